@@ -16,8 +16,8 @@ from exports import load_transformers, vocabulary
 from machine import now
 from work import BOS, EOS, PAD, UNK, draw_lengths, draw_tokens
 
-from sightline.checkpoint.beside import read_shortlist
 from sightline.checkpoint.read import read_folder
+from sightline.checkpoint.sidecar_files import read_shortlist
 from sightline.checkpoint.trained import read_settings
 from sightline.config.settings import ModelConfig, SearchSettings
 from sightline.data.tokenizer import Tokenizer

@@ -11,8 +11,8 @@ import tokenizers
 import torch
 from work import BOS, EOS, PAD, SIZES, UNK
 
-from sightline.checkpoint.beside import SHORTLIST, read_shortlist
 from sightline.checkpoint.read import read_folder as read_folder
+from sightline.checkpoint.sidecar_files import SHORTLIST, read_shortlist
 from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.config.settings import RunConfig
 from sightline.data.tokenizer import Tokenizer

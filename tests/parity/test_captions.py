@@ -18,7 +18,7 @@ from side_by_side import SAME_LOSS, batches_of, curves, in_file
 from tiny_families import vocabulary
 
 import sightline
-from sightline.checkpoint.joined import write_joined
+from sightline.checkpoint.compose import write_composed
 from sightline.config.settings import RunConfig, apply_settings, load_recipe
 from sightline.data.image import read_image
 from sightline.data.told import ToldBatch
@@ -131,7 +131,7 @@ def test_two_folders_are_joined_as_transformers_joins_them(width: int, tmp_path:
     theirs = transformers.VisionEncoderDecoderModel.from_encoder_decoder_pretrained(
         *map(str, parts), decoder_config=writes
     )
-    write_joined(*parts, tmp_path / "joined")
+    write_composed(*parts, tmp_path / "joined")
     ours, report = transformers.VisionEncoderDecoderModel.from_pretrained(tmp_path / "joined", output_loading_info=True)
     assert not any(report[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     expected, found = theirs.state_dict(), ours.state_dict()

@@ -18,11 +18,11 @@ import torch
 from side_by_side import SAME_LOSS, SAME_WEIGHT, curves, positions_in_double
 
 from sightline.architectures.xlnet import XLNet, build_xlnet, partial_order_mask
-from sightline.checkpoint.begun import BegunLayout
+from sightline.checkpoint.from_scratch import ScratchLayout
 from sightline.checkpoint.layout import CONFIG
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.xlnet import XLNetLayout
-from sightline.checkpoint.xlnet_names import file_tensors, shape_to_hf
+from sightline.checkpoint.xlnet_names import shape_to_hf, xlnet_file_tensors
 from sightline.config.settings import ModelConfig, RunConfig, apply_settings, load_recipe
 from sightline.data.permutation import PermutedBatch, PermutedText
 from sightline.models.language_model import LanguageModel
@@ -104,7 +104,7 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, XLNet]:
         return theirs.train(), read(tmp_path).network
     own = build_xlnet(SHAPE)
     drawn(own)
-    layout = BegunLayout({CONFIG: shape_to_hf(SHAPE)}, partial(file_tensors, n_layers=LAYERS, n_heads=HEADS))
+    layout = ScratchLayout({CONFIG: shape_to_hf(SHAPE)}, partial(xlnet_file_tensors, n_layers=LAYERS, n_heads=HEADS))
     layout.write_settings(tmp_path, config(), None, {})
     layout.write_weights(tmp_path, dict(own.named_parameters()), "")
     return transformers.XLNetLMHeadModel.from_pretrained(tmp_path).train(), own.train()
@@ -120,7 +120,7 @@ def test_loss_and_gradients(both: tuple[Any, XLNet]) -> None:
     torch.testing.assert_close(found, loss, atol=1e-5, rtol=1e-5)
     gradients = {name: p.grad for name, p in own.named_parameters() if p.grad is not None}
     expected = {name: p.grad for name, p in theirs.named_parameters() if p.grad is not None}
-    found_too = file_tensors(gradients, LAYERS, HEADS)
+    found_too = xlnet_file_tensors(gradients, LAYERS, HEADS)
     assert len(found_too) > 30 and found_too.keys() == expected.keys()
     for key, value in found_too.items():
         torch.testing.assert_close(
@@ -145,7 +145,9 @@ def test_fifty_updates(both: tuple[Any, XLNet]) -> None:
     found = curves(theirs, own, train, objective, batches(), lambda batch: loss_of(theirs, batch), adamw)
     assert found[1] == pytest.approx(found[0], rel=0, abs=SAME_LOSS)
     assert np.mean(found[0][-5:]) < found[0][0] - 0.5
-    for key, value in file_tensors({name: p.detach() for name, p in own.named_parameters()}, LAYERS, HEADS).items():
+    for key, value in xlnet_file_tensors(
+        {name: p.detach() for name, p in own.named_parameters()}, LAYERS, HEADS
+    ).items():
         torch.testing.assert_close(value, named[key], atol=SAME_WEIGHT, rtol=0)
 
 

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 from side_by_side import SAME_LOSS, curves
 
-from sightline.checkpoint.begun import begun_pictures
+from sightline.checkpoint.from_scratch import picture_layout
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.write import file_tensors
@@ -177,7 +177,7 @@ def test_what_begins_here_is_read_by_transformers(tmp_path: Path) -> None:
     shape = ["model.d_model=16", "model.d_ff=24", "model.n_heads=2", "model.n_encoder_layers=2", "model.image_size=8"]
     settings = apply_settings(load_recipe("vit"), shape)
     axes = picture_axes(replace(settings.model, n_outputs=2))
-    network, layout = build(axes).eval(), begun_pictures(axes, ("cat", "dog"))
+    network, layout = build(axes).eval(), picture_layout(axes, ("cat", "dog"))
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)

@@ -17,7 +17,7 @@ import torch
 from side_by_side import SAME_LOSS, curves
 from torch import nn
 
-from sightline.checkpoint.begun import BegunLayout, check_axes
+from sightline.checkpoint.from_scratch import ScratchLayout, check_axes
 from sightline.checkpoint.write import config_to_hf, file_tensors
 from sightline.config.settings import ModelConfig, TrainConfig, apply_settings, load_recipe
 from sightline.data.masking import MaskedBatch, MaskedText, Masking
@@ -137,9 +137,9 @@ def test_fifty_updates(both: tuple[nn.ModuleList, Electra, Any]) -> None:
 def test_the_discriminator_has_the_same_scores_there(tmp_path: Path) -> None:
     axes = replaced_axes(SHAPE, 8)
     own = build_electra(*axes)
-    layout = BegunLayout({}, partial(discriminator_tensors, axes=axes[0]))
+    layout = ScratchLayout({}, partial(discriminator_tensors, axes=axes[0]))
     check_axes(axes[0])
-    with pytest.raises(Exception, match="replaced-token model is kept in the layout of electra"):
+    with pytest.raises(Exception, match="replaced-token model is saved in the layout of electra"):
         check_axes(replace(axes[0], encoder=replace(axes[0].encoder, gated=True)))
     layout.write_weights(tmp_path, dict(own.named_parameters()), "")
     transformers.ElectraConfig(**config_to_hf(axes[0])[0]).save_pretrained(tmp_path)

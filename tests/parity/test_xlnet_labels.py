@@ -17,7 +17,7 @@ from side_by_side import SAME_LOSS, SAME_WEIGHT, curves, positions_in_double
 from sightline.architectures.xlnet import XLNetClassifier
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.xlnet import XLNetLayout
-from sightline.checkpoint.xlnet_names import file_tensors
+from sightline.checkpoint.xlnet_names import xlnet_file_tensors
 from sightline.config.settings import apply_settings, load_recipe
 from sightline.data.labelled import LabelledBatch, MarkedTexts, collate_marked
 from sightline.errors import UserError
@@ -101,7 +101,7 @@ def test_loss_logits_and_gradients(name: str, tmp_path: Path) -> None:
     torch.testing.assert_close(found, expected.loss, atol=1e-5, rtol=1e-5)
     gradients = {name: p.grad for name, p in own.named_parameters() if p.grad is not None}
     wanted = {name: p.grad for name, p in theirs.named_parameters() if p.grad is not None}
-    found_too = file_tensors(gradients, LAYERS, HEADS)
+    found_too = xlnet_file_tensors(gradients, LAYERS, HEADS)
     assert len(found_too) > 30 and found_too.keys() == wanted.keys()
     for key, value in found_too.items():
         torch.testing.assert_close(value, wanted[key], atol=1e-5, rtol=1e-3, msg=lambda text, key=key: f"{key}: {text}")
@@ -123,7 +123,9 @@ def test_fifty_updates(tmp_path: Path) -> None:
     found = curves(theirs, own, TRAIN, objective, batches(50), lambda batch: asked(theirs, batch).loss, adamw)
     assert found[1] == pytest.approx(found[0], rel=0, abs=SAME_LOSS)
     assert sum(found[0][-5:]) < sum(found[0][:5]) - 0.5
-    for key, value in file_tensors({name: p.detach() for name, p in own.named_parameters()}, LAYERS, HEADS).items():
+    for key, value in xlnet_file_tensors(
+        {name: p.detach() for name, p in own.named_parameters()}, LAYERS, HEADS
+    ).items():
         torch.testing.assert_close(
             value, named[key], atol=SAME_WEIGHT, rtol=0, msg=lambda text, key=key: f"{key}: {text}"
         )

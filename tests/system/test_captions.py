@@ -200,4 +200,4 @@ def test_what_is_not_joined(cli: Cli, folder: Path, tmp_path: Path) -> None:
     ]:
         assert expected in cli("join", tmp_path / looks, tmp_path / writes, tmp_path / "out").complaint
         assert not (tmp_path / "out").exists()
-    assert "is there already; name a new folder" in cli("join", tmp_path / "vit", tmp_path / "gpt2", folder).complaint
+    assert "already exists; name a new folder" in cli("join", tmp_path / "vit", tmp_path / "gpt2", folder).complaint

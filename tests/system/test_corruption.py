@@ -96,7 +96,7 @@ def test_killed_and_resumed_it_is_the_same_run(name: str, texts: Path, cli: Cli,
         ("t5", ["--set", "data.max_length=50"], "data.max_length = 50: means nothing where running text is restored"),
         ("t5", ["--set", "train.best_metric=bleu"], "what is restored is judged by its loss alone"),
         ("t5", ["--set", "data.bpe_dropout=0.1"], "a published model has a vocabulary of its own"),
-        ("bart", ["--special", "<s>"], "has this piece already; leave it out"),
+        ("bart", ["--special", "<s>"], "has this token already; leave it out"),
         (
             "bart",
             ["--set", "data.block_length=150", "--valid", "40%"],

@@ -78,7 +78,7 @@ def test_transformers_loads_it(cli: Cli, files: list[str], tmp_path: Path) -> No
     ("special", "expected"),
     [
         ("__de__=a", "--special __de__: "),
-        ("<new>=nowhere", "has no piece nowhere to begin with"),
+        ("<new>=nowhere", "has no token nowhere to copy"),
     ],
 )
 def test_what_is_refused(cli: Cli, files: list[str], tmp_path: Path, special: str, expected: str) -> None:
@@ -95,7 +95,7 @@ def test_a_vocabulary_that_knows_no_others(tmp_path: Path) -> None:
     (tmp_path / "vocab.json").write_text('{"a": 0, "<pad>": 1}')
     assert _add_pieces(tmp_path, [">>new<<"]) == {">>new<<": 2}
     assert json.loads((tmp_path / "vocab.json").read_text()) == {"a": 0, "<pad>": 1, ">>new<<": 2}
-    with pytest.raises(UserError, match="pieces can be added to"):
+    with pytest.raises(UserError, match="tokens can be added to"):
         _add_pieces(tmp_path, ["word"])
 
 

@@ -263,7 +263,7 @@ def test_an_empty_file(cli: Cli, texts: Path, tmp_path: Path, text: str) -> None
         ("gpt2", ["--set", "data.block_length=61"], "data.block_length = 61: "),
         ("gpt2", ["--set", "data.subword=characters"], "the tokenizer is that of --init"),
         ("gpt2", ["--set", "model.d_model=64"], "the shape is that of --init"),
-        ("gpt2", ["--special", "<s>"], "has this piece already; leave it out"),
+        ("gpt2", ["--special", "<s>"], "has this token already; leave it out"),
         ("gpt2", ["--source-language", "de"], "--source-language and --target-language are for models that translate"),
     ],
 )

@@ -140,7 +140,7 @@ def test_going_on_from_one_that_began_here(trained: Path, texts: Path, cli: Cli,
         (["--set", "data.block_length=5000"], "tokens, and a block of data.block_length = 5000 needs one more"),
         (["--set", "data.block_length=2"], "data.block_length = 2: 2 tokens of a block are marks; raise it"),
         (["--set", "model.max_len=99"], "model.max_len = 99: a language model has as many positions as data.block"),
-        (["--set", "model.norm=rms"], "a masked language model is kept in the layout of bert, and bert cannot have "),
+        (["--set", "model.norm=rms"], "a masked language model is saved in the layout of bert, and bert cannot have "),
         (["--set", "model.positions=rotary"], "bert cannot have "),
         (["--set", "model.n_decoder_layers=2"], "model.n_decoder_layers = 2 means nothing to model.task = mlm"),
         (["--set", "data.mask_share=0"], "data.mask_share = 0.0: must be greater than 0 and at most 1"),
@@ -177,7 +177,7 @@ def test_a_tokenizer_without_a_mask(cli: Cli, texts: Path, model_path: Path, tmp
         ),
         ("bert", {}, ["--set", "data.block_length=61"], "data.block_length = 61: "),
         ("bert", {}, ["--set", "model.d_model=64"], "the shape is that of --init"),
-        ("bert", {}, ["--special", "<s>"], "has this piece already; leave it out"),
+        ("bert", {}, ["--special", "<s>"], "has this token already; leave it out"),
     ],
 )
 def test_what_does_not_go_with_a_folder(

@@ -127,7 +127,7 @@ def test_bad_input_has_one_line(pictures: Path, tmp_path: Path, cli: Cli) -> Non
 
 def test_an_axis_that_vit_cannot_have_is_refused(pictures: Path, tmp_path: Path, cli: Cli) -> None:
     failed = cli(*command(pictures, tmp_path / "out", "model.norm=rms")).complaint
-    assert "a picture model is kept in the layout of vit, and vit cannot have norm = 'rms'" in failed
+    assert "a picture model is saved in the layout of vit, and vit cannot have norm = 'rms'" in failed
     failed = cli(*command(pictures, tmp_path / "out", "model.positions=sinusoidal")).complaint
     assert "patches have learned positions" in failed
 

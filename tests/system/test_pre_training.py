@@ -218,7 +218,7 @@ def test_an_xlnet_learns_labels_and_transformers_says_the_same(
         ("xlnet", ["--set", "model.norm=rms"], "model.norm = rms: an XLNet has norm = layer; leave it out"),
         ("xlnet", ["--set", "model.positions=learned"], "model.positions = learned: an XLNet has positions = relative"),
         ("electra", ["--set", "model.norm=rms"],
-         "a replaced-token model is kept in the layout of electra, and electra cannot have "),
+         "a replaced-token model is saved in the layout of electra, and electra cannot have "),
         ("electra", ["--set", "model.d_model=36", "model.n_heads=9"],
          "model.d_model = 36: a generator a quarter as wide has 2 heads"),
         ("electra", ["--init", "x"], "--init is for --task "),

@@ -224,7 +224,7 @@ def test_shortlist(cli: Cli, published: tuple[Path, list[str]], files: tuple[Pat
     drawn = translated(cli, published, files[0], "--shortlist", "--sample", "--temperature", 3)
     assert all({*row["text"]} <= {*known, " "} for row in drawn)
     (published[0] / "shortlist.safetensors").unlink()
-    assert "learn one with" in cli("translate", published[0], files[0], "--shortlist", *published[1]).err
+    assert "make one with" in cli("translate", published[0], files[0], "--shortlist", *published[1]).err
 
 
 @pytest.mark.parametrize("more", [(), ("--no-repeat-ngram", 9)])  # the compiled search, and torch's

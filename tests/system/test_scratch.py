@@ -113,7 +113,7 @@ def test_the_seed_decides_how_it_begins(cli: Cli, files: dict[str, Path], tmp_pa
             ["model.max_len=99"],
             "model.max_len = 99: an encoder has as many positions as data.max_length = 256; leave it out",
         ),
-        (["model.positions=rotary"], "a reading model is kept in the layout of bert, and bert cannot have"),
+        (["model.positions=rotary"], "a reading model is saved in the layout of bert, and bert cannot have"),
         (["train.lora_rank=2"], "adapters are for a published model; start from one with --init, or leave it out"),
         (["data.tokenizer=absent.json"], "absent.json"),
     ],

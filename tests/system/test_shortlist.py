@@ -24,7 +24,7 @@ def test_a_shortlist_is_learnt_and_used(
     lines = "".join(src + "\n" for src, _ in task(20, seed=9)).encode()
     without = cli("translate", model_copy, stdin=lines)
     complaint = cli("translate", model_copy, "--shortlist", stdin=lines).complaint
-    assert f"learn one with `sightline shortlist {model_copy} --train SRC TGT`" in complaint
+    assert f"make one with `sightline shortlist {model_copy} --train SRC TGT`" in complaint
 
     corpus = write(tmp_path / "train", task(300, seed=5))
     assert cli("shortlist", model_copy, "--train", *corpus, "--candidates", 2, "--frequent", 1).code == 0

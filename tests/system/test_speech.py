@@ -82,7 +82,7 @@ def test_killed_and_resumed_it_is_the_same_run(cli: Cli, folder: Path, tmp_path:
     ("more", "expected"),
     [
         (["--valid", "1%"], "--valid 1%: name a file of recordings; a share of the training files would have their sp"),
-        (["--special", "<s>"], "has this piece already; leave it out"),
+        (["--special", "<s>"], "has this token already; leave it out"),
         (["--target-language", "de"], "--target-language: what is said is written down in its own language"),
         (["--source-language", "xx"], "language 'xx': this model knows en"),
         (["--set", "data.max_length=9"], "data.max_length = 9 means nothing to model.task = transcribe"),

@@ -161,7 +161,7 @@ def test_what_was_imported_comes_back_imported(cli: Cli, files: list[str], tmp_p
         (["--recipe", "tiny"], "--recipe tiny: model.d_model = 128, but the model in --init"),
         (["--set", "data.bpe_dropout=0.1"], "data.bpe_dropout = 0.1: a published model has a vocabulary of its own"),
         (["--set", "decode.beam_size=2"], "decode.beam_size = 2: a published model searches as its generation_config"),
-        (["--special", "<s>"], "has this piece already; leave it out"),
+        (["--special", "<s>"], "has this token already; leave it out"),
         (
             ["--task", "forecast"],
             ", and the task is forecast: leave one of the two out",

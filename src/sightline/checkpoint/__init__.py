@@ -1,6 +1,6 @@
-"""Folders with models, read and written: those that `sightline train` makes, and those in the Hugging Face layout.
+"""Model folders, read and written: those that `sightline train` makes, and those in the Hugging Face layout.
 
-`folder.read_folder` reads any: `layout` tells which is which, `hub` finds one by its name; `trained` are our own,
-`imported`, `published`, `write` and `tuned` the others', `xlnet` that one relative's; `beside` is what may be in any.
-Not here: networks (`network`), and what a family's names mean (`families`).
+`read.read_folder` reads any. `layout` tells the kinds apart, `hub` finds a folder by name; `trained` is for models
+trained here, `imported`, `published`, `write`, `tuned` and `xlnet` for the Hugging Face layout; `sidecar_files` may be
+in any. Not here: networks (`network`), and the names of a family (`families`).
 """

@@ -1,6 +1,6 @@
-"""The folder of adapters that are trained: `peft`'s layout, beside the files of tokenizer and generation (`adapters`).
+"""Write the folder of trained adapters in the layout of `peft`, with the files of tokenizer and generation.
 
-Which linear layers can have adapters is said by the table of the family: they are called as in the model's file.
+The table of the family tells which linear layers can have adapters, and their names in the file of the model.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,12 +22,12 @@ from sightline.errors import UserError, unknown
 from sightline.families.registry import FAMILIES
 from sightline.families.table import Entry, entries
 
-TASK_TYPES = {"translate": "SEQ_2_SEQ_LM", "lm": "CAUSAL_LM", "classify": "SEQ_CLS"}  # as peft calls ours
+TASK_TYPES = {"translate": "SEQ_2_SEQ_LM", "lm": "CAUSAL_LM", "classify": "SEQ_CLS"}  # names of tasks in peft
 
 
 @dataclass(frozen=True)
 class AdapterLayout:
-    """Adapters on `layers` of the model in `inner`, whose folder is `base`, and what of its head is trained itself."""
+    """Adapters on `layers` of the model in `inner`, whose folder is `base`, and fully trained parts of its head."""
 
     inner: SameLayout
     base: Path
@@ -57,12 +57,12 @@ class AdapterLayout:
         }
 
     def _part(self, entry: Entry) -> str:
-        """The part of the network that peft is to keep whole: the first word behind that of the body."""
+        """The part of the network that peft saves in full: the first word after the prefix of the body."""
         prefix = FAMILIES[self.inner.model.config.family].prefix
         return entry.key.removeprefix(prefix).partition(".")[0]
 
     def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
-        """The matrices by the names that peft has for them, and the model card."""
+        """The matrices by their names in peft, and the model card."""
         tensors = {name: value.detach().float().cpu().contiguous() for name, value in self._tensors(parameters).items()}
         write_file(folder / MATRICES, lambda path: save_file(tensors, path, {"format": "pt"}))
         write_text(folder / CARD, card)
@@ -84,10 +84,9 @@ def _layer(entry: Entry) -> str:
 
 
 def adaptable(network: nn.Module, model: Any, names: Collection[str]) -> list[Entry]:
-    """The linear layers of a file that `names` mean: ends of dotted names, ours or those of the file.
+    """The linear layers of a file that match `names`: ends of dotted names, ours or those of the file.
 
-    What a file holds as one matrix (GPT-2's queries, keys and values) is one layer. `UserError` for a name that means
-    none.
+    One matrix of a file (queries, keys and values of GPT-2) is one layer. `UserError` for a name without a match.
     """
     there = [entry for entry in _entries(network, model) if _is_layer(network, entry)]
     for name in names:
@@ -97,8 +96,8 @@ def adaptable(network: nn.Module, model: Any, names: Collection[str]) -> list[En
     return [entry for entry in there if any(_means(name, entry) for name in names)]
 
 
-def heads_of(network: nn.Module, model: Any) -> list[Entry]:
-    """What a file holds of the head of a network."""
+def head_entries(network: nn.Module, model: Any) -> list[Entry]:
+    """The entries of a file for the head of a network."""
     return [entry for entry in _entries(network, model) if entry.names[0].startswith("head.")]
 
 

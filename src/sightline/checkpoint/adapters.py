@@ -1,13 +1,10 @@
-"""Adapters of low rank (LoRA) in a folder of their own, in the layout of `peft`: they change a published model whose
-folder they name.
+"""Low-rank adapters (LoRA) in the layout of `peft`, merged into the weights of the pretrained model that they change.
 
-`adapter_config.json` says rank, layers and the folder of the model, `adapter_model.safetensors` holds the matrices by
-the names that `transformers` gives the layers, which are those of the file of the model. Read, they are added to its
-weights: for whoever uses the model there is nothing to see. What `sightline train` writes has the files of tokenizer
-and generation, too; of a folder that `peft` wrote they are the model's.
+`adapter_config.json` has rank, layers and the folder of the model, `adapter_model.safetensors` the matrices by the
+names that layers have in the file of the model. Folders that `sightline train` writes contain the files of tokenizer
+and generation, too; for folders of `peft` those of the model are used.
 
-Not here: networks with adapters in training (`network/low_rank.py`), and what writes such a folder
-(`adapter_layout`).
+Not here: training of adapters (`network/low_rank.py`), and writing such a folder (`adapter_layout`).
 """
 
 import re
@@ -25,12 +22,12 @@ from sightline.checkpoint.tensors import _mapped, _unpickled
 from sightline.errors import UserError
 from sightline.families.registry import FAMILIES
 
-PREFIX = "base_model.model."  # of every key: how peft wraps a network
+PREFIX = "base_model.model."  # of every key
 REFUSED = ("use_dora", "alpha_pattern", "layer_replication", "target_parameters", "trainable_token_indices")
 
 
 def adapted_tensors(adapters: Sequence[Path]) -> dict[str, Tensor]:
-    """The weights of the model that all `adapters` are for, with what each of them adds."""
+    """The weights of the model of all `adapters`, with these merged."""
     base, *others = [base_of(folder) for folder in adapters]
     for folder, other in zip(adapters[1:], others, strict=True):
         if other.resolve() != base.resolve():
@@ -46,7 +43,7 @@ def adapted_tensors(adapters: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def _without_head(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The body of the model with that config.json: another head has come in the place of its own."""
+    """The tensors without the head, which adapters replace."""
     family = FAMILIES[str(values.get("model_type"))]
     heads = [key for key, name in family.table(family.config_from_hf(values)).items() if name.startswith("head.")]
     return {key: tensor for key, tensor in tensors.items() if key not in heads and key.rpartition(".")[0] not in heads}
@@ -65,13 +62,13 @@ def _add(tensors: dict[str, Tensor], folder: Path) -> None:
             weight = tensors[layer].float()
             turned = any(f".{key}".endswith(f".{_numberless(layer)}") for key in transposed)
             tensors[layer] = weight + (added.t() if turned else added)
-        elif not path.endswith(".lora_A.weight"):  # a part that was trained whole, such as a head
+        elif not path.endswith(".lora_A.weight"):  # a part that was fully trained, such as a head
             tensors[path.replace(".modules_to_save.", ".")] = tensor
 
 
 def _transposed(folder: Path) -> list[str]:
-    """The layers that the model's file has transposed, GPT-2's Conv1D: `peft`, too, goes by the kind of a layer,
-    whatever `fan_in_fan_out` says of all.
+    """The layers that the file of the model has transposed (Conv1D of GPT-2); like `peft`, by layer, whatever
+    `fan_in_fan_out` says.
     """
     values = read_json(home_of(base_of(folder)) / CONFIG)
     if (family := FAMILIES.get(str(values.get("model_type")))) is None:
@@ -80,7 +77,7 @@ def _transposed(folder: Path) -> list[str]:
 
 
 def _numberless(layer: str) -> str:
-    """A key of a file as tables have it.
+    """A key of a file in the form of the tables.
 
     >>> _numberless("h.11.attn.c_attn.weight")
     'h.{i}.attn.c_attn'
@@ -101,7 +98,7 @@ def _scale(values: Mapping[str, Any], rank: int) -> float:
 
 
 def _check(values: Mapping[str, Any], matrices: Mapping[str, Tensor], folder: Path) -> None:
-    """`UserError` for adapters of another kind."""
+    """`UserError` for unsupported adapters."""
     kind = values.get("peft_type")
     if kind != "LORA" or not isinstance(values.get("lora_alpha"), int | float):
         raise UserError(f"{folder / ADAPTER}: peft_type = {kind}: only LORA, with its lora_alpha, is understood")
@@ -118,7 +115,7 @@ def _check(values: Mapping[str, Any], matrices: Mapping[str, Tensor], folder: Pa
 
 
 def _key_of(path: str, tensors: Mapping[str, Tensor], folder: Path) -> str:
-    """The tensor of a layer: a file saved without a head, or adapters of a network without one, lack the first word."""
+    """The tensor of a layer; its first word is missing in files and adapters of networks without a head."""
     found = [key for key in tensors if key == path or key.endswith(f".{path}") or path.endswith(f".{key}")]
     if len(found) != 1:
         raise UserError(f"{folder / MATRICES}: {path}: the model in {base_of(folder)} has no such layer")
@@ -126,7 +123,7 @@ def _key_of(path: str, tensors: Mapping[str, Tensor], folder: Path) -> str:
 
 
 def open_tensors(folder: Path) -> dict[str, Tensor]:
-    """Every tensor of a folder by its key, mapped into memory; of adapters, those of the model that they change."""
+    """Every tensor of a folder by its key, mapped into memory; for adapters, the merged weights of their model."""
     if adapters := adapters_in(folder):
         return adapted_tensors(adapters)
     files = weight_files(folder)

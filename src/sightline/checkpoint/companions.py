@@ -11,11 +11,11 @@ from sightline.checkpoint.vocabulary import FILES as VOCABULARY_FILES
 FORMAT = 1  # of config.json
 
 
-KEPT = ("generation_config.json", PREPROCESSOR, "chat_template.jinja")  # for whoever generates
+KEPT = ("generation_config.json", PREPROCESSOR, "chat_template.jinja")  # for generation
 
 
 def copy_companions(path: Path, folder: Path) -> None:
-    """What stands beside a network and is read as it is: vocabulary, settings to generate with, modules behind it."""
+    """Copy vocabulary, settings of generation and modules of sentence-transformers."""
     for name in [*map(Path, (*VOCABULARY_FILES, *KEPT)), *module_files(path)]:
         if (path / name).is_file():
             copy_file(path / name, folder / name)

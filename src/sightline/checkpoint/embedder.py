@@ -1,4 +1,4 @@
-"""The folder of sentence-transformers: a network's own, and the modules that make one vector of its states."""
+"""The folder layout of sentence-transformers: a network, and the modules that turn its states into one vector."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from sightline.checkpoint.trained import write_json
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config.settings import RunConfig
 
-# What a folder without modules becomes: means of all states, of length 1.
+# For a folder without modules: the mean of all states, normalised to length 1.
 MEAN = [
     {"idx": i, "name": str(i), "path": path, "type": f"{LIBRARY}models.{path.partition('_')[2] or 'Transformer'}"}
     for i, path in enumerate(("", "1_Pooling", "2_Normalize"))
@@ -21,9 +21,9 @@ MEAN = [
 
 @dataclass(frozen=True)
 class EmbedderLayout(SameLayout):
-    """The folder that an encoder came in, and its modules, which it may have had."""
+    """The folder of an encoder with its modules."""
 
-    longest: int  # text that is read, in tokens, marks included
+    longest: int  # text that is read, in tokens, special tokens included
 
     def write_settings(self, folder: Path, config: RunConfig, tokenizer: Any, about: Mapping[str, Any]) -> None:
         """Everything but the weights and the card."""
@@ -38,6 +38,6 @@ class EmbedderLayout(SameLayout):
         write_json(folder / MODULES, MEAN)
 
     def _tensors(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """With a pooler that was there, which no vector needs and `transformers` looks for."""
+        """With the pooler of the folder, which `transformers` looks for although no vector needs it."""
         poolers = {key: value for key, value in self.unread_in_file().items() if "pooler" in key}
         return {**poolers, **super()._tensors(parameters)}

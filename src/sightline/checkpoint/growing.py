@@ -1,7 +1,7 @@
-"""A folder of a published model with more pieces in its vocabulary, such as the code of a new language.
+"""Add tokens to the vocabulary of a pretrained model, such as the code of a new language.
 
-The row of a new piece, in every matrix and bias that has one for each, is that of a piece which is named, or the mean
-of all; the rest is as it was. Not here: training it (`tasks/growing.py`).
+The row of a new token, in every matrix and bias with rows for tokens, is a copy of another token's row, or the mean of
+all. Not here: training it (`tasks/growing.py`).
 """
 
 import json
@@ -27,26 +27,26 @@ from sightline.checkpoint.trained import write_file, write_json
 from sightline.checkpoint.vocabulary import SETTINGS, read_vocabulary
 from sightline.errors import UserError
 
-LISTS = ("additional_special_tokens", "extra_special_tokens")  # of marks, in the files beside a vocabulary
+LISTS = ("additional_special_tokens", "extra_special_tokens")  # of special tokens, in the files beside a vocabulary
 
 
 def write_grown(folder: Path, pieces: Mapping[str, str], out: Path) -> dict[str, int]:
-    """Write into `out` the model of `folder` with new pieces, and return their ids.
+    """Write the model of `folder` with new tokens to `out`; returns their ids.
 
     Args:
-        pieces: for each new one the piece whose row it begins with; "" = the mean of all.
+        pieces: for each new token the one whose row it starts with; "" = the mean of all.
 
     Raises:
-        UserError: one is there already, one to copy is not, or the vocabulary is of a kind that cannot be added to.
+        UserError: a token exists already, one to copy does not, or the kind of vocabulary cannot be extended.
     """
     check_files(folder)
     config = read_json(folder / CONFIG)
     vocabulary = read_vocabulary(folder, config)
     for piece, origin in pieces.items():
         if vocabulary.id_of(piece) is not None:
-            raise UserError(f"--special {piece}: {folder} has this piece already; leave it out")
+            raise UserError(f"--special {piece}: {folder} has this token already; leave it out")
         if origin and vocabulary.id_of(origin) is None:
-            raise UserError(f"--special {piece}={origin}: {folder} has no piece {origin} to begin with")
+            raise UserError(f"--special {piece}={origin}: {folder} has no token {origin} to copy")
     draft = out.with_name(f".{out.name}.{os.getpid()}")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
@@ -60,7 +60,7 @@ def write_grown(folder: Path, pieces: Mapping[str, str], out: Path) -> dict[str,
 
 
 def _write(folder: Path, draft: Path, config: Mapping[str, Any], origins: Mapping[int, int | None]) -> None:
-    """Weights and config.json; read again, for a vocabulary of the wrong size would be found in training only."""
+    """Write weights and config.json, and read them again to find a vocabulary of the wrong size now."""
     size = (config["decoder"] if _has_decoder_config(config) else config)["vocab_size"]
     new_size = max(size, max(origins) + 1)
     grown = _resized(config, new_size)
@@ -76,7 +76,7 @@ def _write(folder: Path, draft: Path, config: Mapping[str, Any], origins: Mappin
 
 
 def _has_decoder_config(config: Mapping[str, Any]) -> bool:
-    """A captioner's says of its decoder, and not of itself, how many pieces there are."""
+    """A captioner has the size of the vocabulary in the configuration of its decoder."""
     return isinstance(config.get("decoder"), dict)
 
 
@@ -87,17 +87,17 @@ def _resized(config: Mapping[str, Any], size: int) -> dict[str, Any]:
 
 
 def _without_rows(config: Mapping[str, Any], larger: Mapping[str, Any]) -> set[str]:
-    """The keys of a network's matrices that have no row for each piece, though they may be as large."""
+    """The keys of matrices without a row for each token, which may have the same size."""
     shapes = [file_shapes(values) for values in (config, larger)]
     return {key for key, shape in shapes[0].items() if shapes[1].get(key) == shape}
 
 
 def _grown(tensor: Tensor, size: int, new_size: int, origins: Mapping[int, int | None]) -> Tensor:
-    """A tensor with a row for each piece, and one for each new one; any other as it is.
+    """A tensor with rows for tokens with rows for the new ones; any other as it is.
 
     >>> _grown(torch.tensor([[1.0], [3.0]]), 2, 4, {2: 0, 3: None}).flatten().tolist()
     [1.0, 3.0, 1.0, 2.0]
-    >>> _grown(torch.tensor([[1.0, 3.0]]), 2, 3, {2: 1}).tolist()  # a bias that a file has as a matrix of one row
+    >>> _grown(torch.tensor([[1.0, 3.0]]), 2, 3, {2: 1}).tolist()  # a bias that is a matrix of one row in the file
     [[1.0, 3.0, 3.0]]
     """
     if tensor.shape[:2] == (1, size):
@@ -112,7 +112,7 @@ def _grown(tensor: Tensor, size: int, new_size: int, origins: Mapping[int, int |
 
 
 def _add_pieces(folder: Path, pieces: list[str]) -> dict[str, int]:
-    """Add them to the files of the vocabulary; `UserError` for a kind that knows no others than its own."""
+    """Add them to the files of the vocabulary; `UserError` for a kind that cannot be extended."""
     whole, listed = folder / "tokenizer.json", folder / "vocab.json"
     if whole.is_file():
         tokenizer = tokenizers.Tokenizer.from_file(str(whole))
@@ -125,16 +125,16 @@ def _add_pieces(folder: Path, pieces: list[str]) -> dict[str, int]:
         listed.write_text(json.dumps(known | ids, ensure_ascii=False, indent=1), encoding="utf-8")
     else:
         raise UserError(
-            f"--special {pieces[0]}: pieces can be added to a tokenizer.json, or >>codes<< to a Marian's vocab.json; "
+            f"--special {pieces[0]}: tokens can be added to a tokenizer.json, or >>codes<< to a Marian's vocab.json; "
             "save the tokenizer with transformers first"
         )
     for name in (SETTINGS, "special_tokens_map.json"):
-        _tell(folder / name, ids)
+        _list_tokens(folder / name, ids)
     return ids
 
 
-def _tell(path: Path, ids: Mapping[str, int]) -> None:
-    """Name new pieces in a file that lists those of the others."""
+def _list_tokens(path: Path, ids: Mapping[str, int]) -> None:
+    """Add new tokens to the lists of a file."""
     values = read_json(path) if path.is_file() else {}
     for name in LISTS:
         if isinstance(values.get(name), list):

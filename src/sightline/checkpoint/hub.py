@@ -1,4 +1,4 @@
-"""A name of the Hugging Face hub in the place of a folder: out of its cache, or fetched where that is asked for."""
+"""Names on the Hugging Face Hub instead of folders: from its cache, or downloaded on request."""
 
 import re
 from collections.abc import Sequence
@@ -8,19 +8,19 @@ from pathlib import Path, PurePosixPath
 from sightline.errors import UserError
 
 FETCH = "hf:"
-# Weights once, as safetensors where there are any: a repository often holds them for other frameworks, too.
+# Weights once, if possible as safetensors: repositories often contain them for other frameworks, too.
 WANTED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja"]
 PICKLED = "pytorch_model*.bin"
 NAME = re.compile(r"[\w.-]+/[\w.-]+")  # of a model on the hub: OWNER/NAME
 
 
 def folder_of(path: str | Path) -> Path:
-    """The folder that `path` means: itself, or where the hub's cache keeps OWNER/NAME.
+    """The folder of `path`: itself, or the cached folder of OWNER/NAME.
 
-    Only hf:OWNER/NAME asks the network; a mistyped path must not.
+    Only hf:OWNER/NAME uses the network; a mistyped path must not.
 
     Raises:
-        UserError: hf:OWNER/NAME cannot be fetched; or OWNER/NAME is in no cache, and there is no folder OWNER.
+        UserError: hf:OWNER/NAME cannot be downloaded; or OWNER/NAME is not cached, and there is no folder OWNER.
     """
     folder = known_folder(path)
     if str(folder) == str(path) and NAME.fullmatch(str(path)) and not folder.parent.is_dir():
@@ -32,7 +32,7 @@ def folder_of(path: str | Path) -> Path:
 
 
 def known_folder(path: str | Path) -> Path:
-    """`folder_of`, but the path itself where it leads nowhere."""
+    """`folder_of`, but the path itself if nothing is found."""
     name = str(path)
     if name.startswith(FETCH):
         return _fetched(name.removeprefix(FETCH))
@@ -67,7 +67,7 @@ def _fetched(name: str) -> Path:
 
 
 def _only_pickled(files: Sequence[str]) -> list[str]:
-    """The old files of weights in folders that have no others: modules behind a network have folders of their own."""
+    """Pickled weights of folders without safetensors; modules of sentence-transformers have folders of their own."""
     paths = [PurePosixPath(file) for file in files]
     safe = {path.parent for path in paths if path.suffix == ".safetensors"}
     return [str(path) for path in paths if fnmatch(path.name, PICKLED) and path.parent not in safe]

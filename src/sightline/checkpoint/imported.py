@@ -1,8 +1,8 @@
-"""A family's model in a folder: in the Hugging Face layout, or as `sightline import` writes it, which needs no table.
+"""Pretrained models: folders in the Hugging Face layout, and folders that `sightline import` writes.
 
-Ours is `config.json` with the axes (`family`) beside the configuration the network came with (`hf`),
-`model.safetensors` with the parameters under our names, `unread.safetensors` with what the network does not use of the
-checkpoint (BERT's pooler), and the files of the tokenizer and of sentence-transformers' modules as they were.
+An imported folder has `config.json` with the axes (`family`) and the original configuration (`hf`), `model.safetensors`
+with parameters under our names, `unread.safetensors` with tensors that the network does not use (BERT's pooler), and
+the files of the tokenizer and of sentence-transformers unchanged.
 """
 
 from pathlib import Path
@@ -30,7 +30,7 @@ from sightline.network.unfilled import build_unfilled, replace_parameter
 
 
 def read_published(folder: Path, device: str, dtype: str) -> Folder:
-    """A model in the Hugging Face layout, or what `sightline import` made of one; arguments as of `read_folder`."""
+    """A model in the Hugging Face layout, or an imported one; arguments as of `read_folder`."""
     digests = [Digests(part) for part in folders_of(folder)]
     for part in digests:
         part.begin(part.names)
@@ -48,9 +48,9 @@ def read_published(folder: Path, device: str, dtype: str) -> Folder:
 
 
 def write_imported(folder: Path, model: Folder) -> None:
-    """Write a model directory of ours; `UserError` where there is something else already."""
+    """Write an imported model; `UserError` if the folder exists and is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder}: is there already; name a new folder")
+        raise UserError(f"{folder}: already exists; name a new folder")
     _ = module_files(model.path)  # a UserError before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {

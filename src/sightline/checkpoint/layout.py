@@ -1,4 +1,4 @@
-"""Which files a folder in the Hugging Face layout has, and how to tell one; needs no torch."""
+"""The files of a folder in the Hugging Face layout; needs no torch."""
 
 import json
 from pathlib import Path, PureWindowsPath
@@ -7,14 +7,14 @@ from typing import Any
 from sightline.errors import UserError
 
 CONFIG, WEIGHTS, SHARDS = "config.json", "model.safetensors", "model.safetensors.index.json"
-ADAPTER = "adapter_config.json"  # of matrices that are added to the weights of another folder
-PREPROCESSOR = "preprocessor_config.json"  # what is done to a picture or a sound before the network
-UNREAD = "unread.safetensors"  # of an imported model: tensors of its checkpoint that the network does not use
+ADAPTER = "adapter_config.json"  # of adapters for another folder
+PREPROCESSOR = "preprocessor_config.json"  # preprocessing of pictures and sounds
+UNREAD = "unread.safetensors"  # tensors of an imported checkpoint that the network does not use
 PICKLED, PICKLED_SHARDS = "pytorch_model.bin", "pytorch_model.bin.index.json"  # before safetensors
 
 
 def is_family(path: str | Path) -> bool:
-    """Whether a family's model is in `path`, in the Hugging Face layout or in ours, or adapters for one."""
+    """Whether `path` is a pretrained model, in the Hugging Face layout or imported, or adapters for one."""
     folder = Path(path)
     if not (folder / CONFIG).is_file():
         return bool(adapters_in(folder))
@@ -23,7 +23,7 @@ def is_family(path: str | Path) -> bool:
 
 
 def adapters_in(path: Path) -> list[Path]:
-    """The folders of adapters that `path` names, several joined by "+"; none where it is something else."""
+    """The folders of adapters that `path` names, several joined by "+"; none for anything else."""
     parts = [path] if path.exists() else [Path(part) for part in str(path).split("+")]
     return parts if all((part / ADAPTER).is_file() for part in parts) else []
 
@@ -40,7 +40,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files of tensors in `folder`, all safetensors or all pickled; `UserError` where there are none."""
+    """The files of tensors in `folder`, all safetensors or all pickled; `UserError` without any."""
     for whole, shards in ((WEIGHTS, SHARDS), (PICKLED, PICKLED_SHARDS)):
         if (folder / whole).is_file():
             return [folder / whole]
@@ -59,11 +59,11 @@ def file_of(folder: Path, key: str) -> Path:
 
 
 def _weight_map(path: Path) -> dict[str, str]:
-    """Which file holds which tensor, as the index at `path` says."""
+    """Which file holds which tensor, from the index at `path`."""
     found = read_json(path).get("weight_map")
     if not isinstance(found, dict) or not found or not all(isinstance(name, str) for name in found.values()):
         raise UserError(f"{path}: has no 'weight_map' from the names of tensors to those of files")
-    for name in found.values():  # of all systems the separators and drives
+    for name in found.values():  # separators and drives of all systems
         if PureWindowsPath(name).anchor or ".." in PureWindowsPath(name).parts:
             raise UserError(f"{path}: names {name}, which is outside of the folder; fetch the checkpoint again")
     missing = sorted({name for name in found.values() if not (path.parent / name).is_file()})
@@ -72,4 +72,4 @@ def _weight_map(path: Path) -> dict[str, str]:
     return found
 
 
-PACKED = "packed.{}"  # by the numbers to compute with; see `packed`
+PACKED = "packed.{}"  # by precision; see `packed`

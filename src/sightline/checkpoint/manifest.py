@@ -1,9 +1,9 @@
-"""The manifest of a model folder: `SHA256SUMS`, the SHA-256 digests of its files as `sha256sum` writes and checks them.
+"""The manifest of a model folder: `SHA256SUMS`, the SHA-256 digests of its files in the format of `sha256sum`.
 
-It is written after everything else in a new folder. From then on every file that the package replaces has two digests
-in the manifest while it is being replaced, the old and the new one, so a process killed at any moment leaves a folder
-that loads. A folder without a manifest is loaded unchecked: it is older, or another program wrote it. Files that people
-edit (`generation_config.json`, the model card) are not listed, and packed files check themselves (`packed`).
+It is written last. While a file is being replaced, the manifest has both its old and its new digest, so a process
+killed at any moment leaves a folder that loads. Folders without a manifest (older ones, or from other programs) are not
+checked. Files that users edit (`generation_config.json`, the model card) are not listed, and packed files have their
+own checksums (`packed`).
 
 Large files are hashed in threads while the rest of the model is read.
 """
@@ -24,18 +24,18 @@ except ImportError:  # Windows
     fcntl = None
 
 MANIFEST = "SHA256SUMS"
-LISTED = (".json", ".safetensors", ".model", ".spm", ".txt", ".jinja", ".bin")  # ends of the names of a model's files
-EDITED = ("generation_config.json",)  # by hand, which `check` of the settings catches as well as a digest would
+LISTED = (".json", ".safetensors", ".model", ".spm", ".txt", ".jinja", ".bin")  # endings of the files of a model
+EDITED = ("generation_config.json",)  # by hand; its settings are checked when it is read
 LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
-CHUNK = 1 << 20  # bytes: small enough to stay in the cache of a core between being read and being hashed
-Listing = Mapping[str, Sequence[str]]  # by the name of a file its digests, of which any will do
+CHUNK = 1 << 20  # bytes; fits into the cache of a core
+Listing = Mapping[str, Sequence[str]]  # the valid digests of each file
 
 
 class Digests:
     """Compares the files of a folder with its manifest, each file once and in a thread of its own."""
 
     def __init__(self, folder: Path) -> None:
-        """Reads the manifest; `UserError` where it is damaged. The files must be opened after this."""
+        """Reads the manifest; `UserError` if it is damaged. The files must be opened after this."""
         self._folder = folder
         self._listing = read_manifest(folder)
         self._hashing: dict[str, Hashing] = {}
@@ -43,7 +43,7 @@ class Digests:
 
     @property
     def names(self) -> list[str]:
-        """The listed files; none where there is no manifest."""
+        """The listed files; none without a manifest."""
         return [*self._listing]
 
     def begin(self, names: Iterable[str]) -> None:
@@ -85,7 +85,7 @@ class Digests:
 
 
 class Hashing(Thread):
-    """The SHA-256 digest of a file, computed in the background; "" where there is no such file."""
+    """The SHA-256 digest of a file, computed in the background; "" if the file is missing."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(daemon=True)
@@ -104,7 +104,7 @@ class Hashing(Thread):
             self._error = error
 
     def result(self) -> str:
-        """Wait for the digest; `UserError` where the file cannot be read."""
+        """Wait for the digest; `UserError` if the file cannot be read."""
         self.join()
         if self._error:
             raise UserError(f"{self._path}: cannot be read ({self._error.strerror})") from self._error
@@ -113,7 +113,7 @@ class Hashing(Thread):
 
 def digest(path: Path) -> str:
     """The SHA-256 digest of a file in hexadecimal."""
-    from hashlib import sha256  # loads OpenSSL, which a folder without a manifest does not need
+    from hashlib import sha256  # loads OpenSSL, needed for a manifest only
 
     found = sha256()
     with path.open("rb", buffering=0) as file:
@@ -133,9 +133,9 @@ def check_files(folder: Path) -> list[str]:
 def seal(folder: Path, again: bool = False) -> list[str]:
     """Write the manifest of a folder that is complete, unless it has one; returns the names of the listed files.
 
-    `again`: also where there is one, for files that were changed on purpose.
+    `again`: also if it has one, for files that were changed on purpose.
     """
-    with _alone(folder):
+    with _locked(folder):
         if not again and (folder / MANIFEST).is_file():
             return [*read_manifest(folder)]
         listing = {name: [digest(folder / name)] for name in _files_of(folder)}
@@ -144,12 +144,12 @@ def seal(folder: Path, again: bool = False) -> list[str]:
 
 
 def replace_listed(draft: Path, path: Path) -> None:
-    """Rename `draft` to `path`, keeping the manifest beside it true; a plain rename where there is none."""
+    """Rename `draft` to `path` and update the manifest, if there is one."""
     folder, name = path.parent, path.name
     if not (is_listed(name) and (folder / MANIFEST).is_file()):
         return os.replace(draft, path)
     new = digest(draft)
-    with _alone(folder):
+    with _locked(folder):
         before = read_manifest(folder)
         old = before.get(name, [])
         if old and old != [new]:
@@ -160,7 +160,7 @@ def replace_listed(draft: Path, path: Path) -> None:
 
 
 def is_listed(name: str) -> bool:
-    """Whether a file of this name belongs into the manifest.
+    """Whether a file of this name belongs in the manifest.
 
     >>> is_listed("tokenizer.json"), is_listed("generation_config.json"), is_listed(".lock")
     (True, False, False)
@@ -169,7 +169,7 @@ def is_listed(name: str) -> bool:
 
 
 def read_manifest(folder: Path) -> Listing:
-    """The listed files with their digests; none where there is no manifest."""
+    """The listed files with their digests; none without a manifest."""
     path = folder / MANIFEST
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -186,7 +186,7 @@ def read_manifest(folder: Path) -> Listing:
 
 
 def _files_of(folder: Path) -> list[str]:
-    """What a manifest lists: the files of the model, and those of the modules behind it."""
+    """The files of the model and of its modules."""
     beside = {path.name for path in folder.iterdir() if is_listed(path.name) and path.is_file()}
     return sorted({*beside, *(path.as_posix() for path in module_files(folder))})
 
@@ -204,8 +204,8 @@ def _write(folder: Path, listing: Listing) -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Inside, no other process changes the manifest; where the system cannot lock a folder, nothing prevents it."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Inside, no other process changes the manifest, if the system can lock a folder."""
     if fcntl is None:
         yield
         return

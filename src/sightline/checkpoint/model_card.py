@@ -8,8 +8,8 @@ from typing import Any
 from sightline.config.settings import WITH_DECODER, ModelConfig, RunConfig
 from sightline.config.tasks import TASKS, tasks_with
 
-DECODING = "decoding"  # the row on settings chosen after training
-USAGE = Path(__file__).parents[1] / "cards"  # for each task how its models are used
+DECODING = "decoding"  # the row of settings chosen after training
+USAGE = Path(__file__).parents[1] / "cards"  # how to use the models of each task
 
 
 def model_card(
@@ -39,19 +39,19 @@ def model_card(
 
 
 def with_row(card: str, name: str, value: str) -> str:
-    """A card with that row in its table, in the place of one of the same name or before the last; without it for "".
+    """A card with this row in its table, instead of one of the same name or before the last; without it for "".
 
     >>> with_row("| weights | step 9 |\\n| made with | us |\\n", "decoding", "beam 4").splitlines()
     ['| weights | step 9 |', '| decoding | beam 4 |', '| made with | us |']
     """
     rows = [f"| {name} | {value} |"] if value else []
     lines = [line for line in card.split("\n") if not line.startswith(f"| {name} | ")]
-    last = max((place for place, line in enumerate(lines) if line.startswith("| ")), default=len(lines))
+    last = max((i for i, line in enumerate(lines) if line.startswith("| ")), default=len(lines))
     return "\n".join([*lines[:last], *rows, *lines[last:]])
 
 
 def card_rows(config: RunConfig, about: Mapping[str, Any], n_parameters: int) -> dict[str, str]:
-    """What a model is and what it was made from, a text for each row of its card."""
+    """The rows of the card: what the model is and what it was trained on."""
     start = f" from the weights of `{about['init']}`" if about.get("init") else ""
     taken = " of the training files, taken out of them" if "held_out" in about["corpus"] else ""
     return {
@@ -85,9 +85,9 @@ def _architecture(model: ModelConfig) -> str:
 
 
 def _material(config: RunConfig, about: Mapping[str, Any]) -> dict[str, str]:
-    """Rows on what was learnt from; tasks with others say them as "material"."""
+    """Rows about the training data; other tasks provide theirs as "material"."""
     corpus, files = about["corpus"], ", ".join(about["corpus"]["train"])
-    kind = f"{config.data.subword} pieces" if config.data.subword != "characters" else "characters"
+    kind = f"{config.data.subword} tokens" if config.data.subword != "characters" else "characters"
     vocabulary = {"vocabulary": f"{config.model.vocab_size:,} {kind}"}
     if config.model.task in WITH_DECODER:
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in corpus["dropped"].items()) or "none"
@@ -97,21 +97,21 @@ def _material(config: RunConfig, about: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _shape(model: ModelConfig) -> str:
-    """What the architecture has beside layers and width."""
+    """Features of the architecture other than layers and width."""
     if model.architecture == "conv":
         return f"kernel width {model.kernel_width}"
     if model.architecture == "recurrent":
-        said = [f"{model.cell} cells"]
-        said += [f"attention {model.attention}"] if model.task in WITH_DECODER else []
-        said += [name for name in ("bidirectional", "input_feeding", "reverse_source") if getattr(model, name)]
-        return ", ".join(said)
+        listed = [f"{model.cell} cells"]
+        listed += [f"attention {model.attention}"] if model.task in WITH_DECODER else []
+        listed += [name for name in ("bidirectional", "input_feeding", "reverse_source") if getattr(model, name)]
+        return ", ".join(listed)
     return f"d_ff {model.d_ff}, {model.n_heads} heads, {model.norm_position}-norm"
 
 
 def _figures(config: RunConfig, figures: Mapping[str, float], signature: str, search: str) -> str:
     if config.model.task not in WITH_DECODER:
         return ", ".join(f"{name} {figure:.4f}" for name, figure in figures.items())
-    shown = [f"loss {figures['loss']:.4f} nats a piece"] if figures else ["not measured"]
+    shown = [f"loss {figures['loss']:.4f} nats per token"] if figures else ["not measured"]
     if "bleu" in figures:
         search = search or f"beam {config.decode.beam_size}, length penalty {config.decode.length_penalty}"
         shown.append(f"BLEU {figures['bleu']:.2f} (`{signature}`; {search}; first {config.train.validate_bleu} pairs)")

@@ -1,7 +1,7 @@
-"""The modules that sentence-transformers lists in a folder's `modules.json`: which there are, and where.
+"""The modules in `modules.json` of a folder of sentence-transformers.
 
-The first is the network that the rest of the folder holds; those behind it make one vector of its states. Not here:
-what they do (`sightline.generation.sentences`).
+The first is the network of the folder; those after it turn its states into one vector. Not here: what they compute
+ (`sightline.generation.sentences`).
 """
 
 import json
@@ -15,7 +15,7 @@ from sightline.errors import UserError
 MODULES = "modules.json"
 PROMPTS = "config_sentence_transformers.json"
 LIBRARY = "sentence_transformers."
-# What the first module's settings are called, by the network that their folder was made for first.
+# File names of the settings of the first module; they depend on the network for which the folder was made.
 READING = tuple(
     f"sentence_{network}_config.json"
     for network in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
@@ -26,12 +26,12 @@ READING = tuple(
 class Module:
     """An entry of `modules.json`."""
 
-    kind: str  # "Transformer", "Pooling", "Dense", ...; a whole dotted name where it is not the library's own
+    kind: str  # "Transformer", "Pooling", "Dense", ...; the full dotted name if it is not from the library
     folder: Path
 
 
 def read_modules(folder: Path) -> list[Module]:
-    """The modules in their order; none where there is no such file."""
+    """The modules in order; none without the file."""
     path = folder / MODULES
     if not path.is_file():
         return []
@@ -54,7 +54,7 @@ def _module(folder: Path, values: Any) -> Module:
 
 
 def module_files(folder: Path) -> Iterator[Path]:
-    """Every file that says what is done with the network's states, relative to `folder`."""
+    """The files of all modules, relative to `folder`."""
     modules = read_modules(folder)
     named = [folder / name for name in (MODULES, PROMPTS, *READING)] if modules else []
     inside = [path for module in modules if module.folder != folder for path in sorted(module.folder.rglob("*"))]

@@ -1,6 +1,6 @@
-"""Which numbers a network computes with: those of its file, or others; and which files have none that can be used.
+"""The precision of a pretrained network: that of its file or another; quantised files are refused.
 
-Not here: reading files (`published`), and int8 of models that Sightline has trained (`sightline.network.quantized`).
+Not here: reading files (`published`), and int8 of models trained here (`sightline.network.quantized`).
 """
 
 import re
@@ -15,15 +15,15 @@ from sightline.checkpoint.layout import CONFIG, file_of
 from sightline.errors import UserError, unknown
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-READABLE = (*DTYPES.values(), torch.float64)  # the last only to convert it
-# What bitsandbytes, GPTQ, AWQ, fp8 and compressed-tensors put beside weights, or in their place.
+READABLE = (*DTYPES.values(), torch.float64)  # float64 is converted
+# Tensors of bitsandbytes, GPTQ, AWQ, fp8 and compressed-tensors.
 QUANTISED = r"\.(qweight|qzeros|SCB|absmax|quant_map|weight_scale|weight_scale_inv|weight_packed)$|\.quant_state\."
 
 
 def dtype_for(name: str, device: torch.device) -> torch.dtype | None:
-    """The numbers that `name` means on a device; None are those of the file.
+    """The precision called `name` on a device; None is that of the file.
 
-    Processors are slow in half precision and few sums are exact in it, so "auto" is float32 there.
+    CPUs are slow and inexact in half precision, so "auto" is float32 there.
 
     >>> dtype_for("auto", torch.device("cpu"))
     torch.float32
@@ -36,7 +36,7 @@ def dtype_for(name: str, device: torch.device) -> torch.dtype | None:
 
 
 def widest(tensors: Iterable[Tensor]) -> torch.dtype:
-    """Numbers that hold all of these, float32 at most.
+    """The precision that holds all of these, float32 at most.
 
     >>> widest([torch.zeros(1, dtype=torch.float16), torch.zeros(1, dtype=torch.bfloat16)])
     torch.float32
@@ -46,7 +46,7 @@ def widest(tensors: Iterable[Tensor]) -> torch.dtype:
 
 
 def name_of(dtype: torch.dtype) -> str:
-    """Its name as users write it.
+    """The name of a precision for users.
 
     >>> name_of(torch.bfloat16)
     'bfloat16'
@@ -55,7 +55,7 @@ def name_of(dtype: torch.dtype) -> str:
 
 
 def refuse_quantised_config(folder: Path, values: Mapping[str, Any]) -> None:
-    """Refuse a `config.json` that says that the weights beside it are quantised."""
+    """`UserError` for a `config.json` of quantised weights."""
     for key in ("quantization_config", "compression_config"):
         if values.get(key):
             method = values[key].get("quant_method") if isinstance(values[key], Mapping) else values[key]
@@ -63,7 +63,7 @@ def refuse_quantised_config(folder: Path, values: Mapping[str, Any]) -> None:
 
 
 def refuse_quantised(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Refuse tensors of `folder` that another library would have to make numbers of."""
+    """`UserError` for quantised tensors of `folder`."""
     for key, tensor in tensors.items():
         if re.search(QUANTISED, key):
             raise _refusal(file_of(folder, key), f"{key} belongs to a quantised tensor")

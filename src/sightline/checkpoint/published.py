@@ -1,7 +1,7 @@
 """Read a folder in the Hugging Face layout: `config.json` and the tensors beside it.
 
-Tensors are mapped into memory, not copied: what a network has of them are views of the file, unless it computes with
-other numbers (`precision`). Nothing is loaded half: whatever does not fit is named in one `UserError`. Not here:
+Tensors are mapped into memory, not copied: parameters are views of the file, unless the precision differs
+(`precision`). Everything that does not fit is listed in one `UserError`. Not here:
 tokenizers (`vocabulary`), writing (`write`).
 """
 
@@ -31,18 +31,18 @@ from sightline.network.unfilled import build_unfilled, replace_parameter
 
 @dataclass(frozen=True)
 class ReadCheckpoint:
-    """What a folder holds, read and checked."""
+    """A pretrained network with its configuration, read and checked."""
 
     network: Any  # a `FamilyNetwork`, or an XLNet; in evaluation mode
     config: Any  # its `NetworkConfig`, or `XLNetShape`
-    hf_config: dict[str, Any]  # config.json as it was: tokenizers, generation and export need more than the network
+    hf_config: dict[str, Any]  # the original config.json
 
 
 def read_checkpoint(folder: Path, dtype: torch.dtype | None = None, home: Path | None = None) -> ReadCheckpoint:
-    """The network of `folder` with its weights; `UserError` names everything that does not fit.
+    """The network of `folder` with its weights; `UserError` lists everything that does not fit.
 
-    `dtype` are the numbers it is to compute with; None = the file's, of several the widest. Its config.json is in
-    `home`, where that is another folder.
+    `dtype` is its precision; None = that of the file, the widest of several. Its config.json is in `home`, if that is
+    another folder.
     """
     values = read_json((home or folder) / CONFIG)
     refuse_quantised_config(folder, values)
@@ -57,7 +57,7 @@ def read_checkpoint(folder: Path, dtype: torch.dtype | None = None, home: Path |
 
 
 def _kind_of(values: Mapping[str, Any]) -> str:
-    """The family a configuration names; `UserError` with what can be done where it is none of ours."""
+    """The family of a configuration; `UserError` if it is unknown."""
     kind = Keys(values).word("model_type", default="")
     if not kind:
         raise UserError(
@@ -89,7 +89,7 @@ def _assembled(
 
 
 def file_shapes(values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor that a file with this config.json holds for its network; none where no table says."""
+    """The shape of every tensor of a file with this config.json; none for an unknown family."""
     family = FAMILIES.get(str(values.get("model_type")))
     if not family:
         return {}
@@ -102,15 +102,15 @@ def file_shapes(values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _with_todays_names(tensors: Mapping[str, Tensor], family: Family) -> dict[str, Tensor]:
-    """Keys as they would be saved today: behind the network's name, norms with weight and bias."""
+    """Keys in the current format: with the prefix of the network, norms with weight and bias."""
     prefix = "" if any(key.startswith(family.prefix) for key in tensors) else family.prefix
     renamed = {prefix + re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", key)): key for key in tensors}
     return {new: tensors[old] for new, old in renamed.items()}
 
 
 def _as_saved(config: NetworkConfig, tensors: Mapping[str, Tensor], family: Family) -> NetworkConfig:
-    """What a configuration says to be one matrix, but the file holds as two different ones, is two; and a bias on the
-    logits that the file lacks does not exist: networks saved without their head are loaded with it.
+    """The configuration corrected by the file: matrices that are not shared there are separate, and a bias of logits
+    that the file lacks does not exist (networks saved without their head are loaded with it).
     """
     repeated = [(repeat, key) for repeat, key in family.same.items() if "embed_tokens" in repeat]
     if any(_differ(tensors, repeat, key) for repeat, key in repeated):
@@ -126,7 +126,7 @@ def _as_saved(config: NetworkConfig, tensors: Mapping[str, Tensor], family: Fami
 
 
 def _keys_of(family: Family, config: NetworkConfig, name: str) -> str:
-    """The key in a file of the matrix called `name`; "" where the family has none."""
+    """The key in a file of the matrix called `name`; "" if the family has none."""
     for key, ours in family.table(replace(config, tie_head=False)).items():
         if ours.removesuffix(".weight") == name:
             return key.removesuffix(".weight") + ".weight"
@@ -134,7 +134,7 @@ def _keys_of(family: Family, config: NetworkConfig, name: str) -> str:
 
 
 def _differ(tensors: Mapping[str, Tensor], one: str, other: str) -> bool:
-    """Whether both are there, and not the same."""
+    """Whether both exist and differ."""
     if one not in tensors or other not in tensors:
         return False
     first, second = tensors[one], tensors[other]
@@ -142,7 +142,7 @@ def _differ(tensors: Mapping[str, Tensor], one: str, other: str) -> bool:
 
 
 def _without_repeats(tensors: dict[str, Tensor], family: Family, config: NetworkConfig) -> dict[str, Tensor]:
-    """Without the tensors that only repeat another one; where just the repetition is there, it takes its place."""
+    """Without tensors that repeat another one; a repetition without its original takes its place."""
     table, kept = family.table(config), dict(tensors)
     for repeat, key in family.same.items():
         if repeat in kept and repeat not in table and repeat.rpartition(".")[0] not in table:
@@ -155,7 +155,7 @@ def _without_repeats(tensors: dict[str, Tensor], family: Family, config: Network
 def _refuse_misfits(
     wanted: list[Entry], tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], ignored: str, origin: str
 ) -> None:
-    """Name every tensor that is missing, unexpected, misshapen or made of no fractions, in one error."""
+    """List every tensor that is missing, unexpected, of the wrong shape or not floating-point, in one error."""
     keys = {entry.key: entry.file_shape(shapes) for entry in wanted}
     problems = [f"missing {key}" for key in keys if key not in tensors]
     problems += [f"unexpected {key}" for key in tensors if key not in keys and not re.search(ignored, key)]
@@ -172,13 +172,10 @@ def _refuse_misfits(
 
 
 def unread_tensors(folder: Path) -> dict[str, Tensor]:
-    """What the files of `folder` hold beside the network, such as a pooler; by the keys of the family's files."""
+    """Tensors of `folder` that the network does not use, such as a pooler, by the keys of the family's files."""
     values = read_json(folder / CONFIG)
     if "family" in values:
         return _mapped(folder / UNREAD) if (folder / UNREAD).is_file() else {}
     family = FAMILIES[_kind_of(values)]
     tensors = _with_todays_names(open_tensors(folder), family)
     return {key: tensor.clone() for key, tensor in tensors.items() if re.search(family.ignored, key)}
-
-
-# --- Files ---

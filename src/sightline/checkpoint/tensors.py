@@ -1,4 +1,4 @@
-"""Tensors of a published file, mapped or unpickled safely."""
+"""Tensors of a pretrained file, mapped or unpickled safely."""
 
 import warnings
 from pathlib import Path
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sightline.errors import UserError
 
-ARCHIVE = b"PK\x03\x04"  # how a zip file begins
+ARCHIVE = b"PK\x03\x04"  # first bytes of a zip file
 
 
 def _mapped(path: Path) -> dict[str, Tensor]:
@@ -21,16 +21,16 @@ def _mapped(path: Path) -> dict[str, Tensor]:
 
 
 def _unpickled(path: Path) -> dict[str, Tensor]:
-    """The tensors of an old file; torch's reader refuses whatever is more than tensors.
+    """The tensors of a pickled file; torch's reader refuses anything else.
 
-    Files of before torch 1.6 are no archives and cannot be mapped: they are read into memory.
+    Files from before torch 1.6 are no archives and cannot be mapped; they are read into memory.
     """
     warnings.warn(f"{path}: an old format, read without running any code in it; safetensors are safer", stacklevel=2)
     try:
         with path.open("rb") as file:
             archive = file.read(len(ARCHIVE)) == ARCHIVE
         tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
-    except Exception as error:  # of many kinds, all of them about this file
+    except Exception as error:  # many kinds, all about this file
         raise UserError(f"{path}: cannot be read as tensors alone ({type(error).__name__})") from None
     if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise UserError(f"{path}: cannot be read as tensors alone; it holds more than those")

@@ -1,13 +1,11 @@
-"""The model directory: a folder that holds everything translation needs and points nowhere else.
+"""The folder of a model trained here: everything that its task needs, without references to other files.
 
-`config.json` (how it was made), `model.safetensors`, `tokenizer.json`, `generation_config.json` (how to decode) and
-`README.md` (the model card); what was learnt of the model afterwards is `beside`. Nothing in it is ever unpickled. Each
-file is replaced in one step, so that a reader never sees half of one, and `manifest` lists their digests.
+`config.json` (settings and origin), `model.safetensors`, `tokenizer.json`, `generation_config.json` (search settings)
+and `README.md` (the model card); see also `sidecar_files`. Nothing is ever unpickled. Each file is replaced in one
+step, so that a reader never sees half of one, and `manifest` lists their digests.
 
-A classifier does without the search settings, a forecaster also without a tokenizer; labels and the statistics of a
-series stand in `config.json`.
-
-Nothing here needs torch but the network itself, when it is asked for.
+A classifier has no search settings, a forecaster also no tokenizer; labels and statistics of a series are in
+`config.json`. Nothing here needs torch.
 """
 
 import json
@@ -27,10 +25,10 @@ from sightline.config.settings import RunConfig, SearchSettings, TrainConfig, ch
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError, writing
 
-FORMAT = 2  # of settings; 1, in which train.alignment_layer counted from 1, is read as well
+FORMAT = 2  # of settings; 1 counted train.alignment_layer from 1 and is still read
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 GENERATION, CARD = "generation_config.json", "README.md"
-RUN = "training.json"  # how a model in another layout was trained, in the words of our config.json
+RUN = "training.json"  # how a model in the Hugging Face layout was trained, in the format of our config.json
 
 
 def write_settings(folder: Path, config: RunConfig, tokenizer: Tokenizer | None, about: Mapping[str, Any]) -> None:
@@ -46,7 +44,7 @@ def write_settings(folder: Path, config: RunConfig, tokenizer: Tokenizer | None,
 
 
 def write_weights(folder: Path, parameters: Mapping[str, Any], card: str) -> None:
-    """The weights, tensors on whatever device, in float32, the model card, and the manifest last."""
+    """The weights in float32, tensors on any device, the model card, and the manifest last."""
     arrays = {name: value.detach().float().cpu().contiguous().numpy() for name, value in parameters.items()}
     write_file(folder / WEIGHTS, lambda path: save_file(arrays, path, {"format": "pt"}))
     write_text(folder / CARD, card)
@@ -54,7 +52,7 @@ def write_weights(folder: Path, parameters: Mapping[str, Any], card: str) -> Non
 
 
 def write_decoding(folder: Path, decode: SearchSettings, edit: Callable[[str], str]) -> None:
-    """Other settings to decode with, and the card as `edit` makes it of the one there is."""
+    """Replace the search settings, and `edit` the model card."""
     write_json(folder / GENERATION, asdict(decode))
     card = folder / CARD
     if card.is_file():
@@ -62,10 +60,10 @@ def write_decoding(folder: Path, decode: SearchSettings, edit: Callable[[str], s
 
 
 def read_settings(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
-    """The configuration of a model directory, and what else its config.json says."""
+    """The configuration of a model folder, and the rest of its config.json."""
     tables = read_json(folder / CONFIG)
     match tables:
-        case {"family": {"family": family}} | {"model_type": family}:  # imported, or as it was published
+        case {"family": {"family": family}} | {"model_type": family}:  # imported, or in the Hugging Face layout
             raise UserError(
                 f"{folder}: is a checkpoint of a family ({family}), and this needs a model that `sightline train` "
                 "made; such a folder is for whatever else its network can do: `sightline info` says what that is"
@@ -77,7 +75,7 @@ def read_settings(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
 
 
 def read_run(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
-    """`read_settings` of what a run has written, in whichever layout its model is."""
+    """`read_settings` for the folder of a run, in either layout."""
     path = folder / RUN
     if not path.is_file():
         return read_settings(folder)
@@ -91,18 +89,18 @@ def _settings_of(path: Path, tables: dict[str, Any]) -> tuple[RunConfig, dict[st
     sections = {name: tables.pop(name) for name in ("model", "data", "train", "decode") if name in tables}
     if tables["format"] == 1:
         _from_format_1(sections)
-    return from_dict(sections, str(path)), {**tables, "format": FORMAT}  # as it would be written
+    return from_dict(sections, str(path)), {**tables, "format": FORMAT}  # the current one
 
 
 def _from_format_1(sections: dict[str, Any]) -> None:
-    """`train.alignment_layer` counted from 1, and 0 was the last but one."""
+    """`train.alignment_layer` counted from 1; 0 was the last but one."""
     train = sections.get("train")
     if isinstance(train, dict) and isinstance(layer := train.get("alignment_layer"), int):
         train["alignment_layer"] = layer - 1 if layer else TrainConfig.alignment_layer
 
 
 def settings_for(tasks: Sequence[str] | None, path: str | Path) -> tuple[RunConfig, dict[str, Any]]:
-    """`read_settings` of a model that was trained for one of `tasks` (None: any); `UserError` where there is none."""
+    """`read_settings` of a model that was trained for one of `tasks` (None: any), or `UserError`."""
     config, about = _find_settings(path)
     made_for = config.model.task
     if tasks and made_for not in tasks:
@@ -123,7 +121,7 @@ def _find_settings(path: str | Path) -> tuple[RunConfig, dict[str, Any]]:
 
 
 def read_weights(path: str | Path) -> WeightsFile:
-    """The parameters in a model directory."""
+    """The parameters of a model folder."""
     folder = Path(path)
     if not (folder / WEIGHTS).is_file():
         raise UserError(f"{folder}: has no {WEIGHTS} yet; its training was stopped before the first validation")
@@ -131,32 +129,32 @@ def read_weights(path: str | Path) -> WeightsFile:
 
 
 def read_tokenizer(path: str | Path, config: RunConfig) -> Tokenizer:
-    """The tokenizer in a model directory, which has as many pieces as the model."""
+    """The tokenizer of a model folder; `UserError` if its size is not that of the model."""
     folder = Path(path)
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     if tokenizer.vocab_size != config.model.vocab_size:
         raise UserError(
-            f"{folder / TOKENIZER}: has {tokenizer.vocab_size} pieces, but the model was trained with "
+            f"{folder / TOKENIZER}: has {tokenizer.vocab_size} tokens, but the model was trained with "
             f"{config.model.vocab_size}; put the model's own tokenizer back"
         )
     return tokenizer
 
 
 def _nearest(folder: Path) -> str:
-    """A hint at a model directory of a similar name beside or below a wrong path."""
+    """A hint at a model folder with a similar name beside or below a wrong path."""
     from difflib import get_close_matches
 
     around = [folder.parent, folder] if folder.is_dir() else [folder.parent]
-    models = [str(found.parent) for place in around if place.is_dir() for found in place.glob(f"*/{CONFIG}")]
+    models = [str(found.parent) for near in around if near.is_dir() for found in near.glob(f"*/{CONFIG}")]
     near = get_close_matches(str(folder), models, n=1, cutoff=0.0)
     return f"; did you mean '{near[0]}'?" if near else "; give the folder that `sightline train --out` wrote"
 
 
 def write_file(path: Path, writer: Callable[[Path], Any]) -> None:
-    """A file of a model directory as `writer` makes it, replaced in one step.
+    """Write a file of a model folder in one step, with the usual permissions.
 
-    Who may read it is as for any new file: safetensors (0.8) would keep weights from all but their owner, and a server
-    that runs as somebody else could not open the model.
+    safetensors (0.8) would make weights readable for their owner only, and a server with another user could not open
+    the model.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with writing(path, SafetensorError):
@@ -171,19 +169,19 @@ def write_file(path: Path, writer: Callable[[Path], Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A file of a model directory, replaced in one step; `UserError` where it cannot be written."""
+    """Write a text file of a model folder in one step; `UserError` if that fails."""
     with writing(path):
         path.parent.mkdir(exist_ok=True)
     write_file(path, lambda draft: draft.write_text(text, encoding="utf-8", newline="\n"))
 
 
 def write_json(path: Path, value: Mapping[str, Any] | Sequence[Any]) -> None:
-    """The same for an object or a list; letters of all scripts as they are."""
+    """The same for an object or a list, without escapes."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def noted(path: Path, about: Mapping[str, Any], name: str, kind: type) -> Any:
-    """What a task has noted in config.json; `UserError` where it is not there."""
+    """A value that a task saved in config.json; `UserError` if it is missing."""
     if not isinstance(about.get(name), kind):
         raise UserError(f"{path / CONFIG}: has no '{name}', which a model of its task needs; restore the file")
     return about[name]

@@ -1,6 +1,6 @@
-"""A published model with other weights, trained further or pruned, in the layout that it came in.
+"""Write a fine-tuned or pruned pretrained model in the layout of its folder.
 
-`training.json` says how it was trained; it is what `config.json` says of a model of ours.
+`training.json` says how it was trained, like `config.json` of a model trained here.
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ from sightline.errors import writing
 
 @dataclass(frozen=True)
 class SameLayout:
-    """The folder that a published model came in, with other weights."""
+    """The layout of the folder of a pretrained model, for other weights."""
 
-    model: Any  # of a family, perhaps with another head than the folder has
+    model: Any  # perhaps with another head than its folder
 
     def write_settings(self, folder: Path, config: RunConfig, tokenizer: Any, about: Mapping[str, Any]) -> None:
         """Everything but the weights and the card."""
@@ -33,7 +33,7 @@ class SameLayout:
         write_json(folder / RUN, {"format": FORMAT, **about, **config.as_dict()})
 
     def write_companions(self, folder: Path) -> None:
-        """The files of the tokenizer and of generation as they are, and the configuration for weights in float32."""
+        """The files of the tokenizer and of generation, and the configuration for weights in float32."""
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             copy_companions(self.model.path, folder)
@@ -46,23 +46,23 @@ class SameLayout:
         return "family" in read_json(self.model.path / CONFIG)
 
     def _config(self) -> dict[str, Any]:
-        """As the model has it, which may have been given another head than its folder's."""
+        """The configuration of the model, which may have another head than its folder."""
         there = read_json(self.model.path / CONFIG)
         if "family" not in there:
             return self.model.hf_config
         return {**there, "family": self.model.config.as_dict(), "hf": self.model.hf_config}
 
     def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
-        """The weights by the names that they came with, and the model card."""
+        """The weights by their original names, and the model card."""
         self._write_tensors(folder, self._tensors(parameters), card)
 
     def write_pruned(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
-        """`write_weights` where most are as they were: what no network reads, such as a pooler, is kept beside them."""
+        """`write_weights` with the tensors that the network does not use, such as a pooler."""
         own = self._tensors(parameters)
         self._write_tensors(folder, {**self.unread_in_file(), **own}, card)
 
     def unread_in_file(self) -> dict[str, Tensor]:
-        """What stands beside the weights in the same file and no network reads; imported models have a file for it."""
+        """Tensors of the same file that the network does not use; imported models have a separate file for them."""
         return {} if self._is_imported else unread_tensors(self.model.path)
 
     def _tensors(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -80,7 +80,7 @@ class SameLayout:
 
 
 def _in_float32(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A config.json of weights in float32: who reads the file takes its word for it."""
+    """A config.json for weights in float32."""
     return {
         key: "float32" if key in ("dtype", "torch_dtype") else _in_float32(value) if key == "hf" else value
         for key, value in values.items()

@@ -1,7 +1,7 @@
-"""The parameters in a safetensors file, each read when it is asked for: who packs them one by one never holds them all.
+"""The parameters of a safetensors file, read lazily, so that packing them one by one needs little memory.
 
-The file stays open for as long as somebody may ask, so that a model is the one it was when it was loaded, also after
-training has put another in its place. It is not mapped: a file that somebody writes over would end the process.
+The file stays open, so that a model stays the same after training has replaced its file. It is not mapped, because
+overwriting a mapped file can kill the process.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,22 +18,22 @@ from safetensors import SafetensorError, safe_open
 
 from sightline.errors import UserError
 
-KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}  # as the file and as numpy calls them
-LENGTH = 8  # bytes before the header, which say how long it is
+KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}  # names in the file and in numpy
+LENGTH = 8  # bytes before the header with its length
 
 
 class WeightsFile(Mapping[str, NDArray[np.float32]]):
-    """Arrays in float32 by the names of the file; what is asked for again while it is in use is the same array."""
+    """Arrays in float32 by the names of the file; an array in use is not read again."""
 
     def __init__(self, path: Path) -> None:
-        """`UserError` where it is damaged, or holds numbers that are no weights."""
+        """`UserError` if it is damaged or holds other numbers than weights."""
         self.path = path
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._places: dict[str, tuple[np.dtype[Any], int]] = {}
         self._in_use: WeakValueDictionary[str, NDArray[np.float32]] = WeakValueDictionary()
-        self._lock = Lock()  # the file is at one place
+        self._lock = Lock()  # the file has one position
         try:
-            # Windows lets nobody replace a file that is open.
+            # Windows cannot replace an open file.
             self._file = BytesIO(path.read_bytes()) if system == "nt" else path.open("rb")
             finalize(self, self._file.close)
             self._read_header()
@@ -57,7 +57,7 @@ class WeightsFile(Mapping[str, NDArray[np.float32]]):
         return len(self.shapes)
 
     def _read_header(self) -> None:
-        """The library checks that arrays lie one behind the other, as many bytes each as its shape wants."""
+        """The library checks that arrays are contiguous and have the size of their shapes."""
         place = LENGTH + int.from_bytes(self._file.read(LENGTH), "little")
         with safe_open(self.path, framework="numpy") as checked:
             for name in checked.offset_keys():
@@ -68,7 +68,7 @@ class WeightsFile(Mapping[str, NDArray[np.float32]]):
                 place += int(np.prod(self.shapes[name], dtype=np.int64)) * dtype.itemsize
 
     def _dtype(self, name: str, kind: str) -> np.dtype[Any]:
-        """Whole numbers, and those of eight bits, mean something with a scale only, and that is not in the file."""
+        """Integers and 8-bit numbers need a scale, which is not in the file."""
         if kind not in KINDS:
             what = f"{name} holds {kind}, not floating-point weights"
             raise UserError(f"{self.path}: {what}; put the file back as it was trained")

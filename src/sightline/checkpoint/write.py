@@ -13,7 +13,7 @@ from sightline.families.registry import FAMILIES
 from sightline.families.table import entries
 from sightline.network.axes import NetworkConfig
 
-SILENT = ("family", "dropout", "head_bias")  # no reader asks for them in a config.json: the bias is in the file or not
+SILENT = ("family", "dropout", "head_bias")  # not in a config.json: the bias is in the file or not
 
 
 def write_checkpoint(
@@ -23,10 +23,10 @@ def write_checkpoint(
     hf_config: Mapping[str, Any],
     unread: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """`config.json` and `model.safetensors` that transformers loads as the same network.
+    """Write `config.json` and `model.safetensors`, which transformers loads as the same network.
 
-    `hf_config` is the configuration the network came with; its numbers must be those of `config`. `unread` are tensors
-    of the checkpoint that the network does not use, by the keys of the file.
+    `hf_config` is the original configuration and must match `config`. `unread` are tensors of the checkpoint that the
+    network does not use, by the keys of the file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     own = {name: parameter.detach() for name, parameter in network.named_parameters()}
@@ -34,20 +34,20 @@ def write_checkpoint(
 
 
 def write_files(folder: Path, tensors: Mapping[str, Tensor], hf_config: Mapping[str, Any]) -> None:
-    """The two files of the layout: tensors by the keys of the file, and what is said about them."""
+    """Write the two files of the layout: tensors by the keys of the file, and config.json."""
     write_file(folder / WEIGHTS, lambda path: save_file(dict(tensors), path, {"format": "pt"}))
     write_json(folder / CONFIG, hf_config)
 
 
 def file_tensors(parameters: Mapping[str, Tensor], config: NetworkConfig) -> dict[str, Tensor]:
-    """Parameters, shared ones once, as the family's files hold them, by the keys of the file."""
+    """Parameters in the format and by the keys of the family's files; shared ones once."""
     shapes = {name: tuple(tensor.shape) for name, tensor in parameters.items()}
     wanted = entries(FAMILIES[config.family].table(config), config, shapes)
     return {entry.key: entry.to_file(parameters).cpu() for entry in wanted}
 
 
 def config_to_hf(config: NetworkConfig) -> tuple[dict[str, Any], list[str]]:
-    """The family's config.json for those axes, and the axes that it cannot say: read back, they would be others."""
+    """The family's config.json for these axes, and the axes that it cannot express."""
     family = FAMILIES[config.family]
     assert family.config_to_hf, f"{config.family} has no way back"
     values = family.config_to_hf(config)
@@ -56,7 +56,7 @@ def config_to_hf(config: NetworkConfig) -> tuple[dict[str, Any], list[str]]:
 
 
 def _axes(values: Mapping[str, Any]) -> dict[str, Any]:
-    """One level, with the stacks' names in front of theirs.
+    """Flattened, with the names of stacks as prefixes.
 
     >>> _axes({"vocab_size": 7, "encoder": {"d_model": 8, "dropout": 0.1}})
     {'vocab_size': 7, 'encoder.d_model': 8}

@@ -1,4 +1,4 @@
-"""XLNet from a folder in the Hugging Face layout, and back into it: it stays in that layout.
+"""XLNet in the Hugging Face layout, read and written.
 
 Not here: names and shapes (`checkpoint.xlnet_names`) and how tensors are read (`published`).
 """
@@ -15,13 +15,13 @@ from sightline.checkpoint.layout import WEIGHTS
 from sightline.checkpoint.precision import refuse_quantised, refuse_quantised_config, widest
 from sightline.checkpoint.published import ReadCheckpoint
 from sightline.checkpoint.tuned import SameLayout
-from sightline.checkpoint.xlnet_names import file_tensors, shape_from_hf, xlnet_from_hf
+from sightline.checkpoint.xlnet_names import shape_from_hf, xlnet_file_tensors, xlnet_from_hf
 from sightline.errors import UserError
 
 
 def read_xlnet(folder: Path, values: dict[str, Any], dtype: torch.dtype | None = None) -> ReadCheckpoint:
-    """The model in `folder`, whose config.json has `values`, to compute with `dtype` (None = the file's numbers);
-    `UserError` names what is missing, not understood or does not fit.
+    """The model in `folder`, with the config.json `values`, in `dtype` (None = that of the file); `UserError` lists
+    everything that does not fit.
     """
     refuse_quantised_config(folder, values)
     try:
@@ -35,7 +35,7 @@ def read_xlnet(folder: Path, values: dict[str, Any], dtype: torch.dtype | None =
 
 
 class XLNetLayout(SameLayout):
-    """The folder that an XLNet came in, with other weights."""
+    """The layout of the folder of an XLNet, for other weights."""
 
     def in_file(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return file_tensors(parameters, self.model.config.n_layers, self.model.config.n_heads)
+        return xlnet_file_tensors(parameters, self.model.config.n_layers, self.model.config.n_heads)

@@ -16,20 +16,20 @@ from sightline.network.parameters import load_parameters, parameters_of
 
 
 class TensorLayout(NamedTuple):
-    """How the file lays a parameter out, to and from ours; both are given the number of heads."""
+    """The layout of a parameter in the file, from and to ours; both functions get the number of heads."""
 
     read: Callable[[Tensor, int], Tensor]
     write: Callable[[Tensor, int], Tensor]
 
 
 SAME = TensorLayout(lambda x, _: x, lambda x, _: x)
-VECTOR = TensorLayout(lambda x, _: x.flatten(), lambda x, _: x[None, None])  # theirs (1, 1, d_model)
+VECTOR = TensorLayout(lambda x, _: x.flatten(), lambda x, _: x[None, None])  # in the file (1, 1, d_model)
 INTO_HEADS = TensorLayout(
     lambda x, _: x.flatten(1).T, lambda x, n: x.T.unflatten(1, (n, -1))
 )  # (d_model, heads, d_head)
 FROM_HEADS = TensorLayout(
     lambda x, _: x.flatten(1), lambda x, n: x.unflatten(1, (n, -1))
-)  # the same, but ours not turned
+)  # the same, ours not transposed
 
 # Theirs -> ours; {i} is the layer.
 NAMES: dict[str, tuple[str, TensorLayout]] = {
@@ -77,7 +77,7 @@ KEYS = {  # of config.json -> fields of XLNetShape
     "clamp_len": "clamp_length",
     "tie_word_embeddings": "tied_output",
 }
-# The head for labels that is read; where another one is kept, they say nothing.
+# The supported head for labels; ignored for another head.
 LABELS = {
     "summary_type": "last",
     "summary_use_proj": True,
@@ -85,7 +85,7 @@ LABELS = {
     "summary_activation": "tanh",
     "summary_first_dropout": 0,
 }
-# Nothing about the network's function: how it was trained; heads for other tasks.
+# Without effect on the network: training, and heads for other tasks.
 IGNORED = """
 untie_r n_token use_mems_eval use_mems_train use_mems max_position_embeddings start_n_top end_n_top
 """  # untie_r is true of all published models; the names show it
@@ -127,12 +127,12 @@ def shape_from_hf(config: Mapping[str, Any]) -> XLNetShape:
 
 
 def _length(k: Keys, name: str) -> int:
-    """None is null in one file, and -1 in another."""
+    """No length is null in some files and -1 in others."""
     return max(0, k.size(name, default=0, least=-1))
 
 
 def shape_to_hf(shape: XLNetShape) -> dict[str, Any]:
-    """A config.json that says the same."""
+    """The config.json for a shape."""
     config = {theirs: getattr(shape, ours) for theirs, ours in KEYS.items()}
     return {
         "model_type": "xlnet",
@@ -153,17 +153,17 @@ def xlnet_from_hf(config: Mapping[str, Any], tensors: Mapping[str, Tensor], orig
         origin: where they come from, for errors.
 
     Raises:
-        UserError: as `shape_from_hf`, or tensors are missing, unexpected or misshapen; all are named, in the file's
-            own names.
+        UserError: as of `shape_from_hf`; or tensors are missing, unexpected or of the wrong shape, all by their names
+            in the file.
     """
     shape = shape_from_hf(config)
-    with torch.random.fork_rng(devices=[]):  # fresh parameters are drawn and overwritten: not at the caller's cost
+    with torch.random.fork_rng(devices=[]):  # random parameters are overwritten; the caller's generator stays as it is
         model = build_xlnet(shape)
     wanted = tensors_for_hf(model)
     output, table = TIED
     given = dict(tensors)
     if shape.tied_output and output in given and table in given and given[output].equal(given[table]):
-        del given[output]  # some files hold it twice
+        del given[output]  # some files have it twice
     problems = [f"missing {name}" for name in wanted if name not in given]
     problems += [f"unexpected {name}" for name in given if name not in wanted]
     problems += [
@@ -174,7 +174,9 @@ def xlnet_from_hf(config: Mapping[str, Any], tensors: Mapping[str, Tensor], orig
     if problems:
         more = f"; and {len(problems) - 20} more" if len(problems) > 20 else ""
         raise UserError(f"{origin} does not fit its configuration: {'; '.join(problems[:20])}{more}")
-    ours = {mine: layout.read(given[theirs], shape.n_heads) for theirs, mine, layout in names(shape.n_layers, given)}
+    ours = {
+        mine: layout.read(given[theirs], shape.n_heads) for theirs, mine, layout in tensor_names(shape.n_layers, given)
+    }
     load_parameters(model, ours, origin)
     return model.eval()
 
@@ -182,17 +184,17 @@ def xlnet_from_hf(config: Mapping[str, Any], tensors: Mapping[str, Tensor], orig
 def tensors_for_hf(model: XLNet) -> dict[str, Tensor]:
     """The parameters of `model` under the names and in the layouts of the file."""
     first: Any = model.layers[0]
-    return file_tensors(parameters_of(model), len(model.layers), first.attn.n_heads)
+    return xlnet_file_tensors(parameters_of(model), len(model.layers), first.attn.n_heads)
 
 
-def file_tensors(parameters: Mapping[str, Tensor], n_layers: int, n_heads: int) -> dict[str, Tensor]:
-    """The same of parameters by their names here."""
-    theirs = {mine: (name, layout) for name, mine, layout in names(n_layers)}
+def xlnet_file_tensors(parameters: Mapping[str, Tensor], n_layers: int, n_heads: int) -> dict[str, Tensor]:
+    """The same for parameters by our names."""
+    theirs = {mine: (name, layout) for name, mine, layout in tensor_names(n_layers)}
     return {theirs[mine][0]: theirs[mine][1].write(value, n_heads).contiguous() for mine, value in parameters.items()}
 
 
-def names(n_layers: int, among: Mapping[str, Any] | None = None) -> list[tuple[str, str, TensorLayout]]:
-    """`NAMES` written out for that many layers: theirs, ours, layout; only those in `among`, where it is given."""
+def tensor_names(n_layers: int, among: Mapping[str, Any] | None = None) -> list[tuple[str, str, TensorLayout]]:
+    """`NAMES` for so many layers: theirs, ours, layout; only those in `among`, if given."""
     rows = []
     for theirs, (ours, layout) in NAMES.items():
         for i in range(n_layers if "{i}" in theirs else 1):

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from sightline.checkpoint.beside import read_alignment
+from sightline.checkpoint.sidecar_files import read_alignment
 from sightline.config.settings import RunConfig
 from sightline.data.links import GoldLinks, Links
 from sightline.decode.translator import clean_text

@@ -14,8 +14,8 @@ from typing import Any
 
 from torch import Tensor
 
-from sightline.checkpoint.beside import SHORTLIST, write_alignment
 from sightline.checkpoint.model_card import model_card
+from sightline.checkpoint.sidecar_files import SHORTLIST, write_alignment
 from sightline.checkpoint.trained import CONFIG, write_file, write_settings, write_weights
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config.settings import RunConfig

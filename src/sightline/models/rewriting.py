@@ -185,7 +185,7 @@ class RewritingModel(PairVerbs, Writer):
     @cached_property
     def offered(self) -> CandidateTable:
         """The shortlist in its folder; `UserError` where there is none, or one of other languages."""
-        from sightline.checkpoint.beside import read_shortlist
+        from sightline.checkpoint.sidecar_files import read_shortlist
 
         return offered_by(read_shortlist(self.path, self.sides, self.n_pieces), self.sides)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from sightline.checkpoint.adapter_folders import describe_adapters, files_of
-from sightline.checkpoint.beside import SHORTLIST
 from sightline.checkpoint.compiled import described
 from sightline.checkpoint.layout import WEIGHTS, is_family
 from sightline.checkpoint.manifest import MANIFEST, check_files
 from sightline.checkpoint.model_card import card_rows, read_rows
+from sightline.checkpoint.sidecar_files import SHORTLIST
 from sightline.checkpoint.trained import CARD, RUN
 from sightline.config.settings import RunConfig
 from sightline.config.tasks import TASKS

@@ -54,7 +54,7 @@ class TrainedTranslator(PairVerbs, TranslationVerbs):
 
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made."""
-        from sightline.checkpoint.beside import SHORTLIST
+        from sightline.checkpoint.sidecar_files import SHORTLIST
 
         return {
             "parameters": self._trained.n_parameters,
@@ -66,7 +66,7 @@ class TrainedTranslator(PairVerbs, TranslationVerbs):
 
 
 def _read_shortlist(folder: Path, tokenizer: Tokenizer) -> CandidateTable:
-    from sightline.checkpoint.beside import read_shortlist
+    from sightline.checkpoint.sidecar_files import read_shortlist
 
     shortlist = read_shortlist(folder, tokenizer)
     return CandidateTable(shortlist.frequent, shortlist.likely)

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sightline.checkpoint.beside import SHORTLIST
+from sightline.checkpoint.sidecar_files import SHORTLIST
 from sightline.checkpoint.trained import TOKENIZER, WEIGHTS, write_text
 from sightline.config.settings import SearchSettings
 from sightline.decode.translator import override

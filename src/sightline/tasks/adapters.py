@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sightline.checkpoint.adapter_layout import AdapterLayout, adaptable, heads_of
+from sightline.checkpoint.adapter_layout import AdapterLayout, adaptable, head_entries
 from sightline.checkpoint.layout import CONFIG, adapters_in, read_json
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config.settings import RunConfig
@@ -60,7 +60,7 @@ def adapted(job: Job, request: TrainRequest) -> Any:
     inner: Any = job.layout
     network = build_unfilled(inner.model.config)
     layers = adaptable(network, inner.model, [name.strip() for name in config.train.lora_layers.split(",")])
-    heads = heads_of(network, inner.model) if config.model.task == "classify" else []
+    heads = head_entries(network, inner.model) if config.model.task == "classify" else []
     row = _row(network, config, layers, heads)
     notify(request, f"adapters: {row}")
     about = {**job.about, "network": {**job.about.get("network", {}), "adapters": row}}

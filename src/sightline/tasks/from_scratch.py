@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from sightline.checkpoint.begun import BegunLayout, begun_pictures, begun_text, check_axes
-from sightline.checkpoint.joined import write_joined
+from sightline.checkpoint.compose import write_composed
+from sightline.checkpoint.from_scratch import ScratchLayout, check_axes, picture_layout, text_layout
 from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
 from sightline.config.settings import RunConfig
 from sightline.data.documents import learn
@@ -48,7 +48,7 @@ def encoder_from_scratch(
         model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
         if new:
             axes = body_axes(model, length)
-            write_body(base, lambda: build(axes), begun_text(axes, length, tokenizer), tokenizer, config.train.seed)
+            write_body(base, lambda: build(axes), text_layout(axes, length, tokenizer), tokenizer, config.train.seed)
         return tuned(replace(request, init=str(base)), replace(config, model=model), folder)
 
 
@@ -74,13 +74,13 @@ def _write_captioner(request: TrainRequest, config: RunConfig, texts: TrainingTe
     tokenizer = choose_tokenizer(request, config, parts, lambda: learn(texts(request), config.data, request.special))
     looks = replace(picture_axes(model), head="none")
     writes = language_axes(replace(model, vocab_size=tokenizer.vocab_size), model.max_len)
-    write_body(parts / "vit", lambda: begin_positions(build(looks)), begun_pictures(looks, []), None, seed)
-    write_body(parts / "gpt2", lambda: build(writes), begun_text(writes, model.max_len, tokenizer), tokenizer, seed)
-    write_joined(parts / "vit", parts / "gpt2", base, seed)
+    write_body(parts / "vit", lambda: begin_positions(build(looks)), picture_layout(looks, []), None, seed)
+    write_body(parts / "gpt2", lambda: build(writes), text_layout(writes, model.max_len, tokenizer), tokenizer, seed)
+    write_composed(parts / "vit", parts / "gpt2", base, seed)
 
 
 def write_body(
-    folder: Path, make: Callable[[], nn.Module], layout: BegunLayout, tokenizer: Tokenizer | None, seed: int
+    folder: Path, make: Callable[[], nn.Module], layout: ScratchLayout, tokenizer: Tokenizer | None, seed: int
 ) -> None:
     """A network that nobody has trained, as a published one lies in its folder; the weights last."""
     with torch.random.fork_rng():

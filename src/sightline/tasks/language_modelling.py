@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.checkpoint.begun import begun_text, check_axes
+from sightline.checkpoint.from_scratch import check_axes, text_layout
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.vocabulary import bare, fingerprint
@@ -134,7 +134,7 @@ def language_job(request: TrainRequest, config: RunConfig, folder: Path) -> Lang
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
     axes = language_axes(model, length)
     about, train, valid = read_texts(request, config, cutter_of(tokenizer))
-    config, layout = replace(config, model=model), begun_text(axes, length, tokenizer)
+    config, layout = replace(config, model=model), text_layout(axes, length, tokenizer)
     return LanguageJob(config, tokenizer, about, train, valid, layout, lambda: build(axes))
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tokenizers import processors
 from torch import nn
 
-from sightline.checkpoint.begun import begun_text, check_axes
+from sightline.checkpoint.from_scratch import check_axes, text_layout
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config.settings import RunConfig, TrainConfig
 from sightline.data.batching import EndlessStream
@@ -111,7 +111,7 @@ def masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> Masked
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
     axes = masked_axes(model, length)
     about, train, valid = read_texts(request, config, cutter_of(tokenizer))
-    config, layout = replace(config, model=model), begun_text(axes, length, tokenizer)
+    config, layout = replace(config, model=model), text_layout(axes, length, tokenizer)
     before, behind = [tokenizer.bos_id], [tokenizer.eos_id]
     hidden = partial(MaskedText, length=length, before=before, behind=behind, masking=masking_of(tokenizer, config))
     return MaskedJob(config, tokenizer, about, train, valid, layout, lambda: build(axes), hidden=hidden)

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.architectures.xlnet import XLNet, XLNetShape, build_xlnet, partial_order_mask
-from sightline.checkpoint.begun import BegunLayout, masking_marks, tokenizer_settings
+from sightline.checkpoint.from_scratch import ScratchLayout, masking_tokens, tokenizer_settings
 from sightline.checkpoint.layout import CONFIG
 from sightline.checkpoint.vocabulary import SETTINGS, bare, fingerprint
 from sightline.checkpoint.xlnet import XLNetLayout
-from sightline.checkpoint.xlnet_names import file_tensors, shape_to_hf
+from sightline.checkpoint.xlnet_names import shape_to_hf, xlnet_file_tensors
 from sightline.config.settings import ModelConfig, RunConfig, TrainConfig
 from sightline.data.batching import EndlessStream
 from sightline.data.documents import Cutter, cutter_of
@@ -107,14 +107,14 @@ def predicted(network: Callable[..., Tensor], batch: PermutedBatch) -> tuple[Ten
 # --- What it is made of
 
 
-def begun_xlnet(shape: XLNetShape, length: int, tokenizer: Tokenizer) -> BegunLayout:
+def begun_xlnet(shape: XLNetShape, length: int, tokenizer: Tokenizer) -> ScratchLayout:
     """The folder of a network of this shape that has read blocks of `length` tokens."""
     ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
     files = {
-        SETTINGS: {**tokenizer_settings(tokenizer, length), **masking_marks(tokenizer)},
+        SETTINGS: {**tokenizer_settings(tokenizer, length), **masking_tokens(tokenizer)},
         CONFIG: {**shape_to_hf(shape), **ids, "dtype": "float32"},
     }
-    return BegunLayout(files, partial(file_tensors, n_layers=shape.n_layers, n_heads=shape.n_heads))
+    return ScratchLayout(files, partial(xlnet_file_tensors, n_layers=shape.n_layers, n_heads=shape.n_heads))
 
 
 def permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> PermutationJob:

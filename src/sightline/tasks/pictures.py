@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sightline.checkpoint.begun import begun_pictures, check_axes
+from sightline.checkpoint.from_scratch import check_axes, picture_layout
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config.settings import RunConfig, TrainConfig
@@ -109,7 +109,7 @@ def picture_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pictu
     check_axes(picture_axes(replace(config.model, n_outputs=2)))
     files, labels = _files(request)
     axes, side = picture_axes(replace(config.model, n_outputs=len(labels))), config.model.image_size
-    layout, how = begun_pictures(axes, labels), Preprocessing(size=(side, side))
+    layout, how = picture_layout(axes, labels), Preprocessing(size=(side, side))
     return _job(request, config, files, labels, how, layout, lambda: begin_positions(build(axes)))
 
 

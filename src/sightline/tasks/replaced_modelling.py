@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.checkpoint.begun import begun_text, check_axes
+from sightline.checkpoint.from_scratch import check_axes, text_layout
 from sightline.checkpoint.write import file_tensors
 from sightline.config.settings import RunConfig, TrainConfig
 from sightline.data.documents import cutter_of
@@ -157,7 +157,7 @@ def replaced_job(request: TrainRequest, config: RunConfig, folder: Path) -> Repl
     both = replaced_axes(model, length)
     about, train, valid = read_texts(request, config, cutter_of(tokenizer))
     kept = partial(discriminator_tensors, axes=both[0])
-    config, layout = replace(config, model=model), replace(begun_text(both[0], length, tokenizer), in_file=kept)
+    config, layout = replace(config, model=model), replace(text_layout(both[0], length, tokenizer), in_file=kept)
     masking = replace(masking_of(tokenizer, config), shares=ALL_MASKED)
     before, behind = [tokenizer.bos_id], [tokenizer.eos_id]
     hidden = partial(MaskedText, length=length, before=before, behind=behind, masking=masking)

@@ -14,9 +14,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import sightline
-from sightline.checkpoint.beside import write_shortlist
 from sightline.checkpoint.compiled import compiled, fits, is_for_library, parameter_shapes
 from sightline.checkpoint.manifest import seal
+from sightline.checkpoint.sidecar_files import write_shortlist
 from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.config.settings import DataConfig, ModelConfig, RunConfig, SearchSettings
 from sightline.data.shortlist import Shortlist

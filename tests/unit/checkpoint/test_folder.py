@@ -62,7 +62,7 @@ def test_import_overwrites_nothing(write: Any, tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours" / "thesis.txt").write_text("the only copy")
     assert main(["import", str(write("gpt2")), str(tmp_path / "ours")]) == 2
-    assert "is there already; name a new folder" in capsys.readouterr().err
+    assert "already exists; name a new folder" in capsys.readouterr().err
 
 
 def test_import_of_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

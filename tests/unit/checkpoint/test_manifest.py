@@ -18,10 +18,10 @@ from safetensors.torch import load_file, save_file
 
 import sightline
 from sightline.checkpoint import manifest, trained
-from sightline.checkpoint.beside import write_alignment, write_shortlist
 from sightline.checkpoint.imported import write_imported
 from sightline.checkpoint.manifest import MANIFEST, Digests, check_files, read_manifest, seal
 from sightline.checkpoint.read import read_folder
+from sightline.checkpoint.sidecar_files import write_alignment, write_shortlist
 from sightline.checkpoint.trained import write_decoding, write_file, write_settings, write_weights
 from sightline.cli import main
 from sightline.config.settings import DataConfig, ModelConfig, RunConfig, SearchSettings

@@ -16,9 +16,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from sightline.checkpoint import trained as module
-from sightline.checkpoint.beside import read_shortlist, write_shortlist
 from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.read import read_folder
+from sightline.checkpoint.sidecar_files import read_shortlist, write_shortlist
 from sightline.checkpoint.trained import read_settings, write_settings, write_weights
 from sightline.checkpoint.write import write_files
 from sightline.config.settings import DataConfig, ModelConfig, RunConfig, SearchSettings
@@ -295,7 +295,7 @@ def truncated(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "cause"),
     [
-        (lambda _: None, "has no shortlist.safetensors; learn one with"),
+        (lambda _: None, "has no shortlist.safetensors; make one with"),
         (overwrite("shortlist.safetensors", b"{"), "damaged or no shortlist"),
         (lambda folder: save_file({"likely": torch.zeros(1)}, folder / "shortlist.safetensors"), "damaged or no"),
         (truncated, "damaged or no shortlist"),
@@ -304,12 +304,12 @@ def truncated(folder: Path) -> None:
             f"offers piece {VOCAB} of {VOCAB}",
         ),
         (lambda folder: other_tables(folder, likely=np.full((VOCAB, 3), -1, np.int32)), f"offers piece -1 of {VOCAB}"),
-        (lambda folder: other_tables(folder, frequent=np.zeros((2, 2), np.int32)), "are no lists of pieces"),
-        (lambda folder: other_tables(folder, frequent=np.zeros(0, np.int32)), "are no lists of pieces"),
-        (lambda folder: other_tables(folder, likely=np.zeros(VOCAB, np.int32)), "are no lists of pieces"),
-        (lambda folder: other_tables(folder, likely=np.zeros((VOCAB, 3), np.float32)), "are no lists of pieces"),
-        (write_for_another_tokenizer, "was learnt for another tokenizer; learn it anew"),
-        (lambda folder: write_shortlist(folder, a_shortlist(9), TOKENIZER), "was learnt for another tokenizer"),
+        (lambda folder: other_tables(folder, frequent=np.zeros((2, 2), np.int32)), "are no lists of tokens"),
+        (lambda folder: other_tables(folder, frequent=np.zeros(0, np.int32)), "are no lists of tokens"),
+        (lambda folder: other_tables(folder, likely=np.zeros(VOCAB, np.int32)), "are no lists of tokens"),
+        (lambda folder: other_tables(folder, likely=np.zeros((VOCAB, 3), np.float32)), "are no lists of tokens"),
+        (write_for_another_tokenizer, "was made for another tokenizer; make it again"),
+        (lambda folder: write_shortlist(folder, a_shortlist(9), TOKENIZER), "was made for another tokenizer"),
     ],
 )
 def test_a_shortlist_that_does_not_fit_is_one_line_with_the_remedy(

@@ -14,8 +14,8 @@ import torch
 
 import sightline
 from sightline.architectures.registry import build_network
-from sightline.checkpoint.beside import write_shortlist
 from sightline.checkpoint.compiled import described
+from sightline.checkpoint.sidecar_files import write_shortlist
 from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.cli import main
 from sightline.config.settings import DataConfig, ModelConfig, RunConfig, SearchSettings, load_recipe

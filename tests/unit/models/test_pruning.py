@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import sightline
-from sightline.checkpoint.beside import write_alignment
+from sightline.checkpoint.sidecar_files import write_alignment
 from sightline.checkpoint.trained import read_settings, write_settings, write_weights
 from sightline.config.settings import DataConfig, ModelConfig, RunConfig
 from sightline.data.tokenizer import Tokenizer

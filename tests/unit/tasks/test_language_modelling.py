@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.checkpoint.begun import BegunLayout, check_axes
+from sightline.checkpoint.from_scratch import ScratchLayout, check_axes
 from sightline.checkpoint.write import config_to_hf
 from sightline.config.settings import ModelConfig, RunConfig, TrainConfig, apply_settings, check, load_recipe
 from sightline.data.blocks import load_blocks
@@ -97,7 +97,7 @@ def test_validation_is_a_mean_over_all_tokens() -> None:
     text = PreparedText(tokens, 1, 31, "")
     config = apply_settings(load_recipe("gpt"), ["data.block_length=12", "train.tokens_per_batch=24"])
     network = fresh().eval()
-    job = LanguageJob(config, None, {}, text, text, BegunLayout({}, dict), lambda: network)
+    job = LanguageJob(config, None, {}, text, text, ScratchLayout({}, dict), lambda: network)
     figures = job.figures(job.outputs(network, CPU, Shard()))
     parts = [(0, 12), (12, 24), (24, 30)]
     nll = 0.0

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from sightline.checkpoint.beside import write_alignment
+from sightline.checkpoint.sidecar_files import write_alignment
 from sightline.cli.files import output
 from sightline.cli.loading import translator_of
 from sightline.cli.options import (

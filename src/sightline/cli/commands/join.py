@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
+from sightline.checkpoint.compose import write_composed
 from sightline.checkpoint.hub import folder_of
-from sightline.checkpoint.joined import write_joined
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -16,5 +16,5 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write the captioner; its cross-attention is new."""
-    write_joined(folder_of(options.looks), folder_of(options.writes), Path(options.out))
+    write_composed(folder_of(options.looks), folder_of(options.writes), Path(options.out))
     print(f"{options.out}: a captioner, whose attention to a picture is random until it is trained")

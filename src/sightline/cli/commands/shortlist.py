@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from sightline.checkpoint.beside import write_shortlist
+from sightline.checkpoint.sidecar_files import write_shortlist
 from sightline.cli.loading import translator_of
 from sightline.cli.options import TRANSLATION_MODEL, corpus_option, language_options, whole_number
 from sightline.config.settings import DataConfig

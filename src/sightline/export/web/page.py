@@ -12,8 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from sightline.checkpoint.beside import read_alignment
 from sightline.checkpoint.folder import Folder
+from sightline.checkpoint.sidecar_files import read_alignment
 from sightline.config.settings import RunConfig, SearchSettings
 from sightline.contract import SpecialIds
 from sightline.data.tokenizer import Tokenizer

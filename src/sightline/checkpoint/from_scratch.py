@@ -1,9 +1,8 @@
-"""The folder of a model that begins here in the layout of a family: of a language model, masked or not, with a
-tokenizer of ours, or of one that names pictures.
+"""Folders in the Hugging Face layout for models trained from scratch: language models, masked or not, with a tokenizer
+trained here, and image classifiers.
 
-From its first validation on it is what a published model's folder is, for every command and for `transformers`.
-`training.json` says how it was trained (as in `tuned`). A body of random weights, which a task puts its head on, is
-written as a whole, and nobody has trained it (`tasks/from_scratch.py`).
+From the first validation on, every command and `transformers` can read the folder. `training.json` says how the model
+was trained (as in `tuned`). A body of random weights that gets a head is written too (`tasks/from_scratch.py`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +25,7 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError, writing
 from sightline.network.axes import NetworkConfig
 
-PIXELS = {  # what `data.image.Preprocessing` does by default, in the words of the file
+PIXELS = {  # the defaults of `data.image.Preprocessing` in the format of the file
     "image_processor_type": "ViTImageProcessor",
     "do_resize": True,
     "resample": 2,
@@ -36,7 +35,7 @@ PIXELS = {  # what `data.image.Preprocessing` does by default, in the words of t
     "image_mean": [0.5, 0.5, 0.5],
     "image_std": [0.5, 0.5, 0.5],
 }
-KEPT = {  # by its head, what a model is, and in which layout it is kept
+FORMATS = {  # by head: the kind of model, and the layout that it is saved in
     "language": ("language", "gpt2 (model.positions=learned) or of llama (rotary)"),
     "masked": ("masked language", "bert"),
     "replaced": ("replaced-token", "electra"),
@@ -46,11 +45,11 @@ KEPT = {  # by its head, what a model is, and in which layout it is kept
 
 
 @dataclass(frozen=True)
-class BegunLayout:
-    """A folder in the layout of a family: what its files say, and how its weights are called."""
+class ScratchLayout:
+    """A folder in the layout of a family: the contents of its files, and the names of its weights."""
 
-    files: Mapping[str, Mapping[str, Any]]  # by name: the configuration, and what is beside it but for a tokenizer
-    in_file: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]  # of parameters of ours, those of the file
+    files: Mapping[str, Mapping[str, Any]]  # by name: the configuration and other files, without the tokenizer
+    in_file: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]  # from our parameters to tensors of the file
 
     def write_settings(
         self, folder: Path, config: RunConfig, tokenizer: Tokenizer | None, about: Mapping[str, Any]
@@ -60,7 +59,7 @@ class BegunLayout:
         write_json(folder / RUN, {"format": FORMAT, **about, **config.as_dict()})
 
     def write_companions(self, folder: Path, tokenizer: Tokenizer | None) -> None:
-        """The tokenizer, and the files that say what the model is."""
+        """The tokenizer, and the files that describe the model."""
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
         if tokenizer:
@@ -81,24 +80,24 @@ class BegunLayout:
         write_file(folder / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
 
 
-def begun_text(axes: NetworkConfig, length: int, tokenizer: Tokenizer) -> BegunLayout:
-    """Of a language model, masked or not, that reads up to `length` tokens."""
-    end, ids = tokenizer.eos_id, {"pad_token_id": tokenizer.pad_id}  # it parts documents: one begins behind it
+def text_layout(axes: NetworkConfig, length: int, tokenizer: Tokenizer) -> ScratchLayout:
+    """For a language model, masked or not, that reads up to `length` tokens."""
+    end, ids = tokenizer.eos_id, {"pad_token_id": tokenizer.pad_id}  # it separates documents, so it also starts one
     longest = {} if axes.family != "llama" else {"max_position_embeddings": length}
     writes = axes.head == "language"
     if writes:
         ids = {"bos_token_id": end, "eos_token_id": end, **ids}
-    marks = _writing(tokenizer) if writes else masking_marks(tokenizer)
+    special = _generation_tokens(tokenizer) if writes else masking_tokens(tokenizer)
     files = {
-        SETTINGS: {**tokenizer_settings(tokenizer, length), **marks},
+        SETTINGS: {**tokenizer_settings(tokenizer, length), **special},
         **({GENERATION: ids} if writes else {}),
         CONFIG: {**config_to_hf(axes)[0], **longest, **ids, "dtype": "float32"},
     }
-    return BegunLayout(files, partial(file_tensors, config=axes))
+    return ScratchLayout(files, partial(file_tensors, config=axes))
 
 
-def begun_pictures(axes: NetworkConfig, labels: Sequence[str]) -> BegunLayout:
-    """Of a network that names pictures, and what is done to one before it reads it."""
+def picture_layout(axes: NetworkConfig, labels: Sequence[str]) -> ScratchLayout:
+    """For an image classifier, with its preprocessing."""
     height, width = axes.image_size
     names = {"id2label": {str(i): name for i, name in enumerate(labels)}} if labels else {}
     names |= {"label2id": {name: i for i, name in enumerate(labels)}} if labels else {}
@@ -106,20 +105,20 @@ def begun_pictures(axes: NetworkConfig, labels: Sequence[str]) -> BegunLayout:
         PREPROCESSOR: {**PIXELS, "size": {"height": height, "width": width}},
         CONFIG: {**config_to_hf(axes)[0], **names, "dtype": "float32"},
     }
-    return BegunLayout(files, partial(file_tensors, config=axes))
+    return ScratchLayout(files, partial(file_tensors, config=axes))
 
 
 def check_axes(axes: NetworkConfig) -> None:
-    """`UserError` where the family in whose layout a network would be kept has no word for an axis."""
+    """`UserError` if the layout that a network is saved in cannot express one of its axes."""
     _, lost = config_to_hf(axes)
     if lost:
-        kind, kept = KEPT[axes.head]
-        said = ", ".join(axis.removeprefix("decoder.").removeprefix("encoder.") for axis in lost)
-        raise UserError(f"a {kind} model is kept in the layout of {kept}, and {axes.family} cannot have {said}")
+        kind, layout = FORMATS[axes.head]
+        listed = ", ".join(axis.removeprefix("decoder.").removeprefix("encoder.") for axis in lost)
+        raise UserError(f"a {kind} model is saved in the layout of {layout}, and {axes.family} cannot have {listed}")
 
 
 def tokenizer_settings(tokenizer: Tokenizer, length: int) -> dict[str, Any]:
-    """What `transformers` reads beside tokenizer.json."""
+    """The values that `transformers` reads beside tokenizer.json."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "pad_token": tokenizer.piece(tokenizer.pad_id),
@@ -129,14 +128,14 @@ def tokenizer_settings(tokenizer: Tokenizer, length: int) -> dict[str, Any]:
     }
 
 
-def _writing(tokenizer: Tokenizer) -> dict[str, Any]:
-    """The marks of what writes on; text that looks like one stays text."""
+def _generation_tokens(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The special tokens of a language model; text that looks like one stays text."""
     end = tokenizer.piece(tokenizer.eos_id)
     return {"bos_token": end, "eos_token": end, "split_special_tokens": True}
 
 
-def masking_marks(tokenizer: Tokenizer) -> dict[str, Any]:
-    """The marks of what reads a text between two of them, and fills in a third wherever a text has it."""
+def masking_tokens(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The special tokens of a masked language model."""
     first, last = tokenizer.piece(tokenizer.bos_id), tokenizer.piece(tokenizer.eos_id)
-    marks = {"cls_token": first, "sep_token": last, "mask_token": tokenizer.piece(mask_id(tokenizer))}
-    return {**marks, "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
+    special = {"cls_token": first, "sep_token": last, "mask_token": tokenizer.piece(mask_id(tokenizer))}
+    return {**special, "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}

@@ -1,6 +1,6 @@
-"""What may stand beside a model because it was learnt of it: a shortlist, and which attention aligns words.
+"""Files beside a translation model that were derived from it: a shortlist, and the attention that aligns words.
 
-`shortlist.safetensors` and `alignment.json` are of any model that reads and writes.
+`shortlist.safetensors` and `alignment.json` exist for models trained here and pretrained ones.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ ALIGNMENT = "alignment.json"
 
 @runtime_checkable
 class Pieces(Protocol):
-    """What is known of a published model's tokenizer: of the side that is written."""
+    """The tokenizer of a pretrained model, on the target side."""
 
     @property
     def fingerprint(self) -> str: ...
@@ -32,7 +32,7 @@ class Pieces(Protocol):
 
 
 def write_shortlist(folder: Path, shortlist: Shortlist, tokenizer: Tokenizer | Pieces) -> Path:
-    """The shortlist of a model directory; returns where it is."""
+    """Write the shortlist of a model folder; returns the file."""
     path = folder / SHORTLIST
     tensors = {"frequent": shortlist.frequent, "likely": shortlist.likely}
     metadata = {"tokenizer": tokenizer.fingerprint}
@@ -41,42 +41,42 @@ def write_shortlist(folder: Path, shortlist: Shortlist, tokenizer: Tokenizer | P
 
 
 def read_shortlist(folder: Path, tokenizer: Tokenizer | Pieces, n_read: int = 0) -> Shortlist:
-    """The shortlist of a model directory; `UserError` where there is none or one of another tokenizer's pieces.
+    """The shortlist of a model folder; `UserError` if there is none, or one for another tokenizer.
 
-    It has a row for each of `n_read` pieces; 0 = as many as `tokenizer` has.
+    It has a row for each of `n_read` source tokens; 0 = as many as `tokenizer` has.
     """
     path = folder / SHORTLIST
-    learn = f"`sightline shortlist {folder} --train SRC TGT`"
+    make = f"`sightline shortlist {folder} --train SRC TGT`"
     if not path.is_file():
-        raise UserError(f"{folder}: has no {SHORTLIST}; learn one with {learn}, or do without --shortlist")
+        raise UserError(f"{folder}: has no {SHORTLIST}; make one with {make}, or do without --shortlist")
     try:
         with safe_open(path, "np") as file:
             made_for = (file.metadata() or {}).get("tokenizer")
             frequent, likely = file.get_tensor("frequent"), file.get_tensor("likely")
     except (SafetensorError, OSError, TypeError) as error:
-        raise UserError(f"{path}: damaged or no shortlist ({error}); learn it anew with {learn}") from None
+        raise UserError(f"{path}: damaged or no shortlist ({error}); make it again with {make}") from None
     tables = frequent, likely
     if (frequent.ndim, likely.ndim) != (1, 2) or not all(x.size and x.dtype == np.int32 for x in tables):
-        raise UserError(f"{path}: damaged, for its tables are no lists of pieces; learn it anew with {learn}")
+        raise UserError(f"{path}: damaged: its tables are no lists of tokens; make it again with {make}")
     if made_for != tokenizer.fingerprint or len(likely) != (n_read or tokenizer.vocab_size):
-        raise UserError(f"{path}: was learnt for another tokenizer; learn it anew with {learn}")
+        raise UserError(f"{path}: was made for another tokenizer; make it again with {make}")
     for ids in tables:
         if ids.min() < 0 or ids.max() >= tokenizer.vocab_size:
             strange = ids.min() if ids.min() < 0 else ids.max()
             raise UserError(
-                f"{path}: damaged, for it offers piece {strange} of {tokenizer.vocab_size}; learn it anew with {learn}"
+                f"{path}: damaged: it has token {strange} of {tokenizer.vocab_size}; make it again with {make}"
             )
     return Shortlist(frequent, likely)
 
 
 def write_alignment(folder: Path, head: Mapping[str, Any]) -> Path:
-    """Which attention aligns words, as `sightline.inspect.alignment.AlignmentHead` puts it; returns the file."""
+    """Write which attention aligns words (`sightline.inspect.alignment.AlignmentHead`); returns the file."""
     write_json(folder / ALIGNMENT, head)
     return folder / ALIGNMENT
 
 
 def read_alignment(folder: Path) -> dict[str, Any] | None:
-    """What `write_alignment` wrote; None where nothing was chosen."""
+    """The fields that `write_alignment` wrote; None without the file."""
     path = folder / ALIGNMENT
     if not path.is_file():
         return None

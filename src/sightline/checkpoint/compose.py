@@ -1,9 +1,9 @@
-"""A captioner made of two published folders: a ViT or DeiT that looks, a GPT-2 that writes, and attention between them.
+"""Compose a captioner from two pretrained models: a ViT or DeiT as encoder, a GPT-2 as decoder.
 
-All weights are those of the two folders but for the cross-attention, its norms and, where widths differ, a projection:
-these are drawn as `transformers` draws them (`VisionEncoderDecoderModel.from_encoder_decoder_pretrained`), and so is
-the pooler that a ViT with a head lacks and that class has. What it writes has nothing to do with a picture before it is
-trained. Not here: what the network is (`families/vision_encoder_decoder.py`), training it (`tasks/captioning.py`).
+Weights come from the two folders, except the cross-attention, its norms and, where widths differ, a projection. These
+are random as in `transformers` (`VisionEncoderDecoderModel.from_encoder_decoder_pretrained`), and so is the pooler,
+which a ViT with a head lacks. Captions make no sense before fine-tuning. Not here: what the network is
+(`families/vision_encoder_decoder.py`), training it (`tasks/captioning.py`).
 """
 
 import shutil
@@ -15,9 +15,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from sightline.checkpoint.begun import PIXELS
 from sightline.checkpoint.companions import copy_companions
 from sightline.checkpoint.folder import Folder
+from sightline.checkpoint.from_scratch import PIXELS
 from sightline.checkpoint.layout import CONFIG, PREPROCESSOR, WEIGHTS, read_json
 from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.published import unread_tensors
@@ -30,35 +30,37 @@ from sightline.network.axes import NetworkConfig
 from sightline.network.parameters import parameters_of
 from sightline.network.unfilled import build_unfilled
 
-STD = 0.02  # of what is drawn, GPT-2's `initializer_range`
-HEAD = ("id2label", "label2id", "num_labels", "problem_type")  # of the one that is left behind
+STD = 0.02  # of random weights, GPT-2's `initializer_range`
+HEAD = ("id2label", "label2id", "num_labels", "problem_type")  # of the head, which is dropped
 
 
-def write_joined(looks: Path, writes: Path, out: Path, seed: int = 1) -> None:
-    """Write the captioner of two folders into `out`, which is none yet.
+def write_composed(looks: Path, writes: Path, out: Path, seed: int = 1) -> None:
+    """Write the captioner of two folders to the new folder `out`.
 
     Raises:
-        UserError: they are no ViT or DeiT and no GPT-2, the GPT-2 has no end mark, or `out` is there.
+        UserError: they are not a ViT or DeiT and a GPT-2, the GPT-2 has no end token, or `out` exists.
     """
     if out.exists():
-        raise UserError(f"{out}: is there already; name a new folder")
+        raise UserError(f"{out}: already exists; name a new folder")
     seen, written = (read_folder(path, dtype="float32") for path in (looks, writes))
     values = _values(seen, written)
     config = FAMILY.config_from_hf(values)
     own = _of_both(seen, written)
-    drawn = _drawn(config, own, seed)
-    tensors = {**_pooler(seen, seed), **file_tensors({**own, **drawn}, config)}
+    new = _random(config, own, seed)
+    tensors = {**_pooler(seen, seed), **file_tensors({**own, **new}, config)}
     with writing(out):
         out.mkdir(parents=True)
     copy_companions(written.path, out)
     _write_beside(seen, values, out)
     write_json(out / CONFIG, values)
-    write_file(out / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))  # last: with it, all is there
+    write_file(
+        out / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"})
+    )  # last: now the folder is complete
     seal(out)
 
 
 def _values(seen: Folder, written: Folder) -> dict[str, Any]:
-    """The config.json of both; a caption begins with the mark that texts begin with."""
+    """The config.json of both; captions start with the start token of the GPT-2."""
     for folder, what, kinds in ((seen, "looks at pictures", ("vit", "deit")), (written, "writes", ("gpt2",))):
         if getattr(folder.config, "family", "") not in kinds:
             raise UserError(f"{folder.path}: what {what} must be a folder of {' or '.join(kinds)}")
@@ -82,7 +84,7 @@ def _values(seen: Folder, written: Folder) -> dict[str, Any]:
 
 
 def _of_both(seen: Folder, written: Folder) -> dict[str, Tensor]:
-    """Parameters by the names that they have in the captioner; a head for pictures is left behind."""
+    """Parameters by their names in the captioner, without the head of the encoder."""
     looks = {name: value for name, value in parameters_of(seen.network).items() if not name.startswith("head.")}
     found = {f"src_{name}" if name.startswith("embeddings.") else name: value for name, value in looks.items()}
     for name, value in parameters_of(written.network).items():
@@ -90,8 +92,8 @@ def _of_both(seen: Folder, written: Folder) -> dict[str, Tensor]:
     return found
 
 
-def _drawn(config: NetworkConfig, own: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-    """What neither folder has; last projections of layers begin smaller, as GPT-2's do."""
+def _random(config: NetworkConfig, own: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
+    """Parameters that neither folder has; output projections of attention are smaller, as in GPT-2."""
     assert config.decoder
     generator = torch.Generator().manual_seed(seed)
     shapes = {name: value.shape for name, value in build_unfilled(config).named_parameters() if name not in own}
@@ -108,7 +110,7 @@ def _drawn(config: NetworkConfig, own: Mapping[str, Tensor], seed: int) -> dict[
 
 
 def _pooler(seen: Folder, seed: int) -> dict[str, Tensor]:
-    """The one that its folder has, or a new one."""
+    """The pooler of the folder, or a random one."""
     there = {key: value for key, value in unread_tensors(seen.path).items() if ".pooler." in key}
     if there:
         return {f"encoder.{key.partition('.')[2]}": value.float() for key, value in there.items()}
@@ -118,7 +120,7 @@ def _pooler(seen: Folder, seed: int) -> dict[str, Tensor]:
 
 
 def _write_beside(seen: Folder, values: Mapping[str, Any], out: Path) -> None:
-    """How a picture is made ready, and the marks of a caption, beside what the GPT-2 had."""
+    """Write preprocessing of pictures and special tokens of captions, beside the files of the GPT-2."""
     if (seen.path / PREPROCESSOR).is_file():
         shutil.copyfile(seen.path / PREPROCESSOR, out / PREPROCESSOR)
     else:

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
-from sightline.checkpoint.joined import write_joined
+from sightline.checkpoint.compose import write_composed
 
 POOLER = "pooler.dense.weight"
 
@@ -19,7 +19,7 @@ def joined(folder: Path, looks: dict[str, Any], writes: dict[str, Any], seed: in
     if not (folder / "vit").exists():
         write_tiny(folder / "vit", "vit", looks)
         write_tiny(folder / "gpt2", "gpt2", writes, generation={"max_new_tokens": 9})
-    write_joined(folder / "vit", folder / "gpt2", out, seed)
+    write_composed(folder / "vit", folder / "gpt2", out, seed)
     read = {name: json.loads((out / f"{name}.json").read_text())
             for name in ("config", "generation_config", "preprocessor_config")}  # fmt: skip
     return {**read, "weights": load_file(out / "model.safetensors")}
