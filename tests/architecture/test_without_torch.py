@@ -37,9 +37,7 @@ OTHERS = (  # modules of packages of which only a part works without torch
     *(f"checkpoint.{name}" for name in ("compiled", "folder", "manifest", "packed", "read", "trained")),
     *(f"models.{name}" for name in ("load", "model", "translation", "translator")),
 )
-NEEDS_TORCH = {  # commands that train, convert or look inside, and the pages of such a command
-    "serve.explorer.answers",
-    "serve.explorer.server",
+NEEDS_TORCH = {  # commands that train, convert or look inside
     *(f"cli.commands.{name}" for name in ("check_corpus", "demo", "embed", "explore", "export", "import_checkpoint")),
     *(f"cli.commands.{name}" for name in ("inspect", "join", "prune", "study", "sweep", "train", "tune")),
 }

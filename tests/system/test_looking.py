@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from tiny_families import HEARING, KINDS, write_tiny
 
 import sightline
+from sightline.cli.commands.explore import CONTENTS
 from sightline.errors import UserError
 from sightline.families.registry import FAMILIES
 from sightline.inspect.heads import Head
@@ -473,7 +474,7 @@ def test_prune_says_what_it_judges_by(
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "vit", CAPTIONS, "whisper"])
 def test_the_explorer_answers(family: str, made: Callable[..., Path], given: Callable[[str], str]) -> None:
-    shown = ExplorerModel("it", loaded(made(family)))
+    shown = ExplorerModel("it", loaded(made(family)), CONTENTS)
     described = shown.described()
     assert described["about"] == ABOUT.get(family, ABOUT["llama"])
     assert {part for part, layers in described["heads"].items() if layers} == parts_of(family)
@@ -487,7 +488,7 @@ def test_the_explorer_answers(family: str, made: Callable[..., Path], given: Cal
 
 def test_a_damaged_file_is_called_by_its_name(made: Callable[..., Path]) -> None:
     pytest.importorskip("PIL")
-    shown = ExplorerModel("it", loaded(made("vit")))
+    shown = ExplorerModel("it", loaded(made("vit")), CONTENTS)
     with pytest.raises(UserError, match=r"^holiday.png: is no image"):
         shown.translated(parse_request(b'{"text": "holiday.png", "file": "aGFsbG8="}'))
     with pytest.raises(UserError, match="choose one"):

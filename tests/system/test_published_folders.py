@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 from tiny_families import MARKS, write_tiny
 
 from sightline.checkpoint.vocabulary import Vocabulary, read_vocabulary
+from sightline.cli.commands.explore import CONTENTS
 from sightline.errors import UserError
 from sightline.generation.rewrite import beginning_of
 from sightline.models.load import load_translator, load_translators
@@ -119,7 +120,7 @@ def test_pictures_and_text(cli: Cli, published: tuple[Path, list[str]], tmp_path
 
 def test_explore(published: tuple[Path, list[str]], written: list[str]) -> None:
     languages = [option.partition("=")[2] for option in published[1]]
-    shown = ExplorerModel("a", load_translator(published[0], "cpu").between(*languages))  # type: ignore[union-attr]
+    shown = ExplorerModel("a", load_translator(published[0], "cpu").between(*languages), CONTENTS)  # type: ignore[union-attr]
     assert all(shown.described()["heads"].values())
     ask = ExplorerRequest(
         model=0,

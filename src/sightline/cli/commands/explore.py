@@ -6,8 +6,12 @@ from pathlib import Path
 
 from sightline.cli.loading import model_of
 from sightline.cli.options import ANY_MODEL, host_option, language_options, model_option
-from sightline.serve.explorer.answers import ExplorerModel
+from sightline.inspect.page.contents import page_contents, walk_contents
+from sightline.inspect.page.models import model_contents
+from sightline.serve.explorer.answers import ExplorerModel, PageContents
 from sightline.serve.explorer.server import ExplorerServer
+
+CONTENTS = PageContents(model_contents, page_contents, walk_contents)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +28,7 @@ def run(options: argparse.Namespace) -> None:
     for path in (options.model, *([options.against] if options.against else [])):
         model = model_of(options, path)
         _ = model.attend  # a `UserError` for a model without attention
-        models.append(ExplorerModel(Path(path).name, model))
+        models.append(ExplorerModel(Path(path).name, model, CONTENTS))
     with ExplorerServer(models, options.host, options.port) as server:
         print(f"{server.url} (Ctrl-C ends)", file=sys.stderr, flush=True)
         server.serve_forever()

@@ -4,19 +4,15 @@ A model does one thing at a time. Of the waiting requests of a page only the new
 typed on; and only a few may wait.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 
 from sightline.errors import UserError
-from sightline.inspect.example import example_source
-from sightline.inspect.heads import all_heads
-from sightline.inspect.page.contents import about, page_contents, walk_contents
-from sightline.inspect.recording import attentions
 from sightline.serve.explorer.requests import ExplorerRequest
 
 MAX_WAITING = 8
@@ -67,38 +63,27 @@ def _as_file(request: ExplorerRequest) -> Iterator[Path]:
             raise UserError(str(error).replace(str(path), request.text)) from None
 
 
+@dataclass(frozen=True)
+class PageContents:
+    """Functions of `inspect.page`, which needs torch; the command passes them in."""
+
+    of_model: Callable[[Any], dict[str, Any]]
+    of_input: Callable[..., dict[str, Any]]
+    of_walk: Callable[[Any], list[dict[str, Any]]]
+
+
 class ExplorerModel:
     """A model on the page, with a name."""
 
     reads_files = False  # whether its inputs are files
 
-    def __init__(self, name: str, model: Any) -> None:
-        self.name, self.model, self.turns = name, model, RequestQueue()
+    def __init__(self, name: str, model: Any, contents: PageContents) -> None:
+        self.name, self.model, self.contents, self.turns = name, model, contents, RequestQueue()
         self.reads_files = model.reads in ("picture", "sound")
 
     def described(self) -> dict[str, Any]:
-        """What the page needs first: the heads of each layer, and an example text if there is one."""
-        heads: dict[str, list[int]] = {"encoder": [], "decoder": [], "cross": []}
-        for head in self._heads():
-            layers = heads[head.part]
-            layers += [0] * (head.layer + 1 - len(layers))
-            layers[head.layer] += 1
-        example = example_source(getattr(self.model, "about", {}))
-        return {"name": self.name, "about": self._about(), "heads": heads, "example": example}
-
-    def _about(self) -> dict[str, Any]:
-        """The kind of model, by which the page chooses its views."""
-        if self.model.reads == "pairs":
-            return about("pieces", writes=True, traced=True)
-        stacks = attentions(self.model.network)
-        reads = {"picture": "patches", "sound": "times"}.get(self.model.reads, "pieces")
-        return about(reads if stacks["encoder"] else "", bool(stacks["decoder"]), traced=True)
-
-    def _heads(self) -> Sequence[Any]:
-        try:
-            return all_heads(self.model.network)
-        except UserError:  # no Transformer
-            return []
+        """What the page needs first."""
+        return {"name": self.name, **self.contents.of_model(self.model)}
 
     def translated(self, request: ExplorerRequest) -> dict[str, Any]:
         """The translation for the page, and the one without masked heads for comparison."""
@@ -111,7 +96,7 @@ class ExplorerModel:
             with self.model.mask_heads(request.masks) if silenced else nullcontext():
                 record = self.model.attend(request.text, n_best=1, **settings)
                 trace = self.model.trace(request.text, n_best=1, **settings)
-        contents = page_contents(record, trace, self.name, self.model.known_alignment_head)
+        contents = self.contents.of_input(record, trace, self.name, self.model.known_alignment_head)
         return {"inspection": contents, "unmasked": plain}
 
     def read(self, request: ExplorerRequest) -> dict[str, Any]:
@@ -120,7 +105,7 @@ class ExplorerModel:
             opened = _as_file(request) if self.reads_files else nullcontext(request.text)
             with opened as path_or_text:
                 record, trace = self.model.look_inside(path_or_text)
-        contents = page_contents(replace(record, text=request.text), trace, self.name)
+        contents = self.contents.of_input(replace(record, text=request.text), trace, self.name)
         return {"inspection": contents, "unmasked": None}
 
     def walked(self, request: ExplorerRequest) -> dict[str, Any]:
@@ -131,4 +116,4 @@ class ExplorerModel:
             if request.masks:
                 masked.enter_context(self.model.mask_heads(request.masks))
             steps = self.model.walk(request.text, None, stack, request.layer, request.head, **settings)
-        return {"stops": walk_contents(steps)}
+        return {"stops": self.contents.of_walk(steps)}
