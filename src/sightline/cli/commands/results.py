@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", default="", metavar="MODEL", help=baseline)
     group = "runs to group into one row, such as tiny='tiny-*' (default: runs that differ in the seed only)"
     parser.add_argument("--group", nargs="+", default=[], metavar="MODEL=PATTERN", help=group)
-    format_option(parser, "of the table", ("markdown", "csv", "latex"))
+    format_option(parser, "markdown is also readable in a terminal", ("markdown", "csv", "latex"))
     output_option(parser)
     curves = "draw learning curves, of validation and (thin lines) of the training loss, into a .png or .svg file"
     parser.add_argument("--curves", type=out_file, metavar="FILE", help=curves)
