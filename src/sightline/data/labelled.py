@@ -1,13 +1,11 @@
-"""Texts with labels: one `text TAB label` a line, instead of pairs of sentences; `text TAB text TAB label` for pairs.
+"""Batches of labelled texts for classifiers.
 
-For a network of ours files are read, cut into pieces and cached as those of a translation are (`corpus.py`,
-`prepared.py`), a label standing where the translation would; what a published one reads, marks included, is kept in
-memory (`ReadTexts`). Here is what labels add: which there are, and batches. A text longer than `data.max_length` is
-cut, not dropped. Not here: training on it (`sightline.tasks.classification`).
+For a network trained here the files (`labelled_texts.py`) are tokenized and cached like parallel text, with the label in
+place of the translation. The inputs of a pretrained network, with its special tokens, are kept in memory (`ReadTexts`).
+A text longer than `data.max_length` is truncated, not dropped. Not here: training (`tasks.classification`).
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -20,15 +18,11 @@ from torch import Tensor
 from sightline.data.arranging import Rows
 from sightline.data.batch import OnDevices, Tokens, pad
 from sightline.data.batching import plan_batches
-from sightline.data.corpus import Corpus, RawLines, display_name, read_lines
 from sightline.data.prepared import PreparedCorpus
-from sightline.data.rows import HF_PREFIX
 from sightline.data.side import Side
-from sightline.errors import UserError, unknown
 
 One = TypeVar("One")
 HELD_OUT = 0  # seed of what is held out
-FORMATS = {1: "write 'text TAB label' on every line", 2: "write 'text TAB text TAB label' on every line"}
 
 
 @dataclass(frozen=True)
@@ -53,63 +47,6 @@ def classification(labels: Sequence[str], probabilities: Sequence[float]) -> Cla
     by_label = dict(zip(labels, probabilities, strict=True))
     best = max(by_label, key=by_label.__getitem__)
     return Classification(best, by_label[best], by_label)
-
-
-def labelled_corpora(paths: Sequence[str]) -> list[Corpus]:
-    """One corpus for each file; `-` is standard input.
-
-    >>> [corpus.paths for corpus in labelled_corpora(["a.tsv", "b.tsv.gz"])]
-    [('a.tsv',), ('b.tsv.gz',)]
-    """
-    for path in paths:
-        if path != "-" and (path.startswith(HF_PREFIX) or not path.removesuffix(".gz").endswith(".tsv")):
-            raise UserError(f"{path}: texts with labels come as .tsv or .tsv.gz files; {FORMATS[1]}")
-    return [Corpus((path,)) for path in paths]
-
-
-def read_labelled(path: str, raw: RawLines | None = None) -> Iterator[tuple[str, str]]:
-    """Texts and labels of a file, as `read_examples`."""
-    return ((texts[0], label) for texts, label in read_examples(path, 1, raw))
-
-
-def read_examples(path: str, n_texts: int, raw: RawLines | None = None) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The text or the two texts of each line, and their label; blanks around a label are no part of it.
-
-    Raises:
-        UserError: a line has no tab, too many or too few, or an empty label; or what `read_lines` raises.
-    """
-    for number, line in enumerate(read_lines(path, raw=raw), start=1):
-        *texts, label = line.split("\t")
-        location = f"{display_name(path)}: line {number}"
-        if len(texts) != n_texts:
-            found = f"{len(texts)} tab{'s' * (len(texts) > 1)}" if texts else "no tab"
-            raise UserError(f"{location} has {found}; {FORMATS[n_texts]}")
-        if not label.strip():
-            raise UserError(f"{location} has an empty label; {FORMATS[n_texts]}, or remove the line")
-        yield tuple(texts), label.strip()
-
-
-def texts_a_line(corpora: Sequence[Corpus]) -> int:
-    """How many texts there are before a label, 1 or 2, as the first line of the first file has it."""
-    first = next(iter(read_lines(corpora[0].paths[0])))
-    return 2 if first.count("\t") == 2 else 1
-
-
-def count_labels(corpora: Sequence[Corpus], n_texts: int = 1) -> dict[str, int]:
-    """The labels of the training files, sorted, and how often each stands there; two at least."""
-    counts = Counter(label for corpus in corpora for _, label in read_examples(corpus.paths[0], n_texts))
-    if len(counts) < 2:
-        names = ", ".join(map(str, corpora))
-        raise UserError(f"{names}: every line has the label '{next(iter(counts))}'; a classifier needs two labels")
-    return dict(sorted(counts.items()))
-
-
-def check_labels(corpora: Sequence[Corpus], labels: Sequence[str], n_texts: int = 1) -> None:
-    """`UserError` with file and line of the first label that is not among `labels`."""
-    for corpus in corpora:
-        for number, (_, label) in enumerate(read_examples(corpus.paths[0], n_texts), start=1):
-            if label not in labels:
-                raise UserError(f"{corpus}: line {number}: {unknown('label', label, labels)}; training has no such one")
 
 
 def parted(examples: Sequence[One], count: int) -> tuple[list[One], list[One]]:

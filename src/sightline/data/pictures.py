@@ -20,7 +20,7 @@ from torch import Tensor
 from sightline.data.arranging import Rows
 from sightline.data.epochs import ReadWhenDue
 from sightline.data.image import Preprocessing, check_image, open_image, pixels
-from sightline.data.labelled import read_labelled
+from sightline.data.labelled_texts import read_labelled
 from sightline.data.unpadded import Unpadded
 from sightline.errors import UserError, unknown
 

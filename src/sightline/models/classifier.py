@@ -13,16 +13,8 @@ from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.trained import CONFIG, noted
 from sightline.config.settings import RunConfig
 from sightline.data.arranging import cut_padded
-from sightline.data.labelled import (
-    Classification,
-    LabelledBatch,
-    check_labels,
-    classification,
-    collate_marked,
-    labelled_corpora,
-    read_examples,
-    texts_a_line,
-)
+from sightline.data.labelled import Classification, LabelledBatch, classification, collate_marked
+from sightline.data.labelled_texts import check_labels, labelled_corpora, read_examples, texts_a_line
 from sightline.data.prepared import spool
 from sightline.decode.translator import clean_text
 from sightline.errors import UserError

@@ -23,10 +23,8 @@ from sightline.data.content import content, digest
 from sightline.data.corpus import Corpus
 from sightline.data.epochs import walk_epochs
 from sightline.data.first_look import has_header
-from sightline.data.labelled import (
-    LabelledBatch,
-    LabelledCorpus,
-    ReadTexts,
+from sightline.data.labelled import LabelledBatch, LabelledCorpus, ReadTexts
+from sightline.data.labelled_texts import (
     check_labels,
     count_labels,
     labelled_corpora,

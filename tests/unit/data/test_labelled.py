@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from sightline.config.settings import DataConfig
-from sightline.data.labelled import LabelledCorpus, check_labels, count_labels, labelled_corpora, read_labelled
+from sightline.data.labelled import LabelledCorpus
+from sightline.data.labelled_texts import check_labels, count_labels, labelled_corpora, read_labelled
 from sightline.data.prepared import learn_tokenizer, prepare
 from sightline.errors import UserError
 
