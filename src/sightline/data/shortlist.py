@@ -5,7 +5,7 @@ those of IBM Model 1 (Brown et al. 1993, https://aclanthology.org/J93-2003, sect
 explained by one piece of its source or by an empty word, whichever the others leave most likely, and nothing else
 counts, neither order nor neighbours.
 
-Not here: the file (`checkpoint/beside.py`), and what a search does with it (`decode/candidates.py`).
+Not here: the file (`checkpoint/sidecar_files.py`), and what a search does with it (`decode/candidates.py`).
 """
 
 from collections.abc import Iterator

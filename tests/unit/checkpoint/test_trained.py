@@ -301,9 +301,9 @@ def truncated(folder: Path) -> None:
         (truncated, "damaged or no shortlist"),
         (
             lambda folder: other_tables(folder, frequent=np.array([7, VOCAB], np.int32)),
-            f"offers piece {VOCAB} of {VOCAB}",
+            f"it has token {VOCAB} of {VOCAB}",
         ),
-        (lambda folder: other_tables(folder, likely=np.full((VOCAB, 3), -1, np.int32)), f"offers piece -1 of {VOCAB}"),
+        (lambda folder: other_tables(folder, likely=np.full((VOCAB, 3), -1, np.int32)), f"it has token -1 of {VOCAB}"),
         (lambda folder: other_tables(folder, frequent=np.zeros((2, 2), np.int32)), "are no lists of tokens"),
         (lambda folder: other_tables(folder, frequent=np.zeros(0, np.int32)), "are no lists of tokens"),
         (lambda folder: other_tables(folder, likely=np.zeros(VOCAB, np.int32)), "are no lists of tokens"),
