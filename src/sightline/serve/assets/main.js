@@ -115,7 +115,7 @@ function explain({ source, text, alternatives, alignment }) {
   const others = alternatives.filter((one, i) => one.text !== text && alternatives.findIndex((other) => other.text === one.text) === i);
   const words = alignment ? linked(source, text, alignment) : [element("p", { class: "words", dir: "auto" }, source)];
   details.replaceChildren(
-    element("section", {}, element("h2", {}, "Which words came from where"), ...words, element("p", { class: "note" }, hint(alignment))),
+    element("section", {}, element("h2", {}, "Word alignment"), ...words, element("p", { class: "note" }, hint(alignment))),
     element("section", {}, element("h2", {}, "Alternatives"), listOf(others.map((one) => one.text), text)),
   );
   details.hidden = false;
@@ -123,7 +123,7 @@ function explain({ source, text, alternatives, alignment }) {
 
 /** @param {number[][] | null} alignment */
 function hint(alignment) {
-  return alignment ? "Point at a word, or walk through them with Tab." : "This model, or a sentence this long, does not show it.";
+  return alignment ? "Point at a word, or walk through them with Tab." : "Not available for this model, or for a sentence this long.";
 }
 
 /**
@@ -150,7 +150,7 @@ function linked(source, text, alignment) {
 
 /** @param {string[]} others @param {string} best */
 function listOf(others, best) {
-  if (!others.length) return element("p", { class: "quiet" }, "There are no others.");
+  if (!others.length) return element("p", { class: "quiet" }, "No alternatives.");
   const words = (/** @type {string} */ text) =>
     changes(text, best).flatMap(({ word, changed }, i) => [i ? " " : "", changed ? element("mark", {}, word) : word]);
   return element("ol", { class: "alternatives" }, ...others.map((text) => element("li", {}, element("span", { dir: "auto" }, ...words(text)))));
@@ -193,7 +193,7 @@ copy.addEventListener("click", async () => {
     await navigator.clipboard.writeText(output.textContent);
     say("Copied.");
   } catch {
-    say("This browser lets no page copy: select the text.");
+    say("This browser does not allow copying; select the text.");
   }
 });
 addEventListener("keydown", (event) => {

@@ -79,7 +79,7 @@ function say(text) {
 
 /** @param {string} why */
 function fail(why) {
-  say(`It did not work: ${why}.`);
+  say(`Error: ${why}.`);
   status.classList.add("error");
   if (loaded) busy(false);
 }
@@ -139,7 +139,7 @@ function show(unit, alternatives, weights, read, wrote) {
   const others = alternatives.filter(({ text }, i) => text !== unit.text && alternatives.findIndex((one) => one.text === text) === i);
   details.replaceChildren(
     element("p", { class: "source", dir: "auto" }, unit.source),
-    element("section", {}, element("h2", {}, "Which words came from where"), drawn.columns.node),
+    element("section", {}, element("h2", {}, "Word alignment"), drawn.columns.node),
     element("section", {}, element("h2", {}, "Alternatives"), listOf(others, unit.text)),
   );
   details.hidden = false;
@@ -149,7 +149,7 @@ function show(unit, alternatives, weights, read, wrote) {
 
 /** @param {{text: string, logProb: number}[]} others @param {string} best */
 function listOf(others, best) {
-  if (!others.length) return element("p", { class: "quiet" }, "There are no others.");
+  if (!others.length) return element("p", { class: "quiet" }, "No alternatives.");
   const words = (/** @type {string} */ text) =>
     changes(text, best).flatMap(({ word, changed }, i) => [i ? " " : "", changed ? element("mark", {}, word) : word]);
   const item = (/** @type {{text: string, logProb: number}} */ { text, logProb }) =>
@@ -170,7 +170,7 @@ copy.addEventListener("click", async () => {
     await navigator.clipboard.writeText(lines.join("\n"));
     say("Copied.");
   } catch {
-    say("This browser lets no page copy: select the text.");
+    say("This browser does not allow copying; select the text.");
   }
 });
 addEventListener("keydown", (event) => {
