@@ -241,6 +241,7 @@ def test_help_lists_the_commands(arguments: list[str], capsys: pytest.CaptureFix
     assert ended.value.code == 0
     out = capsys.readouterr().out
     assert all(re.search(rf"^    {command}\b", out, re.MULTILINE) for command in COMMANDS)
+    assert max(map(len, out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("command", COMMANDS)

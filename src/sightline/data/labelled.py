@@ -1,7 +1,7 @@
 """Batches of labelled texts for classifiers.
 
-For a network trained here the files (`labelled_texts.py`) are tokenized and cached like parallel text, with the label in
-place of the translation. The inputs of a pretrained network, with its special tokens, are kept in memory (`ReadTexts`).
+For a network trained here the files (`labelled_texts.py`) are tokenized and cached like parallel text, with labels in
+place of translations. The inputs of a pretrained network, with its special tokens, are kept in memory (`ReadTexts`).
 A text longer than `data.max_length` is truncated, not dropped. Not here: training (`tasks.classification`).
 """
 
