@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from argparse import Namespace
@@ -251,9 +252,18 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     assert ended.value.code == 0
     out = capsys.readouterr().out
     assert out.startswith(f"usage: sightline {command} ")
-    assert not re.search(r"\b([a-z]+)\s+\1\b", out)  # "that that"
+    explained, _, _ = out.partition("\nExample: ")
+    assert not re.search(r"\b([a-z]+)\s+\1\b", explained)  # "that that"
     options = cli.command_parser(command)._actions
     assert all(action.help for action in options), [action.dest for action in options if not action.help]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_an_example(command: str) -> None:
+    example = str(cli.command_parser(command).epilog)
+    words = shlex.split(example.removeprefix("Example: "))
+    assert words[:2] == ["sightline", command]
+    assert cli.parse(words[1:]).command == command
 
 
 @pytest.mark.parametrize(

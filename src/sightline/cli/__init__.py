@@ -241,7 +241,8 @@ def command_parser(name: str) -> Parser:
     """The parser of a command, whose module is imported here."""
     command = BY_NAME[name]
     module = import_module(f"sightline.cli.commands.{command.module}")
-    parser = Parser(prog=f"sightline {name}", description=f"{command.help[0].upper()}{command.help[1:]}.")
+    description = f"{command.help[0].upper()}{command.help[1:]}."
+    parser = Parser(prog=f"sightline {name}", description=description, epilog=module.__doc__)
     parser.rules, parser.needs = getattr(module, "RULES", ()), {**NEEDS, **getattr(module, "NEEDS", {})}
     parser.set_defaults(run=module.run)
     module.add_options(parser)

@@ -1,4 +1,4 @@
-"""`sightline annotate`."""
+"""Example: sightline annotate --train train.en train.de --glossary terms.tsv -o annotated.jsonl"""
 
 import argparse
 import shlex

@@ -1,4 +1,4 @@
-"""`sightline answer`."""
+"""Example: sightline answer runs/squad questions.json --format squad -o answers.json"""
 
 import argparse
 import json

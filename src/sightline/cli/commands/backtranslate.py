@@ -1,4 +1,4 @@
-"""`sightline backtranslate`."""
+"""Example: sightline backtranslate runs/deen --text news.de --tag "<bt>" -o pairs.jsonl"""
 
 import argparse
 import shlex

@@ -1,4 +1,4 @@
-"""`sightline caption`."""
+"""Example: sightline caption runs/captions photo.jpg --beam-size 4"""
 
 import argparse
 import json

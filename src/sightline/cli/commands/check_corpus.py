@@ -1,4 +1,4 @@
-"""`sightline check-corpus`."""
+"""Example: sightline check-corpus train.en train.de --valid valid.en valid.de -o report.html"""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""`sightline classify`."""
+"""Example: sightline classify runs/topics input.txt -o labels.tsv"""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`sightline demo`."""
+"""Example: sightline demo --out runs/demo"""
 
 import argparse
 from pathlib import Path

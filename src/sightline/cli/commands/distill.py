@@ -1,4 +1,4 @@
-"""`sightline distill`."""
+"""Example: sightline distill runs/teacher --train train.en train.de -o distilled.jsonl"""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`sightline embed`."""
+"""Example: sightline embed hf:sentence-transformers/all-MiniLM-L6-v2 input.txt -o vectors.npy"""
 
 import argparse
 import json

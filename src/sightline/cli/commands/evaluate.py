@@ -1,4 +1,4 @@
-"""`sightline evaluate`."""
+"""Example: sightline evaluate runs/ende --source test.en --reference test.de"""
 
 import argparse
 import json

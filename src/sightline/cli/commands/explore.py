@@ -1,4 +1,4 @@
-"""`sightline explore`."""
+"""Example: sightline explore runs/ende --port 8000"""
 
 import argparse
 import sys

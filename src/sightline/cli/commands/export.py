@@ -1,4 +1,4 @@
-"""`sightline export`."""
+"""Example: sightline export runs/ende --to ctranslate2 runs/ende-ct2 --int8"""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""`sightline fill`."""
+"""Example: sightline fill hf:google-bert/bert-base-uncased "The capital of France is [MASK]." """
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`sightline forecast`."""
+"""Example: sightline forecast runs/load history.csv -o forecast.csv"""
 
 import argparse
 from typing import Any

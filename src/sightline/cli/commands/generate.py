@@ -1,4 +1,4 @@
-"""`sightline generate`."""
+"""Example: sightline generate hf:openai-community/gpt2 "Once upon a time" --max-new-tokens 50"""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""`sightline import`."""
+"""Example: sightline import hf:Helsinki-NLP/opus-mt-en-de runs/opus"""
 
 import argparse
 from pathlib import Path

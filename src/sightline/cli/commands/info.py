@@ -1,4 +1,4 @@
-"""`sightline info`."""
+"""Example: sightline info runs/ende"""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`sightline inspect`: the attention of a model on one input, as a page, a picture, text or JSON."""
+"""Example: sightline inspect runs/ende "A dog runs." -o attention.html"""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`sightline join`."""
+"""Example: sightline join hf:google/vit-base-patch16-224-in21k hf:openai-community/gpt2 runs/captioner"""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`sightline label`."""
+"""Example: sightline label hf:google/vit-base-patch16-224 photo.jpg"""
 
 import argparse
 

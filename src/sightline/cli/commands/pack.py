@@ -1,4 +1,4 @@
-"""`sightline pack`."""
+"""Example: sightline pack runs/ende --compute int8"""
 
 import argparse
 import sys

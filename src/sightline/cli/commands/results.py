@@ -1,4 +1,4 @@
-"""`sightline results`."""
+"""Example: sightline results runs/small-* --test news test.en test.de"""
 
 import argparse
 import re

@@ -1,4 +1,4 @@
-"""`sightline score`."""
+"""Example: sightline score runs/ende --source test.en --target test.de -o scores.jsonl"""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`sightline seal`."""
+"""Example: sightline seal runs/ende"""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""`sightline serve`."""
+"""Example: sightline serve runs/ende runs/deen --languages en-de de-en"""
 
 import argparse
 from functools import partial

@@ -1,4 +1,4 @@
-"""`sightline shortlist`."""
+"""Example: sightline shortlist runs/ende --train train.en train.de"""
 
 import argparse
 import sys

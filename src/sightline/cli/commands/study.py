@@ -1,4 +1,4 @@
-"""`sightline study`."""
+"""Example: sightline study --quick --out runs/study"""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`sightline sweep`."""
+"""Example: sightline sweep small --train train.tsv --valid valid.tsv --set model.dropout=0.1,0.3 --out runs/sweep"""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""`sightline tag`."""
+"""Example: sightline tag runs/names input.txt --format conll"""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`sightline train`."""
+"""Example: sightline train --recipe small --train train.en train.de --valid valid.en valid.de --out runs/ende"""
 
 import argparse
 from dataclasses import fields

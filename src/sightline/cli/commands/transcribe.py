@@ -1,4 +1,4 @@
-"""`sightline transcribe`."""
+"""Example: sightline transcribe hf:openai/whisper-small speech.wav --timestamps"""
 
 import argparse
 import json

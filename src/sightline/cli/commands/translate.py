@@ -1,4 +1,4 @@
-"""`sightline translate`."""
+"""Example: sightline translate runs/ende input.txt -o output.txt"""
 
 import argparse
 import json

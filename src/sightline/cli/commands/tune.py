@@ -1,4 +1,4 @@
-"""`sightline tune`: `train --init` with a validation part held out, and general pairs mixed in."""
+"""Example: sightline tune hf:Helsinki-NLP/opus-mt-en-de --train mine.tsv --out runs/tuned"""
 
 import argparse
 
