@@ -225,9 +225,12 @@ from pathlib import Path
 package, step, folder = sys.argv[1:4]
 seen = set()
 def profile(frame, event, argument):
-    code = frame.f_code
-    if event == "call" and code.co_name != "<module>":
-        seen.add(code.co_filename)
+    name = frame.f_code.co_filename
+    if event == "call" and frame.f_code.co_flags & 1 and name not in seen:  # 1: a function, not the body of a class
+        while frame and not (frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(package)):
+            frame = frame.f_back
+        if not frame:  # not called by a module that is being imported
+            seen.add(name)
 sys.path.insert(0, str(Path(package).parent))
 name = Path(package).name
 cli = __import__(name + ".cli", fromlist=["main"])
@@ -248,9 +251,9 @@ print(len({file for file in seen if file.startswith(str(Path(package)))}))
 
 
 def executed(package: Path) -> dict[str, int]:
-    """Files of which a `train` and then a `translate` command execute at least one function, in this process.
+    """Files of which a `train` and then a `translate` command execute at least one function.
 
-    Lambdas and functions called while a module is imported count as functions.
+    Functions called while a module is imported do not count.
     """
     counts = {}
     with tempfile.TemporaryDirectory() as folder:

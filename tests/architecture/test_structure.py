@@ -1,0 +1,94 @@
+"""The structure of the package: layers, imports, names. `structure.py` computes and prints what is tested here."""
+
+import ast
+import re
+
+import pytest
+from architecture.structure import (
+    LAYERS,
+    ROOT,
+    Import,
+    cycles,
+    imports,
+    late,
+    layer,
+    modules,
+    repeated_functions,
+    subclasses,
+    upward,
+)
+
+TREES = modules()
+FOUND = imports(TREES, "sightline")
+MOST_ROOT_MODULES = 6
+
+
+def test_every_package_is_in_one_layer() -> None:
+    names = {name.partition(".")[0] for name in TREES} - {"", "__main__"}
+    assert sorted(name for names_of_layer in LAYERS for name in names_of_layer) == sorted(names)
+
+
+@pytest.mark.parametrize("file", ["README.md", "docs/architecture.svg"])
+def test_the_documentation_shows_every_package(file: str) -> None:
+    text = (ROOT / file).read_text(encoding="utf-8")
+    shown = set(
+        re.findall(r"\b(\w+)(?:/|\.py)", text[text.index("architecture.svg") :] if file == "README.md" else text)
+    )
+    assert {name for names in LAYERS for name in names} - shown == ({"version"} if file == "README.md" else set())
+
+
+def test_imports_point_downwards() -> None:
+    assert upward(FOUND) == []
+
+
+def test_the_root_holds_few_modules() -> None:
+    packages = {name.partition(".")[0] for name in TREES if "." in name}
+    assert len([name for name in TREES if "." not in name and name not in packages]) <= MOST_ROOT_MODULES
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "inside"),
+    [
+        ("import sightline.models.load", "models.load", False),
+        ("from sightline.models import load", "models.load", False),
+        ("from sightline.models.load import load", "models.load", False),
+        ("def f():\n    from sightline.models.load import load", "models.load", True),
+        ("class A:\n    def f(self):\n        import sightline.models.load", "models.load", True),
+        ("if TYPE_CHECKING:\n    from sightline.models.load import load", "models.load", False),
+        ("from sightline import __version__", "", False),
+    ],
+)
+def test_imports_are_found(source: str, target: str, inside: bool) -> None:
+    trees = {"data.batch": ast.parse(source), "models": ast.parse(""), "models.load": ast.parse(""), "": ast.parse("")}
+    found = imports(trees, "sightline")
+    assert [(one.importer, one.imported, one.late) for one in found] == [("data.batch", target, inside)]
+    assert len(upward(found)) == 1
+    assert len(late(found)) == inside
+
+
+def test_what_is_wrong_is_found() -> None:
+    loop = [
+        Import("a", "b", 1, False),
+        Import("b", "c", 1, True),
+        Import("c", "a", 1, False),
+        Import("c", "d", 1, False),
+    ]
+    assert cycles(loop) == [["a", "b", "c"]]
+    assert [layer(name) for name in ("errors", "native.network", "", "cli.train")] == [
+        0,
+        1,
+        len(LAYERS),
+        len(LAYERS) - 1,
+    ]
+    assert upward([Import("cli.train", "models.load", 1, False), Import("data.rows", "network.masks", 1, False)]) == [
+        "data.rows:1 imports network.masks"
+    ]
+    assert late([Import("cli", "models.load", 1, True), Import("cli.train", "models.load", 1, True)]) == [
+        "cli.train:1 imports models.load"
+    ]
+    trees = {
+        "a": ast.parse("class Model: ...\nclass B(Model): ...\ndef f(): ..."),
+        "b": ast.parse("class C(a.B): ...\ndef f(): ..."),
+    }
+    assert subclasses(trees) == ["B", "C"]
+    assert repeated_functions(trees) == {"f": ["a", "b"]}
