@@ -39,11 +39,7 @@ class Markup:
 
 
 def read_html(path: str, data: bytes, languages: Sequence[str]) -> Passages:
-    """Read a page in its declared encoding, else UTF-8; `languages` are ignored.
-
-    Raises:
-        UserError: invalid in its encoding; with the line.
-    """
+    """Read a page in its declared encoding, else UTF-8; `languages` are ignored."""
     named = CHARSET.search(data[:2048])
     return parse_html(Characters(path, data, (named[1].decode(), "utf-8") if named else ("utf-8",)))
 

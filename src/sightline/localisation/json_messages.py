@@ -20,11 +20,7 @@ ESCAPED = re.compile(r"\\u(?!00[0-7])[0-9A-Fa-f]{4}")
 
 
 def read_json_messages(path: str, data: bytes, languages: Sequence[str]) -> Passages:
-    """Read JSON messages; `languages` are ignored.
-
-    Raises:
-        UserError: invalid JSON; with the line.
-    """
+    """Read JSON messages; `languages` are ignored."""
     characters = Characters(path, data)
     try:
         whole = json.loads(characters.text)

@@ -38,11 +38,7 @@ REFERENCE = re.compile(
 
 
 def read_markdown(path: str, data: bytes, languages: Sequence[str]) -> Passages:
-    """Read a Markdown file; `languages` are ignored.
-
-    Raises:
-        UserError: not UTF-8; with the line.
-    """
+    """Read a Markdown file; `languages` are ignored."""
     try:
         from markdown_it import MarkdownIt
     except ImportError:

@@ -11,11 +11,7 @@ PARAGRAPH = re.compile(r"\S(?:[^\r\n]*\S)?")
 
 
 def read_plain_text(path: str, data: bytes, languages: Sequence[str]) -> Passages:
-    """Read a text file; `languages` are ignored.
-
-    Raises:
-        UserError: not UTF-8 (with the line), or a file of another type.
-    """
+    """Read a text file; `languages` are ignored."""
     check_content(path, data[:HEAD_BYTES])
     characters = Characters(path, data)
     found = PARAGRAPH.finditer(characters.text)

@@ -126,11 +126,7 @@ def with_outer_newlines(source: str, text: str) -> str:
 
 
 def read_po(path: str, data: bytes, languages: Sequence[str]) -> Catalogue:
-    """Read a catalogue; `languages` are ignored, because it is bilingual.
-
-    Raises:
-        UserError: an invalid file; with the line.
-    """
+    """Read a catalogue; `languages` are ignored, because it is bilingual."""
     try:
         import polib  # noqa: F401  (used for writing)
     except ImportError:

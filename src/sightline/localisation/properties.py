@@ -22,11 +22,7 @@ QUOTED = re.compile(r"('[{}][^']*'?)")  # quoted braces are not placeholders
 
 
 def read_properties(path: str, data: bytes, languages: Sequence[str]) -> Passages:
-    """Read a resource bundle; `languages` are ignored.
-
-    Raises:
-        UserError: an invalid escape; with the line.
-    """
+    """Read a resource bundle; `languages` are ignored."""
     characters = Characters(path, data, ("utf-8", "latin-1"))
     in_ascii = characters.encoding == "latin-1" or characters.text.isascii()
     return Passages(characters, _passages(characters, in_ascii))

@@ -19,6 +19,8 @@ from sightline.localisation.word import read_word
 from sightline.localisation.xliff import read_xliff
 
 MAX_FILE_BYTES = 1 << 30  # bytes of a file
+# They take the name of a file, its content, and the codes of its languages. They raise `UserError` for an invalid file,
+# with the line.
 READERS: dict[str, Callable[[str, bytes, Sequence[str]], Document]] = {
     "po": read_po,
     "tmx": read_tmx,

@@ -29,11 +29,7 @@ LineSpans = list[tuple[int, int]]  # start and end of each line
 
 
 def read_subtitles(path: str, data: bytes, languages: Sequence[str]) -> Passages:
-    """Read subtitles of either format; `languages` are ignored.
-
-    Raises:
-        UserError: no cues, or invalid times; with the line.
-    """
+    """Read subtitles of either format; `languages` are ignored."""
     characters = Characters(path, data)
     is_vtt = path.lower().endswith(".vtt")
     if is_vtt and not re.match(r"WEBVTT(?:\s|$)", characters.text):

@@ -93,11 +93,7 @@ def variant_language(tuv: Element) -> str:
 
 
 def read_tmx(path: str, data: bytes, languages: Sequence[str]) -> TranslationMemory:
-    """Read a translation memory; `languages` default to the source language of the header and the only other one.
-
-    Raises:
-        UserError: not a TMX file, or without these languages.
-    """
+    """Read a translation memory; `languages` default to the source language of the header and the only other one."""
     source = Source(path, data)
     if source.root.name != "tmx":
         raise UserError(f"{path}: line {source.root.line}: not a TMX file: the root element is <{source.root.name}>")

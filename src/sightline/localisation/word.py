@@ -121,11 +121,7 @@ class _Fields:
 
 
 def read_word(path: str, data: bytes, languages: Sequence[str]) -> WordDocument:
-    """Read a Word document; `languages` are ignored.
-
-    Raises:
-        UserError: not such an archive, or an unsafe one.
-    """
+    """Read a Word document; `languages` are ignored."""
     try:
         with ZipFile(BytesIO(data)) as archive:
             _check(path, archive)

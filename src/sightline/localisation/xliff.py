@@ -111,11 +111,7 @@ def _state(segment: Element, target: Element | None, filled: bool) -> UnitState:
 
 
 def read_xliff(path: str, data: bytes, languages: Sequence[str]) -> Exchange:
-    """Read an XLIFF document; the target language is required if the file does not declare it.
-
-    Raises:
-        UserError: not an XLIFF file, or for another target language.
-    """
+    """Read an XLIFF document; the target language is required if the file does not declare it."""
     source = Source(path, data)
     if source.root.name != "xliff":
         raise UserError(f"{path}: line {source.root.line}: not an XLIFF file: the root element is <{source.root.name}>")

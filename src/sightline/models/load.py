@@ -5,6 +5,7 @@ one of these things where the compiled library can translate (`checkpoint.compil
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -105,5 +106,6 @@ def load_translators(paths: Sequence[str | Path], device: str = "auto", dtype: s
 
 
 def load_alignment() -> None:
-    """Import what aligns words, with torch: seconds and 200 MiB that translating does without."""
-    import sightline.inspect.alignment  # noqa: F401
+    """Import what aligns words, if torch is installed: seconds and 200 MiB that translating does not need."""
+    with suppress(ImportError):
+        import sightline.models.pair_inspector  # noqa: F401

@@ -79,7 +79,7 @@ class RequestHandlers:
             answer["detectedLanguage"] = sources
         if count:
             answer["alternatives"] = [one.alternatives for one in translations]
-        return answer if isinstance(values["q"], list) else {name: values[0] for name, values in answer.items()}
+        return answer if isinstance(values["q"], list) else {name: parts[0] for name, parts in answer.items()}
 
     async def languages(self, request: "Request") -> Any:
         """The served languages."""
@@ -200,17 +200,13 @@ class RequestHandlers:
         """The OpenAPI document as a page."""
         from starlette.responses import HTMLResponse
 
-        return HTMLResponse(api_page(self.described()))
+        return HTMLResponse(api_page(await self.openapi(request)))
 
     async def openapi(self, request: "Request") -> Any:
-        """The OpenAPI document."""
-        return self.described()
-
-    # --- shared by the handlers
-
-    def described(self) -> dict[str, Any]:
         """The OpenAPI document of this server."""
         return openapi_document(self.limits, self.router.sources, self.router.targets)
+
+    # --- shared by the handlers
 
     async def parameters(self, request: "Request", parameters: tuple[Parameter, ...]) -> dict[str, Any]:
         """The parameters of a request with a valid API key."""
@@ -234,22 +230,20 @@ class RequestHandlers:
         by_source: dict[str, list[int]] = {}
         for number, source in enumerate(sources):
             by_source.setdefault(source["language"], []).append(number)
-        parts = [
-            translate_texts(
-                self.router, [texts[i] for i in numbers], SentenceOptions(source, target, n_best=n_best), is_html
-            )
-            for source, numbers in by_source.items()
-        ]
-        wholes = chain.from_iterable(await gather_or_cancel(parts))
-        found = dict(zip(chain.from_iterable(by_source.values()), wholes, strict=True))
-        self.record(chain.from_iterable(one.sentences for one in found.values()))
-        return [found[number] for number in range(len(texts))]
+        work = []
+        for source, numbers in by_source.items():
+            options = SentenceOptions(source, target, n_best=n_best)
+            work.append(translate_texts(self.router, [texts[i] for i in numbers], options, is_html))
+        translated = chain.from_iterable(await gather_or_cancel(work))
+        by_number = dict(zip(chain.from_iterable(by_source.values()), translated, strict=True))
+        self.record(chain.from_iterable(one.sentences for one in by_number.values()))
+        return [by_number[number] for number in range(len(texts))]
 
-    def record(self, found: Iterable[SentenceTranslation]) -> None:
+    def record(self, sentences: Iterable[SentenceTranslation]) -> None:
         """Count sentences, and log them if enabled."""
-        found = list(found)
-        self.metrics.translated(found)
-        for sentence in found if self.log_text else ():
+        sentences = list(sentences)
+        self.metrics.translated(sentences)
+        for sentence in sentences if self.log_text else ():
             log_event(event="translated", source=sentence.source, text=sentence.text)
 
     async def with_timeout(self, request: "Request", work: Any) -> Any:
