@@ -18,7 +18,7 @@ from sightline.contract import SearchOptions
 from sightline.decode.sampling import draw, stream_uniforms
 from sightline.generation.embed import embed, unit
 from sightline.generation.fallback import hear_once, no_speech_probability
-from sightline.generation.fill import fill
+from sightline.generation.fill import predict_masks
 from sightline.generation.rewrite import rewrite
 from sightline.generation.settings import GenerationSettings
 from sightline.generation.text import perplexity, stream_on, write_on
@@ -373,7 +373,7 @@ def test_fillings(reader: Pair) -> None:
     masked = [*text[:2], mask, *text[3:5], mask, *text[5:]]
     with torch.inference_mode():
         theirs = reader.theirs(torch.tensor([masked])).logits[0].softmax(-1)
-    for place, found in zip((2, 5), fill(reader.ours.network, masked, mask, top=4), strict=True):
+    for place, found in zip((2, 5), predict_masks(reader.ours.network, masked, mask, top=4), strict=True):
         best = theirs[place].topk(4)
         assert [token for token, _ in found] == best.indices.tolist()
         assert [share for _, share in found] == pytest.approx(best.values.tolist(), abs=1e-5)

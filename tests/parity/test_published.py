@@ -55,6 +55,6 @@ def test_minilm_reads_256_tokens(folder: Path) -> None:
     assert row[0, -1] == tokenizer.sep_token_id
     with torch.inference_mode():
         theirs = network(row).last_hidden_state[0].mean(0)
-    with pytest.warns(UserWarning, match=r"longer than the 256 tokens read, and cut there: texts\[0\] \(402\)"):
+    with pytest.warns(UserWarning, match=r"longer than the limit of 256 tokens, truncated: texts\[0\] \(402\)"):
         ours = sightline.load(folder, "cpu").embed([text])
     np.testing.assert_allclose(ours[0], theirs / theirs.norm(), atol=1e-5)

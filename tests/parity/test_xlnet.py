@@ -14,7 +14,7 @@ from sightline.architectures.xlnet import XLNet, order_mask
 from sightline.checkpoint.xlnet_names import shape_from_hf, shape_to_hf, tensors_for_hf, xlnet_from_hf
 from sightline.cli import main
 from sightline.errors import UserError
-from sightline.generation.fill import fill
+from sightline.generation.fill import predict_masks
 from sightline.generation.permutation import LeftToRight, QueryStream
 from sightline.generation.text import perplexity, write_on
 
@@ -241,7 +241,7 @@ def test_masks_are_filled_from_what_is_not_masked(tmp_path: Path) -> None:
     text[0, [2, 5]] = mask_id
     unseen = ((text == mask_id).unsqueeze(1) | torch.eye(LENGTH, dtype=torch.bool)).float()
     wanted = theirs(text, perm_mask=unseen, target_mapping=one_hot(torch.tensor([[2, 5]]))).logits[0].softmax(-1)
-    found = fill(QueryStream(ours, mask_id), text[0].tolist(), mask_id, top=4)
+    found = predict_masks(QueryStream(ours, mask_id), text[0].tolist(), mask_id, top=4)
     best = wanted.topk(4)
     for guesses, ids, shares in zip(found, best.indices.tolist(), best.values.tolist(), strict=True):
         assert [token for token, _ in guesses] == ids

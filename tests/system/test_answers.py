@@ -140,13 +140,13 @@ def test_long_contexts_are_read_in_passages(tmp_path: Path) -> None:
     assert {one.question for one in found} == {0, 1} and all(len(one) <= 20 for one in found)
     for number in (0, 1):
         own = [one for one in found if one.question == number]
-        assert {place for one in own for place in one.places} == {(i, i + 1) for i in range(len(context))}
-        assert all(set(a.places) & set(b.places) for a, b in pairwise(own))
+        assert {place for one in own for place in one.offsets} == {(i, i + 1) for i in range(len(context))}
+        assert all(set(a.offsets) & set(b.offsets) for a, b in pairwise(own))
     labelled = [one.tokens_of(11, 14) for one in found if one.question == 0]
     whole = [(one, ends) for one, ends in zip(found, labelled, strict=False) if ends != (0, 0)]
     assert whole and any(ends == (0, 0) for ends in labelled)
     for one, (first, last) in whole:
-        inside = one.places[first - one.first : last - one.first + 1]
+        inside = one.offsets[first - one.first : last - one.first + 1]
         assert context[inside[0][0] : inside[-1][1]] == "Ann"
 
 

@@ -225,7 +225,7 @@ def test_what_a_sound_model_heard_is_what_it_transcribes(made: Callable[..., Pat
 def test_pieces_of_words_with_hashes(tmp_path: Path) -> None:
     """BERT's vocabulary says which piece goes on with a word; a page says which one begins it."""
     from sightline.checkpoint.vocabulary import Vocabulary
-    from sightline.inspect.words import words
+    from sightline.inspect.words import words_spelled
     from sightline.models.inputs import side_of
 
     names = ["[CLS]", "run", "##ning", "dog", "##s"]
@@ -234,7 +234,10 @@ def test_pieces_of_words_with_hashes(tmp_path: Path) -> None:
     known = {name: i for i, name in enumerate(names)}
     side = side_of(Vocabulary(lambda text: [], decode, known.get, lambda: known, lambda i: names[i]))
     assert side.pieces(range(5)) == ["[CLS]", "▁run", "ning", "▁dog", "s"]
-    assert [(word.text, word.start, word.stop) for word in words(side, range(5))] == [("running", 1, 3), ("dogs", 3, 5)]
+    assert [(word.text, word.start, word.stop) for word in words_spelled(side, range(5))] == [
+        ("running", 1, 3),
+        ("dogs", 3, 5),
+    ]
 
 
 # --- Formats

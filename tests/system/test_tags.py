@@ -166,7 +166,7 @@ def test_bad_files_get_one_line(cli: Cli, tmp_path: Path, train: str, valid: str
     ("more", "expected"),
     [
         (["--special", "<s>"], "has this token already; leave it out"),
-        (["--set", "data.max_length=2"], "data.max_length = 2 leaves no room for a word between the marks"),
+        (["--set", "data.max_length=2"], "data.max_length = 2 leaves no room for a word between the special tokens"),
         (["--set", "train.best_metric=macro_f1"], "train.best_metric = macro_f1 is not measured by model.task = tag"),
     ],
 )

@@ -40,10 +40,10 @@ def folders_of(path: Path) -> list[Path]:
     return [*folders_of(base_of(found[0])), *found] if found else [path]
 
 
-def files_of(path: Path) -> list[Path]:
+def tensor_files(path: Path) -> list[Path]:
     """Every file of tensors of a model: those of its folder, or of adapters and of the model they change."""
     found = adapters_in(path)
-    return [*files_of(base_of(found[0])), *(folder / MATRICES for folder in found)] if found else weight_files(path)
+    return [*tensor_files(base_of(found[0])), *(folder / MATRICES for folder in found)] if found else weight_files(path)
 
 
 def describe_adapters(path: Path) -> str:

@@ -89,7 +89,7 @@ def text_layout(axes: NetworkConfig, length: int, tokenizer: Tokenizer) -> Scrat
         ids = {"bos_token_id": end, "eos_token_id": end, **ids}
     special = _generation_tokens(tokenizer) if writes else masking_tokens(tokenizer)
     files = {
-        SETTINGS: {**tokenizer_settings(tokenizer, length), **special},
+        SETTINGS: {**tokenizer_config(tokenizer, length), **special},
         **({GENERATION: ids} if writes else {}),
         CONFIG: {**config_to_hf(axes)[0], **longest, **ids, "dtype": "float32"},
     }
@@ -117,7 +117,7 @@ def check_axes(axes: NetworkConfig) -> None:
         raise UserError(f"a {kind} model is saved in the layout of {layout}, and {axes.family} cannot have {listed}")
 
 
-def tokenizer_settings(tokenizer: Tokenizer, length: int) -> dict[str, Any]:
+def tokenizer_config(tokenizer: Tokenizer, length: int) -> dict[str, Any]:
     """The values that `transformers` reads beside tokenizer.json."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",

@@ -20,7 +20,7 @@ from torch import Tensor
 from sightline.checkpoint.adapters import open_tensors
 from sightline.checkpoint.companions import copy_companions
 from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
-from sightline.checkpoint.manifest import check_files, seal
+from sightline.checkpoint.manifest import check_manifest, seal
 from sightline.checkpoint.published import file_shapes
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import write_file, write_json
@@ -39,7 +39,7 @@ def write_grown(folder: Path, pieces: Mapping[str, str], out: Path) -> dict[str,
     Raises:
         UserError: a token exists already, one to copy does not, or the kind of vocabulary cannot be extended.
     """
-    check_files(folder)
+    check_manifest(folder)
     config = read_json(folder / CONFIG)
     vocabulary = read_vocabulary(folder, config)
     for piece, origin in pieces.items():

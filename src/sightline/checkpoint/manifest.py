@@ -97,7 +97,7 @@ class Hashing(Thread):
     def run(self) -> None:
         """Hash the file."""
         try:
-            self._found = digest(self._path)
+            self._found = file_digest(self._path)
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -111,7 +111,7 @@ class Hashing(Thread):
         return self._found
 
 
-def digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """The SHA-256 digest of a file in hexadecimal."""
     from hashlib import sha256  # loads OpenSSL, needed for a manifest only
 
@@ -123,7 +123,7 @@ def digest(path: Path) -> str:
     return found.hexdigest()
 
 
-def check_files(folder: Path) -> list[str]:
+def check_manifest(folder: Path) -> list[str]:
     """Compare every listed file of a folder with its manifest and return their names; `UserError` as of `check`."""
     digests = Digests(folder)
     digests.check(digests.names)
@@ -138,7 +138,7 @@ def seal(folder: Path, again: bool = False) -> list[str]:
     with _locked(folder):
         if not again and (folder / MANIFEST).is_file():
             return [*read_manifest(folder)]
-        listing = {name: [digest(folder / name)] for name in _files_of(folder)}
+        listing = {name: [file_digest(folder / name)] for name in _files_of(folder)}
         _write(folder, listing)
     return [*listing]
 
@@ -148,7 +148,7 @@ def replace_listed(draft: Path, path: Path) -> None:
     folder, name = path.parent, path.name
     if not (is_listed(name) and (folder / MANIFEST).is_file()):
         return os.replace(draft, path)
-    new = digest(draft)
+    new = file_digest(draft)
     with _locked(folder):
         before = read_manifest(folder)
         old = before.get(name, [])
@@ -194,7 +194,7 @@ def _files_of(folder: Path) -> list[str]:
 def _write(folder: Path, listing: Listing) -> None:
     path = folder / MANIFEST
     draft = path.with_name(f".{MANIFEST}.{os.getpid()}")
-    lines = [f"{digest}  {name}\n" for name, digests in sorted(listing.items()) for digest in digests]
+    lines = [f"{value}  {name}\n" for name, digests in sorted(listing.items()) for value in digests]
     with writing(path):
         try:
             draft.write_text("".join(lines), encoding="utf-8", newline="\n")

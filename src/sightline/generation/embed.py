@@ -35,12 +35,12 @@ def last(hidden: TextStates, mask: Real) -> Vectors:
     return _state_at(hidden, mask.size(1) - 1 - mask.int().flip(1).argmax(1))
 
 
-def highest(hidden: TextStates, mask: Real) -> Vectors:
+def max_pooling(hidden: TextStates, mask: Real) -> Vectors:
     """The maximum of each component."""
     return hidden.masked_fill(~mask.unsqueeze(-1), -torch.inf).amax(1)
 
 
-def mean(hidden: TextStates, mask: Real) -> Vectors:
+def mean_pooling(hidden: TextStates, mask: Real) -> Vectors:
     """The mean of the states."""
     return _weighted(hidden, mask, power=1.0)
 
@@ -67,8 +67,8 @@ def _weighted(hidden: TextStates, weights: Tensor, power: float) -> Vectors:
 
 POOLINGS: dict[str, StatesToVector] = {
     "first": first,
-    "max": highest,
-    "mean": mean,
+    "max": max_pooling,
+    "mean": mean_pooling,
     "mean_sqrt_len": mean_sqrt_len,
     "weighted_mean": weighted_mean,
     "last": last,

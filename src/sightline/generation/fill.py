@@ -1,4 +1,4 @@
-"""What stood where a text is masked (BERT and its relatives)."""
+"""Prediction of masked tokens (BERT and its relatives)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ from sightline.generation.chat import mark_of, tokenizer_settings
 
 @dataclass(frozen=True)
 class Filling:
-    """One guess for one mask."""
+    """A prediction for one mask."""
 
-    text: str  # of the piece alone
+    text: str  # of this token
     token: int
     probability: float
 
 
 @runtime_checkable
-class Guesser(Protocol):
-    """A network that says what stands at each place: `EncoderOnly`, or what reads as one."""
+class MaskedPredictor(Protocol):
+    """A network that predicts the token at each position: `EncoderOnly`, or `QueryStream`."""
 
     def parameters(self) -> Iterator[torch.nn.Parameter]: ...
     def encode(self, src: Tensor, /) -> Tensor: ...
@@ -35,8 +35,10 @@ class Guesser(Protocol):
 
 
 @torch.inference_mode()
-def fill(network: Guesser, tokens: Sequence[int], mask_id: int, top: int) -> list[list[tuple[int, float]]]:
-    """For each mask in `tokens` the `top` likeliest ids with their probabilities, each mask on its own.
+def predict_masks(
+    network: MaskedPredictor, tokens: Sequence[int], mask_id: int, top: int
+) -> list[list[tuple[int, float]]]:
+    """For each mask in `tokens` the `top` most probable ids with their probabilities; masks are independent.
 
     Raises:
         UserError: there is no mask.
@@ -52,19 +54,19 @@ def fill(network: Guesser, tokens: Sequence[int], mask_id: int, top: int) -> lis
 
 
 def fillings(
-    guesser: Callable[[int], Guesser], text: str, path: Path, vocabulary: Vocabulary, top: int
+    guesser: Callable[[int], MaskedPredictor], text: str, path: Path, vocabulary: Vocabulary, top: int
 ) -> list[list[Filling]]:
     """`Model.fill_mask`; `guesser` gives the network for the id of the mask."""
     written, mask_id = mask_of(vocabulary, mark_of(tokenizer_settings(path), "mask_token"))
     tokens = vocabulary.encode(text)
     if mask_id not in tokens:
         raise UserError(f"the text has no mask to fill; this model's is written {written}")
-    found = fill(guesser(mask_id), tokens, mask_id, top)
+    found = predict_masks(guesser(mask_id), tokens, mask_id, top)
     return [[Filling(vocabulary.decode([i]), i, probability) for i, probability in one] for one in found]
 
 
 def mask_of(vocabulary: Vocabulary, named: str) -> tuple[str, int]:
-    """How a mask is written, and its id; `named` is what tokenizer_config.json calls it, "" where it does not."""
+    """The text of the mask token and its id; `named` is its name in tokenizer_config.json, or ""."""
     for text in (named, *MASKS):
         token = vocabulary.id_of(text) if text else None
         if token is not None:
@@ -73,7 +75,7 @@ def mask_of(vocabulary: Vocabulary, named: str) -> tuple[str, int]:
 
 
 @torch.inference_mode()
-def predict_masked(network: Guesser, batches: Iterable[MaskedBatch]) -> tuple[float, int, int]:
+def predict_masked(network: MaskedPredictor, batches: Iterable[MaskedBatch]) -> tuple[float, int, int]:
     """The log-probability of all masked tokens, how many the network predicts right, and how many there are."""
     log_prob, right, n = 0.0, 0, 0
     device = next(network.parameters()).device
@@ -88,6 +90,6 @@ def predict_masked(network: Guesser, batches: Iterable[MaskedBatch]) -> tuple[fl
 def hidden_logits(
     encode: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor], batch: MaskedBatch
 ) -> Float[Tensor, "chosen vocab"]:
-    """What a network says of what is hidden, and of nothing else: the vocabulary is large."""
+    """The logits at masked positions only, because the vocabulary is large."""
     states = encode(batch.src).flatten(0, 1).index_select(0, batch.places)
     return logits(states[None])[0]

@@ -1,8 +1,8 @@
-"""How a checkpoint wants its vectors made: what a folder of sentence-transformers says, the defaults of `embed`.
+"""The settings of a folder of sentence-transformers, which are the defaults of `embed`.
 
-`modules.json` lists a network, a pooling and what comes behind it (`Dense`, `Normalize`); the network's own module says
-how long a text may be, and `config_sentence_transformers.json` what is put before one. Whatever else such a folder asks
-for is refused by name: its vectors would be others. Not here: arithmetic (`embed`).
+`modules.json` lists a network, a pooling and further steps (`Dense`, `Normalize`); the module of the network limits the
+length of texts, and `config_sentence_transformers.json` has prompts. Everything else is an error, because the vectors
+would differ. Not here: arithmetic (`embed`).
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from sightline.errors import UserError, unknown
 from sightline.generation.chat import tokenizer_settings
 from sightline.generation.embed import POOLINGS, Dense, VectorStep, unit
 
-IDLE = ("Dropout",)  # modules that do nothing but in training
+IDLE = ("Dropout",)  # modules for training only
 NAMES = {"cls": "first", "mean_sqrt_len_tokens": "mean_sqrt_len", "weightedmean": "weighted_mean", "lasttoken": "last"}
 FLAGS = {  # of folders older than `pooling_mode`
     "pooling_mode_cls_token": "first",
@@ -37,7 +37,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "ReLU": F.relu,
     "GELU": F.gelu,
 }
-# What a module may ask for beside what is read here, with the values that ask for nothing.
+# Other settings of modules, with their values that have no effect.
 NOTHING: dict[str, tuple[Any, ...]] = {
     "transformer_task": ("feature-extraction",),
     "query_expansion": (None,),
@@ -50,18 +50,18 @@ NOTHING: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class SentenceSettings:
-    """What is done to a text, and to the states that the network has for it."""
+    """Preprocessing of a text, and pooling of the states of the network."""
 
     poolings: tuple[str, ...] = ("mean",)
     steps: tuple[VectorStep, ...] = (unit,)
-    max_tokens: int = 0  # of a text, marks included; 0 = as many as the network holds
+    max_tokens: int = 0  # of a text, special tokens included; 0 = the limit of the network
     lowercase: bool = False
-    prompts: Mapping[str, str] = field(default_factory=dict)  # what may be put before a text, by name
+    prompts: Mapping[str, str] = field(default_factory=dict)  # texts that may be put before a text, by name
     default_prompt: str = ""  # the name of one of them
-    pool_prompt: bool = True  # the prompt's states count as the text's do
+    pool_prompt: bool = True  # whether states of the prompt are pooled, too
 
     def changed(self, pooling: str, normalize: bool | None) -> "SentenceSettings":
-        """With another pooling unless "", and with or without lengths of 1 unless None."""
+        """With another pooling unless "", and with or without normalisation unless None."""
         if pooling and pooling not in POOLINGS:
             raise unknown("pooling", pooling, POOLINGS)
         steps = self.steps
@@ -72,7 +72,7 @@ class SentenceSettings:
         return replace(self, poolings=(pooling,) if pooling else self.poolings, steps=steps)
 
     def prompt(self, name: str | None) -> str:
-        """The prompt of that name; None is the default, "" none."""
+        """The prompt with this name; None is the default, "" none."""
         name = self.default_prompt if name is None else name
         if name and name not in self.prompts:
             raise (
@@ -83,23 +83,23 @@ class SentenceSettings:
         return self.prompts[name] if name else ""
 
     def width(self, d_model: int) -> int:
-        """Of the vectors; `UserError` where a layer does not fit what comes before it."""
+        """The width of the vectors; `UserError` if a layer does not fit the one before it."""
         width = d_model * len(self.poolings)
         for step in self.steps:
             if isinstance(step, Dense):
                 out, wanted = step.weight.shape
                 if wanted != width:
                     chosen = " + ".join(self.poolings)
-                    raise UserError(f"pooling {chosen} gives {width} numbers, but the layer behind it takes {wanted}")
+                    raise UserError(f"pooling {chosen} gives width {width}, but the next layer takes {wanted}")
                 width = out
         return width
 
 
 def read_sentence_settings(folder: Path) -> SentenceSettings:
-    """What the folder asks for; means of length 1 where it says nothing.
+    """The settings of a folder; by default the mean, normalised to length 1.
 
     Raises:
-        UserError: it asks for what is not to be had, or a file is malformed.
+        UserError: an unsupported setting, or a malformed file.
     """
     modules = read_modules(folder)
     if not modules:
@@ -107,7 +107,7 @@ def read_sentence_settings(folder: Path) -> SentenceSettings:
     if [modules[0].kind, modules[0].folder] != ["Transformer", folder]:
         raise UserError(f"{folder / MODULES}: must begin with the Transformer of this folder, not {modules[0].kind}")
     if len(modules) < 2 or modules[1].kind != "Pooling":
-        raise UserError(f"{folder / MODULES}: has no Pooling behind its Transformer")
+        raise UserError(f"{folder / MODULES}: has no Pooling after its Transformer")
     steps = tuple(_step(module, folder) for module in modules[2:] if module.kind not in IDLE)
     return SentenceSettings(steps=steps, **_pooling(modules[1].folder), **_reading(folder), **_prompts(folder))
 
@@ -119,7 +119,7 @@ def _step(module: Module, folder: Path) -> VectorStep:
     if module.kind == "Dense":
         return _dense(module.folder)
     known = ", ".join(("Transformer", "Pooling", "Dense", "Normalize"))
-    raise UserError(f"{folder / MODULES}: asks for {module.kind}, which is not supported; known are {known}")
+    raise UserError(f"{folder / MODULES}: {module.kind} is not supported; known are {known}")
 
 
 def _pooling(folder: Path) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _dense(folder: Path) -> Dense:
 
 
 def _reading(folder: Path) -> dict[str, Any]:
-    """Of the network's own module."""
+    """The settings of the network's module."""
     path = next((folder / name for name in READING if (folder / name).is_file()), folder / READING[0])
     values = _refuse_more(path)
     longest = values.get("max_seq_length")
@@ -180,7 +180,7 @@ def _prompts(folder: Path) -> dict[str, Any]:
 
 
 def _refuse_more(path: Path) -> dict[str, Any]:
-    """The values of a module's file, where it has one; `UserError` where they ask for more than is read here."""
+    """The values of a module's file, if it has one; `UserError` for unsupported settings."""
     values = read_json(path) if path.is_file() else {}
     for key, harmless in NOTHING.items():
         if key in values and values[key] not in harmless:

@@ -1,8 +1,8 @@
-"""What the words of a text are: names of persons and places, parts of speech, by an encoder with a head for tokens.
+"""Token classification: names of persons and places, or parts of speech, by an encoder with a head for tokens.
 
-Words are read as `transformers` reads a text that was cut into words before: each by itself, with a blank before it
-where it is not the first, and its first piece says what it is. A sentence longer than the network reads is read in
-parts, cut before a word. Not here: files (`sightline.data.tagged`), training (`sightline.tasks.tagging`).
+As in `transformers`, words are tokenized one by one, with a blank before all but the first, and the first token of a
+word gives its tag. A sentence that is too long for the network is read in parts, split between words. Not here: files
+(`sightline.data.tagged`), training (`sightline.tasks.tagging`).
 """
 
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ from sightline.evaluate.entities import entities
 from sightline.generation.label import BATCH_TOKENS
 from sightline.generation.reading import TextReader
 
-JOINTS = "-.'\u2019"  # which may stand inside a word of a text that nobody has cut
-VANISHED = "?"  # read in the place of a word of which a vocabulary leaves nothing
+JOINTS = "-.'\u2019"  # characters that may occur inside a word
+VANISHED = "?"  # replaces a word without tokens
 
 
 @dataclass(frozen=True)
 class Span:
-    """Words that are one thing."""
+    """A named entity, or another group of words with one label."""
 
     text: str
     label: str
@@ -40,9 +40,9 @@ class Span:
 
 @dataclass(frozen=True)
 class Tagging:
-    """What a model makes of a text."""
+    """The tags of a text."""
 
-    text: str  # words that were given are joined by blanks
+    text: str  # given words are joined by blanks
     words: list[str]
     tags: list[str]  # of each word
     spans: list[Span]
@@ -54,27 +54,27 @@ class Tagging:
 
 @dataclass(frozen=True)
 class PartOfSentence:
-    """Some words of a sentence as a network reads them."""
+    """Some words of a sentence, as input of the network."""
 
     read: MarkedTexts
-    sentence: int  # which
+    sentence: int  # its number
     words: range  # of the sentence
-    firsts: list[int]  # where the first piece of each stands
+    firsts: list[int]  # position of the first token of each
 
     def __len__(self) -> int:
         return len(self.read)
 
 
 def read_words(reader: TextReader, sentences: Sequence[Sequence[str]], longest: int = 0) -> list[PartOfSentence]:
-    """Sentences as parts of at most `longest` tokens, marks included; 0 = what the network reads.
+    """Sentences as parts of at most `longest` tokens, special tokens included; 0 = the limit of the network.
 
-    Of a word that is longer than a part its first pieces are read.
+    A word that is longer than a part is truncated.
     """
     longest = longest or reader.longest
     room = longest - len(reader.before) - len(reader.behind) if longest else 0
     if longest and room < 1:
-        raise UserError(f"data.max_length = {longest} leaves no room for a word between the marks; raise it")
-    spelt = _pieces_of(reader, sentences)
+        raise UserError(f"data.max_length = {longest} leaves no room for a word between the special tokens; raise it")
+    spelt = _tokens_of(reader, sentences)
     found: list[PartOfSentence] = []
     for number, words in enumerate(sentences):
         pieces = [spelt[" " * (i > 0) + word] for i, word in enumerate(words)]
@@ -83,8 +83,8 @@ def read_words(reader: TextReader, sentences: Sequence[Sequence[str]], longest: 
     return found
 
 
-def _pieces_of(reader: TextReader, sentences: Sequence[Sequence[str]]) -> dict[str, list[int]]:
-    """The pieces of every word, with a blank before it where it stands behind another."""
+def _tokens_of(reader: TextReader, sentences: Sequence[Sequence[str]]) -> dict[str, list[int]]:
+    """The tokens of every word, with a blank before all but the first of a sentence."""
     words = {" " * (i > 0) + word: None for sentence in sentences for i, word in enumerate(sentence)}
     found = dict(zip(words, reader.side.encode_batch([*words]), strict=True))
     instead = reader.side.encode(VANISHED) if not all(found.values()) else []
@@ -92,7 +92,7 @@ def _pieces_of(reader: TextReader, sentences: Sequence[Sequence[str]]) -> dict[s
 
 
 def _parts(lengths: Sequence[int], room: int) -> list[range]:
-    """Which words are read together in that room; 0 = all.
+    """Which words are read together in `room` tokens; 0 = all.
 
     >>> _parts([2, 2, 9, 1], 4)
     [range(0, 2), range(2, 3), range(3, 4)]
@@ -116,7 +116,7 @@ def _part(reader: TextReader, pieces: Sequence[Sequence[int]], number: int, word
 def word_logits(
     network: Any, reader: TextReader, parts: Sequence[PartOfSentence], device: torch.device
 ) -> list[Float[Tensor, "words classes"]]:
-    """Scores of the classes of each word, a matrix for each sentence, on the CPU."""
+    """The logits of each word, a matrix for each sentence, on the CPU."""
     lengths = np.array([len(one) for one in parts], dtype=np.int64)
     order, found = np.argsort(lengths, kind="stable"), dict[int, Tensor]()
     for some in cut_padded(order, lengths[order], BATCH_TOKENS) if parts else []:
@@ -138,12 +138,12 @@ def read_known_tags(path: str, tags: Sequence[str]) -> list[TaggedWords]:
     return found
 
 
-def words_of(given: str | Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
-    """A text, and from where to where each of its words stands.
+def word_offsets(given: str | Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
+    """A text with the offsets of its words.
 
-    >>> words_of("U.S. firms, 2."), words_of(["New York", "is"])
+    >>> word_offsets("U.S. firms, 2."), word_offsets(["New York", "is"])
     (('U.S. firms, 2.', [(0, 3), (3, 4), (5, 10), (10, 11), (12, 13), (13, 14)]), ('New York is', [(0, 8), (9, 11)]))
-    >>> words_of("हिन्दी, 北京")
+    >>> word_offsets("हिन्दी, 北京")
     ('हिन्दी, 北京', [(0, 6), (6, 7), (8, 9), (9, 10)])
     """
     if isinstance(given, str):
@@ -152,11 +152,11 @@ def words_of(given: str | Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
     return " ".join(given), [(end - 1 - len(word), end - 1) for word, end in zip(given, ends, strict=True)]
 
 
-def tagging(text: str, places: Sequence[tuple[int, int]], best: Sequence[tuple[str, float]]) -> Tagging:
-    """A text with the best tag and probability of each of its words, whose characters are `places`."""
+def tagging(text: str, offsets: Sequence[tuple[int, int]], best: Sequence[tuple[str, float]]) -> Tagging:
+    """A text with the best tag and probability of each of its words, whose characters are `offsets`."""
     tags, spans = [tag for tag, _ in best], list[Span]()
     for kind, first, behind in entities(tags):
-        start, end = places[first][0], places[behind - 1][1]
+        start, end = offsets[first][0], offsets[behind - 1][1]
         probability = sum(p for _, p in best[first:behind]) / (behind - first)
         spans.append(Span(text[start:end], kind, start, end, probability))
-    return Tagging(text, [text[start:end] for start, end in places], tags, spans)
+    return Tagging(text, [text[start:end] for start, end in offsets], tags, spans)

@@ -1,4 +1,4 @@
-"""A vector for a text: from strings, by what its folder asks for (`sentences`) and `embed`, to an array.
+"""Text embeddings: from strings to an array, by the settings of the folder (`sentences`) and `embed`.
 
 Every model with a state for each token can embed. A text that is too long is cut.
 """
@@ -20,38 +20,38 @@ from sightline.generation.embed import TextEncoder, embed
 from sightline.generation.sentences import SentenceSettings, read_sentence_settings
 from sightline.network.halves import DecoderOnly
 
-BATCH = 32  # texts read at once to be looked for
-LISTED = 10  # texts that were cut; of more the number is said
+BATCH = 32  # texts in a batch for retrieval
+LISTED = 10  # truncated texts that a warning lists
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A text that was longer than its model reads."""
+    """A text that was truncated."""
 
     index: int  # among the texts
-    tokens: int  # it had, marks included
+    tokens: int  # before, special tokens included
 
 
 @dataclass(frozen=True)
 class TextEmbedder:
-    """A network, its vocabulary, and how the two make a vector of a text."""
+    """A network, its vocabulary, and the settings of its embeddings."""
 
     network: TextEncoder
     vocabulary: Vocabulary
     pad_id: int
     d_model: int  # width of the network's states
     settings: SentenceSettings
-    longest: int  # text that is read, in tokens, marks included; 0 = any
+    longest: int  # text that is read, in tokens, special tokens included; 0 = any
 
     def __call__(
         self, texts: Sequence[str], pooling: str, normalize: bool | None, batch_size: int, prompt: str | None
     ) -> tuple[np.ndarray, list[Cut]]:
-        """`Model.embed`, with the texts that were cut instead of a warning."""
+        """`Model.embed`, with the truncated texts instead of a warning."""
         refuse_single(texts, "embed")
         chosen, encode = self.settings.changed(pooling, normalize), self.vocabulary.encode
         before, marks = chosen.prompt(prompt), encode("")
         whole = [self._whole(before, text) for text in texts]
-        read = [shortened(ids, self.longest, marks) for ids in whole]
+        read = [truncated_ids(ids, self.longest, marks) for ids in whole]
         cuts = [Cut(i, len(ids)) for i, ids in enumerate(whole) if len(read[i]) < len(ids)]
         begun = encode(before) if before and not chosen.pool_prompt else []
         skip = len(begun) - marks_around(marks, begun)[1] if begun else 0
@@ -60,22 +60,23 @@ class TextEmbedder:
         return found.numpy(), cuts
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """What is read of texts, with the default prompt before each."""
+        """The ids of texts with the default prompt, truncated."""
         before, marks = self.settings.prompt(None), self.vocabulary.encode("")
-        return [shortened(self._whole(before, text), self.longest, marks) for text in texts]
+        return [truncated_ids(self._whole(before, text), self.longest, marks) for text in texts]
 
     def _whole(self, before: str, text: str) -> list[int]:
         return self.vocabulary.encode((before + text).lower() if self.settings.lowercase else before + text)
 
 
 def retrieved(embedder: TextEmbedder, queries: Sequence[str], texts: Sequence[str]) -> RetrievalReport:
-    """How often each query finds the text of its number, among all that differ."""
+    """How often each query retrieves the text with its number, among all distinct texts."""
     there, wanted = numbered(texts)
     return retrieval_report(vectors(embedder, queries), vectors(embedder, there), wanted)
 
 
 def numbered(texts: Sequence[str]) -> tuple[list[str], list[int]]:
-    """
+    """Distinct texts, and the number of each text among them.
+
     >>> numbered(["b", "a", "b"])
     (['b', 'a'], [0, 1, 0])
     """
@@ -84,7 +85,7 @@ def numbered(texts: Sequence[str]) -> tuple[list[str], list[int]]:
 
 
 def vectors(embedder: TextEmbedder, texts: Sequence[str]) -> np.ndarray:
-    """Of texts, (texts, width), as the embedder makes them."""
+    """The embeddings of texts, (texts, width)."""
     return embedder(texts, "", None, BATCH, None)[0]
 
 
@@ -96,7 +97,7 @@ def text_embedder(
     max_len: int | None,
     folder: Path,
 ) -> TextEmbedder:
-    """As `folder` asks for; `max_len` is the longest text the network can take, where it has a limit."""
+    """The embedder with the settings of `folder`; `max_len` is the limit of the network, if it has one."""
     settings = read_sentence_settings(folder)
     longest = min(filter(None, (settings.max_tokens, max_len)), default=0)
     return TextEmbedder(network, vocabulary, max(0, hf_config.get("pad_token_id") or 0), d_model, settings, longest)
@@ -110,49 +111,49 @@ def embed_texts(
     batch_size: int = 16,
     prompt: str | None = None,
 ) -> np.ndarray:
-    """`Model.embed` of every model that has an `embedder`."""
+    """`Model.embed` for every model with an `embedder`."""
     vectors, cuts = self.embedder(texts, pooling, normalize, batch_size, prompt)
     if cuts:
-        listed = in_words([(f"texts[{cut.index}]", cut.tokens) for cut in cuts], self.embedder.longest)
+        listed = truncation_warning([(f"texts[{cut.index}]", cut.tokens) for cut in cuts], self.embedder.longest)
         warnings.warn(listed, stacklevel=2)
     return vectors
 
 
-def shortened(ids: list[int], longest: int, marks: Sequence[int]) -> list[int]:
-    """The first ids of a text and the marks behind it, `longest` in all; 0 = as it is. `marks` are an empty text's.
+def truncated_ids(ids: list[int], longest: int, marks: Sequence[int]) -> list[int]:
+    """A text truncated to `longest` tokens, with its last special tokens; 0 = unchanged. `marks` are those of "".
 
-    >>> shortened([8, 5, 6, 7, 2], 4, marks=[8, 2])
+    >>> truncated_ids([8, 5, 6, 7, 2], 4, marks=[8, 2])
     [8, 5, 6, 2]
     """
     if not longest or len(ids) <= longest:
         return ids
     if longest <= len(marks):
-        raise UserError(f"the longest text read is {longest} tokens, of which {len(marks)} are marks: too few for any")
+        raise UserError(f"the longest text read is {longest} tokens, {len(marks)} of them special: no room for text")
     behind = marks_around(marks, ids)[1]
     return [*ids[: longest - behind], *ids[len(ids) - behind :]]
 
 
-def in_words(cuts: Sequence[tuple[str, int]], longest: int) -> str:
-    """What was cut, as names and lengths in tokens, in one sentence.
+def truncation_warning(cuts: Sequence[tuple[str, int]], longest: int) -> str:
+    """A warning that lists truncated texts with their lengths in tokens.
 
-    >>> in_words([("line 3", 600)], 512)
-    'longer than the 512 tokens read, and cut there: line 3 (600)'
+    >>> truncation_warning([("line 3", 600)], 512)
+    'longer than the limit of 512 tokens, truncated: line 3 (600)'
     """
     listed = ", ".join(f"{name} ({tokens:,})" for name, tokens in cuts[:LISTED])
     more = f" and {len(cuts) - LISTED:,} more" if len(cuts) > LISTED else ""
-    return f"longer than the {longest:,} tokens read, and cut there: {listed}{more}"
+    return f"longer than the limit of {longest:,} tokens, truncated: {listed}{more}"
 
 
 class DecoderEmbedder:
-    """A decoder as what reads: no state sees what stands behind it, so padding there needs no mask."""
+    """A decoder as a text encoder; its states do not see later tokens, so padding at the end needs no mask."""
 
     def __init__(self, network: DecoderOnly) -> None:
         self.network = network
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Of the decoder."""
+        """The parameters of the decoder."""
         return self.network.parameters()
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
-        """The decoder's last states."""
+        """The last hidden states of the decoder."""
         return self.network.decode(src)

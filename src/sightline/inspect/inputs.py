@@ -17,7 +17,7 @@ from torch import Tensor
 from sightline.data.side import Side
 from sightline.inspect.pair import device_of
 from sightline.inspect.record import NEXT, Axis, Times, Word
-from sightline.inspect.words import words
+from sightline.inspect.words import words_spelled
 
 SILENCE = "<silence>"  # the rest of the encoder's window behind a sound
 Names = Callable[[Sequence[int]], list[str]]  # of the outputs of a head
@@ -105,7 +105,7 @@ class Told:
             "text": self.text,
             "translation": translation,
             "src": self.along,
-            "tgt": Axis(self.written, words(self.tokenizer, ids)),
+            "tgt": Axis(self.written, words_spelled(self.tokenizer, ids)),
         }
 
     @property

@@ -19,7 +19,7 @@ from sightline.decode.ending import Ending
 from sightline.decode.translator import clean_text, one_line
 from sightline.errors import UserError
 from sightline.inspect.record import Axis, Word
-from sightline.inspect.words import words
+from sightline.inspect.words import words_spelled
 
 
 @runtime_checkable
@@ -98,12 +98,12 @@ class TranslatedPair:
     @cached_property
     def src_words(self) -> list[Word]:
         """The words of the source."""
-        return words(self.tokenizer.source, self.src)
+        return words_spelled(self.tokenizer.source, self.src)
 
     @cached_property
     def tgt_words(self) -> list[Word]:
         """The words of the translation."""
-        return words(self.tokenizer, self.tgt)
+        return words_spelled(self.tokenizer, self.tgt)
 
     def tensors(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
         """`src`, `tgt_in` and `src_mask` of one row: the target shifted right behind the start token."""

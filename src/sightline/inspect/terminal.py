@@ -40,7 +40,9 @@ def heat_map(
         if len(starts) > 1:
             lines.append(f"columns {start} to {stop - 1} of {len(keys)}")
         lines += vertical([short_label(token_label(piece)) for piece in keys[start:stop]], indent)
-        lines += [f"{padded(row, indent)} {cells(line[start:stop])}" for row, line in zip(rows, weights, strict=True)]
+        lines += [
+            f"{right_aligned(row, indent)} {cells(line[start:stop])}" for row, line in zip(rows, weights, strict=True)
+        ]
     return "\n".join(line.rstrip() for line in [*lines, "  0 " + " ".join(SHADES[1:]) + " 1"])
 
 
@@ -52,17 +54,17 @@ def cells(weights: Float[np.ndarray, " key"]) -> str:
 
 def vertical(texts: Sequence[str], indent: int) -> Iterator[str]:
     """The lines of vertical texts side by side that end on the same line."""
-    columns = [list(letters(text)) for text in texts]
+    columns = [list(graphemes(text)) for text in texts]
     height = max(map(len, columns), default=0)
     padding = [[" "] * (height - len(column)) + column for column in columns]
     for line in zip_longest(*padding, fillvalue=" "):
-        yield " " * (indent + 1) + "".join(padded(letter, CELL) for letter in line)
+        yield " " * (indent + 1) + "".join(right_aligned(letter, CELL) for letter in line)
 
 
-def letters(text: str) -> Iterator[str]:
+def graphemes(text: str) -> Iterator[str]:
     """The characters of a text with their combining marks.
 
-    >>> [len(letter) for letter in letters("e\\u0301a")]
+    >>> [len(letter) for letter in graphemes("e\\u0301a")]
     [2, 1]
     """
     letter = ""
@@ -88,6 +90,6 @@ def short_label(text: str) -> str:
     return text + "…"
 
 
-def padded(text: str, width: int) -> str:
+def right_aligned(text: str, width: int) -> str:
     """A text right-aligned in so many columns."""
     return " " * (width - width_of(text)) + text

@@ -40,15 +40,15 @@ def trace(
     config = translator.settings(overrides)
     source = read_source(translator, src, config)
     if tgt is not None:
-        return Trace(positions(translator.model, given_pair(translator, src, source, tgt, prefix), top), [])
+        return Trace(predictions(translator.model, given_pair(translator, src, source, tgt, prefix), top), [])
     hypothesis, beam = search_with_tree(translator, source, translator.encode_prefix(prefix), config)
-    return Trace(positions(translator.model, found_pair(translator, src, source, hypothesis), top), beam)
+    return Trace(predictions(translator.model, found_pair(translator, src, source, hypothesis), top), beam)
 
 
 def trace_of(network: Any, shown: Shown, top: int) -> Trace:
     """The predictions for any input; there is no beam."""
     _check_top(top)
-    return Trace(positions(network, shown, top), [])
+    return Trace(predictions(network, shown, top), [])
 
 
 def _check_top(top: int) -> None:
@@ -56,7 +56,7 @@ def _check_top(top: int) -> None:
         raise UserError(f"top = {top}: must be at least 1")
 
 
-def positions(network: Any, shown: Shown, top: int) -> list[Position]:
+def predictions(network: Any, shown: Shown, top: int) -> list[Position]:
     """The predictions at each position; none if the head makes no predictions for positions."""
     if not shown.written:
         return []

@@ -39,7 +39,7 @@ class WalkStep:
     values: Float[np.ndarray, "row column"]
 
 
-def walk(
+def walk_steps(
     translator: Translating,
     src: str,
     tgt: str | None = None,

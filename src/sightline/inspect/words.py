@@ -17,7 +17,7 @@ SENTENCEPIECE_BLANK = "▁"
 SENTENCEPIECE_BYTE = re.compile("<0x([0-9A-F]{2})>")  # a byte that is not a character by itself
 
 
-def words(tokenizer: Side, tokens: Sequence[int]) -> list[Word]:
+def words_spelled(tokenizer: Side, tokens: Sequence[int]) -> list[Word]:
     """The words that `tokens` spell, in order, with the tokens of each.
 
     A token that is only a blank belongs to the word after it. Special tokens (such as the end token) spell nothing; a

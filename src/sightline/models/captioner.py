@@ -26,7 +26,7 @@ from sightline.generation.settings import IDS, GenerationSettings, read_settings
 from sightline.generation.stopping import stop_at
 from sightline.inspect.importance import Example
 from sightline.inspect.inputs import Seen
-from sightline.models.inputs import described, preprocessing_of, seen_picture
+from sightline.models.inputs import preprocessing_of, seen_picture, with_description
 from sightline.models.introspection import (
     attend_input,
     input_head_importance,
@@ -88,7 +88,7 @@ class Captioner(Model):
 
     def example(self, given: str | Path, target: Any) -> Example:
         """An image file and its caption, by default the model's own, with their loss."""
-        return described(self.observed(given, target=target))
+        return with_description(self.observed(given, target=target))
 
     @cached_property
     def generation(self) -> GenerationSettings:

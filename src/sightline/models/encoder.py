@@ -28,7 +28,7 @@ from sightline.generation.fill import Filling, fillings, mask_of, predict_masked
 from sightline.generation.label import class_names
 from sightline.generation.reading import TextReader, longest_text, reader_of
 from sightline.generation.sides import FamilySide
-from sightline.generation.tag import Tagging, read_known_tags, read_words, tagging, word_logits, words_of
+from sightline.generation.tag import Tagging, read_known_tags, read_words, tagging, word_logits, word_offsets
 from sightline.generation.vectors import TextEmbedder, embed_texts, retrieved, text_embedder
 from sightline.inspect.importance import Example
 from sightline.inspect.inputs import Encoded
@@ -147,7 +147,7 @@ class EncoderModel(Model):
     def tag(self, texts: Sequence[str | Sequence[str]]) -> list[Tagging]:
         if isinstance(texts, str):
             raise UserError("tag takes a list of texts, or of lists of words; this is one string")
-        split = [words_of(text) for text in texts]
+        split = [word_offsets(text) for text in texts]
         words = [[text[start:end] for start, end in positions] for text, positions in split]
         parts = read_words(self.reader, [one for one in words if one])
         found = iter(word_logits(self.network, self.reader, parts, self.device))

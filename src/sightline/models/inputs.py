@@ -26,7 +26,7 @@ from sightline.inspect.importance import Example
 from sightline.inspect.inputs import Encoded, Heard, Names, ReadOn, Seen, Told
 from sightline.inspect.pair import output_ids
 from sightline.inspect.record import Axis, Patches
-from sightline.inspect.words import words
+from sightline.inspect.words import words_spelled
 from sightline.models.model import Model
 
 MOST = 1024  # positions: attention weights grow with their square
@@ -61,7 +61,7 @@ def _text(vocabulary: Vocabulary, text: str, max_len: int | None) -> tuple[Int[T
     if len(ids) > (most := min(max_len or MOST, MOST)):
         raise UserError(f"the text has {len(ids):,} tokens, more than the {most:,} that can be inspected: shorten it")
     side = side_of(vocabulary)
-    return torch.tensor([list(ids)]), Axis(side.pieces(ids), words(side, ids))
+    return torch.tensor([list(ids)]), Axis(side.pieces(ids), words_spelled(side, ids))
 
 
 def side_of(vocabulary: Vocabulary) -> FamilySide:
@@ -193,7 +193,7 @@ def labelled(values: Tensor, number: int) -> Example:
     return Example(1, lambda network: _loss(network.logits(_moved(network, values, network.encode)), target))
 
 
-def described(of: Told) -> Example:
+def with_description(of: Told) -> Example:
     """A sound with its transcript, or a picture with its caption; the start tokens are given."""
     targets = torch.tensor([[*[-100] * (len(of.begun) - 1), *of.tgt]])
     return Example(1, lambda network: _loss(network.logits(of.read_by(network)), targets))

@@ -8,7 +8,7 @@ ENCODERS = {"text_class": "classifier:Classifier"}  # by head, unlike the others
 DECODERS = {"patches": "captioner:Captioner", "audio": "speech:SpeechModel"}  # by what the encoder reads
 
 
-def kind_of(config: Any) -> str:
+def model_kind(config: Any) -> str:
     """The module and the class for a network, `NetworkConfig` or `XLNetShape`, as "module:Class"."""
     if not isinstance(config, NetworkConfig):
         return "classifier:Classifier" if config.n_classes else "language_model:LanguageModel"

@@ -17,7 +17,7 @@ from sightline.checkpoint.trained_network import Trained
 from sightline.config.tasks import TASKS
 from sightline.device import choose_device, device_name
 from sightline.errors import UserError
-from sightline.models.kinds import kind_of
+from sightline.models.kinds import model_kind
 from sightline.models.model import Model
 from sightline.models.translator import TrainedTranslator
 
@@ -55,7 +55,7 @@ def _model_of(folder: Folder, dtype: str) -> Model:
 
 def pretrained_model(folder: Folder) -> Model:
     """The model of a folder in the Hugging Face layout, or one that `sightline import` wrote."""
-    kind: Any = resolve_name(f"sightline.models.{kind_of(folder.config)}")
+    kind: Any = resolve_name(f"sightline.models.{model_kind(folder.config)}")
     if kind.__name__ == "RewritingModel":
         return kind(folder.network, folder.config, folder.about, folder.path, choose_device(folder.device))
     return kind(folder)

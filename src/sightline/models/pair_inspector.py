@@ -22,7 +22,7 @@ from sightline.inspect.importance import head_importance
 from sightline.inspect.notebook import AttentionView, Inspection
 from sightline.inspect.record import Attribution, Trace
 from sightline.inspect.trace import trace
-from sightline.inspect.walk import WalkStep, walk
+from sightline.inspect.walk import WalkStep, walk_steps
 from sightline.models.introspection import mask_model_heads, prune_model
 from sightline.models.scoring import score_texts
 
@@ -94,7 +94,7 @@ class PairInspector:
     def walk(
         self, src: str, tgt: str | None = None, stack: str = "encoder", layer: int = 0, head: int = 0, **options: Any
     ) -> list[WalkStep]:
-        return walk(self._model._translator, src, tgt, stack, layer, head, **options)
+        return walk_steps(self._model._translator, src, tgt, stack, layer, head, **options)
 
     def head_importance(self, sources: Sequence[str], targets: Sequence[str]) -> dict[Head, float]:
         t = self._model._translator

@@ -43,7 +43,7 @@ from sightline.generation.transcribe import (
 )
 from sightline.inspect.importance import Example
 from sightline.inspect.inputs import Heard
-from sightline.models.inputs import described, heard_sound
+from sightline.models.inputs import heard_sound, with_description
 from sightline.models.introspection import (
     attend_input,
     input_head_importance,
@@ -154,7 +154,7 @@ class SpeechModel(Model):
 
     def example(self, given: str | Path, target: Any) -> Example:
         """A sound file and its transcript, by default the model's own, with their loss."""
-        return described(self.observed(given, target=target))
+        return with_description(self.observed(given, target=target))
 
     @cached_property
     def generation(self) -> GenerationSettings:

@@ -9,10 +9,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sightline.checkpoint.adapter_folders import describe_adapters, files_of
+from sightline.checkpoint.adapter_folders import describe_adapters, tensor_files
 from sightline.checkpoint.compiled import described
 from sightline.checkpoint.layout import WEIGHTS, is_family
-from sightline.checkpoint.manifest import MANIFEST, check_files
+from sightline.checkpoint.manifest import MANIFEST, check_manifest
 from sightline.checkpoint.model_card import card_rows, read_rows
 from sightline.checkpoint.sidecar_files import SHORTLIST
 from sightline.checkpoint.trained import CARD, RUN
@@ -43,7 +43,7 @@ CODE = r"__(\w+)__|([a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2})"  # of a language,
 def summary(folder: Path, model: Any) -> dict[str, str]:
     """The rows of the model that `sightline.load` made of `folder`."""
     rows = _of_family(folder, model) if is_family(folder) else _of_ours(folder, model)
-    if names := check_files(folder):
+    if names := check_manifest(folder):
         rows["digests"] = f"{len(names)} files are as {MANIFEST} lists them"
     elif not is_family(folder):
         rows["digests"] = f"none; `sightline seal {folder}` writes {MANIFEST}, to find damage"
@@ -115,7 +115,7 @@ def _stored(files: Iterable[Path]) -> tuple[list[int], str]:
 def _of_family(folder: Path, model: Any) -> dict[str, str]:
     """A folder in the Hugging Face layout, or what `sightline import` made of one."""
     own = str(next(iter(model.network.parameters())).dtype).removeprefix("torch.")
-    files = files_of(folder)
+    files = tensor_files(folder)
     stored = _stored(files)[1] if files[0].suffix == ".safetensors" else own
     size = size_text(sum(file.stat().st_size for file in files))
     info, values = model.info(), model.hf_config

@@ -2,7 +2,8 @@
 
 It lies in the folder of the run (`bert-begun`, `vit-gpt2-begun`), with random weights and a vocabulary learnt from the
 training texts, and all that follows is what it is for a published one: head, files, figures, layout. A run that goes on
-begins with it again. Not here: what such a folder holds (`checkpoint/from_scratch.py`), and how two become one (`compose.py`).
+begins with it again. Not here: what such a folder holds (`checkpoint/from_scratch.py`), and how two become one
+(`compose.py`).
 """
 
 import shutil

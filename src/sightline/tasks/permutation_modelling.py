@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.architectures.xlnet import XLNet, XLNetShape, build_xlnet, partial_order_mask
-from sightline.checkpoint.from_scratch import ScratchLayout, masking_tokens, tokenizer_settings
+from sightline.checkpoint.from_scratch import ScratchLayout, masking_tokens, tokenizer_config
 from sightline.checkpoint.layout import CONFIG
 from sightline.checkpoint.vocabulary import SETTINGS, bare, fingerprint
 from sightline.checkpoint.xlnet import XLNetLayout
@@ -111,7 +111,7 @@ def begun_xlnet(shape: XLNetShape, length: int, tokenizer: Tokenizer) -> Scratch
     """The folder of a network of this shape that has read blocks of `length` tokens."""
     ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
     files = {
-        SETTINGS: {**tokenizer_settings(tokenizer, length), **masking_tokens(tokenizer)},
+        SETTINGS: {**tokenizer_config(tokenizer, length), **masking_tokens(tokenizer)},
         CONFIG: {**shape_to_hf(shape), **ids, "dtype": "float32"},
     }
     return ScratchLayout(files, partial(xlnet_file_tensors, n_layers=shape.n_layers, n_heads=shape.n_heads))

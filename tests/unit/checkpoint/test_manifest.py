@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 import sightline
 from sightline.checkpoint import manifest, trained
 from sightline.checkpoint.imported import write_imported
-from sightline.checkpoint.manifest import MANIFEST, Digests, check_files, read_manifest, seal
+from sightline.checkpoint.manifest import MANIFEST, Digests, check_manifest, read_manifest, seal
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.sidecar_files import write_alignment, write_shortlist
 from sightline.checkpoint.trained import write_decoding, write_file, write_settings, write_weights
@@ -174,7 +174,7 @@ def test_a_copy_is_valid(folder: Path, tmp_path: Path, copy: Callable[[Path, Pat
     wanted = translated(folder)
     copy(folder, tmp_path / "copy")
     assert translated(tmp_path / "copy") == wanted
-    assert check_files(tmp_path / "copy") == ["config.json", WEIGHTS, "tokenizer.json"]
+    assert check_manifest(tmp_path / "copy") == ["config.json", WEIGHTS, "tokenizer.json"]
 
 
 # Writers --------------------------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def shortlist(folder: Path) -> None:
 def test_whatever_is_written_later_is_listed(folder: Path, change: Callable[[Path], object], name: str) -> None:
     before = read_manifest(folder).get(name)
     change(folder)
-    assert name in check_files(folder)
+    assert name in check_manifest(folder)
     assert read_manifest(folder)[name] not in (before, [])
     sightline.load(folder, "cpu")
 
@@ -213,7 +213,7 @@ def test_what_people_edit_is_not_listed(folder: Path) -> None:
 def test_an_imported_model_is_sealed(tmp_path: Path, write: Callable[..., Path]) -> None:
     """The folder that it was imported from, by another program, is not."""
     write_imported(tmp_path / "imported", read_folder(write("bert")))
-    assert {"config.json", WEIGHTS} <= {*check_files(tmp_path / "imported")}
+    assert {"config.json", WEIGHTS} <= {*check_manifest(tmp_path / "imported")}
     content = bytearray((tmp_path / "imported" / WEIGHTS).read_bytes())
     content[-1] ^= 64
     (tmp_path / "imported" / WEIGHTS).write_bytes(content)
@@ -263,7 +263,7 @@ def test_a_writer_killed_at_any_rename_leaves_the_old_or_the_new(
             except Killed:
                 kills += 1
         assert translated(copy) in (old, new)
-        check_files(copy)
+        check_manifest(copy)
         change(copy)  # and the next writer finishes
         assert translated(copy) == new
         assert read_manifest(copy) == read_manifest(finished)
@@ -297,7 +297,7 @@ def test_writers_side_by_side_lose_no_digest(folder: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
         written = [threads.submit(trained.write_json, folder / name, {"name": name}) for name in names]
     assert all(each.exception() is None for each in written)
-    assert {*names} <= {*check_files(folder)}
+    assert {*names} <= {*check_manifest(folder)}
     assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".")) == []
 
 
@@ -305,9 +305,9 @@ def test_a_file_that_cannot_be_read_is_one_line(folder: Path, monkeypatch: pytes
     def refuse(_: Path) -> str:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(manifest, "digest", refuse)
+    monkeypatch.setattr(manifest, "file_digest", refuse)
     with pytest.raises(UserError, match=r"cannot be read \(Permission denied\)"):
-        check_files(folder)
+        check_manifest(folder)
 
 
 def test_writing_the_same_again_leaves_the_manifest_alone(folder: Path) -> None:
@@ -321,4 +321,4 @@ def test_weights_of_another_program_are_accepted_once_sealed(folder: Path) -> No
     tensors = load_file(folder / WEIGHTS)
     save_file({name: value + 1 for name, value in tensors.items()}, folder / WEIGHTS)
     seal(folder, again=True)
-    assert check_files(folder)
+    assert check_manifest(folder)

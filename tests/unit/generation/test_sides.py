@@ -11,7 +11,7 @@ from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.generation.sides import FamilySide
-from sightline.inspect.words import words
+from sightline.inspect.words import words_spelled
 
 Make = Callable[..., Any]
 BOS, END = 0, 2
@@ -72,7 +72,7 @@ def test_words_of_pieces_leave_out_what_stands_in_front(make: Make) -> None:
 def test_pieces_spell_words_and_marks_spell_none(make: Make) -> None:
     side = side_of(make("m2m"), "de", "fr")
     ids = [*side.encode("né un"), side.eos_id]
-    assert [(word.text, word.start, word.stop) for word in words(side, ids)] == [("né", 1, 4), ("un", 4, 7)]
+    assert [(word.text, word.start, word.stop) for word in words_spelled(side, ids)] == [("né", 1, 4), ("un", 4, 7)]
     assert side.pieces(ids)[0] == "__fr__"
 
 

@@ -12,7 +12,7 @@ from sightline.decode.steps import evaluating
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
 from sightline.inspect.attend import attend
-from sightline.inspect.walk import WalkStep, walk
+from sightline.inspect.walk import WalkStep, walk_steps
 
 SRC, TGT = "A dog runs .", "Der Hund sieht ."
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -36,12 +36,12 @@ def translator(request: pytest.FixtureRequest, translator_of: Callable[[str], Tr
 @pytest.mark.parametrize("layer", [0, 1])
 def test_each_stop_is_the_next_ones_input(translator: Translator, stack: str, layer: int) -> None:
     network, head = translator.model, 1
-    stops = walk(translator, SRC, TGT, stack, layer, head)
+    stops = walk_steps(translator, SRC, TGT, stack, layer, head)
     module = getattr(network, stack).layers[layer]
     start = by_name(stops, "embedding") | by_name(stops, "positions")
     np.testing.assert_allclose(start["Embeddings"] + start["Positional encoding"], start["Embedded tokens"], **CLOSE)
     x = start[f"Input of layer {layer}"] if layer else start["Embedded tokens"]
-    memory = by_name(walk(translator, SRC, TGT, "encoder", 0, head), "output")["Output of the encoder"]
+    memory = by_name(walk_steps(translator, SRC, TGT, "encoder", 0, head), "output")["Output of the encoder"]
     with evaluating(network):
         for place in ["self_attn", *(["cross_attn"] if stack == "decoder" else [])]:
             x = follow_attention(by_name(stops, place), getattr(module, place), x, memory, place, module, head)
@@ -81,7 +81,7 @@ def check_sum(found, sublayer, x, added) -> None:
 
 
 def test_heads_together_are_the_weighted_sums_of_all_heads(translator: Translator) -> None:
-    walks = [by_name(walk(translator, SRC, TGT, "decoder", 1, head), "cross_attn") for head in range(2)]
+    walks = [by_name(walk_steps(translator, SRC, TGT, "decoder", 1, head), "cross_attn") for head in range(2)]
     joined = np.concatenate([found["Weighted sum"] for found in walks], axis=1)
     projected = linear(joined, translator.model.decoder.layers[1].cross_attn.o_proj)
     np.testing.assert_allclose(walks[0]["All heads together"], projected, **CLOSE)
@@ -94,14 +94,14 @@ def test_softmax_is_what_attend_records(translator: Translator) -> None:
         ("decoder", "self_attn", record.decoder),
         ("decoder", "cross_attn", record.cross),
     ):
-        found = by_name(walk(translator, SRC, TGT, stack, 1, 0), place)["Softmax"]
+        found = by_name(walk_steps(translator, SRC, TGT, stack, 1, 0), place)["Softmax"]
         weights = layers[1]
         assert weights is not None
         np.testing.assert_allclose(found, weights[0], **CLOSE)
 
 
 def test_output_probabilities_are_the_models(translator: Translator) -> None:
-    stops = walk(translator, SRC, TGT, "decoder", 0, 0)
+    stops = walk_steps(translator, SRC, TGT, "decoder", 0, 0)
     last, hidden = stops[-1], torch.from_numpy(stops[-2].values)
     assert (last.name, stops[-2].name) == ("Output probabilities", "Output of the decoder")
     with torch.no_grad():
@@ -110,7 +110,7 @@ def test_output_probabilities_are_the_models(translator: Translator) -> None:
 
 
 def test_rows_and_columns_have_names(translator: Translator) -> None:
-    for stop in walk(translator, SRC, TGT, "decoder", 0, 0):
+    for stop in walk_steps(translator, SRC, TGT, "decoder", 0, 0):
         assert len(stop.rows) == stop.values.shape[0], stop.name
         assert not stop.columns or len(stop.columns) == stop.values.shape[1], stop.name
 
@@ -125,9 +125,9 @@ def test_rows_and_columns_have_names(translator: Translator) -> None:
 )
 def test_places_that_are_not_there(translator: Translator, place: tuple[str, int, int], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
-        walk(translator, SRC, TGT, *place)
+        walk_steps(translator, SRC, TGT, *place)
 
 
 def test_only_transformers_are_walked_through(translator_of: Callable[[str], Translator]) -> None:
     with pytest.raises(UserError, match="another architecture"):
-        walk(translator_of("bahdanau"), SRC, TGT)
+        walk_steps(translator_of("bahdanau"), SRC, TGT)

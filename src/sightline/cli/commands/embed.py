@@ -17,7 +17,7 @@ from sightline.cli.options import input_option, output_option, whole_number
 from sightline.cli.replacing import binary_output
 from sightline.cli.rules import FlagRule
 from sightline.data.corpus import display_name
-from sightline.generation.vectors import in_words
+from sightline.generation.vectors import truncation_warning
 
 CHUNK_LINES = 1000
 RULES = (
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
             for vectors in _embedded(model, lines, options, cuts):
                 file.writelines(json.dumps([round(x, 6) for x in vector]) + "\n" for vector in vectors.tolist())
     if cuts:
-        print(f"{display_name(options.input)}: {in_words(cuts, model.embedder.longest)}", file=sys.stderr)
+        print(f"{display_name(options.input)}: {truncation_warning(cuts, model.embedder.longest)}", file=sys.stderr)
 
 
 def _embedded(

@@ -60,10 +60,10 @@ def walk_contents(stops: Sequence[WalkStep]) -> list[dict[str, Any]]:
     ]
 
 
-def pack(weights: Float[np.ndarray, "heads query key"]) -> str:
+def encode_weights(weights: Float[np.ndarray, "heads query key"]) -> str:
     """Weights between 0 and 1, a byte each, deflated, in base64.
 
-    >>> len(pack(np.ones((4, 100, 100), np.float32))) < 100
+    >>> len(encode_weights(np.ones((4, 100, 100), np.float32))) < 100
     True
     """
     rounded = np.rint(np.sqrt(np.clip(weights, 0.0, 1.0)) * 255.0).astype(np.uint8)
@@ -121,7 +121,7 @@ def _spans(words: Sequence[Word]) -> list[list[str | int]]:
 
 
 def _packed(layer: Float[np.ndarray, "heads query key"] | None) -> dict[str, Any] | None:
-    return None if layer is None else {"shape": list(layer.shape), "data": pack(layer)}
+    return None if layer is None else {"shape": list(layer.shape), "data": encode_weights(layer)}
 
 
 def _listed(layer: Float[np.ndarray, "heads query key"] | None) -> list[Any] | None:

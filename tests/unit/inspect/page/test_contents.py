@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sightline.inspect.alignment import AlignmentHead
-from sightline.inspect.page.contents import pack, page_contents, plain_contents, walk_contents
+from sightline.inspect.page.contents import encode_weights, page_contents, plain_contents, walk_contents
 from sightline.inspect.record import AttentionRecord, Axis, BeamNode, Candidate, Position, Trace, Word
 from sightline.inspect.walk import WalkStep
 
@@ -37,7 +37,7 @@ def unpacked(packed: str) -> np.ndarray:
 
 @pytest.mark.parametrize("weight", [0.0, 1e-4, 0.001, 0.03, 0.5, 0.997, 1.0])
 def test_a_byte_keeps_a_weight_within_half_a_step(weight: float) -> None:
-    found = unpacked(pack(np.full((1, 1, 1), weight, dtype=np.float32)))[0]
+    found = unpacked(encode_weights(np.full((1, 1, 1), weight, dtype=np.float32)))[0]
     assert abs(found - weight) <= np.sqrt(weight) / 255 + 1e-5
 
 
@@ -93,7 +93,7 @@ def test_json_for_other_programs_has_numbers_in_it() -> None:
 
 def test_a_long_sentence_is_a_small_part_of_its_numbers() -> None:
     sharp = np.random.default_rng(0).dirichlet(np.full(200, 0.02), size=(8, 200)).astype(np.float32)
-    assert len(pack(sharp)) < sharp.nbytes / 10
+    assert len(encode_weights(sharp)) < sharp.nbytes / 10
 
 
 def test_walk_values_are_float32_row_by_row() -> None:
