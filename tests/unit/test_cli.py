@@ -143,7 +143,7 @@ def test_output_on_a_file_system_that_is_only_read_is_one_line(tmp_path: Path, m
     monkeypatch.setattr(Path, "open", refuse)
     monkeypatch.setattr(Path, "unlink", refuse)
     with (
-        pytest.raises(UserError, match=r"-o .*out: cannot be written \(Read-only file system\); see to it"),
+        pytest.raises(UserError, match=r"-o .*out: cannot be written \(Read-only file system\); check that"),
         output(str(tmp_path / "out")),
     ):
         raise AssertionError("there is nothing to write into")
