@@ -92,7 +92,7 @@ def working() -> list[int]:
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if entry.read_bytes().startswith(b"ray::Process.run"):
+            if entry.read_bytes().startswith(b"ray::ClusterWorker.run"):
                 found.append(int(entry.parent.name))
         except OSError:  # it has ended
             continue
