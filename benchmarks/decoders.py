@@ -19,7 +19,8 @@ from work import BOS, EOS, PAD, UNK, draw_lengths, draw_tokens
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.sidecar_files import read_shortlist
 from sightline.checkpoint.trained import read_settings
-from sightline.config.settings import ModelConfig, SearchSettings
+from sightline.config.model import ModelConfig
+from sightline.config.settings import SearchSettings
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import SpecialIds, decode_tokens

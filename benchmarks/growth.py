@@ -96,18 +96,18 @@ def translation(beam: int, sentences: int = 32) -> Callable[[], float]:
 
 def preparation(pairs: int) -> Callable[[], float]:
     """Tokenising a generated corpus of so many pairs into the cache; files are made before the clock starts."""
-    from sightline.config.settings import DataConfig
+    from sightline.config.data import TranslationData
     from sightline.data.corpus import Corpus
     from sightline.data.prepared import learn_tokenizer, prepare
 
     folder = tempfile.TemporaryDirectory()
     place = Path(folder.name)
     paths = write_corpus(place, pairs)
-    tokenizer = learn_tokenizer([Corpus(write_corpus(place, SAMPLE, "sample"))], DataConfig(), cache_dir=place)
+    tokenizer = learn_tokenizer([Corpus(write_corpus(place, SAMPLE, "sample"))], TranslationData(), cache_dir=place)
 
     def work(owner: Any = folder) -> float:  # holds the folder until the end
         cache = Path(owner.name) / f"cache-{time.monotonic_ns()}"
-        return timed(lambda: prepare([Corpus(paths)], tokenizer, DataConfig(), cache, progress=False))
+        return timed(lambda: prepare([Corpus(paths)], tokenizer, TranslationData(), cache, progress=False))
 
     return work
 

@@ -15,7 +15,8 @@ from workers import Worker, peak_memory
 
 def step(recompute: bool, pairs: int, length: int) -> Callable[[], int]:
     """A step on so many pairs of `length` pieces a side, which returns the bytes; a small one has gone before."""
-    from sightline.config.settings import ModelConfig, TrainConfig
+    from sightline.config.model import TransformerConfig
+    from sightline.config.training import TrainConfig
     from sightline.data.batch import collate
     from sightline.families.sightline import build_model
     from sightline.training.allocator import keep_freed_memory
@@ -23,7 +24,7 @@ def step(recompute: bool, pairs: int, length: int) -> Callable[[], int]:
     from sightline.training.step import translation_objective
 
     keep_freed_memory()
-    model = build_model(ModelConfig(vocab_size=1000)).train()
+    model = build_model(TransformerConfig(vocab_size=1000)).train()
     if recompute:
         recompute_layers(model)
     objective = translation_objective(model, PAD, TrainConfig())

@@ -29,7 +29,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from work import BOS, EOS, PAD, Size, training_operations
 
 from sightline.architectures.registry import build_network
-from sightline.config.settings import ModelConfig, load_recipe
+from sightline.config.model import ModelConfig, TransformerConfig
+from sightline.config.settings import load_recipe
 from sightline.data.batch import collate
 from sightline.network.parameters import count_parameters
 from sightline.training.loss import CHUNK_ROWS
@@ -138,7 +139,7 @@ def kept(recompute: bool) -> tuple[float, float]:
     """
     by_layers = {}
     for n in (1, 2):
-        model = ModelConfig(d_model=128, d_ff=512, n_heads=2, n_encoder_layers=n, n_decoder_layers=n, dropout=0.0)
+        model = TransformerConfig(d_model=128, d_ff=512, n_heads=2, n_encoder_layers=n, n_decoder_layers=n, dropout=0.0)
         network = build_network(replace(model, vocab_size=32)).train()
         if recompute:
             recompute_layers(network)

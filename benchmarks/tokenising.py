@@ -32,27 +32,27 @@ Encode = Callable[[], int]  # encodes all the text; how many pieces that is
 
 def ours(path: str, threads: int) -> Encode:
     """Our tokenizer; `RAYON_NUM_THREADS` says how many threads."""
-    from sightline.config.settings import DataConfig
+    from sightline.config.data import TranslationData
     from sightline.data.tokenizer import Tokenizer
 
     text = lines(Path(path))
-    tokenizer = Tokenizer.learn(text, DataConfig(vocab_size=PIECES))
+    tokenizer = Tokenizer.learn(text, TranslationData(vocab_size=PIECES))
     return lambda: sum(map(len, tokenizer.encode_batch(text)))
 
 
 def ours_prepared(path: str, threads: int) -> Encode:
     """Our preparation of a corpus whose two sides are both the text."""
-    from sightline.config.settings import DataConfig
+    from sightline.config.data import TranslationData
     from sightline.data.corpus import Corpus
     from sightline.data.prepared import learn_tokenizer, prepare
 
     def work() -> int:
         with tempfile.TemporaryDirectory() as cache:
-            prepared = prepare([Corpus((path, path))], tokenizer, DataConfig(), Path(cache), progress=False)
+            prepared = prepare([Corpus((path, path))], tokenizer, TranslationData(), Path(cache), progress=False)
             return int(prepared.src_lengths.sum() - len(prepared))
 
     with tempfile.TemporaryDirectory() as cache:
-        tokenizer = learn_tokenizer([Corpus((path, path))], DataConfig(vocab_size=PIECES), cache_dir=Path(cache))
+        tokenizer = learn_tokenizer([Corpus((path, path))], TranslationData(vocab_size=PIECES), cache_dir=Path(cache))
     return work
 
 

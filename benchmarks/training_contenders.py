@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from work import BOS, DROPOUT, EOS, PAD, SIZES, SMOOTHING, UNK, Size, training_batches
 
-from sightline.config.settings import TrainConfig
+from sightline.config.training import TrainConfig
 from sightline.data.batch import Batch
 from sightline.families.sightline import build_model
 from sightline.training.optimizer import gradient_norm, make_optimizer

@@ -27,7 +27,7 @@ from turns import speed_ratio, spread, take_turns
 from work import draw_lengths, draw_tokens
 from workers import Reply, Worker
 
-from sightline.config.settings import TrainConfig
+from sightline.config.training import TrainConfig
 from sightline.data.batch import collate
 from sightline.data.labelled import MarkedTexts, collate_marked
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sightline.config.settings import ModelConfig
+from sightline.config.model import ModelConfig, TransformerConfig
 from sightline.data.batch import Batch, collate
 from sightline.data.batching import plan_batches
 
@@ -39,7 +39,7 @@ class Size:
 
     def config(self, norm_position: str = "post") -> ModelConfig:
         """Ours in this shape."""
-        return ModelConfig(
+        return TransformerConfig(
             vocab_size=self.vocab_size,
             pad_id=PAD,
             d_model=self.d_model,

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from sightline.checkpoint.write import file_tensors
-from sightline.config.settings import TrainConfig
+from sightline.config.training import TrainConfig
 from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
 from sightline.training.schedule import learning_rate
 

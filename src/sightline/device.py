@@ -102,9 +102,7 @@ def _quotas(root: Path) -> Iterator[float]:
 
 def _quotas_of(mounted: Path, path: str) -> Iterator[float]:
     """The quotas of a group, given below the mount point, and of its parents."""
-    group = (
-        mounted if path.startswith("..") else mounted / path
-    )  # unknown if the group is not mounted here
+    group = mounted if path.startswith("..") else mounted / path  # unknown if the group is not mounted here
     while True:
         yield from _quota(group)
         if group == mounted:

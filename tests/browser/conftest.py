@@ -19,7 +19,9 @@ import torch
 
 from sightline.architectures.registry import build_network
 from sightline.checkpoint.trained import write_settings, write_weights
-from sightline.config.settings import DataConfig, ModelConfig, RunConfig, SearchSettings
+from sightline.config.data import TranslationData
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import RunConfig, SearchSettings
 from sightline.data.corpus import Corpus
 from sightline.data.prepared import prepare
 from sightline.data.tokenizer import Tokenizer
@@ -93,10 +95,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def model_paths(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[str, Path]:
     """Directories of two small models with random parameters and one tokenizer, validated on a corpus that is here."""
-    tokenizer = Tokenizer.learn(LINES, DataConfig(vocab_size=340))
+    tokenizer = Tokenizer.learn(LINES, TranslationData(vocab_size=340))
     files = tmp_path_factory.mktemp("corpus")
     (files / "valid.tsv").write_text("\n".join(f"{line}\t{line}" for line in VALIDATED), encoding="utf-8")
-    prepared = prepare([Corpus((str(files / "valid.tsv"),))], tokenizer, DataConfig(), cache, progress=False)
+    prepared = prepare([Corpus((str(files / "valid.tsv"),))], tokenizer, TranslationData(), cache, progress=False)
     about = {"corpus": {"valid_key": prepared.key}}
     return {
         name: write_model(tmp_path_factory.mktemp("models") / name, shape, tokenizer, about)
@@ -106,7 +108,7 @@ def model_paths(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[s
 
 def write_model(folder: Path, shape: dict[str, Any], tokenizer: Tokenizer, about: dict[str, Any]) -> Path:
     torch.manual_seed(1)
-    model = ModelConfig(d_model=16, vocab_size=tokenizer.vocab_size, **shape)
+    model = TransformerConfig(d_model=16, vocab_size=tokenizer.vocab_size, **shape)
     network = build_network(model).eval()
     with torch.no_grad():
         for parameter in network.parameters():

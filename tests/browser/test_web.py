@@ -11,7 +11,7 @@ import pytest
 from browser.conftest import SHAPES, write_model
 
 import sightline
-from sightline.config.settings import DataConfig
+from sightline.config.data import TranslationData
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import clean_text, one_line, split_text
 from sightline.export.run import export_model
@@ -205,7 +205,7 @@ def test_nothing_is_cut_off_and_all_can_be_read(opened: Opened, width: int, sche
 @pytest.fixture(scope="module")
 def tokenizers() -> list[Tokenizer]:
     lines = [" ".join(WORDS), "日本語 नमस्ते naïve", *STRANGE] * 3
-    configs = [DataConfig(vocab_size=420), DataConfig(vocab_size=420, normalization="nfkc", lowercase=True)]
+    configs = [TranslationData(vocab_size=420), TranslationData(vocab_size=420, normalization="nfkc", lowercase=True)]
     return [Tokenizer.learn(lines, config, ["<2de>", "<2fr>"]) for config in configs]
 
 

@@ -17,7 +17,9 @@ from sightline.checkpoint.adapter_layout import AdapterLayout, adaptable
 from sightline.checkpoint.layout import ADAPTER, read_json
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout
-from sightline.config.settings import ModelConfig, RunConfig, TrainConfig
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import RunConfig
+from sightline.config.training import TrainConfig
 from sightline.models.load import pretrained_model
 from sightline.network.halves import EncoderOnly
 from sightline.network.low_rank import adapt, merged
@@ -136,7 +138,7 @@ def test_what_is_written_here_means_the_same_there(case: tuple[str, Any, Path, l
     network, layout = adapted_network(case)
     out = tmp_path / "written"
     task = "translate" if theirs.config.is_encoder_decoder else "mlm" if "bert" in name else "lm"
-    config = RunConfig(model=ModelConfig(task=task), train=layout.train)
+    config = RunConfig(model=TransformerConfig(task=task), train=layout.train)
     layout.write_settings(out, config, None, {})
     layout.write_weights(out, dict(network.named_parameters()), "")
     base = getattr(transformers, CASES[name][1]).from_pretrained(folder / "base")

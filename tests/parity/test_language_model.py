@@ -18,7 +18,8 @@ from side_by_side import PARTLY_FLOAT32, SAME_LOSS, SAME_WEIGHT, curves
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.write import file_tensors
-from sightline.config.settings import RunConfig, TrainConfig, apply_settings, load_recipe
+from sightline.config.settings import RunConfig, apply_settings, load_recipe
+from sightline.config.training import TrainConfig
 from sightline.data.blocks import BlockBatch, block_stream
 from sightline.errors import UserError
 from sightline.models.load import pretrained_model

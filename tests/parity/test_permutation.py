@@ -23,7 +23,8 @@ from sightline.checkpoint.layout import CONFIG
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.xlnet import XLNetLayout
 from sightline.checkpoint.xlnet_names import shape_to_hf, xlnet_file_tensors
-from sightline.config.settings import ModelConfig, RunConfig, apply_settings, load_recipe
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import RunConfig, apply_settings, load_recipe
 from sightline.data.permutation import PermutedBatch, PermutedText
 from sightline.models.language_model import LanguageModel
 from sightline.models.load import pretrained_model
@@ -39,8 +40,8 @@ with warnings.catch_warnings():
 
 LENGTH, LAYERS, HEADS = 32, 2, 2
 SHAPE = shape_of(
-    ModelConfig(task="plm", vocab_size=30, d_model=16, d_ff=24, n_heads=HEADS, n_encoder_layers=LAYERS, dropout=0.0,
-                positions="relative", activation="gelu")
+    TransformerConfig(task="plm", vocab_size=30, d_model=16, d_ff=24, n_heads=HEADS, n_encoder_layers=LAYERS,
+                      dropout=0.0, positions="relative", activation="gelu")
 )  # fmt: skip
 SIZES = {"vocab_size": 30, "d_model": 16, "n_layer": LAYERS, "n_head": HEADS, "d_inner": 24, "dropout": 0.0}
 CASES: dict[str, dict[str, Any] | None] = {

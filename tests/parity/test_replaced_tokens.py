@@ -19,7 +19,9 @@ from torch import nn
 
 from sightline.checkpoint.from_scratch import ScratchLayout, check_axes
 from sightline.checkpoint.write import config_to_hf, file_tensors
-from sightline.config.settings import ModelConfig, TrainConfig, apply_settings, load_recipe
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import apply_settings, load_recipe
+from sightline.config.training import TrainConfig
 from sightline.data.masking import MaskedBatch, MaskedText, Masking
 from sightline.families.language import replaced_axes
 from sightline.network.electra import Electra
@@ -37,7 +39,7 @@ with warnings.catch_warnings():
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
 
-SHAPE = ModelConfig(task="rtd", vocab_size=20, d_model=32, d_ff=48, n_heads=4, n_encoder_layers=2, dropout=0.0,
+SHAPE = TransformerConfig(task="rtd", vocab_size=20, d_model=32, d_ff=48, n_heads=4, n_encoder_layers=2, dropout=0.0,
                     positions="learned", activation="gelu")  # fmt: skip
 BATCH = MaskedBatch(
     torch.tensor([[1, 4, 7, 8, 2, 9], [1, 9, 4, 4, 2, 11]]), torch.tensor([1, 8, 9]), torch.tensor([6, 9, 5])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.config.settings import ModelConfig
+from sightline.config.model import TransformerConfig
 from sightline.families.sightline import build_model
 from sightline.network.attention import MultiHeadAttention
 from sightline.network.layers import DecoderLayer, EncoderLayer
@@ -40,7 +40,7 @@ def norm_position(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def ours(norm_position: str) -> Transformer:
     """Two layers a side, every parameter random: fresh norms and biases would hide a mix-up."""
-    config = ModelConfig(
+    config = TransformerConfig(
         vocab_size=11,
         d_model=D_MODEL,
         d_ff=D_FF,

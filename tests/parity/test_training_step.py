@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sightline.config.settings import ModelConfig
+from sightline.config.model import TransformerConfig
 from sightline.data.batch import Batch, collate
 from sightline.families.sightline import build_model
 from sightline.network.positions import sinusoids
@@ -81,7 +81,7 @@ class Textbook:
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)], ids=str)
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
 def test_loss_and_every_gradient(norm_position: str, dtype: torch.dtype, tolerance: float) -> None:
-    config = ModelConfig(
+    config = TransformerConfig(
         vocab_size=VOCAB,
         d_model=D_MODEL,
         d_ff=20,

@@ -21,7 +21,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from sightline.checkpoint import compiled, trained
-from sightline.config.settings import ModelConfig
+from sightline.config.model import TransformerConfig
 from sightline.contract import SearchOptions
 from sightline.decode.candidates import Candidates
 from sightline.decode.request import Bounds
@@ -297,7 +297,7 @@ def products(draw: Draw, wrong: bool) -> None:
 def model_directory(folder: Path) -> None:
     """A right one, as small as can be."""
     shape = {"vocab_size": 12, "d_model": 6, "d_ff": 5, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 1}
-    shapes = compiled.parameter_shapes(ModelConfig(**shape))
+    shapes = compiled.parameter_shapes(TransformerConfig(**shape))
     draw = np.random.default_rng(0)
     arrays = {name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
     save_file(arrays, folder / trained.WEIGHTS)

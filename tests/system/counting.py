@@ -22,7 +22,7 @@ class CountingJob(ClassificationJob):
     """The number that stands behind a text, by least squares."""
 
     def _loss(self, network: nn.Module, batch: LabelledBatch) -> Tensor:
-        values = torch.tensor([float(label) for label in self.train.labels])
+        values = torch.tensor([float(label) / self.config.data.unit for label in self.train.labels])
         return (network(*batch.inputs)[:, 0] - values[batch.labels]).square().sum()
 
     def objective(self, network: nn.Module) -> Objective:
@@ -48,8 +48,9 @@ class Counter(Model):
 
     def __init__(self, folder: Folder) -> None:
         self.path, self.network, self.tokenizer = folder.path, folder.network, folder.tokenizer
+        self.config, self.unit = folder.config, folder.config.data.unit
 
     def count(self, texts: Sequence[str]) -> list[float]:
         ids = self.tokenizer.encode_batch(texts)
         batch = collate_labelled(ids, [0] * len(ids), self.tokenizer.pad_id, self.tokenizer.eos_id)
-        return self.network(*batch.inputs)[:, 0].tolist()
+        return (self.unit * self.network(*batch.inputs)[:, 0]).tolist()

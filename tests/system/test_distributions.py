@@ -23,7 +23,9 @@ from safetensors.numpy import save_file
 from sightline import load
 from sightline.checkpoint.compiled import parameter_shapes
 from sightline.checkpoint.trained import WEIGHTS, write_settings
-from sightline.config.settings import DataConfig, ModelConfig, RunConfig
+from sightline.config.data import TranslationData
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import RunConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.native.build import ANYWHERE, BUILDS, FOLDER, library_of
 from sightline.native.build import compiler as own_compiler
@@ -185,9 +187,9 @@ print("torch" in sys.modules)
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model directory with random weights; what it writes is the same every time."""
     folder = tmp_path_factory.mktemp("models") / "random"
-    tokenizer = Tokenizer.learn(["the cat sat on the mat", "a dog and a cat"], DataConfig(vocab_size=300))
+    tokenizer = Tokenizer.learn(["the cat sat on the mat", "a dog and a cat"], TranslationData(vocab_size=300))
     widths = {"d_model": 18, "d_ff": 33, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 1}
-    shape = ModelConfig(vocab_size=tokenizer.vocab_size, **widths)
+    shape = TransformerConfig(vocab_size=tokenizer.vocab_size, **widths)
     write_settings(folder, RunConfig(model=shape), tokenizer, {})
     draw = np.random.default_rng(0)
     arrays = {name: draw.standard_normal(of).astype(np.float32) for name, of in parameter_shapes(shape).items()}

@@ -15,7 +15,7 @@ from tiny_families import write_tiny
 from torch import Tensor, nn
 
 import sightline
-from sightline.config.settings import ModelConfig
+from sightline.config.model import TransformerConfig
 from sightline.contract import FREE, SearchOptions
 from sightline.decode.constraints import Limits
 from sightline.decode.search import beam_search
@@ -46,7 +46,7 @@ class HalvingNorm(nn.Module):
 def test_a_norm_is_a_class_and_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """It trains, packed as well, and the compiled library says that it does not know it."""
     monkeypatch.setitem(parts.NORMS, "halving", HalvingNorm)
-    config = axes(ModelConfig(**SMALL))  # pyright: ignore[reportArgumentType]
+    config = axes(TransformerConfig(**SMALL))  # pyright: ignore[reportArgumentType]
     assert config.encoder and config.decoder
     stacks = {side: replace(getattr(config, side), norm="halving") for side in ("encoder", "decoder")}
     network = builder.build(replace(config, **stacks))
@@ -104,11 +104,17 @@ def test_a_family_is_a_table_and_an_entry(tmp_path: Path, monkeypatch: pytest.Mo
         sightline.load(strange, "cpu")
 
 
-ROW = 'Task("counting", ".tsv", "encoder lines text tokens classes pooled", model="counting:Counter")'
+ROW = 'Task("counting", ".tsv", CountingData, "encoder tokens classes pooled", model="counting:Counter")'
 COUNTING = f"""
 import sys
 from pathlib import Path
+from dataclasses import dataclass
+from sightline.config.data import LineData
+from sightline.config.setting import POSITIVE, setting
 from sightline.config.tasks import TASKS, Task
+@dataclass(frozen=True)
+class CountingData(LineData):
+    unit: float = setting(1.0, "the number that counts as one", POSITIVE)
 TASKS["count"] = {ROW}
 import sightline
 from counting import counting_job
@@ -123,13 +129,16 @@ model.translate(["a"])
 """
 
 
-def test_a_task_is_a_module_a_row_and_a_page(tmp_path: Path) -> None:
-    """`counting.py`, `ROW` and count.md: trained, kept and loaded as any other; no other module knows of it."""
+def test_a_task_is_a_module_two_rows_and_a_page(tmp_path: Path) -> None:
+    """`counting.py`, a row of `config.tasks` with its settings, one of `tasks.table`, and count.md.
+
+    It is trained, saved and loaded as any other; no other module knows of it.
+    """
     (tmp_path / "a.tsv").write_text("".join(f"{'a ' * n}{i}\t{n}\n" for i in range(12) for n in (1, 2, 5)))
     (tmp_path / "count.md").write_text("`count`\n")
     (tmp_path / "a.toml").write_text(
         '[model]\ntask = "count"\nd_model = 16\nd_ff = 16\nn_heads = 2\nn_encoder_layers = 1\ndropout = 0.0\n'
-        "[data]\nvocab_size = 300\n[train]\nmax_steps = 60\nlearning_rate = 0.02\nwarmup_steps = 5\n"
+        "[data]\nvocab_size = 300\nunit = 2.0\n[train]\nmax_steps = 60\nlearning_rate = 0.02\nwarmup_steps = 5\n"
         "tokens_per_batch = 900\nvalidate_every = 30\naverage = 1\nthreads = 1\n"
     )
     command = [sys.executable, "-c", COUNTING, str(tmp_path)]
@@ -138,3 +147,4 @@ def test_a_task_is_a_module_a_row_and_a_page(tmp_path: Path) -> None:
     assert few < 2.5 < many
     assert "# A counting model" in (tmp_path / "out" / "README.md").read_text()
     assert "this model counts" in ended.stderr
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["data"]["unit"] == 2.0

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from sightline.architectures.registry import build_network
-from sightline.config.settings import ModelConfig, TrainConfig
+from sightline.config.model import TransformerConfig
+from sightline.config.training import TrainConfig
 from sightline.data.batch import collate
 from sightline.data.batching import plan_batches
 from sightline.training.optimizer import make_optimizer
@@ -39,7 +40,7 @@ def test_two_hundred_updates_teach_this_much() -> None:
     lengths = [np.array([len(pair[side]) + 1 for pair in train]) for side in (0, 1)]
     torch.manual_seed(SEED)
     sizes = {"d_model": 64, "d_ff": 128, "n_heads": 4, "n_encoder_layers": 2, "n_decoder_layers": 2}
-    model = build_network(ModelConfig(vocab_size=WORDS + 4, dropout=0.1, **sizes))
+    model = build_network(TransformerConfig(vocab_size=WORDS + 4, dropout=0.1, **sizes))
     config = TrainConfig(max_steps=STEPS, warmup_steps=STEPS // 5, schedule="linear", label_smoothing=0.0)
     objective, optimizer = translation_objective(model, 0, config), make_optimizer(model, config)
     plans = (plan_batches(*lengths, TOKENS, SEED, epoch, bucketed=False) for epoch in range(STEPS))

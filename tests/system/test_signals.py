@@ -18,7 +18,8 @@ PATIENCE = 10.0  # seconds for an answer, most of which is the program's end; th
 SEARCH = """
 import sys
 import torch
-from sightline.config.settings import SearchSettings, ModelConfig
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import SearchSettings
 from sightline.decode.engine import decode_tokens
 from sightline.families.sightline import build_model
 from sightline.network.compiled import packed
@@ -26,7 +27,7 @@ from sightline.network.compiled import packed
 threads, compute = int(sys.argv[1]), sys.argv[2]
 torch.set_num_threads(threads)
 shape = {"vocab_size": 4000, "d_model": 256, "d_ff": 1024, "n_encoder_layers": 1, "n_decoder_layers": 3}
-model = packed(build_model(ModelConfig(**shape)), compute)
+model = packed(build_model(TransformerConfig(**shape)), compute)
 sources = [[5] * 20] * 150
 config = SearchSettings(beam_size=4, min_length_factor=90.0, max_length_factor=100.0, batch_tokens=15000 // threads)
 print("begin", flush=True)
@@ -34,14 +35,15 @@ decode_tokens(model, sources, config)
 print("end", flush=True)
 """
 STEPS = """
-from sightline.config.settings import SearchSettings, ModelConfig
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import SearchSettings
 from sightline.contract import SpecialIds
 from sightline.decode.engine import Asked, begin
 from sightline.families.sightline import build_model
 from sightline.network.compiled import packed
 
 shape = {"vocab_size": 4000, "d_model": 256, "d_ff": 1024, "n_encoder_layers": 1, "n_decoder_layers": 3}
-model = packed(build_model(ModelConfig(**shape)), "int8")
+model = packed(build_model(TransformerConfig(**shape)), "int8")
 config = SearchSettings(beam_size=4, min_length_factor=9000.0, max_length_factor=10000.0)
 search = begin(model, Asked([[5] * 20], [[]], config, SpecialIds()))
 assert search.advance()

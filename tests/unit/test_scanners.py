@@ -27,7 +27,7 @@ from xml.sax.saxutils import escape
 import pytest
 
 import sightline
-from sightline.config.settings import DataConfig
+from sightline.config.data import TranslationData
 from sightline.corpora.survey import characters
 from sightline.data import scripts
 from sightline.data.marks import word_pattern
@@ -218,7 +218,7 @@ def in_docx(text: str) -> bytes:
 def tokenizer(subword: str) -> Tokenizer:
     """One that has learnt little."""
     texts = ["a dog runs . the dog sleeps !", "aaaaaaaa bbbb", "漢字 &amp; <a>"] * 20
-    return Tokenizer.learn(texts, DataConfig(subword=subword, vocab_size=300), ["<2de>"])
+    return Tokenizer.learn(texts, TranslationData(subword=subword, vocab_size=300), ["<2de>"])
 
 
 GLOSSARY = Glossary([Term("a a a a a", "b"), Term("a b", "c"), Term("漢" * 20, "d"), Term("A", "A")])

@@ -29,7 +29,7 @@ from sightline.architectures.recurrent_decoders import (
     InputFeedingDecoder,
     SummaryDecoder,
 )
-from sightline.config.settings import ModelConfig
+from sightline.config.model import ConvConfig, ModelConfig, RecurrentConfig
 from sightline.network.fronts import SeriesEmbeddings
 from sightline.network.pooled import POOLINGS, PooledEncoder, final_states
 from sightline.network.positions import LearnedPositions, NoPositions
@@ -37,7 +37,7 @@ from sightline.network.positions import LearnedPositions, NoPositions
 CELLS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 
 
-def build_recurrent(c: ModelConfig) -> Recurrent:
+def build_recurrent(c: RecurrentConfig) -> Recurrent:
     """A recurrent encoder-decoder with fresh parameters: embeddings as the Transformer's, cells as torch has them."""
     width = c.d_model * (2 if c.bidirectional else 1)
     encoder = (ReversingEncoder if c.reverse_source else RecurrentEncoder)(_encoder_rnn(c))
@@ -46,7 +46,7 @@ def build_recurrent(c: ModelConfig) -> Recurrent:
     return Recurrent(src_tokens, tgt_tokens, encoder, _bridge(c), decoder, output, c.dropout)
 
 
-def build_pooled_recurrent(c: ModelConfig) -> PooledEncoder:
+def build_pooled_recurrent(c: RecurrentConfig) -> PooledEncoder:
     """A recurrent encoder, pooled: of texts, or of a series where `n_inputs` says so."""
     width = c.d_model * (2 if c.bidirectional else 1)
     embeddings = (
@@ -61,7 +61,7 @@ def build_pooled_recurrent(c: ModelConfig) -> PooledEncoder:
     )
 
 
-def build_conv(c: ModelConfig) -> Convolutional:
+def build_conv(c: ConvConfig) -> Convolutional:
     """ConvS2S with fresh parameters as in its section 3.5."""
     src_tokens, tgt_tokens, output = _tables(c, std=0.1)
     decoder_layers = [
@@ -79,7 +79,7 @@ def build_conv(c: ModelConfig) -> Convolutional:
     )
 
 
-def build_pooled_conv(c: ModelConfig) -> PooledEncoder:
+def build_pooled_conv(c: ConvConfig) -> PooledEncoder:
     """ConvS2S's encoder, pooled: the states its decoder would read. Of texts, or of a series."""
     embeddings = (
         SeriesEmbeddings(c.n_inputs, c.d_model, _positions(c), c.dropout)
@@ -91,12 +91,12 @@ def build_pooled_conv(c: ModelConfig) -> PooledEncoder:
     return PooledEncoder(embeddings, encoder, lambda memory: memory.values, POOLINGS[c.pooling], output, c.dropout)
 
 
-def _conv_encoder(c: ModelConfig, n_attentions: int) -> ConvEncoder:
+def _conv_encoder(c: ConvConfig, n_attentions: int) -> ConvEncoder:
     layers = [ConvEncoderLayer(_gated(c), c.dropout) for _ in range(c.n_encoder_layers)]
     return ConvEncoder(_linear(c), layers, NormalizedLinear(c.d_model, c.d_model), n_attentions)
 
 
-def _bridge(c: ModelConfig) -> FinalStates | ProjectedFinalState:
+def _bridge(c: RecurrentConfig) -> FinalStates | ProjectedFinalState:
     """States are handed on as they are where the papers do so and the shapes allow it."""
     if c.attention != "additive" and not c.bidirectional and c.n_encoder_layers == c.n_decoder_layers:
         return FinalStates()
@@ -104,36 +104,36 @@ def _bridge(c: ModelConfig) -> FinalStates | ProjectedFinalState:
     return ProjectedFinalState(c.d_model, c.n_decoder_layers, n_states)
 
 
-def _encoder_rnn(c: ModelConfig) -> nn.RNNBase:
+def _encoder_rnn(c: RecurrentConfig) -> nn.RNNBase:
     return _rnn(c, c.d_model, c.n_encoder_layers, c.bidirectional)
 
 
-def _decoder_rnn(c: ModelConfig, n_inputs: int) -> nn.RNNBase:
+def _decoder_rnn(c: RecurrentConfig, n_inputs: int) -> nn.RNNBase:
     return _rnn(c, n_inputs, c.n_decoder_layers, False)
 
 
-def _rnn(c: ModelConfig, n_inputs: int, n_layers: int, bidirectional: bool) -> nn.RNNBase:
+def _rnn(c: RecurrentConfig, n_inputs: int, n_layers: int, bidirectional: bool) -> nn.RNNBase:
     between = c.dropout if n_layers > 1 else 0.0  # torch warns of dropout that stands between nothing
     cell = CELLS[c.cell]
     return cell(n_inputs, c.d_model, n_layers, batch_first=True, dropout=between, bidirectional=bidirectional)
 
 
-def _summary(c: ModelConfig, width: int) -> SummaryDecoder:
+def _summary(c: RecurrentConfig, width: int) -> SummaryDecoder:
     return SummaryDecoder(_decoder_rnn(c, c.d_model))
 
 
-def _bahdanau(c: ModelConfig, width: int) -> BahdanauDecoder:
+def _bahdanau(c: RecurrentConfig, width: int) -> BahdanauDecoder:
     return BahdanauDecoder(_decoder_rnn(c, c.d_model + width), AdditiveAttention(c.d_model, width), width)
 
 
-def _luong(c: ModelConfig, width: int) -> AttentionalDecoder:
+def _luong(c: RecurrentConfig, width: int) -> AttentionalDecoder:
     cross_attn = DotAttention() if c.attention == "dot" else GeneralAttention(c.d_model, width)
     if c.input_feeding:
         return InputFeedingDecoder(_decoder_rnn(c, 2 * c.d_model), cross_attn, width)
     return AttentionalDecoder(_decoder_rnn(c, c.d_model), cross_attn, width)
 
 
-def _gated(c: ModelConfig) -> GatedConvolution:
+def _gated(c: ConvConfig) -> GatedConvolution:
     return GatedConvolution(c.d_model, c.kernel_width, c.dropout)
 
 
@@ -142,7 +142,7 @@ def _linear(c: ModelConfig) -> NormalizedLinear:
     return NormalizedLinear(c.d_model, c.d_model, dropout=c.dropout)
 
 
-def _positions(c: ModelConfig) -> LearnedPositions:
+def _positions(c: ConvConfig) -> LearnedPositions:
     positions = LearnedPositions(c.d_model, c.max_len)
     nn.init.normal_(positions.table.weight, std=0.1)
     return positions
@@ -166,7 +166,7 @@ def _tables(c: ModelConfig, std: float) -> tuple[nn.Embedding, nn.Embedding, nn.
     return src_tokens, tgt_tokens, output
 
 
-DECODERS: dict[str, Callable[[ModelConfig, int], SummaryDecoder]] = {
+DECODERS: dict[str, Callable[[RecurrentConfig, int], SummaryDecoder]] = {
     "none": _summary,
     "additive": _bahdanau,
     "dot": _luong,

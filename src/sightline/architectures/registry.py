@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import nn
 
-from sightline.config.settings import ModelConfig
+from sightline.config.model import ModelConfig
 from sightline.errors import UserError, unknown
 from sightline.network.parameters import load_parameters
 from sightline.network.prepared import PreparedForms

@@ -17,7 +17,8 @@ from sightline.checkpoint.layout import ADAPTER
 from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.trained import CARD, write_file, write_json, write_text
 from sightline.checkpoint.tuned import SameLayout
-from sightline.config.settings import RunConfig, TrainConfig
+from sightline.config.settings import RunConfig
+from sightline.config.training import TrainConfig
 from sightline.errors import UserError, unknown
 from sightline.families.registry import FAMILIES
 from sightline.families.table import Entry, entries

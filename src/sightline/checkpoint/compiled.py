@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sightline.config.settings import ModelConfig, heads_of_layers
+from sightline.config.model import ModelConfig, TransformerConfig, heads_of_layers
 from sightline.native.library import instructions, library
 from sightline.native.network import CompiledNetwork, PackedMemory, Shape
 from sightline.native.positions import rates_of_pairs, sinusoids
@@ -34,10 +34,10 @@ def described() -> str:
 
 def is_for_library(c: ModelConfig) -> bool:
     """Whether the library is there and takes a network of this configuration."""
-    return c.architecture == "transformer" and is_papers(c) and library() is not None
+    return isinstance(c, TransformerConfig) and is_papers(c) and library() is not None
 
 
-def is_papers(c: ModelConfig) -> bool:
+def is_papers(c: TransformerConfig) -> bool:
     """Whether nothing is set but what this module reads; other parts go to the library by way of torch's modules."""
     others = (f for f in fields(c) if f.name not in READ)
     return c.positions in ("sinusoidal", "learned", "rotary") and all(getattr(c, f.name) == f.default for f in others)
@@ -45,12 +45,14 @@ def is_papers(c: ModelConfig) -> bool:
 
 def fits(c: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     """Whether these are the shapes of all parameters of that Transformer."""
+    assert isinstance(c, TransformerConfig)
     own = parameter_shapes(c)
     return todays_names(shapes, own) == own
 
 
 def compiled(c: ModelConfig, weights: Weights, compute: str, memory: PackedMemory | None = None) -> CompiledNetwork:
     """The network packed to compute with `compute`, one of `native.network.NUMBERS`, in `memory` if it is given."""
+    assert isinstance(c, TransformerConfig)
     names = todays_names({name: name for name in weights}, parameter_shapes(c))
     names.setdefault(TARGET, names[SOURCE])  # what is shared is in the file once
     names["output.weight"] = names.pop(OUTPUT, names[TARGET])
@@ -68,7 +70,7 @@ def compiled(c: ModelConfig, weights: Weights, compute: str, memory: PackedMemor
     return CompiledNetwork(parameters, shape, positions, compute, memory)
 
 
-def parameter_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
+def parameter_shapes(c: TransformerConfig) -> dict[str, tuple[int, ...]]:
     """The shape of every parameter of `network.build.build_model`, by the names of the file."""
     table, d_model = (c.vocab_size, c.d_model), c.d_model
     shapes: dict[str, tuple[int, ...]] = {SOURCE: table}
@@ -89,14 +91,14 @@ def parameter_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _attention(name: str, c: ModelConfig, heads: int) -> dict[str, tuple[int, ...]]:
+def _attention(name: str, c: TransformerConfig, heads: int) -> dict[str, tuple[int, ...]]:
     width = c.d_model // c.n_heads  # a head stays as wide when others go
     d_k, d_v = heads * (c.d_k or width), heads * (c.d_v or width)
     q, k, v = (_linear(f"{name}.{x}_proj", c.d_model, d) for x, d in (("q", d_k), ("k", d_k), ("v", d_v)))
     return q | k | v | _linear(f"{name}.o_proj", d_v, c.d_model) | _norm(f"{name}_sublayer.norm", c.d_model)
 
 
-def _feed_forward(name: str, c: ModelConfig) -> dict[str, tuple[int, ...]]:
+def _feed_forward(name: str, c: TransformerConfig) -> dict[str, tuple[int, ...]]:
     up, down = _linear(f"{name}.up_proj", c.d_model, c.d_ff), _linear(f"{name}.down_proj", c.d_ff, c.d_model)
     return up | down | _norm(f"{name}_sublayer.norm", c.d_model)
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sightline.config.settings import WITH_DECODER, ModelConfig, RunConfig
+from sightline.config.model import ConvConfig, ModelConfig, RecurrentConfig, TransformerConfig
+from sightline.config.settings import WITH_DECODER, RunConfig
 from sightline.config.tasks import TASKS, tasks_with
 
 DECODING = "decoding"  # the row of settings chosen after training
@@ -98,13 +99,14 @@ def _material(config: RunConfig, about: Mapping[str, Any]) -> dict[str, str]:
 
 def _shape(model: ModelConfig) -> str:
     """Features of the architecture other than layers and width."""
-    if model.architecture == "conv":
+    if isinstance(model, ConvConfig):
         return f"kernel width {model.kernel_width}"
-    if model.architecture == "recurrent":
+    if isinstance(model, RecurrentConfig):
         listed = [f"{model.cell} cells"]
         listed += [f"attention {model.attention}"] if model.task in WITH_DECODER else []
         listed += [name for name in ("bidirectional", "input_feeding", "reverse_source") if getattr(model, name)]
         return ", ".join(listed)
+    assert isinstance(model, TransformerConfig)
     return f"d_ff {model.d_ff}, {model.n_heads} heads, {model.norm_position}-norm"
 
 

@@ -29,7 +29,7 @@ from sightline.checkpoint.layout import PACKED
 from sightline.checkpoint.manifest import Digests, seal
 from sightline.checkpoint.trained import WEIGHTS, read_weights, settings_for, write_file
 from sightline.checkpoint.weights import WeightsFile
-from sightline.config.settings import ModelConfig
+from sightline.config.model import ModelConfig
 from sightline.errors import UserError
 from sightline.native.arrays import Floats, at
 from sightline.native.build import FOLDER, version

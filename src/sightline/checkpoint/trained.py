@@ -11,7 +11,7 @@ A classifier has no search settings, a forecaster also no tokenizer; labels and 
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from safetensors.numpy import save_file
 from sightline.checkpoint.layout import read_json
 from sightline.checkpoint.manifest import replace_listed, seal
 from sightline.checkpoint.weights import WeightsFile
-from sightline.config.settings import RunConfig, SearchSettings, TrainConfig, check, from_dict
+from sightline.config.settings import RunConfig, SearchSettings, check, from_dict
+from sightline.config.training import TrainConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError, writing
 
@@ -35,7 +36,9 @@ def write_settings(folder: Path, config: RunConfig, tokenizer: Tokenizer | None,
     """Everything but the weights and the card."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    tables = replace(config, data=replace(config.data, tokenizer="")).as_dict()
+    tables = config.as_dict()
+    if "tokenizer" in tables["data"]:
+        tables["data"]["tokenizer"] = ""  # a model directory points nowhere else
     if tokenizer:
         write_file(folder / TOKENIZER, tokenizer.save)
     if config.model.task == "translate":

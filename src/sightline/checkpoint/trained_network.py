@@ -8,7 +8,8 @@ from sightline.checkpoint.compiled import compiled, fits, is_for_library
 from sightline.checkpoint.layout import PACKED, WEIGHTS
 from sightline.checkpoint.manifest import Digests
 from sightline.checkpoint.weights import WeightsFile
-from sightline.config.settings import WITH_DECODER, ModelConfig
+from sightline.config.model import ModelConfig
+from sightline.config.settings import WITH_DECODER
 from sightline.native.network import NUMBERS, CompiledNetwork
 
 

@@ -1,16 +1,29 @@
 """What a network can be trained for, a row for each task: what it is called, reads and measures. Torch-free.
 
-A new task is a module in `sightline.tasks`, a row here, a row in `sightline.tasks.table` and a page in `cards/`. The
-words of `reads` name what a task's network and data have; a setting can be for the tasks with one of them:
+A new task is a module in `sightline.tasks`, a row here, a row in `sightline.tasks.table` and a page in `cards/`. Its
+[data] section is a dataclass, in `config.data` or wherever its row finds it. The words of `reads` name what its network
+has; settings of [model] and [train] can be for the tasks with one of these words:
 
 - encoder, decoder, writes: its network has an encoder, an encoder and a decoder, layers that write
-- text: it trains a tokenizer on text; tokens: it predicts tokens, or classes
-- lines, blocks: it reads texts line by line, or in blocks; running: blocks only; masks: some of them masked
+- tokens: it predicts tokens, or classes; running: it reads running text in blocks, and nothing else
 - pictures: it reads pictures; classes: its head has outputs that follow from the data; pooled: of one state
 - the name of a task: settings of this task only
 """
 
 from dataclasses import dataclass
+
+from sightline.config.data import (
+    AnsweringData,
+    BlockData,
+    CaptionData,
+    DataConfig,
+    DenoisingData,
+    LineData,
+    MaskedData,
+    PictureData,
+    SeriesData,
+    TranslationData,
+)
 
 
 @dataclass(frozen=True)
@@ -19,6 +32,7 @@ class Task:
 
     noun: str  # of its models, in cards: "a ... model"
     files: str  # that --train takes
+    data: type[DataConfig]  # its [data] section
     reads: str  # words from above
     metrics: tuple[str, ...] = ()  # beside the loss, that `train.best_metric` may name
     tuning: str = ""  # the recipe that fine-tunes a pretrained model; "" = the task starts from none
@@ -26,30 +40,32 @@ class Task:
 
 
 TASKS = {
-    "translate": Task("translation", "two files, or one .tsv, .jsonl or hf:DATASET",
-        "encoder decoder writes lines text tokens", ("bleu",), "tune", "sightline.models.translator:TrainedTranslator"),
-    "denoise": Task("denoising", "plain text", "encoder decoder writes lines blocks text tokens", ("bleu",),
+    "translate": Task("translation", "two files, or one .tsv, .jsonl or hf:DATASET", TranslationData,
+        "encoder decoder writes tokens", ("bleu",), "tune", "sightline.models.translator:TrainedTranslator"),
+    "denoise": Task("denoising", "plain text", DenoisingData, "encoder decoder writes tokens", ("bleu",),
         "tune-denoise", "sightline.models.denoiser:Denoiser"),
-    "classify": Task("classification", ".tsv of texts and labels", "encoder lines text tokens classes pooled",
+    "classify": Task("classification", ".tsv of texts and labels", LineData, "encoder tokens classes pooled",
         ("accuracy", "macro_f1"), "tune-labels", "sightline.models.classifier:Classifier"),
-    "tag": Task("tagging", "words with tags, CoNLL's columns or .jsonl", "encoder lines text tokens classes",
+    "tag": Task("tagging", "words with tags, CoNLL's columns or .jsonl", LineData, "encoder tokens classes",
         ("accuracy", "f1"), "tune-tags"),
-    "answer": Task("answering", "questions as SQuAD has them, .json", "encoder lines text", ("exact_match", "f1"),
+    "answer": Task("answering", "questions as SQuAD has them, .json", AnsweringData, "encoder", ("exact_match", "f1"),
         "tune-answers"),
-    "embed": Task("vector", ".tsv of texts that belong together, and perhaps one that does not", "encoder lines text",
+    "embed": Task("vector", ".tsv of texts that belong together, and perhaps one that does not", LineData, "encoder",
         ("accuracy", "mrr"), "tune-vectors"),
-    "forecast": Task("forecasting", ".csv", "encoder classes pooled", model="sightline.models.forecaster:Forecaster"),
-    "lm": Task("language", "text or .jsonl", "writes running blocks text tokens", tuning="tune-lm"),
-    "mlm": Task("masked language", "text or .jsonl", "encoder running blocks masks text tokens", ("accuracy",),
+    "forecast": Task("forecasting", ".csv", SeriesData, "encoder classes pooled",
+        model="sightline.models.forecaster:Forecaster"),
+    "lm": Task("language", "text or .jsonl", BlockData, "writes running tokens", tuning="tune-lm"),
+    "mlm": Task("masked language", "text or .jsonl", MaskedData, "encoder running tokens", ("accuracy",),
         "tune-mlm"),
-    "rtd": Task("replaced-token", "text or .jsonl", "encoder running blocks masks text tokens", ("accuracy",)),
-    "plm": Task("permutation language", "text or .jsonl", "encoder running blocks text tokens", ("accuracy",),
+    "rtd": Task("replaced-token", "text or .jsonl", MaskedData, "encoder running tokens", ("accuracy",)),
+    "plm": Task("permutation language", "text or .jsonl", BlockData, "encoder running tokens", ("accuracy",),
         "tune-plm"),
-    "label": Task("picture", "folders of pictures, or .tsv of pictures and labels", "encoder pictures tokens classes",
-        ("accuracy", "macro_f1"), "tune-pictures"),
-    "transcribe": Task("speech", ".tsv of sounds and texts", "encoder writes tokens", ("wer",), "tune-speech"),
-    "caption": Task("captioning", ".tsv of pictures and captions", "encoder pictures writes text tokens", ("bleu",),
-        "tune-captions"),
+    "label": Task("picture", "folders of pictures, or .tsv of pictures and labels", PictureData,
+        "encoder pictures tokens classes", ("accuracy", "macro_f1"), "tune-pictures"),
+    "transcribe": Task("speech", ".tsv of sounds and texts", DataConfig, "encoder writes tokens", ("wer",),
+        "tune-speech"),
+    "caption": Task("captioning", ".tsv of pictures and captions", CaptionData,
+        "encoder pictures writes tokens", ("bleu",), "tune-captions"),
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import PairData
 from sightline.data.arranging import Lengths, Noise, Pairs, Rows, arrange
 from sightline.data.batch import Batch, Tokens, TrainingBatch, collate
 from sightline.data.side import Side
@@ -172,7 +172,7 @@ class BatchStream(EndlessStream[Batch]):
         self,
         corpus: Pairs,
         tokenizer: Side,
-        config: DataConfig,
+        config: PairData,
         tokens_per_batch: int,
         seed: int,
         bucketed: bool = True,
@@ -190,7 +190,7 @@ class BatchStream(EndlessStream[Batch]):
 def walk(
     corpus: Pairs,
     tokenizer: Side,
-    config: DataConfig,
+    config: PairData,
     tokens_per_batch: int,
     seed: int,
     bucketed: bool,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import PairData
 from sightline.data.arranging import Noise, Pairs, Rows, arrange
 from sightline.data.batch import Batch, Tokens, collate
 from sightline.data.tokenizer import Tokenizer
@@ -19,7 +19,7 @@ from sightline.data.tokenizer import Tokenizer
 def window_batches(
     corpus: Pairs,
     tokenizer: Tokenizer,
-    config: DataConfig,
+    config: PairData,
     tokens_per_batch: int,
     seed: int,
     bucketed: bool,
@@ -39,7 +39,7 @@ def window_batches(
 
 
 def dropped_pair(
-    corpus: Pairs, tokenizer: Tokenizer, config: DataConfig, row: int, seed: int, epoch: int
+    corpus: Pairs, tokenizer: Tokenizer, config: PairData, row: int, seed: int, epoch: int
 ) -> tuple[Tokens, Tokens]:
     """The segmentation of a pair in an epoch."""
     generator = random.Random(f"{seed} {epoch} {row}")

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tqdm import tqdm
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import TextData
 from sightline.data.cache import cache, partial, partial_folder
 from sightline.data.content import Content, content_of, digest
 from sightline.data.corpus import RawLines, display_name, json_object, read_lines
@@ -164,7 +164,7 @@ def _together(parts: Iterable[Stretch]) -> Iterator[list[Stretch]]:
 
 def learn_pieces(
     paths: Sequence[str],
-    config: DataConfig,
+    config: TextData,
     special: Sequence[str] = (),
     marks: Sequence[str] = SPECIALS,
     cache_dir: Path | None = None,
@@ -185,7 +185,7 @@ def learn_pieces(
 
 
 def learn(
-    texts: Iterable[str], config: DataConfig, special: Sequence[str] = (), marks: Sequence[str] = SPECIALS
+    texts: Iterable[str], config: TextData, special: Sequence[str] = (), marks: Sequence[str] = SPECIALS
 ) -> Tokenizer:
     """As `Tokenizer.learn`, but that no blank is put before a text: it begins wherever the last one ended.
 
@@ -204,7 +204,7 @@ def learn(
     return Tokenizer(backend)
 
 
-def _trainer(config: DataConfig, n_declared: int, marks: Sequence[str]) -> trainers.Trainer:
+def _trainer(config: TextData, n_declared: int, marks: Sequence[str]) -> trainers.Trainer:
     if config.subword != "characters":
         return subword_trainer(config, n_declared, marks)
     room = config.vocab_size - n_declared

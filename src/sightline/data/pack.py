@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import PairData
 from sightline.data.rows import Pair
 from sightline.data.side import Side
 
@@ -29,7 +29,7 @@ COLUMNS = {
 LENGTH = np.dtype("<i4")  # the end mark included
 
 
-def pack(pairs: Sequence[Pair], tokenizer: Side, limits: DataConfig | None) -> tuple[list[Packed], Counter[str]]:
+def pack(pairs: Sequence[Pair], tokenizer: Side, limits: PairData | None) -> tuple[list[Packed], Counter[str]]:
     """The pairs that are kept as rows of the four columns, and how many were dropped for which reason."""
     src_texts, tgt_texts = zip(*pairs, strict=True)
     src, tgt = tokenizer.source.encode_batch(src_texts), tokenizer.encode_batch(tgt_texts)
@@ -54,10 +54,10 @@ def pack_column(rows: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> Packed:
     return np.fromiter(chain.from_iterable(rows), dtype, lengths.sum()).tobytes(), lengths
 
 
-def fault(src: str, tgt: str, n_src: int, n_tgt: int, limits: DataConfig) -> str | None:
+def fault(src: str, tgt: str, n_src: int, n_tgt: int, limits: PairData) -> str | None:
     """Why a pair is no training material; lengths in pieces without end mark.
 
-    >>> fault("Go!", " ", 2, 1, DataConfig())
+    >>> fault("Go!", " ", 2, 1, PairData())
     'one side is empty'
     """
     if not src.strip() or not tgt.strip():

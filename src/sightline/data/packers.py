@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import PairData
 from sightline.data.pack import Packed, pack
 from sightline.data.processes import in_order, processes
 from sightline.data.rows import Pair
@@ -21,7 +21,7 @@ Result = tuple[list[Packed], Counter[str]]
 
 @contextmanager
 def packers(
-    workers: int, tokenizer: Side, limits: DataConfig | None
+    workers: int, tokenizer: Side, limits: PairData | None
 ) -> Iterator[Callable[[Iterable[list[Pair]]], Iterator[Result]]]:
     """So many processes, as a function that has them `prepared.pack` chunk after chunk.
 
@@ -33,10 +33,10 @@ def packers(
         yield lambda chunks: in_order(chunks, lambda chunk: submit(_pack, chunk), lambda: AHEAD * workers)
 
 
-_how: list[tuple[Side, DataConfig | None]] = []  # of this process
+_how: list[tuple[Side, PairData | None]] = []  # of this process
 
 
-def _begin(tokenizer: Side, limits: DataConfig | None) -> None:
+def _begin(tokenizer: Side, limits: PairData | None) -> None:
     """A process of the pool has one thread."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     _how.append((tokenizer, limits))

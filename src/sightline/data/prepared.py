@@ -21,7 +21,7 @@ import tokenizers
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import LineData, PairData, TextData
 from sightline.data.cache import cache, partial, partial_folder
 from sightline.data.content import Content, HashedLines, content, digest
 from sightline.data.corpus import STANDARD_INPUT, CachedCopy, Corpus, display_name, read_corpus
@@ -87,7 +87,7 @@ class PreparedCorpus:
 
 def learn_tokenizer(
     corpora: Sequence[Corpus],
-    config: DataConfig,
+    config: TextData,
     special: Sequence[str] = (),
     cache_dir: Path | None = None,
     sources_only: bool = False,
@@ -116,7 +116,7 @@ def learn_tokenizer(
 def prepare(
     corpora: Sequence[Corpus],
     tokenizer: Side,
-    config: DataConfig,
+    config: LineData,
     cache_dir: Path | None = None,
     progress: bool = True,
     clean: bool = True,
@@ -135,8 +135,9 @@ def prepare(
     with cache(cache_dir) as folder:
         contents = content(corpora := spool(corpora, folder))
         hashes, n_pairs = [one.key for one in contents], sum(one.lines[0] for one in contents)
-        limits = config if clean else None
-        cleaning = [config.max_length, config.max_length_ratio] if clean else []
+        assert isinstance(config, PairData) or not clean
+        limits = config if isinstance(config, PairData) and clean else None
+        cleaning = [limits.max_length, limits.max_length_ratio] if limits else []
         target = folder / digest(FORMAT, tokenizers.__version__, tokenizer.fingerprint, cleaning, hashes)
         if not intact(target):
             shutil.rmtree(target, ignore_errors=True)
@@ -152,7 +153,7 @@ def build(
     corpora: Sequence[Corpus],
     contents: Sequence[Content],
     tokenizer: Side,
-    limits: DataConfig | None,
+    limits: PairData | None,
     bar: tqdm,
     workers: int = 1,
 ) -> None:
@@ -180,7 +181,7 @@ def write_columns(
     folder: Path,
     corpora: Sequence[Iterator[Pair]],
     tokenizer: Side,
-    limits: DataConfig | None,
+    limits: PairData | None,
     bar: tqdm,
     workers: int,
 ) -> tuple[list[int], dict[str, int]]:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import TextData
 from sightline.data.corpus import unreadable
 from sightline.device import usable_cores
 from sightline.errors import UserError, unknown
@@ -65,7 +65,7 @@ class Tokenizer:
         self.declared = {index: token.content for index, token in added.items() if not token.special}
 
     @classmethod
-    def learn(cls, texts: Iterable[str], config: DataConfig, special: Sequence[str] = ()) -> "Tokenizer":
+    def learn(cls, texts: Iterable[str], config: TextData, special: Sequence[str] = ()) -> "Tokenizer":
         """Learn `config.vocab_size` pieces from texts of both languages together.
 
         BPE gives the same pieces every time; the library's unigram trainer sums in no fixed order, so its
@@ -235,7 +235,7 @@ def special_id(backend: tokenizers.Tokenizer, name: str) -> int:
     raise UserError(f"the tokenizer has no {name} token (or {', '.join(OTHER_NAMES[name])}); learn one, or add it")
 
 
-def normalization(config: DataConfig) -> list[normalizers.Normalizer]:
+def normalization(config: TextData) -> list[normalizers.Normalizer]:
     """The normalisation that the configuration states; what `decode` gives back is its result."""
     if config.normalization not in NORMALIZERS:
         raise unknown("data.normalization", config.normalization, NORMALIZERS)
@@ -250,7 +250,7 @@ def subword_model(subword: str) -> models.Model:
     return models.BPE() if subword == "bpe" else models.Unigram()
 
 
-def subword_trainer(config: DataConfig, n_declared: int, marks: Sequence[str] = SPECIALS) -> trainers.Trainer:
+def subword_trainer(config: TextData, n_declared: int, marks: Sequence[str] = SPECIALS) -> trainers.Trainer:
     """A trainer whose vocabulary, with the tokens declared later, has the configured size."""
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     smallest = len(marks) + len(alphabet) + n_declared

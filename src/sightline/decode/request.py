@@ -8,7 +8,8 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from sightline.config.settings import SearchSettings, check_values
+from sightline.config.setting import check_values
+from sightline.config.settings import SearchSettings
 from sightline.contract import (
     FREE,
     Hypothesis,

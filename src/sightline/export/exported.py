@@ -14,7 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sightline.checkpoint.folder import Folder
-from sightline.config.settings import ModelConfig, SearchSettings
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import SearchSettings
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.engine import SpecialIds, decode_tokens
 from sightline.errors import UserError
@@ -60,7 +61,7 @@ class ExportedModel:
 
     network: Transformer
     tokenizer: Tokenizer
-    config: ModelConfig
+    config: TransformerConfig
     decode: SearchSettings  # its search settings
     origin: str  # folder
 
@@ -140,7 +141,7 @@ def check_supported(exported: Exportable, target: str, *reasons: tuple[bool, str
         raise UserError(f"{exported.origin}: {target} cannot represent {' and '.join(found)}")
 
 
-def has_uneven_heads(config: ModelConfig) -> bool:
+def has_uneven_heads(config: TransformerConfig) -> bool:
     """Whether heads are not d_model / n_heads wide, or differ in number between layers."""
     d_head = config.d_model // config.n_heads
     pruned = any((config.encoder_heads, config.decoder_heads, config.cross_heads))

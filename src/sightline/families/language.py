@@ -8,7 +8,7 @@ none has a word for is refused, for it would be lost in the file. Embeddings are
 
 from dataclasses import replace
 
-from sightline.config.settings import ModelConfig
+from sightline.config.model import TransformerConfig
 from sightline.errors import UserError
 from sightline.families.sightline import stack
 from sightline.network.axes import NetworkConfig
@@ -17,7 +17,7 @@ FAMILY_OF = {"learned": "gpt2", "rotary": "llama"}  # by how positions enter
 NARROWER = 4  # times a generator is narrower than its discriminator (arXiv:2003.10555, section 3.2: 1/4 to 1/2)
 
 
-def language_axes(c: ModelConfig, length: int) -> NetworkConfig:
+def language_axes(c: TransformerConfig, length: int) -> NetworkConfig:
     """The axes of a decoder alone that reads up to `length` tokens."""
     family = FAMILY_OF.get(c.positions, "llama")
     decoder = replace(
@@ -30,7 +30,7 @@ def language_axes(c: ModelConfig, length: int) -> NetworkConfig:
     return NetworkConfig(family, vocab_size=c.vocab_size, decoder=decoder, tie_head=c.tied_embeddings != "none")
 
 
-def masked_axes(c: ModelConfig, length: int) -> NetworkConfig:
+def masked_axes(c: TransformerConfig, length: int) -> NetworkConfig:
     """The axes of an encoder alone that reads up to `length` tokens and tells those that are masked."""
     encoder = replace(
         stack(c, c.n_encoder_layers, c.encoder_heads),
@@ -44,12 +44,12 @@ def masked_axes(c: ModelConfig, length: int) -> NetworkConfig:
     return NetworkConfig("bert", vocab_size=c.vocab_size, encoder=encoder, head="masked", head_activation=c.activation)
 
 
-def body_axes(c: ModelConfig, length: int) -> NetworkConfig:
+def body_axes(c: TransformerConfig, length: int) -> NetworkConfig:
     """The same without a head, for a task to put its own on."""
     return replace(masked_axes(c, length), head="none", tie_head=False)
 
 
-def replaced_axes(c: ModelConfig, length: int) -> tuple[NetworkConfig, NetworkConfig]:
+def replaced_axes(c: TransformerConfig, length: int) -> tuple[NetworkConfig, NetworkConfig]:
     """The axes of an ELECTRA: of the discriminator, and of the generator, which reads the same embeddings.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from sightline.config.settings import ModelConfig
+from sightline.config.model import TransformerConfig
 from sightline.errors import UserError
 from sightline.families.sightline import stack
 from sightline.network.axes import NetworkConfig
@@ -10,7 +10,7 @@ from sightline.network.axes import NetworkConfig
 CHANNELS = 3  # red, green, blue
 
 
-def picture_axes(c: ModelConfig) -> NetworkConfig:
+def picture_axes(c: TransformerConfig) -> NetworkConfig:
     """The axes of an encoder of patches; `UserError` for what a network of patches is not asked for."""
     if c.positions != "learned":
         raise UserError(f"model.positions = {c.positions}: patches have learned positions; set model.positions=learned")

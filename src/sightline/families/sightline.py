@@ -6,7 +6,7 @@ descendant changed. Parameters need no table of names: the names in a model dire
 
 from typing import TYPE_CHECKING
 
-from sightline.config.settings import ModelConfig
+from sightline.config.model import TransformerConfig
 from sightline.network.axes import NetworkConfig, RotaryConfig, StackConfig
 from sightline.network.build import build
 from sightline.network.parts import token_front
@@ -19,7 +19,7 @@ POSITIONS = {"sinusoidal": "sinusoidal_interleaved", "learned": "learned"}  # th
 BUCKETS = 32  # of relative positions, as in T5
 
 
-def axes(c: ModelConfig) -> NetworkConfig:
+def axes(c: TransformerConfig) -> NetworkConfig:
     """The axes of a Transformer that translates."""
     return NetworkConfig(
         "sightline",
@@ -31,7 +31,9 @@ def axes(c: ModelConfig) -> NetworkConfig:
     )
 
 
-def stack(c: ModelConfig, n_layers: int, heads: tuple[int, ...] = (), cross_heads: tuple[int, ...] = ()) -> StackConfig:
+def stack(
+    c: TransformerConfig, n_layers: int, heads: tuple[int, ...] = (), cross_heads: tuple[int, ...] = ()
+) -> StackConfig:
     """The axes of one stack."""
     d_head = c.d_model // c.n_heads  # a head stays as wide when others go
     return StackConfig(
@@ -60,7 +62,7 @@ def stack(c: ModelConfig, n_layers: int, heads: tuple[int, ...] = (), cross_head
     )
 
 
-def build_model(c: ModelConfig) -> Transformer:
+def build_model(c: TransformerConfig) -> Transformer:
     """The Transformer of that configuration with fresh parameters from torch's global generator."""
     assert c.vocab_size > 0, "vocab_size is known once a tokenizer is"
     network = build(axes(c))
@@ -68,7 +70,7 @@ def build_model(c: ModelConfig) -> Transformer:
     return network
 
 
-def build_pooled_transformer(c: ModelConfig) -> "PooledEncoder":
+def build_pooled_transformer(c: TransformerConfig) -> "PooledEncoder":
     """The Transformer's encoder, pooled, with fresh parameters; of texts, or of a series where `n_inputs` says so."""
     from sightline.network.build_others import build_pooled, series_front  # which no translator needs
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sightline.checkpoint.layout import read_json
-from sightline.config.settings import ANY, POSITIVE, SEED, SHARE, check_values, choice, setting
+from sightline.config.setting import ANY, POSITIVE, SEED, SHARE, check_values, choice, setting
 from sightline.contract import Rule, SearchOptions, Stop, with_room
 from sightline.errors import UserError, unknown
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from sightline.config.settings import longest_sequence
+from sightline.config.model import longest_sequence
 from sightline.data.noise import MASK
 from sightline.decode.translator import Translation, Translator
 from sightline.inspect.heads import Head

@@ -7,7 +7,8 @@ from typing import Any
 from sightline.checkpoint.compiled import is_for_library
 from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.trained_network import Trained
-from sightline.config.settings import longest_sequence, meaningful
+from sightline.config.model import longest_sequence
+from sightline.config.settings import meaningful
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.translator import Translator

@@ -223,9 +223,7 @@ class CompiledNetwork(Searching):
         known = self.vocabulary[side]
         if not all_below(pieces, known):
             strange = int(pieces.max() if pieces.max() >= known else pieces.min())
-            raise UserError(
-                f"token {strange} is outside the vocabulary of {known}: wrong tokenizer for this model"
-            )
+            raise UserError(f"token {strange} is outside the vocabulary of {known}: wrong tokenizer for this model")
 
     def know_positions(self, length: int) -> None:
         """Make sure that positions up to `length` have their codes; a `UserError` if there are not that many."""

@@ -4,14 +4,15 @@ The Transformer determines the number of parameters; the others get the width th
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 
 import torch
 from torch import nn
 
 from sightline.architectures.registry import Network, build_network
-from sightline.config.settings import ModelConfig, load_recipe
+from sightline.config.model import ModelConfig
+from sightline.config.settings import load_recipe
 from sightline.network.attention import MultiHeadAttention
 from sightline.network.feed_forward import FeedForward
 from sightline.network.layers import EncoderLayer, Sublayer
@@ -26,18 +27,20 @@ PAD, BOS, FIRST = 0, 1, 2  # token ids; those of a task start at FIRST
 def contender(name: str, width: int, layers: int, vocab_size: int, max_len: int) -> ModelConfig:
     """The recipe's network with this width and depth, without dropout and without reversed sources."""
     recipe = load_recipe(RECIPES.get(name, name)).model
-    config = replace(
-        recipe,
-        vocab_size=vocab_size,
-        pad_id=PAD,
-        d_model=width,
-        n_encoder_layers=layers,
-        n_decoder_layers=layers,
-        dropout=0.0,
-        reverse_source=False,
-        max_len=max_len,
-    )
-    return replace(config, d_ff=2 * width, n_heads=4) if config.architecture == "transformer" else config
+    changes = {
+        "vocab_size": vocab_size,
+        "pad_id": PAD,
+        "d_model": width,
+        "n_encoder_layers": layers,
+        "n_decoder_layers": layers,
+        "dropout": 0.0,
+        "reverse_source": False,
+        "max_len": max_len,
+        "d_ff": 2 * width,
+        "n_heads": 4,
+    }
+    names = {field.name for field in fields(recipe)}
+    return replace(recipe, **{name: value for name, value in changes.items() if name in names})
 
 
 def matched(name: str, width: int, layers: int, vocab_size: int, max_len: int) -> ModelConfig:

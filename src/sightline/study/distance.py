@@ -104,7 +104,7 @@ def measure(condition: Condition, seed: int) -> list[Row]:
         )
 
     train_network(network, loss, c.steps, rate=0.005)
-    about = {"parameters": size(config), "reach": 1 + c.layers * (config.kernel_width - 1)}
+    about = {"parameters": size(config), "reach": 1 + c.layers * (getattr(config, "kernel_width", 3) - 1)}
     return [
         {"distance": far, "accuracy": answer_accuracy(network, draw(256, far), c.device), **about}
         for far in c.distances

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from sightline.config.settings import TrainConfig
+from sightline.config.training import TrainConfig
 from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
 from sightline.training.schedule import learning_rate
 

@@ -5,7 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from sightline.checkpoint.trained import CONFIG, read_run
-from sightline.config.settings import RunConfig, TrainConfig
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import RunConfig
+from sightline.config.training import TrainConfig
 from sightline.device import device_name
 from sightline.tasks.job import (
     TrainRequest,
@@ -51,7 +53,8 @@ def report_batching(request: TrainRequest, config: RunConfig) -> None:
 def _is_packable(config: RunConfig, are_packable: Callable[..., bool] = are_packable) -> bool:
     """Whether the compiled library can train such a network on a CPU without padding; with `packs`, also here."""
     model, train = config.model, config.train
-    plain = model.architecture == "transformer" and not (train.compile or train.alignment_weight)
-    plain = plain and not (model.n_kv_heads or model.positions == "relative")
+    if not isinstance(model, TransformerConfig) or model.n_kv_heads or model.positions == "relative":
+        return False
     widths = (width or model.d_model // model.n_heads for width in (model.d_k, model.d_v))
+    plain = not (train.compile or train.alignment_weight)
     return plain and are_packable(tuple(widths), config.data.max_length)

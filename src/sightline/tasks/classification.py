@@ -16,7 +16,9 @@ from sightline.architectures.registry import build_pooled
 from sightline.architectures.xlnet import XLNetClassifier, XLNetShape
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.xlnet import XLNetLayout
-from sightline.config.settings import RunConfig, TrainConfig, longest_sequence
+from sightline.config.model import longest_sequence
+from sightline.config.settings import RunConfig
+from sightline.config.training import TrainConfig
 from sightline.data.amount import parse_amount
 from sightline.data.batching import EndlessStream
 from sightline.data.content import content, digest

@@ -15,7 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sightline.checkpoint.tuned import SameLayout
-from sightline.config.settings import RunConfig, TrainConfig
+from sightline.config.settings import RunConfig
+from sightline.config.training import TrainConfig
 from sightline.data.batching import EndlessStream
 from sightline.data.told import NOT_PREDICTED, ToldBatch
 from sightline.network.transformer import Transformer

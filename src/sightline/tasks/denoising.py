@@ -19,7 +19,8 @@ from torch import nn
 
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.vocabulary import Vocabulary, bare, fingerprint, marks_around
-from sightline.config.settings import RunConfig, flatten, longest_sequence
+from sightline.config.model import longest_sequence
+from sightline.config.settings import SETTINGS, RunConfig, flatten
 from sightline.data.arranging import Noise
 from sightline.data.batch import Batch
 from sightline.data.batching import EndlessStream
@@ -66,7 +67,7 @@ class DenoisingJob(TranslationJob):
 
 def denoising_job(request: TrainRequest, config: RunConfig, folder: Path) -> DenoisingJob:
     """Read, tokenise and check all the texts."""
-    if config.data.block_length != RunConfig().data.block_length:
+    if config.data.block_length != SETTINGS["data.block_length"].default:
         raise UserError(
             f"data.block_length = {config.data.block_length}: a model of ours is trained on lines, data.max_length "
             "pieces long at most; running text is for --init of a T5 or a BART"
@@ -160,9 +161,9 @@ FINE_TUNING = FineTuning(corruption_job, RewritingModel, "a T5, mT5, BART or mBA
 
 def _check_settings(request: TrainRequest, config: RunConfig) -> None:
     """`UserError` for what would be ignored, or does not go with a vocabulary and a length that are there."""
-    values, usual = flatten(config), flatten(RunConfig())
+    values = flatten(config)
     for key in UNREAD:
-        if values[key] != usual[key]:
+        if values[key] != SETTINGS[key].default:
             raise UserError(f"{key} = {values[key]}: means nothing where running text is restored; leave it out")
     if config.train.best_metric != "loss":
         raise UserError(f"train.best_metric = {config.train.best_metric}: what is restored is judged by its loss alone")

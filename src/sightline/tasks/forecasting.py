@@ -14,7 +14,9 @@ import torch
 from torch import nn
 
 from sightline.architectures.registry import build_pooled
-from sightline.config.settings import RunConfig, TrainConfig, longest_sequence
+from sightline.config.model import longest_sequence
+from sightline.config.settings import RunConfig
+from sightline.config.training import TrainConfig
 from sightline.data.batching import EndlessStream
 from sightline.data.epochs import walk_epochs
 from sightline.data.series import Scaling, WindowBatch, Windows, read_table

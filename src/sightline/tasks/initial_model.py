@@ -11,15 +11,18 @@ from sightline.checkpoint.layout import CONFIG, adapters_in, is_family, read_jso
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import read_settings, settings_for
 from sightline.checkpoint.vocabulary import read_vocabulary
+from sightline.config.model import ModelConfig, TransformerConfig, longest_sequence
+from sightline.config.setting import converted
 from sightline.config.settings import (
+    SETTINGS,
     WITH_DECODER,
-    ModelConfig,
     RunConfig,
     apply_settings,
     check,
     flatten,
+    from_dict,
     load_recipe,
-    longest_sequence,
+    recipe_tables,
 )
 from sightline.config.tasks import TASKS
 from sightline.errors import UserError
@@ -55,7 +58,7 @@ def starting(request: TrainRequest) -> RunConfig:
         raise UserError(
             f"--source-language and --target-language are for published models; --init {request.init} is none"
         )
-    return continuing(request, replace(start, model=replace(start.model, task="translate")))  # of a denoiser, too
+    return continuing(request, from_dict({"model": {"task": "translate"}}, request.init, start))  # also of a denoiser
 
 
 def recipe_of(init: str, task: str) -> str:
@@ -70,7 +73,8 @@ def _tuning(request: TrainRequest) -> RunConfig:
     asked = request.task or (load_recipe(request.recipe).model.task if request.recipe else "")
     model = described(request.init, asked)
     start = fine_tuning_of(model.task)
-    own = replace(load_recipe(TASKS[model.task].tuning), model=model)
+    recipe = load_recipe(TASKS[model.task].tuning)
+    own = replace(recipe, model=model, data=converted(recipe.data, TASKS[model.task].data))
     if model.task == "translate" and _family_of(request.init) in SUMMARISING:
         own = replace(own, data=replace(own.data, max_length_ratio=0.0))
     config, limit = continuing(request, own), longest_sequence(model)
@@ -82,11 +86,10 @@ def _tuning(request: TrainRequest) -> RunConfig:
         config = replace(
             config, data=replace(config.data, **{start.longest: min(limit, getattr(config.data, start.longest))})
         )
-    values, usual = flatten(config), flatten(RunConfig())
-    for key in values:
-        if values[key] != usual[key] and (key in FIXED or key.startswith("decode.")):
+    for key, value in flatten(config).items():
+        if value != SETTINGS[key].default and (key in FIXED or key.startswith("decode.")):
             why = "searches as its generation_config.json says" if key not in FIXED else "has a vocabulary of its own"
-            raise UserError(f"{key} = {values[key]}: a published model {why}; leave it out")
+            raise UserError(f"{key} = {value}: a published model {why}; leave it out")
     return config
 
 
@@ -103,23 +106,38 @@ def continuing(request: TrainRequest, start: RunConfig) -> RunConfig:
     Raises:
         UserError: a setting, or [model] of the recipe, asks for another shape or tokenizer.
     """
-    given = {name: getattr(start.data, name) for name in OF_THE_TOKENIZER}
-    base = RunConfig(model=start.model, data=replace(RunConfig().data, **given))
+    given = {name: getattr(start.data, name) for name in OF_THE_TOKENIZER if hasattr(start.data, name)}
+    base = RunConfig(model=start.model, data=type(start.data)(**given))
+    _check_recipe(request, start)
     auto = replace(start.train, batching="auto", precision="auto")  # they were decided for the machine of that time
     own = replace(start, train=auto)
     config = load_recipe(request.recipe, base) if request.recipe else own
     for key, wanted, there in _differences(config, start):
         if key.startswith("model."):
-            raise UserError(
-                f"--recipe {request.recipe}: {key} = {wanted}, but the model in --init {request.init} has {there}; "
-                "leave --recipe out for the model's own settings, which --set changes, or give a recipe that agrees"
-            )
+            raise _another_shape(request, key, wanted, there)
         notify(request, f"{key} = {wanted} of {request.recipe} does not apply: the tokenizer is that of {request.init}")
     config = apply_settings(replace(config, data=replace(config.data, **given)), request.settings)
     for key, wanted, _ in _differences(config, start):
         what = "shape" if key.startswith("model.") else "tokenizer"
         raise UserError(f"--set {key}={wanted}: the {what} is that of --init {request.init}; leave one of the two out")
     return config
+
+
+def _check_recipe(request: TrainRequest, start: RunConfig) -> None:
+    """`UserError` for a recipe of another architecture or task."""
+    tables = recipe_tables(request.recipe) if request.recipe else {}
+    for key in ("architecture", "task"):
+        there = getattr(start.model, key)
+        wanted = tables.get("model", {}).get(key, there)
+        if wanted != there:
+            raise _another_shape(request, f"model.{key}", wanted, there)
+
+
+def _another_shape(request: TrainRequest, key: str, wanted: Any, there: Any) -> UserError:
+    return UserError(
+        f"--recipe {request.recipe}: {key} = {wanted}, but the model in --init {request.init} has {there}; "
+        "leave --recipe out for the model's own settings, which --set changes, or give a recipe that agrees"
+    )
 
 
 def _differences(config: RunConfig, start: RunConfig) -> list[tuple[str, Any, Any]]:
@@ -186,7 +204,7 @@ def _described(model: Any, task: str) -> ModelConfig:
     assert stack
     tied = "all" if config.share_embeddings or not (encoder and decoder) else "target"
     pad_id = model.generation.pad_id if decoder else int(model.hf_config.get("pad_token_id") or 0)
-    return ModelConfig(
+    return TransformerConfig(
         task=task,
         vocab_size=config.tgt_vocab_size or config.vocab_size,
         pad_id=pad_id,
@@ -195,8 +213,8 @@ def _described(model: Any, task: str) -> ModelConfig:
         n_heads=stack.n_heads,
         d_k=stack.d_head,
         d_v=stack.d_v or stack.d_head,
-        n_encoder_layers=encoder.n_layers if encoder else ModelConfig().n_encoder_layers,
-        n_decoder_layers=decoder.n_layers if decoder else ModelConfig().n_decoder_layers,
+        n_encoder_layers=encoder.n_layers if encoder else TransformerConfig.n_encoder_layers,
+        n_decoder_layers=decoder.n_layers if decoder else TransformerConfig.n_decoder_layers,
         dropout=_dropout(model.hf_config.get("decoder") or model.hf_config),  # a captioner has two
         norm_position=stack.norm_position,
         norm="rms" if stack.norm.startswith("rms") else "layer",
@@ -205,7 +223,7 @@ def _described(model: Any, task: str) -> ModelConfig:
         biases=stack.ffn_bias,
         positions=_positions(stack) if config.front != "patches" else "learned",
         **_of_pictures(config),
-        max_len=stack.max_len or ModelConfig().max_len,
+        max_len=stack.max_len or TransformerConfig.max_len,
         tied_embeddings=tied if config.tie_head or not decoder else "none",
     )
 

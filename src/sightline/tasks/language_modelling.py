@@ -22,7 +22,9 @@ from sightline.checkpoint.from_scratch import check_axes, text_layout
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.vocabulary import bare, fingerprint
-from sightline.config.settings import RunConfig, TrainConfig, longest_sequence
+from sightline.config.model import longest_sequence
+from sightline.config.settings import RunConfig
+from sightline.config.training import TrainConfig
 from sightline.data.amount import parse_amount
 from sightline.data.batching import EndlessStream
 from sightline.data.blocks import BlockBatch, block_stream, validation_blocks

@@ -19,7 +19,8 @@ from torch import nn
 
 from sightline.checkpoint.from_scratch import check_axes, text_layout
 from sightline.checkpoint.tuned import SameLayout
-from sightline.config.settings import RunConfig, TrainConfig
+from sightline.config.settings import RunConfig
+from sightline.config.training import TrainConfig
 from sightline.data.batching import EndlessStream
 from sightline.data.documents import cutter_of, learn_pieces
 from sightline.data.masking import MaskedBatch, MaskedText, Masking, joints_of, mask_id

@@ -86,10 +86,13 @@ def _check_same_run(
     changed = [
         key
         for key in old
-        if old[key] != new[key] and key not in MAY_CHANGE and not key.startswith("decode.") and key != "data.tokenizer"
+        if old[key] != new.get(key)
+        and key not in MAY_CHANGE
+        and not key.startswith("decode.")
+        and key != "data.tokenizer"
     ]
     if changed:
-        what = ", ".join(f"{key} was {old[key]!r}, now {new[key]!r}" for key in changed[:5])
+        what = ", ".join(f"{key} was {old[key]!r}, now {new.get(key)!r}" for key in changed[:5])
         flags = dict.fromkeys(FLAGS.get(key, "--set") for key in changed)
         if corpus.get("recipe") != about["recipe"]:
             flags = {f"--recipe {corpus.get('recipe')}": None}

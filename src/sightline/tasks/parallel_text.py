@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from sightline.config.settings import RunConfig, longest_sequence
+from sightline.config.data import TranslationData
+from sightline.config.model import longest_sequence
+from sightline.config.settings import RunConfig
 from sightline.data.arranging import Pairs
 from sightline.data.corpus import Corpus, display_name, parse_corpora
 from sightline.data.first_look import doubts, leaks, parse_pairs
@@ -71,7 +73,8 @@ def prepare_both(
         "key": prepared.key,
         "valid_key": validating.key,
     }
-    if config.data.weights or config.data.mix or config.data.temperature != 1:
+    data = config.data
+    if isinstance(data, TranslationData) and (data.weights or data.mix or data.temperature != 1):
         return mixed(request, config, tokenizer, prepared, corpus), validating, corpus
     return prepared, validating, corpus
 

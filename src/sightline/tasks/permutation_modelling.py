@@ -22,7 +22,9 @@ from sightline.checkpoint.layout import CONFIG
 from sightline.checkpoint.vocabulary import SETTINGS, bare, fingerprint
 from sightline.checkpoint.xlnet import XLNetLayout
 from sightline.checkpoint.xlnet_names import shape_to_hf, xlnet_file_tensors
-from sightline.config.settings import ModelConfig, RunConfig, TrainConfig
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import RunConfig
+from sightline.config.training import TrainConfig
 from sightline.data.batching import EndlessStream
 from sightline.data.documents import Cutter, cutter_of
 from sightline.data.permutation import PermutedBatch, PermutedText
@@ -160,7 +162,7 @@ FINE_TUNING = FineTuning(
 )
 
 
-def shape_of(c: ModelConfig) -> XLNetShape:
+def shape_of(c: TransformerConfig) -> XLNetShape:
     """A recipe's [model] as an XLNet, without memory of earlier segments; `UserError` for what XLNet is not."""
     for key, wanted in ONLY.items():
         if getattr(c, key) != wanted:

@@ -15,7 +15,8 @@ from torch import nn
 from sightline.checkpoint.from_scratch import check_axes, picture_layout
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
-from sightline.config.settings import RunConfig, TrainConfig
+from sightline.config.settings import RunConfig
+from sightline.config.training import TrainConfig
 from sightline.data.amount import parse_amount
 from sightline.data.batching import EndlessStream
 from sightline.data.image import Preprocessing

@@ -17,7 +17,8 @@ import torch
 from torch import nn
 
 from sightline.checkpoint.read import read_folder
-from sightline.config.settings import ModelConfig, RunConfig
+from sightline.config.model import ModelConfig, TransformerConfig
+from sightline.config.settings import RunConfig
 from sightline.errors import UserError
 from sightline.models.load import pretrained_model
 from sightline.models.model import Model
@@ -143,10 +144,10 @@ def xlnet_rows(model: Model) -> dict[str, str]:
     }
 
 
-def in_words(model: Model, task: str) -> ModelConfig:
+def in_words(model: Model, task: str) -> TransformerConfig:
     """An XLNet in the words of a recipe, as far as they go: `shape_of`, backwards."""
     shape = model.config
-    return ModelConfig(
+    return TransformerConfig(
         task=task,
         vocab_size=shape.vocab_size,
         pad_id=int(model.hf_config.get("pad_token_id") or 0),

@@ -22,7 +22,8 @@ from torch.nn import functional as F
 
 from sightline.checkpoint.from_scratch import check_axes, text_layout
 from sightline.checkpoint.write import file_tensors
-from sightline.config.settings import RunConfig, TrainConfig
+from sightline.config.settings import RunConfig
+from sightline.config.training import TrainConfig
 from sightline.data.documents import cutter_of
 from sightline.data.masking import MaskedBatch, MaskedText
 from sightline.families.language import replaced_axes

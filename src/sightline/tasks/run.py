@@ -83,17 +83,17 @@ def _fresh(request: TrainRequest) -> RunConfig:
     """The configuration of a run without `request.init`."""
     if not request.recipe:
         raise UserError("--recipe is required: the settings to train with; only --init MODEL brings its own")
-    recipe = load_recipe(request.recipe)
-    config = apply_settings(recipe, request.settings)
-    if (jobs := JOBS.get(request.task or recipe.model.task)) and not jobs.from_scratch:
-        raise UserError(f"--task {request.task or recipe.model.task} needs --init: the folder of a model to start from")
-    if request.task in ("", recipe.model.task):
-        return config
-    config = apply_settings(config, [f"model.task={request.task}"])
+    config = load_recipe(request.recipe)
+    task = request.task or config.model.task
+    if task in JOBS and not JOBS[task].from_scratch:
+        raise UserError(f"--task {task} needs --init: the folder of a model to start from")
+    if task == config.model.task:
+        return apply_settings(config, request.settings)
     try:
-        return check(config)
+        config = apply_settings(config, [f"model.task={task}"])
+        return check(apply_settings(config, request.settings))
     except UserError as error:
-        raise UserError(f"--task {request.task} with --recipe {request.recipe}: {error}") from None
+        raise UserError(f"--task {task} with --recipe {request.recipe}: {error}") from None
 
 
 def _starting(request: TrainRequest) -> RunConfig:

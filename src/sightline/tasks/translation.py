@@ -16,7 +16,9 @@ from sightline.checkpoint.layout import is_family
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
-from sightline.config.settings import WITH_DECODER, RunConfig, longest_sequence
+from sightline.config.data import TranslationData
+from sightline.config.model import longest_sequence
+from sightline.config.settings import WITH_DECODER, RunConfig
 from sightline.data.arranging import Noise, Pairs
 from sightline.data.batch import Stream
 from sightline.data.batching import BatchStream, unchanged, validation_batches
@@ -102,7 +104,8 @@ class TranslationJob:
 
     def stream(self, state: Mapping[str, int] | None, pin: bool) -> Stream:
         """Pairs as they are; for the first `data.both_directions` of the updates also the other way round."""
-        train, share = self.config.train, self.config.data.both_directions
+        train, data = self.config.train, self.config.data
+        share = data.both_directions if isinstance(data, TranslationData) else 0
         one_way = partial(self._read, self.train, pin)
         if not share:
             return one_way(state)
@@ -113,7 +116,7 @@ class TranslationJob:
         train, data = self.config.train, self.config.data
         settings = data, train.tokens_per_batch, train.seed, train.batching == "bucketed"
         noise = self.noise(train.seed)
-        if data.source_dropout:
+        if isinstance(data, TranslationData) and data.source_dropout:
             assert isinstance(self.tokenizer, Tokenizer)
             noise = PieceDropout(self.tokenizer, data.source_dropout, train.seed)
         return BatchStream(pairs, self.tokenizer, *settings, state, pin=pin, noise=noise)

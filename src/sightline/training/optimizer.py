@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sightline.config.settings import TrainConfig
+from sightline.config.training import TrainConfig
 from sightline.errors import UserError
 
 STATE = ("exp_avg", "exp_avg_sq", "step", "momentum_buffer")  # what Adam and Muon keep of a parameter

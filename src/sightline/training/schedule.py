@@ -2,7 +2,7 @@
 
 import math
 
-from sightline.config.settings import TrainConfig
+from sightline.config.training import TrainConfig
 
 
 def peak_learning_rate(train: TrainConfig, d_model: int) -> float:

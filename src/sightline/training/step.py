@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sightline.config.settings import TrainConfig
+from sightline.config.training import TrainConfig
 from sightline.data.batch import Batch
 from sightline.training.loss import Loss, sequence_loss
 from sightline.training.packed import can_pack, packed_states

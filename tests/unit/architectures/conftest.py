@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from sightline.architectures.registry import Network, build_network
-from sightline.config.settings import ModelConfig, RunConfig, check
+from sightline.config.model import ModelConfig
+from sightline.config.settings import check, from_dict
 
 SMALL: dict[str, Any] = {
     "vocab_size": 11,
@@ -38,7 +39,8 @@ def configure() -> Callable[..., ModelConfig]:
     """The configuration of a variant with those fields changed; it must make sense."""
 
     def make(variant: str, **changes: Any) -> ModelConfig:
-        return check(RunConfig(model=ModelConfig(**{**SMALL, **VARIANTS[variant], **changes}))).model
+        fields = {**SMALL, **VARIANTS[variant], **changes}
+        return check(from_dict({"model": fields}, "test")).model
 
     return make
 

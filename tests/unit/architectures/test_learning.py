@@ -11,7 +11,9 @@ import torch
 from torch import nn
 
 from sightline.architectures.registry import build_network
-from sightline.config.settings import ModelConfig, RunConfig, SearchSettings, TrainConfig, longest_sequence
+from sightline.config.model import ModelConfig, longest_sequence
+from sightline.config.settings import RunConfig, SearchSettings
+from sightline.config.training import TrainConfig
 from sightline.data.batch import Batch, collate
 from sightline.decode.engine import decode_tokens
 from sightline.training.step import translation_objective

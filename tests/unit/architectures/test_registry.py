@@ -5,17 +5,20 @@ from dataclasses import replace
 import pytest
 
 from sightline.architectures.registry import ARCHITECTURES, build_network, decoding_forms
-from sightline.config.settings import SETTINGS, ModelConfig, longest_sequence
+from sightline.config.model import MODELS, TransformerConfig, longest_sequence
+from sightline.config.setting import converted
+from sightline.config.settings import SETTINGS
 from sightline.errors import UserError
 from sightline.network.prepared import PreparedForms
 
-CONFIG = ModelConfig(vocab_size=11, d_model=8, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1)
+CONFIG = TransformerConfig(vocab_size=11, d_model=8, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1)
 
 
 def test_every_choice_is_built_and_nothing_else() -> None:
-    assert (*ARCHITECTURES,) == SETTINGS["model.architecture"].choices
-    for name in ARCHITECTURES:
-        assert build_network(replace(CONFIG, architecture=name)).output.weight.shape == (11, 8)
+    assert (*ARCHITECTURES,) == SETTINGS["model.architecture"].choices == (*MODELS,)
+    for name, table in MODELS.items():
+        config = replace(converted(CONFIG, table), architecture=name)
+        assert build_network(config).output.weight.shape == (11, 8)
 
 
 def test_unknown_architecture_is_told_the_nearest() -> None:

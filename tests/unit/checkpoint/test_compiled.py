@@ -18,7 +18,10 @@ from sightline.checkpoint.compiled import compiled, fits, is_for_library, parame
 from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.sidecar_files import write_shortlist
 from sightline.checkpoint.trained import write_settings, write_weights
-from sightline.config.settings import DataConfig, ModelConfig, RunConfig, SearchSettings
+from sightline.config.data import TranslationData
+from sightline.config.model import ModelConfig, RecurrentConfig, TransformerConfig
+from sightline.config.setting import converted
+from sightline.config.settings import RunConfig, SearchSettings
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode import engine
@@ -36,8 +39,8 @@ from sightline.network.prepared import prepare_for_inference
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not there")
 
 TEXTS = ["A dog runs.", "Ein Hund rennt.", "日本", "A man and a dog", ""]
-TOKENIZER = Tokenizer.learn(TEXTS * 3, DataConfig(vocab_size=270))
-SMALL = ModelConfig(
+TOKENIZER = Tokenizer.learn(TEXTS * 3, TranslationData(vocab_size=270))
+SMALL = TransformerConfig(
     vocab_size=TOKENIZER.vocab_size, d_model=16, d_ff=24, n_heads=2, n_encoder_layers=2, n_decoder_layers=2, max_len=40
 )
 CONFIGS = [
@@ -113,7 +116,7 @@ def test_what_it_finds_is_what_the_library_finds_through_torch(config: ModelConf
 @needs_library
 def test_other_architectures_are_for_torch() -> None:
     assert is_for_library(SMALL)
-    assert not is_for_library(replace(SMALL, architecture="recurrent"))
+    assert not is_for_library(converted(SMALL, RecurrentConfig))
 
 
 @needs_library

@@ -24,7 +24,9 @@ from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.sidecar_files import write_alignment, write_shortlist
 from sightline.checkpoint.trained import write_decoding, write_file, write_settings, write_weights
 from sightline.cli import main
-from sightline.config.settings import DataConfig, ModelConfig, RunConfig, SearchSettings
+from sightline.config.data import TranslationData
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import RunConfig, SearchSettings
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
@@ -32,8 +34,8 @@ from sightline.families.sightline import build_model
 from sightline.network.parameters import parameters_of
 
 TEXTS = ["A dog runs.", "Ein Hund rennt."]
-TOKENIZER = Tokenizer.learn(TEXTS * 3, DataConfig(vocab_size=270))
-SHAPE = ModelConfig(
+TOKENIZER = Tokenizer.learn(TEXTS * 3, TranslationData(vocab_size=270))
+SHAPE = TransformerConfig(
     vocab_size=TOKENIZER.vocab_size, d_model=8, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1
 )
 CONFIG = RunConfig(model=SHAPE, decode=SearchSettings(beam_size=2, max_length_factor=1.0, max_length_extra=3))
@@ -98,7 +100,7 @@ def test_a_flipped_exponent_is_an_error_that_says_what_to_do(folder: Path) -> No
 
 
 def test_a_foreign_tokenizer_of_the_same_size_is_an_error(folder: Path) -> None:
-    other = Tokenizer.learn(["Zwei Katzen schlafen.", "Two cats sleep."] * 3, DataConfig(vocab_size=270))
+    other = Tokenizer.learn(["Zwei Katzen schlafen.", "Two cats sleep."] * 3, TranslationData(vocab_size=270))
     assert other.vocab_size == TOKENIZER.vocab_size
     other.save(folder / "tokenizer.json")
     with pytest.raises(UserError, match=rf"tokenizer\.json: is not the file that {MANIFEST} lists"):

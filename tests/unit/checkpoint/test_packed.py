@@ -20,7 +20,8 @@ from sightline.checkpoint.packed import HEADER, pack
 from sightline.checkpoint.trained import WEIGHTS, write_settings, write_weights
 from sightline.checkpoint.weights import WeightsFile
 from sightline.cli import main
-from sightline.config.settings import ModelConfig, RunConfig, SearchSettings
+from sightline.config.model import ModelConfig
+from sightline.config.settings import RunConfig, SearchSettings
 from sightline.errors import UserError
 from sightline.network.parameters import parameters_of
 

@@ -21,7 +21,9 @@ from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.sidecar_files import read_shortlist, write_shortlist
 from sightline.checkpoint.trained import read_settings, write_settings, write_weights
 from sightline.checkpoint.write import write_files
-from sightline.config.settings import DataConfig, ModelConfig, RunConfig, SearchSettings
+from sightline.config.data import TranslationData
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import RunConfig, SearchSettings
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translator
@@ -32,8 +34,8 @@ from sightline.network.transformer import Transformer
 
 FILES = ["README.md", "SHA256SUMS", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json"]
 TEXTS = ["A dog runs.", "Ein Hund rennt.", "日本"]
-TOKENIZER = Tokenizer.learn(TEXTS * 3, DataConfig(vocab_size=270))
-SHAPE = ModelConfig(
+TOKENIZER = Tokenizer.learn(TEXTS * 3, TranslationData(vocab_size=270))
+SHAPE = TransformerConfig(
     vocab_size=TOKENIZER.vocab_size, d_model=8, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1
 )
 CONFIG = RunConfig(model=SHAPE, decode=SearchSettings(beam_size=2, max_length_factor=1.0, max_length_extra=3))
@@ -48,7 +50,7 @@ def network() -> Transformer:
 def folder(tmp_path: Path) -> Path:
     """A model directory as a run in /tmp/... with a tokenizer given by its path would write it."""
     path = tmp_path / "runs" / "ende"
-    data = DataConfig(tokenizer=str(tmp_path / "mine" / "tokenizer.json"))
+    data = TranslationData(tokenizer=str(tmp_path / "mine" / "tokenizer.json"))
     write_settings(path, replace(CONFIG, data=data), TOKENIZER, {"recipe": "tiny", "torch": torch.__version__})
     write_weights(path, parameters_of(network()), "# A model\n")
     return path
@@ -238,7 +240,7 @@ def test_damage_is_one_line_that_names_the_file(
 
 
 def test_the_tokenizer_of_another_model_is_refused(folder: Path) -> None:
-    Tokenizer.learn(TEXTS * 3, DataConfig(vocab_size=275)).save(folder / "tokenizer.json")
+    Tokenizer.learn(TEXTS * 3, TranslationData(vocab_size=275)).save(folder / "tokenizer.json")
     told = message(folder)
     assert "tokenizer.json" in told
     assert str(TOKENIZER.vocab_size) in told
@@ -279,7 +281,7 @@ def test_a_shortlist_is_one_file_more(folder: Path) -> None:
 
 
 def write_for_another_tokenizer(folder: Path) -> None:
-    write_shortlist(folder, a_shortlist(), Tokenizer.learn(TEXTS * 2, DataConfig(vocab_size=268)))
+    write_shortlist(folder, a_shortlist(), Tokenizer.learn(TEXTS * 2, TranslationData(vocab_size=268)))
 
 
 def other_tables(folder: Path, **tables: Any) -> None:

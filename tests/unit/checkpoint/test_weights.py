@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from sightline.checkpoint.compiled import compiled
 from sightline.checkpoint.weights import WeightsFile
-from sightline.config.settings import ModelConfig
+from sightline.config.model import TransformerConfig
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
 from sightline.native.library import library
@@ -63,7 +63,7 @@ def test_a_file_cut_short_while_it_is_in_use(tmp_path: Path) -> None:
 @pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 def test_packing_never_holds_the_network_beside_what_is_packed(tmp_path: Path, compute: str) -> None:
     """What Python holds beside it: embeddings and small things, and on the way the arrays of one sub-layer."""
-    config = ModelConfig(vocab_size=40, d_model=64, d_ff=256, n_heads=4, n_encoder_layers=6, n_decoder_layers=6)
+    config = TransformerConfig(vocab_size=40, d_model=64, d_ff=256, n_heads=4, n_encoder_layers=6, n_decoder_layers=6)
     save_file(parameters_of(build_model(config)), tmp_path / "file")
     weights = WeightsFile(tmp_path / "file")
     gc.collect()

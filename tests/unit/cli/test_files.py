@@ -11,7 +11,9 @@ import pytest
 from sightline import cli
 from sightline.cli.arriving import arriving
 from sightline.cli.files import MOST_CHARACTERS, lines_of, output
-from sightline.config.settings import SearchSettings, TrainConfig, check_values
+from sightline.config.setting import check_values
+from sightline.config.settings import SearchSettings
+from sightline.config.training import TrainConfig
 from sightline.data import corpus
 from sightline.errors import UserError
 

@@ -4,19 +4,16 @@ import json
 import math
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 import pytest
 
 from sightline.checkpoint.model_card import USAGE
+from sightline.config.setting import POSITIVE, RATE, SHARE, Setting
 from sightline.config.settings import (
-    POSITIVE,
-    RATE,
     SETTINGS,
-    SHARE,
-    ModelConfig,
+    TYPES,
     RunConfig,
-    Setting,
     apply_settings,
     check,
     flatten,
@@ -224,16 +221,25 @@ def test_bad_setting_is_told_the_fix(setting: str, message: str) -> None:
 
 
 def test_every_field_says_what_it_is_and_has_a_default_that_it_takes() -> None:
-    assert SETTINGS.keys() == flatten(RunConfig()).keys()
-    for key, value in flatten(RunConfig()).items():
-        assert SETTINGS[key].help and "%" not in SETTINGS[key].help, key  # argparse reads % as a format
-        assert SETTINGS[key].default == value
-        SETTINGS[key].check(key, value)
+    values = {key: value for config in EVERY_CONFIG for key, value in flatten(config).items()}
+    assert SETTINGS.keys() == values.keys()
+    for key, setting in SETTINGS.items():
+        assert setting.help and "%" not in setting.help, key  # argparse reads % as a format
+        assert setting.default == values[key] or key in ("model.architecture", "model.task")
+        setting.check(key, values[key])
 
 
 def test_every_task_has_its_words_on_the_card() -> None:
     cards = {path.stem for path in USAGE.glob("*.md")}
     assert cards == {*SETTINGS["model.task"].choices, "restore"}  # of published denoisers
+
+
+def of(other: str, place: str) -> RunConfig:
+    """The defaults of an architecture or a task."""
+    return from_dict({"model": {other: place}}, "test")
+
+
+EVERY_CONFIG = [of(other, name) for other in ("architecture", "task") for name in SETTINGS[f"model.{other}"].choices]
 
 
 def another(key: str) -> Any:
@@ -245,10 +251,13 @@ def another(key: str) -> Any:
     return two_numbers(key) if isinstance(near, tuple) else ANOTHER_VALUE[type(near)](near)
 
 
+def another_value(key: str, value: Any) -> Any:
+    return two_numbers(key) if isinstance(value, tuple) else ANOTHER_VALUE[type(value)](value)
+
+
 def two_numbers(key: str) -> tuple[Any, ...]:
     """Of the type that the setting has some of."""
-    section, name = key.split(".")
-    number, *_ = get_args(get_type_hints(type(getattr(RunConfig(), section)))[name])
+    number, *_ = get_args(TYPES[key])
     return number(3), number(2)
 
 
@@ -259,12 +268,13 @@ def test_where_a_field_means_nothing_it_is_refused_and_not_told(key: str) -> Non
         places = SETTINGS[f"model.{other}"].choices
         assert {*readers} < {*places}
         for place in {*places} - {*readers}:
-            config = RunConfig(model=replace(ModelConfig(), **{other: place}))
+            config = of(other, place)
             section, name = key.split(".")
             assert name not in meaningful(config).get(section, {})
-            table = getattr(config, section)
             with pytest.raises(UserError, match=f"{key} = .* means nothing to model"):
-                check(replace(config, **{section: replace(table, **{name: another(key)})}))
+                check(from_dict({section: {name: another(key)}}, "test", config))
+            as_in_older_files = {section: {name: SETTINGS[key].default}}
+            assert from_dict(as_in_older_files, "test", config) == config
 
 
 @pytest.mark.parametrize(
@@ -385,21 +395,18 @@ def test_sense_passes(settings: list[str]) -> None:
 
 
 def test_round_trip_through_json_keeps_every_field() -> None:
-    """Each field away from its default, so that none can be forgotten."""
-    default = RunConfig()
-    config = default
-    for part in fields(RunConfig):
-        table = getattr(default, part.name)
-        changes = {
-            field.name: two_numbers(f"{part.name}.{field.name}")
-            if isinstance(value, tuple)
-            else ANOTHER_VALUE[type(value)](value)
-            for field in fields(table)
-            for value in [getattr(table, field.name)]
-        }
-        config = replace(config, **{part.name: replace(table, **changes)})
-    assert all(flatten(config)[key] != value for key, value in flatten(default).items())
-    assert from_dict(json.loads(json.dumps(config.as_dict())), "config.json") == config
+    """Each field of every architecture and task away from its default, so that none can be forgotten."""
+    for default in EVERY_CONFIG:
+        config = default
+        for part in fields(RunConfig):
+            table = getattr(default, part.name)
+            names = [field.name for field in fields(table) if field.name not in ("architecture", "task")]
+            changes = {name: another_value(f"{part.name}.{name}", getattr(table, name)) for name in names}
+            config = replace(config, **{part.name: replace(table, **changes)})
+        there = flatten(config)
+        same = [key for key, value in flatten(default).items() if there[key] == value]
+        assert same == ["model.architecture", "model.task"]
+        assert from_dict(json.loads(json.dumps(config.as_dict())), "config.json") == config
 
 
 def test_tables_stand_on_top_of_a_base() -> None:

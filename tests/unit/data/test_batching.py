@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import TranslationData
 from sightline.data import batching
 from sightline.data.arranging import ROOM
 from sightline.data.batch import Batch
@@ -23,7 +23,7 @@ from sightline.data.corpus import Corpus
 from sightline.data.prepared import PreparedCorpus, learn_tokenizer, prepare
 from sightline.data.tokenizer import Tokenizer
 
-CONFIG = DataConfig(vocab_size=300)
+CONFIG = TranslationData(vocab_size=300)
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=60)
 
 

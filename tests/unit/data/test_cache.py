@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import TranslationData
 from sightline.data.amount import Amount, parse_amount
 from sightline.data.cache import DRAFTS, partial, partial_folder
 from sightline.data.corpus import parse_corpora
@@ -23,8 +23,8 @@ from sightline.data.split import split
 from sightline.errors import UserError
 from sightline.localisation.memory import memories_as_tsv
 
-CONFIG = DataConfig(vocab_size=280)
-OTHER = DataConfig(vocab_size=270)
+CONFIG = TranslationData(vocab_size=280)
+OTHER = TranslationData(vocab_size=270)
 NOBODY = 65534
 PAIRS = [(f"a dog {i}", f"ein Hund {i}") for i in range(40)]
 PO = 'msgid "a dog"\nmsgstr "ein Hund"\n'
@@ -116,7 +116,7 @@ def test_modes_follow_the_umask_and_the_group_the_folder(
 WAITING = """
 import sys
 from pathlib import Path
-from sightline.config.settings import DataConfig
+from sightline.config.data import TranslationData
 from sightline.data import prepared
 from sightline.data.corpus import Corpus
 from sightline.data.tokenizer import Tokenizer
@@ -127,7 +127,7 @@ def pack(*given):
     return original(*given)
 
 original, prepared.pack = prepared.pack, pack
-config = DataConfig(vocab_size=270)
+config = TranslationData(vocab_size=270)
 tokenizer = Tokenizer.learn(["a dog", "ein Hund"], config)
 print(prepared.prepare([Corpus((sys.argv[1],))], tokenizer, config, Path(sys.argv[2]), progress=False).key)
 """

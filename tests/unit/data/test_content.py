@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import TranslationData
 from sightline.data import documents, prepared, split
 from sightline.data.amount import parse_amount
 from sightline.data.corpus import Corpus, parse_corpora, read_pairs
@@ -18,7 +18,7 @@ from sightline.data.rows import Pair
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 
-CONFIG = DataConfig(vocab_size=280)
+CONFIG = TranslationData(vocab_size=280)
 PAIRS = [(f"a dog {i}", f"ein Hund {i}") for i in range(40)]
 OTHERS = [("a cat", "eine Katze"), *PAIRS[1:]]
 TOKENIZER = Tokenizer.learn(["a dog 0123456789", "ein Hund"], CONFIG)

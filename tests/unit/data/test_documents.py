@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import TranslationData
 from sightline.data import documents
 from sightline.data.documents import Cutter, cutter_of, learn, learn_pieces, prepare_documents, stretches
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 
-BY_CHARACTERS = DataConfig(subword="characters")
+BY_CHARACTERS = TranslationData(subword="characters")
 TEXT = "To be,\n\n  or not 2 be:\nthat is\tthe café ?!\n" * 9
 
 
@@ -35,9 +35,9 @@ def test_a_file_is_a_document_and_a_line_of_jsonl_is_one(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "config", [DataConfig(vocab_size=300), BY_CHARACTERS, DataConfig(vocab_size=300, subword="unigram")]
+    "config", [TranslationData(vocab_size=300), BY_CHARACTERS, TranslationData(vocab_size=300, subword="unigram")]
 )
-def test_text_comes_back_and_begins_where_another_ends(config: DataConfig) -> None:
+def test_text_comes_back_and_begins_where_another_ends(config: TranslationData) -> None:
     tokenizer = learn([TEXT], config, ["<x>"])
     assert tokenizer.decode(tokenizer.encode(TEXT)) == TEXT
     first, second = TEXT[: TEXT.index("that")], TEXT[TEXT.index("that") :]
@@ -55,10 +55,10 @@ def test_characters_are_pieces_and_others_are_unknown() -> None:
     tokenizer = learn(["abba\n", "ba"], BY_CHARACTERS)
     assert tokenizer.vocab_size == 4 + 3
     assert [tokenizer.piece(token) for token in tokenizer.encode("ab\nz")] == ["a", "b", "\n", "<unk>"]
-    few = learn(["aab"], DataConfig(subword="characters", vocab_size=5))
+    few = learn(["aab"], TranslationData(subword="characters", vocab_size=5))
     assert few.vocab_size == 5 and few.piece(4) == "a"  # the most frequent
     with pytest.raises(UserError, match=r"data.vocab_size is 4; special tokens alone need 4"):
-        learn(["aab"], DataConfig(subword="characters", vocab_size=4))
+        learn(["aab"], TranslationData(subword="characters", vocab_size=4))
 
 
 @pytest.mark.parametrize("size", [1, 5, 20, 10_000])
@@ -75,7 +75,7 @@ def test_stretches_are_the_document(size: int) -> None:
 
 def test_a_document_in_stretches_has_the_tokens_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = file(tmp_path, "a.txt", TEXT)
-    tokenizer = learn_pieces([path], DataConfig(vocab_size=300), cache_dir=tmp_path)
+    tokenizer = learn_pieces([path], TranslationData(vocab_size=300), cache_dir=tmp_path)
     whole = [*tokenizer.encode(TEXT.removesuffix("\n")), tokenizer.eos_id]
     monkeypatch.setattr(documents, "STRETCH", 8)
     monkeypatch.setattr(documents, "ROOM", 40)

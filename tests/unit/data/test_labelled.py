@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import TranslationData
 from sightline.data.labelled import LabelledCorpus
 from sightline.data.labelled_texts import check_labels, count_labels, labelled_corpora, read_labelled
 from sightline.data.prepared import learn_tokenizer, prepare
@@ -60,7 +60,7 @@ def test_a_label_that_training_has_not(path: Path) -> None:
 
 
 def test_batches_hold_every_text_once_cut_to_the_limit(path: Path) -> None:
-    config = DataConfig(vocab_size=270)
+    config = TranslationData(vocab_size=270)
     corpora = labelled_corpora([str(path)])
     tokenizer = learn_tokenizer(corpora, config, sources_only=True)
     assert "neg" not in "".join(tokenizer.backend.get_vocab())

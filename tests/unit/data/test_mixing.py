@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import TranslationData
 from sightline.data import mixing
 from sightline.data.arranging import Pairs
 from sightline.data.batch import Batch
@@ -23,7 +23,7 @@ from sightline.data.mixing import Mixture, Portion, drawn, stride
 from sightline.data.prepared import PreparedCorpus, learn_tokenizer, prepare
 from sightline.data.tokenizer import Tokenizer
 
-CONFIG = DataConfig(vocab_size=300)
+CONFIG = TranslationData(vocab_size=300)
 SIZES = (30, 8, 2)
 
 

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import TranslationData
 from sightline.data.arranging import Noise
 from sightline.data.batching import BatchStream, validation_batches
 from sightline.data.corpus import plain_texts
@@ -20,7 +20,7 @@ from sightline.data.noise import MASK, Infilling, PieceDropout, choose_spans, in
 from sightline.data.prepared import PreparedCorpus, learn_tokenizer, prepare
 from sightline.data.tokenizer import Tokenizer
 
-CONFIG = DataConfig(vocab_size=300)
+CONFIG = TranslationData(vocab_size=300)
 LINES = ["a dog runs in the park", "ein Hund rennt durch den Park.", "犬が走る"]
 Corpus = tuple[PreparedCorpus, Tokenizer]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import TranslationData
 from sightline.data import packers
 from sightline.data import prepared as module
 from sightline.data.amount import parse_amount
@@ -24,7 +24,7 @@ from sightline.errors import UserError
 from sightline.localisation.memory import memories_as_tsv
 from sightline.tasks.job import file_names
 
-CONFIG = DataConfig(vocab_size=280, max_length=20, max_length_ratio=3.0)
+CONFIG = TranslationData(vocab_size=280, max_length=20, max_length_ratio=3.0)
 PAIRS = [("A dog.", "Ein Hund."), ("a  \u2028b", "日本\u0085"), ("dog", "Hund"), ("", "leer"), ("x", " \t")]
 PAIRS += [("word " * 20, "word"), ("a", "a b c d"), ("a", "a b c"), ("e\u0301", "\u00e9")]
 TOKENIZER = Tokenizer.learn((side for pair in PAIRS for side in pair), CONFIG)

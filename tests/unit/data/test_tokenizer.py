@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import TranslationData
 from sightline.data.corpus import parse_corpora, read_pairs
 from sightline.data.merges import Drops
 from sightline.data.tokenizer import Tokenizer, normalization
@@ -75,16 +75,16 @@ def sentences() -> Iterator[str]:
 
 
 CONFIGS = {
-    "bpe": DataConfig(vocab_size=310),
-    "unigram": DataConfig(subword="unigram", vocab_size=310),
-    "folded": DataConfig(vocab_size=310, normalization="nfkc", lowercase=True),
-    "raw": DataConfig(vocab_size=310, normalization="none"),
+    "bpe": TranslationData(vocab_size=310),
+    "unigram": TranslationData(subword="unigram", vocab_size=310),
+    "folded": TranslationData(vocab_size=310, normalization="nfkc", lowercase=True),
+    "raw": TranslationData(vocab_size=310, normalization="none"),
 }
 LEARNT = {name: Tokenizer.learn(sentences(), config, special=["<2de>"]) for name, config in CONFIGS.items()}
 BPE = LEARNT["bpe"]
 
 
-def normalised(text: str, config: DataConfig) -> str:
+def normalised(text: str, config: TranslationData) -> str:
     """What the round trip gives: each stretch between declared tokens, normalised."""
     steps = normalizers.Sequence(normalization(config))
     return "<2de>".join(steps.normalize_str(part) for part in text.split("<2de>"))
@@ -183,9 +183,9 @@ def test_bad_files_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (DataConfig(vocab_size=259), "data.vocab_size is 259; bytes and special tokens alone need 260"),
-        (DataConfig(subword="bpee"), "did you mean 'bpe'"),
-        (DataConfig(normalization="nfx"), "did you mean 'nfc'"),
+        (TranslationData(vocab_size=259), "data.vocab_size is 259; bytes and special tokens alone need 260"),
+        (TranslationData(subword="bpee"), "did you mean 'bpe'"),
+        (TranslationData(normalization="nfx"), "did you mean 'nfc'"),
     ],
 )
 def test_bad_settings(config, message):

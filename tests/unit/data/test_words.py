@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import TranslationData
 from sightline.data.tokenizer import Tokenizer
 from sightline.data.words import LAST, PUNCTUATION, cut
 
@@ -16,7 +16,7 @@ PLAIN = st.text(st.sampled_from("".join(map(chr, range(0x20, LAST + 1))) + PUNCT
 
 @pytest.fixture(scope="module", params=["bpe", "unigram"])
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
-    return Tokenizer.learn(LINES, DataConfig(subword=request.param, vocab_size=420), special=["<2de>"])
+    return Tokenizer.learn(LINES, TranslationData(subword=request.param, vocab_size=420), special=["<2de>"])
 
 
 def by_library(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -59,5 +59,8 @@ def test_a_full_table_starts_anew(tokenizer: Tokenizer, monkeypatch: pytest.Monk
 
 def test_tokenizers_made_otherwise_have_no_table(tokenizer: Tokenizer) -> None:
     assert tokenizer.table is not None
-    for changed in (DataConfig(lowercase=True, vocab_size=300), DataConfig(normalization="nfkc", vocab_size=300)):
+    for changed in (
+        TranslationData(lowercase=True, vocab_size=300),
+        TranslationData(normalization="nfkc", vocab_size=300),
+    ):
         assert Tokenizer.learn(LINES, changed).table is None

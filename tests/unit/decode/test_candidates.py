@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.config.settings import ModelConfig, SearchSettings
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import SearchSettings
 from sightline.contract import FREE
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import decode_tokens
@@ -27,7 +28,7 @@ SEARCHES = [
 
 @pytest.fixture
 def model():
-    shape = ModelConfig(vocab_size=VOCAB, d_model=16, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=2)
+    shape = TransformerConfig(vocab_size=VOCAB, d_model=16, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=2)
     model = build_model(shape).double().eval()
     with torch.no_grad():
         model.output.weight *= 2.5

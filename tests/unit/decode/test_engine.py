@@ -13,7 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.config.settings import ModelConfig, SearchSettings
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import SearchSettings
 from sightline.decode.ending import length_penalty
 from sightline.decode.engine import Hypothesis, SpecialIds, decode_tokens
 from sightline.decode.request import Asked, TooLarge, batches, check_decoding, random_stream
@@ -29,7 +30,7 @@ SHORT = SearchSettings(max_length_factor=1.0, max_length_extra=1)
 
 @pytest.fixture
 def model():
-    config = ModelConfig(
+    config = TransformerConfig(
         vocab_size=VOCAB, d_model=8, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=2, dropout=0.5
     )
     model = build_model(config).double()

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sightline.architectures.registry import build_network
-from sightline.config.settings import ModelConfig, SearchSettings
+from sightline.config.settings import SearchSettings, from_dict
 from sightline.contract import EncoderDecoder, SpecialIds
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.drafts import CopyDraft
@@ -25,8 +25,8 @@ VOCAB, EOS = 11, 2
 SHORT = SearchSettings(max_length_factor=1.0, max_length_extra=1)
 SOURCES = [[5], [4, 9, 10, 7, 7, 6], [8, 4], [], [6, 5, 9]]
 SHAPES: dict[str, dict[str, Any]] = {
-    "transformer": {},
-    "wide": {"d_model": 24, "n_heads": 3, "n_decoder_layers": 2, "norm_position": "pre"},
+    "transformer": {"d_ff": 24, "n_heads": 2},
+    "wide": {"d_model": 24, "d_ff": 24, "n_heads": 3, "n_decoder_layers": 2, "norm_position": "pre"},
     "recurrent": {"architecture": "recurrent", "cell": "lstm", "attention": "dot", "bidirectional": False},
     "conv": {"architecture": "conv", "positions": "learned", "max_len": 24},
 }
@@ -40,8 +40,8 @@ SEARCHES: list[dict[str, Any]] = [
 
 def small(kind: str, seed: int = 0) -> Any:
     torch.manual_seed(seed)
-    shape = {"vocab_size": VOCAB, "d_model": 16, "d_ff": 24, "n_heads": 2, "dropout": 0.0}
-    model = build_network(ModelConfig(**{"n_encoder_layers": 1, "n_decoder_layers": 1, **shape, **SHAPES[kind]}))
+    shape = {"vocab_size": VOCAB, "d_model": 16, "dropout": 0.0, "n_encoder_layers": 1, "n_decoder_layers": 1}
+    model = build_network(from_dict({"model": {**shape, **SHAPES[kind]}}, "test").model)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) / 2)

@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from sightline.config.settings import DataConfig, ModelConfig, SearchSettings
+from sightline.config.data import TranslationData
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import SearchSettings
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.drafts import CopyDraft, MemoryDraft, ModelDraft, continuation
 from sightline.decode.engine import SpecialIds, decode_tokens
@@ -31,7 +33,7 @@ class Fixed:
 def random_model(seed, **shape):
     torch.manual_seed(seed)
     shape = {"vocab_size": 12, "d_model": 16, "d_ff": 32, "n_heads": 2, "dropout": 0.0} | shape
-    model = build_model(ModelConfig(n_encoder_layers=1, n_decoder_layers=2, **shape))
+    model = build_model(TransformerConfig(n_encoder_layers=1, n_decoder_layers=2, **shape))
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
@@ -126,7 +128,9 @@ def test_refused_where_the_cache_cannot_take_steps_back():
 
 
 def test_translator_and_stream_take_a_draft():
-    tokenizer = Tokenizer.learn(["A dog runs across the field .", "Two men talk ."] * 20, DataConfig(vocab_size=300))
+    tokenizer = Tokenizer.learn(
+        ["A dog runs across the field .", "Two men talk ."] * 20, TranslationData(vocab_size=300)
+    )
     model = random_model(4, vocab_size=tokenizer.vocab_size)
     translator = Translator(model, tokenizer, SearchSettings(beam_size=4, max_length_extra=5))
     texts = ["A dog runs .", "", "Two men talk ."]

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.config.settings import DataConfig, SearchSettings
+from sightline.config.data import TranslationData
+from sightline.config.settings import SearchSettings
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.streaming import stream_text
 from sightline.decode.translator import Translator
@@ -54,7 +55,7 @@ class CopyModel(nn.Module):
 @pytest.fixture(scope="module")
 def translator():
     lines = ["A dog runs across the field .", "Two men are talking .", "The dog sees the men ."] * 20
-    tokenizer = Tokenizer.learn(lines, DataConfig(vocab_size=300, normalization="none"))
+    tokenizer = Tokenizer.learn(lines, TranslationData(vocab_size=300, normalization="none"))
     return Translator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=4))
 
 

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from sightline.config.settings import DataConfig, SearchSettings
+from sightline.config.data import TranslationData
+from sightline.config.settings import SearchSettings
 from sightline.contract import Hypothesis
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
@@ -45,7 +46,7 @@ class CopyModel(nn.Module):
 @pytest.fixture(scope="module")
 def tokenizer():
     lines = ["A dog runs across the field .", "Two men are talking .", "The dog sees the men ."] * 20
-    return Tokenizer.learn(lines, DataConfig(vocab_size=300, normalization="none"), special=["<2de>"])
+    return Tokenizer.learn(lines, TranslationData(vocab_size=300, normalization="none"), special=["<2de>"])
 
 
 @pytest.fixture

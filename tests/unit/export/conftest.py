@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from sightline.checkpoint.trained import write_settings, write_weights
-from sightline.config.settings import DataConfig, ModelConfig, RunConfig
+from sightline.config.data import TranslationData
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import RunConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.families.sightline import build_model
 from sightline.network.parameters import parameters_of
@@ -18,12 +20,12 @@ LINES = ["A dog runs over the meadow.", "Ein Hund rennt über die Wiese.", "Two 
 @pytest.fixture(scope="session")
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Writes a model of some shape; its tokenizer knows a few words."""
-    tokenizer = Tokenizer.learn(LINES * 3, DataConfig(vocab_size=300))
+    tokenizer = Tokenizer.learn(LINES * 3, TranslationData(vocab_size=300))
 
     def make(**shape: object) -> Path:
         torch.manual_seed(4)
         small = {"d_model": 16, "d_ff": 24, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 1}
-        config = ModelConfig(**{"vocab_size": tokenizer.vocab_size, **small, **shape})
+        config = TransformerConfig(**{"vocab_size": tokenizer.vocab_size, **small, **shape})
         network = build_model(config)
         with torch.no_grad():  # large, so that no two pieces are nearly as likely, and biases and gains count
             for name, parameter in network.named_parameters():

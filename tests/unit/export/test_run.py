@@ -16,7 +16,8 @@ from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.imported import write_imported
 from sightline.checkpoint.manifest import MANIFEST
 from sightline.checkpoint.read import read_folder
-from sightline.config.settings import ModelConfig, RunConfig
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import from_dict
 from sightline.errors import UserError
 from sightline.export import hf, run
 from sightline.export.exported import MAX_NEW_TOKENS, ExportedModel, exported_model, has_uneven_heads, sample_texts
@@ -144,16 +145,16 @@ def test_a_missing_library_is_named_with_its_extra(
     ],
 )
 def test_other_models_are_refused(changes: dict[str, Any], complaint: str) -> None:
-    config = RunConfig(model=ModelConfig(**changes))
+    config = from_dict({"model": changes}, "test")
     with pytest.raises(UserError, match=complaint):
         exported_model(Folder(Path("m"), config, {}, "cpu", SimpleNamespace(network=None), lambda: None))
 
 
 def test_heads_are_uneven_when_they_have_a_width_or_number_of_their_own() -> None:
-    even = ModelConfig(d_model=16, n_heads=4)
-    assert not has_uneven_heads(even) and not has_uneven_heads(ModelConfig(d_model=16, n_heads=4, d_k=4, d_v=4))
-    assert has_uneven_heads(ModelConfig(d_model=16, n_heads=4, d_v=8))
-    assert has_uneven_heads(ModelConfig(d_model=16, n_heads=4, cross_heads=(4, 3)))
+    even = TransformerConfig(d_model=16, n_heads=4)
+    assert not has_uneven_heads(even) and not has_uneven_heads(TransformerConfig(d_model=16, n_heads=4, d_k=4, d_v=4))
+    assert has_uneven_heads(TransformerConfig(d_model=16, n_heads=4, d_v=8))
+    assert has_uneven_heads(TransformerConfig(d_model=16, n_heads=4, cross_heads=(4, 3)))
 
 
 def test_texts_are_words_and_always_the_same(make_model: MakeModel) -> None:

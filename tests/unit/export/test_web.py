@@ -14,7 +14,8 @@ import pytest
 from tiny_families import write_tiny
 
 from sightline.checkpoint.read import read_folder
-from sightline.config.settings import DataConfig, SearchSettings
+from sightline.config.data import TranslationData
+from sightline.config.settings import SearchSettings
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.export.run import export_model
@@ -101,14 +102,14 @@ def test_positions_reach_as_far_as_an_output_may() -> None:
 @pytest.mark.parametrize(
     ("config", "why"),
     [
-        (DataConfig(subword="unigram"), "its model is Unigram, not BPE"),
-        (DataConfig(normalization="nfkc", lowercase=True), ""),
-        (DataConfig(normalization="none"), ""),
+        (TranslationData(subword="unigram"), "its model is Unigram, not BPE"),
+        (TranslationData(normalization="nfkc", lowercase=True), ""),
+        (TranslationData(normalization="none"), ""),
     ],
     ids=["unigram", "nfkc", "none"],
 )
-def test_a_tokenizer_of_another_model_is_refused(config: DataConfig, why: str) -> None:
-    learned = Tokenizer.learn(["A dog runs."] * 3, DataConfig(**{**vars(config), "vocab_size": 300}), ["<2de>"])
+def test_a_tokenizer_of_another_model_is_refused(config: TranslationData, why: str) -> None:
+    learned = Tokenizer.learn(["A dog runs."] * 3, TranslationData(**{**vars(config), "vocab_size": 300}), ["<2de>"])
     if not why:
         content = page_tokenizer(learned, "here")
         assert (
@@ -132,7 +133,7 @@ def test_a_tokenizer_of_another_model_is_refused(config: DataConfig, why: str) -
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_part_that_the_page_does_not_know_is_named(change: dict[str, Any], why: str) -> None:
-    content = json.loads(Tokenizer.learn(["A dog."] * 3, DataConfig(vocab_size=300)).backend.to_str())
+    content = json.loads(Tokenizer.learn(["A dog."] * 3, TranslationData(vocab_size=300)).backend.to_str())
     assert unsupported_part(content) == ""
     for name, value in change.items():
         if name == "added_tokens":

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import TranslationData
 from sightline.data.alignment import words_of_pieces
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
@@ -58,7 +58,7 @@ def test_marks(
 
 def test_both_kinds_of_tokenizer_are_sides(make: Make) -> None:
     assert isinstance(side_of(make("marian")), Side)
-    assert isinstance(Tokenizer.learn(["a dog"], DataConfig(vocab_size=270)), Side)
+    assert isinstance(Tokenizer.learn(["a dog"], TranslationData(vocab_size=270)), Side)
 
 
 def test_words_of_pieces_leave_out_what_stands_in_front(make: Make) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sightline.cli import main
-from sightline.config.settings import DataConfig
+from sightline.config.data import TranslationData
 from sightline.data.tokenizer import Tokenizer
 from sightline.glossary.annotation import annotate_pairs, supports_annotations
 from sightline.glossary.terms import Term
@@ -59,5 +59,7 @@ def test_the_command_writes_a_corpus(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_whoever_has_learnt_from_annotated_sources_knows_the_marks() -> None:
     lines = ["A dog runs across the field .", "Two men are talking ."]
     told = [*lines, "A ⟦ dog ⇒ Hund ⟧ runs ."]
-    learnt = [Tokenizer.learn(some * 20, DataConfig(vocab_size=400, normalization="none")) for some in (lines, told)]
+    learnt = [
+        Tokenizer.learn(some * 20, TranslationData(vocab_size=400, normalization="none")) for some in (lines, told)
+    ]
     assert [supports_annotations(tokenizer) for tokenizer in learnt] == [False, True]

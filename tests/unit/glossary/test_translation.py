@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.config.settings import DataConfig, SearchSettings
+from sightline.config.data import TranslationData
+from sightline.config.settings import SearchSettings
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translator
 from sightline.errors import UserError
@@ -40,7 +41,7 @@ LINES = ["A dog runs across the field .", "Two men are talking .", "The dog sees
 
 
 def tokenizer_of(lines: list[str], vocab_size: int = 300) -> Tokenizer:
-    return Tokenizer.learn(lines * 20, DataConfig(vocab_size=vocab_size, normalization="none"))
+    return Tokenizer.learn(lines * 20, TranslationData(vocab_size=vocab_size, normalization="none"))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from sightline.architectures.registry import build_network, decoding_forms
-from sightline.config.settings import DataConfig, ModelConfig, RunConfig, SearchSettings, check, longest_sequence
+from sightline.config.data import TranslationData
+from sightline.config.model import longest_sequence
+from sightline.config.settings import SearchSettings, check, from_dict
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translator
 
@@ -30,7 +32,7 @@ LINES = ["A dog runs across the field .", "Zwei Männer reden .", "Der Hund sieh
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.learn(LINES, DataConfig(vocab_size=340), special=["<2de>"])
+    return Tokenizer.learn(LINES, TranslationData(vocab_size=340), special=["<2de>"])
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +43,7 @@ def translator_of(tokenizer: Tokenizer) -> Callable[[str], Translator]:
     def make(variant: str) -> Translator:
         torch.manual_seed(1)
         shape = {"d_model": 16, "dropout": 0.3, "vocab_size": tokenizer.vocab_size, **VARIANTS[variant]}
-        config = check(RunConfig(model=ModelConfig(**shape))).model
+        config = check(from_dict({"model": shape}, "test")).model
         network = build_network(config)
         with torch.no_grad():
             for parameter in network.parameters() if variant != "calm" else ():

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from sightline.architectures.registry import Network, build_network
-from sightline.config.settings import DataConfig, ModelConfig
+from sightline.config.data import TranslationData
+from sightline.config.settings import from_dict
 from sightline.data.alignment import words_of_pieces
 from sightline.data.links import GoldLinks
 from sightline.data.tokenizer import Tokenizer
@@ -30,7 +31,7 @@ from sightline.network.masks import padding_mask
 
 SOURCES = ["a little dog runs !", "two cats", "a dog sleeps on the old sofa", "", "x"]
 TARGETS = ["ein kleiner Hund rennt !", "zwei Katzen", "ein Hund schläft auf dem alten Sofa", "nichts", ""]
-TOKENIZER = Tokenizer.learn(SOURCES + TARGETS, DataConfig(vocab_size=290))
+TOKENIZER = Tokenizer.learn(SOURCES + TARGETS, TranslationData(vocab_size=290))
 SHAPES: dict[str, dict[str, Any]] = {
     "transformer": {"d_ff": 32, "n_heads": 2},
     "bahdanau": {"architecture": "recurrent"},
@@ -41,7 +42,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 def build(name: str = "transformer", **changes: Any) -> Network:
     shape = {"d_model": 16, "n_encoder_layers": 1, "n_decoder_layers": 2, "vocab_size": TOKENIZER.vocab_size}
-    model = build_network(ModelConfig(**{**shape, **SHAPES[name], **changes})).eval()
+    model = build_network(from_dict({"model": {**shape, **SHAPES[name], **changes}}, "test").model).eval()
     with torch.no_grad():  # large, so that attention is anything but even
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) / 2)
@@ -114,7 +115,7 @@ def test_the_end_mark_takes_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
         yield dict.fromkeys(modules, torch.tensor([[[[0.01, 0.02, 0.97], [0.02, 0.01, 0.97], [0.5, 0.5, 0.0]]]]))
 
     monkeypatch.setattr(alignment, "recording", fixed)
-    tokenizer = Tokenizer.learn(["a b c d"] * 3, DataConfig(vocab_size=300))
+    tokenizer = Tokenizer.learn(["a b c d"] * 3, TranslationData(vocab_size=300))
     assert [len(tokenizer.encode(text)) for text in ("a b", "c d")] == [2, 2]
     model = build(vocab_size=tokenizer.vocab_size, n_heads=1)
     assert align(model, tokenizer, ["a b"], ["c d"], AlignmentHead(0, 0, "predicts")) == [{(1, 0), (0, 1)}]

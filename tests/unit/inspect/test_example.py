@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import TranslationData
 from sightline.data.corpus import Corpus
 from sightline.data.prepared import prepare
 from sightline.data.tokenizer import Tokenizer
@@ -19,8 +19,8 @@ def key_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def prepared(sources: list[str]) -> str:
         path = tmp_path / "valid.tsv"
         path.write_text("".join(f"{source}\tx\n" for source in sources), encoding="utf-8")
-        tokenizer = Tokenizer.learn(["a b c d e f g h i j k l"] * 9, DataConfig(vocab_size=300))
-        return prepare([Corpus((str(path),))], tokenizer, DataConfig(), progress=False, clean=False).key
+        tokenizer = Tokenizer.learn(["a b c d e f g h i j k l"] * 9, TranslationData(vocab_size=300))
+        return prepare([Corpus((str(path),))], tokenizer, TranslationData(), progress=False, clean=False).key
 
     return prepared
 

@@ -8,7 +8,8 @@ from torch import Tensor
 from unit.native.stepping import Steps
 
 from sightline.architectures.registry import build_network
-from sightline.config.settings import ModelConfig, RunConfig, check
+from sightline.config.model import RecurrentConfig, TransformerConfig
+from sightline.config.settings import RunConfig, check
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
 from sightline.inspect.heads import (
@@ -43,7 +44,7 @@ REMOVED = {
 
 
 def build(**changes: Any) -> Transformer:
-    model = build_model(ModelConfig(**{**SHAPE, **changes})).double().eval()
+    model = build_model(TransformerConfig(**{**SHAPE, **changes})).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) / 2)
@@ -58,7 +59,7 @@ def hidden(model: Any) -> Tensor:
 def smaller(model: Transformer, removed: set[Head]) -> Transformer:
     left = heads_left(model, removed)
     shape = {f"{part}_heads": counts for part, counts in left.items()}
-    pruned = build_model(check(RunConfig(model=ModelConfig(**{**SHAPE, **shape}))).model).double().eval()
+    pruned = build_model(check(RunConfig(model=TransformerConfig(**{**SHAPE, **shape}))).model).double().eval()
     load_parameters(pruned, parameters_without(model, removed), "the parameters")
     return pruned
 
@@ -120,7 +121,7 @@ def test_pruned_model_is_the_masked_one_without_the_weights() -> None:
 def test_heads_of_other_widths() -> None:
     model = build(d_k=2, d_v=5)
     left = {f"{part}_heads": counts for part, counts in heads_left(model, REMOVED).items()}
-    pruned = build_model(ModelConfig(**{**SHAPE, "d_k": 2, "d_v": 5, **left})).double().eval()
+    pruned = build_model(TransformerConfig(**{**SHAPE, "d_k": 2, "d_v": 5, **left})).double().eval()
     load_parameters(pruned, parameters_without(model, REMOVED), "the parameters")
     HeadMask(model).set(REMOVED)
     torch.testing.assert_close(hidden(pruned), hidden(model))
@@ -169,7 +170,7 @@ def test_heads_that_are_not_there(chosen: Any, message: str) -> None:
 
 
 def test_other_architectures_have_no_heads() -> None:
-    model = build_network(ModelConfig(architecture="recurrent", vocab_size=9, d_model=8, n_encoder_layers=1))
+    model = build_network(RecurrentConfig(vocab_size=9, d_model=8, n_encoder_layers=1))
     with pytest.raises(UserError, match="only Transformers have heads"):
         heads_of(model, {"cross": {0: [0]}})
 
@@ -177,4 +178,4 @@ def test_other_architectures_have_no_heads() -> None:
 @pytest.mark.parametrize("counts", [(2,), (0, 1), (4, 1), (1, 1, 1)])
 def test_head_counts_that_do_not_fit(counts: tuple[int, ...]) -> None:
     with pytest.raises(UserError, match=r"model.cross_heads = .*from 1 to model.n_heads = 3 for each of 2 layers"):
-        check(RunConfig(model=ModelConfig(**SHAPE, cross_heads=counts)))
+        check(RunConfig(model=TransformerConfig(**SHAPE, cross_heads=counts)))

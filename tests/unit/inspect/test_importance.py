@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from sightline.config.settings import DataConfig, ModelConfig
+from sightline.config.data import TranslationData
+from sightline.config.model import TransformerConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
@@ -13,12 +14,12 @@ from sightline.network.transformer import Transformer
 
 SOURCES = ["a little dog runs", "two cats", "the old sofa", "a cat and a dog"]
 TARGETS = ["ein kleiner Hund rennt", "zwei Katzen", "das alte Sofa", "eine Katze und ein Hund"]
-TOKENIZER = Tokenizer.learn(SOURCES + TARGETS, DataConfig(vocab_size=280))
+TOKENIZER = Tokenizer.learn(SOURCES + TARGETS, TranslationData(vocab_size=280))
 
 
 def build() -> Transformer:
     shape = {"d_model": 12, "d_ff": 16, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 2}
-    model = build_model(ModelConfig(vocab_size=TOKENIZER.vocab_size, **shape)).double().eval()
+    model = build_model(TransformerConfig(vocab_size=TOKENIZER.vocab_size, **shape)).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.config.settings import ModelConfig
+from sightline.config.model import TransformerConfig
 from sightline.families.sightline import build_model
 from sightline.inspect.recording import attentions as attentions_by_stack
 from sightline.inspect.recording import cross_attentions, outputs, recording
@@ -26,7 +26,7 @@ TGT_IN = torch.tensor([[1, 8, 8, 4], [1, 3, 6, 0]])
 @pytest.fixture
 def model() -> Transformer:
     shape = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 2}
-    return build_model(ModelConfig(vocab_size=11, **shape)).eval()
+    return build_model(TransformerConfig(vocab_size=11, **shape)).eval()
 
 
 def attentions(model: Transformer) -> dict[str, MultiHeadAttention]:

@@ -18,7 +18,9 @@ from sightline.checkpoint.compiled import described
 from sightline.checkpoint.sidecar_files import write_shortlist
 from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.cli import main
-from sightline.config.settings import DataConfig, ModelConfig, RunConfig, SearchSettings, load_recipe
+from sightline.config.data import TranslationData
+from sightline.config.model import ModelConfig, RecurrentConfig, TransformerConfig
+from sightline.config.settings import RunConfig, SearchSettings, load_recipe
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.engine import decode_tokens
@@ -30,9 +32,9 @@ from sightline.native.network import CompiledEnsemble
 from sightline.network.parameters import parameters_of
 
 TEXTS = ["A dog runs.", "Ein Hund rennt.", "", "A man and a dog", "rennt"]
-TOKENIZER = Tokenizer.learn(TEXTS * 3, DataConfig(vocab_size=270))
-OTHER = Tokenizer.learn(["Zwei Männer reden."] * 3, DataConfig(vocab_size=270))
-SMALL = ModelConfig(
+TOKENIZER = Tokenizer.learn(TEXTS * 3, TranslationData(vocab_size=270))
+OTHER = Tokenizer.learn(["Zwei Männer reden."] * 3, TranslationData(vocab_size=270))
+SMALL = TransformerConfig(
     vocab_size=TOKENIZER.vocab_size,
     d_model=16,
     d_ff=24,
@@ -47,7 +49,7 @@ SHAPES = {
     "b": replace(SMALL, d_model=24, n_heads=3, norm_position="pre"),
     "learned": replace(SMALL, positions="learned", max_len=24),
     "relative": replace(SMALL, positions="relative"),
-    "lstm": ModelConfig(vocab_size=TOKENIZER.vocab_size, d_model=16, architecture="recurrent", cell="lstm"),
+    "lstm": RecurrentConfig(vocab_size=TOKENIZER.vocab_size, d_model=16, cell="lstm"),
 }
 DECODE = SearchSettings(beam_size=3, max_length_factor=1.0, max_length_extra=3)
 SEARCHES: list[dict[str, Any]] = [

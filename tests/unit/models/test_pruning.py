@@ -9,7 +9,9 @@ import torch
 import sightline
 from sightline.checkpoint.sidecar_files import write_alignment
 from sightline.checkpoint.trained import read_settings, write_settings, write_weights
-from sightline.config.settings import DataConfig, ModelConfig, RunConfig
+from sightline.config.data import TranslationData
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import RunConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
@@ -29,9 +31,9 @@ def whole(tmp_path: Path) -> TrainedTranslator:
 
 
 def made(tmp_path: Path, **more: Any) -> TrainedTranslator:
-    tokenizer = Tokenizer.learn(TEXTS, DataConfig(vocab_size=270))
+    tokenizer = Tokenizer.learn(TEXTS, TranslationData(vocab_size=270))
     shape = {"d_model": 12, "d_ff": 16, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 2, **more}
-    config = RunConfig(model=ModelConfig(vocab_size=tokenizer.vocab_size, **shape))
+    config = RunConfig(model=TransformerConfig(vocab_size=tokenizer.vocab_size, **shape))
     network = build_model(config.model)
     with torch.no_grad():
         for parameter in network.parameters():

@@ -6,7 +6,8 @@ from random import Random
 import pytest
 import torch
 
-from sightline.config.settings import DataConfig, ModelConfig
+from sightline.config.data import TranslationData
+from sightline.config.model import TransformerConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.evaluate.score import PairScore, corpus_perplexity
@@ -21,7 +22,7 @@ VOCAB = 23
 def tiny_model(vocab_size: int = VOCAB) -> Transformer:
     torch.manual_seed(0)
     return build_model(
-        ModelConfig(
+        TransformerConfig(
             vocab_size=vocab_size,
             d_model=16,
             d_ff=32,
@@ -123,7 +124,7 @@ def test_nothing_to_score() -> None:
 
 def test_texts_are_scored_as_their_ids() -> None:
     sources, targets = ["a dog runs", "", "two cats"], ["ein Hund rennt", "nichts", ""]
-    tokenizer = Tokenizer.learn(sources + targets, DataConfig(vocab_size=300))
+    tokenizer = Tokenizer.learn(sources + targets, TranslationData(vocab_size=300))
     model = tiny_model(tokenizer.vocab_size)
     scores = score_texts(model, tokenizer, sources, targets)
     for src, tgt, score in zip(sources, targets, scores, strict=True):
@@ -132,7 +133,7 @@ def test_texts_are_scored_as_their_ids() -> None:
 
 
 def test_unequal_counts_are_refused() -> None:
-    tokenizer = Tokenizer.learn(["a"], DataConfig(vocab_size=300))
+    tokenizer = Tokenizer.learn(["a"], TranslationData(vocab_size=300))
     with pytest.raises(UserError, match="2 source but 1 target"):
         score_texts(tiny_model(), tokenizer, ["a", "b"], ["a"])
 

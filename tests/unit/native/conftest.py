@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.config.settings import ModelConfig
+from sightline.config.model import TransformerConfig
 from sightline.families.sightline import build_model
 from sightline.native import library as c
 from sightline.network.transformer import Transformer
@@ -28,7 +28,7 @@ def build() -> Callable[..., Transformer]:
     """A model with those fields of its configuration changed, every parameter random; `peak` multiplies its logits."""
 
     def make(peak: float = 1.0, **changes: Any) -> Transformer:
-        model = build_model(ModelConfig(**{**SMALL, **changes})).eval()
+        model = build_model(TransformerConfig(**{**SMALL, **changes})).eval()
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 drawn = torch.randn_like(parameter)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sightline.config.settings import ModelConfig
+from sightline.config.model import TransformerConfig
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
 from sightline.native import library as c
@@ -27,14 +27,16 @@ OTHER_NAMES = {"PackedShape": "Packing"}  # of structures in C
 SCRIPT = """
 import json
 import torch
-from sightline.config.settings import SearchSettings, ModelConfig
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import SearchSettings
 from sightline.decode.engine import decode_tokens
 from sightline.families.sightline import build_model
 from sightline.network.prepared import prepare_for_inference
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
-model = build_model(ModelConfig(vocab_size=40, d_model=16, d_ff=32, n_heads=2, n_encoder_layers=1, n_decoder_layers=2))
+shape = TransformerConfig(vocab_size=40, d_model=16, d_ff=32, n_heads=2, n_encoder_layers=1, n_decoder_layers=2)
+model = build_model(shape)
 with torch.no_grad():
     model.output.weight.mul_(3)
 prepared = prepare_for_inference(model)
@@ -136,7 +138,7 @@ def test_plain_c_alone_on_a_better_processor(only: Callable[..., None], monkeypa
         UserWarning, match=rf"is not built for this processor \({BEST}\); torch .* more slowly: .*build\.py"
     ):
         assert c.instructions() == "" and c.usable_builds() == [ANYWHERE]
-    model = build_model(ModelConfig(vocab_size=40, d_model=16, d_ff=32, n_heads=2))
+    model = build_model(TransformerConfig(vocab_size=40, d_model=16, d_ff=32, n_heads=2))
     monkeypatch.setattr("sightline.network.prepared.native_available", lambda _: False)  # it remembers the library
     with pytest.raises(UserError, match=rf"not built for this processor \({BEST}\): .*build"):
         prepare_for_inference(model, "int8")

@@ -312,7 +312,8 @@ import resource
 import sys
 from pathlib import Path
 import torch
-from sightline.config.settings import SearchSettings, ModelConfig
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import SearchSettings
 from sightline.decode.engine import Bounds, decode_tokens
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
@@ -321,7 +322,7 @@ from sightline.network.compiled import packed
 torch.set_num_threads(1)
 torch.manual_seed(0)
 shape = {"vocab_size": 200, "d_model": 128, "d_ff": 128, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 2}
-model = packed(build_model(ModelConfig(**shape)), "float32")
+model = packed(build_model(TransformerConfig(**shape)), "float32")
 long = int(sys.argv[1])
 config = SearchSettings(beam_size=4, min_length_factor=1.0, batch_tokens=1_000_000, max_length_extra=long)
 sources = [[5 + i % 90] * 20 for i in range(400)]

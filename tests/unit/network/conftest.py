@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.config.settings import ModelConfig
+from sightline.config.model import TransformerConfig
 from sightline.families.sightline import build_model
 from sightline.network.transformer import Transformer
 
@@ -26,7 +26,7 @@ def build_small() -> Callable[..., Transformer]:
     """A small model with those fields of its configuration changed; every parameter random, none zero or one."""
 
     def build(**changes: Any) -> Transformer:
-        model = build_model(ModelConfig(**{**SMALL, **changes})).double().eval()
+        model = build_model(TransformerConfig(**{**SMALL, **changes})).double().eval()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.copy_(torch.randn_like(parameter) / 2)

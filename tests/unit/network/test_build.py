@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.config.settings import ModelConfig
+from sightline.config.model import ModelConfig, TransformerConfig
 from sightline.families.sightline import build_model
 from sightline.network.attention import MultiHeadAttention
 from sightline.network.dropout import Dropout
@@ -16,7 +16,7 @@ from sightline.network.norms import RMSNorm
 from sightline.network.parameters import count_parameters
 from sightline.network.transformer import Transformer
 
-BASE = ModelConfig(vocab_size=37_000)  # section 5.1: about 37,000 pieces
+BASE = TransformerConfig(vocab_size=37_000)  # section 5.1: about 37,000 pieces
 BIG: dict[str, Any] = {"d_model": 1024, "d_ff": 4096, "n_heads": 16}
 
 
@@ -188,7 +188,7 @@ def test_which_tables_are_one(
 
 def fresh(seed: int, **changes: Any) -> Transformer:
     torch.manual_seed(seed)
-    return build_model(ModelConfig(**{"vocab_size": 1000, "d_model": 64, "d_ff": 128, "n_heads": 4, **changes}))
+    return build_model(TransformerConfig(**{"vocab_size": 1000, "d_model": 64, "d_ff": 128, "n_heads": 4, **changes}))
 
 
 def test_seed_decides_the_parameters() -> None:
@@ -207,7 +207,7 @@ def test_embedded_tokens_start_with_variance_one(tied: str) -> None:
 
 def test_projections_start_as_glorot_has_it_what_sublayers_add_smaller_and_biases_at_zero() -> None:
     torch.manual_seed(1)
-    shape = ModelConfig(vocab_size=20, d_model=64, d_ff=128, n_heads=4, n_encoder_layers=2, n_decoder_layers=8)
+    shape = TransformerConfig(vocab_size=20, d_model=64, d_ff=128, n_heads=4, n_encoder_layers=2, n_decoder_layers=8)
     for name, module in build_model(replace(shape, tied_embeddings="none")).named_modules():
         if isinstance(module, nn.Linear):
             bound = (6 / (module.in_features + module.out_features)) ** 0.5

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sightline.architectures.registry import build_pooled
-from sightline.config.settings import ModelConfig
+from sightline.config.model import TransformerConfig
 from sightline.network.pooled import final_states, first_state, last_state, mean_state
 
 STATES = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]], [[5.0, 6.0], [7.0, 8.0], [0.0, 1.0]]])
@@ -30,7 +30,7 @@ def test_where_each_pooling_looks() -> None:
 
 def network(which: str, pooling: str, **more: Any) -> Any:
     shape = {"d_model": 8, "n_encoder_layers": 2, "dropout": 0.3, "pooling": pooling, "n_outputs": 3, **more}
-    config = replace(ModelConfig(task="classify", vocab_size=12), **{**ARCHITECTURES[which], **shape})
+    config = replace(TransformerConfig(task="classify", vocab_size=12), **{**ARCHITECTURES[which], **shape})
     return build_pooled(config).eval()
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from sightline.architectures.registry import build_network
-from sightline.config.settings import ModelConfig
+from sightline.config.model import TransformerConfig
 from sightline.network.low_rank import LowRankLinear, adapt, linear, merged
 from sightline.training.packed import can_pack, packed_states
 from sightline.training.step import real_states
@@ -81,7 +81,9 @@ def test_merged_for_a_while() -> None:
 
 def test_packed_training_takes_adapters() -> None:
     torch.manual_seed(1)
-    c = ModelConfig(vocab_size=20, d_model=16, d_ff=24, n_heads=2, n_encoder_layers=1, n_decoder_layers=1, dropout=0.0)
+    c = TransformerConfig(
+        vocab_size=20, d_model=16, d_ff=24, n_heads=2, n_encoder_layers=1, n_decoder_layers=1, dropout=0.0
+    )
     network = build_network(c)
     names = [name for name, module in network.named_modules() if name.endswith(("q_proj", "v_proj", "up_proj"))]
     adapt(network, [[name] for name in names], 2, 4.0, 0.0, whole=[])

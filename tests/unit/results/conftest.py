@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from sightline.checkpoint.trained import write_settings
-from sightline.config.settings import ModelConfig, RunConfig, TrainConfig
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import RunConfig
+from sightline.config.training import TrainConfig
 from sightline.results.runs import Run, read_runs
 
 MakeRun = Callable[..., Run]
@@ -28,7 +30,7 @@ def make_run(tmp_path: Path) -> MakeRun:
         **train: Any,
     ) -> Run:
         folder = tmp_path / name
-        config = RunConfig(model=ModelConfig(d_model=d_model, task=task), train=TrainConfig(seed=seed, **train))
+        config = RunConfig(model=TransformerConfig(d_model=d_model, task=task), train=TrainConfig(seed=seed, **train))
         write_settings(folder, config, None, {"corpus": {"key": corpus}, "init": ""})
         (folder / "validation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log), encoding="utf-8")
         return read_runs([str(folder)])[0]

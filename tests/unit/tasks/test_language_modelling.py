@@ -10,7 +10,9 @@ from torch import nn
 
 from sightline.checkpoint.from_scratch import ScratchLayout, check_axes
 from sightline.checkpoint.write import config_to_hf
-from sightline.config.settings import ModelConfig, RunConfig, TrainConfig, apply_settings, check, load_recipe
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import RunConfig, apply_settings, check, load_recipe
+from sightline.config.training import TrainConfig
 from sightline.data.blocks import load_blocks
 from sightline.data.documents import Cutter, PreparedText, prepare_documents
 from sightline.errors import UserError
@@ -62,7 +64,7 @@ def test_the_next_token_over_the_end_of_a_document(tmp_path: Path) -> None:
 
 def fresh(**changes: object) -> DecoderOnly:
     torch.manual_seed(1)
-    return build(language_axes(ModelConfig(**{**SHAPE, **changes, "vocab_size": 11}), 12))
+    return build(language_axes(TransformerConfig(**{**SHAPE, **changes, "vocab_size": 11}), 12))
 
 
 def test_a_block_sees_nothing_of_what_comes() -> None:
@@ -122,7 +124,7 @@ def test_validation_is_a_mean_over_all_tokens() -> None:
     ],
 )
 def test_what_neither_family_has_is_refused(settings: dict[str, object], expected: str) -> None:
-    config = language_axes(ModelConfig(**{**SHAPE, **settings, "vocab_size": 11}), 12)
+    config = language_axes(TransformerConfig(**{**SHAPE, **settings, "vocab_size": 11}), 12)
     with pytest.raises(UserError) as caught:
         check_axes(config)
     assert expected in str(caught.value)
@@ -138,7 +140,7 @@ def test_what_neither_family_has_is_refused(settings: dict[str, object], expecte
     ],
 )
 def test_what_a_family_has_comes_back_from_its_file(settings: dict[str, object]) -> None:
-    assert config_to_hf(language_axes(ModelConfig(**{**SHAPE, **settings, "vocab_size": 11}), 12))[1] == []
+    assert config_to_hf(language_axes(TransformerConfig(**{**SHAPE, **settings, "vocab_size": 11}), 12))[1] == []
 
 
 @pytest.mark.parametrize(

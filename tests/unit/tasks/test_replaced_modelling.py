@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.config.settings import ModelConfig, TrainConfig
+from sightline.config.model import TransformerConfig
+from sightline.config.training import TrainConfig
 from sightline.data.masking import MaskedBatch, Masking
 from sightline.errors import UserError
 from sightline.families.language import replaced_axes
 from sightline.tasks.replaced_modelling import ALL_MASKED, Electra, build_electra, drawn, put_back, replaced_objective
 
-SHAPE = ModelConfig(task="rtd", vocab_size=20, d_model=32, d_ff=48, n_heads=4, n_encoder_layers=1, dropout=0.0,
+SHAPE = TransformerConfig(task="rtd", vocab_size=20, d_model=32, d_ff=48, n_heads=4, n_encoder_layers=1, dropout=0.0,
                     positions="learned", activation="gelu")  # fmt: skip
 BATCH = MaskedBatch(torch.tensor([[1, 4, 7, 8, 2], [1, 9, 4, 4, 2]]), torch.tensor([1, 7, 8]), torch.tensor([6, 9, 5]))
 

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.config.settings import DataConfig, ModelConfig, RunConfig, TrainConfig, apply_settings, check
+from sightline.config.data import TranslationData
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import RunConfig, apply_settings, check
+from sightline.config.training import TrainConfig
 from sightline.data.alignment import links_of_corpus
 from sightline.data.batch import Batch, collate
 from sightline.data.corpus import Corpus
@@ -25,7 +28,7 @@ LINKS = [[(0, 0), (1, 1), (2, 2)], [(0, 0), (0, 1)], [(0, 0), (1, 0)]]
 COLUMN = Column(
     np.array([n for pair in LINKS for link in pair for n in link], np.int32), np.array([0, 6, 10, 14], np.int64)
 )
-TOKENIZER = Tokenizer.learn([side for pair in PAIRS for side in pair] * 2, DataConfig(vocab_size=300))
+TOKENIZER = Tokenizer.learn([side for pair in PAIRS for side in pair] * 2, TranslationData(vocab_size=300))
 
 
 def batch_of(rows: list[int]) -> Batch:
@@ -35,7 +38,7 @@ def batch_of(rows: list[int]) -> Batch:
 
 def build() -> Transformer:
     shape = {"d_model": 24, "d_ff": 16, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 2, "dropout": 0.0}
-    return build_model(ModelConfig(vocab_size=TOKENIZER.vocab_size, **shape))
+    return build_model(TransformerConfig(vocab_size=TOKENIZER.vocab_size, **shape))
 
 
 def objectives(model: Transformer, weight: float, **train: float) -> tuple[Objective, Objective]:
@@ -102,7 +105,7 @@ def test_dropped_pairs_drop_their_links(tmp_path: Path) -> None:
     links = tmp_path / "links"
     links.write_text("0-0\n\n7-0\n\n0-1 1-0\n")
     corpora = [Corpus((str(files[0]), str(files[1])))]
-    prepared = prepare(corpora, TOKENIZER, DataConfig(max_length=20), tmp_path / "cache", progress=False)
+    prepared = prepare(corpora, TOKENIZER, TranslationData(max_length=20), tmp_path / "cache", progress=False)
     assert (len(prepared), prepared.dropped) == (3, {"one side is empty": 1, "longer than data.max_length": 1})
     column = links_of_corpus(str(links), corpora, prepared)
     assert [column[row].tolist() for row in range(3)] == [[0, 0], [], [0, 1, 1, 0]]

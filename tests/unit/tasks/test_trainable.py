@@ -6,7 +6,7 @@ import torch
 from tiny_families import write_tiny
 
 from sightline.checkpoint.read import read_folder
-from sightline.config.settings import TrainConfig
+from sightline.config.training import TrainConfig
 from sightline.tasks.pretrained import trainable
 from sightline.training.optimizer import make_optimizer
 

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.config.settings import DataConfig, ModelConfig, SearchSettings
+from sightline.config.data import TranslationData
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import SearchSettings
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import Translation, Translator
 from sightline.families.sightline import build_model
@@ -17,8 +19,8 @@ from sightline.tasks.translation import bleu
 from sightline.tasks.validation import CHUNK, FIRST, validation_texts
 
 TEXTS = ["A dog runs across the field .", "Two men are talking .", "The dog sees the men ."]
-TOKENIZER = Tokenizer.learn(TEXTS * 10, DataConfig(vocab_size=290))
-MODEL = ModelConfig(
+TOKENIZER = Tokenizer.learn(TEXTS * 10, TranslationData(vocab_size=290))
+MODEL = TransformerConfig(
     vocab_size=TOKENIZER.vocab_size, d_model=16, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1
 )
 CONFIG = SearchSettings(beam_size=2, max_length_factor=1.0, max_length_extra=60)

@@ -18,7 +18,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from sightline.config.settings import ModelConfig, RunConfig, TrainConfig
+from sightline.config.model import TransformerConfig
+from sightline.config.settings import RunConfig
+from sightline.config.training import TrainConfig
 from sightline.data.batch import Batch, collate
 from sightline.families.sightline import build_model
 from sightline.training.checkpoint import CHECKPOINTS, checkpoint_paths
@@ -30,7 +32,7 @@ from sightline.training.trainer import Trainer
 from sightline.training.validation import Outputs, Shard, mean
 
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 2}
-MODEL = ModelConfig(vocab_size=11, dropout=0.0, **SHAPE)
+MODEL = TransformerConfig(vocab_size=11, dropout=0.0, **SHAPE)
 TRAIN = TrainConfig(
     max_steps=5, learning_rate=0.01, warmup_steps=2, log_every=1, validate_every=5, checkpoint_every=100, average=1,
     accumulate=4, clip_norm=1.0, ema=0.5, label_smoothing=0.1, precision="float32",

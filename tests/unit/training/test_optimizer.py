@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.config.settings import ModelConfig, TrainConfig
+from sightline.config.model import TransformerConfig
+from sightline.config.training import TrainConfig
 from sightline.families.sightline import build_model
 from sightline.training.muon import Muon
 from sightline.training.optimizer import Optimizer, clip_gradients, gradient_norm, hidden_matrices, make_optimizer
@@ -76,7 +77,7 @@ def test_muon_moves_along_the_nearest_orthogonal_matrix_and_adam_moves_the_rest(
 
 def test_muon_takes_the_hidden_matrices_of_the_transformer() -> None:
     """Six of an encoder's layer, ten of a decoder's; neither embeddings nor the matrix to the vocabulary."""
-    config = ModelConfig(vocab_size=9, d_model=8, d_ff=8, n_heads=2, n_encoder_layers=2, n_decoder_layers=3)
+    config = TransformerConfig(vocab_size=9, d_model=8, d_ff=8, n_heads=2, n_encoder_layers=2, n_decoder_layers=3)
     for tied in ("all", "none"):
         model = build_model(replace(config, tied_embeddings=tied))
         hidden = hidden_matrices(model)

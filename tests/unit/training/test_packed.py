@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.config.settings import ModelConfig
+from sightline.config.model import ModelConfig, TransformerConfig
 from sightline.families.sightline import axes, build_model
 from sightline.native.library import library
 from sightline.network.attention import scaled_dot_product_attention
@@ -68,7 +68,7 @@ def test_attention_and_its_gradients(kind: str, widths: tuple[int, int], n_heads
 
 def config(**changes: object) -> ModelConfig:
     shape = {"vocab_size": 20, "d_model": 32, "d_ff": 40, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 2}
-    return ModelConfig(**(shape | {"dropout": 0.0} | changes))  # pyright: ignore[reportArgumentType]
+    return TransformerConfig(**(shape | {"dropout": 0.0} | changes))  # pyright: ignore[reportArgumentType]
 
 
 def batch() -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -9,13 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from sightline.config.settings import ModelConfig
+from sightline.config.model import TransformerConfig
 from sightline.families.sightline import build_model
 from sightline.native.library import training_library
 from sightline.training.packed import can_pack, packed_states
 from sightline.training.recompute import recompute_layers
 
-SHAPE = ModelConfig(vocab_size=11, d_model=16, d_ff=32, n_heads=2, n_encoder_layers=3, n_decoder_layers=3, dropout=0.3)
+SHAPE = TransformerConfig(
+    vocab_size=11, d_model=16, d_ff=32, n_heads=2, n_encoder_layers=3, n_decoder_layers=3, dropout=0.3
+)
 SRC, TGT_IN = torch.randint(4, 11, (4, 6)), torch.randint(4, 11, (4, 5))
 SRC_MASK = torch.ones_like(SRC, dtype=torch.bool)
 TGT_MASK = torch.ones_like(TGT_IN, dtype=torch.bool)

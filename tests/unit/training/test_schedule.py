@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sightline.config.settings import TrainConfig
+from sightline.config.training import TrainConfig
 from sightline.training.schedule import learning_rate, peak_learning_rate
 
 PAPER = TrainConfig()

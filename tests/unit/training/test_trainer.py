@@ -17,7 +17,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.config.settings import ModelConfig, RunConfig, TrainConfig
+from sightline.config.model import ModelConfig, TransformerConfig
+from sightline.config.settings import RunConfig
+from sightline.config.training import TrainConfig
 from sightline.data.batch import Batch, collate
 from sightline.errors import UserError, unwritable
 from sightline.families.sightline import build_model
@@ -30,7 +32,7 @@ from sightline.training.validation import Outputs, Shard
 
 CPU = torch.device("cpu")
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1}
-MODEL = ModelConfig(vocab_size=11, dropout=0.0, **SHAPE)
+MODEL = TransformerConfig(vocab_size=11, dropout=0.0, **SHAPE)
 TRAIN = TrainConfig(max_steps=4, learning_rate=0.01, warmup_steps=2, log_every=1, validate_every=100, average=1)
 Figures = dict[str, float]
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from sightline.cli.files import output
 from sightline.cli.options import files_option
 from sightline.cli.rules import in_file, out_file
+from sightline.config.data import TranslationData
+from sightline.config.setting import converted
 from sightline.config.settings import RunConfig, load_recipe, recipe_names
 from sightline.corpora.survey.page import survey_page
 from sightline.corpora.survey.report import TRAINING, VALIDATION, check_corpora, report_lines
@@ -49,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
         if paths:
             check_files({flags.get(name, "--test"): paths})
             sets[name] = spool(parse_pairs(flags.get(name, "--test"), paths))
-    config = (load_recipe(options.recipe) if options.recipe else RunConfig()).data
+    config = converted((load_recipe(options.recipe) if options.recipe else RunConfig()).data, TranslationData)
     report = check_corpora(sets, config, list(_split_note(sets[TRAINING], options.valid)))
     if options.output:
         with output(options.output) as file:

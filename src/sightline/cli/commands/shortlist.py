@@ -6,7 +6,7 @@ import sys
 from sightline.checkpoint.sidecar_files import write_shortlist
 from sightline.cli.loading import translator_of
 from sightline.cli.options import TRANSLATION_MODEL, corpus_option, language_options, whole_number
-from sightline.config.settings import DataConfig
+from sightline.config.data import TranslationData
 from sightline.data.corpus import parse_corpora
 from sightline.data.prepared import prepare, spool
 from sightline.data.shortlist import learn_shortlist
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> None:
     """Write the shortlist of a model."""
     options.device = "cpu"
     model = translator_of(options)
-    tokenizer, data = model.sides, getattr(model.config, "data", DataConfig())
+    tokenizer, data = model.sides, getattr(model.config, "data", TranslationData())
     corpus = prepare(spool(parse_corpora(options.train)), tokenizer, data)
     shortlist = learn_shortlist(corpus, model.n_pieces, options.candidates, options.frequent)
     path = write_shortlist(model.path, shortlist, tokenizer)

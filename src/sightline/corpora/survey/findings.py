@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float, Int64
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import PairData
 from sightline.corpora.survey.characters import ADVICE, scripts, usual
 from sightline.corpora.survey.count import SIDES, Counted, FoundRows, numbered_pairs
 from sightline.data.marks import word_pattern
@@ -59,7 +59,7 @@ class Leak:
 
 
 def survey(
-    counted: Counted, odds: dict[str, float], tokenizer: Tokenizer | None, config: DataConfig, leaking: Sequence[Leak]
+    counted: Counted, odds: dict[str, float], tokenizer: Tokenizer | None, config: PairData, leaking: Sequence[Leak]
 ) -> Survey:
     """All findings of one set.
 
@@ -89,7 +89,7 @@ def survey(
 def _drops(
     chunk: Sequence[tuple[int, Pair]],
     tokenizer: Tokenizer,
-    config: DataConfig,
+    config: PairData,
     drops: dict[str, FoundRows],
     texts: dict[int, Pair],
 ) -> None:

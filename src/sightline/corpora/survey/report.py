@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sightline.config.settings import DataConfig
+from sightline.config.data import PairData
 from sightline.corpora.survey.characters import position, scripts, visible
 from sightline.corpora.survey.count import SIDES, Counted, FoundRows, SideCounts, count_pairs
 from sightline.corpora.survey.findings import Leak, Survey, find_leaks, survey, word_odds
@@ -25,7 +25,7 @@ class CorpusReport:
     notes: list[str]
 
 
-def check_corpora(sets: Mapping[str, Sequence[Corpus]], config: DataConfig, notes: Sequence[str] = ()) -> CorpusReport:
+def check_corpora(sets: Mapping[str, Sequence[Corpus]], config: PairData, notes: Sequence[str] = ()) -> CorpusReport:
     """Check a training set, which is the first one, and other sets by name.
 
     Raises:
