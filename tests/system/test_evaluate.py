@@ -142,7 +142,7 @@ def test_info_is_eleven_lines(model_path: Path, cli: Any) -> None:
     assert len(lines) == len(rows) == 11
     assert rows["model"].startswith("translation, trained with Sightline ")
     assert rows["architecture"] == "transformer: 1 + 1 layers, d_model 48, d_ff 96, 4 heads, post-norm"
-    assert rows["vocabulary"] == "270 bpe pieces"
+    assert rows["vocabulary"] == "270 bpe tokens"
     assert int(rows["parameters"].replace(",", "")) == sightline.load(model_path, "cpu").info()["parameters"]
     assert rows["recipe"] == "toy, seed 1"
     assert rows["weights"].startswith("step 500, written 20")

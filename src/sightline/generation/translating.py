@@ -1,4 +1,4 @@
-"""A published encoder-decoder as what looks inside ask for (`sightline.inspect.pair.Translating`).
+"""A published encoder-decoder as what looks inside ask for (`sightline.inspect.pair.PairTranslator`).
 
 The search is that of `rewrite`, with the model's own settings. Not here: its text verbs (`models`), and how texts
 become ids (`sides`).

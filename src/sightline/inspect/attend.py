@@ -15,7 +15,7 @@ from torch import Tensor
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError, unknown
 from sightline.inspect.notebook import AttentionView
-from sightline.inspect.pair import Shown, Translating, read_pair
+from sightline.inspect.pair import InspectedInput, PairTranslator, read_pair
 from sightline.inspect.recording import STACKS, RecordableAttention, attentions, recording
 from sightline.network.attention import MultiHeadAttention
 
@@ -23,7 +23,7 @@ Layers = Sequence[int] | Mapping[str, Sequence[int]]
 
 
 def attend(
-    translator: Translating,
+    translator: PairTranslator,
     src: str,
     tgt: str | None = None,
     layers: Layers | None = None,
@@ -56,7 +56,7 @@ def attend(
 
 
 def record_attention(
-    network: Any, shown: Shown, layers: Layers | None = None, heads: Sequence[int] | None = None
+    network: Any, shown: InspectedInput, layers: Layers | None = None, heads: Sequence[int] | None = None
 ) -> AttentionView:
     """The attention weights for any input; other arguments as of `attend`."""
     stacks = attentions(network)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from sightline.architectures.conv import Convolutional
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError
-from sightline.inspect.pair import TranslatedPair, Translating, device_of, read_pair
+from sightline.inspect.pair import PairTranslator, TranslatedPair, device_of, read_pair
 from sightline.inspect.record import Attribution, Word
 
 STEPS = 64
@@ -27,7 +27,7 @@ BATCH_TOKENS = 2048  # source and target tokens of one pass; bounds the memory
 
 
 def attribute(
-    translator: Translating, src: str, tgt: str | None = None, steps: int = STEPS, prefix: str = "", **overrides: Any
+    translator: PairTranslator, src: str, tgt: str | None = None, steps: int = STEPS, prefix: str = "", **overrides: Any
 ) -> Attribution:
     """How much each source word raised the log-probability of each target word.
 

@@ -12,12 +12,12 @@ from typing import Any
 from sightline.contract import Continuation, Hypothesis
 from sightline.data.side import Side
 from sightline.decode.ending import Ending
-from sightline.inspect.pair import Translating, output_ids
+from sightline.inspect.pair import PairTranslator, output_ids
 from sightline.inspect.record import BeamNode
 
 
 def search_with_tree(
-    translator: Translating, source: list[int], prefix: list[int], config: Any
+    translator: PairTranslator, source: list[int], prefix: list[int], config: Any
 ) -> tuple[Hypothesis, list[BeamNode]]:
     """The translation of a source, and the tree of all continuations that the search ranked.
 
@@ -69,7 +69,7 @@ class BeamTree:
         return len(self.nodes) - 1
 
 
-def _only_path(translator: Translating, hypothesis: Hypothesis, config: Any) -> list[BeamNode]:
+def _only_path(translator: PairTranslator, hypothesis: Hypothesis, config: Any) -> list[BeamNode]:
     pieces = translator.tokenizer.pieces(output_ids(hypothesis, translator.tokenizer.eos_id))
     log_probs, penalty = accumulate(hypothesis.token_log_probs), translator.ending(config).penalty
     return [

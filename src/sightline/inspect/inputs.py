@@ -1,6 +1,6 @@
 """Single inputs of a network, with names for their positions: a text, a picture, a sound.
 
-Each is an `inspect.pair.Shown`; `sightline.models.inputs` makes them from texts and files. Not here: attention
+Each is an `inspect.pair.InspectedInput`; `sightline.models.inputs` makes them from texts and files. Not here: attention
 (`attend`) and predictions (`trace`).
 """
 
@@ -24,7 +24,7 @@ Names = Callable[[Sequence[int]], list[str]]  # of the outputs of a head
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedInput:
     """The input of an encoder alone: a text or a picture."""
 
     text: str
@@ -53,7 +53,7 @@ class Encoded:
 
 
 @dataclass(frozen=True)
-class ReadOn:
+class ContinuedText:
     """The input of a decoder alone: each token predicts the next one."""
 
     text: str
@@ -83,7 +83,7 @@ class ReadOn:
 
 
 @dataclass(frozen=True)
-class Told:
+class DescribedInput:
     """A picture or a sound, and its description."""
 
     text: str
@@ -129,7 +129,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Seen(Told):
+class CaptionedPicture(DescribedInput):
     """A picture and its caption."""
 
     patches: Axis
@@ -145,7 +145,7 @@ class Seen(Told):
 
 
 @dataclass(frozen=True)
-class Heard(Told):
+class TranscribedSound(DescribedInput):
     """A sound and its transcript.
 
     The positions of the encoder are grouped into at most `n_times` stretches of the sound and one of silence behind it.

@@ -23,7 +23,7 @@ from sightline.inspect.words import words_spelled
 
 
 @runtime_checkable
-class Translating(Protocol):
+class PairTranslator(Protocol):
     """A translation model with its tokenizer, as the inspector needs it.
 
     `config` are settings of a search, which `settings` checks and changes; nothing here uses their fields.
@@ -42,7 +42,7 @@ class Translating(Protocol):
 
 
 @runtime_checkable
-class Shown(Protocol):
+class InspectedInput(Protocol):
     """An input that a network reads in one pass, with names for its inputs and outputs."""
 
     @property
@@ -117,7 +117,7 @@ class TranslatedPair:
         return network.decode(tgt_in, network.encode(src, src_mask), src_mask)
 
 
-def read_pair(translator: Translating, src: str, tgt: str | None, prefix: str, config: Any) -> TranslatedPair:
+def read_pair(translator: PairTranslator, src: str, tgt: str | None, prefix: str, config: Any) -> TranslatedPair:
     """A source and its translation: `tgt` if it is given, or else the result of a search.
 
     Raises:
@@ -130,7 +130,7 @@ def read_pair(translator: Translating, src: str, tgt: str | None, prefix: str, c
     return given_pair(translator, src, source, tgt, prefix)
 
 
-def read_source(translator: Translating, src: str, config: Any) -> list[int]:
+def read_source(translator: PairTranslator, src: str, config: Any) -> list[int]:
     """The ids of a source, without its end token."""
     (parts,) = translator.segment([src], config)
     if not parts:
@@ -143,7 +143,7 @@ def read_source(translator: Translating, src: str, config: Any) -> list[int]:
     return parts[0]
 
 
-def given_pair(translator: Translating, src: str, source: list[int], tgt: str, prefix: str) -> TranslatedPair:
+def given_pair(translator: PairTranslator, src: str, source: list[int], tgt: str, prefix: str) -> TranslatedPair:
     """A source and a given translation."""
     if prefix:
         raise UserError("prefix and tgt exclude each other: a prefix is for the model's own translation")
@@ -152,7 +152,7 @@ def given_pair(translator: Translating, src: str, source: list[int], tgt: str, p
     return TranslatedPair(t, clean_text(src), text, [*source, t.source.eos_id], [*target, t.eos_id])
 
 
-def found_pair(translator: Translating, src: str, source: list[int], found: Hypothesis) -> TranslatedPair:
+def found_pair(translator: PairTranslator, src: str, source: list[int], found: Hypothesis) -> TranslatedPair:
     """A source and the hypothesis of a search, token by token as it was generated."""
     t = translator.tokenizer
     text, whole = one_line(t.decode(found.tokens)), [*source, t.source.eos_id]

@@ -14,7 +14,7 @@ from sightline.decode.ranking import best
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError
 from sightline.inspect.beam import search_with_tree
-from sightline.inspect.pair import Shown, Translating, found_pair, given_pair, read_source
+from sightline.inspect.pair import InspectedInput, PairTranslator, found_pair, given_pair, read_source
 from sightline.inspect.record import Candidate, Position, Trace
 from sightline.inspect.recording import outputs
 from sightline.network.halves import DecoderOnly, EncoderOnly
@@ -22,7 +22,7 @@ from sightline.network.transformer import Transformer
 
 
 def trace(
-    translator: Translating, src: str, tgt: str | None = None, top: int = 10, prefix: str = "", **overrides: Any
+    translator: PairTranslator, src: str, tgt: str | None = None, top: int = 10, prefix: str = "", **overrides: Any
 ) -> Trace:
     """Follow a translation position by position.
 
@@ -45,7 +45,7 @@ def trace(
     return Trace(predictions(translator.model, found_pair(translator, src, source, hypothesis), top), beam)
 
 
-def trace_of(network: Any, shown: Shown, top: int) -> Trace:
+def trace_of(network: Any, shown: InspectedInput, top: int) -> Trace:
     """The predictions for any input; there is no beam."""
     _check_top(top)
     return Trace(predictions(network, shown, top), [])
@@ -56,7 +56,7 @@ def _check_top(top: int) -> None:
         raise UserError(f"top = {top}: must be at least 1")
 
 
-def predictions(network: Any, shown: Shown, top: int) -> list[Position]:
+def predictions(network: Any, shown: InspectedInput, top: int) -> list[Position]:
     """The predictions at each position; none if the head makes no predictions for positions."""
     if not shown.written:
         return []
@@ -83,7 +83,9 @@ def _last_stack(network: Any) -> Any:
     return network.encoder if isinstance(network, EncoderOnly) else network.decoder
 
 
-def top_candidates(logits: Float[Tensor, "*positions outputs"], top: int, shown: Shown) -> list[list[Candidate]]:
+def top_candidates(
+    logits: Float[Tensor, "*positions outputs"], top: int, shown: InspectedInput
+) -> list[list[Candidate]]:
     """The most probable outputs of each position, best first; ties by the lower id."""
     log_probs = logits.float().log_softmax(-1)
     log_probs = log_probs.reshape(-1, log_probs.size(-1))  # a head for the whole has one position

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from sightline.decode.ranking import best
 from sightline.decode.steps import evaluating
 from sightline.errors import UserError
-from sightline.inspect.pair import TranslatedPair, Translating, read_pair
+from sightline.inspect.pair import PairTranslator, TranslatedPair, read_pair
 from sightline.inspect.recording import outputs
 from sightline.network.feed_forward import ACTIVATIONS, GatedFeedForward
 from sightline.network.positions import NoPositions
@@ -40,7 +40,7 @@ class WalkStep:
 
 
 def walk_steps(
-    translator: Translating,
+    translator: PairTranslator,
     src: str,
     tgt: str | None = None,
     stack: str = "encoder",

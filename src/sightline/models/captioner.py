@@ -25,8 +25,8 @@ from sightline.generation.rewrite import beginning_of, options_of, without_begin
 from sightline.generation.settings import IDS, GenerationSettings, read_settings
 from sightline.generation.stopping import stop_at
 from sightline.inspect.importance import Example
-from sightline.inspect.inputs import Seen
-from sightline.models.inputs import preprocessing_of, seen_picture, with_description
+from sightline.inspect.inputs import CaptionedPicture
+from sightline.models.inputs import captioned_picture, described_input, preprocessing_of
 from sightline.models.introspection import (
     attend_input,
     input_head_importance,
@@ -82,13 +82,13 @@ class Captioner(Model):
         """A caption without special tokens and surrounding blanks."""
         return self.tokenizer.decode(list(tokens)).strip()
 
-    def observed(self, given: str | Path, **options: Any) -> Seen:
+    def observed(self, given: str | Path, **options: Any) -> CaptionedPicture:
         """An image file with its caption as the inspector reads it."""
-        return seen_picture(self, given, **options)
+        return captioned_picture(self, given, **options)
 
     def example(self, given: str | Path, target: Any) -> Example:
         """An image file and its caption, by default the model's own, with their loss."""
-        return with_description(self.observed(given, target=target))
+        return described_input(self.observed(given, target=target))
 
     @cached_property
     def generation(self) -> GenerationSettings:

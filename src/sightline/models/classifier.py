@@ -26,7 +26,7 @@ from sightline.generation.reading import OneOrTwo, TextReader, longest_text, rea
 from sightline.generation.vectors import TextEmbedder, embed_texts, text_embedder
 from sightline.inspect.heads import Head
 from sightline.inspect.importance import Example, importance_over
-from sightline.inspect.inputs import Encoded
+from sightline.inspect.inputs import EncodedInput
 from sightline.models.inputs import encoded_text, label_number
 from sightline.models.introspection import attend_input, inspect_input, mask_model_heads, prune_model, trace_input
 from sightline.models.model import Model, only_with
@@ -148,7 +148,7 @@ class Classifier(Model):
             network, stack, longest = self.network, self.config.encoder, longest_text(self.config.encoder)
         return text_embedder(network, self.tokenizer, self.hf_config, stack.d_model, longest, self.path)
 
-    def observed(self, given: str) -> Encoded:
+    def observed(self, given: str) -> EncodedInput:
         """A text as the inspector reads it."""
         return encoded_text(self, given)
 

@@ -31,7 +31,7 @@ from sightline.generation.sides import FamilySide
 from sightline.generation.tag import Tagging, read_known_tags, read_words, tagging, word_logits, word_offsets
 from sightline.generation.vectors import TextEmbedder, embed_texts, retrieved, text_embedder
 from sightline.inspect.importance import Example
-from sightline.inspect.inputs import Encoded
+from sightline.inspect.inputs import EncodedInput
 from sightline.models.inputs import encoded_text, masked_text
 from sightline.models.introspection import (
     attend_input,
@@ -71,7 +71,7 @@ class EncoderModel(Model):
         ways = {"masked": self._evaluate_masked, "token_class": self._evaluate_tags, "span": self._evaluate_answers}
         return ways.get(self.head, self._evaluate_vectors)(paths)
 
-    def observed(self, given: str) -> Encoded:
+    def observed(self, given: str) -> EncodedInput:
         """A text as the inspector reads it."""
         return encoded_text(self, given)
 

@@ -37,7 +37,7 @@ class Forecaster(Model):
         table = read_table(str(path))
         window = self.config.data.window
         if len(table.values) < window:
-            raise UserError(f"{path}: {len(table.values)} rows are too few, the model reads {window}")
+            raise UserError(f"{path}: {len(table.values)} rows are too few: the model reads {window}")
         latest = self.scaling.standardise(Table(table.path, table.columns, table.values[-window:]))
         batch = centred(latest[np.newaxis], window, self.scaling.target_column)
         return self.scaling.original(self._predict(batch))[0].tolist()
@@ -49,7 +49,7 @@ class Forecaster(Model):
             return (self.network(there.src, there.src_mask).float() + there.last).cpu().numpy()
 
     def evaluate(self, paths: Sequence[str]) -> ForecastReport:
-        """Errors over every window of some CSV files, beside those of the two naive forecasts."""
+        """Errors over every window of some CSV files, compared with two naive forecasts."""
         data, windows = self.config.data, self._windows(paths)
         true, found = [], {"model": [], "seasonal": [], "last": []}
         for batch in windows.in_order(self.config.decode.batch_tokens):

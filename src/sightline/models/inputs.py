@@ -23,7 +23,14 @@ from sightline.generation.rewrite import beginning_of as beginning_of_output
 from sightline.generation.sides import FamilySide
 from sightline.generation.transcribe import FRAMES, STEP, beginning_of, detect_language, hear
 from sightline.inspect.importance import Example
-from sightline.inspect.inputs import Encoded, Heard, Names, ReadOn, Seen, Told
+from sightline.inspect.inputs import (
+    CaptionedPicture,
+    ContinuedText,
+    DescribedInput,
+    EncodedInput,
+    Names,
+    TranscribedSound,
+)
 from sightline.inspect.pair import output_ids
 from sightline.inspect.record import Axis, Patches
 from sightline.inspect.words import words_spelled
@@ -37,21 +44,21 @@ PREFIX = ("<class>", "<distilled>")  # tokens before the patches of ViT and DeiT
 # --- Texts ---
 
 
-def encoded_text(model: Model, text: str) -> Encoded:
+def encoded_text(model: Model, text: str) -> EncodedInput:
     """A text for an encoder alone."""
     ids, axis = _text(model.tokenizer, text, longest_text(model.config.encoder))
     head, names = model.config.head, _token_names(model.tokenizer)
     if head in ("text_class", "token_class"):
         names = _labels(model.hf_config)
     whole, each = head == "text_class", head in ("masked", "token_class")
-    return Encoded(text, ids, axis, [""] if whole else list(axis.labels) if each else [], names)
+    return EncodedInput(text, ids, axis, [""] if whole else list(axis.labels) if each else [], names)
 
 
-def text_to_continue(model: Model, text: str, max_len: int | None) -> ReadOn:
+def text_to_continue(model: Model, text: str, max_len: int | None) -> ContinuedText:
     """A text for a decoder alone; the token that it predicts at the end is unknown."""
     ids, axis = _text(model.tokenizer, text, max_len)
     written = [*axis.labels[1:], ""] if model.config.head == "language" else []
-    return ReadOn(text, ids, axis, written, _token_names(model.tokenizer))
+    return ContinuedText(text, ids, axis, written, _token_names(model.tokenizer))
 
 
 def _text(vocabulary: Vocabulary, text: str, max_len: int | None) -> tuple[Int[Tensor, "1 length"], Axis]:
@@ -81,15 +88,15 @@ def _labels(hf_config: Mapping[str, Any]) -> Names:
 # --- Pictures ---
 
 
-def encoded_picture(model: Model, path: str | Path, how: Preprocessing) -> Encoded:
+def encoded_picture(model: Model, path: str | Path, how: Preprocessing) -> EncodedInput:
     """A picture for an encoder of patches."""
     pixels = read_image(path, how)
     written = [""] if model.config.head == "image_class" else []
     axis = _patches(model, pixels, how)
-    return Encoded(Path(path).name, pixels.unsqueeze(0), axis, written, _labels(model.hf_config))
+    return EncodedInput(Path(path).name, pixels.unsqueeze(0), axis, written, _labels(model.hf_config))
 
 
-def seen_picture(model: Any, path: str | Path, target: str | None = None, **settings: Any) -> Seen:
+def captioned_picture(model: Any, path: str | Path, target: str | None = None, **settings: Any) -> CaptionedPicture:
     """A picture with its caption: `target`, or the model's own; settings as of `caption`."""
     pixels, chosen = read_image(path, model.preprocessing), model.generation.changed({"n_best": 1, **settings})
     begun, ends = beginning_of_output(chosen), list(chosen.end_ids[:1])
@@ -101,7 +108,7 @@ def seen_picture(model: Any, path: str | Path, target: str | None = None, **sett
     if model.max_len and len(begun) + len(tgt) - 1 > model.max_len:
         raise UserError(f"the caption has {len(tgt)} tokens, and this model writes {model.max_len}: shorten it")
     axis = _patches(model, pixels, model.preprocessing)
-    return Seen(Path(path).name, pixels.unsqueeze(0), begun, tgt, side_of(model.tokenizer), axis)
+    return CaptionedPicture(Path(path).name, pixels.unsqueeze(0), begun, tgt, side_of(model.tokenizer), axis)
 
 
 def _patches(model: Model, pixels: Float[Tensor, "3 height width"], how: Preprocessing) -> Axis:
@@ -128,7 +135,7 @@ def preprocessing_of(model: Model) -> Preprocessing:
 # --- Sounds ---
 
 
-def heard_sound(
+def transcribed_sound(
     model: Any,
     path: str | Path,
     target: str | None = None,
@@ -136,7 +143,7 @@ def heard_sound(
     language: str = "",
     task: str = "transcribe",
     **settings: Any,
-) -> Heard:
+) -> TranscribedSound:
     """A sound of at most one window with its transcript: `target`, or the model's own.
 
     Args:
@@ -165,7 +172,7 @@ def heard_sound(
     if model.max_len and len(begun) + len(tgt) - 1 > model.max_len:
         raise UserError(f"the transcript has {len(tgt)} tokens, and this model writes {model.max_len}: shorten it")
     n_sound, name = min(max(1, ceil(seconds / STEP)), stack.max_len), Path(path).name
-    return Heard(name, mel.unsqueeze(0), begun, tgt, side_of(model.tokenizer), n_sound, STEP, n_times)
+    return TranscribedSound(name, mel.unsqueeze(0), begun, tgt, side_of(model.tokenizer), n_sound, STEP, n_times)
 
 
 # --- With a loss ---
@@ -193,7 +200,7 @@ def labelled(values: Tensor, number: int) -> Example:
     return Example(1, lambda network: _loss(network.logits(_moved(network, values, network.encode)), target))
 
 
-def with_description(of: Told) -> Example:
+def described_input(of: DescribedInput) -> Example:
     """A sound with its transcript, or a picture with its caption; the start tokens are given."""
     targets = torch.tensor([[*[-100] * (len(of.begun) - 1), *of.tgt]])
     return Example(1, lambda network: _loss(network.logits(of.read_by(network)), targets))

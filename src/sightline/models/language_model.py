@@ -20,7 +20,7 @@ from sightline.generation.stopping import stop_at, until_stop
 from sightline.generation.text import Onward, Perplexity, perplexity, stream_on, write_on
 from sightline.generation.vectors import DecoderEmbedder, TextEmbedder, embed_texts, text_embedder
 from sightline.inspect.importance import Example
-from sightline.inspect.inputs import ReadOn
+from sightline.inspect.inputs import ContinuedText
 from sightline.models.inputs import next_tokens, text_to_continue
 from sightline.models.introspection import (
     attend_input,
@@ -110,7 +110,7 @@ class LanguageModel(Model):
         """Converts ids to the text that they add to a prompt."""
         return decode_after(self.tokenizer, prompt)
 
-    def observed(self, given: str) -> ReadOn:
+    def observed(self, given: str) -> ContinuedText:
         """A text as the inspector reads it."""
         return text_to_continue(self, given, self.max_len)
 

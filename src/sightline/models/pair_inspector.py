@@ -31,7 +31,7 @@ class PairInspector:
     """The methods of a translation model that read pairs; documented in `Model`."""
 
     def __init__(self, model: Any) -> None:
-        """`model._translator` is an `inspect.pair.Translating`."""
+        """`model._translator` is an `inspect.pair.PairTranslator`."""
         self._model = model
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[PairScore]:

@@ -18,7 +18,7 @@ def inspected(name: str) -> Callable[..., Any]:
 
 
 class PairVerbs:
-    """Score, align, and look inside; `_translator` is an `inspect.pair.Translating`."""
+    """Score, align, and look inside; `_translator` is an `inspect.pair.PairTranslator`."""
 
     reads = "pairs"
     _translator: Any

@@ -1,9 +1,9 @@
-"""A model without some of its attention heads, written into a folder of its own.
+"""Write a model without some of its attention heads.
 
-Heads that matter little for the loss (`inspect/importance.py`) are left out, weights and all. What remains computes
-what the whole model does with these heads masked; training can go on from it (`sightline train --init`). Where a layout
-has no place for layers with fewer heads, that of published models and ours with grouped queries, they are silent: their
-part of W^O is zero. Files in, files out: what a head is and which ones matter is `sightline.inspect`'s affair.
+The weights of unimportant heads (`inspect/importance.py`) are removed. The result computes the same as the whole model
+with these heads masked, and can be fine-tuned (`sightline train --init`). Pretrained models, and models with grouped
+queries, cannot have layers with fewer heads: there the part of W^O of these heads is zero. Not here: heads and their
+importance (`sightline.inspect`).
 """
 
 import shutil
@@ -26,7 +26,7 @@ from sightline.network.parameters import parameters_of
 
 
 def parse_count(text: str, n_heads: int) -> int:
-    """How many of `n_heads` a user means: "30%", or a number of heads.
+    """The number of heads to remove of `n_heads`, from "30%" or a number.
 
     >>> parse_count("30%", 48), parse_count("5", 48)
     (14, 5)
@@ -41,29 +41,29 @@ def parse_count(text: str, n_heads: int) -> int:
     return count
 
 
-SILENT = (  # what is said of a model whose heads stay
-    "their weights in W^O are zero, for this layout has no place for fewer heads: neither size nor speed has changed, "
-    "and training further would bring them back"
+ZEROED = (  # the note for a model that keeps its heads
+    "their weights in W^O are zero, because this layout cannot have fewer heads: size and speed are unchanged, "
+    "and fine-tuning would restore them"
 )
 
 
 def heads_can_go(config: Any) -> bool:
-    """Whether the layout of a model, which its configuration tells, says of every layer how many heads it has."""
+    """Whether layers of a model with this configuration can have different numbers of heads."""
     return isinstance(config, RunConfig) and not config.model.n_kv_heads
 
 
 def write_pruned(model: Any, removed: Collection[Head], out: Path) -> Path:
-    """Write a model without the heads `removed` into a folder of its own, and return that.
+    """Write a model without the heads `removed` to a new folder; returns that.
 
     Args:
         model: the whole model, as `sightline.load` returns it, without masked heads.
-        removed: where an attention would lose all of its heads, it must keep one.
-        out: a folder that is no model directory yet.
+        removed: every attention must keep a head.
+        out: a new folder.
 
     Raises:
-        UserError: `out` is taken, the network has no heads, or an attention would lose all of its own.
+        UserError: `out` holds a model, the network has no heads, or an attention would lose all of them.
     """
-    left = _refuse(model, removed, out)
+    left = _checked(model, removed, out)
     if heads_can_go(model.config):
         parameters = parameters_without(model.network, removed)
         heads = {f"{part}_heads": counts for part, counts in left.items()}
@@ -80,7 +80,7 @@ def write_pruned(model: Any, removed: Collection[Head], out: Path) -> Path:
     return out
 
 
-def _refuse(model: Any, removed: Collection[Head], out: Path) -> dict[str, tuple[int, ...]]:
+def _checked(model: Any, removed: Collection[Head], out: Path) -> dict[str, tuple[int, ...]]:
     """How many heads each layer keeps, by part; `UserError` as of `write_pruned`."""
     if (out / CONFIG).exists():
         raise UserError(f"-o {out}: holds a model already; name another folder")
@@ -91,13 +91,13 @@ def _refuse(model: Any, removed: Collection[Head], out: Path) -> dict[str, tuple
 
 
 def _write(model: Any, config: Any, parameters: Mapping[str, Tensor], removed: Collection[Head], out: Path) -> None:
-    """In the layout of the model's own folder."""
+    """In the layout of the model."""
     name = model.path.absolute().name
     if not isinstance(config, RunConfig):
-        said = f"Made with Sightline: {len(removed)} heads, {dict(heads_by_layer(removed))}; {SILENT}."
+        note = f"Made with Sightline: {len(removed)} heads, {dict(heads_by_layer(removed))}; {ZEROED}."
         layout = SameLayout(model)
         layout.write_companions(out)
-        return layout.write_pruned(out, parameters, f"# `{name}` without some of its heads\n\n{said}\n")
+        return layout.write_pruned(out, parameters, f"# `{name}` without some of its heads\n\n{note}\n")
     pruned = f"{len(removed)} of {len(all_heads(model.network))} heads pruned from {name}"
     about, count = {**model.about, "pruned": pruned}, sum(values.numel() for values in parameters.values())
     write_settings(out, config, model.tokenizer, about)
@@ -105,7 +105,7 @@ def _write(model: Any, config: Any, parameters: Mapping[str, Tensor], removed: C
 
 
 def _alignment_head(model: Any, removed: Collection[Head]) -> AlignmentHead:
-    """Where word links are read from: the same head under its new number, the mean of its layer if it is gone."""
+    """The alignment head: the same one under its new number, or the mean of its layer if it was removed."""
     chosen = model.alignment_head
     gone = {head.number for head in removed if head.layer_name == ("cross", chosen.layer)}
     if chosen.head is None or chosen.head in gone:

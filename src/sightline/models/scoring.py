@@ -1,4 +1,4 @@
-"""Forced decoding: score given translations with an encoder-decoder. Nothing is searched for."""
+"""Forced decoding: score given translations with an encoder-decoder. There is no search."""
 
 import math
 from collections.abc import Iterator, Sequence

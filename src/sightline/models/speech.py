@@ -42,8 +42,8 @@ from sightline.generation.transcribe import (
     windows,
 )
 from sightline.inspect.importance import Example
-from sightline.inspect.inputs import Heard
-from sightline.models.inputs import heard_sound, with_description
+from sightline.inspect.inputs import TranscribedSound
+from sightline.models.inputs import described_input, transcribed_sound
 from sightline.models.introspection import (
     attend_input,
     input_head_importance,
@@ -148,13 +148,13 @@ class SpeechModel(Model):
         except UserError as error:
             raise UserError(f"{recording.origin}: {error}") from None
 
-    def observed(self, given: str | Path, **options: Any) -> Heard:
+    def observed(self, given: str | Path, **options: Any) -> TranscribedSound:
         """A sound file with its transcript as the inspector reads it."""
-        return heard_sound(self, given, **options)
+        return transcribed_sound(self, given, **options)
 
     def example(self, given: str | Path, target: Any) -> Example:
         """A sound file and its transcript, by default the model's own, with their loss."""
-        return with_description(self.observed(given, target=target))
+        return described_input(self.observed(given, target=target))
 
     @cached_property
     def generation(self) -> GenerationSettings:

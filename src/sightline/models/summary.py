@@ -1,6 +1,6 @@
-"""Ten lines on a model: what a user wants to know before using it. Everything else is in `info()` of the model.
+"""A summary of a model in about ten rows, for `sightline info`; `Model.info()` has everything else.
 
-Rows are texts by their names; one that has nothing to say is left out.
+Empty rows are left out.
 """
 
 import re
@@ -21,7 +21,7 @@ from sightline.config.tasks import TASKS
 from sightline.errors import UserError
 from sightline.generation.chat import tokenizer_settings
 
-VERBS = {  # of the models of families: the commands
+COMMANDS = {  # for the methods of pretrained models
     "generate": "generate",
     "translate": "translate",
     "score": "evaluate",
@@ -36,8 +36,8 @@ VERBS = {  # of the models of families: the commands
     "transcribe": "transcribe",
     "caption": "caption, evaluate",
 }
-NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # in safetensors: ours
-CODE = r"__(\w+)__|([a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2})"  # of a language, as M2M-100, NLLB and mBART write it
+NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # names in safetensors: ours
+CODE = r"__(\w+)__|([a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2})"  # language codes of M2M-100, NLLB and mBART
 
 
 def summary(folder: Path, model: Any) -> dict[str, str]:
@@ -51,7 +51,7 @@ def summary(folder: Path, model: Any) -> dict[str, str]:
 
 
 def size_text(size: int) -> str:
-    """Bytes as people say them.
+    """A number of bytes with a unit.
 
     >>> size_text(5_505_096)
     '5.5 MB'
@@ -62,26 +62,26 @@ def size_text(size: int) -> str:
     return f"{size} bytes"
 
 
-def few(names: Sequence[str], shown: int = 5) -> str:
-    """The first of them, and how many there are.
+def short_list(names: Sequence[str], shown: int = 5) -> str:
+    """The number of names and the first of them.
 
-    >>> few(["de", "en", "fr"], shown=2)
+    >>> short_list(["de", "en", "fr"], shown=2)
     '3: de, en ...'
     """
     return ", ".join(names) if len(names) <= shown else f"{len(names)}: {', '.join(names[:shown])} ..."
 
 
 def _of_ours(folder: Path, model: Any) -> dict[str, str]:
-    """What `sightline train` has made."""
+    """A model trained here."""
     config: RunConfig = model.config
     shapes, numbers = _stored([folder / WEIGHTS])
     card = read_rows((folder / CARD).read_text(encoding="utf-8")) if (folder / CARD).is_file() else {}
     rows = {"parameters": f"{sum(shapes):,}"}
-    if "corpus" in model.about:  # of what it was trained on nothing may be noted
+    if "corpus" in model.about:  # the training data may be unknown
         rows = card_rows(config, model.about, sum(shapes))
         del rows["validation data"]
     written = datetime.fromtimestamp((folder / WEIGHTS).stat().st_mtime)
-    rows["weights"] = f"{card.get('weights', 'of a step not noted')}, written {written:%Y-%m-%d %H:%M}"
+    rows["weights"] = f"{card.get('weights', 'of an unknown step')}, written {written:%Y-%m-%d %H:%M}"
     rows |= {"validation": card["validation"]} if "validation" in card else {}
     rows["on disk"] = f"{size_text((folder / WEIGHTS).stat().st_size)} in {numbers}"
     if config.model.task == "translate":
@@ -94,13 +94,13 @@ def _of_ours(folder: Path, model: Any) -> dict[str, str]:
 
 
 def _stored(files: Iterable[Path]) -> tuple[list[int], str]:
-    """How many numbers each tensor of safetensors files has, and which kinds of floats they are."""
+    """The number of elements of each tensor in safetensors files, and their precision."""
     from safetensors import safe_open
 
     counts, kinds = [], set()
     for path in files:
         with safe_open(path, "np") as file:
-            for key in file.keys():  # noqa: SIM118, it is no dictionary
+            for key in file.keys():  # noqa: SIM118, not a dictionary
                 part, count = file.get_slice(key), 1
                 for length in part.get_shape():
                     count *= length
@@ -109,11 +109,11 @@ def _stored(files: Iterable[Path]) -> tuple[list[int], str]:
     return counts, " and ".join(sorted(kinds - {""}))
 
 
-# --- Families ---
+# --- Pretrained models ---
 
 
 def _of_family(folder: Path, model: Any) -> dict[str, str]:
-    """A folder in the Hugging Face layout, or what `sightline import` made of one."""
+    """A folder in the Hugging Face layout, or an imported one."""
     own = str(next(iter(model.network.parameters())).dtype).removeprefix("torch.")
     files = tensor_files(folder)
     stored = _stored(files)[1] if files[0].suffix == ".safetensors" else own
@@ -121,12 +121,14 @@ def _of_family(folder: Path, model: Any) -> dict[str, str]:
     info, values = model.info(), model.hf_config
     rows = {
         "model": f"{info['family']}{_saved_as(values)}",
-        "for": ", ".join(_commands(model)) or "its network alone: it has no head that a command uses",
-        "languages": few(_languages(model)),
-        "classes": few([str(name) for name in (values.get("id2label") or {}).values()]) if _classifies(model) else "",
+        "for": ", ".join(_commands(model)) or "nothing: no command uses its head",
+        "languages": short_list(_languages(model)),
+        "classes": short_list([str(name) for name in (values.get("id2label") or {}).values()])
+        if _classifies(model)
+        else "",
         "architecture": _architecture(info),
         "parameters": f"{info['parameters']:,}",
-        "vocabulary": f"{info['vocab_size']:,} pieces" if info.get("vocab_size") else "",
+        "vocabulary": f"{info['vocab_size']:,} tokens" if info.get("vocab_size") else "",
         "adapters": describe_adapters(folder),
         **_trained_here(folder),
         "on disk": f"{size} in {stored}" + (f", {len(files)} files" if len(files) > 1 else ""),
@@ -138,7 +140,7 @@ def _of_family(folder: Path, model: Any) -> dict[str, str]:
 
 
 def _trained_here(folder: Path) -> dict[str, str]:
-    """What the card says of its training, where that was here."""
+    """The training of a model that was fine-tuned here, from its card."""
     if not ((folder / RUN).is_file() and (folder / CARD).is_file()):
         return {}
     card = read_rows((folder / CARD).read_text(encoding="utf-8"))
@@ -151,10 +153,7 @@ def _saved_as(values: Mapping[str, Any]) -> str:
 
 
 def _commands(model: Any) -> list[str]:
-    head = getattr(getattr(model, "config", None), "head", "")
-    useless = {"fill_mask"} if head and head != "masked" else set()
-    useless |= {"label"} if head and head != "image_class" else set()
-    able = [command for verb, command in VERBS.items() if hasattr(model, verb) and verb not in useless]
+    able = [command for name, command in COMMANDS.items() if hasattr(model, name)]
     return list(dict.fromkeys(", ".join(able).split(", ")))
 
 
@@ -163,7 +162,7 @@ def _classifies(model: Any) -> bool:
 
 
 def _languages(model: Any) -> list[str]:
-    """The codes that it may be asked for; of a model of one pair of languages those two."""
+    """The codes of its languages; for a model of one language pair that pair."""
     if hasattr(model, "transcribe"):
         return _spoken(model)
     if not hasattr(model, "languages"):
@@ -171,21 +170,21 @@ def _languages(model: Any) -> list[str]:
     settings, tasks = tokenizer_settings(model.path), model.hf_config.get("task_specific_params") or {}
     if settings.get("source_lang") and settings.get("target_lang"):
         return [f"{settings['source_lang']} to {settings['target_lang']}"]
-    marks = [one.get("content", "") if isinstance(one, dict) else one for one in _special(settings)]
-    codes = [found[1] or found[2] for found in (re.fullmatch(CODE, str(mark)) for mark in marks) if found]
-    asked = [re.fullmatch(r"translation_(\w+)_to_(\w+)", name) for name in tasks]
-    return sorted(codes) or [f"{found[1]} to {found[2]}" for found in asked if found]
+    special = [one.get("content", "") if isinstance(one, dict) else one for one in _special(settings)]
+    codes = [found[1] or found[2] for found in (re.fullmatch(CODE, str(token)) for token in special) if found]
+    pairs = [re.fullmatch(r"translation_(\w+)_to_(\w+)", name) for name in tasks]
+    return sorted(codes) or [f"{found[1]} to {found[2]}" for found in pairs if found]
 
 
 def _spoken(model: Any) -> list[str]:
     try:
         return sorted(model.marks.languages)
-    except UserError:  # no vocabulary, or nothing that says which of its marks are languages
+    except UserError:  # no vocabulary, or unknown tokens of languages
         return []
 
 
 def _special(settings: Mapping[str, Any]) -> list[Any]:
-    """What `tokenizer_config.json` calls special, in the ways it has had of saying so."""
+    """The special tokens in `tokenizer_config.json`, in either of its formats."""
     listed = settings.get("additional_special_tokens") or settings.get("extra_special_tokens") or []
     return list(listed.values()) if isinstance(listed, dict) else list(listed)
 
@@ -199,7 +198,7 @@ def _architecture(info: Mapping[str, Any]) -> str:
 
 
 def _stack(c: Mapping[str, Any]) -> str:
-    fewer = f" ({c['n_kv_heads']} of keys and values)" if c.get("n_kv_heads", 0) not in (0, c["n_heads"]) else ""
+    fewer = f" ({c['n_kv_heads']} for keys and values)" if c.get("n_kv_heads", 0) not in (0, c["n_heads"]) else ""
     reach = f", at most {c['max_len']:,} positions" if c.get("max_len") else ""
     layers = f"{c['n_layers']} layer{'s' * (c['n_layers'] > 1)}"
     return f"{layers}, d_model {c['d_model']}, d_ff {c['d_ff']}, {c['n_heads']} heads{fewer}{reach}"

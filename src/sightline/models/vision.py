@@ -10,7 +10,7 @@ from sightline.data.pictures import check_known, read_pictures
 from sightline.evaluate.classes import LabelReport, label_report
 from sightline.generation.label import Label, label_picture
 from sightline.inspect.importance import Example
-from sightline.inspect.inputs import Encoded
+from sightline.inspect.inputs import EncodedInput
 from sightline.models.inputs import encoded_picture, label_number, labelled, preprocessing_of
 from sightline.models.introspection import (
     attend_input,
@@ -50,7 +50,7 @@ class VisionModel(Model):
     def _names(self) -> dict[int, str]:
         return {int(i): name for i, name in (self.hf_config.get("id2label") or {}).items()}
 
-    def observed(self, given: str | Path) -> Encoded:
+    def observed(self, given: str | Path) -> EncodedInput:
         """An image file as the inspector reads it."""
         return encoded_picture(self, given, self.preprocessing)
 

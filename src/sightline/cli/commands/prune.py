@@ -10,7 +10,7 @@ from sightline.cli.parallel_texts import parallel_texts, source_text, target_tex
 from sightline.errors import UserError
 from sightline.inspect.heads import all_heads, heads_by_layer
 from sightline.inspect.importance import least_important
-from sightline.models.pruning import SILENT, heads_can_go, parse_count
+from sightline.models.pruning import ZEROED, heads_can_go, parse_count
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> None:
     removed = heads_by_layer(least_important(measure(*_inputs(options, model)), count))
     folder = model.prune(removed, options.output)
     text = f"{folder}: without {count} heads, {dict(removed)}"
-    print(text if heads_can_go(model.config) else f"{text}; {SILENT}", file=sys.stderr)
+    print(text if heads_can_go(model.config) else f"{text}; {ZEROED}", file=sys.stderr)
 
 
 def _inputs(options: argparse.Namespace, model: Any) -> list[Any]:
