@@ -286,7 +286,7 @@ def test_every_decoding_setting_is_an_option_where_it_is_read(command: str, unre
 def test_a_decoding_option_says_what_its_setting_says_in_flags() -> None:
     said = {action.dest: action.help for action in cli.command_parser("evaluate")._actions}
     assert said["no_repeat_ngram"] == SETTINGS["decode.no_repeat_ngram"].help
-    assert said["max_length_factor"] == "longest output = this * source pieces + --max-length-extra"
+    assert said["max_length_factor"] == "longest output = this * source tokens + --max-length-extra"
 
 
 def test_options_not_given_leave_the_setting_of_the_model() -> None:
