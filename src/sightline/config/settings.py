@@ -41,7 +41,7 @@ class SearchSettings:
     min_length_factor: float = setting(0.0, "shortest output = this * source tokens")
     no_repeat_ngram: int = setting(0, "no n-gram of this size twice in an output; 0 is off")
     n_best: int = setting(1, "hypotheses returned, at most beam_size when searching", POSITIVE)
-    sample: bool = setting(False, "sample instead of searching")
+    sample: bool = setting(False, "use random sampling instead of search")
     temperature: float = setting(1.0, "sampling temperature", POSITIVE)
     top_k: int = setting(0, "sample from the k most probable tokens only; 0 is all")
     top_p: float = setting(1.0, "sample from the most probable tokens with this total probability", SHARE)
