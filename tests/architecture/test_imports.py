@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from architecture.structure import code_lines, lines_of_code
+from architecture.structure import code_lines, lines_of_code, repeated_functions
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "sightline"
@@ -179,63 +179,12 @@ def shared_names(sources: Mapping[str, str]) -> list[str]:
     return [f"{name}: {' and '.join(modules)}" for name, modules in sorted(owners.items()) if len(modules) > 1]
 
 
-# Functions that are called by their names, in a table of modules: every such module of a package has them.
-PROTOCOLS: dict[str, frozenset[str]] = {
-    "cli.commands": frozenset({"add_options", "run"}),
-    "families": frozenset(
-        {"config_from_hf", "config_to_hf", "head_names", "names", "network_from_hf", "network_to_hf", "stack_from_hf"}
-    ),
-    "study": frozenset({"conditions", "figures", "judge", "measure"}),  # of a claim
-}
-
-
-def repeated_functions(sources: Mapping[str, str]) -> dict[str, list[str]]:
-    """Public functions at module level that share their name with one of another module, with these modules."""
-    owners: dict[str, list[str]] = {}
-    for module, source in sources.items():
-        known = {name for parent, names in PROTOCOLS.items() if within(module, parent) for name in names}
-        for node in ast.parse(source).body:
-            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            if is_function and not node.name.startswith("_") and node.name not in known:
-                owners.setdefault(node.name, []).append(module)
-    return {name: modules for name, modules in sorted(owners.items()) if len(modules) > 1}
-
-
 # Names still to be changed; the list may only get shorter.
-REPEATED = frozenset(
-    [
-        "advance",
-        "begin",
-        "beginning_of",
-        "build",
-        "build_pooled",
-        "certain",
-        "check_length",
-        "choose",
-        "config_from_hf_2",
-        "cut",
-        "described",
-        "drawn",
-        "file_names",
-        "held_out",
-        "in_order",
-        "load",
-        "mean",
-        "meaningful",
-        "mixed",
-        "network_rows",
-        "options_of",
-        "pack",
-        "read_settings",
-        "read_texts",
-        "shape_of",
-        "sinusoids",
-        "step_of",
-        "together",
-        "unchanged",
-        "walk",
-        "words_of",
-    ]
+REPEATED = (
+    *("advance", "begin", "beginning_of", "build", "build_pooled", "certain", "check_length", "choose"),
+    *("cut", "described", "drawn", "file_names", "held_out", "in_order", "load", "mean"),
+    *("meaningful", "mixed", "network_rows", "options_of", "pack", "read_settings", "read_texts", "shape_of"),
+    *("sinusoids", "step_of", "together", "unchanged", "walk", "words_of"),
 )
 
 
@@ -375,13 +324,12 @@ def test_a_name_means_one_class() -> None:
 
 def test_a_function_has_a_name_of_its_own() -> None:
     """A name that is found once is understood without the module that it comes from."""
-    found = repeated_functions({name: source for name, source, _ in modules()})
+    found = repeated_functions({name: ast.parse(source) for name, source, _ in modules()})
     assert {name: where for name, where in found.items() if name not in REPEATED} == {}
-    function = "def walk(): ..."
-    assert repeated_functions({"a": function, "b": function, "c": "def _walk(): ...\nclass A:\n  def walk(): ..."}) == {
-        "walk": ["a", "b"]
-    }
-    assert repeated_functions({"cli.commands.a": "def run(): ...", "cli.commands.b": "def run(): ..."}) == {}
+    method = ast.parse("def _walk(): ...\nclass A:\n  def walk(): ...")
+    walk, run = ast.parse("def walk(): ..."), ast.parse("def run(): ...")
+    assert repeated_functions({"a": walk, "b": walk, "c": method}) == {"walk": ["a", "b"]}
+    assert repeated_functions({"cli.commands.a": run, "cli.commands.b": run}) == {}
 
 
 def test_tree_is_not_empty() -> None:
