@@ -12,6 +12,7 @@ import pytest
 from safetensors.torch import load_file
 
 import sightline
+from sightline.errors import UserError
 from sightline.tasks.run import TrainRequest
 from sightline.tasks.train import train_model
 
@@ -165,6 +166,19 @@ def test_other_texts_change_nothing(classifier: Path) -> None:
     together = model.classify(texts)
     for text, one in zip(texts, together, strict=True):
         assert model.classify([text])[0].probability == pytest.approx(one.probability, abs=1e-6)
+
+
+def test_a_classifier_is_called_as_a_pretrained_one(classifier: Path, files: Path) -> None:
+    """Texts come as a list, and heads are weighed by texts with their labels, in any order."""
+    model = sightline.load(classifier, "cpu")
+    assert {"classify", "evaluate", "head_importance"} <= {*model.methods} and not hasattr(model, "embed")
+    with pytest.raises(UserError, match=r"classify takes a list; write classify\(\[text\]\)"):
+        model.classify("a text")
+    texts, labels = model.examples([str(files / "test.tsv")])
+    importance = model.head_importance(texts, labels)
+    assert model.head_importance(texts[::-1], labels[::-1]) == pytest.approx(importance, abs=1e-4)
+    with pytest.raises(UserError, match=r"2 inputs and 1 targets"):
+        model.head_importance(texts[:2], labels[:1])
 
 
 def test_evaluating_a_classifier(cli: Callable[..., Any], classifier: Path, files: Path) -> None:
