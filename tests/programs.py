@@ -17,7 +17,8 @@ from multiprocessing.reduction import DupFd
 from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["programs", "torch", "sightline.cli", "sightline.tasks.run", "sightline.config.tasks"])
+COMMANDS = [f"sightline.cli.commands.{name}" for name in ("train", "translate", "evaluate", "serve")]
+CONTEXT.set_forkserver_preload(["programs", "torch", "sightline.cli", *COMMANDS])
 
 
 def _main(arguments: list[str], err: Any, environment: dict[str, str], folder: str, largest_file: int | None) -> None:
