@@ -203,7 +203,7 @@ def test_bad_lines_get_one(cli: Cli, tmp_path: Path, train: str, valid: str, exp
         (["--special", "<s>"], "has this token already; leave it out"),
         (["--set", "model.n_heads=4"], "--set model.n_heads=4: the shape is that of --init"),
         (["--set", "data.max_length=61"], "model.max_len = 60 is less than data.max_length = 61"),
-        (["--set", "data.max_length=2"], "data.max_length = 2 leaves no room for a text between its marks"),
+        (["--set", "data.max_length=2"], "data.max_length = 2 leaves no room for a text between the special tokens"),
         (["--task", "lm"], "is a model of bert that reads texts; this task needs a decoder alone (GPT-2, LLaMA)"),
     ],
 )

@@ -1,7 +1,7 @@
-"""Texts as vectors: an encoder's last hidden states, pooled, and what comes behind that.
+"""Text embeddings: the last hidden states of an encoder, pooled, and further steps.
 
-Everything as sentence-transformers has it (arXiv:1908.10084): marks count as tokens, padding does not. Not here: what a
-folder asks for (`sentences`).
+As in sentence-transformers (arXiv:1908.10084): special tokens are pooled, padding is not. Not here: the settings of a
+folder (`sentences`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,22 +16,22 @@ from torch.nn import functional as F
 from sightline.generation.rewrite import pad_right
 
 TextStates = Float[Tensor, "batch length d_model"]
-Real = Bool[Tensor, "batch length"]  # which states count; the others stand for padding, or for a prompt
+Real = Bool[Tensor, "batch length"]  # which states are pooled; the others are padding or a prompt
 Vectors = Float[Tensor, "batch d_model"]
 StatesToVector = Callable[[Tensor, Tensor], Tensor]
 VectorStep = Callable[[Tensor], Tensor]  # vectors to vectors
 
 
-# --- Poolings: states and which of them are real to one vector for each text ---
+# --- Poolings: from states and their mask to one vector for each text ---
 
 
 def first(hidden: TextStates, mask: Real) -> Vectors:
-    """The first state, which BERT trains to stand for the whole ([CLS])."""
+    """The first state, which BERT trains to represent the whole text ([CLS])."""
     return _state_at(hidden, mask.int().argmax(1))
 
 
 def last(hidden: TextStates, mask: Real) -> Vectors:
-    """The last state, in a decoder the only one that has seen the whole text."""
+    """The last state, in a decoder the only one that sees the whole text."""
     return _state_at(hidden, mask.size(1) - 1 - mask.int().flip(1).argmax(1))
 
 
@@ -55,12 +55,12 @@ def weighted_mean(hidden: TextStates, mask: Real) -> Vectors:
     return _weighted(hidden, mask * torch.arange(1, mask.size(1) + 1, device=mask.device), power=1.0)
 
 
-def _state_at(hidden: TextStates, place: Int[Tensor, " batch"]) -> Vectors:
-    return hidden[torch.arange(len(hidden), device=hidden.device), place]
+def _state_at(hidden: TextStates, position: Int[Tensor, " batch"]) -> Vectors:
+    return hidden[torch.arange(len(hidden), device=hidden.device), position]
 
 
 def _weighted(hidden: TextStates, weights: Tensor, power: float) -> Vectors:
-    """The weighted sum over a power of the sum of the weights; nothing but zeros where all weights are."""
+    """The weighted sum over a power of the sum of the weights; zero if all weights are zero."""
     weights = weights.to(hidden.dtype).unsqueeze(-1)
     return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1e-9) ** power
 
@@ -72,10 +72,10 @@ POOLINGS: dict[str, StatesToVector] = {
     "mean_sqrt_len": mean_sqrt_len,
     "weighted_mean": weighted_mean,
     "last": last,
-}  # in the order in which several of them are put one behind the other
+}  # in the order in which several are concatenated
 
 
-# --- What comes behind ---
+# --- Further steps ---
 
 
 def unit(vectors: Vectors) -> Vectors:
@@ -98,7 +98,7 @@ class Dense:
 
 @runtime_checkable
 class TextEncoder(Protocol):
-    """A network with a state for every token: `EncoderOnly`, `Transformer`, or what reads as one."""
+    """A network with a state for every token, such as `EncoderOnly` or `Transformer`."""
 
     def parameters(self) -> Iterator[torch.nn.Parameter]: ...
     def encode(self, src: Tensor, src_mask: Tensor, /) -> Tensor: ...
@@ -118,10 +118,10 @@ def embed(
     """One vector for each text, in order; zeros for a text without a token.
 
     Args:
-        poolings: of `POOLINGS`; what several give is put one behind the other.
-        steps: what is done to the pooled vectors, in order.
-        width: of the vectors in the end.
-        skip: tokens at the beginning of each text that are read but not pooled.
+        poolings: of `POOLINGS`; several are concatenated.
+        steps: functions of the pooled vectors, in order.
+        width: of the resulting vectors.
+        skip: tokens at the start of each text that are not pooled.
     """
     device = next(network.parameters()).device
     order = sorted((i for i, text in enumerate(texts) if text), key=lambda i: -len(texts[i]))

@@ -1,10 +1,9 @@
-"""What Whisper does where a window comes out wrong (arXiv:2212.04356, section 4.5; `transcribe.py` of openai/whisper).
+"""Temperature fallback of Whisper (arXiv:2212.04356, section 4.5; `transcribe.py` of openai/whisper).
 
-A text that repeats itself (it can be compressed to less than 1 / 2.4) or that the model finds unlikely (on average less
-than -1.0 a token) is drawn again at a temperature of 0.2, 0.4 ... 1.0, until one is neither: five texts, of which the
-likeliest by its mean over tokens counts. Where the model says that nobody speaks, with more than 0.6, and finds what it
-wrote unlikely as well, the window is silence and skipped. What was understood goes before the next window, unless it
-had to be drawn at more than 0.5. Not here: the search itself, and windows (`transcribe`).
+A text that repeats itself (it compresses by more than 2.4) or is improbable (mean log-probability of a token below
+-1.0) is sampled again at a temperature of 0.2, 0.4 ... 1.0 until it is neither; the best of five samples counts. A
+window is silence, and skipped, if the probability of no speech is above 0.6 and the text is improbable. The text is the
+prompt of the next window unless its temperature was above 0.5. Not here: the search itself, and windows (`transcribe`).
 """
 
 import zlib
@@ -20,29 +19,29 @@ from sightline.generation.transcribe import Marks, ways_to_write
 from sightline.network.transformer import Transformer
 
 TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-COMPRESSION, LOG_PROB, NO_SPEECH = 2.4, -1.0, 0.6  # beyond which a text repeats itself, is unlikely, is silence
-BEST_OF = 5  # texts drawn at a temperature
-FORGETS = 0.5  # a temperature above which what was written does not go before the next window
+COMPRESSION, LOG_PROB, NO_SPEECH = 2.4, -1.0, 0.6  # thresholds: a text repeats itself, is improbable, is silence
+BEST_OF = 5  # samples at a temperature
+FORGETS = 0.5  # above this temperature a text is not the prompt of the next window
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What was written for a window at one temperature."""
+    """The text of a window at one temperature."""
 
     tokens: list[int]
-    log_prob: float  # natural log, mean over tokens and end mark
+    log_prob: float  # natural log, mean over tokens and end token
     compression: float  # bytes of the text over bytes of it compressed
-    no_speech: float  # probability that nobody speaks; 0 where the model has no mark for it
+    no_speech: float  # probability of no speech; 0 if the model has no token for it
     temperature: float = 0.0
 
     @property
     def is_silence(self) -> bool:
-        """Whether nobody speaks, so that nothing is to be written."""
+        """Whether nobody speaks."""
         return self.no_speech > NO_SPEECH and self.log_prob < LOG_PROB
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it is drawn again."""
+        """Whether it is sampled again."""
         return not self.is_silence and (self.compression > COMPRESSION or self.log_prob < LOG_PROB)
 
 
@@ -60,7 +59,7 @@ HearAt = Callable[[float], Attempt]  # of a temperature
 
 
 def attempt(hear_at: HearAt, temperatures: Sequence[float] = TEMPERATURES) -> Attempt:
-    """The first that is not wrong, or the last."""
+    """The first attempt that is not wrong, or the last."""
     found = hear_at(temperatures[0])
     for temperature in temperatures[1:]:
         if not found.is_wrong:
@@ -71,16 +70,16 @@ def attempt(hear_at: HearAt, temperatures: Sequence[float] = TEMPERATURES) -> At
 
 @dataclass
 class Listener:
-    """Hears the windows of a recording one after the other; `listen` hears one, at a temperature, after a prompt."""
+    """Transcribes the windows of a recording in order; `listen` does one, at a temperature, with a prompt."""
 
     listen: Callable[[Tensor, Sequence[int], float], Attempt]
     first_timestamp: int
-    fallback: bool  # again at other temperatures, and silence skipped
-    condition: bool  # what was understood goes before the next window
+    fallback: bool  # try other temperatures, and skip silence
+    condition: bool  # the text is the prompt of the next window
     before: list[int] = field(default_factory=list)
 
     def __call__(self, window: Tensor) -> list[int]:
-        """What is written for it; nothing for silence."""
+        """The tokens of a window; none for silence."""
         temperatures = TEMPERATURES if self.fallback else TEMPERATURES[:1]
         found = attempt(lambda temperature: self.listen(window, self.before, temperature), temperatures)
         if self.fallback and found.is_silence:
@@ -91,7 +90,7 @@ class Listener:
 
 
 def understood(tokens: Sequence[int], first_timestamp: int) -> Sequence[int]:
-    """What will not be heard again: all, or up to the last segment that is complete.
+    """The tokens that will not be transcribed again: all, or those of complete segments.
 
     >>> understood([100, 7, 110, 110, 9], 100), understood([100, 7, 110], 100)
     ([100, 7, 110], [100, 7, 110])
@@ -102,7 +101,7 @@ def understood(tokens: Sequence[int], first_timestamp: int) -> Sequence[int]:
 
 
 def prompted(before: Sequence[int], beginning: Sequence[int], previous: int | None, max_len: int | None) -> list[int]:
-    """What the decoder begins with behind earlier text, of which as much is kept as leaves half the room.
+    """The start tokens of the decoder after earlier text, truncated to half of the positions.
 
     >>> prompted([5, 6, 7, 8], [1, 2], previous=9, max_len=8)
     [9, 6, 7, 8, 1, 2]

@@ -1,4 +1,4 @@
-"""One text or two as an encoder reads them: the marks around and between them, and what is left of long ones.
+"""One text or a pair as input of an encoder: special tokens around and between texts, and truncation.
 
 Not here: the vocabularies themselves (`sightline.checkpoint.vocabulary`), batches (`sightline.data.labelled`).
 """
@@ -19,9 +19,9 @@ OneOrTwo = str | tuple[str, ...]  # a text; or one, or two, in a tuple
 
 
 def longest_first(n_first: int, n_second: int, room: int) -> tuple[int, int]:
-    """How much of two texts is read where there is room for so much: the longer one is cut first, then both alike.
+    """The lengths of two texts truncated to `room` tokens: the longer one first, then both alike.
 
-    As the tokenizers library has it ("longest_first").
+    As "longest_first" of the tokenizers library.
 
     >>> longest_first(3, 9, 8), longest_first(9, 3, 8), longest_first(9, 9, 7)
     ((3, 5), (5, 3), (3, 4))
@@ -36,45 +36,47 @@ def longest_first(n_first: int, n_second: int, room: int) -> tuple[int, int]:
 
 
 def longest_text(stack: StackConfig | None) -> int | None:
-    """The number of positions a stack has, where they are a table."""
+    """The number of learned positions of a stack; None without a limit."""
     return stack.max_len if stack and stack.positions == "learned" else None
 
 
 @dataclass(frozen=True)
 class TextReader:
-    """What turns texts into what a network reads."""
+    """Turns texts into the input of a network."""
 
-    side: Side  # without marks
-    before: tuple[int, ...]  # marks
-    between: tuple[int, ...] | None  # None: it reads one text at a time
+    side: Side  # without special tokens
+    before: tuple[int, ...]  # special tokens
+    between: tuple[int, ...] | None  # None: it reads single texts only
     behind: tuple[int, ...]
-    typed: bool  # the network is told which of two texts a token belongs to
-    longest: int  # that the network reads, in tokens, marks included; 0 = any
-    placed: EncodeAt | None = None  # a text without marks; None: the vocabulary does not say where tokens stand
-    apart: int = 0  # of the marks behind: the last, which belong to no text (XLNet)
-    clean: Callable[[str], str] = str  # what is done to a text first
+    typed: bool  # the network has types of tokens, for the first and the second text
+    longest: int  # limit of the network in tokens, special tokens included; 0 = none
+    placed: EncodeAt | None = None  # encodes without special tokens; None: the vocabulary has no offsets
+    apart: int = 0  # the last of the tokens behind, which belong to no text (XLNet)
+    clean: Callable[[str], str] = str  # applied to a text first
 
     def read(self, given: Sequence[OneOrTwo], longest: int = 0) -> list[MarkedTexts]:
-        """Texts, or pairs of them, of at most `longest` tokens, marks included; 0 = what the network reads.
+        """Texts, or pairs of texts, of at most `longest` tokens, special tokens included; 0 = the limit of the network.
 
         Raises:
-            UserError: it reads no pairs, or nothing is left of a text.
+            UserError: pairs are not supported, or there is no room for text.
         """
         longest = longest or self.longest
         parts = [(one,) if isinstance(one, str) else one for one in given]
         if any(len(texts) not in (1, 2) for texts in parts):
-            raise UserError("a text, or two of them, have a label; one of these is neither")
+            raise UserError("each input is a text or a pair of texts; one of these is neither")
         ids = iter(self.side.encode_batch([self.clean(text) for texts in parts for text in texts]))
         return [self._marked([next(ids) for _ in texts], longest) for texts in parts]
 
     def _marked(self, texts: list[list[int]], longest: int) -> MarkedTexts:
         first, second = texts[0], texts[1] if len(texts) == 2 else None
         if second is not None and self.between is None:
-            raise UserError("this model's vocabulary knows no mark between two texts: it reads one at a time")
+            raise UserError("this model's vocabulary has no separator of two texts: it reads single texts only")
         between = (self.between or ()) if second is not None else ()
         room = longest - len(self.before) - len(between) - len(self.behind)
         if longest and room < 1 + (second is not None):
-            raise UserError(f"data.max_length = {longest} leaves no room for a text between its marks; raise it")
+            raise UserError(
+                f"data.max_length = {longest} leaves no room for a text between the special tokens; raise it"
+            )
         n_first, n_second = len(first), len(second or ())
         if longest:
             n_first, n_second = longest_first(n_first, n_second, room)
@@ -82,7 +84,7 @@ class TextReader:
         ids = [*begun, *(second or ())[:n_second], *self.behind]
         if not ids:
             raise UserError(
-                "a text is blank, and this model's vocabulary puts no mark around it: there is nothing to read"
+                "a text is blank, and this model's vocabulary adds no special tokens: there is nothing to read"
             )
         return MarkedTexts(ids, len(begun) if second is not None else len(ids), self.apart)
 
@@ -97,7 +99,7 @@ def reader_of(model: Any) -> TextReader:
 def text_reader(
     vocabulary: Vocabulary, pad_id: int, types: int, max_len: int | None, folder: Path, size: int
 ) -> TextReader:
-    """By the vocabulary in `folder`, of `size` pieces, for a network with that many types of tokens."""
+    """The reader with the vocabulary in `folder`, of `size` tokens, for a network with so many types of tokens."""
     marks, example = vocabulary.encode(""), vocabulary.encode("a")
     before, behind = marks_around(marks, example)
     between, told, apart = None, False, 0

@@ -1,9 +1,9 @@
-"""Whisper writes down what it hears, by its decoding rules (arXiv:2212.04356, sections 2.3 and 4.5).
+"""Speech recognition with Whisper, by its decoding rules (arXiv:2212.04356, sections 2.3 and 4.5).
 
-A decoder begins with marks for the language, the task and whether to write timestamps. Those come in pairs around what
-was said, in steps of 20 ms, and never go back. A recording longer than the encoder's window is heard in windows, each
-from where the last one has understood everything. Not here: sound files (`sightline.data.audio`), and what is done
-where an output looks wrong (`fallback`).
+The decoder starts with special tokens for the language, the task and whether to write timestamps. Timestamps come in
+pairs around each segment, in steps of 20 ms, and never decrease. A recording longer than the encoder's window is
+transcribed in windows; each starts at the end of the last complete segment. Not here: sound files
+(`sightline.data.audio`), and temperature fallback (`fallback`).
 """
 
 import re
@@ -26,20 +26,20 @@ from sightline.network.transformer import Transformer
 
 STEP = 0.02  # seconds between two timestamps; two frames of the spectrogram
 FRAMES = 2  # of the spectrogram in a STEP
-ENGLISH_END = 50256  # the end of text in GPT-2's vocabulary, which the models for English alone have
+ENGLISH_END = 50256  # end of text in the vocabulary of GPT-2, which English-only models have
 TASKS = ("transcribe", "translate")
 
 
 @dataclass(frozen=True)
 class Marks:
-    """The ids that a Whisper begins with, and those that it writes beside text."""
+    """The special tokens of a Whisper model."""
 
     start: int
     end: int
     no_timestamps: int
-    languages: Mapping[str, int]  # by code, "en"; empty where the model knows one language only
+    languages: Mapping[str, int]  # by code, "en"; empty for English-only models
     tasks: Mapping[str, int]
-    latest_first: int | None  # steps after which the first timestamp may not be; None = wherever
+    latest_first: int | None  # largest first timestamp, in steps; None = no limit
 
     @property
     def first_timestamp(self) -> int:
@@ -49,7 +49,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class Segment:
-    """What was said between two times, seconds from the beginning of the recording."""
+    """The text between two times, in seconds from the start of the recording."""
 
     start: float
     end: float
@@ -58,10 +58,10 @@ class Segment:
 
 @dataclass(frozen=True)
 class Transcript:
-    """What was said in a recording."""
+    """The transcript of a recording."""
 
     text: str
-    language: str  # code; "" where the model knows one only
+    language: str  # code; "" for English-only models
     segments: tuple[Segment, ...]  # without timestamps one for each window
 
 
@@ -93,18 +93,17 @@ def marks_of(settings: GenerationSettings, values: Mapping[str, Any], vocabulary
 
 
 def _codes(values: Mapping[str, Any], end: int, vocabulary: Vocabulary) -> dict[str, int]:
-    """The languages' marks in a vocabulary; one that knows English only has them too, but was not taught them."""
+    """The tokens of languages in a vocabulary; English-only models have them, too, but do not use them."""
     if values.get("is_multilingual") is False or end == ENGLISH_END:
         return {}
     return {piece: i for piece, i in vocabulary.pieces().items() if re.fullmatch(r"<\|[a-z]{2,3}\|>", piece)}
 
 
 def timestamp_rule(marks: Marks) -> Rule:
-    """Which tokens may follow where timestamps are written.
+    """Which tokens may follow if timestamps are written.
 
-    They come in pairs, a segment's end and the next one's beginning, but for the first, which comes alone; they never
-    go back; the first is not too late; and where all timestamps together are likelier than any token of text, one of
-    them is written.
+    They come in pairs, the end of a segment and the start of the next one, except the first; they never decrease; the
+    first is not too late; and if all timestamps together are more probable than any token of text, one is written.
     """
     first = marks.first_timestamp
 
@@ -133,7 +132,7 @@ def timestamp_rule(marks: Marks) -> Rule:
 
 
 def never(ids: Sequence[int]) -> Rule:
-    """Those ids are not written; unlike `SearchOptions.suppressed` before the rules that follow."""
+    """These ids are not written; unlike `SearchOptions.suppressed`, before the other rules."""
 
     def rule(log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"]) -> Tensor:
         log_probs[:, list(ids)] = -torch.inf
@@ -195,7 +194,7 @@ def ways_to_write(
 
 @torch.inference_mode()
 def detect_language(network: Transformer, mel: Float[Tensor, "n_mels frames"], marks: Marks) -> str:
-    """The likeliest language of what is said; "" where the model knows only one."""
+    """The most probable language; "" for English-only models."""
     if not marks.languages:
         return ""
     weights = next(network.parameters())
@@ -210,7 +209,7 @@ def beginning_of(marks: Marks, language: str, task: str, timestamps: bool) -> li
     if task not in TASKS:
         raise UserError(f"task '{task}': must be transcribe or translate")
     if not marks.languages and (language or task != TASKS[0]):
-        raise UserError("this model knows one language only: leave out language and task")
+        raise UserError("this model is for English only: leave out language and task")
     if language not in marks.languages and marks.languages:
         raise UserError(f"language '{language}': this model knows {', '.join(sorted(marks.languages))}")
     asked = [marks.languages[language], marks.tasks[task]] if marks.languages else []
@@ -227,9 +226,9 @@ def windows(
     window: int,
     first_timestamp: int,
 ) -> Iterator[tuple[float, float, list[int]]]:
-    """Beginning, end (seconds) and text tokens of each segment of a recording of `frames`, heard `window` at a time.
+    """Start, end (seconds) and text tokens of each segment of a recording of `frames`, in windows of `window` frames.
 
-    `listen` gives the tokens of a window, with timestamps. The last window is filled up with zeros, as by OpenAI's code
+    `listen` returns the tokens of a window, with timestamps. The last window is padded with zeros, as in OpenAI's code
     and `transformers` (`WhisperGenerationMixin._get_input_segment`), not with the spectrogram of silence.
     """
     seek = 0
@@ -246,9 +245,9 @@ def windows(
 def segments(
     tokens: Sequence[int], first_timestamp: int, frames: int
 ) -> tuple[list[tuple[float, float, list[int]]], int]:
-    """Segments (beginning, end, tokens of text) of a window, and after how many frames the next one begins.
+    """Segments (start, end, tokens of text) of a window, and after how many frames the next window starts.
 
-    Where the output breaks off between two timestamps, what comes after the last complete segment is heard again.
+    If the output ends within a segment, the next window starts after the last complete one.
 
     >>> segments([100, 7, 8, 110, 110, 9, 120], 100, 3000)
     ([(0.0, 0.2, [7, 8]), (0.2, 0.4, [9])], 3000)

@@ -82,7 +82,9 @@ class SpeechModel(Model):
         chosen, size = self.generation.changed({"n_best": 1, **settings}), self.window
         samples = read_audio(sound)
         frames = max(1, len(samples) // HOP)
-        seconds = 0 if frames > size else -(-size * HOP // RATE)  # silence is behind a recording of one window alone
+        seconds = (
+            0 if frames > size else -(-size * HOP // RATE)
+        )  # only a recording of one window is padded with silence
         mel = log_mel(samples, self.config.n_mels, seconds)
         language = language or detect_language(self.network, mel[:, :size], self.marks)
         in_segments = timestamps or frames > size
@@ -107,12 +109,10 @@ class SpeechModel(Model):
     def _listener(
         self, beginning: Sequence[int], chosen: GenerationSettings, in_segments: bool, fallback: bool, condition: bool
     ) -> Listener:
-        """What hears as the reference does where a window comes out wrong."""
+        """Transcribes windows with fallback and conditioning, like the reference implementation."""
         previous, silence = (self._mark(*names) for names in (("<|startofprev|>",), ("<|nospeech|>", "<|nocaptions|>")))
         if condition and previous is None:
-            raise UserError(
-                f"{self.path}: its vocabulary has no <|startofprev|>, behind which earlier text would stand"
-            )
+            raise UserError(f"{self.path}: its vocabulary has no <|startofprev|>, which earlier text needs")
 
         def listen(window: Tensor, before: Sequence[int], temperature: float) -> Attempt:
             with torch.inference_mode():
@@ -132,9 +132,9 @@ class SpeechModel(Model):
         return next((found for name in names if (found := self.tokenizer.id_of(name)) is not None), None)
 
     def evaluate(self, paths: Sequence[str], language: str = "", normalizer: str = "basic") -> TranscriptReport:
-        """How well recordings are written down, which files list with their transcripts; each is heard on its own.
+        """Word and character error rates on tables of recordings with transcripts; recordings are independent.
 
-        `normalizer` is what makes texts comparable: "basic", or "english", where "7" is seven.
+        `normalizer` makes texts comparable: "basic", or "english", where "7" is seven.
         """
         check_jiwer()
         normalizer_of(normalizer)
@@ -163,17 +163,17 @@ class SpeechModel(Model):
 
     @cached_property
     def marks(self) -> Marks:
-        """What it begins with, and writes beside text."""
+        """Its special tokens."""
         path = self.path / SETTINGS_FILE
         return marks_of(self.generation, read_json(path) if path.is_file() else {}, self.tokenizer)
 
     @property
     def window(self) -> int:
-        """How many frames of a spectrogram are heard at once."""
+        """Frames of a spectrogram in a window."""
         assert self.config.encoder
         return FRAMES * self.config.encoder.max_len
 
     @cached_property
     def max_len(self) -> int | None:
-        """The longest output, with what it begins with."""
+        """The longest output, with its start tokens."""
         return longest_text(self.config.decoder)

@@ -430,7 +430,7 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
         "architecture   encoder of 1 layer, d_model 16, d_ff 24, 2 heads; "
         "decoder of 1 layer, d_model 16, d_ff 24, 2 heads",
         f"parameters     {sum(tensor.numel() for tensor in tensors.values()):,}",
-        "vocabulary     265 pieces",
+        "vocabulary     265 tokens",
         f"on disk        {size / 1e3:.1f} kB in float16",
         "computed by    torch, in float32",
     ]

@@ -70,11 +70,11 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     reader, _ = made(tmp_path, "none")
     with pytest.raises(UserError, match="a text is blank"):
         reader.read([""])
-    with pytest.raises(UserError, match="a text, or two of them"):
+    with pytest.raises(UserError, match="a text or a pair of texts"):
         reader.read([("a", "b", "c")])
     reader, found = made(tmp_path, "BERT's")
     with pytest.raises(UserError, match=r"data.max_length = 4 leaves no room"):
         reader.read([("a", "b")], 4)
     alone = Vocabulary(found.encode, found.decode, found.id_of)
-    with pytest.raises(UserError, match="knows no mark between two texts"):
+    with pytest.raises(UserError, match="has no separator of two texts"):
         text_reader(alone, 1, 2, None, tmp_path, 264).read([("a", "b")])

@@ -21,7 +21,7 @@ def test_beginnings() -> None:
     for marks, language, task, message in [
         (MARKS, "fr", "transcribe", "language 'fr': this model knows de, en"),
         (MARKS, "en", "sing", "task 'sing': must be"),
-        (english, "en", "transcribe", "knows one language only"),
+        (english, "en", "transcribe", "is for English only"),
     ]:
         with pytest.raises(UserError, match=message):
             beginning_of(marks, language, task, timestamps=True)
