@@ -27,9 +27,7 @@ def _one_translation(options: argparse.Namespace) -> bool:
 
 RULES = (
     FlagRule(
-        ("interpolate",),
-        _one_translation,
-        "chooses among several translations: leave out --n-best 1 and --beam-size 1",
+        ("interpolate",), _one_translation, "chooses among several translations: leave out --n-best 1 and --beam-size 1"
     ),
 )
 
