@@ -61,7 +61,11 @@ TABLE: dict[str, tuple[dict[str, bytes], list[str], list[str]]] = {
     "no string": ({"x.jsonl": b'{"src": "a", "tgt": 7}\n'}, ["x.jsonl"], ['line 1: "tgt" must be a string']),
     "no partner": ({}, ["good.src"], ["good.src: has no partner; give a source and a target file"]),
     "same file": ({}, ["good.src", "good.src"], ["good.src", ": source and target are the same file"]),
-    "tmx": ({"x.tmx": b"<?xml version='1.0'?>\n<tmx>\n"}, ["x.tmx"], ["x.tmx: line 3: invalid XML", "export the file again"]),
+    "tmx": (
+        {"x.tmx": b"<?xml version='1.0'?>\n<tmx>\n"},
+        ["x.tmx"],
+        ["x.tmx: line 3: invalid XML", "export the file again"],
+    ),
     "nothing usable": ({"x.tsv": b" \tb\na\t\n"}, ["x.tsv"], ["x.tsv: nothing to train on", "one side is empty: 2"]),
 }
 

@@ -50,6 +50,7 @@ COMMANDS = {
     "train": (
         Command("train", "train", "train a model on your files, for translation or another task"),
         Command("tune", "tune", "fine-tune a translation model on your own pairs"),
+        Command("settings", "settings", "list every training setting: default, range, meaning"),
         Command("sweep", "sweep", "train with several values of settings on a Ray cluster"),
         Command("join", "join", "combine a ViT and a GPT-2 into a captioner, to be trained"),
         Command("prune", "prune", "remove a model's least important attention heads"),
