@@ -1,6 +1,6 @@
 """The manifest of a model folder: `SHA256SUMS`, the SHA-256 digests of its files in the format of `sha256sum`.
 
-It is written last. While a file is being replaced, the manifest has both its old and its new file_digest, so a process
+It is written last. While a file is being replaced, the manifest has both its old and its new digest, so a process
 killed at any moment leaves a folder that loads. Folders without a manifest (older ones, or from other programs) are not
 checked. Files that users edit (`generation_config.json`, the model card) are not listed, and packed files have their
 own checksums (`packed`).
@@ -54,7 +54,7 @@ class Digests:
                     self._hashing[name] = Hashing(self._folder / name)
 
     def check(self, names: Iterable[str]) -> None:
-        """Wait for the digests of those of `names` that are listed; `UserError` for a file with another file_digest."""
+        """Wait for the digests of those of `names` that are listed; `UserError` for a file with another digest."""
         names = [name for name in names if name in self._listing]
         self.begin(names)
         for name in names:
@@ -66,7 +66,7 @@ class Digests:
                 raise self._mismatch(name, found)
 
     def digest_of(self, name: str) -> str:
-        """The file_digest of a file: the listed one, without reading the file, if there is exactly one."""
+        """The digest of a file: the listed one, without reading the file, if there is exactly one."""
         listed = self._listing.get(name, ())
         if len(listed) == 1:
             return listed[0]
@@ -85,7 +85,7 @@ class Digests:
 
 
 class Hashing(Thread):
-    """The SHA-256 file_digest of a file, computed in the background; "" if the file is missing."""
+    """The SHA-256 digest of a file, computed in the background; "" if the file is missing."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(daemon=True)
@@ -104,7 +104,7 @@ class Hashing(Thread):
             self._error = error
 
     def result(self) -> str:
-        """Wait for the file_digest; `UserError` if the file cannot be read."""
+        """Wait for the digest; `UserError` if the file cannot be read."""
         self.join()
         if self._error:
             raise UserError(f"{self._path}: cannot be read ({self._error.strerror})") from self._error
@@ -112,7 +112,7 @@ class Hashing(Thread):
 
 
 def file_digest(path: Path) -> str:
-    """The SHA-256 file_digest of a file in hexadecimal."""
+    """The SHA-256 digest of a file in hexadecimal."""
     from hashlib import sha256  # loads OpenSSL, needed for a manifest only
 
     found = sha256()

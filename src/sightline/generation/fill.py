@@ -60,7 +60,7 @@ def fillings(
     written, mask_id = mask_of(vocabulary, mark_of(tokenizer_settings(path), "mask_token"))
     tokens = vocabulary.encode(text)
     if mask_id not in tokens:
-        raise UserError(f"the text has no mask to predict_masks; this model's is written {written}")
+        raise UserError(f"the text has no mask to fill; this model's is written {written}")
     found = predict_masks(guesser(mask_id), tokens, mask_id, top)
     return [[Filling(vocabulary.decode([i]), i, probability) for i, probability in one] for one in found]
 

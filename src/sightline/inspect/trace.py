@@ -57,7 +57,7 @@ def _check_top(top: int) -> None:
 
 
 def predictions(network: Any, shown: InspectedInput, top: int) -> list[Position]:
-    """The predictions at each position; none if the head makes no predictions for predictions."""
+    """The predictions at each position; none if the head makes no predictions for positions."""
     if not shown.written:
         return []
     with evaluating(network), torch.inference_mode(), outputs(residual_stream(network)) as stream:
@@ -84,7 +84,7 @@ def _last_stack(network: Any) -> Any:
 
 
 def top_candidates(
-    logits: Float[Tensor, "*predictions outputs"], top: int, shown: InspectedInput
+    logits: Float[Tensor, "*positions outputs"], top: int, shown: InspectedInput
 ) -> list[list[Candidate]]:
     """The most probable outputs of each position, best first; ties by the lower id."""
     log_probs = logits.float().log_softmax(-1)

@@ -1,4 +1,4 @@
-"""A walk_steps through a Transformer along figure 1 of the paper, with the values for one sentence at each step.
+"""A walk through a Transformer along figure 1 of the paper, with the values for one sentence at each step.
 
 One layer and one head are followed from the embeddings to the output. Values come from hooks on the modules during one
 pass; only scores, softmax and weighted sum, which fused kernels do not return, are computed here (equation 1). A test
@@ -62,7 +62,7 @@ def walk_steps(
     """
     network = translator.model
     if not isinstance(network, Transformer):
-        raise UserError("the walk_steps follows the paper's figure 1: this model is of another architecture")
+        raise UserError("the walk follows the paper's figure 1: this model is of another architecture")
     _check(network, stack, layer, head)
     pair = read_pair(translator, src, tgt, prefix, translator.settings(overrides))
     with evaluating(network), torch.inference_mode(), outputs(dict(network.named_modules())) as seen:

@@ -1,6 +1,6 @@
-"""Which tokens spell which word; words_spelled are separated by blanks, as in `str.split`.
+"""Which tokens spell which word; words are separated by blanks, as in `str.split`.
 
-Subword tokenizers split words_spelled anywhere, and rare characters into bytes; alignments and pages use words_spelled. Not here: the
+Subword tokenizers split words anywhere, and rare characters into bytes; alignments and pages use words. Not here: the
 tokenizer itself (`data/side.py`).
 """
 
@@ -18,7 +18,7 @@ SENTENCEPIECE_BYTE = re.compile("<0x([0-9A-F]{2})>")  # a byte that is not a cha
 
 
 def words_spelled(tokenizer: Side, tokens: Sequence[int]) -> list[Word]:
-    """The words_spelled that `tokens` spell, in order, with the tokens of each.
+    """The words that `tokens` spell, in order, with the tokens of each.
 
     A token that is only a blank belongs to the word after it. Special tokens (such as the end token) spell nothing; a
     token declared by the user, such as `<2de>`, is a word of its own.
