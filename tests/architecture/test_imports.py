@@ -181,9 +181,9 @@ def shared_names(sources: Mapping[str, str]) -> list[str]:
 
 # Names still to be changed; the list may only get shorter.
 REPEATED = (
-    *("advance", "begin", "beginning_of", "build", "build_pooled", "certain", "check_length", "choose"),
-    *("cut", "described", "drawn", "file_names", "held_out", "in_order", "load", "mean"),
-    *("meaningful", "mixed", "network_rows", "options_of", "pack", "read_settings", "read_texts", "shape_of"),
+    *("advance", "begin", "beginning_of", "build", "build_pooled", "certain", "choose"),
+    *("cut", "in_order", "load", "mean"),
+    *("meaningful", "options_of", "pack", "read_settings"),
     *("sinusoids", "step_of", "together", "unchanged", "walk", "words_of"),
 )
 

@@ -24,7 +24,7 @@ from sightline.data.image import read_image
 from sightline.data.told import ToldBatch
 from sightline.network.dropout import Dropout
 from sightline.tasks.captioning import CaptionJob, caption_job
-from sightline.tasks.initial_model import described
+from sightline.tasks.initial_model import model_section
 from sightline.tasks.job import TrainRequest
 
 with warnings.catch_warnings():
@@ -172,7 +172,7 @@ def job_of(folder: Path, **changes: Any) -> tuple[Any, CaptionJob]:
     request = TrainRequest("", files, files, str(folder / "out"), show=False, init=init, task="caption")
     settings = ["train.max_steps=50", "train.tokens_per_batch=12", "train.learning_rate=0.01", "train.warmup_steps=5"]
     recipe = load_recipe("tune-captions")
-    config = RunConfig(described(init, "caption"), recipe.data, recipe.train)
+    config = RunConfig(model_section(init, "caption"), recipe.data, recipe.train)
     return theirs.train(), caption_job(request, apply_settings(config, settings), folder / "out")
 
 

@@ -25,7 +25,7 @@ from sightline.errors import UserError
 from sightline.models.load import pretrained_model
 from sightline.network.dropout import Dropout
 from sightline.network.halves import DecoderOnly
-from sightline.tasks.initial_model import described
+from sightline.tasks.initial_model import model_section
 from sightline.tasks.language_modelling import language_objective
 from sightline.tasks.pretrained import more_dropout, trainable
 
@@ -166,4 +166,4 @@ def test_two_rates_for_what_has_one_are_refused(tmp_path: Path) -> None:
     values = IDS | GPT2 | {"resid_pdrop": 0.1, "embd_pdrop": 0.2}
     transformers.GPT2LMHeadModel(transformers.GPT2Config(**values)).save_pretrained(tmp_path)
     with pytest.raises(UserError, match=r"drops embeddings at 0.2 \(embd_pdrop\) and what sub-layers put out at 0.1"):
-        described(str(tmp_path), "lm")
+        model_section(str(tmp_path), "lm")

@@ -29,7 +29,7 @@ from sightline.data.permutation import PermutedBatch, PermutedText
 from sightline.models.language_model import LanguageModel
 from sightline.models.load import pretrained_model
 from sightline.network.dropout import Dropout
-from sightline.tasks.permutation_modelling import permutation_objective, shape_of
+from sightline.tasks.permutation_modelling import permutation_objective, xlnet_shape
 from sightline.tasks.pretrained import unfrozen
 
 with warnings.catch_warnings():
@@ -39,7 +39,7 @@ with warnings.catch_warnings():
     transformers.logging.disable_progress_bar()
 
 LENGTH, LAYERS, HEADS = 32, 2, 2
-SHAPE = shape_of(
+SHAPE = xlnet_shape(
     TransformerConfig(task="plm", vocab_size=30, d_model=16, d_ff=24, n_heads=HEADS, n_encoder_layers=LAYERS,
                       dropout=0.0, positions="relative", activation="gelu")
 )  # fmt: skip

@@ -22,7 +22,7 @@ from sightline.data.told import ToldBatch
 from sightline.evaluate.transcripts import normalize_transcript
 from sightline.network.dropout import Dropout
 from sightline.network.transformer import Transformer
-from sightline.tasks.initial_model import described
+from sightline.tasks.initial_model import model_section
 from sightline.tasks.job import TrainRequest
 from sightline.tasks.transcription import TranscriptionJob, masks_of, transcription_job
 
@@ -63,7 +63,7 @@ def job_of(folder: Path, **changes: Any) -> TranscriptionJob:
     request = TrainRequest("", files, files, str(folder / "out"), show=False, init=init, task="transcribe")
     settings = ["train.max_steps=50", "train.tokens_per_batch=60", "train.learning_rate=0.01", "train.warmup_steps=5"]
     recipe = load_recipe("tune-speech")
-    config = RunConfig(described(init, "transcribe"), recipe.data, recipe.train)
+    config = RunConfig(model_section(init, "transcribe"), recipe.data, recipe.train)
     return transcription_job(request, apply_settings(config, settings), folder / "out")
 
 

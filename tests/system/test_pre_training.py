@@ -15,7 +15,7 @@ from tiny_families import write_tiny
 
 import sightline
 from sightline.network.dropout import Dropout
-from sightline.tasks.initial_model import described, starting
+from sightline.tasks.initial_model import model_section, starting
 from sightline.tasks.job import TrainRequest
 from sightline.tasks.permutation_modelling import tuned_permutation_job
 
@@ -143,7 +143,7 @@ def test_an_xlnet_is_trained_further_and_stays_what_it_was(
 def test_an_xlnet_drops_what_is_asked_for(trained: Path, texts: list[str], tmp_path: Path) -> None:
     settings = ["model.dropout=0.3", *QUICK]
     request = TrainRequest("", texts[1:2], texts[3:4], str(tmp_path), settings, init=str(trained / "xlnet"), task="plm")
-    assert described(request.init, "").dropout == 0.1
+    assert model_section(request.init, "").dropout == 0.1
     network = tuned_permutation_job(request, starting(request), tmp_path).network()
     assert {module.p for module in network.modules() if isinstance(module, Dropout)} == {0.3}
     assert all(parameter.requires_grad for parameter in network.parameters())

@@ -34,7 +34,7 @@ from sightline.network.more_dropout import DroppingKernel
 from sightline.network.transformer import Transformer
 from sightline.tasks.conditional_generation import TellingJob
 from sightline.tasks.from_scratch import captioner_from_scratch
-from sightline.tasks.job import TrainRequest, file_names, notify
+from sightline.tasks.job import TrainRequest, base_names, notify
 from sightline.tasks.pretrained import FineTuning, more_dropout, trainable
 
 
@@ -115,8 +115,8 @@ def caption_job(request: TrainRequest, config: RunConfig, folder: Path) -> Capti
     notify(request, f"training on {counts[0]}, validating on {counts[1]}")
     held = parse_amount(request.valid)
     corpus = {
-        "train": file_names(request.train),
-        "valid": file_names(request.train if held else request.valid),
+        "train": base_names(request.train),
+        "valid": base_names(request.train if held else request.valid),
         "captions": len(train),
         "key": key_of(files[0]),
         "valid_key": key_of(files[1]),

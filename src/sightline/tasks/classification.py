@@ -44,14 +44,14 @@ from sightline.models.encoder import EncoderModel
 from sightline.models.language_model import LanguageModel
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.automatic import decided
-from sightline.tasks.heads import LABELLED, about_run, headed, in_order, known_head, said_of_head, with_head
+from sightline.tasks.heads import LABELLED, about_run, headed, known_head, labels_in_order, said_of_head, with_head
 from sightline.tasks.job import (
     OURS,
     FolderLayout,
     TrainRequest,
+    base_names,
     choose_tokenizer,
-    file_names,
-    held_out,
+    held_out_row,
     hold_out,
     notify,
 )
@@ -140,12 +140,12 @@ def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, n_outputs=len(labels))
     about = {
         "corpus": {
-            "train": file_names(request.train),
-            "valid": file_names(request.valid),
+            "train": base_names(request.train),
+            "valid": base_names(request.valid),
             "texts": len(training),
             "key": training.prepared.key,
             "valid_key": validating.prepared.key,
-            **held_out(parts),
+            **held_out_row(parts),
         },
         "labels": labels,
         "material": _material(request, replace(config, model=model), labels, len(training)),
@@ -158,7 +158,7 @@ def _material(request: TrainRequest, config: RunConfig, labels: Sequence[str], n
     return {
         "vocabulary": f"{config.model.vocab_size:,} {config.data.subword} pieces",
         "labels": ", ".join(labels),
-        "training data": f"{', '.join(file_names(request.train))}: {n_texts:,} texts",
+        "training data": f"{', '.join(base_names(request.train))}: {n_texts:,} texts",
     }
 
 
@@ -242,7 +242,7 @@ def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
     train, valid, n_texts, held = _files(request)
     counts = count_labels(train, n_texts)
     say_seen_once(request, counts)
-    labels = in_order(request, base, "text_class", [*counts])
+    labels = labels_in_order(request, base, "text_class", [*counts])
     check_labels(valid, labels, n_texts)
     model = with_head(base, "text_class", labels)
     training, validating = (
@@ -282,7 +282,7 @@ def _files(request: TrainRequest) -> tuple[list[Corpus], list[Corpus], int, dict
         raise UserError(f"--valid {amount.text}: of pairs of texts no share can be taken; name a file to validate on")
     parts = hold_out(request, files, labelled=True)
     if parts:
-        return parts.train, [parts.valid], 1, held_out(parts)
+        return parts.train, [parts.valid], 1, held_out_row(parts)
     files, valid = spool(files), spool(labelled_corpora(request.valid))
     n_texts = texts_a_line(files)
     for corpus in [*files, *valid] if n_texts == 1 else []:

@@ -44,11 +44,11 @@ from sightline.generation.sides import pieces_of
 from sightline.models.rewriting import RewritingModel
 from sightline.network.more_dropout import without
 from sightline.tasks.automatic import decided
-from sightline.tasks.job import TrainRequest, choose_tokenizer, held_out, hold_out
+from sightline.tasks.job import TrainRequest, choose_tokenizer, held_out_row, hold_out
 from sightline.tasks.language_modelling import LanguageJob, own_texts
 from sightline.tasks.parallel_text import prepare_both
 from sightline.tasks.pretrained import FineTuning, more_dropout, trainable
-from sightline.tasks.translation import TranslationJob, completed, network_rows
+from sightline.tasks.translation import TranslationJob, completed, translator_rows
 from sightline.training.step import Objective, nll_of, translation_objective
 from sightline.training.validation import Outputs, Shard, mean
 
@@ -78,7 +78,7 @@ def denoising_job(request: TrainRequest, config: RunConfig, folder: Path) -> Den
     train, valid = (parts.train, [parts.valid]) if parts else (files, spool(plain_texts(request.valid)))
     tokenizer = _tokenizer(request, config, folder, train)
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "texts")
-    config, about = completed(request, config, folder, tokenizer), {"corpus": {**corpus, **held_out(parts)}}
+    config, about = completed(request, config, folder, tokenizer), {"corpus": {**corpus, **held_out_row(parts)}}
     return DenoisingJob(config, tokenizer, about, prepared, validating, None, "", None, request.show)
 
 
@@ -146,7 +146,7 @@ def corruption_job(request: TrainRequest, config: RunConfig, folder: Path) -> Co
             f"{', '.join(request.train)}: {len(train):,} tokens, and a block of data.block_length = "
             f"{config.data.block_length} takes {room:,} and one more: give more text or lower it"
         )
-    about |= {"network": network_rows(model, config.model.dropout), "usage": "restore"}
+    about |= {"network": translator_rows(model, config.model.dropout), "usage": "restore"}
     config = replace(config, train=decided(request, config, folder))
 
     def make() -> nn.Module:

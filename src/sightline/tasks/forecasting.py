@@ -22,7 +22,7 @@ from sightline.data.epochs import walk_epochs
 from sightline.data.series import Scaling, WindowBatch, Windows, read_table
 from sightline.errors import UserError
 from sightline.network.pooled import PooledEncoder
-from sightline.tasks.job import OURS, FolderLayout, TrainRequest, file_names, notify
+from sightline.tasks.job import OURS, FolderLayout, TrainRequest, base_names, notify
 from sightline.training.loss import Loss
 from sightline.training.losses import squared_loss
 from sightline.training.step import Objective
@@ -91,8 +91,8 @@ def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> Fore
     shape = f"{data.window} rows in, {data.horizon} out"
     about = {
         "corpus": {
-            "train": file_names(request.train),
-            "valid": file_names(request.valid) or [f"the last {data.valid_share:.0%} of the rows"],
+            "train": base_names(request.train),
+            "valid": base_names(request.valid) or [f"the last {data.valid_share:.0%} of the rows"],
             "windows": len(training),
             "key": " ".join(table.key for table in train),
             "valid_key": " ".join(table.key for table in valid),
@@ -100,7 +100,7 @@ def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> Fore
         "series": asdict(scaling),
         "material": {
             "forecasts": f"{scaling.target} from {', '.join(scaling.columns)}: {shape}",
-            "training data": f"{', '.join(file_names(request.train))}: {len(training):,} windows",
+            "training data": f"{', '.join(base_names(request.train))}: {len(training):,} windows",
         },
     }
     model = replace(config.model, n_inputs=len(scaling.columns), n_outputs=data.horizon)

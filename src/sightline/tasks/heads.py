@@ -23,7 +23,7 @@ from sightline.models.load import pretrained_model
 from sightline.models.model import Model
 from sightline.network.parameters import parameters_of
 from sightline.network.unfilled import build_unfilled, replace_parameter, unfilled
-from sightline.tasks.job import TrainRequest, file_names, notify
+from sightline.tasks.job import TrainRequest, base_names, notify
 from sightline.tasks.pretrained import head_dropout, more_dropout, trainable, unfrozen, xlnet_rows
 
 LABELLED = "an encoder alone (BERT or one of its relatives) or an XLNet"  # that get a head for classes of texts
@@ -67,7 +67,7 @@ def with_head(model: Model, head: str, labels: Sequence[str]) -> Any:
     return pretrained_model(replace(model.folder, config=config, about=values))
 
 
-def in_order(request: TrainRequest, model: Model, head: str, names: Sequence[str]) -> list[str]:
+def labels_in_order(request: TrainRequest, model: Model, head: str, names: Sequence[str]) -> list[str]:
     """The labels, in the order of the head's classes where it knows them all; what else becomes of them is said."""
     if model.config.head != head or model.config.n_classes != len(names):
         return list(names)
@@ -158,19 +158,19 @@ def about_run(
         held: what is said of a part held out of the training files; nothing where files are named.
         called: what the card calls the labels.
     """
-    train = file_names(request.train)
-    valid = train if held else file_names(request.valid)
+    train = base_names(request.train)
+    valid = train if held else base_names(request.valid)
     named = {called: ", ".join(labels)} if labels else {}
     return {
         "corpus": {"train": train, "valid": valid, **corpus, **held},
         **({"labels": [*labels]} if labels else {}),
         "material": {**named, "training data": f"{', '.join(train)}: {amount}"},
-        "network": network_rows(model, dropout),
+        "network": encoder_rows(model, dropout),
         "settings": RUN,
     }
 
 
-def network_rows(model: Model, dropout: float) -> dict[str, str]:
+def encoder_rows(model: Model, dropout: float) -> dict[str, str]:
     """What the model card says of the network."""
     if isinstance(model.config, XLNetShape):
         return xlnet_rows(model)

@@ -71,7 +71,7 @@ def recipe_of(init: str, task: str) -> str:
 def _tuning(request: TrainRequest) -> RunConfig:
     """`continuing` for a published model, whose files say its shape, its dropout, and how it is searched with."""
     asked = request.task or (load_recipe(request.recipe).model.task if request.recipe else "")
-    model = described(request.init, asked)
+    model = model_section(request.init, asked)
     start = fine_tuning_of(model.task)
     recipe = load_recipe(TASKS[model.task].tuning)
     own = replace(recipe, model=model, data=converted(recipe.data, TASKS[model.task].data))
@@ -183,7 +183,7 @@ def _check(out: Path, pieces: dict[str, str]) -> None:
 DROPOUT = ("dropout", "dropout_rate", "resid_pdrop", "hidden_dropout", "hidden_dropout_prob")
 
 
-def described(path: str, task: str) -> ModelConfig:
+def model_section(path: str, task: str) -> ModelConfig:
     """A published network in the words of a recipe, as far as they go, with the dropout that its config.json says.
 
     `task` is what it is to be trained for, "" = what it is for; `UserError` where that is another thing.

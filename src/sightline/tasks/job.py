@@ -121,7 +121,7 @@ def hold_out(request: TrainRequest, train: Sequence[Corpus], labelled: bool = Fa
     return parts
 
 
-def held_out(parts: Split | None) -> dict[str, Any]:
+def held_out_row(parts: Split | None) -> dict[str, Any]:
     """What "corpus" in config.json says of the pairs taken out of the training files."""
     return {"held_out": {"taken": parts.taken, "dropped": parts.dropped}} if parts else {}
 
@@ -152,6 +152,6 @@ def check_special(special: Sequence[str], tokenizer: Tokenizer, origin: str) -> 
     return tokenizer
 
 
-def file_names(paths: Sequence[str]) -> list[str]:
+def base_names(paths: Sequence[str]) -> list[str]:
     """Names, not paths: a model directory points nowhere else."""
     return [Path(name).name for path in paths for name in names_of(path)]

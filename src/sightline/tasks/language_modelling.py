@@ -43,7 +43,7 @@ from sightline.models.language_model import LanguageModel
 from sightline.network.build import build
 from sightline.network.halves import DecoderOnly
 from sightline.network.heads import CappedLanguageHead
-from sightline.tasks.job import FolderLayout, TrainRequest, choose_tokenizer, file_names, notify
+from sightline.tasks.job import FolderLayout, TrainRequest, base_names, choose_tokenizer, notify
 from sightline.tasks.pretrained import FineTuning, more_dropout, trainable
 from sightline.training.loss import Loss, at_least_float32, sequence_loss
 from sightline.training.step import Objective, projection
@@ -135,7 +135,7 @@ def language_job(request: TrainRequest, config: RunConfig, folder: Path) -> Lang
     )
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
     axes = language_axes(model, length)
-    about, train, valid = read_texts(request, config, cutter_of(tokenizer))
+    about, train, valid = prepared_texts(request, config, cutter_of(tokenizer))
     config, layout = replace(config, model=model), text_layout(axes, length, tokenizer)
     return LanguageJob(config, tokenizer, about, train, valid, layout, lambda: build(axes))
 
@@ -156,7 +156,7 @@ def tuned_job(request: TrainRequest, config: RunConfig, folder: Path) -> Languag
     check_tuned(request, config)
     model: LanguageModel = FINE_TUNING.read(request.init)
     about, train, valid = own_texts(request, config, own_cutter(model))
-    about["network"] = network_rows(model)
+    about["network"] = language_model_rows(model)
 
     def make() -> DecoderOnly:
         dropout = config.model.dropout
@@ -182,9 +182,9 @@ def check_tuned(request: TrainRequest, config: RunConfig) -> None:
 def own_texts(
     request: TrainRequest, config: RunConfig, cutter: Cutter
 ) -> tuple[dict[str, Any], PreparedText, PreparedText]:
-    """`read_texts` by the vocabulary of the model to start from."""
+    """`prepared_texts` by the vocabulary of the model to start from."""
     try:
-        return read_texts(once_readable(request), config, cutter)
+        return prepared_texts(once_readable(request), config, cutter)
     except UserError as error:
         raise UserError(str(error).replace("the tokenizer gives", f"{request.init}: the tokenizer gives")) from None
 
@@ -207,7 +207,7 @@ def once_readable(request: TrainRequest) -> TrainRequest:
     return replace(request, train=spooled_files(request.train), valid=valid)
 
 
-def read_texts(
+def prepared_texts(
     request: TrainRequest, config: RunConfig, cutter: Cutter
 ) -> tuple[dict[str, Any], PreparedText, PreparedText]:
     """What config.json says of the texts; those to train and those to validate on."""
@@ -226,8 +226,8 @@ def read_texts(
         f"training on {len(train):,} tokens of {train.characters:,} characters in {train.documents:,} documents",
     )
     corpus = {
-        "train": file_names(request.train),
-        "valid": file_names(request.train if held else request.valid),
+        "train": base_names(request.train),
+        "valid": base_names(request.train if held else request.valid),
         "tokens": len(train),
         "key": train.key,
         "valid_key": valid.key,
@@ -240,7 +240,7 @@ def _material(request: TrainRequest, config: RunConfig, cutter: Cutter, train: P
     """What the model card says of it."""
     kind = f"{config.data.subword} pieces" if config.data.subword != "characters" else "characters"
     blocks = f"in blocks of {config.data.block_length:,}"
-    data = f"{', '.join(file_names(request.train))}: {len(train):,} tokens, {blocks}"
+    data = f"{', '.join(base_names(request.train))}: {len(train):,} tokens, {blocks}"
     return {"vocabulary": f"{cutter.vocab_size:,} {kind}", "training data": data}
 
 
@@ -257,7 +257,7 @@ def _check_sizes(request: TrainRequest, config: RunConfig, train: PreparedText, 
         )
 
 
-def network_rows(model: LanguageModel | EncoderModel) -> dict[str, str]:
+def language_model_rows(model: LanguageModel | EncoderModel) -> dict[str, str]:
     """What the model card says of the network."""
     config, stack = model.config, model.config.decoder or model.config.encoder
     assert stack

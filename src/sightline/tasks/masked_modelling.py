@@ -35,12 +35,12 @@ from sightline.tasks.job import TrainRequest, choose_tokenizer
 from sightline.tasks.language_modelling import (
     LanguageJob,
     check_tuned,
+    language_model_rows,
     loss_of_logits,
-    network_rows,
     once_readable,
     own_texts,
     positions_of,
-    read_texts,
+    prepared_texts,
 )
 from sightline.tasks.pretrained import FineTuning, more_dropout, trainable
 from sightline.training.loss import Loss
@@ -106,12 +106,12 @@ def masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> Masked
     """Read, tokenise and check everything that a masked language model is trained on from scratch."""
     length = positions_of(config)
     check_axes(masked_axes(replace(config.model, vocab_size=1), length))
-    check_length(config, 2)
+    check_block_room(config, 2)
     request = once_readable(request)
     tokenizer = marked_tokenizer(request, config, folder)
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
     axes = masked_axes(model, length)
-    about, train, valid = read_texts(request, config, cutter_of(tokenizer))
+    about, train, valid = prepared_texts(request, config, cutter_of(tokenizer))
     config, layout = replace(config, model=model), text_layout(axes, length, tokenizer)
     before, behind = [tokenizer.bos_id], [tokenizer.eos_id]
     hidden = partial(MaskedText, length=length, before=before, behind=behind, masking=masking_of(tokenizer, config))
@@ -160,9 +160,9 @@ def tuned_masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
     model: EncoderModel = FINE_TUNING.read(request.init)
     masking = model.masking(config.data.mask_share, config.data.whole_words)
     hidden = partial(model.hidden, length=config.data.block_length, masking=masking)
-    check_length(config, config.data.block_length - hidden(np.array([], np.int32)).room)
+    check_block_room(config, config.data.block_length - hidden(np.array([], np.int32)).room)
     about, train, valid = own_texts(request, config, model.cutter)
-    about["network"] = network_rows(model)
+    about["network"] = language_model_rows(model)
 
     def make() -> EncoderOnly:
         dropout = config.model.dropout
@@ -180,7 +180,7 @@ FINE_TUNING = FineTuning(
 )
 
 
-def check_length(config: RunConfig, n_marks: int) -> None:
+def check_block_room(config: RunConfig, n_marks: int) -> None:
     """`UserError` where a block has no room for text beside its marks."""
     if config.data.block_length <= n_marks:
         raise UserError(

@@ -21,8 +21,8 @@ from sightline.errors import UserError
 from sightline.localisation.memory import memories_as_tsv
 from sightline.tasks.job import (
     TrainRequest,
-    file_names,
-    held_out,
+    base_names,
+    held_out_row,
     hold_out,
     notify,
 )
@@ -45,7 +45,7 @@ def read_files(request: TrainRequest) -> tuple[Sequence[Corpus], Sequence[Corpus
     files, valid = spool(files), [] if parts else spool(parse_pairs("--valid", request.valid))
     for doubt in (*doubts(files, valid), *leaks(files, valid)):
         notify(request, doubt)
-    return files, *((parts.train, [parts.valid]) if parts else (files, valid)), held_out(parts)
+    return files, *((parts.train, [parts.valid]) if parts else (files, valid)), held_out_row(parts)
 
 
 def prepare_both(
@@ -66,8 +66,8 @@ def prepare_both(
     validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=False)
     _check(request.valid, config, tokenizer, validating)
     corpus = {
-        "train": file_names(request.train),
-        "valid": file_names(request.valid),
+        "train": base_names(request.train),
+        "valid": base_names(request.valid),
         noun: len(prepared),
         "dropped": prepared.dropped,
         "key": prepared.key,
@@ -75,7 +75,7 @@ def prepare_both(
     }
     data = config.data
     if isinstance(data, TranslationData) and (data.weights or data.mix or data.temperature != 1):
-        return mixed(request, config, tokenizer, prepared, corpus), validating, corpus
+        return mixed_corpora(request, config, tokenizer, prepared, corpus), validating, corpus
     return prepared, validating, corpus
 
 
@@ -155,7 +155,7 @@ def large_vocabulary(vocab_size: int, tokens: int) -> Iterator[str]:
         )
 
 
-def mixed(
+def mixed_corpora(
     request: TrainRequest, config: RunConfig, tokenizer: Side, own: PreparedCorpus, noted: dict[str, Any]
 ) -> Mixture:
     """The corpora of `request.train`, which lie in `own` one behind the other, each as often as it shall come, and

@@ -38,9 +38,9 @@ from sightline.tasks.language_modelling import (
     loss_of_logits,
     once_readable,
     own_texts,
-    read_texts,
+    prepared_texts,
 )
-from sightline.tasks.masked_modelling import check_length, marked_tokenizer
+from sightline.tasks.masked_modelling import check_block_room, marked_tokenizer
 from sightline.tasks.pretrained import FineTuning, in_words, unfrozen, xlnet_rows
 from sightline.training.loss import Loss, at_least_float32
 from sightline.training.step import Objective
@@ -121,13 +121,13 @@ def begun_xlnet(shape: XLNetShape, length: int, tokenizer: Tokenizer) -> Scratch
 
 def permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> PermutationJob:
     """Read, tokenise and check everything that an XLNet is trained on from scratch."""
-    shape_of(config.model)
-    check_length(config, 2)
+    xlnet_shape(config.model)
+    check_block_room(config, 2)
     request = once_readable(request)
     tokenizer = marked_tokenizer(request, config, folder, MARKS, AROUND)
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
-    shape, length = shape_of(model), config.data.block_length
-    about, train, valid = read_texts(request, config, cutter_of(tokenizer))
+    shape, length = xlnet_shape(model), config.data.block_length
+    about, train, valid = prepared_texts(request, config, cutter_of(tokenizer))
     permuted = partial(PermutedText, length=length, behind=[tokenizer.eos_id, tokenizer.bos_id])
     config, layout = replace(config, model=model), begun_xlnet(shape, length, tokenizer)
     return PermutationJob(config, tokenizer, about, train, valid, layout, lambda: build_xlnet(shape), permuted=permuted)
@@ -138,7 +138,7 @@ def tuned_permutation_job(request: TrainRequest, config: RunConfig, folder: Path
     check_tuned(request, config)
     model: LanguageModel = FINE_TUNING.read(request.init)
     encode, _, behind = bare(model.tokenizer)
-    check_length(config, len(behind))
+    check_block_room(config, len(behind))
     origin = fingerprint(model.path), model.config.vocab_size
     cutter = Cutter(lambda texts: [encode(text) for text in texts], [], behind[:1], *origin)
     about, train, valid = own_texts(request, config, cutter)
@@ -162,7 +162,7 @@ FINE_TUNING = FineTuning(
 )
 
 
-def shape_of(c: TransformerConfig) -> XLNetShape:
+def xlnet_shape(c: TransformerConfig) -> XLNetShape:
     """A recipe's [model] as an XLNet, without memory of earlier segments; `UserError` for what XLNet is not."""
     for key, wanted in ONLY.items():
         if getattr(c, key) != wanted:

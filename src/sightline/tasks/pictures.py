@@ -37,8 +37,8 @@ from sightline.models.vision import VisionModel
 from sightline.network.build import build
 from sightline.network.fronts import PatchFront
 from sightline.tasks.classification import label_baseline, label_figures, label_outputs, say_seen_once
-from sightline.tasks.heads import headed, in_order, known_head, network_rows, said_of_head, with_head
-from sightline.tasks.job import FolderLayout, TrainRequest, file_names, notify
+from sightline.tasks.heads import encoder_rows, headed, known_head, labels_in_order, said_of_head, with_head
+from sightline.tasks.job import FolderLayout, TrainRequest, base_names, notify
 from sightline.tasks.pretrained import FineTuning
 from sightline.training.loss import Loss
 from sightline.training.losses import label_loss
@@ -118,7 +118,7 @@ def tuned_picture_job(request: TrainRequest, config: RunConfig, folder: Path) ->
     """The same for a published network, which sees pictures as its folder says."""
     base: VisionModel = FINE_TUNING.read(request.init)
     files, names = _files(request)
-    labels = in_order(request, base, "image_class", names)
+    labels = labels_in_order(request, base, "image_class", names)
     model = with_head(base, "image_class", labels)
     known, dropout = known_head(base, model), config.model.dropout
     notify(request, said_of_head(base, f"{len(labels)} classes", known))
@@ -127,7 +127,7 @@ def tuned_picture_job(request: TrainRequest, config: RunConfig, folder: Path) ->
         return headed(base, model, known, dropout)
 
     job = _job(request, config, files, labels, base.preprocessing, SameLayout(model), make)
-    return replace(job, about={**job.about, "network": network_rows(model, dropout)})
+    return replace(job, about={**job.about, "network": encoder_rows(model, dropout)})
 
 
 FINE_TUNING = FineTuning(
@@ -153,8 +153,8 @@ def _job(
     training, validating = (PictureSet(some, tuple(labels), *reads) for some in files)
     about = {
         "corpus": {
-            "train": file_names(request.train),
-            "valid": file_names(request.train if parse_amount(request.valid) else request.valid),
+            "train": base_names(request.train),
+            "valid": base_names(request.train if parse_amount(request.valid) else request.valid),
             "pictures": len(train),
             "key": key_of(train),
             "valid_key": key_of(valid),
@@ -172,7 +172,7 @@ def _material(
 ) -> dict[str, str]:
     """What the model card says of it."""
     size = f"{config.model.image_size} pixels a side in patches of {config.model.patch_size}"
-    files = ", ".join(file_names(request.train))
+    files = ", ".join(base_names(request.train))
     return {"labels": ", ".join(labels), "training data": f"{files}: {len(train):,} pictures, {size}"}
 
 

@@ -1,12 +1,12 @@
-"""Replaced-token detection (ELECTRA, arXiv:2003.10555): which pieces of a text did a small network put there?
+"""Replaced-token detection (ELECTRA, arXiv:2003.10555): which tokens of a text did a small network put there?
 
-15 % of the pieces of a block are masked. A generator, a quarter as wide, learns to tell them, as BERT does; a piece is
-drawn from what it says of each, and the discriminator learns to say of every token of the block whether it is
-what stood there. The loss is the generator's plus 50 times the discriminator's, each a mean (section 2); nothing of
-the latter reaches the generator. A piece that happens to be the right one counts as what stood there.
+15 % of the tokens of a block are masked. A generator, a quarter as wide, is trained to predict them, as BERT is; a
+token is sampled from each of its predictions, and the discriminator is trained to decide for every token of the block whether
+it is the original. The loss is the generator's plus 50 times the discriminator's, each a mean (section 2); the latter
+has no gradient in the generator. A sampled token that happens to be the original counts as original.
 
-What comes out is the discriminator, in ELECTRA's layout. Texts and vocabulary are those of a masked language model
-(`masked_modelling`). Deviation: all that is chosen is masked, as the paper has it; its program leaves 15 % of it.
+The result is the discriminator, in ELECTRA's layout. Texts and vocabulary are those of a masked language model
+(`masked_modelling`). Deviation: all chosen tokens are masked, as in the paper; its program leaves 15 % of them.
 """
 
 import math
@@ -33,14 +33,14 @@ from sightline.network.build import build
 from sightline.network.electra import Electra
 from sightline.network.halves import EncoderOnly
 from sightline.tasks.job import TrainRequest
-from sightline.tasks.language_modelling import loss_of_logits, once_readable, positions_of, read_texts
-from sightline.tasks.masked_modelling import MaskedJob, check_length, marked_tokenizer, masking_of
+from sightline.tasks.language_modelling import loss_of_logits, once_readable, positions_of, prepared_texts
+from sightline.tasks.masked_modelling import MaskedJob, check_block_room, marked_tokenizer, masking_of
 from sightline.training.loss import Loss, at_least_float32
 from sightline.training.step import Objective
 from sightline.training.validation import Outputs, Shard, mean
 
 WEIGHT = 50.0  # of the discriminator's loss
-ALL_MASKED = 1.0, 0.0  # of the pieces chosen: masks, pieces drawn at random
+ALL_MASKED = 1.0, 0.0  # of the chosen tokens: masks, random tokens
 DISCRIMINATOR = "discriminator."
 
 Draw = Callable[[Tensor], Tensor]  # from logits (chosen, vocab) to a piece of each
@@ -69,7 +69,7 @@ class ReplacedJob(MaskedJob):
         outputs: Outputs = {"generator": [], "discriminator": [], "right": [], "masked": [], "read": []}
         batches = self.hidden(self.valid.tokens).fixed(self.config.train.tokens_per_batch)
         for number, batch in shard.of(enumerate(batches)):
-            draw = partial(drawn, generator=torch.Generator(device).manual_seed(number))
+            draw = partial(sampled_tokens, generator=torch.Generator(device).manual_seed(number))
             logits, scores, replaced = judged(network, halves_of(network), batch := batch.to(device), draw)
             generated = F.cross_entropy(at_least_float32(logits), batch.targets, reduction="sum")
             scores = at_least_float32(scores)
@@ -92,7 +92,7 @@ class ReplacedJob(MaskedJob):
 
 def replaced_objective(network: Electra, train: TrainConfig, draw: Draw | None = None) -> Objective:
     """The generator's cross-entropy, and WEIGHT times what the discriminator loses for every token that is read."""
-    choose, halves = draw or drawn, halves_of(network)
+    choose, halves = draw or sampled_tokens, halves_of(network)
     if train.compile:
         halves = torch.compile(halves[0]), torch.compile(halves[1])
 
@@ -123,7 +123,9 @@ def judged(
     return logits, judge(src), replaced
 
 
-def drawn(logits: Float[Tensor, "chosen vocab"], generator: torch.Generator | None = None) -> Int[Tensor, " chosen"]:
+def sampled_tokens(
+    logits: Float[Tensor, "chosen vocab"], generator: torch.Generator | None = None
+) -> Int[Tensor, " chosen"]:
     """A piece for each mask, by its probability."""
     return torch.multinomial(at_least_float32(logits).softmax(-1), 1, generator=generator).squeeze(1)
 
@@ -151,12 +153,12 @@ def replaced_job(request: TrainRequest, config: RunConfig, folder: Path) -> Repl
     length = positions_of(config)
     for axes in replaced_axes(replace(config.model, vocab_size=1), length):
         check_axes(axes)
-    check_length(config, 2)
+    check_block_room(config, 2)
     request = once_readable(request)
     tokenizer = marked_tokenizer(request, config, folder)
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
     both = replaced_axes(model, length)
-    about, train, valid = read_texts(request, config, cutter_of(tokenizer))
+    about, train, valid = prepared_texts(request, config, cutter_of(tokenizer))
     kept = partial(discriminator_tensors, axes=both[0])
     config, layout = replace(config, model=model), replace(text_layout(both[0], length, tokenizer), in_file=kept)
     masking = replace(masking_of(tokenizer, config), shares=ALL_MASKED)

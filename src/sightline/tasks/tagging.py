@@ -31,7 +31,7 @@ from sightline.network.halves import EncoderOnly
 from sightline.tasks.automatic import decided
 from sightline.tasks.classification import LabellingJob, check_length, label_baseline, say_seen_once
 from sightline.tasks.from_scratch import encoder_from_scratch
-from sightline.tasks.heads import ENCODERS, about_run, headed, in_order, known_head, said_of_head, with_head
+from sightline.tasks.heads import ENCODERS, about_run, headed, known_head, labels_in_order, said_of_head, with_head
 from sightline.tasks.job import TrainRequest, notify
 from sightline.tasks.pretrained import FineTuning
 from sightline.training.losses import label_loss
@@ -75,7 +75,7 @@ def tuned_tags_job(request: TrainRequest, config: RunConfig, folder: Path) -> Ta
     train, valid, held = _files(request)
     counts = count_tags(train, ", ".join(request.train))
     say_seen_once(request, counts, "tag")
-    labels = in_order(request, base, "token_class", [*counts])
+    labels = labels_in_order(request, base, "token_class", [*counts])
     model = with_head(base, "token_class", labels)
     reader, length = model.reader, config.data.max_length
     parts = read_words(reader, [one.words for one in valid], length)

@@ -31,7 +31,7 @@ from sightline.generation.transcribe import TASKS, beginning_of, write_down
 from sightline.models.speech import SpeechModel
 from sightline.network.transformer import Transformer
 from sightline.tasks.conditional_generation import TellingJob
-from sightline.tasks.job import TrainRequest, file_names, notify
+from sightline.tasks.job import TrainRequest, base_names, notify
 from sightline.tasks.pretrained import FineTuning, more_dropout, trainable
 
 WITHOUT_BLANKS = ("zh", "ja", "th", "lo", "my", "yue")  # as in OpenAI's tokenizer.py
@@ -77,8 +77,8 @@ def transcription_job(request: TrainRequest, config: RunConfig, folder: Path) ->
     minutes = f"{train.seconds / 60:,.1f} minutes"
     notify(request, f"training on {len(train):,} recordings, {minutes}; validating on {len(valid):,}")
     corpus = {
-        "train": file_names(request.train),
-        "valid": file_names(request.valid),
+        "train": base_names(request.train),
+        "valid": base_names(request.valid),
         "recordings": len(train),
         "seconds": round(train.seconds, 2),
         "key": train.key,

@@ -227,7 +227,7 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
     search = f"beam {model.generation.beam_size}, length penalty {model.generation.length_penalty}"
     about = {
         "corpus": {**corpus, **held},
-        "network": network_rows(model, config.model.dropout),
+        "network": translator_rows(model, config.model.dropout),
         "search": search,
         "settings": RUN,
     }
@@ -237,7 +237,7 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
     )  # fmt: skip
 
 
-def network_rows(model: RewritingModel, dropout: float) -> dict[str, str]:
+def translator_rows(model: RewritingModel, dropout: float) -> dict[str, str]:
     """What the model card says of the network."""
     config, stack = model.config, model.config.encoder
     assert stack and config.decoder

@@ -22,7 +22,7 @@ from sightline.data.split import split
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.localisation.memory import memories_as_tsv
-from sightline.tasks.job import file_names
+from sightline.tasks.job import base_names
 
 CONFIG = TranslationData(vocab_size=280, max_length=20, max_length_ratio=3.0)
 PAIRS = [("A dog.", "Ein Hund."), ("a  \u2028b", "日本\u0085"), ("dog", "Hund"), ("", "leer"), ("x", " \t")]
@@ -236,7 +236,7 @@ def test_copies_in_the_cache_are_called_by_the_names_of_what_was_copied(tmp_path
         (tmp_path / f"{name}.po").write_text(f'msgid "{name}"\nmsgstr "x"\n', encoding="utf-8")
     monkeypatch.setenv("SIGHTLINE_CACHE", str(cache))
     (made, other), _ = memories_as_tsv([f"{tmp_path}/one.po", "b.tsv", f"{tmp_path}/two.po"])
-    assert made.startswith(str(cache)) and file_names([made, other]) == ["one.po", "two.po", "b.tsv"]
+    assert made.startswith(str(cache)) and base_names([made, other]) == ["one.po", "two.po", "b.tsv"]
     assert str(pickle.loads(pickle.dumps(Corpus((made,))))) == f"{tmp_path}/one.po + {tmp_path}/two.po"
 
 

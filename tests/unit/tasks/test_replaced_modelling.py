@@ -12,7 +12,14 @@ from sightline.config.training import TrainConfig
 from sightline.data.masking import MaskedBatch, Masking
 from sightline.errors import UserError
 from sightline.families.language import replaced_axes
-from sightline.tasks.replaced_modelling import ALL_MASKED, Electra, build_electra, drawn, put_back, replaced_objective
+from sightline.tasks.replaced_modelling import (
+    ALL_MASKED,
+    Electra,
+    build_electra,
+    put_back,
+    replaced_objective,
+    sampled_tokens,
+)
 
 SHAPE = TransformerConfig(task="rtd", vocab_size=20, d_model=32, d_ff=48, n_heads=4, n_encoder_layers=1, dropout=0.0,
                     positions="learned", activation="gelu")  # fmt: skip
@@ -43,7 +50,7 @@ def test_all_that_is_chosen_is_masked() -> None:
 
 def test_draws_follow_the_probabilities() -> None:
     logits = torch.tensor([0.1, 0.2, 0.7]).log().expand(20_000, 3)
-    found = torch.bincount(drawn(logits, torch.Generator().manual_seed(0)), minlength=3) / 20_000
+    found = torch.bincount(sampled_tokens(logits, torch.Generator().manual_seed(0)), minlength=3) / 20_000
     assert found.tolist() == pytest.approx([0.1, 0.2, 0.7], abs=0.02)
 
 
