@@ -129,13 +129,13 @@ def hear_once(
 
 
 def likeliest(ways: Sequence[Hypothesis]) -> Hypothesis:
-    """By its log-probability, end mark included, over its tokens, without: so the reference ranks what it has drawn."""
+    """By log-probability with the end token over the number of tokens without it, like the reference implementation."""
     return max(ways, key=lambda one: one.log_prob / max(1, len(one.tokens)))
 
 
 @torch.inference_mode()
 def no_speech_probability(network: Transformer, memory: Tensor, prompt: Sequence[int], start: int, mark: int) -> float:
-    """How likely it is that nobody speaks: what the model would write behind its start mark."""
+    """The probability of no speech: that of its token after the start token."""
     begun = list(prompt[: prompt.index(start) + 1])
     logits = network.logits(network.decode(torch.tensor([begun], device=memory.device), memory))[0, -1]
     return logits.float().softmax(-1)[mark].item()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property
 from inspect import getattr_static, isfunction
 from pathlib import Path
@@ -152,10 +152,6 @@ class Model:
         """The names of the methods that this model has."""
         found = {name: getattr_static(type(self), name) for name in METHODS}
         return [name for name, own in found.items() if not isinstance(own, Method) or self.head in own.heads]
-
-    def changed(self, **changes: Any) -> Model:
-        """The model of a folder with other fields, such as `config`."""
-        return type(self)(replace(self.folder, **changes))
 
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made."""
@@ -480,8 +476,6 @@ class Model:
         ...
 
 
-METHODS = tuple(
-    name for name, own in vars(Model).items() if isfunction(own) and name[0] != "_" and name not in ("info", "changed")
-)
+METHODS = tuple(name for name, own in vars(Model).items() if isfunction(own) and name[0] != "_" and name != "info")
 for _name in METHODS:
     setattr(Model, _name, Method(vars(Model)[_name]))
