@@ -350,6 +350,7 @@ CHECKS: dict[str, Callable[[list[str], str], bool]] = {
     "evaluate": evaluated,
     "results": lambda words, out: "| tiny (baseline) |    2 |" in out and Path("curves.png").is_file(),
     "score": scored,
+    "settings": lambda words, out: "train.max_steps = 100000" in out,
     "info": lambda words, out: "parameters" in out,
     "inspect": inspected,
     "explore": lambda words, out: True,  # `asked_once` has seen its page

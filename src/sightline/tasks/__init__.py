@@ -1,6 +1,5 @@
-"""What a network is trained for: a row each in `table`, a module each beside it.
+"""Training for every task: one module per task, and `table`, which lists them.
 
-A task turns a request into a `Job` (`job`): its material, the network, what is minimised and how it is judged. The
-pipeline hands that to the one trainer. A module also holds what `sightline.load` returns where that is not a folder of
-a family; a translator is `sightline.models.translator.TrainedTranslator`.
+A task turns a request into a `Job` (`job`): its data, the network, the objective and the validation. `run` gives the
+job to the one trainer; `train` is the function for programs, `ranks` trains with several processes.
 """

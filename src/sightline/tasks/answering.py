@@ -110,7 +110,7 @@ def span_loss(
 
 
 def tuned_answers_job(request: TrainRequest, config: RunConfig, folder: Path) -> AnsweringJob:
-    """Read, check and tokenise everything that a published encoder learns answers from."""
+    """Read, check and tokenise the data that a pretrained encoder is fine-tuned on."""
     check_length(config)
     base: EncoderModel = FINE_TUNING.read(request.init)
     train, valid, held = _files(request)

@@ -105,7 +105,7 @@ def _drop(part: nn.Module, p: float, attention: float) -> None:
 
 
 def caption_job(request: TrainRequest, config: RunConfig, folder: Path) -> CaptionJob:
-    """Read and check everything a captioner is trained further on."""
+    """Read and check the data that a captioner is fine-tuned on."""
     if request.source_language or request.target_language:
         raise UserError("--source-language and --target-language: captions are written in the language of those learnt")
     model: Captioner = FINE_TUNING.read(request.init)

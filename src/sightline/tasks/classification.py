@@ -236,7 +236,7 @@ class LabellingJob(ClassificationJob):
 
 
 def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> LabellingJob:
-    """Read, check and tokenise everything that a published encoder learns labels from."""
+    """Read, check and tokenise the data that a pretrained encoder is fine-tuned on."""
     check_length(config)
     base: EncoderModel | Classifier | LanguageModel = FINE_TUNING.read(request.init)
     train, valid, n_texts, held = _files(request)

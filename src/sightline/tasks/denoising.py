@@ -136,7 +136,7 @@ class CorruptionJob(LanguageJob):
 
 
 def corruption_job(request: TrainRequest, config: RunConfig, folder: Path) -> CorruptionJob:
-    """Read, tokenise and check everything a published encoder-decoder is trained further on."""
+    """Read, tokenise and check the data that a pretrained encoder-decoder is fine-tuned on."""
     _check_settings(request, config)
     model = _between(FINE_TUNING.read(request.init), request)
     corrupted, room = _corruption(model, config.data.block_length, request.init)

@@ -119,7 +119,7 @@ def contrastive_loss(
 
 
 def tuned_embedding_job(request: TrainRequest, config: RunConfig, folder: Path) -> EmbeddingJob:
-    """Read, check and tokenise everything that a published encoder learns vectors from."""
+    """Read, check and tokenise the data that a pretrained encoder is fine-tuned on."""
     check_length(config)
     base: EncoderModel = FINE_TUNING.read(request.init)
     model, settings = with_head(base, "none", []), base.embedder.settings

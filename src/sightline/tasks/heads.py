@@ -68,7 +68,7 @@ def with_head(model: Model, head: str, labels: Sequence[str]) -> Any:
 
 
 def labels_in_order(request: TrainRequest, model: Model, head: str, names: Sequence[str]) -> list[str]:
-    """The labels, in the order of the head's classes where it knows them all; what else becomes of them is said."""
+    """The labels in the order of the head's classes, if it has them all; otherwise as given."""
     if model.config.head != head or model.config.n_classes != len(names):
         return list(names)
     there = class_names(model.hf_config, model.config.n_classes)

@@ -1,4 +1,4 @@
-"""A run that starts from a model: which of its settings stay, and which may change."""
+"""Runs that start from a model (`--init`): which settings are the model's, and which may change."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,8 +35,13 @@ from sightline.tasks.table import fine_tuning_of
 OF_THE_TOKENIZER = ("tokenizer", "subword", "vocab_size", "normalization", "lowercase")  # settings in [data]
 
 
-SUMMARISING = ("bart", "pegasus", "t5", "mt5")  # families whose outputs may be a small part of what they read
-FIXED = ("data.bpe_dropout", "data.source_dropout", "data.both_directions", "train.alignment_weight")  # need ours
+SUMMARISING = ("bart", "pegasus", "t5", "mt5")  # families that write short outputs for long inputs
+FIXED = (
+    "data.bpe_dropout",
+    "data.source_dropout",
+    "data.both_directions",
+    "train.alignment_weight",
+)  # not for pretrained
 
 
 def starting(request: TrainRequest) -> RunConfig:
@@ -69,7 +74,7 @@ def recipe_of(init: str, task: str) -> str:
 
 
 def _tuning(request: TrainRequest) -> RunConfig:
-    """`continuing` for a published model, whose files say its shape, its dropout, and how it is searched with."""
+    """`continuing` for a pretrained model, whose files define its shape, its dropout and its search."""
     asked = request.task or (load_recipe(request.recipe).model.task if request.recipe else "")
     model = model_section(request.init, asked)
     start = fine_tuning_of(model.task)
@@ -149,10 +154,9 @@ def _differences(config: RunConfig, start: RunConfig) -> list[tuple[str, Any, An
 
 
 def with_pieces(request: TrainRequest) -> tuple[TrainRequest, RunConfig]:
-    """The request with the model to start from in a folder of the run, where it has the pieces of `request.special`,
-    and the configuration of that.
+    """The request with a copy of the initial model that has the tokens of `request.special`, and its configuration.
 
-    There it stays: a run that goes on, and adapters, begin with it again.
+    The copy stays in the folder of the run: a resumed run, and adapters, start from it again.
     """
     base = Path(request.init)
     if adapters_in(base) or "family" in read_json(base / CONFIG):

@@ -1,4 +1,4 @@
-"""What the pipeline asks of a task, and what it is asked for itself."""
+"""The request to train, the interface of a task's job, and what all jobs do with files and tokenizers."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +49,7 @@ class TrainRequest:
 
 @runtime_checkable
 class FolderLayout(Protocol):
-    """How what a run has made lies in its folder; `checkpoint.trained` has ours."""
+    """The files that a run writes into its folder; `checkpoint.trained` is the layout of models trained here."""
 
     def write_settings(self, folder: Path, config: RunConfig, tokenizer: Any, about: Mapping[str, Any]) -> None: ...
     def write_weights(self, folder: Path, parameters: Mapping[str, Any], card: str) -> None: ...
@@ -60,7 +60,7 @@ OURS: FolderLayout = trained
 
 @runtime_checkable
 class Job(Protocol):
-    """A task with its material."""
+    """A task with its data."""
 
     @property
     def config(self) -> RunConfig: ...  # complete: it has what follows from the data
@@ -75,7 +75,7 @@ class Job(Protocol):
     @property
     def signature(self) -> str: ...  # of the validation's figures, for the model card
     @property
-    def baseline(self) -> Mapping[str, float]: ...  # figures of guessing, such as "loss"; {} if nobody can guess
+    def baseline(self) -> Mapping[str, float]: ...  # baseline figures of guessing, such as "loss"; {} = none
 
     def network(self) -> nn.Module:
         """The network with fresh parameters, or those to start from."""
@@ -102,13 +102,13 @@ MakeJob = Callable[[TrainRequest, RunConfig, Path], Job]  # from the request, th
 
 
 def notify(request: TrainRequest, message: str) -> None:
-    """One line for the person who waits."""
+    """Print a line for the user, unless the request is quiet."""
     if request.show:
         print(message, file=sys.stderr)
 
 
 def hold_out(request: TrainRequest, train: Sequence[Corpus], labelled: bool = False) -> Split | None:
-    """The training files parted as `--valid 1%` asks, which is said in a line; None where it names files."""
+    """The training files split as `--valid 1%` asks; None if `--valid` names files."""
     amount = parse_amount(request.valid)
     if amount is None:
         return None
@@ -122,14 +122,14 @@ def hold_out(request: TrainRequest, train: Sequence[Corpus], labelled: bool = Fa
 
 
 def held_out_row(parts: Split | None) -> dict[str, Any]:
-    """What "corpus" in config.json says of the pairs taken out of the training files."""
+    """The entry of "corpus" in config.json for pairs that were held out of the training files."""
     return {"held_out": {"taken": parts.taken, "dropped": parts.dropped}} if parts else {}
 
 
 def choose_tokenizer(
     request: TrainRequest, config: RunConfig, folder: Path, learn: Callable[[], Tokenizer]
 ) -> Tokenizer:
-    """The run's own where it goes on, the one asked for, or one to `learn` on the training texts."""
+    """The tokenizer of the resumed run, the requested one, or one trained by `learn` on the training texts."""
     if request.resume and (folder / TOKENIZER).is_file():
         return check_special(request.special, Tokenizer.load(folder / TOKENIZER), f"of --resume {folder}")
     if config.data.tokenizer:

@@ -152,7 +152,7 @@ def positions_of(config: RunConfig) -> int:
 
 
 def tuned_job(request: TrainRequest, config: RunConfig, folder: Path) -> LanguageJob:
-    """The same for a published model that is trained further."""
+    """The same for a pretrained model that is fine-tuned."""
     check_tuned(request, config)
     model: LanguageModel = FINE_TUNING.read(request.init)
     about, train, valid = own_texts(request, config, own_cutter(model))

@@ -155,7 +155,7 @@ def masking_of(tokenizer: Tokenizer, config: RunConfig) -> Masking:
 
 
 def tuned_masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> MaskedJob:
-    """The same for a published model that is trained further."""
+    """The same for a pretrained model that is fine-tuned."""
     check_tuned(request, config)
     model: EncoderModel = FINE_TUNING.read(request.init)
     masking = model.masking(config.data.mask_share, config.data.whole_words)

@@ -72,7 +72,7 @@ MAY_CHANGE = {
 
 
 def check_resumed(request: TrainRequest, config: RunConfig, about: Mapping[str, Any], folder: Path) -> None:
-    """Refuse to resume the run in `folder` as another one, and say what will be otherwise from here on."""
+    """Refuse to resume the run in `folder` with other settings or files; report the settings that change."""
     before, corpus = read_run(folder)
     _check_same_run(folder, before, corpus, config, about)
     _warn_of_another_schedule(request, config, before)
@@ -110,7 +110,7 @@ def _warn_of_another_schedule(request: TrainRequest, config: RunConfig, before: 
 
 
 def _decode_as_asked(request: TrainRequest, config: RunConfig, run: RunConfig, folder: Path) -> None:
-    """The run's own settings to decode with, where others were chosen for the weights there are (`evaluate --tune`)."""
+    """Restore the run's own search settings if `evaluate --tune` has chosen others."""
     before, now = asdict(run.decode), asdict(config.decode)
     changed = [f"decode.{name} was {before[name]}, now {now[name]}" for name in now if before[name] != now[name]]
     if changed:

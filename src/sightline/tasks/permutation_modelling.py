@@ -134,7 +134,7 @@ def permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> P
 
 
 def tuned_permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> PermutationJob:
-    """The same for a published XLNet that is trained further."""
+    """The same for a pretrained XLNet that is fine-tuned."""
     check_tuned(request, config)
     model: LanguageModel = FINE_TUNING.read(request.init)
     encode, _, behind = bare(model.tokenizer)

@@ -106,7 +106,7 @@ def _of_all(size: int, config: RunConfig, folder: Path, resume: bool) -> RunConf
 
 
 def _launch(request: TrainRequest, config: RunConfig, train_model: TrainModel) -> str:
-    """Train by processes of this machine, which end when this one is asked to; when one has failed, all do."""
+    """Start processes on this machine; they end with this one, and all end if one fails."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -135,7 +135,7 @@ def _launch(request: TrainRequest, config: RunConfig, train_model: TrainModel) -
 
 
 def _process(train_model: TrainModel, request: TrainRequest, threads: int, complaints: str) -> str:
-    """How the training of one process ended; a mistake of the user's is written down for the one that started it."""
+    """How the training of one process ended; a `UserError` is passed on to the process that started it."""
     os.environ["OMP_NUM_THREADS"] = str(threads)
     torch.set_num_threads(threads)
     try:

@@ -1,9 +1,9 @@
 """Replaced-token detection (ELECTRA, arXiv:2003.10555): which tokens of a text did a small network put there?
 
 15 % of the tokens of a block are masked. A generator, a quarter as wide, is trained to predict them, as BERT is; a
-token is sampled from each of its predictions, and the discriminator is trained to decide for every token of the block whether
-it is the original. The loss is the generator's plus 50 times the discriminator's, each a mean (section 2); the latter
-has no gradient in the generator. A sampled token that happens to be the original counts as original.
+token is sampled from each of its predictions, and the discriminator is trained to decide for every token of the block
+whether it is the original. The loss is the generator's plus 50 times the discriminator's, each a mean (section 2); the
+latter has no gradient in the generator. A sampled token that happens to be the original counts as original.
 
 The result is the discriminator, in ELECTRA's layout. Texts and vocabulary are those of a masked language model
 (`masked_modelling`). Deviation: all chosen tokens are masked, as in the paper; its program leaves 15 % of them.

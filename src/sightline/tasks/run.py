@@ -32,9 +32,7 @@ from sightline.version import __version__
 
 
 def checked_job(request: TrainRequest, config: RunConfig, folder: Path) -> tuple[TrainRequest, Job, dict[str, Any]]:
-    """The request as it is meant, what is trained on what, and what config.json will say of it; checked against the run
-    that goes on.
-    """
+    """The request, its job and the description for config.json; checked against the run that is resumed."""
     published = is_family(request.init) if request.init else False
     if published and request.special:
         request, config = with_pieces(request)
@@ -53,7 +51,7 @@ def checked_job(request: TrainRequest, config: RunConfig, folder: Path) -> tuple
 
 def run(trainer: Trainer, request: TrainRequest, job: Job) -> str:
     """Train from the beginning or the newest checkpoint, and return how it ended."""
-    trainer.progress.validation_due = bool(request.init)  # what was good before stays unless it gets better
+    trainer.progress.validation_due = bool(request.init)  # the initial model stays unless one is better
     notify(request, f"{count_parameters(trainer.model):,} parameters, on {trainer.device}, into {trainer.folder}")
     if request.resume:
         restored = trainer.restore(lambda message: notify(request, message))
@@ -68,7 +66,7 @@ def run(trainer: Trainer, request: TrainRequest, job: Job) -> str:
 
 
 def run_config(request: TrainRequest) -> RunConfig:
-    """The configuration asked for, checked as far as it can be without the data."""
+    """The requested configuration, checked as far as possible without the data."""
     config = check(_starting(request) if request.init else _fresh(request))
     if request.alignments and config.model.task != "translate":
         raise UserError(f"--alignments is for translation models, not for model.task = {config.model.task}")
@@ -134,7 +132,7 @@ def make_trainer(
 
 
 def _about(request: TrainRequest, task: str) -> dict[str, Any]:
-    """What config.json says beside the configuration: names, not paths, for the directory points nowhere else."""
+    """Entries of config.json other than the configuration: names, not paths, so that a folder can be moved."""
     return {
         "sightline": __version__,
         "torch": torch.__version__,
@@ -146,7 +144,7 @@ def _about(request: TrainRequest, task: str) -> dict[str, Any]:
 
 
 def _recipe(request: TrainRequest, task: str) -> str:
-    """Name of the recipe whose settings are used; that of the model to start from where none is given."""
+    """The name of the recipe; without one, the recipe of the initial model."""
     if request.recipe:
         return Path(request.recipe).stem
     return recipe_of(request.init, task)

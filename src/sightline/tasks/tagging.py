@@ -69,7 +69,7 @@ class TaggingJob(LabellingJob):
 
 
 def tuned_tags_job(request: TrainRequest, config: RunConfig, folder: Path) -> TaggingJob:
-    """Read, check and tokenise everything that a published encoder learns tags from."""
+    """Read, check and tokenise the data that a pretrained encoder is fine-tuned on."""
     check_length(config)
     base: EncoderModel = FINE_TUNING.read(request.init)
     train, valid, held = _files(request)

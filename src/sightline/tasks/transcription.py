@@ -67,7 +67,7 @@ class TranscriptionJob(TellingJob):
 
 
 def transcription_job(request: TrainRequest, config: RunConfig, folder: Path) -> TranscriptionJob:
-    """Read and check everything a Whisper is trained further on."""
+    """Read and check the data that a Whisper is fine-tuned on."""
     _refuse_strays(request)
     check_jiwer()
     model: SpeechModel = FINE_TUNING.read(request.init)

@@ -215,7 +215,7 @@ class PublishedJob(TranslationJob):
 
 
 def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> PublishedJob:
-    """Read, tokenise and check everything a published model is trained further on."""
+    """Read, tokenise and check the data that a pretrained model is fine-tuned on."""
     model: RewritingModel = FINE_TUNING.read(request.init).between(request.source_language, request.target_language)
     _, train, valid, held = read_files(request)
     tokenizer = model._translator.tokenizer
