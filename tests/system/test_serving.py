@@ -320,6 +320,14 @@ def test_memory_does_not_grow_with_requests(model_path: Path, lines: Letters) ->
     assert after < before + 5  # MiB
 
 
+def test_malformed_forms_leave_the_log_in_json(model_path: Path) -> None:
+    body = b"--x\r\nContent-Disposition: form-data; na\rme=q\r\n\r\na\r\n--x--\r\n"
+    with serving(model_path, "--languages", "en-de") as server:
+        status, _ = server.ask("POST", "/translate_file", body, {"content-type": "multipart/form-data; boundary=x"})
+        _, log = server.end()
+    assert status == 400 and log[-1]["event"] == "ended"
+
+
 def test_what_the_openapi_document_says_is_what_is_answered(model_path: Path) -> None:
     """As `schemathesis` makes them up: requests that the document allows, and others."""
     with serving(

@@ -3,6 +3,7 @@
 SIGTERM stops it gracefully: new connections are rejected, running requests are finished, and the exit code is 0.
 """
 
+import logging
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -104,6 +105,8 @@ def serve(models: Sequence[ServedModel], settings: ServerSettings) -> None:
         import uvicorn
     except ImportError:
         raise UserError(f"serving needs starlette and uvicorn: {INSTALL}") from None
+    # Its warnings about malformed requests would be lines of the log that are not JSON.
+    logging.getLogger("python_multipart").addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory(prefix="sightline-") as folder:
         app = application(models, settings, Path(folder))
         host = settings.access.host
