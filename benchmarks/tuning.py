@@ -141,7 +141,7 @@ def ours(model: str, folder: str, count: int, name: str) -> Update:
     from sightline.tasks.initial_model import fine_tuning_of
     from sightline.tasks.pretrained import head_dropout, more_dropout, trainable
     from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
-    from sightline.training.packed_encoder import packed_forward
+    from sightline.training.packed import packed_forward
     from sightline.training.step import translation_objective
 
     base = fine_tuning_of("translate" if model == "marian" else "classify").read(folder)

@@ -4,9 +4,9 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from sightline.network.masks import padding_mask
+from sightline.network.masks import over_keys
 
 
 def test_shapes_are_checked() -> None:
     with pytest.raises(TypeCheckError):
-        padding_mask(torch.zeros(2, 3, 4, dtype=torch.long), 0)
+        over_keys(torch.zeros(2, 3, 4, dtype=torch.bool))

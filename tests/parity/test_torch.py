@@ -13,13 +13,13 @@ from sightline.config.model import TransformerConfig
 from sightline.families.sightline import build_model
 from sightline.network.attention import MultiHeadAttention
 from sightline.network.layers import DecoderLayer, EncoderLayer
-from sightline.network.masks import causal_mask, padding_mask
+from sightline.network.masks import causal_mask
 from sightline.network.transformer import Transformer
 
 D_MODEL, N_HEADS, D_FF = 12, 3, 20
 SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0]])
 TGT = torch.tensor([[1, 8, 8, 4, 5], [1, 3, 6, 0, 0]])
-SRC_MASK, TGT_REAL = padding_mask(SRC, 0), padding_mask(TGT, 0)
+SRC_MASK, TGT_REAL = SRC != 0, TGT != 0
 CAUSAL = causal_mask(5, 5, torch.device("cpu"))
 TIGHT = {"rtol": 0, "atol": 1e-12}
 

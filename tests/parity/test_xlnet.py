@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import sightline
-from sightline.architectures.xlnet import XLNet, order_mask
+from sightline.architectures.xlnet import XLNet, partial_order_mask
 from sightline.checkpoint.xlnet_names import shape_from_hf, shape_to_hf, tensors_for_hf, xlnet_from_hf
 from sightline.cli import main
 from sightline.errors import UserError
@@ -110,7 +110,7 @@ def test_two_streams(name: str, tmp_path: Path) -> None:
     """The query stream at some positions, under an order, padding, segments and a memory."""
     theirs, ours = checkpoint(tmp_path, **CONFIGS[name])
     tokens, mask, targets = draw(), left_padded((9, 6, 3)), torch.tensor([[8, 2, 5], [7, 8, 4], [6, 8, 7]])
-    visible = order_mask(torch.stack([torch.randperm(LENGTH) for _ in range(BATCH)]))
+    visible = partial_order_mask(torch.stack([torch.randperm(LENGTH) for _ in range(BATCH)]))
     segments = torch.randint(2, (BATCH, LENGTH))
     common = {"perm_mask": (~visible).float(), "target_mapping": one_hot(targets)}
     close(ours(tokens, visible=visible, targets=targets), row_by_row(theirs, tokens, **common))

@@ -103,16 +103,6 @@ def build_xlnet(shape: XLNetShape) -> "XLNet":
     return model
 
 
-def order_mask(order: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length length"]:
-    """`visible` for an order of prediction: position i may see position j where j comes before i in it.
-
-    >>> order_mask(torch.tensor([[2, 0, 1]])).int().tolist()  # position 2 first, then 0, then 1
-    [[[0, 0, 1], [1, 0, 1], [0, 0, 0]]]
-    """
-    rank = order.argsort(1)
-    return rank.unsqueeze(1) < rank.unsqueeze(2)
-
-
 def partial_order_mask(rank: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length length"]:
     """`visible` where only some positions are predicted: `rank` says when, from 0, and -1 of those that all may see.
 
@@ -184,7 +174,7 @@ class XLNet(nn.Module):
             mask: True on real tokens, wherever padding stands.
             segments: which part of the input a token belongs to, such as 0 for a question and 1 for a text; only
                 whether two are the same matters. `mems` belong to part 0.
-            visible: True where position i (rows) may see position j; see `order_mask`. The content stream sees
+            visible: True where position i (rows) may see position j; see `partial_order_mask`. The content stream sees
                 itself in any case.
             targets: positions that the query stream predicts. Without it there is the content stream alone.
             mems: `XLNetStates.mems` of the segment before; seen by all.

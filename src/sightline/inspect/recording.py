@@ -94,8 +94,8 @@ def _named(hook: Any, name: str) -> Any:
 
 
 def _multi_head_weights(
-    module: MultiHeadAttention, x: Tensor, memory: Tensor, mask: Mask, cache: LayerCache | None = None
+    module: MultiHeadAttention, x: Tensor, memory: Tensor | None, mask: Mask, cache: LayerCache | None = None
 ) -> Float[Tensor, "batch heads queries keys"]:
-    k, _ = module.keys_and_values(memory, None) if cache is None else cache.read()
+    k, _ = module.keys_and_values(x if memory is None else memory, None) if cache is None else cache.read()
     start = k.size(2) - x.size(1) if cache is not None and cache.grows else 0
     return module.kernel.weights(module.queries(x, start), k, mask)

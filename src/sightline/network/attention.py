@@ -5,6 +5,7 @@ through torch's fused kernel, which never materialises them. Masks are made in `
 descendants do to queries and keys, in `kernels.py` and `rotary.py`.
 """
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sightline.network.cache import LayerCache
-from sightline.network.masks import Mask
+from sightline.network.masks import Mask, Packing
 
 
 def scaled_dot_product_attention(
@@ -131,15 +132,18 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch queries d_model"],
-        memory: Float[Tensor, "batch keys d_model"],
+        memory: Float[Tensor, "batch keys d_model"] | None,
         mask: Mask,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch queries d_model"]:
-        """Queries from `x`, keys and values from `memory` (the same tensor in self-attention) and from `cache`."""
-        start = cache.length if cache else 0
-        q = self.queries(x, start)
-        k, v = self.keys_and_values(memory, cache)
-        return self.o_proj(merge_heads(self.kernel(q, k, v, mask)))
+        """Queries from `x`, keys and values from `memory` and from `cache`; a memory of None is self-attention."""
+        if isinstance(mask, Packing):
+            heads = mask.attend(self.kernel, *self.packed_heads(x, memory, mask), mask)
+        else:
+            q = self.queries(x, cache.length if cache else 0)
+            k, v = self.keys_and_values(x if memory is None else memory, cache)
+            heads = self.kernel(q, k, v, mask)
+        return self.o_proj(merge_heads(heads))
 
     def queries(
         self, x: Float[Tensor, "batch queries d_model"], start: int
@@ -157,6 +161,42 @@ class MultiHeadAttention(nn.Module):
         k = self.rotate(k, cache.length if cache else 0)
         v = split_heads(self.v_proj(memory), self.n_kv_heads)
         return (k, v) if cache is None else cache.append(k, v)
+
+    def packed_heads(
+        self, x: Float[Tensor, "1 rows d_model"], memory: Float[Tensor, "1 keys d_model"] | None, packing: Packing
+    ) -> list[Float[Tensor, "1 heads _ _"]]:
+        """Queries, keys and values of a packed batch; what reads the same input is one matrix product.
+
+        Under autocast, norms and rotations of heads are in float32.
+        """
+        if memory is None:
+            projected = project(x, self.q_proj, self.k_proj, self.v_proj)
+        else:
+            projected = [self.q_proj(x), *project(memory, self.k_proj, self.v_proj)]
+        q, k, v = (split_heads(y, n) for y, n in zip(projected, (self.n_heads, *2 * (self.n_kv_heads,)), strict=True))
+        if not self.keeps_heads:
+            q = self.rotate(self.q_norm(q.float()), packing.positions).to(q.dtype)
+            k = self.rotate(self.k_norm(k.float()), packing.positions).to(k.dtype)
+        return [q, k, v]
+
+    @property
+    def keeps_heads(self) -> bool:
+        """Whether queries and keys are the projections as they are, neither normalised nor rotated."""
+        return isinstance(self.rotate, AsItIs) and isinstance(self.q_norm, nn.Identity)
+
+
+def project(x: Float[Tensor, "1 rows d_model"], *projections: nn.Linear) -> Sequence[Float[Tensor, "1 rows _"]]:
+    """The outputs of `projections`, from one matrix product.
+
+    Concatenating the weights costs a copy. One product for the gradient of `x`, where there would be several and their
+    sum, saves more than that.
+    """
+    if any(type(projection) is not nn.Linear for projection in projections):  # adapters add to the matrix product
+        return [projection(x) for projection in projections]
+    weight = torch.cat([projection.weight for projection in projections])
+    biases: list[Tensor] = [projection.bias for projection in projections if projection.bias is not None]
+    joined = F.linear(x, weight, torch.cat(biases) if biases else None)
+    return joined.split([projection.out_features for projection in projections], -1)
 
 
 def split_heads(x: Float[Tensor, "batch length width"], n_heads: int) -> Float[Tensor, "batch heads length d_head"]:

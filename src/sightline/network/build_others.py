@@ -81,7 +81,7 @@ def _causal_stack(c: StackConfig) -> CausalStack:
 
 def _causal_layer(c: StackConfig, attention: MultiHeadAttention) -> EncoderLayer | ParallelLayer:
     if c.parallel == "no":
-        return EncoderLayer(attention, ffn(c), lambda: sublayer(c))
+        return EncoderLayer(attention, ffn(c), sublayer(c), sublayer(c))
     first = sublayer(c)
     return ParallelLayer(attention, ffn(c), first, first if c.parallel == "one_norm" else sublayer(c))
 
@@ -101,7 +101,7 @@ FRONTS: dict[str, Callable[[NetworkConfig, StackConfig], Front]] = {
 def _masked(c: NetworkConfig, last: StackConfig) -> MaskedLanguageHead:
     width = last.d_embedding or last.d_model
     dense, output = nn.Linear(last.d_model, width), nn.Linear(width, c.vocab_size)
-    return MaskedLanguageHead(dense, ACTIVATIONS[c.head_activation], norm(last)(width), output)
+    return MaskedLanguageHead(dense, ACTIVATIONS[c.head_activation], norm(last, width), output)
 
 
 def _replaced(c: NetworkConfig, last: StackConfig) -> ReplacedTokenHead:

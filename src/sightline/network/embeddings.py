@@ -4,6 +4,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sightline.network.dropout import Dropout
+from sightline.network.masks import Packing
 from sightline.network.positions import Numbering, PositionIds, in_order
 
 
@@ -39,10 +40,18 @@ class Embeddings(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, tokens: Int[Tensor, "rows length"], start: int | PositionIds = 0
+        self, tokens: Int[Tensor, "rows length"], start: int | PositionIds | Packing = 0
     ) -> Float[Tensor, "rows length d_model"]:
-        """Vectors of `tokens`, which stand at the positions from `start` on, or at those that it names."""
-        return self.finish(self.sum(tokens, *self.numbering(tokens, start)))
+        """Vectors of `tokens`, which have the positions from `start` on, or those that `start` holds."""
+        return self.finish(self.sum(tokens, *self.numbered(tokens, start)))
+
+    def numbered(
+        self, tokens: Int[Tensor, "rows length"], start: int | PositionIds | Packing
+    ) -> tuple[PositionIds, int]:
+        """Position ids of `tokens`, and an upper bound of them."""
+        if isinstance(start, Packing):  # without padding, all numberings are the same
+            return in_order(tokens, start.positions[None])
+        return self.numbering(tokens, start)
 
     def sum(
         self, tokens: Int[Tensor, "rows length"], position_ids: PositionIds, end: int
@@ -55,8 +64,8 @@ class Embeddings(nn.Module):
         """From the sum to what the first layer reads."""
         return self.project(self.dropout(self.norm(x)))
 
-    def real(self, mask: Bool[Tensor, "rows length"] | None) -> Bool[Tensor, "rows length"] | None:
-        """Which positions of the output are real, where `mask` says it of the input."""
+    def real(self, mask: Bool[Tensor, "rows length"] | Packing | None) -> Bool[Tensor, "rows length"] | Packing | None:
+        """The mask of the output, given that of the input."""
         return mask
 
 
@@ -70,9 +79,9 @@ class TypedEmbeddings(Embeddings):
     def forward(
         self,
         tokens: Int[Tensor, "rows length"],
-        start: int | PositionIds = 0,
+        start: int | PositionIds | Packing = 0,
         types: Int[Tensor, "rows length"] | None = None,
     ) -> Float[Tensor, "rows length d_model"]:
         """As `Embeddings.forward`; None = every token is of type 0."""
         added = self.types.weight[0] if types is None else self.types(types)
-        return self.finish(self.sum(tokens, *self.numbering(tokens, start)) + added)
+        return self.finish(self.sum(tokens, *self.numbered(tokens, start)) + added)

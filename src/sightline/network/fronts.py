@@ -31,8 +31,10 @@ class PatchFront(nn.Module):
         self.positions = nn.Parameter(torch.zeros(n_prefix + n_patches, d_model))
         self.dropout = Dropout(dropout)
 
-    def forward(self, pixels: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch length d_model"]:
-        """Vectors of the prefix and of the patches; `UserError` for a picture of another size."""
+    def forward(
+        self, pixels: Float[Tensor, "batch channels height width"], start: object = 0
+    ) -> Float[Tensor, "batch length d_model"]:
+        """Vectors of the prefix and of the patches, whatever `start`; `UserError` for a picture of another size."""
         shape, wanted = tuple(pixels.shape[1:]), (self.patches.in_channels, *self.size)
         if shape != wanted:
             raise UserError(f"a picture of (channels, height, width) {shape} is not {wanted}: resize it")
@@ -58,8 +60,10 @@ class AudioFront(nn.Module):
         self.positions = nn.Parameter(torch.zeros(max_len, d_model))
         self.dropout = Dropout(dropout)
 
-    def forward(self, mel: Float[Tensor, "batch n_mels frames"]) -> Float[Tensor, "batch length d_model"]:
-        """One vector for two frames; `UserError` for a recording that is too long."""
+    def forward(
+        self, mel: Float[Tensor, "batch n_mels frames"], start: object = 0
+    ) -> Float[Tensor, "batch length d_model"]:
+        """One vector for two frames, whatever `start`; `UserError` for a recording that is too long."""
         x = F.gelu(self.conv2(F.gelu(self.conv1(mel.to(self.conv1.weight.dtype))))).transpose(1, 2)
         if x.size(1) > len(self.positions):
             limit = 2 * len(self.positions)

@@ -15,15 +15,15 @@ from sightline.network.stacks import Encoder
 class SandwichSublayer(Sublayer):
     """x + norm_after(f(norm(x))): a norm on either side of the function (Gemma 2, arXiv:2408.00118)."""
 
-    def __init__(self, d_model: int, dropout: float, norm: Callable[[int], nn.Module]) -> None:
-        super().__init__(d_model, dropout, norm_first=True, norm=norm)
-        self.norm_after = norm(d_model)
+    def __init__(self, norm: nn.Module, norm_after: nn.Module, dropout: float) -> None:
+        super().__init__(norm, dropout, norm_first=True)
+        self.norm_after = norm_after
 
     def forward(
-        self, x: Float[Tensor, "batch length d_model"], function: Callable[[Tensor], Tensor]
+        self, x: Float[Tensor, "batch length d_model"], function: Callable[..., Tensor], *arguments: object
     ) -> Float[Tensor, "batch length d_model"]:
-        """Same shape in and out."""
-        return super().forward(x, lambda h: self.norm_after(function(h)))
+        """As `Sublayer.forward`."""
+        return self.dropout(self.norm_after(function(self.norm(x), *arguments)), residual=x)
 
 
 class ParallelLayer(nn.Module):
@@ -47,7 +47,7 @@ class ParallelLayer(nn.Module):
     ) -> Float[Tensor, "batch length d_model"]:
         """As `EncoderLayer.forward`."""
         h = self.self_attn_sublayer.norm(x)
-        return x + self.self_attn(h, h, mask, cache) + self.ffn(self.ffn_sublayer.norm(x))
+        return x + self.self_attn(h, None, mask, cache) + self.ffn(self.ffn_sublayer.norm(x))
 
 
 class ProjectedEncoder(Encoder):

@@ -1,20 +1,49 @@
-"""Who may attend to whom. Every mask is boolean and True means "may attend"."""
+"""Which positions may attend to which: boolean masks, in which True means "may attend", and packed batches."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-# What attention takes: a mask, or what is added to the scores where positions are part of them (T5); None = all may.
-Mask = Bool[Tensor, "#batch #heads #queries all_keys"] | Float[Tensor, "#batch #heads #queries all_keys"] | None
 
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """The mask of a packed batch: every position may attend to the positions of its own sequence.
 
-def padding_mask(tokens: Int[Tensor, "batch length"], pad_id: int) -> Bool[Tensor, "batch length"]:
-    """True on real tokens.
-
-    >>> padding_mask(torch.tensor([[5, 6, 0]]), pad_id=0).tolist()
-    [[True, True, False]]
+    A packed batch has no padding. The real tokens of all sequences follow each other in one row, so the network's
+    tensors are `(1, rows, d_model)`. `training/packed.py` makes packed batches.
     """
-    return tokens != pad_id
+
+    queries: Int[Tensor, " sequences_and_end"]  # int32: the row at which each sequence of queries starts, and the end
+    keys: Int[Tensor, " sequences_and_end"]  # the same for keys; the same tensor in self-attention
+    causal: bool  # no position may attend to a later one
+    attend: Callable[..., Tensor]  # computes attention from (kernel, q, k, v, packing)
+
+    def __post_init__(self) -> None:
+        for rows in (self.queries, self.keys):  # the compiled library does not check them
+            assert rows.dtype == torch.int32 and rows.is_contiguous()
+            assert rows[0] == 0 and bool((rows.diff() >= 0).all()), "sequences follow each other from row 0 on"
+        assert len(self.queries) == len(self.keys)
+        assert not self.causal or torch.equal(self.queries, self.keys), "causal attention is self-attention"
+
+    @cached_property
+    def positions(self) -> Int[Tensor, " rows"]:
+        """The position of each query in its sequence."""
+        starts = self.queries[:-1].long().repeat_interleave(self.queries.diff().long())
+        return torch.arange(len(starts)) - starts
+
+    def causal_self_attention(self) -> "Packing":
+        """The mask of causal self-attention among the queries."""
+        return Packing(self.queries, self.queries, True, self.attend)
+
+
+# A mask that attention takes; numbers are added to the scores (relative positions, T5); None = all positions.
+Mask = (
+    Bool[Tensor, "#batch #heads #queries all_keys"] | Float[Tensor, "#batch #heads #queries all_keys"] | Packing | None
+)
 
 
 def causal_mask(queries: int, keys: int, device: torch.device) -> Bool[Tensor, "queries keys"]:
@@ -35,29 +64,31 @@ def within_window(queries: int, keys: int, width: int, device: torch.device) -> 
     return torch.ones(queries, keys, dtype=torch.bool, device=device).triu(keys - queries - width + 1)
 
 
-def over_keys(mask: Bool[Tensor, "batch keys"] | None) -> Bool[Tensor, "batch 1 1 keys"] | None:
-    """A mask of keys in the form that attention takes, the same for all heads and queries."""
-    return None if mask is None else mask[:, None, None, :]
+def over_keys(mask: Bool[Tensor, "batch keys"] | Packing | None) -> Bool[Tensor, "batch 1 1 keys"] | Packing | None:
+    """A mask of keys in the shape that attention takes, the same for all heads and queries."""
+    return mask if mask is None or isinstance(mask, Packing) else mask[:, None, None, :]
 
 
 class Everywhere(nn.Module):
-    """An encoder's reach: every position sees all that is real."""
+    """The mask of an encoder: every position may attend to all real ones."""
 
     def forward(
-        self, mask: Bool[Tensor, "batch keys"] | None, start: int, queries: int, device: torch.device
-    ) -> Bool[Tensor, "batch 1 1 keys"] | None:
-        """`mask` is True on real keys; the queries stand at `start` and after it."""
+        self, mask: Bool[Tensor, "batch keys"] | Packing | None, start: int, queries: int, device: torch.device
+    ) -> Bool[Tensor, "batch 1 1 keys"] | Packing | None:
+        """`mask` is True on real keys; the first query has position `start`."""
         return over_keys(mask)
 
 
 class Causal(nn.Module):
-    """A decoder's reach: every position sees itself and what is real before it."""
+    """The mask of a decoder: every position may attend to itself and the real ones before it."""
 
     def forward(
-        self, mask: Bool[Tensor, "batch keys"] | None, start: int, queries: int, device: torch.device
-    ) -> Bool[Tensor, "#batch 1 #queries keys"] | None:
+        self, mask: Bool[Tensor, "batch keys"] | Packing | None, start: int, queries: int, device: torch.device
+    ) -> Bool[Tensor, "#batch 1 #queries keys"] | Packing | None:
         """As `Everywhere.forward`; the keys are all positions up to the last query."""
+        if isinstance(mask, Packing):
+            return mask.causal_self_attention()
         # A single new position may attend to everything before it: no mask, and the fastest kernel.
         earlier = causal_mask(queries, start + queries, device)[None, None] if queries > 1 else None
-        real = over_keys(mask)
+        real = None if mask is None else mask[:, None, None, :]
         return real if earlier is None else earlier if real is None else earlier & real

@@ -49,13 +49,13 @@ POSITIONS: dict[str, Callable[[StackConfig, int], nn.Module]] = {
 
 
 def encoder(c: StackConfig) -> Encoder:
-    layers = [EncoderLayer(attention, ffn(c), lambda: sublayer(c)) for attention in self_attentions(c)]
+    layers = [EncoderLayer(attention, ffn(c), sublayer(c), sublayer(c)) for attention in self_attentions(c)]
     return Encoder(layers, final_norm(c), _reach(c, Everywhere()))
 
 
 def decoder(c: StackConfig) -> Decoder:
     layers = [
-        DecoderLayer(own, cross, ffn(c), lambda: sublayer(c))
+        DecoderLayer(own, cross, ffn(c), sublayer(c), sublayer(c), sublayer(c))
         for own, cross in zip(self_attentions(c), _cross_attentions(c), strict=True)
     ]
     return Decoder(layers, final_norm(c), _reach(c, Causal()))
@@ -65,8 +65,8 @@ def sublayer(c: StackConfig) -> Sublayer:
     if c.norm_position == "sandwich":
         from sightline.network.layer_variants import SandwichSublayer
 
-        return SandwichSublayer(c.d_model, c.dropout, norm(c))
-    return Sublayer(c.d_model, c.dropout, norm_first=c.norm_position == "pre", norm=norm(c))
+        return SandwichSublayer(norm(c, c.d_model), norm(c, c.d_model), c.dropout)
+    return Sublayer(norm(c, c.d_model), c.dropout, norm_first=c.norm_position == "pre")
 
 
 def ffn(c: StackConfig) -> FeedForward | GatedFeedForward:
@@ -74,12 +74,12 @@ def ffn(c: StackConfig) -> FeedForward | GatedFeedForward:
     return kind(c.d_model, c.d_ff, ACTIVATIONS[c.activation], c.ffn_bias)
 
 
-def norm(c: StackConfig) -> Callable[[int], nn.Module]:
-    return lambda width: NORMS[c.norm](width, c.norm_eps)
+def norm(c: StackConfig, width: int) -> nn.Module:
+    return NORMS[c.norm](width, c.norm_eps)
 
 
 def final_norm(c: StackConfig) -> nn.Module | None:
-    return None if c.norm_position == "post" else norm(c)(c.d_model)
+    return None if c.norm_position == "post" else norm(c, c.d_model)
 
 
 def _reach(c: StackConfig, reach: Everywhere | Causal) -> nn.Module:
@@ -112,8 +112,8 @@ def _attention(c: StackConfig, n_heads: int, rotate: nn.Module | None, window: i
         c.n_kv_heads,
         c.attention_bias,
         _kernel(c, window),
-        q_norm=norm(c)(c.d_head) if c.normalise_heads else None,
-        k_norm=norm(c)(c.d_head) if c.normalise_heads else None,
+        q_norm=norm(c, c.d_head) if c.normalise_heads else None,
+        k_norm=norm(c, c.d_head) if c.normalise_heads else None,
         rotate=rotate,
     )
 
@@ -139,7 +139,7 @@ def token_front(c: StackConfig, vocab_size: int) -> Embeddings:
     width = c.d_embedding or c.d_model
     parts = {
         "dropout": c.dropout,
-        "norm": norm(c)(width) if c.embedding_norm else None,
+        "norm": norm(c, width) if c.embedding_norm else None,
         "project": nn.Linear(width, c.d_model) if width != c.d_model else None,
         "numbering": WithoutPadding(c.count_from) if c.count_from >= 0 else in_order,
     }

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from sightline.network.cache import DecoderCache, TextCache
 from sightline.network.layers import DecoderLayer, EncoderLayer
-from sightline.network.masks import Causal, Everywhere, over_keys
+from sightline.network.masks import Causal, Everywhere, Packing, over_keys
 
 
 class Encoder(nn.Module):
@@ -20,9 +20,9 @@ class Encoder(nn.Module):
         self.reach = reach or Everywhere()
 
     def forward(
-        self, x: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None
+        self, x: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | Packing | None
     ) -> Float[Tensor, "batch length d_model"]:
-        """`mask` is True on real tokens; None where all are."""
+        """`mask` is True on real tokens; None = all."""
         visible = self.reach(mask, 0, x.size(1), x.device)
         for layer in self.layers:
             x = layer(x, visible)
@@ -42,13 +42,13 @@ class Decoder(nn.Module):
         self,
         x: Float[Tensor, "batch tgt_len d_model"],
         memory: Float[Tensor, "batch src_len d_model"],
-        src_mask: Bool[Tensor, "batch src_len"] | None,
+        src_mask: Bool[Tensor, "batch src_len"] | Packing | None,
         cache: DecoderCache | None = None,
     ) -> Float[Tensor, "batch tgt_len d_model"]:
         """With a cache `x` holds the new positions only, and the cache is advanced by them."""
         seen = cache.length if cache else 0
         new = x.size(1)
-        tgt_mask = self.reach(None, seen, new, x.device)
+        tgt_mask = self.reach(src_mask if isinstance(src_mask, Packing) else None, seen, new, x.device)
         for i, layer in enumerate(self.layers):
             caches = (cache.self_attn[i], cache.cross_attn[i]) if cache else (None, None)
             x = layer(x, memory, tgt_mask, over_keys(src_mask), *caches)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from sightline.network.cache import DecoderCache
 from sightline.network.embeddings import Embeddings
+from sightline.network.masks import Packing
 from sightline.network.stacks import Decoder, Encoder
 
 
@@ -36,24 +37,25 @@ class Transformer(nn.Module):
     def encode(
         self,
         src: Int[Tensor, "batch src_len"] | Float[Tensor, "batch *sound_or_picture"],
-        src_mask: Bool[Tensor, "batch src_len"] | None = None,
+        src_mask: Bool[Tensor, "batch src_len"] | Packing | None = None,
     ) -> Float[Tensor, "batch positions d_model"]:
         """The encoder's output, called memory from here on. `src_mask` is True on real tokens; None = all."""
-        return self.encoder(self.src_embeddings(src), self.src_embeddings.real(src_mask))
+        start = src_mask if isinstance(src_mask, Packing) else 0
+        return self.encoder(self.src_embeddings(src, start), self.src_embeddings.real(src_mask))
 
     def decode(
         self,
         tgt_in: Int[Tensor, "batch tgt_len"],
         memory: Float[Tensor, "batch positions d_model"],
-        src_mask: Bool[Tensor, "batch src_len"] | None = None,
+        src_mask: Bool[Tensor, "batch src_len"] | Packing | None = None,
         cache: DecoderCache | None = None,
     ) -> Float[Tensor, "batch tgt_len d_model"]:
-        """Hidden states that predict the piece after each of `tgt_in`.
+        """Hidden states that predict the token after each of `tgt_in`.
 
-        Padding in `tgt_in` needs no mask: it stands right of everything real, where causality hides it.
+        Padding in `tgt_in` needs no mask: it comes after all real tokens, which do not attend to later positions.
         With a cache `tgt_in` holds the new positions only, and the cache is advanced by them.
         """
-        start = cache.length if cache else 0
+        start = src_mask if isinstance(src_mask, Packing) else cache.length if cache else 0
         return self.decoder(self.tgt_embeddings(tgt_in, start), memory, self.src_embeddings.real(src_mask), cache)
 
     def logits(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:

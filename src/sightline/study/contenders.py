@@ -93,7 +93,8 @@ def encoder_layers(n_layers: int, width: int, d_ff: int, n_heads: int, rotate: R
         EncoderLayer(
             MultiHeadAttention(width, n_heads, d_head, d_head, rotate=rotate),
             FeedForward(width, d_ff),
-            lambda: Sublayer(width, 0.0, norm_first=True),
+            Sublayer(nn.LayerNorm(width), 0.0, norm_first=True),
+            Sublayer(nn.LayerNorm(width), 0.0, norm_first=True),
         )
         for _ in range(n_layers)
     )

@@ -39,7 +39,7 @@ from sightline.tasks.heads import ENCODERS, about_run, headed, known_head, said_
 from sightline.tasks.job import TrainRequest, notify
 from sightline.tasks.pretrained import FineTuning
 from sightline.training.loss import Loss, at_least_float32
-from sightline.training.packed_encoder import packed_forward
+from sightline.training.packed import packed_forward
 from sightline.training.step import Objective
 from sightline.training.validation import Outputs, Shard
 

@@ -58,7 +58,7 @@ from sightline.tasks.job import (
 from sightline.tasks.pretrained import FineTuning, in_words
 from sightline.training.loss import Loss
 from sightline.training.losses import label_loss
-from sightline.training.packed_encoder import packed_forward
+from sightline.training.packed import packed_forward
 from sightline.training.step import Objective
 from sightline.training.validation import Outputs, Shard
 

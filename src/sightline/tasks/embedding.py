@@ -42,7 +42,7 @@ from sightline.tasks.heads import ENCODERS, about_run, headed, with_head
 from sightline.tasks.job import FolderLayout, TrainRequest, notify
 from sightline.tasks.pretrained import FineTuning
 from sightline.training.loss import Loss, at_least_float32
-from sightline.training.packed_encoder import packed_states_of
+from sightline.training.packed import packed_states_of
 from sightline.training.step import Objective
 from sightline.training.validation import Outputs, Shard
 

@@ -19,11 +19,5 @@ def recompute_layers(model: nn.Module) -> None:
                 layer.forward = partial(_recomputed, layer.forward)
 
 
-def as_layer(layer: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function(layer, ...)`, another way to compute a layer, without its first input: recomputed if the layer is."""
-    of_layer = partial(function, layer)
-    return partial(_recomputed, of_layer) if "forward" in vars(layer) else of_layer
-
-
 def _recomputed(forward: Callable[..., Any], *inputs: Any) -> Any:
     return checkpoint(forward, *inputs, use_reentrant=False) if torch.is_grad_enabled() else forward(*inputs)

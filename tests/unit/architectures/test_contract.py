@@ -8,19 +8,18 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from sightline.architectures.registry import Network
-from sightline.network.masks import padding_mask
 from sightline.training.loss import sequence_loss
 
 SOURCES = [[4, 9, 2], [7, 5, 10, 3, 8, 2], [6, 2]]
 TARGETS = [[1, 8, 8, 4, 5], [1, 3], [1, 6, 10]]
 SRC = pad_sequence([torch.tensor(row) for row in SOURCES], batch_first=True)
-SRC_MASK = padding_mask(SRC, 0)
+SRC_MASK = SRC != 0
 TIGHT = {"rtol": 0, "atol": 1e-12}
 
 
 def hidden_states(model: Network, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Tensor:
     src, tgt = (pad_sequence([torch.tensor(row) for row in rows], batch_first=True) for rows in (sources, targets))
-    return model.states(src, tgt, padding_mask(src, 0))
+    return model.states(src, tgt, src != 0)
 
 
 def targets(rows: int, length: int) -> Tensor:

@@ -7,10 +7,9 @@ import torch
 
 from sightline.architectures.registry import Network
 from sightline.inspect.recording import cross_attentions, recording
-from sightline.network.masks import padding_mask
 
 SRC = torch.tensor([[7, 5, 10, 3, 2], [4, 9, 2, 0, 0]])
-SRC_MASK = padding_mask(SRC, 0)
+SRC_MASK = SRC != 0
 TGT_IN = torch.tensor([[1, 8, 8, 4], [1, 3, 6, 0]])
 NAMES = {
     "rnn": [],

@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from sightline.architectures.recurrent import FinalStates, ProjectedFinalState, Recurrent
 from sightline.architectures.registry import Network
-from sightline.network.masks import padding_mask
 
 SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0], [6, 2, 0, 0, 0, 0]])
-SRC_MASK = padding_mask(SRC, 0)
+SRC_MASK = SRC != 0
 TGT_IN = torch.tensor([[1, 8, 4, 5], [1, 3, 9, 9], [1, 6, 10, 7]])
 TIGHT = {"rtol": 0, "atol": 1e-12}
 CELLS = {"rnn": nn.RNNCell, "lstm": nn.LSTMCell, "gru": nn.GRUCell}

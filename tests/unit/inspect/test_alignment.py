@@ -27,7 +27,6 @@ from sightline.inspect.alignment import (
     symmetrized,
 )
 from sightline.inspect.recording import cross_attentions, recording
-from sightline.network.masks import padding_mask
 
 SOURCES = ["a little dog runs !", "two cats", "a dog sleeps on the old sofa", "", "x"]
 TARGETS = ["ein kleiner Hund rennt !", "zwei Katzen", "ein Hund schläft auf dem alten Sofa", "nichts", ""]
@@ -53,7 +52,7 @@ def by_hand(model: Network, src: str, tgt: str, head: AlignmentHead) -> set[tupl
     """One pair, its weights summed cell by cell."""
     (src_ids, src_words), (tgt_ids, tgt_words) = words_of_pieces(TOKENIZER, src), words_of_pieces(TOKENIZER, tgt)
     tokens = torch.tensor([[*src_ids, TOKENIZER.eos_id]])
-    mask = padding_mask(tokens, TOKENIZER.pad_id)
+    mask = tokens != TOKENIZER.pad_id
     with torch.no_grad(), recording(cross_attentions(model)) as weights:
         model.decode(torch.tensor([[TOKENIZER.bos_id, *tgt_ids]]), model.encode(tokens, mask), mask)
     layer = [*weights.values()][head.layer][0]

@@ -25,14 +25,13 @@ from sightline.inspect.heads import (
 from sightline.native.library import library
 from sightline.native.network import CompiledNetwork
 from sightline.network.attention import split_heads
-from sightline.network.masks import padding_mask
 from sightline.network.parameters import load_parameters, parameters_of
 from sightline.network.prepared import PreparedForms
 from sightline.network.transformer import Transformer
 
 SHAPE = {"vocab_size": 11, "d_model": 12, "d_ff": 16, "n_heads": 3, "n_encoder_layers": 2, "n_decoder_layers": 2}
 SRC = torch.tensor([[7, 5, 10, 3, 2], [4, 9, 2, 0, 0]])
-SRC_MASK = padding_mask(SRC, 0)
+SRC_MASK = SRC != 0
 TGT_IN = torch.tensor([[1, 8, 8, 4], [1, 3, 6, 0]])
 REMOVED = {
     Head("encoder", 0, 1),

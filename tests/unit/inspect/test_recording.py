@@ -14,12 +14,12 @@ from sightline.inspect.recording import cross_attentions, outputs, recording
 from sightline.network.attention import DotProduct, MultiHeadAttention, merge_heads, split_heads
 from sightline.network.cache import LayerCache
 from sightline.network.kernels import Capped, Windowed
-from sightline.network.masks import causal_mask, padding_mask
+from sightline.network.masks import causal_mask
 from sightline.network.rotary import Rotary, rotary_rates
 from sightline.network.transformer import Transformer
 
 SRC = torch.tensor([[7, 5, 10, 3, 2], [4, 9, 2, 0, 0]])
-SRC_MASK = padding_mask(SRC, 0)
+SRC_MASK = SRC != 0
 TGT_IN = torch.tensor([[1, 8, 8, 4], [1, 3, 6, 0]])
 
 

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from sightline.errors import UserError
-from sightline.families.palm import palm_config
 from sightline.network.axes import NetworkConfig, RotaryConfig, StackConfig
 from sightline.network.axes_file import network_config
 from sightline.network.build import build
@@ -191,8 +190,10 @@ def test_fixed_tables_are_made_where_parameters_take_no_memory() -> None:
 
 def test_palms_block_is_its_formula() -> None:
     """y = x + Attention(LN(x)) + SwiGLU(LN(x)), one head of keys and values (arXiv:2204.02311, section 2)."""
-    config = palm_config(vocab_size=9, d_model=12, n_layers=1, n_heads=3, d_head=4)
-    network = build(config)
+    width = {"d_model": 12, "n_layers": 1, "n_heads": 3, "n_kv_heads": 1, "d_ff": 48, "d_head": 4}
+    plain = {"attention_bias": "", "activation": "silu", "gated": True, "ffn_bias": False, "norm": "layer_unbiased"}
+    block = StackConfig(**width, **plain, parallel="one_norm", rotary=RotaryConfig(4))
+    network = build(NetworkConfig("palm", vocab_size=9, decoder=block, tie_head=True))
     layer: Any = network.decoder.layers[0]
     assert not any(name.endswith("bias") for name, _ in network.named_parameters())
     x = torch.randn(1, 1, 12)  # a single position attends to itself alone, so that its value is what attention gives

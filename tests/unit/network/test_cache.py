@@ -5,11 +5,10 @@ import torch
 from torch import Tensor
 
 from sightline.network.cache import DecoderCache
-from sightline.network.masks import padding_mask
 from sightline.network.transformer import Transformer
 
 SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0], [6, 6, 4, 2, 0, 0]])
-SRC_MASK = padding_mask(SRC, 0)
+SRC_MASK = SRC != 0
 TIGHT = {"rtol": 0, "atol": 1e-12}
 
 

@@ -24,12 +24,12 @@ def halve(x: Tensor) -> Tensor:
 )
 def test_order_of_norm_function_and_residual(norm_first: bool, expected: Callable[[Tensor], Tensor]) -> None:
     x = 3 + torch.randn(2, 3, 8)
-    torch.testing.assert_close(Sublayer(8, 0.0, norm_first)(x, halve), expected(x))
+    torch.testing.assert_close(Sublayer(nn.LayerNorm(8), 0.0, norm_first)(x, halve), expected(x))
 
 
 def test_dropout_falls_on_the_function_not_on_the_residual() -> None:
     x = torch.randn(2, 3, 8)
-    added = Sublayer(8, 0.5, norm_first=True)(x, torch.ones_like) - x
+    added = Sublayer(nn.LayerNorm(8), 0.5, norm_first=True)(x, torch.ones_like) - x
     near = torch.isclose(added, torch.tensor(0.0), atol=1e-6) | torch.isclose(added, torch.tensor(2.0))
     assert near.all()
     assert 0 < added.gt(1).sum() < added.numel()

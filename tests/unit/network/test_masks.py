@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sightline.network.masks import causal_mask, padding_mask
+from sightline.network.masks import causal_mask
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (4, 4), (1, 5), (3, 7)])
@@ -11,9 +11,3 @@ def test_causal_mask_shows_a_position_itself_and_its_past(queries: int, keys: in
     mask = causal_mask(queries, keys, torch.device("cpu"))
     positions = range(keys - queries, keys)  # of the queries, which are the last of the keys
     assert mask.tolist() == [[key <= position for key in range(keys)] for position in positions]
-
-
-@pytest.mark.parametrize("pad_id", [0, 9])
-def test_padding_mask_is_true_on_real_tokens(pad_id: int) -> None:
-    tokens = torch.tensor([[5, 6, 7], [5, pad_id, pad_id]])
-    assert padding_mask(tokens, pad_id).tolist() == [[True, True, True], [True, False, False]]

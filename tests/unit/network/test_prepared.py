@@ -10,12 +10,11 @@ from torch import Tensor
 from sightline.errors import UserError
 from sightline.native.library import library
 from sightline.native.network import CompiledNetwork
-from sightline.network.masks import padding_mask
 from sightline.network.prepared import PreparedForms, prepare_for_inference
 from sightline.network.transformer import Transformer
 
 SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0], [6, 6, 4, 2, 0, 0]])
-SRC_MASK = padding_mask(SRC, 0)
+SRC_MASK = SRC != 0
 Build = Callable[..., Transformer]
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 

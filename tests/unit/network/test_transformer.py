@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from sightline.network.masks import padding_mask
 from sightline.network.transformer import Transformer
 
 SOURCES = [[4, 9, 2], [7, 5, 10, 3, 8, 2], [6, 2]]
@@ -21,7 +20,7 @@ def padded(rows: Sequence[Sequence[int]]) -> Tensor:
 
 def hidden_states(model: Transformer, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Tensor:
     src = padded(sources)
-    return model.states(src, padded(targets), padding_mask(src, 0))
+    return model.states(src, padded(targets), src != 0)
 
 
 def test_hidden_states_of_a_batch_have_its_shape(model: Transformer) -> None:
@@ -49,7 +48,7 @@ def test_a_sentence_is_the_same_alone_and_in_a_padded_batch(model: Transformer, 
 
 def test_what_stands_in_the_padding_is_never_read(model: Transformer) -> None:
     src, tgt = padded(SOURCES), padded(TARGETS)
-    src_mask, tgt_mask = padding_mask(src, 0), padding_mask(tgt, 0)
+    src_mask, tgt_mask = src != 0, tgt != 0
     clean = model.states(src, tgt, src_mask)
     dirty = model.states(src.masked_fill(~src_mask, 9), tgt.masked_fill(~tgt_mask, 9), src_mask)
     torch.testing.assert_close(clean[tgt_mask], dirty[tgt_mask], **TIGHT)
@@ -74,6 +73,6 @@ def test_every_source_token_and_its_place_matter(model: Transformer, place: int)
 
 def test_forward_is_encode_then_decode(model: Transformer) -> None:
     src = padded(SOURCES)
-    src_mask = padding_mask(src, 0)
+    src_mask = src != 0
     in_two_steps = model.decode(padded(TARGETS), model.encode(src, src_mask), src_mask)
     assert torch.equal(model.states(src, padded(TARGETS), src_mask), in_two_steps)

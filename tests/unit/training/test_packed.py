@@ -1,7 +1,8 @@
 """Without padding the Transformer computes what it does with it: outputs, gradients, and nothing across sentences."""
 
 import copy
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,15 +11,21 @@ import torch
 from torch import Tensor
 
 from sightline.config.model import ModelConfig, TransformerConfig
+from sightline.config.training import TrainConfig
+from sightline.data.batch import collate
 from sightline.families.sightline import axes, build_model
 from sightline.native.library import library
-from sightline.network.attention import scaled_dot_product_attention
+from sightline.network.attention import MultiHeadAttention, merge_heads, scaled_dot_product_attention
 from sightline.network.axes import RotaryConfig
 from sightline.network.build import build
+from sightline.network.layers import DecoderLayer, EncoderLayer, Sublayer
+from sightline.network.masks import Packing
 from sightline.network.parts import FamilyNetwork
+from sightline.network.transformer import Transformer
+from sightline.training import packed as training_packed
 from sightline.training.loss import sequence_loss
-from sightline.training.packed import LONGEST, Packing, can_pack, packed_attention, starts
-from sightline.training.step import real_states
+from sightline.training.packed import LONGEST, attend, can_pack, packed_attention, starts
+from sightline.training.step import real_states, translation_objective
 
 pytestmark = pytest.mark.skipif(library() is None, reason="packing needs the compiled library")
 
@@ -32,6 +39,11 @@ def offsets(lengths: list[int]) -> Tensor:
 
 def heads(x: Tensor, n_heads: int) -> Tensor:
     return x.unflatten(-1, (n_heads, -1)).transpose(0, 1)
+
+
+def packed_rows(q: Tensor, k: Tensor, v: Tensor, n_heads: int, packing: Packing) -> Tensor:
+    """Packed attention on (rows, heads * width)."""
+    return merge_heads(packed_attention(*(heads(x, n_heads)[None] for x in (q, k, v)), packing))[0]
 
 
 def one_by_one(q: Tensor, k: Tensor, v: Tensor, packing: Packing, n_heads: int) -> Tensor:
@@ -52,13 +64,13 @@ def one_by_one(q: Tensor, k: Tensor, v: Tensor, packing: Packing, n_heads: int) 
 def test_attention_and_its_gradients(kind: str, widths: tuple[int, int], n_heads: int) -> None:
     queries = offsets([length for length, _ in LENGTHS])
     keys = offsets([length for _, length in LENGTHS]) if kind == "cross" else queries
-    packing = Packing(queries, keys, causal=kind == "causal")
+    packing = Packing(queries, keys, kind == "causal", attend)
     d_k, d_v = n_heads * widths[0], n_heads * widths[1]
     shapes = (queries, d_k), (keys, d_k), (keys, d_v)
     q, k, v = (torch.randn(int(rows[-1]), width, requires_grad=True) for rows, width in shapes)
-    kv = torch.cat([k, v], 1)
-    inputs = (q, kv) if kind == "cross" else (torch.cat([q, kv], 1), None)
-    ours = packed_attention(*inputs, n_heads, widths, packing)
+    side_by_side = torch.cat([k, v], 1) if kind == "cross" else torch.cat([q, k, v], 1)
+    *own, keys_read, values_read = side_by_side.split([d_k] * (1 + (kind != "cross")) + [d_v], 1)
+    ours = packed_rows(own[0] if own else q, keys_read, values_read, n_heads, packing)
     textbook = one_by_one(q, k, v, packing, n_heads)
     torch.testing.assert_close(ours, textbook, **CLOSE)
     upstream = torch.randn_like(ours)
@@ -93,6 +105,40 @@ def test_a_model_without_padding(changes: dict[str, object]) -> None:
     upstream = torch.randn_like(packed)
     gradients = (torch.autograd.grad(x, parameters, upstream, allow_unused=True) for x in (packed, padded))
     torch.testing.assert_close(*map(list, gradients), rtol=1e-3, atol=1e-4)
+
+
+PAPER = (
+    (Transformer, "encode"),
+    (Transformer, "decode"),
+    (EncoderLayer, "forward"),
+    (DecoderLayer, "forward"),
+    (Sublayer, "forward"),
+    (MultiHeadAttention, "forward"),
+)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_training_step_runs_the_modules_of_the_paper(padded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: Counter[str] = Counter()
+
+    def counted(owner: Any, name: str) -> Callable[..., Any]:
+        method = getattr(owner, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            calls[f"{owner.__name__}.{name}"] += 1
+            return method(*arguments, **named)
+
+        return call
+
+    for owner, name in PAPER:
+        monkeypatch.setattr(owner, name, counted(owner, name))
+    monkeypatch.setattr("sightline.training.packed.packed_attention", counted(training_packed, "packed_attention"))
+    model = build_model(config())
+    translation_objective(model, 0, TrainConfig(), padded)(collate([([5, 6], [7]), ([8], [9, 9])], 0, 1, 2))
+    layers = {"EncoderLayer.forward": 2, "DecoderLayer.forward": 2}
+    parts = {"Sublayer.forward": 2 * 2 + 2 * 3, "MultiHeadAttention.forward": 2 * 1 + 2 * 2}
+    packed = {} if padded else {"sightline.training.packed.packed_attention": 6}
+    assert calls == {"Transformer.encode": 1, "Transformer.decode": 1} | layers | parts | packed
 
 
 def test_what_stands_in_padding_is_never_read() -> None:
@@ -206,11 +252,11 @@ def test_threads_change_nothing() -> None:
 def test_attention_is_that_of_float32_rounded(kind: str, widths: tuple[int, int]) -> None:
     queries = offsets([length for length, _ in LENGTHS])
     keys = offsets([length for _, length in LENGTHS]) if kind == "cross" else queries
-    packing, n_heads = Packing(queries, keys, causal=kind == "causal"), 3
-    q, kv = torch.randn(int(queries[-1]), n_heads * widths[0]), torch.randn(int(keys[-1]), n_heads * sum(widths))
-    given = [q, kv] if kind == "cross" else [torch.cat([q, kv], 1)]
+    packing, n_heads = Packing(queries, keys, kind == "causal", attend), 3
+    shapes = (queries, widths[0]), (keys, widths[0]), (keys, widths[1])
+    given = [torch.randn(int(rows[-1]), n_heads * width) for rows, width in shapes]
     upstream = torch.randn(len(q), n_heads * widths[1]).bfloat16()
-    found, wanted = (attended(given, dtype, upstream, n_heads, widths, packing) for dtype in (True, False))
+    found, wanted = (attended(given, dtype, upstream, n_heads, packing) for dtype in (True, False))
     for half, full in zip(found, wanted, strict=True):
         assert half.dtype == torch.bfloat16
         assert torch.equal(half, full.bfloat16())
@@ -220,7 +266,7 @@ def attended(given: list[Tensor], half: bool, upstream: Tensor, *how: Any) -> li
     """Outputs and gradients, computed from the same numbers."""
     inputs = [x.bfloat16() if half else x.bfloat16().float() for x in given]
     inputs = [x.requires_grad_() for x in inputs]
-    out = packed_attention(*inputs, *([None] * (2 - len(inputs))), *how)
+    out = packed_rows(*inputs, *how)
     return [out, *torch.autograd.grad(out, inputs, upstream.to(out.dtype))]
 
 

@@ -14,7 +14,7 @@ from sightline.network.halves import EncoderOnly
 from sightline.network.more_dropout import DropoutRates, DroppingKernel, add_dropout
 from sightline.tasks.classification import FINE_TUNING
 from sightline.tasks.pretrained import trainable
-from sightline.training.packed_encoder import can_pack_encoder, packed_forward, packed_hidden
+from sightline.training.packed import can_pack_encoder, packed_forward, packed_hidden
 from sightline.training.recompute import recompute_layers
 
 pytestmark = pytest.mark.skipif(training_library() is None, reason="without the compiled library nothing is packed")
