@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sightline.network.attention import MultiHeadAttention
 from sightline.network.cache import LayerCache
 from sightline.network.dropout import Dropout
 from sightline.network.feed_forward import FeedForward, GatedFeedForward
-from sightline.network.masks import Mask
+from sightline.network.masks import Mask, Packing
 
 
 class Sublayer(nn.Module):
@@ -82,7 +82,7 @@ class DecoderLayer(nn.Module):
         x: Float[Tensor, "batch tgt_len d_model"],
         memory: Float[Tensor, "batch src_len d_model"],
         tgt_mask: Mask,
-        src_mask: Mask,
+        src_mask: Bool[Tensor, "#batch 1 1 src_len"] | Packing | None,
         self_cache: LayerCache | None = None,
         cross_cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch tgt_len d_model"]:

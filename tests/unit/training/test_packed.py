@@ -255,7 +255,7 @@ def test_attention_is_that_of_float32_rounded(kind: str, widths: tuple[int, int]
     packing, n_heads = Packing(queries, keys, kind == "causal", attend), 3
     shapes = (queries, widths[0]), (keys, widths[0]), (keys, widths[1])
     given = [torch.randn(int(rows[-1]), n_heads * width) for rows, width in shapes]
-    upstream = torch.randn(len(q), n_heads * widths[1]).bfloat16()
+    upstream = torch.randn(int(queries[-1]), n_heads * widths[1]).bfloat16()
     found, wanted = (attended(given, dtype, upstream, n_heads, packing) for dtype in (True, False))
     for half, full in zip(found, wanted, strict=True):
         assert half.dtype == torch.bfloat16
