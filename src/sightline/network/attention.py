@@ -133,7 +133,7 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Float[Tensor, "batch queries d_model"],
         memory: Float[Tensor, "batch keys d_model"] | None,
-        mask: Mask,
+        mask: Mask | Packing,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch queries d_model"]:
         """Queries from `x`, keys and values from `memory` and from `cache`; a memory of None is self-attention."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from sightline.network.attention import MultiHeadAttention
 from sightline.network.cache import LayerCache
 from sightline.network.layers import Sublayer
-from sightline.network.masks import Mask
+from sightline.network.masks import Mask, Packing
 from sightline.network.stacks import Encoder
 
 
@@ -58,7 +58,7 @@ class ProjectedEncoder(Encoder):
         self.project = project
 
     def forward(
-        self, x: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None
+        self, x: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | Packing | None
     ) -> Float[Tensor, "batch length width"]:
         """As `Encoder.forward`, of another width."""
         return self.project(super().forward(x, mask))

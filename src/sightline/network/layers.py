@@ -50,7 +50,7 @@ class EncoderLayer(nn.Module):
         self.ffn_sublayer = ffn_sublayer
 
     def forward(
-        self, x: Float[Tensor, "batch length d_model"], mask: Mask, cache: LayerCache | None = None
+        self, x: Float[Tensor, "batch length d_model"], mask: Mask | Packing, cache: LayerCache | None = None
     ) -> Float[Tensor, "batch length d_model"]:
         """`mask` is True where a position may attend. With a cache (GPT's layer) `x` holds the new positions only."""
         x = self.self_attn_sublayer(x, self.self_attn, None, mask, cache)
@@ -81,7 +81,7 @@ class DecoderLayer(nn.Module):
         self,
         x: Float[Tensor, "batch tgt_len d_model"],
         memory: Float[Tensor, "batch src_len d_model"],
-        tgt_mask: Mask,
+        tgt_mask: Mask | Packing,
         src_mask: Bool[Tensor, "#batch 1 1 src_len"] | Packing | None,
         self_cache: LayerCache | None = None,
         cross_cache: LayerCache | None = None,

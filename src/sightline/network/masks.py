@@ -40,10 +40,8 @@ class Packing:
         return Packing(self.queries, self.queries, True, self.attend)
 
 
-# A mask that attention takes; numbers are added to the scores (relative positions, T5); None = all positions.
-Mask = (
-    Bool[Tensor, "#batch #heads #queries all_keys"] | Float[Tensor, "#batch #heads #queries all_keys"] | Packing | None
-)
+# The mask of a kernel; numbers are added to the scores (relative positions, T5); None = all positions.
+Mask = Bool[Tensor, "#batch #heads #queries all_keys"] | Float[Tensor, "#batch #heads #queries all_keys"] | None
 
 
 def causal_mask(queries: int, keys: int, device: torch.device) -> Bool[Tensor, "queries keys"]:

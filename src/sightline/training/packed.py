@@ -22,7 +22,7 @@ from sightline.native.network import LANES
 from sightline.network.attention import AsItIs, DotProduct, Kernel, MultiHeadAttention, merge_heads, split_heads
 from sightline.network.embeddings import Embeddings
 from sightline.network.halves import EncoderOnly
-from sightline.network.masks import Causal, Everywhere, Packing, over_keys
+from sightline.network.masks import Causal, Everywhere, Packing
 from sightline.network.more_dropout import DroppingKernel
 from sightline.network.rotary import Rotary
 from sightline.network.transformer import Transformer
@@ -55,8 +55,8 @@ def packed_states(
     Real tokens come before padding in both masks. For a network and masks that `can_pack` accepts.
     """
     sources, targets = starts(src_mask), starts(tgt_mask)
-    memory = network.encode(src[src_mask][None], Packing(sources, sources, False, attend))
-    return network.decode(tgt_in[tgt_mask][None], memory, Packing(targets, sources, False, attend))[0]
+    memory = network.encode(src[src_mask][None], Packing(sources, sources, False, attend_packed))
+    return network.decode(tgt_in[tgt_mask][None], memory, Packing(targets, sources, False, attend_packed))[0]
 
 
 def packed_hidden(
@@ -67,7 +67,7 @@ def packed_hidden(
 ) -> Float[Tensor, "batch length d_model"]:
     """The output of `EncoderOnly.encode`, zero at padding; its layers compute nothing for padding."""
     embedded, rows = network.embeddings(src) if types is None else network.embeddings(src, types=types), starts(mask)
-    return padded(network.encoder(embedded[mask][None], Packing(rows, rows, False, attend)), mask)
+    return padded_rows(network.encoder(embedded[mask][None], Packing(rows, rows, False, attend_packed)), mask)
 
 
 def packed_forward(network: nn.Module) -> Callable[..., Tensor]:
@@ -93,7 +93,7 @@ def packed_states_of(network: Any) -> Callable[..., Tensor]:
     return encode
 
 
-def padded(rows: Float[Tensor, "1 rows width"], mask: Bool[Tensor, "batch length"]) -> Float[Tensor, "..."]:
+def padded_rows(rows: Float[Tensor, "1 rows width"], mask: Bool[Tensor, "batch length"]) -> Float[Tensor, "..."]:
     """Packed rows at the positions where `mask` is True, zeros at the others."""
     return rows.new_zeros(*mask.shape, rows.size(2)).masked_scatter(mask[..., None], rows)
 
@@ -178,7 +178,7 @@ def pays_in_bfloat16(d_model: int) -> bool:
 # --- Attention ---
 
 
-def attend(
+def attend_packed(
     kernel: Kernel,
     q: Float[Tensor, "1 heads queries d_k"],
     k: Float[Tensor, "1 heads keys d_k"],
@@ -190,8 +190,8 @@ def attend(
         return packed_attention(q, k, v, packing)
     lengths = packing.queries.diff()
     mask = torch.arange(int(lengths.max())) < lengths[:, None]
-    q, k, v = (split_heads(padded(merge_heads(x), mask), x.size(1)) for x in (q, k, v))
-    return split_heads(merge_heads(kernel(q, k, v, over_keys(mask)))[mask][None], q.size(1))
+    q, k, v = (split_heads(padded_rows(merge_heads(x), mask), x.size(1)) for x in (q, k, v))
+    return split_heads(merge_heads(kernel(q, k, v, mask[:, None, None, :]))[mask][None], q.size(1))
 
 
 def packed_attention(
@@ -224,7 +224,7 @@ class _PackedAttention(torch.autograd.Function):
         return split_heads(out, q.size(1))
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, weights = ctx.saved_tensors
         grad, gradients = merge_heads(grads[0]).contiguous(), _gradients(q, k, v, ctx.packing)
         shape, inputs, outputs = _shape(ctx.packing, q, v), _inputs(q, k, v), _inputs(*gradients)

@@ -29,7 +29,7 @@ from sightline.network.compiled import packed
 from sightline.network.dropout import _drop
 from sightline.network.masks import Packing
 from sightline.network.transformer import Transformer
-from sightline.training.packed import attend, packed_attention
+from sightline.training.packed import attend_packed, packed_attention
 
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
 
@@ -191,11 +191,11 @@ def rows(*starts: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
 
 
 PACKINGS: dict[str, Callable[[], object]] = {
-    "rows in 64 bits": lambda: Packing(rows(0, 3, dtype=torch.int64), rows(0, 3), False, attend),
-    "rows that go back": lambda: Packing(rows(0, 3, 2), rows(0, 1, 3), False, attend),
-    "rows that begin later": lambda: Packing(rows(1, 3), rows(0, 3), False, attend),
-    "sentences without keys": lambda: Packing(rows(0, 1, 3), rows(0, 3), False, attend),
-    "later ones among other rows": lambda: Packing(rows(0, 1, 3), rows(0, 2, 3), True, attend),
+    "rows in 64 bits": lambda: Packing(rows(0, 3, dtype=torch.int64), rows(0, 3), False, attend_packed),
+    "rows that go back": lambda: Packing(rows(0, 3, 2), rows(0, 1, 3), False, attend_packed),
+    "rows that begin later": lambda: Packing(rows(1, 3), rows(0, 3), False, attend_packed),
+    "sentences without keys": lambda: Packing(rows(0, 1, 3), rows(0, 3), False, attend_packed),
+    "later ones among other rows": lambda: Packing(rows(0, 1, 3), rows(0, 2, 3), True, attend_packed),
     "more rows than there are": lambda: attention(torch.ones(2, 48)),
     "another width": lambda: attention(torch.ones(3, 40)),
     "a width that is no multiple of 8": lambda: attention(torch.ones(3, 24), (4, 4)),
@@ -207,7 +207,7 @@ PACKINGS: dict[str, Callable[[], object]] = {
 def attention(q: torch.Tensor, widths: tuple[int, int] = (8, 8)) -> torch.Tensor:
     width = 2 * widths[0]
     heads = (split_heads(x[None], 2) for x in q.split([width, width, q.size(1) - 2 * width], 1))
-    return merge_heads(packed_attention(*heads, Packing(rows(0, 1, 3), rows(0, 1, 3), True, attend)))[0]
+    return merge_heads(packed_attention(*heads, Packing(rows(0, 1, 3), rows(0, 1, 3), True, attend_packed)))[0]
 
 
 @pytest.mark.parametrize("misuse", PACKINGS.values(), ids=PACKINGS)

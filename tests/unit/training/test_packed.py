@@ -24,7 +24,7 @@ from sightline.network.parts import FamilyNetwork
 from sightline.network.transformer import Transformer
 from sightline.training import packed as training_packed
 from sightline.training.loss import sequence_loss
-from sightline.training.packed import LONGEST, attend, can_pack, packed_attention, starts
+from sightline.training.packed import LONGEST, attend_packed, can_pack, packed_attention, starts
 from sightline.training.step import real_states, translation_objective
 
 pytestmark = pytest.mark.skipif(library() is None, reason="packing needs the compiled library")
@@ -64,7 +64,7 @@ def one_by_one(q: Tensor, k: Tensor, v: Tensor, packing: Packing, n_heads: int) 
 def test_attention_and_its_gradients(kind: str, widths: tuple[int, int], n_heads: int) -> None:
     queries = offsets([length for length, _ in LENGTHS])
     keys = offsets([length for _, length in LENGTHS]) if kind == "cross" else queries
-    packing = Packing(queries, keys, kind == "causal", attend)
+    packing = Packing(queries, keys, kind == "causal", attend_packed)
     d_k, d_v = n_heads * widths[0], n_heads * widths[1]
     shapes = (queries, d_k), (keys, d_k), (keys, d_v)
     q, k, v = (torch.randn(int(rows[-1]), width, requires_grad=True) for rows, width in shapes)
@@ -252,7 +252,7 @@ def test_threads_change_nothing() -> None:
 def test_attention_is_that_of_float32_rounded(kind: str, widths: tuple[int, int]) -> None:
     queries = offsets([length for length, _ in LENGTHS])
     keys = offsets([length for _, length in LENGTHS]) if kind == "cross" else queries
-    packing, n_heads = Packing(queries, keys, kind == "causal", attend), 3
+    packing, n_heads = Packing(queries, keys, kind == "causal", attend_packed), 3
     shapes = (queries, widths[0]), (keys, widths[0]), (keys, widths[1])
     given = [torch.randn(int(rows[-1]), n_heads * width) for rows, width in shapes]
     upstream = torch.randn(int(queries[-1]), n_heads * widths[1]).bfloat16()
