@@ -4,16 +4,13 @@ With the defaults it is the paper's Transformer (arXiv:1706.03762); every other 
 descendant changed. Parameters need no table of names: the names in a model directory are those of the modules.
 """
 
-from typing import TYPE_CHECKING
-
 from sightline.config.model import TransformerConfig
 from sightline.network.axes import NetworkConfig, RotaryConfig, StackConfig
 from sightline.network.build import build
+from sightline.network.build_others import build_pooled, series_front
 from sightline.network.parts import token_front
+from sightline.network.pooled import PooledEncoder
 from sightline.network.transformer import Transformer
-
-if TYPE_CHECKING:
-    from sightline.network.pooled import PooledEncoder
 
 POSITIONS = {"sinusoidal": "sinusoidal_interleaved", "learned": "learned"}  # the others enter in attention
 BUCKETS = 32  # of relative positions, as in T5
@@ -70,10 +67,8 @@ def build_model(c: TransformerConfig) -> Transformer:
     return network
 
 
-def build_pooled_transformer(c: TransformerConfig) -> "PooledEncoder":
+def build_pooled_transformer(c: TransformerConfig) -> PooledEncoder:
     """The Transformer's encoder, pooled, with fresh parameters; of texts, or of a series where `n_inputs` says so."""
-    from sightline.network.build_others import build_pooled, series_front  # which no translator needs
-
     encoder = stack(c, c.n_encoder_layers, c.encoder_heads)
     front = series_front(encoder, c.n_inputs) if c.n_inputs else token_front(encoder, c.vocab_size)
     return build_pooled(encoder, front, c.pooling, c.n_outputs)

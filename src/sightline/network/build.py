@@ -1,13 +1,13 @@
 """From axes to modules: the one builder, and the only reader of `axes` in this package.
 
 Choices are strings, looked up once, here. A norm, an activation or a kind of positions is one class in its file and one
-entry in a table. Parts that only descendants have are imported when a configuration asks for them; networks that are no
-translators of texts are put together in `build_others.py`, from the same stacks.
+entry in a table. Networks that do not translate text are assembled in `build_others.py`, from the same stacks.
 """
 
 from typing import Any
 
 from sightline.network.axes import NetworkConfig
+from sightline.network.build_others import assemble
 from sightline.network.embeddings import Embeddings
 from sightline.network.fresh import initialize
 from sightline.network.parts import FamilyNetwork, decoder, encoder, language_head, token_front
@@ -25,8 +25,6 @@ def build(c: NetworkConfig) -> FamilyNetwork:
 def assembled(c: NetworkConfig) -> FamilyNetwork:
     """Its modules, before anything is shared between head and embeddings."""
     if not (c.encoder and c.decoder and (c.front, c.head) == ("tokens", "language")):
-        from sightline.network.build_others import assemble  # whatever does not write what it reads of a text
-
         return assemble(c)
     src_front = token_front(c.encoder, c.vocab_size)
     tgt_front = token_front(c.decoder, c.tgt_vocab_size or c.vocab_size)

@@ -13,6 +13,8 @@ from sightline.network.axes import NetworkConfig, RotaryConfig, StackConfig
 from sightline.network.embeddings import Embeddings, TypedEmbeddings
 from sightline.network.feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward
 from sightline.network.heads import CappedLanguageHead, LanguageHead, ScaledLanguageHead
+from sightline.network.kernels import Capped, Windowed
+from sightline.network.layer_variants import SandwichSublayer
 from sightline.network.layers import DecoderLayer, EncoderLayer, Sublayer
 from sightline.network.masks import Causal, Everywhere
 from sightline.network.norms import RMSNorm, ShiftedRMSNorm
@@ -24,6 +26,8 @@ from sightline.network.positions import (
     halved_sinusoids,
     in_order,
 )
+from sightline.network.relative import RelativeBias
+from sightline.network.rotary import Rotary, scaled_rates
 from sightline.network.stacks import Decoder, Encoder
 
 FamilyNetwork = Any  # a Transformer, or one half of it (`halves.py`)
@@ -63,8 +67,6 @@ def decoder(c: StackConfig) -> Decoder:
 
 def sublayer(c: StackConfig) -> Sublayer:
     if c.norm_position == "sandwich":
-        from sightline.network.layer_variants import SandwichSublayer
-
         return SandwichSublayer(norm(c, c.d_model), norm(c, c.d_model), c.dropout)
     return Sublayer(norm(c, c.d_model), c.dropout, norm_first=c.norm_position == "pre")
 
@@ -85,8 +87,6 @@ def final_norm(c: StackConfig) -> nn.Module | None:
 def _reach(c: StackConfig, reach: Everywhere | Causal) -> nn.Module:
     if not c.relative_buckets:
         return reach
-    from sightline.network.relative import RelativeBias
-
     both_ways = isinstance(reach, Everywhere)
     return RelativeBias(c.n_heads, c.relative_buckets, c.relative_distance, both_ways, reach)
 
@@ -121,15 +121,11 @@ def _attention(c: StackConfig, n_heads: int, rotate: nn.Module | None, window: i
 def _kernel(c: StackConfig, window: int) -> Kernel:
     if not (c.score_cap or window):
         return DotProduct(c.score_scale)
-    from sightline.network.kernels import Capped, Windowed
-
     kernel = Capped(c.score_scale or c.d_head**-0.5, c.score_cap) if c.score_cap else DotProduct(c.score_scale)
     return Windowed(kernel, window) if window else kernel
 
 
 def _rotary(c: RotaryConfig) -> nn.Module:
-    from sightline.network.rotary import Rotary, scaled_rates
-
     with torch.device("cpu"):  # a fixed table, even where parameters take no memory
         return Rotary(scaled_rates(c))
 

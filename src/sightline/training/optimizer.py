@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from sightline.config.training import TrainConfig
 from sightline.errors import UserError
+from sightline.training.muon import Muon
 
 STATE = ("exp_avg", "exp_avg_sq", "step", "momentum_buffer")  # what Adam and Muon keep of a parameter
 
@@ -42,14 +43,9 @@ class Optimizer:
 
 
 def make_optimizer(model: nn.Module, train: TrainConfig) -> Optimizer:
-    """Adam(W) over all parameters, in one fused kernel; with `train.optimizer` "muon", Muon on the hidden matrices.
-
-    See `muon.py`, which is imported by who asks for it.
-    """
+    """Adam(W) over all parameters, in one fused kernel; with `train.optimizer` "muon", Muon on the hidden matrices."""
     if train.optimizer == "adam":
         return Optimizer(_adam(model.parameters(), train))
-    from sightline.training.muon import Muon
-
     hidden = hidden_matrices(model)
     if not hidden:
         raise UserError("train.optimizer = muon: this network has no linear layers between its layers; use adam")
