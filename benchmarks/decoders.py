@@ -21,10 +21,11 @@ from sightline.checkpoint.sidecar_files import read_shortlist
 from sightline.checkpoint.trained import read_settings
 from sightline.config.model import ModelConfig
 from sightline.config.settings import SearchSettings
+from sightline.contract import SpecialIds
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.engine import SpecialIds, decode_tokens
-from sightline.decode.steps import pad_sources
+from sightline.decode.engine import decode_tokens
+from sightline.decode.stepwise import engine_of, pad_sources
 from sightline.export.exported import ExportedModel, exported_model
 from sightline.export.onnx import DECODER, ENCODER, GreedyTranslator
 from sightline.network.transformer import Transformer
@@ -55,12 +56,14 @@ def ours(folder: Path, compute: str, shortlist: bool = False, library: bool = Tr
     def translate(sources: list[Tokens], job: Job) -> list[Tokens]:
         config = our_settings(directory.config.decode, job)
         if job.batch is None:
-            return [found[0].tokens for found in decode_tokens(model, sources, config, special, shortlist=table)]
+            return [
+                found[0].tokens for found in decode_tokens(engine_of(model), sources, config, special, shortlist=table)
+            ]
         outputs: dict[int, Tokens] = {}
         for rows in sorted_batches(sources, job.batch):
             longest = max(len(sources[i]) for i in rows) + 1
             exact = replace(config, batch_tokens=job.batch * job.beam * longest)
-            found = decode_tokens(model, [sources[i] for i in rows], exact, special, shortlist=table)
+            found = decode_tokens(engine_of(model), [sources[i] for i in rows], exact, special, shortlist=table)
             outputs.update(zip(rows, (hypotheses[0].tokens for hypotheses in found), strict=True))
         return [outputs[i] for i in range(len(sources))]
 

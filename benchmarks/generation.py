@@ -19,11 +19,11 @@ from typing import Any
 
 import machine
 import torch
+from sightline.generation.rewrite import rewrite
+from sightline.generation.settings import GenerationSettings
 from turns import speed_ratio, take_turns
 
 import sightline
-from sightline.generation.rewrite import rewrite
-from sightline.generation.settings import GenerationSettings
 from sightline.generation.text import write_on
 
 END = 2  # what no output writes, for its length is forced

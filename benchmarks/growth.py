@@ -84,14 +84,16 @@ def translation(beam: int, sentences: int = 32) -> Callable[[], float]:
     from work import draw_tokens
 
     from sightline.config.settings import SearchSettings
-    from sightline.decode.engine import SpecialIds, decode_tokens
+    from sightline.contract import SpecialIds
+    from sightline.decode.engine import decode_tokens
+    from sightline.decode.stepwise import engine_of
     from sightline.families.sightline import build_model
 
     torch.manual_seed(1)
     model = prepare(build_model(MODEL.config()).eval(), "float32")
     sources = [row.tolist() for row in draw_tokens(np.full(sentences, 15))]
     config = our_settings(SearchSettings(batch_tokens=sentences * beam * 16), Job(beam, None, length=14))
-    return lambda: timed(lambda: decode_tokens(model, sources, config, SpecialIds(PAD, BOS, EOS, UNK)))
+    return lambda: timed(lambda: decode_tokens(engine_of(model), sources, config, SpecialIds(PAD, BOS, EOS, UNK)))
 
 
 def preparation(pairs: int) -> Callable[[], float]:

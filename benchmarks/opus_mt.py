@@ -97,10 +97,11 @@ def candidates() -> list[int]:
 
 def ours(folder: Path, compute: str, shortlist: bool = False) -> Translate:
     """What `sightline.load(folder).translate` calls, with ids."""
-    import sightline
-    from sightline.decode.candidates import CandidateTable
     from sightline.generation.rewrite import rewrite
     from sightline.generation.settings import GenerationSettings
+
+    import sightline
+    from sightline.decode.candidates import CandidateTable
 
     form = sightline.load(folder, "cpu").forms(compute)
     table = CandidateTable(np.array(candidates()), np.zeros((VOCABULARY, 0), np.int64))

@@ -3,16 +3,21 @@
 Nothing here imports torch, so that a model that searches by itself answers without it (`engine`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
+
+from sightline.errors import UserError
 
 FREE = -1  # in a prefix: nothing is forced here
 
 # From log-probabilities (rows, vocab) and what the rows have written (rows, length) to those with some of them -inf.
 Rule = Callable[[Any, Any], Any]
-# Which rows (rows, length) end with their last token, for other reasons than an end mark or their length.
-Stop = Callable[[Any], Any]
+# Which outputs, lists of tokens, end with their last token, for other reasons than an end mark or their length.
+Stop = Callable[[Sequence[Sequence[int]]], Sequence[bool]]
+
+
+NEVER = -1  # in place of an id that a model does not have
 
 
 @dataclass(frozen=True)
@@ -20,16 +25,45 @@ class SpecialIds:
     """The ids that mean something to the search."""
 
     pad_id: int = 0
-    bos_id: int = 1
+    bos_id: int = 1  # what the decoder begins with
     eos_id: int = 2
     unk_id: int = 3
+    forced: tuple[int, ...] = ()  # what every output begins with behind `bos_id`, such as the code of a language
+    forced_end: int | None = None  # what is written last where an output reaches the longest length
+    other_ends: tuple[int, ...] = ()  # end marks beside `eos_id`
+    source_end: tuple[int, ...] | None = None  # what stands behind every source; None: `eos_id`
+    suppressed: tuple[int, ...] | None = None  # never written; None: `pad_id`, `bos_id` and `unk_id`
+    suppressed_first: tuple[int, ...] = ()  # never written first
+
+    @property
+    def unwritten(self) -> tuple[int, ...]:
+        """The ids that are never written."""
+        return (self.pad_id, self.bos_id, self.unk_id) if self.suppressed is None else self.suppressed
+
+    @property
+    def known(self) -> tuple[int, ...]:
+        """The ids that an output may have whatever its source."""
+        ids = {self.pad_id, self.bos_id, self.eos_id, *self.forced, *self.other_ends, self.forced_end, *self.unwritten}
+        return tuple(i for i in ids if i is not None and i != NEVER)
+
+    @property
+    def prompt(self) -> list[int]:
+        """What the decoder reads before it writes."""
+        if self.bos_id == NEVER:
+            raise UserError("neither config.json nor generation_config.json has a decoder_start_token_id")
+        return [self.bos_id, *self.forced]
+
+    def ended(self, source: Sequence[int]) -> list[int]:
+        """A source with what stands behind it."""
+        return [*source, *((self.eos_id,) if self.source_end is None else self.source_end)]
 
 
 @dataclass(frozen=True)
 class SearchOptions:
     """How to search, in ids, apart from the bounds of each sentence: for the search with torch and for that in C.
 
-    C has no `rules` and no `stop`, which are functions of Python.
+    C has no `rules` and no `stop`, which are functions of Python. The first `begun` tokens of a prefix are read before
+    the search: certain, counted as length, and not in what is found.
     """
 
     beam_size: int = 4  # 1 = greedy
@@ -41,7 +75,7 @@ class SearchOptions:
     suppressed_first: tuple[int, ...] = ()  # never written first
     other_ends: tuple[int, ...] = ()  # end marks beside `eos_id`: chats have several
     ending: str = "unsurpassed"  # the paper's; or "pool_filled", "..._early", "..._patient": see `ending.PoolFilled`
-    begun: int = 0  # pieces of each output that were given before it: certain, counted as length, not in what is found
+    begun: int = 0  # tokens of each prefix that are read before the search, see above
     forced_end: int | None = None  # the piece that is certain where it is number `end_at`, those begun with counted
     end_at: int = 0
     temperature: float = 1.0  # of samples, > 0; below 1 sharpens, above 1 flattens
@@ -49,19 +83,9 @@ class SearchOptions:
     top_p: float = 1.0  # only the smallest set of tokens with this mass (arXiv:1904.09751), 0 < p <= 1
     seed: int = 1
     no_repeat_ngram: int = 0  # no n-gram occurs twice; 0 = off
-    start_counts: bool = False  # whether `bos_id` is part of n-grams; C alone asks, with torch that is one of `rules`
+    start_counts: bool = False  # whether `bos_id` is part of n-grams
     rules: tuple[Rule, ...] = ()  # further constraints, in their order
     stop: Stop | None = None
-
-
-def with_room(given: Mapping[str, Any], beam_size: int) -> dict[str, Any]:
-    """Settings of one call, in which a beam of usually `beam_size` is as wide as the n-best list unless they say.
-
-    >>> with_room({"n_best": 6}, 4)["beam_size"], with_room({"n_best": 6, "beam_size": 4}, 4)["beam_size"]
-    (6, 4)
-    """
-    n_best = given.get("n_best")
-    return {"beam_size": n_best, **given} if isinstance(n_best, int) and n_best > beam_size else dict(given)
 
 
 @dataclass(frozen=True)
@@ -112,14 +136,15 @@ class EncoderDecoder(Protocol):
 
 
 @runtime_checkable
-class OwnSearch(Protocol):
-    """A model that can search by itself, in several threads at once, and finds what `search.beam_search` does.
+class SearchEngine(Protocol):
+    """What searches: the compiled library with a network (`native.network`), or torch with one (`decode.stepwise`).
 
-    `search(sources, limits, options, few, stop)` is given sources with their end marks, `engine.Bounds`,
-    `SearchOptions` and `candidates.Candidates` or None. It draws where the bounds have `streams`. It gives hypotheses
-    for each source, best first, or raises a `MemoryError` for sources that are too many, and any other error within a
-    tenth of a second after `stop`, an array of one number in int32, came to hold another one than 0: somebody has
-    pressed Ctrl-C. `begin` is the same for whoever wants to see each step of it, for one source.
+    `search(sources, limits, options, few, stop)` is given sources with their ends, `request.Bounds`, `SearchOptions`
+    and `candidates.Candidates` or None. It samples where the bounds have `streams`. It gives hypotheses for each
+    source, best first, or raises a `MemoryError` for sources that are too many. The library is called by several
+    threads at once, and raises any other error within a tenth of a second after `stop`, an array of one number in
+    int32, came to hold another one than 0: somebody has pressed Ctrl-C. `begin` is the same step by step, for one
+    source. An engine with a true `in_one_thread` is called by the main thread alone.
     """
 
     def search(

@@ -16,6 +16,7 @@ import pytest
 import torch
 from parity.test_tuning import CASES, IDS
 from side_by_side import PARTLY_FLOAT32, SAME_LOSS, curves
+from sightline.models.rewriting import RewritingModel
 
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout
@@ -24,7 +25,6 @@ from sightline.config.settings import RunConfig, apply_settings, load_recipe
 from sightline.data.batch import Batch
 from sightline.data.corruption import BlockMarks, CorruptedText, SpanCorruption, denoising_of, tokens_read_as
 from sightline.models.load import pretrained_model
-from sightline.models.rewriting import RewritingModel
 from sightline.tasks.pretrained import trainable
 from sightline.training.step import translation_objective
 

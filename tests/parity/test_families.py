@@ -26,7 +26,7 @@ from sightline.cli import main
 from sightline.contract import SearchOptions
 from sightline.decode.constraints import FREE, Limits
 from sightline.decode.search import beam_search
-from sightline.decode.steps import step_of
+from sightline.decode.stepwise import step_of
 from sightline.families.registry import FAMILIES
 from sightline.families.table import entries
 from sightline.inspect.recording import attentions, recording

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 import sightline
-from sightline.contract import SearchOptions
+from sightline.checkpoint.generation_config import DEFAULTS, GenerationConfig
+from sightline.contract import NEVER, SearchOptions, SpecialIds
+from sightline.decode.engine import decode_tokens
 from sightline.decode.sampling import draw, stream_uniforms
+from sightline.decode.stepwise import engine_of
 from sightline.generation.embed import embed, unit
 from sightline.generation.fallback import hear_once, no_speech_probability
 from sightline.generation.fill import predict_masks
-from sightline.generation.rewrite import rewrite
-from sightline.generation.settings import GenerationSettings
 from sightline.generation.text import perplexity, stream_on, write_on
 from sightline.generation.transcribe import Marks, hear
 from sightline.native.library import library
@@ -61,6 +62,22 @@ ALONE = ("gpt2", "llama")
 COMPILED = tuple(f"{name} compiled" for name in ("bart", "marian", "m2m_100", "mbart", "pegasus"))
 
 
+def asked(end_ids: tuple[int, ...], **settings: Any) -> GenerationConfig:
+    """What a file with these settings says, some of them by the names of ids."""
+    ids = {name: settings.pop(name, usual) for name, usual in IDS_OF_A_FILE.items()}
+    forced = () if ids["forced_start_id"] is None else (ids["forced_start_id"],)
+    special = SpecialIds(
+        PAD, NEVER, end_ids[0], NEVER, forced, ids["forced_end_id"], end_ids[1:], (), ids["suppressed"],
+        ids["suppressed_first"],
+    )  # fmt: skip
+    return GenerationConfig(DEFAULTS.changed({"max_new_tokens": 12, **settings}), special)
+
+
+IDS_OF_A_FILE: dict[str, Any] = {
+    "forced_start_id": None, "forced_end_id": None, "suppressed": (), "suppressed_first": (),
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Pair:
     """The same network in transformers' hands and in ours."""
@@ -71,18 +88,20 @@ class Pair:
     end: int = EOS  # a token that it writes now and then
     compute: str = ""  # in the compiled library, with these numbers; "": in torch
 
-    def write(self, inputs: list[list[int]], settings: GenerationSettings) -> list[list[int]]:
-        return [ranked[0].tokens for ranked in self.ranked(inputs, settings)]
+    def write(self, inputs: list[list[int]], config: GenerationConfig) -> list[list[int]]:
+        return [ranked[0].tokens for ranked in self.ranked(inputs, config)]
 
-    def ranked(self, inputs: list[list[int]], settings: GenerationSettings) -> Any:
-        settings = replace(settings, start_id=self.theirs.config.decoder_start_token_id if self.encoder else None)
-        return (rewrite if self.encoder else write_on)(self.form, inputs, settings)
+    def ranked(self, inputs: list[list[int]], config: GenerationConfig) -> Any:
+        if not self.encoder:
+            return write_on(self.form, inputs, config)
+        special = replace(config.special, bos_id=self.theirs.config.decoder_start_token_id)
+        return decode_tokens(engine_of(self.form), inputs, config.settings, special)
 
     @property
     def form(self) -> Any:
         if not self.compute:
             return self.ours.network
-        form = self.ours.forms(self.compute)
+        form = self.ours._loaded.engine(self.compute)
         assert isinstance(form, CompiledNetwork)
         return form
 
@@ -107,9 +126,8 @@ class Pair:
     def their_tokens(self, inputs: list[list[int]], ends: tuple[int, ...] = (), **settings: Any) -> list[list[int]]:
         return [until(row, ends or (self.end,)) for row in self.their_ids(inputs, **settings).tolist()]
 
-    @property
-    def settings(self) -> GenerationSettings:
-        return GenerationSettings(max_new_tokens=12, end_ids=(self.end,), pad_id=PAD)
+    def settings(self, *more_ends: int, **settings: Any) -> GenerationConfig:
+        return asked((self.end, *more_ends), **settings)
 
 
 def until(row: list[int], ends: tuple[int, ...]) -> list[int]:
@@ -155,7 +173,7 @@ def inputs(lengths: tuple[int, ...] = (7, 3, 5, 7, 2, 6)) -> list[list[int]]:
 
 def test_greedy(pair: Pair) -> None:
     theirs = pair.their_tokens(inputs(), max_new_tokens=12)
-    assert pair.write(inputs(), pair.settings) == theirs
+    assert pair.write(inputs(), pair.settings()) == theirs
     assert any(len(tokens) < 12 for tokens in theirs), "no output ends by itself: this proves too little"
 
 
@@ -165,9 +183,7 @@ def test_beams(pair: Pair, alpha: float, early: bool | str) -> None:
     theirs = pair.their_tokens(
         inputs(), max_new_tokens=12, num_beams=3, length_penalty=alpha, early_stopping=early, num_return_sequences=2
     )
-    found = pair.ranked(
-        inputs(), replace(pair.settings, beam_size=3, length_penalty=alpha, early_stopping=early, n_best=2)
-    )
+    found = pair.ranked(inputs(), pair.settings(beam_size=3, length_penalty=alpha, early_stopping=early, n_best=2))
     assert [hypothesis.tokens for ranked in found for hypothesis in ranked] == theirs
 
 
@@ -175,7 +191,7 @@ def test_beams_of_a_large_batch(pair: Pair) -> None:
     """Where rows that are done wait for others before they leave the batch, and must not change any more."""
     rows = inputs((7, 3, 5, 6) * 10)
     settings = {"max_new_tokens": 12, "num_beams": 3, "length_penalty": 2.0}
-    ours = replace(pair.settings, beam_size=3, length_penalty=2.0, batch_size=40)
+    ours = pair.settings(beam_size=3, length_penalty=2.0, batch_size=40)
     assert pair.write(rows, ours) == pair.their_tokens(rows, **settings)
 
 
@@ -184,8 +200,8 @@ def test_beams_with_constraints(pair: Pair) -> None:
         inputs(), (pair.end, 13), max_new_tokens=12, num_beams=3, min_new_tokens=4, eos_token_id=[pair.end, 13],
         suppress_tokens=[9], begin_suppress_tokens=[7, 8],
     )  # fmt: skip
-    settings = replace(pair.settings, beam_size=3, min_new_tokens=4, end_ids=(pair.end, 13), suppressed=(9,))
-    assert pair.write(inputs(), replace(settings, suppressed_first=(7, 8))) == theirs
+    chosen = pair.settings(13, beam_size=3, min_new_tokens=4, suppressed=(9,), suppressed_first=(7, 8))
+    assert pair.write(inputs(), chosen) == theirs
 
 
 def test_forced_beginnings_and_ends(pair: Pair) -> None:
@@ -201,7 +217,7 @@ def test_forced_beginnings_and_ends(pair: Pair) -> None:
 
 
 def test_outputs_do_not_depend_on_company(pair: Pair) -> None:
-    settings = replace(pair.settings, beam_size=2)
+    settings = pair.settings(beam_size=2)
     together = pair.write(inputs(), settings)
     assert together == [pair.write([row], settings)[0] for row in inputs()]
     assert together == pair.write(inputs(), replace(settings, batch_size=2))
@@ -216,7 +232,7 @@ def test_samples(pair: Pair, monkeypatch: pytest.MonkeyPatch, top_k: int, top_p:
     """
     row, settings = (
         inputs()[0],
-        replace(pair.settings, sample=True, top_k=top_k, top_p=top_p, temperature=temperature, seed=4),
+        pair.settings(sample=True, top_k=top_k, top_p=top_p, temperature=temperature, seed=4),
     )
     streams, calls = torch.tensor(sightline_stream(row)), iter(range(100))
 
@@ -239,7 +255,7 @@ def sightline_stream(row: list[int]) -> list[int]:
 
 @pytest.mark.parametrize("sample", [False, True])
 def test_streams_write_what_batches_write(pair: Pair, sample: bool) -> None:
-    settings = replace(pair.settings, sample=sample, top_k=0)
+    settings = pair.settings(sample=sample, top_k=0)
     if pair.encoder:
         pytest.skip("tested with text")
     assert [list(stream_on(pair.ours.network, row, settings)) for row in inputs()] == pair.write(inputs(), settings)
@@ -289,7 +305,7 @@ def test_whisper_writes_timestamps_by_its_rules(whisper: Pair, beams: int) -> No
 
     generator = torch.Generator().manual_seed(8)
     marks = Marks(13, END_OF_TEXT, NO_TIMES, {}, {}, latest_first=4)
-    settings = GenerationSettings(max_new_tokens=20, end_ids=(END_OF_TEXT,), beam_size=beams, suppressed=(3, 14, 15))
+    settings = asked((END_OF_TEXT,), max_new_tokens=20, beam_size=beams, suppressed=(3, 14, 15))
     chosen = transformers.GenerationConfig(
         no_timestamps_token_id=NO_TIMES, eos_token_id=END_OF_TEXT, max_initial_timestamp_index=4
     )
@@ -315,7 +331,7 @@ def test_how_sure_whisper_is_of_what_it_writes(whisper: Pair, timestamps: bool) 
     from transformers.generation.logits_process import WhisperTimeStampLogitsProcessor
 
     marks = Marks(13, END_OF_TEXT, NO_TIMES, {}, {}, latest_first=4)
-    settings = GenerationSettings(max_new_tokens=20, end_ids=(END_OF_TEXT,), suppressed=(3, 14, 15))
+    settings = asked((END_OF_TEXT,), max_new_tokens=20, suppressed=(3, 14, 15))
     chosen = transformers.GenerationConfig(
         no_timestamps_token_id=NO_TIMES, eos_token_id=END_OF_TEXT, max_initial_timestamp_index=4
     )

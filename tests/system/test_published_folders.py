@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from sightline.generation.rewrite import beginning_of
 from tiny_families import MARKS, write_tiny
 
 from sightline.checkpoint.vocabulary import Vocabulary, read_vocabulary
 from sightline.cli.commands.explore import CONTENTS
 from sightline.errors import UserError
-from sightline.generation.rewrite import beginning_of
 from sightline.models.load import load_translator, load_translators
 from sightline.serve.explorer.answers import ExplorerModel
 from sightline.serve.explorer.requests import ExplorerRequest

@@ -21,6 +21,7 @@ import torch
 from sightline.config.model import TransformerConfig
 from sightline.config.settings import SearchSettings
 from sightline.decode.engine import decode_tokens
+from sightline.decode.stepwise import engine_of
 from sightline.families.sightline import build_model
 from sightline.network.compiled import packed
 
@@ -31,7 +32,7 @@ model = packed(build_model(TransformerConfig(**shape)), compute)
 sources = [[5] * 20] * 150
 config = SearchSettings(beam_size=4, min_length_factor=90.0, max_length_factor=100.0, batch_tokens=15000 // threads)
 print("begin", flush=True)
-decode_tokens(model, sources, config)
+decode_tokens(engine_of(model), sources, config)
 print("end", flush=True)
 """
 STEPS = """

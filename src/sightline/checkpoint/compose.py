@@ -21,8 +21,8 @@ from sightline.checkpoint.from_scratch import PIXELS
 from sightline.checkpoint.layout import CONFIG, PREPROCESSOR, WEIGHTS, read_json
 from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.published import unread_tensors
-from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import GENERATION, write_file, write_json
+from sightline.checkpoint.with_torch import read_any
 from sightline.checkpoint.write import file_tensors
 from sightline.errors import UserError, writing
 from sightline.families.vision_encoder_decoder import FAMILY
@@ -42,7 +42,7 @@ def write_composed(looks: Path, writes: Path, out: Path, seed: int = 1) -> None:
     """
     if out.exists():
         raise UserError(f"{out}: already exists; name a new folder")
-    seen, written = (read_folder(path, dtype="float32") for path in (looks, writes))
+    seen, written = (read_any(path, dtype="float32") for path in (looks, writes))
     values = _values(seen, written)
     config = FAMILY.config_from_hf(values)
     own = _of_both(seen, written)

@@ -22,9 +22,9 @@ from sightline.checkpoint.companions import copy_companions
 from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
 from sightline.checkpoint.manifest import check_manifest, seal
 from sightline.checkpoint.published import file_shapes
-from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import write_file, write_json
 from sightline.checkpoint.vocabulary import SETTINGS, read_vocabulary
+from sightline.checkpoint.with_torch import read_any
 from sightline.errors import UserError
 
 LISTS = ("additional_special_tokens", "extra_special_tokens")  # of special tokens, in the files beside a vocabulary
@@ -72,7 +72,7 @@ def _write(folder: Path, draft: Path, config: Mapping[str, Any], origins: Mappin
     write_file(draft / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
     write_json(draft / CONFIG, grown)
     seal(draft)
-    _ = read_folder(draft)
+    _ = read_any(draft)
 
 
 def _has_decoder_config(config: Mapping[str, Any]) -> bool:

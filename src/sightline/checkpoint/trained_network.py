@@ -1,16 +1,32 @@
-"""The network of a model folder written by `train`, made when it is first needed."""
+"""The network of a model folder written by `train`, made when it is first needed.
+
+Nothing here needs torch: what builds a network of torch, and searches with it, is handed in (`TorchSide`).
+"""
 
 import math
+from collections.abc import Callable
+from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from sightline.checkpoint.compiled import compiled, fits, is_for_library
+from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.layout import PACKED, WEIGHTS
 from sightline.checkpoint.manifest import Digests
+from sightline.checkpoint.packed import read_packed
 from sightline.checkpoint.weights import WeightsFile
 from sightline.config.model import ModelConfig
-from sightline.config.settings import WITH_DECODER
+from sightline.contract import SearchEngine
 from sightline.native.network import NUMBERS, CompiledNetwork
+
+
+@runtime_checkable
+class TorchSide(Protocol):
+    """What needs torch: `checkpoint.with_torch`, a module."""
+
+    def build_trained(self, config: ModelConfig, weights: WeightsFile, device: str) -> tuple[Any, Any]: ...
+    def engine_of(self, model: Any) -> SearchEngine: ...
+    def read_published(self, folder: Path, device: str, dtype: str) -> Folder: ...
 
 
 class Trained:
@@ -18,8 +34,19 @@ class Trained:
     needed until somebody asks for the `network`.
     """
 
-    def __init__(self, config: ModelConfig, weights: WeightsFile, device: str, digests: Digests) -> None:
-        """`UserError` where the weights are not those of such a network, or `digests` has another one of them."""
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: WeightsFile,
+        device: str,
+        digests: Digests,
+        torch_side: Callable[[], TorchSide],
+    ) -> None:
+        """`UserError` where the weights are not those of such a network, or `digests` has another one of them.
+
+        `torch_side` is called when torch is first needed.
+        """
+        self._torch_side = torch_side
         self._config = config
         self._weights: WeightsFile | None = weights
         self._device = device
@@ -45,13 +72,12 @@ class Trained:
         """Whether the network computes anything else than the files say."""
         return bool(getattr(self._forms, "changed", False))
 
-    def form(self, compute: str) -> Any:
-        """What decodes in these numbers: the compiled library, or torch where that cannot."""
-        return self.searcher(compute) or self._forms_of_network(compute)
-
-    def _forms_of_network(self, compute: str) -> Any:
+    def engine(self, compute: str) -> SearchEngine:
+        """What searches in these numbers: the compiled library, or torch where that cannot."""
+        if searcher := self.searcher(compute):
+            return searcher
         _ = self.network
-        return self._forms(compute)
+        return self._torch_side().engine_of(self._forms(compute))
 
     def searcher(self, compute: str) -> CompiledNetwork | None:
         """The network in the compiled library; None where only the torch module will do."""
@@ -76,22 +102,10 @@ class Trained:
         path = weights.path.with_name(PACKED.format(compute))
         if not path.is_file():
             return None
-        from sightline.checkpoint.packed import read_packed
-
         return read_packed(path, self._config, weights, compute, self._digests.digest_of(WEIGHTS))
 
     def _build(self) -> None:
-        from sightline.architectures.registry import (  # brings torch
-            build_network,
-            build_pooled,
-            decoding_forms,
-            with_parameters,
-        )
-
         assert self._weights is not None
-        build: Any = build_network if self._config.task in WITH_DECODER else build_pooled
-        origin = str(self._weights.path)
         self._digests.check([WEIGHTS])
-        network = with_parameters(build, self._config, self._weights, origin).to(self._device)
-        self._network, self._weights, self._searchers = network, None, {}
-        self._forms = decoding_forms(network)
+        self._network, self._forms = self._torch_side().build_trained(self._config, self._weights, self._device)
+        self._weights, self._searchers = None, {}

@@ -11,7 +11,7 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ class Vocabulary:
     pieces: Callable[[], Mapping[str, int]] = dict  # all of them; of a file of the tokenizers library only
     piece_of: Callable[[int], str | None] = str  # by its id, as the file has it; None where there is none
     written: "Vocabulary | None" = None  # of what the model writes, where that is another one
+    declared: Mapping[int, str] = field(default_factory=dict)  # pieces that a text may have in front, such as >>fra<<
     encode_two: "EncodeTwo | None" = None  # where the family reads two texts at once
     encode_at: "EncodeAt | None" = None  # where it is known which characters of a text a token is
 
@@ -315,7 +316,8 @@ def _marian_side(read: Any, ids: Mapping[str, int], wrote: Any, written_ids: Map
     def decode(tokens: Sequence[int]) -> str:
         return wrote.decode([pieces[i] for i in tokens if pieces.get(i) not in (None, "</s>", "<pad>", "<unk>")])
 
-    return Vocabulary(encode, decode, ids.get, piece_of=names.get)
+    codes = {i: piece for piece, i in ids.items() if piece.startswith(">>") and piece.endswith("<<")}
+    return Vocabulary(encode, decode, ids.get, piece_of=names.get, declared=codes)
 
 
 def _language_code(text: str) -> tuple[list[str], str]:

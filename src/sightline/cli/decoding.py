@@ -2,45 +2,30 @@
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
-from sightline.cli.options import DECODING, HALF, SAMPLING, flag_of
+from sightline.cli.options import DECODING, SAMPLING, flag_of
 from sightline.config.settings import SearchSettings
 from sightline.errors import UserError
 
 
-def decode_overrides(options: argparse.Namespace, usual: Any = None) -> dict[str, Any]:
+def decode_overrides(options: argparse.Namespace, usual: SearchSettings | None = None) -> dict[str, Any]:
     """The given `decode_options`; `UserError` for one that a model with the settings `usual` would ignore."""
     settings = {name: getattr(options, name, None) for name in DECODING}
     given = {name: value for name, value in settings.items() if value is not None}
     if usual is not None:
-        if not isinstance(usual, SearchSettings):
-            given = _for_pretrained(given, usual)
         refuse_unread(given, usual)
     if getattr(options, "glossary", "") or getattr(options, "keep", ""):
-        given["glossary"] = options.modules["glossary"].requested_glossary(options, usual)
+        given["glossary"] = options.modules["glossary"].requested_glossary(options)
     return given
 
 
-def _for_pretrained(given: Mapping[str, Any], usual: Any) -> dict[str, Any]:
-    """The settings for a pretrained model with the settings `usual`; `UserError` for one that it does not have."""
-    own = {
-        "shortlist",
-        *(field.name for field in fields(usual)),
-    }  # a shortlist is not a setting there, but is supported
-    stray = next((name for name in given if name not in own), "")
-    if stray:
-        raise UserError(f"{flag_of(stray)} is for models that Sightline has trained")
-    return {name: value for name, value in given.items() if name != "compute" or value not in HALF}
-
-
-def refuse_unread(given: Mapping[str, Any], usual: Any) -> None:
+def refuse_unread(given: Mapping[str, Any], usual: SearchSettings) -> None:
     """`UserError` for a setting that the kind of search ignores.
 
     Args:
-        given: settings of the command line by name, of `SearchSettings` or `GenerationSettings`.
-        usual: the model's own settings, an object of either.
+        given: settings of the command line by name.
+        usual: the model's own settings.
     """
     sample = given.get("sample", usual.sample)
     stray = [name for name in SAMPLING if name in given and not sample]

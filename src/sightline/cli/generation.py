@@ -7,24 +7,35 @@ from dataclasses import asdict
 from typing import Any
 
 from sightline.cli.options import PRETRAINED, flag_of, model_option, whole_number
-from sightline.generation.settings import GIVEN
+from sightline.config.settings import ABSOLUTE, SETTINGS, SearchSettings
 
-OTHERWISE = ("early_stopping", "sample", "stop", "compute")  # settings without an option, or with one of another kind
+GENERATION = (  # settings with an option of `generation_options`
+    *("max_new_tokens", "min_new_tokens", "beam_size", "length_penalty", "n_best", "no_repeat_ngram"),
+    *("temperature", "top_k", "top_p", "seed", "batch_size"),
+)
 
 
 def generation_options(parser: argparse.ArgumentParser) -> None:
     """An option for every setting of generation; those not given leave the model's own."""
+    known = ABSOLUTE | {
+        name: SETTINGS[f"decode.{name}"] for name in (*GENERATION, "sample", "stop") if name not in ABSOLUTE
+    }
     group = parser.add_argument_group("generation (default: the model's own settings)")
-    for name in (name for name in GIVEN if name not in OTHERWISE):
-        group.add_argument(flag_of(name), type=type(GIVEN[name].default), metavar="N", help=GIVEN[name].help)
-    group.add_argument("--sample", action=argparse.BooleanOptionalAction, default=None, help=GIVEN["sample"].help)
-    group.add_argument("--stop", action="append", metavar="STRING", help=GIVEN["stop"].help)
+    for name in GENERATION:
+        group.add_argument(flag_of(name), type=type(known[name].default), metavar="N", help=known[name].help)
+    group.add_argument("--sample", action=argparse.BooleanOptionalAction, default=None, help=known["sample"].help)
+    group.add_argument("--stop", action="append", metavar="STRING", help=known["stop"].help)
 
 
 def generation_settings(options: argparse.Namespace) -> dict[str, Any]:
     """The given `generation_options`."""
-    given = {name: getattr(options, name, None) for name in GIVEN if name != "compute"}
+    given = {name: getattr(options, name, None) for name in (*GENERATION, "sample", "stop")}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def search_settings(model: Any) -> SearchSettings:
+    """The model's own settings of generation."""
+    return model.generation.settings if model.generation else model.decode_config
 
 
 def pretrained_options(parser: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:

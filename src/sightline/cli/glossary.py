@@ -2,9 +2,7 @@
 
 import argparse
 from collections.abc import Iterable
-from typing import Any
 
-from sightline.config.settings import SearchSettings
 from sightline.errors import UserError
 from sightline.glossary.files import read_glossary
 from sightline.glossary.terms import Glossary, Term
@@ -36,11 +34,9 @@ class CountedGlossary(Glossary):
         return "\n  ".join([head, *self._lost[:SHOWN], *more])
 
 
-def requested_glossary(options: argparse.Namespace, usual: Any = None) -> CountedGlossary:
-    """The terms of the files; `UserError` for a search that does not support them."""
+def requested_glossary(options: argparse.Namespace) -> CountedGlossary:
+    """The terms of the files; `UserError` for sampling."""
     flag = "--glossary" if options.glossary else "--keep"
-    if usual is not None and not isinstance(usual, SearchSettings):
-        raise UserError(f"{flag} is for models that were trained here, and {options.model} is a pretrained one")
     if getattr(options, "sample", False):
         raise UserError(f"{flag} does not go with --sample: sampling cannot guarantee terms")
     languages = getattr(options, "languages", ("", ""))

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def model_with(method: str, options: argparse.Namespace, what: str) -> Any:
 
 
 def _mention_unused(model: Any, path: str) -> None:
-    for name in getattr(getattr(model, "generation", None), "unused", ()):
+    for name in getattr(model, "unused", ()) or getattr(getattr(model, "generation", None), "unused", ()):
         print(f"{path}: generation_config.json asks for {name}, which is not supported", file=sys.stderr)
 
 
@@ -65,10 +64,7 @@ def _set_up(model: Any, options: argparse.Namespace, path: str, languages_requir
     source, target = (getattr(options, f"{side}_language", "") for side in ("source", "target"))
     if hasattr(model, "between"):
         _mention_unused(model, path)
-        if languages_required or (source and target):
-            model = model.between(source, target)
-        else:
-            model = replace(model, source_language=source, target_language=target)
+        model = model.between(source, target, complete=languages_required or bool(source and target))
     elif (source or target) and getattr(model, "reads", "") != "sound":
         raise UserError("--source-language and --target-language are for multilingual models, and this is none")
     if getattr(options, "ray", None) is None:

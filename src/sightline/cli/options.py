@@ -171,6 +171,8 @@ def decode_options(parser: argparse.ArgumentParser, without: Collection[str] = (
         text = texts.get(name) or re.sub(r"[a-z]+_\w+", lambda found: flag_of(found[0]), setting.help)
         if isinstance(setting.default, bool):
             group.add_argument(flag_of(name), action="store_true", default=None, help=text)
+        elif isinstance(setting.default, tuple):
+            group.add_argument(flag_of(name), action="append", metavar="STRING", help=text)
         else:
             choices = setting.choices or None
             metavar = None if choices else "N"

@@ -7,7 +7,7 @@ are the same as in one process, because chunks are cut as in `translate_lines` a
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -99,10 +99,8 @@ def run_on_worker(
 def _load(location: ModelLocation) -> Any:
     first, *others = location.paths
     model: Any = load([first, *others] if others else first, location.device, location.dtype)
-    if location.languages:
-        source, target = location.languages
-        model = replace(model, source_language=source, target_language=target)
-    return model
+    languages = location.languages or ("", "")
+    return model.between(*languages, complete=False) if any(languages) else model
 
 
 def _read_translation(row: Mapping[str, Any]) -> Translation:

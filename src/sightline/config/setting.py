@@ -18,7 +18,10 @@ SHARE: Range = "greater than 0 and at most 1", lambda x: 0 < x <= 1
 RATE: Range = "at least 0 and less than 1", lambda x: 0 <= x < 1
 SEED: Range = "from 0 to 4294967295", lambda x: 0 <= x < 2**32
 THREADS: Range = "from 0 to 1024", lambda x: 0 <= x <= 1024
-A_CHARACTER: Range = "at least 8", lambda x: x >= 8  # in bytes, with its end token and what is declared before it
+A_CHARACTER: Range = (
+    "0, or at least 8",
+    lambda x: not x or x >= 8,
+)  # 0 = no limit; bytes, end token, tag
 
 
 Section = TypeVar("Section")  # a dataclass of settings

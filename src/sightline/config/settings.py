@@ -13,6 +13,7 @@ from typing import Any, get_args, get_type_hints
 from sightline.config.model import MODELS, ModelConfig, TransformerConfig
 from sightline.config.setting import (
     A_CHARACTER,
+    ANY,
     POSITIVE,
     SEED,
     SHARE,
@@ -30,27 +31,98 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 WITH_DECODER = tasks_with("decoder")  # a denoiser itself does not search, but a translator that starts from it does
 
 
+ENDINGS = ("exact", "no", "yes", "never")  # of a beam; the last three are those of generation_config.json
+
+
 @dataclass(frozen=True)
 class SearchSettings:
-    """Search; section 6.1 of the paper."""
+    """How to search for an output, whichever model writes it; section 6.1 of the paper."""
 
     beam_size: int = setting(4, "hypotheses kept; 1 is greedy", POSITIVE)
-    length_penalty: float = setting(0.6, "alpha of GNMT (arXiv:1609.08144, eq. 14); higher favours longer output")
+    length_penalty: float = setting(0.6, "alpha of GNMT (arXiv:1609.08144, eq. 14); higher favours longer output", ANY)
+    early_stopping: str = choice(ENDINGS, "when a beam ends; all but exact: as transformers, by log P / length^alpha")
     max_length_factor: float = setting(2.0, "longest output = this * source tokens + max_length_extra")
     max_length_extra: int = setting(50, "tokens, see max_length_factor (section 6.1)")
-    min_length_factor: float = setting(0.0, "shortest output = this * source tokens")
+    min_length_factor: float = setting(0.0, "shortest output = this * source tokens + min_length_extra")
+    min_length_extra: int = setting(0, "tokens, see min_length_factor")
     no_repeat_ngram: int = setting(0, "no n-gram of this size twice in an output; 0 is off")
     n_best: int = setting(1, "hypotheses returned, at most beam_size when searching", POSITIVE)
-    sample: bool = setting(False, "use random sampling instead of search")
-    temperature: float = setting(1.0, "sampling temperature", POSITIVE)
-    top_k: int = setting(0, "sample from the k most probable tokens only; 0 is all")
-    top_p: float = setting(1.0, "sample from the most probable tokens with this total probability", SHARE)
-    seed: int = setting(1, "random seed for sampling", SEED)
-    batch_tokens: int = setting(4096, "source tokens decoded in one batch", POSITIVE)
-    max_source_length: int = setting(256, "split texts longer than this, tokens", A_CHARACTER)
-    shortlist: bool = setting(False, "restrict outputs to the shortlist of `sightline shortlist`; faster on a CPU")
-    draft_length: int = setting(6, "tokens drafted per step of speculative decoding", POSITIVE)
+    sample: bool = setting(False, "sample instead of searching")
+    temperature: float = setting(1.0, "of sampling", POSITIVE)
+    top_k: int = setting(0, "sample from the k likeliest tokens only; 0 is all")
+    top_p: float = setting(1.0, "sample from the likeliest tokens with this total probability", SHARE)
+    seed: int = setting(1, "of sampling", SEED)
+    stop: tuple[str, ...] = setting((), "end an output before this string; may be given several times")
+    batch_size: int = setting(0, "texts searched for at once; 0 = as many as batch_tokens holds")
+    batch_tokens: int = setting(4096, "source tokens searched for at once", POSITIVE)
+    max_source_length: int = setting(256, "longer texts are translated in parts, tokens; 0 = no limit", A_CHARACTER)
+    shortlist: bool = setting(False, "write only what `sightline shortlist` found likely; faster on a CPU")
+    draft_length: int = setting(6, "tokens guessed ahead where a draft is given", POSITIVE)
     compute: str = choice(("float32", "int8", "bfloat16", "float16"), "weight precision; int8: CPU, float16: CUDA")
+
+    def changed(self, given: Mapping[str, Any], computes: Sequence[str] = ()) -> "SearchSettings":
+        """The settings of one call; `UserError` for one that is unknown or makes no sense.
+
+        The beam is as wide as `n_best` unless `given` has its width. `computes` are the precisions that a model has.
+
+        >>> SearchSettings().changed({"n_best": 9}).beam_size
+        9
+        >>> SearchSettings().changed({"max_new_tokens": 5}).max_length_extra
+        5
+        """
+        values = _absolute(given)
+        n_best = values.get("n_best")
+        if isinstance(n_best, int) and n_best > self.beam_size:
+            values = {"beam_size": n_best, **values}
+        types = get_type_hints(SearchSettings)
+        for name in values:
+            if name not in types:
+                raise unknown("setting", name, [*types, *ABSOLUTE])
+        settings = replace(self, **{name: _coerce(value, types[name], name) for name, value in values.items()})
+        settings.check("")
+        if computes and settings.compute not in computes:
+            raise unknown("this model's compute", settings.compute, computes)
+        return settings
+
+    def check(self, section: str = "decode") -> None:
+        """Raise a `UserError` for settings that contradict each other or have no meaning."""
+        check_values(section, self)
+        name = f"{section}.".lstrip(".")
+        if not self.sample and self.n_best > self.beam_size:
+            raise UserError(
+                f"{name}n_best = {self.n_best} is more than {name}beam_size = {self.beam_size}: "
+                "ask for fewer or search with a wider beam"
+            )
+        if self.early_stopping == "exact" and self.length_penalty < 0:
+            raise UserError(
+                f"{name}length_penalty = {self.length_penalty}: must be at least 0 for early_stopping = exact"
+            )
+        if not self.max_length_factor and not self.min_length_factor and self.min_length_extra > self.max_length_extra:
+            raise UserError(
+                f"min_new_tokens = {self.min_length_extra} is more than max_new_tokens = {self.max_length_extra}"
+            )
+        if any(not text for text in self.stop):
+            raise UserError("stop: an empty string would end every output before it begins")
+
+
+# Lengths of a call that do not depend on the source: `max_new_tokens=5` is max_length_factor=0 and max_length_extra=5.
+ABSOLUTE = {
+    "max_new_tokens": Setting(128, "longest output, tokens", POSITIVE),
+    "min_new_tokens": Setting(0, "shortest output, tokens"),
+}
+
+
+def _absolute(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a call by the names of `SearchSettings`, with values of its types."""
+    values = {name: value for name, value in given.items() if name not in ABSOLUTE}
+    for name in given.keys() & ABSOLUTE.keys():
+        ABSOLUTE[name].check(name, given[name])
+        values |= {f"{name[:3]}_length_factor": 0.0, f"{name[:3]}_length_extra": given[name]}
+    if isinstance(values.get("early_stopping"), bool):
+        values["early_stopping"] = "yes" if values["early_stopping"] else "no"
+    if isinstance(values.get("stop"), str):
+        values["stop"] = (values["stop"],)
+    return values
 
 
 @dataclass(frozen=True)
@@ -110,6 +182,7 @@ def check(config: RunConfig) -> RunConfig:
     """`config` itself when every value makes sense; `UserError` naming the first key that does not."""
     for part in fields(config):
         check_values(part.name, getattr(config, part.name))
+    config.decode.check()
     _check_meaning(config)
     _check_task(config)
     _check_alignment(config)
@@ -312,6 +385,10 @@ def _coerce(value: Any, wanted: Any, where: str) -> Any:
         if isinstance(value, list | tuple) and len(value) == 2:
             return tuple(_coerce(v, float, where) for v in value)
         raise UserError(f"{where} = {value!r}: must be two numbers, for example [0.9, 0.98]")
+    if wanted == tuple[str, ...]:
+        if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
+            return tuple(value)
+        raise UserError(f"{where} = {value!r}: must be a list of strings")
     if wanted in (tuple[int, ...], tuple[float, ...]):
         if isinstance(value, list | tuple):
             return tuple(_coerce(v, get_args(wanted)[0], where) for v in value)

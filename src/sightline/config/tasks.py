@@ -41,7 +41,7 @@ class Task:
 
 TASKS = {
     "translate": Task("translation", "two files, or one .tsv, .jsonl or hf:DATASET", TranslationData,
-        "encoder decoder writes tokens", ("bleu",), "tune", "sightline.models.translator:TrainedTranslator"),
+        "encoder decoder writes tokens", ("bleu",), "tune", "sightline.models.translator:Translator"),
     "denoise": Task("denoising", "plain text", DenoisingData, "encoder decoder writes tokens", ("bleu",),
         "tune-denoise", "sightline.models.denoiser:Denoiser"),
     "classify": Task("classification", ".tsv of texts and labels", LineData, "encoder tokens classes pooled",

@@ -6,11 +6,12 @@ Not here: which texts are cut so, and by which seed (`bpe_dropout.py`).
 import heapq
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
-from sightline.data.tokenizer import BYTES, Tokenizer, split_at
-from sightline.data.words import REMEMBERED_WORDS, cut
+import tokenizers
+
+from sightline.data.words import BYTES, REMEMBERED_WORDS, cut, split_at
 from sightline.errors import UserError
 
 Merge = tuple[int, int, str, str]  # a merge: rank, position of its left symbol, left, right
@@ -22,17 +23,20 @@ class Merges:
     The library can drop merges too, but from a generator of its own that cannot be seeded.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        model = json.loads(tokenizer.backend.to_str())["model"]
+    def __init__(
+        self, backend: tokenizers.Tokenizer, declared: Mapping[int, str], letters: Mapping[int, str] | None
+    ) -> None:
+        """The merges of a tokenizer of the library with its declared tokens; `letters` as of its table of words."""
+        model = json.loads(backend.to_str())["model"]
         self.vocab: dict[str, int] = model["vocab"] if model["type"] == "BPE" else {}
         if not self.vocab.keys() >= BYTES.keys():
             raise UserError("data.bpe_dropout needs byte-level BPE subwords; set it to 0 or data.subword to 'bpe'")
-        self.backend = tokenizer.backend
-        self.declared = {content: index for index, content in tokenizer.declared.items()}
+        self.backend = backend
+        self.declared = {content: index for index, content in declared.items()}
         pairs = (tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"])
         self.rank = {pair: rank for rank, pair in enumerate(pairs)}
         self.undropped: dict[str, tuple[list[int], int]] = {}
-        self.letters = tokenizer.table.letters if tokenizer.table else None
+        self.letters = letters
 
     def segment(self, text: str, probability: float, seed: int | Random) -> list[int]:
         """Ids of a text with merges dropped."""

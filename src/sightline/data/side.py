@@ -8,6 +8,8 @@ two vocabularies; so a tokenizer is that of targets, and has the one of sources 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from sightline.contract import SpecialIds
+
 
 @runtime_checkable
 class Side(Protocol):
@@ -17,6 +19,8 @@ class Side(Protocol):
     def source(self) -> "Side": ...  # of texts to translate; a source's own is itself
     @property
     def fingerprint(self) -> str: ...  # of all that decides which ids a text has, on both sides
+    @property
+    def special(self) -> SpecialIds: ...  # for the search
     @property
     def pad_id(self) -> int: ...
     @property

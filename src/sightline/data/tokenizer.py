@@ -15,25 +15,22 @@ extra specials declared by the caller are recognised in text. Not here: adding s
 """
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from random import Random
 
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from sightline.config.data import TextData
+from sightline.contract import SpecialIds
 from sightline.data.corpus import unreadable
+from sightline.data.merges import Merges
+from sightline.data.words import BYTES, WordTable, split_at
 from sightline.device import usable_cores
 from sightline.errors import UserError, unknown
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from sightline.data.merges import Merges
-    from sightline.data.words import WordTable
 
 PAD, BOS, EOS, UNK = SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 OTHER_NAMES = {PAD: ["[PAD]"], BOS: ["<bos>", "[CLS]", "<cls>"], EOS: ["<eos>", "[SEP]", "<sep>"], UNK: ["[UNK]"]}
@@ -116,11 +113,14 @@ class Tokenizer:
 
         Scores of unigram pieces are rounded, because the library reads its own numbers back inexactly.
         """
-        from hashlib import sha256  # brings the whole of OpenSSL
-
         content = json.loads(self.backend.to_str(), parse_float=lambda number: f"{float(number):.9g}")
         canonical = json.dumps(content, sort_keys=True)
         return sha256(canonical.encode()).hexdigest()
+
+    @cached_property
+    def special(self) -> SpecialIds:
+        """The ids that mean something to the search."""
+        return SpecialIds(self.pad_id, self.bos_id, self.eos_id, self.unk_id)
 
     @property
     def source(self) -> "Tokenizer":
@@ -160,7 +160,7 @@ class Tokenizer:
         return [next(encodings).ids if tokens is None else tokens for tokens in found]
 
     @cached_property
-    def table(self) -> "WordTable | None":
+    def table(self) -> WordTable | None:
         """The ids of words, where Python cuts texts as the library does."""
         return word_table(self.backend)
 
@@ -186,7 +186,7 @@ class Tokenizer:
         """One readable string per id: blanks as `▁`, bytes that are no text on their own as `<0xE3>`."""
         return [readable(self.backend.id_to_token(int(token)) or f"<{token}>") for token in tokens]
 
-    def encode_with_dropout(self, text: str, probability: float, seed: "int | Random") -> list[int]:
+    def encode_with_dropout(self, text: str, probability: float, seed: int | Random) -> list[int]:
         """A random segmentation: `encode` with each merge left out with a probability at each step.
 
         BPE-dropout (arXiv:1910.13267, Algorithm 1). The same seed gives the same ids; probability 0 gives
@@ -198,17 +198,13 @@ class Tokenizer:
         return self.encode(text) if probability <= 0 else self.merges.segment(text, probability, seed)
 
     @cached_property
-    def merges(self) -> "Merges":
+    def merges(self) -> Merges:
         """The merge table for BPE-dropout, read once."""
-        from sightline.data.merges import Merges
-
-        return Merges(self)
+        return Merges(self.backend, self.declared, self.table.letters if self.table else None)
 
 
-def word_table(backend: tokenizers.Tokenizer) -> "WordTable | None":
+def word_table(backend: tokenizers.Tokenizer) -> WordTable | None:
     """A table for a tokenizer that `learn` made without folding case; None for any other."""
-    from sightline.data.words import WordTable
-
     content = json.loads(backend.to_str())
     ours = tokenizers.Tokenizer(models.BPE())
     ours.pre_tokenizer = pre_tokenizer()
@@ -265,26 +261,6 @@ def subword_trainer(config: TextData, n_declared: int, marks: Sequence[str] = SP
     if config.subword == "bpe":
         return trainers.BpeTrainer(min_frequency=2, **common)
     return trainers.UnigramTrainer(unk_token=marks[SPECIALS.index(UNK)], **common)
-
-
-def split_at(marks: Iterable[str], text: str) -> list[str]:
-    """The stretches of a text between marks, and the marks, in order; the longest mark wins.
-
-    >>> split_at(["<2de>"], "<2de> 3 May")
-    ['<2de>', ' 3 May']
-    """
-    pattern = "|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True))
-    return [part for part in re.split(f"({pattern})", text) if part] if pattern else [text]
-
-
-def byte_alphabet() -> dict[str, int]:
-    """GPT-2's letter for each byte: itself where it is visible, else the next letter from U+0100 on."""
-    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    hidden = [byte for byte in range(256) if byte not in visible]
-    return {chr(byte): byte for byte in visible} | {chr(0x100 + i): byte for i, byte in enumerate(hidden)}
-
-
-BYTES = byte_alphabet()
 
 
 def readable(piece: str) -> str:

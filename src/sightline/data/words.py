@@ -8,6 +8,7 @@ Texts written in Latin, Greek or Cyrillic letters, ASCII digits and ordinary pun
 import re
 import sys
 import unicodedata
+from collections.abc import Iterable
 
 import tokenizers
 
@@ -67,3 +68,23 @@ class WordTable:
         tokens = [token.id for token in self.model.tokenize("".join(self.letters[byte] for byte in word.encode()))]
         self.ids[sys.intern(word)] = tokens
         return tokens
+
+
+def split_at(marks: Iterable[str], text: str) -> list[str]:
+    """The stretches of a text between marks, and the marks, in order; the longest mark wins.
+
+    >>> split_at(["<2de>"], "<2de> 3 May")
+    ['<2de>', ' 3 May']
+    """
+    pattern = "|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True))
+    return [part for part in re.split(f"({pattern})", text) if part] if pattern else [text]
+
+
+def byte_alphabet() -> dict[str, int]:
+    """GPT-2's letter for each byte: itself where it is visible, else the next letter from U+0100 on."""
+    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    hidden = [byte for byte in range(256) if byte not in visible]
+    return {chr(byte): byte for byte in visible} | {chr(0x100 + i): byte for i, byte in enumerate(hidden)}
+
+
+BYTES = byte_alphabet()

@@ -3,7 +3,7 @@
 The compiled library searches a batch in *columns*: positions in the list of all pieces any of its sentences may write.
 Callers speak of ids, and `native.search` translates. What only the other sentences of a batch may write has no
 probability, so a sentence yields the same in any company (batch-invariant). Probabilities are those among a sentence's
-own candidates. Torch computes all logits and bars what is not `allowed`: the same, and slower.
+own candidates. Torch computes all logits and leaves out what is `barred`: the same, and slower.
 
 Not here: how a shortlist is learnt (`data/shortlist.py`), and the search itself.
 """
@@ -45,7 +45,7 @@ class CandidateTable:
         used = np.asarray(allowed.any(0))
         # Nobody may write those that fill up the last block, but selection is faster over whole blocks.
         used[np.flatnonzero(~used)[: -int(used.sum()) % BLOCK]] = True
-        return Candidates(np.flatnonzero(used), allowed[:, used])
+        return Candidates(np.flatnonzero(used), allowed[:, used], allowed.shape[1])
 
     def allowed(
         self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], special: Sequence[int]
@@ -65,6 +65,13 @@ class Candidates:
 
     ids: NDArray[np.int64]  # (columns,), ascending, so that columns are ordered as ids are
     allowed: NDArray[np.bool_]  # (sentences, columns)
+    vocab_size: int = 0
+
+    def barred(self) -> NDArray[np.bool_]:
+        """What each sentence may not write, over the whole vocabulary."""
+        barred = np.ones((len(self.allowed), self.vocab_size), np.bool_)
+        barred[:, self.ids] = ~self.allowed
+        return barred
 
     def columns(self, ids: NDArray[Any]) -> NDArray[np.int64]:
         """Where ids are in the list; FREE for those that are not there."""

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sightline.contract import FREE
+from sightline.contract import FREE, Rule
 
 Record = TypeVar("Record")
 
@@ -125,6 +125,16 @@ def ban_repeated_ngrams(
     mask = torch.zeros(len(log_probs), nowhere + 1, dtype=torch.bool, device=log_probs.device)
     mask.scatter_(1, banned, True)
     return log_probs.masked_fill(mask[:, :nowhere], -torch.inf)
+
+
+def no_repeat(n: int, beginning: Sequence[int]) -> Rule:
+    """No n-gram occurs twice in what the decoder began with and has written since."""
+
+    def rule(log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"]) -> Tensor:
+        begun = torch.tensor(list(beginning), device=history.device).expand(len(history), -1)
+        return ban_repeated_ngrams(log_probs, torch.cat([begun, history], 1), n)
+
+    return rule
 
 
 def end_if_stuck(

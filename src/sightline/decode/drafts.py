@@ -8,12 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-import torch
-
-from sightline.contract import EncoderDecoder, Guess, OwnSearch, SpecialIds
-from sightline.decode.ranking import highest
-from sightline.decode.speculative import cannot_step_back
-from sightline.decode.steps import pad_sources
+from sightline.contract import Guess, SpecialIds
 
 LONGEST_MATCH = 3  # pieces of context a place is looked up by
 COMMON = 64  # a piece in more than 1/COMMON of a memory's sources says nothing about which of them is similar
@@ -68,77 +63,44 @@ class MemoryDraft:
         return self._targets[best]
 
 
-class ModelDraft:
-    """The greedy output of a smaller model with the same tokenizer."""
-
-    def __init__(self, model: EncoderDecoder | OwnSearch, special: SpecialIds) -> None:
-        self.model = model
-        self.special = special
-
-    def start(self, source: Sequence[int]) -> Guess:
-        """Guesses of the model for this source."""
-        special = self.special
-        output = _output(self.model, source, special)
-
-        def guess(written: Sequence[int], count: int) -> Sequence[int]:
-            output.truncate(min(output.length, len(written)))  # of what was guessed, keep what was right
-            fed = [special.bos_id, *written]
-            guesses: list[int] = []
-            while len(guesses) < count and (not guesses or guesses[-1] != special.eos_id):
-                guesses.append(output.feed([*fed, *guesses][output.length :]))
-            return guesses
-
-        return guess
-
-
 @runtime_checkable
 class Drafting(Protocol):
-    """What a model writes for one source: it is told piece by piece, and takes pieces back."""
+    """What a model writes for one source: it is given tokens, and takes tokens back."""
 
     @property
-    def length(self) -> int: ...  # pieces that it has read
+    def length(self) -> int: ...  # tokens that it has read
     def feed(self, tokens: Sequence[int]) -> int: ...  # what is likeliest after these, which stand behind the others
     def truncate(self, length: int) -> None: ...
 
 
 @runtime_checkable
-class Reads(Protocol):
-    """A model of the compiled library: what it writes for a source with its end mark."""
+class DraftEngine(Protocol):
+    """A search engine whose model can draft: what it writes for a source with its end."""
 
     def read(self, source: Sequence[int]) -> Drafting: ...
 
 
-class StepByStep:
-    """An `Drafting` of a model of torch."""
+class ModelDraft:
+    """The greedy output of a smaller model with the same tokenizer."""
 
-    def __init__(self, model: Any, source: Sequence[int], special: SpecialIds) -> None:
-        self._model, self._device = model, next(iter(model.parameters())).device
-        with torch.inference_mode():
-            src, src_mask = (x.to(self._device) for x in pad_sources([source], special))
-            self._cache = model.start_cache(model.encode(src, src_mask), src_mask)
-        if not hasattr(self._cache, "truncate"):
-            raise cannot_step_back()
+    def __init__(self, engine: Any, special: SpecialIds) -> None:
+        self.engine: DraftEngine = engine
+        self.special = special
 
-    @property
-    def length(self) -> int:
-        """As `Drafting.length`."""
-        return self._cache.length
+    def start(self, source: Sequence[int]) -> Guess:
+        """Guesses of the model for this source."""
+        prompt, eos_id = self.special.prompt, self.special.eos_id
+        output = self.engine.read(self.special.ended(source))
 
-    def truncate(self, length: int) -> None:
-        """As `Drafting.truncate`."""
-        self._cache.truncate(length)
+        def guess(written: Sequence[int], count: int) -> Sequence[int]:
+            fed = [*prompt, *written]
+            output.truncate(min(output.length, len(fed) - 1))  # of what was guessed, keep what was right
+            guesses: list[int] = []
+            while len(guesses) < count and (not guesses or guesses[-1] != eos_id):
+                guesses.append(output.feed([*fed, *guesses][output.length :]))
+            return guesses
 
-    @torch.inference_mode()
-    def feed(self, tokens: Sequence[int]) -> int:
-        """As `Drafting.feed`."""
-        cache, new = self._cache, torch.tensor([list(tokens)], device=self._device)
-        hidden = self._model.decode(new, cache.memory, cache.src_mask, cache)
-        return int(highest(self._model.logits(hidden[:, -1]).float()))
-
-
-def _output(model: Any, source: Sequence[int], special: SpecialIds) -> Drafting:
-    own = isinstance(model, Reads)
-    return model.read([*source, special.eos_id]) if own else StepByStep(model, source, special)
+        return guess
 
 
 def continuation(text: Sequence[int], written: Sequence[int], count: int) -> Sequence[int]:

@@ -1,11 +1,13 @@
-"""Batched decoding of token ids: sort by length, cut into batches, search, restore the order.
+"""Batched search over token ids: sort by length, cut into batches, search, restore the order.
 
-A model that can search by itself (`OwnSearch`) is asked to, in several threads and without torch; any other is decoded
-step by step (`steps`). Not here: text (`translator`) and the search itself (`search`).
+A request (`request.SearchRequest`) is executed by one of two engines (`contract.SearchEngine`): the compiled library
+(`native.network`), in several threads and without torch, or torch (`stepwise`), one batch after the other. Not here:
+text (`translator`) and the search itself (`search`, `native/search.c`).
 """
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -14,29 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sightline.config.settings import SearchSettings
-from sightline.contract import (
-    EncoderDecoder,
-    Hypothesis,
-    OwnSearch,
-    SearchInSteps,
-    SearchOptions,
-    SpecialIds,
-)
-from sightline.decode.candidates import Candidates, CandidateTable
+from sightline.contract import Hypothesis, SearchEngine, SearchInSteps, SpecialIds
+from sightline.decode.candidates import CandidateTable
 from sightline.decode.request import (
-    Asked,
-    Bounds,
     DecodeBatch,
     Results,
+    SearchRequest,
     _halves,
     batches,
-    bounds,
-    check_decoding,
     less_memory,
     not_finite,
     one_by_one,
-    random_stream,
-    search_options,
 )
 from sightline.device import usable_threads
 
@@ -46,82 +36,63 @@ LEAST_SHARE, MOST_SHARE = 512, 1024
 
 
 def decode_tokens(
-    model: EncoderDecoder | OwnSearch,
+    engine: SearchEngine,
     sources: Sequence[Sequence[int]],
-    config: SearchSettings,
+    settings: SearchSettings,
     special: SpecialIds | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
     max_len: int | None = None,
     shortlist: CandidateTable | None = None,
     phrases: Sequence[Sequence[Sequence[int]]] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The hypotheses for each source, best first, in the order of the sources.
+    """`execute` of a request with these values."""
+    prefixes = prefixes if prefixes is not None else [()] * len(sources)
+    request = SearchRequest(sources, prefixes, settings, special or SpecialIds(), max_len, shortlist, phrases)
+    return execute(engine, request)
 
-    An empty source has one empty hypothesis and is not shown to the model. What a source yields does not
-    depend on the other sources, but for the rounding of padded matrix products.
 
-    Args:
-        model: searches by itself, or is put into evaluation mode for the time being.
-        sources: token ids without start or end mark; the end mark is added here.
-        config: how to search. Lengths relate to the source with its end mark.
-        special: the ids of start, end, padding and unknown.
-        prefixes: token ids that each output must begin with; the longest length is extended by them.
-        max_len: the longest output the model can write, where it has a limit (learned positions).
-        shortlist: what outputs may be made of; None = the whole vocabulary, whatever `config.shortlist` asks for.
-        phrases: token ids that each output must contain, see `phrases`; a source for which there is no such output of
-            the longest length has no hypothesis.
+def execute(engine: SearchEngine, request: SearchRequest) -> list[list[Hypothesis]]:
+    """The hypotheses for each source of a request, best first, in the order of the sources.
+
+    What a source yields does not depend on the other sources, but for the rounding of padded matrix products.
 
     Raises:
         UserError: the settings make no sense, the model gives numbers that are not finite, or memory does not hold the
             search for a single source (`TooLarge`). A batch that it does not hold is cut in half.
     """
-    check_decoding(config)
-    prefixes = prefixes if prefixes is not None else [()] * len(sources)
-    asked = Asked(sources, prefixes, config, special or SpecialIds(), max_len, shortlist, phrases)
-    found: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0, [])] for _ in sources]
-    run = _by_model if isinstance(model, OwnSearch) else _by_steps
-    with closing(run(model, asked)) as finished:
+    request.settings.check()
+    found: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0, [])] for _ in request.sources]
+    with closing(_results(engine, request)) as finished:
         for batch, results in finished:
             for i, hypotheses in zip(batch, results, strict=True):
-                if not (math.isfinite(hypotheses[0].log_prob) if hypotheses else phrases and phrases[i]):
+                fails = request.phrases and request.phrases[i]
+                if not (math.isfinite(hypotheses[0].log_prob) if hypotheses else fails):
                     raise not_finite()
                 found[i] = hypotheses
     return found
 
 
-def _by_steps(model: Any, asked: Asked) -> Results:
-    from sightline.decode.steps import decode_by_steps  # brings torch, which a model's own search does without
-
-    return decode_by_steps(model, asked)
-
-
-def _by_model(model: Any, asked: Asked) -> Results:
-    """Batches side by side in threads, which together take the memory of one batch.
+def _results(engine: SearchEngine, request: SearchRequest) -> Results:
+    """Batches side by side in threads, which together take the memory of one batch; or one after the other.
 
     A thread of its own has even the only batch: signals are for the main thread, which is to wait where they reach it.
     """
-    stop, config = np.zeros(1, np.int32), asked.config
+    stop, settings = np.zeros(1, np.int32), request.settings
 
     def decode(batch: list[int]) -> list[list[Hypothesis]]:
-        return model.search(*_for_model(asked.of(batch)), stop)
+        return engine.search(*request.of(batch).arguments(), stop)
 
-    share = max(min(config.batch_tokens, LEAST_SHARE), min(config.batch_tokens // usable_threads(), MOST_SHARE))
-    waiting = list(batches([len(source) for source in asked.sources], replace(config, batch_tokens=share)))
-    yield from in_threads(decode, waiting, stop, less_memory(config))
+    lengths, way_out = [len(source) for source in request.sources], less_memory(settings)
+    if getattr(engine, "in_one_thread", False):
+        return one_by_one(decode, batches(lengths, settings), way_out)
+    share = max(min(settings.batch_tokens, LEAST_SHARE), min(settings.batch_tokens // usable_threads(), MOST_SHARE))
+    waiting = list(batches(lengths, replace(settings, batch_tokens=share)))
+    return in_threads(decode, waiting, stop, way_out)
 
 
-def begin(model: OwnSearch, asked: Asked) -> SearchInSteps:
+def begin(engine: SearchEngine, request: SearchRequest) -> SearchInSteps:
     """The search of a single source before its first step."""
-    return model.begin(*_for_model(asked))
-
-
-def _for_model(asked: Asked) -> tuple[Any, Bounds, SearchOptions, Candidates | None]:
-    """What a model's own search is asked."""
-    limits = bounds(asked)
-    if asked.config.sample:
-        limits = replace(limits, streams=np.array([random_stream(source) for source in asked.sources], np.int64))
-    few = None if asked.shortlist is None else asked.shortlist.candidates(*asked.listed())
-    return asked.ended(), limits, search_options(asked.config, asked.special), few
+    return engine.begin(*request.arguments())
 
 
 def in_threads(decode: DecodeBatch, waiting: list[list[int]], stop: NDArray[np.int32], way_out: str) -> Results:
@@ -131,8 +102,6 @@ def in_threads(decode: DecodeBatch, waiting: list[list[int]], stop: NDArray[np.i
     `decode` ends soon after `stop` came to hold another number than 0, which it does when nobody waits any more.
     `way_out` says what to do where memory does not hold the search for a single source.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
     threads = min(usable_threads(), len(waiting))
     while threads:
         with ThreadPoolExecutor(threads) as pool:

@@ -1,22 +1,27 @@
-"""One search request: sources, prefixes, settings and limits, cut into batches."""
+"""One search request: sources, forced prefixes, settings, special ids, bounds and a shortlist; and its batches.
+
+Whichever engine searches (`contract.SearchEngine`), it is given the same: `arguments` of a request.
+"""
 
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sightline.config.setting import check_values
 from sightline.config.settings import SearchSettings
 from sightline.contract import (
     FREE,
+    NEVER,
     Hypothesis,
     SearchOptions,
     SpecialIds,
+    Stop,
 )
-from sightline.decode.candidates import CandidateTable
+from sightline.decode.candidates import Candidates, CandidateTable
 from sightline.errors import UserError
 
 
@@ -49,42 +54,60 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Outputs that are asked for: what `decode_tokens` is told, beside the model."""
+class SearchRequest:
+    """Outputs that are wanted, for one of the engines.
+
+    Args:
+        sources: token ids without `special.source_end`. An empty one has one empty output.
+        prefixes: token ids that each output must begin with; the longest length is extended by them.
+        settings: how to search. Lengths relate to the source with its end.
+        special: the ids of the tokenizer.
+        max_len: the longest output the model can write, where it has a limit (learned positions).
+        shortlist: what outputs may be made of; None = the whole vocabulary, whatever `settings.shortlist` says.
+        phrases: token ids that each output must contain, see `decode.phrases`; a source for which there is no such
+            output of the longest length has no hypothesis.
+        stop: which outputs end although they have no end mark; torch alone can search with it.
+    """
 
     sources: Sequence[Sequence[int]]
     prefixes: Sequence[Sequence[int]]
-    config: SearchSettings
+    settings: SearchSettings
     special: SpecialIds
     max_len: int | None = None
     shortlist: CandidateTable | None = None
     phrases: Sequence[Sequence[Sequence[int]]] | None = None
+    stop: Stop | None = None
 
-    def of(self, batch: Sequence[int]) -> "Asked":
+    def of(self, batch: Sequence[int]) -> "SearchRequest":
         """The same of some sources."""
         phrases = None if self.phrases is None else [self.phrases[i] for i in batch]
         sources, prefixes = ([of[i] for i in batch] for of in (self.sources, self.prefixes))
         return replace(self, sources=sources, prefixes=prefixes, phrases=phrases)
 
     def ended(self) -> list[list[int]]:
-        """The sources with their end marks."""
-        return [[*source, self.special.eos_id] for source in self.sources]
+        """The sources with their ends."""
+        return [self.special.ended(source) for source in self.sources]
 
-    def listed(self) -> tuple[list[list[int]], list[list[int]], tuple[int, ...]]:
-        """What a shortlist is asked: sources, what stands in their outputs whatever is likely, and special ids."""
+    def candidates(self) -> Candidates | None:
+        """What the outputs may be made of, if there is a shortlist."""
+        if self.shortlist is None:
+            return None
         phrases = self.phrases or [()] * len(self.sources)
         forced = [[*prefix, *chain(*of)] for prefix, of in zip(self.prefixes, phrases, strict=True)]
-        return self.ended(), forced, astuple(self.special)
+        return self.shortlist.candidates(self.ended(), forced, self.special.known)
 
-
-def check_decoding(config: SearchSettings) -> None:
-    """Raise a `UserError` for settings that contradict each other or have no meaning."""
-    check_values("decode", config)
-    if not config.sample and config.n_best > config.beam_size:
-        raise UserError(
-            f"decode.n_best = {config.n_best} is more than decode.beam_size = {config.beam_size}: "
-            "ask for fewer or search with a wider beam"
-        )
+    def arguments(self) -> tuple[list[list[int]], Bounds, SearchOptions, Candidates | None]:
+        """What an engine is given."""
+        assert self.special.prompt, "a UserError where nothing is known to begin with"
+        limits = bounds(self)
+        if self.settings.sample:
+            streams = np.array([random_stream(source) for source in self.sources], np.int64)
+            limits = replace(limits, streams=streams)
+        longest = max(map(len, self.prefixes), default=0)
+        options = search_options(self.settings, self.special, longest, self.stop)
+        if limits.phrases.size and options.ending != "unsurpassed":  # the only rule for phrases
+            options = replace(options, ending="unsurpassed", length_penalty=max(0.0, options.length_penalty))
+        return self.ended(), limits, options, self.candidates()
 
 
 def one_by_one(decode: DecodeBatch, waiting: Iterable[list[int]], way_out: str) -> Results:
@@ -98,11 +121,11 @@ def one_by_one(decode: DecodeBatch, waiting: Iterable[list[int]], way_out: str) 
             stack += _halves(batch, way_out)
 
 
-def less_memory(config: SearchSettings) -> str:
+def less_memory(settings: SearchSettings) -> str:
     """What to do where memory does not hold the search for a single source."""
     return (
-        f"lower --beam-size, which is decode.beam_size (now {config.beam_size}), or --max-source-length, "
-        f"decode.max_source_length (now {config.max_source_length}), or use --device cpu if it was a GPU's"
+        f"lower --beam-size, which is decode.beam_size (now {settings.beam_size}), or --max-source-length, "
+        f"decode.max_source_length (now {settings.max_source_length}), or use --device cpu if it was a GPU's"
     )
 
 
@@ -114,20 +137,22 @@ def _halves(batch: list[int], way_out: str) -> list[list[int]]:
     return [batch[middle:], batch[:middle]]
 
 
-def batches(lengths: Sequence[int], config: SearchSettings) -> Iterator[list[int]]:
+def batches(lengths: Sequence[int], settings: SearchSettings) -> Iterator[list[int]]:
     """Indices of non-empty sources, the longest first.
 
-    Sentences x hypotheses x longest source, with its end mark, stays within `batch_tokens`; a source beyond
-    that is a batch of its own.
+    Sentences x hypotheses x longest source, with its end mark, stays within `batch_tokens`, and the number of sentences
+    within `batch_size`; a source beyond that is a batch of its own.
 
     >>> list(batches([3, 0, 9, 4], SearchSettings(batch_tokens=20, beam_size=2)))
     [[2], [3, 0]]
     """
-    hypotheses = config.n_best if config.sample else config.beam_size
+    hypotheses = settings.n_best if settings.sample else settings.beam_size
+    most = settings.batch_size or len(lengths)
     batch: list[int] = []
     longest_first = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
     for i in longest_first:
-        if batch and (len(batch) + 1) * (lengths[batch[0]] + 1) * hypotheses > config.batch_tokens:
+        tokens = (len(batch) + 1) * (lengths[batch[0]] + 1) * hypotheses if batch else 0
+        if batch and (tokens > settings.batch_tokens or len(batch) == most):
             yield batch
             batch = []
         batch.append(i)
@@ -135,16 +160,18 @@ def batches(lengths: Sequence[int], config: SearchSettings) -> Iterator[list[int
         yield batch
 
 
-def bounds(asked: Asked) -> Bounds:
-    """Shortest and longest outputs in proportion to the sources with their end marks, prefixes and phrases."""
-    longest, shortest, config, max_len = [], [], asked.config, asked.max_len
-    for source, prefix in zip(asked.ended(), asked.prefixes, strict=True):
-        most = int(config.max_length_factor * len(source)) + config.max_length_extra + len(prefix)
-        most = max(1, min(most, max_len) if max_len else most)
+def bounds(request: SearchRequest) -> Bounds:
+    """Shortest and longest outputs in proportion to the sources with their ends, prefixes and phrases."""
+    longest, shortest, settings, special = [], [], request.settings, request.special
+    begun = len(special.forced)
+    for source, prefix in zip(request.ended(), request.prefixes, strict=True):
+        most = int(settings.max_length_factor * len(source)) + settings.max_length_extra + len(prefix)
+        most = max(begun + 1, min(most, request.max_len) if request.max_len else most)
+        least = int(settings.min_length_factor * len(source)) + settings.min_length_extra
         longest.append(most)
-        shortest.append(min(int(config.min_length_factor * len(source)), most - 1))
-    forced = padded([[prefix] for prefix in asked.prefixes])[:, 0]
-    return Bounds(np.array(shortest), np.array(longest), forced, phrases=padded(asked.phrases or ()))
+        shortest.append(0 if special.eos_id == NEVER else min(max(least, begun), most - 1))
+    forced = padded([[[*special.forced, *prefix]] for prefix in request.prefixes])[:, 0]
+    return Bounds(np.array(shortest), np.array(longest), forced, phrases=padded(request.phrases or ()))
 
 
 def padded(rows: Sequence[Sequence[Sequence[int]]]) -> NDArray[np.int64]:
@@ -161,20 +188,34 @@ def padded(rows: Sequence[Sequence[Sequence[int]]]) -> NDArray[np.int64]:
     return found
 
 
-def search_options(config: SearchSettings, special: SpecialIds) -> SearchOptions:
-    """What the search is to know of the settings."""
+ENDINGS = {"exact": "unsurpassed", "no": "pool_filled", "yes": "pool_filled_early", "never": "pool_filled_patient"}
+
+
+def search_options(
+    settings: SearchSettings, special: SpecialIds, longest_prefix: int = 0, stop: Stop | None = None
+) -> SearchOptions:
+    """The settings in ids, for an engine."""
+    begun = len(special.forced)
     return SearchOptions(
-        beam_size=config.beam_size,
-        length_penalty=config.length_penalty,
-        n_best=config.n_best,
+        beam_size=settings.beam_size,
+        length_penalty=settings.length_penalty,
+        n_best=settings.n_best,
         bos_id=special.bos_id,
         eos_id=special.eos_id,
-        suppressed=(special.pad_id, special.bos_id, special.unk_id),
-        temperature=config.temperature,
-        top_k=config.top_k,
-        top_p=config.top_p,
-        seed=config.seed,
-        no_repeat_ngram=config.no_repeat_ngram,
+        suppressed=special.unwritten,
+        suppressed_first=special.suppressed_first,
+        other_ends=special.other_ends,
+        ending=ENDINGS[settings.early_stopping],
+        begun=begun,
+        forced_end=None if settings.max_length_factor else special.forced_end,
+        end_at=max(begun + 1, settings.max_length_extra) + longest_prefix,
+        temperature=settings.temperature,
+        top_k=settings.top_k,
+        top_p=settings.top_p,
+        seed=settings.seed,
+        no_repeat_ngram=settings.no_repeat_ngram,
+        start_counts=special.bos_id not in special.unwritten,
+        stop=stop,
     )
 
 
@@ -185,7 +226,5 @@ def not_finite() -> UserError:
 
 def random_stream(source: Sequence[int]) -> int:
     """The number of a sentence's random stream: a hash of its tokens, so that it is the same in any batch."""
-    from hashlib import blake2b  # brings the whole of OpenSSL
-
     digest = blake2b(array("q", source).tobytes(), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)

@@ -11,7 +11,7 @@ random (`sampling`), models, batches of text, tokenizers. A search sees a model 
 and moves the cache by `reorder` and `select`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -112,7 +112,7 @@ def _retire_paths(paths: Paths, found: list[list[Hypothesis]], options: SearchOp
     for sentence, _, tokens, token_log_probs, length in zip(*(c.tolist() for c in columns), strict=True):
         log_prob = sum(token_log_probs[:length])
         score = log_prob / ending_of(options).penalty(length, options.length_penalty)
-        found[sentence].append(_hypothesis(tokens[:length], token_log_probs[:length], log_prob, score, options))
+        found[sentence].append(hypothesis_of(tokens[:length], token_log_probs[:length], log_prob, score, options))
     kept = _staying(done)
     return take(paths, kept), kept
 
@@ -155,12 +155,7 @@ class Continuations:
     ended: Bool[Tensor, "batch n"]  # by the end mark, or by having reached the longest length
 
 
-Watch = Callable[[Continuations], None]
-
-
-def beam_search(
-    step: Step, cache: Cache, limits: Limits, options: SearchOptions, watch: Watch | None = None
-) -> list[list[Hypothesis]]:
+def beam_search(step: Step, cache: Cache, limits: Limits, options: SearchOptions) -> list[list[Hypothesis]]:
     """Up to `n_best` hypotheses per sentence, best first; fewer only where fewer exist.
 
     Args:
@@ -169,25 +164,34 @@ def beam_search(
         cache: one row per sentence at the start.
         limits: one row per sentence.
         options: `n_best <= beam_size`.
-        watch: is shown what each step ranks, before the best live on; greedy search has nothing to show.
     """
     if options.beam_size == 1:  # where the only hypothesis ends, nothing lives on: that is greedy search
         return greedy(step, cache, limits, options)
+    found: list[list[Hypothesis]] = [[] for _ in range(len(limits.max_length))]
+    for _ in beam_steps(step, cache, limits, options, found):
+        pass
+    return found
+
+
+def beam_steps(
+    step: Step, cache: Cache, limits: Limits, options: SearchOptions, found: list[list[Hypothesis]]
+) -> Iterator[Continuations]:
+    """`beam_search` for a beam of several, step by step: what each step ranks, before the best live on.
+
+    The hypotheses of each sentence are in `found` when it ends.
+    """
     assert options.n_best <= options.beam_size
     state = start_beams(limits, options)
-    found: list[list[Hypothesis]] = [[] for _ in range(len(limits.max_length))]
-    while True:
+    while len(state.sentence):
         live = state.tokens.size(1)
         log_probs = next_log_probs(step, cache, flatten_beams(state.tokens), state.limits.repeat(live), options)
         candidates = continued(state, log_probs, *ranked(state, log_probs, options), options)
-        if watch is not None:
-            watch(candidates)
+        yield candidates
         lives_on = candidates.ended.long().sort(dim=1, stable=True).indices[:, : options.beam_size]
         state, parents = advance(state, candidates, lives_on, options)
         state, kept = retire_beams(state, found, options)
-        if not len(state.sentence):
-            return found
-        move(cache, parents, kept, live)
+        if len(state.sentence):
+            move(cache, parents, kept, live)
 
 
 def flatten_beams(x: Tensor) -> Tensor:
@@ -252,7 +256,8 @@ def has_ended(tokens: Int[Tensor, "*rows length"], options: SearchOptions) -> Bo
     for end in options.other_ends:
         ended |= last == end
     if options.stop:
-        ended |= options.stop(tokens.flatten(0, -2)).view_as(last)
+        stops = options.stop(tokens.flatten(0, -2).tolist())
+        ended |= torch.tensor(stops, device=last.device).view_as(last)
     return ended
 
 
@@ -356,7 +361,7 @@ def retire_beams(
     rows = zip(*(c.tolist() for c in columns), strict=True)
     for sentence, row in zip(over.sentence.tolist(), rows, strict=True):
         found[sentence] = [
-            _hypothesis(tokens[:length], token_log_probs[:length], log_prob, score, options)
+            hypothesis_of(tokens[:length], token_log_probs[:length], log_prob, score, options)
             for tokens, token_log_probs, length, log_prob, score in zip(*row, strict=True)
             if score > -torch.inf
         ][: options.n_best]
@@ -390,8 +395,9 @@ def _staying(done: Bool[Tensor, " rows"]) -> Int[Tensor, " kept"]:
     return places
 
 
-def _hypothesis(
+def hypothesis_of(
     tokens: Sequence[int], token_log_probs: Sequence[float], log_prob: float, score: float, options: SearchOptions
 ) -> Hypothesis:
+    """One output, from what was written up to its end."""
     pieces = tokens[:-1] if tokens[-1] in (options.eos_id, *options.other_ends) else tokens
     return Hypothesis(list(pieces), score, log_prob, list(token_log_probs))

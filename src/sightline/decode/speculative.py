@@ -1,4 +1,4 @@
-"""Greedy search that guesses ahead: a draft proposes the next pieces, one step of the model checks them all.
+"""Greedy search that guesses ahead: a draft proposes the next tokens, one step of the model checks them all.
 
 Speculative decoding (arXiv:2211.17192) for one sentence at a time, in its lossless greedy form: a guess is kept only
 where the model itself would have written it, so the output is that of greedy search, in fewer steps. It pays where a
@@ -7,42 +7,24 @@ step for a few positions costs hardly more than for one, that is for single sent
 Not here: where guesses come from (`drafts`).
 """
 
-import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
-
-from sightline.config.settings import SearchSettings
-from sightline.contract import (
-    Draft,
-    EncoderDecoder,
-    Guess,
-    Hypothesis,
-    OwnSearch,
-    SearchInSteps,
-    SearchOptions,
-    SpecialIds,
-)
-from sightline.decode.constraints import Limits
-from sightline.decode.ending import length_penalty
+from sightline.contract import Continuation, Draft, Guess, Hypothesis, SearchEngine, SearchInSteps
 from sightline.decode.engine import begin
-from sightline.decode.ranking import highest
-from sightline.decode.request import Asked, not_finite, search_options
-from sightline.decode.search import allowed_log_probs
+from sightline.decode.request import SearchRequest
 from sightline.decode.stepping import certain
-from sightline.decode.steps import start_decoding
 from sightline.errors import UserError
 
 
-def check_speculation(config: SearchSettings) -> None:
+def check_speculation(request: SearchRequest) -> None:
     """Raise a `UserError` for settings under which guesses cannot be checked without loss."""
-    if config.sample or config.beam_size > 1:
+    settings = request.settings
+    if settings.sample or settings.beam_size > 1:
         raise UserError("a draft is for greedy search: leave out sample, and set beam_size to 1")
-    if config.shortlist:
+    if settings.shortlist or request.shortlist:
         raise UserError("a draft and a shortlist do not go together: leave out one of them")
+    if settings.stop or request.special.other_ends:
+        raise UserError("a draft is for outputs that end with one mark: leave out stop, or the draft")
 
 
 def cannot_step_back() -> UserError:
@@ -50,126 +32,49 @@ def cannot_step_back() -> UserError:
     return UserError("a draft is for Transformers: the caches of other architectures cannot take steps back")
 
 
-def speculative_search(
-    model: EncoderDecoder | OwnSearch,
-    source: Sequence[int],
-    draft: Draft,
-    config: SearchSettings,
-    special: SpecialIds,
-    prefix: Sequence[int] = (),
-    max_len: int | None = None,
-) -> Hypothesis:
-    """The hypothesis of greedy search for one source; arguments as `engine.decode_tokens`."""
-    tokens: list[int] = []
-    log_probs: list[float] = []
-    for token, log_prob in speculate(model, source, draft, config, special, prefix, max_len):
-        log_probs.append(log_prob)
-        if token != special.eos_id:
-            tokens.append(token)
-    total = sum(log_probs)
-    score = total / length_penalty(len(log_probs), config.length_penalty) if log_probs else 0.0
-    return Hypothesis(tokens, score, total, log_probs)
+def speculative_search(engine: SearchEngine, request: SearchRequest, draft: Draft) -> list[list[Hypothesis]]:
+    """The hypotheses of greedy search, as `engine.execute` gives them, one source after the other."""
+    found = []
+    for i, source in enumerate(request.sources):
+        one = request.of([i])
+        check_speculation(one)
+        if not source:
+            found.append([Hypothesis([], 0.0, 0.0, [])])
+            continue
+        search = begin(engine, one)
+        for _ in _verified(search, one, draft):
+            pass
+        found += search.found()
+    return found
 
 
-def speculate(
-    model: EncoderDecoder | OwnSearch,
-    source: Sequence[int],
-    draft: Draft,
-    config: SearchSettings,
-    special: SpecialIds,
-    prefix: Sequence[int] = (),
-    max_len: int | None = None,
-) -> Iterator[tuple[int, float]]:
-    """The tokens of greedy search with their log-probabilities, the end mark included, as soon as they are certain.
+def speculate(engine: SearchEngine, request: SearchRequest, draft: Draft) -> Iterator[Continuation]:
+    """The steps of greedy search for the only source of a request, the end mark's included, as soon as each is certain.
 
     Raises:
         UserError: the settings ask for more than greedy search, the model cannot take steps back, or its predictions
             are not finite.
     """
-    check_speculation(config)
-    if not source:
-        return
-    if isinstance(model, OwnSearch):
-        search = begin(model, Asked([source], [prefix], config, special, max_len))
-        yield from verify_in(search, draft.start(source), config.draft_length, prefix)
-        return
-    with torch.inference_mode():
-        start = start_decoding(model, Asked([source], [prefix], config, special, max_len))
-    options = search_options(config, special)
-    yield from verify(model, start.cache, start.limits, options, draft.start(source), config.draft_length, prefix)
+    check_speculation(request)
+    if request.sources[0]:
+        yield from _verified(begin(engine, request), request, draft)
 
 
-def verify_in(
-    search: SearchInSteps, guess: Guess, draft_length: int, prefix: Sequence[int] = (), begun: int = 0
-) -> Iterator[tuple[int, float]]:
-    """`verify` by a model's own search, which begins with `prefix`; the first `begun` of it are not what is written."""
+def _verified(search: SearchInSteps, request: SearchRequest, draft: Draft) -> Iterator[Continuation]:
+    if not getattr(search, "steps_back", True):
+        raise cannot_step_back()
+    begun = len(request.special.forced)
+    prefix = [*request.special.forced, *request.prefixes[0]]
+    guess, count = draft.start(request.sources[0]), request.settings.draft_length
     written: list[int] = []
-    while steps := search.advance(_guesses(lambda said, n: guess(said[begun:], n), written, draft_length, prefix)):
+    while steps := search.advance(_guesses(guess, written, begun, count, prefix)):
         for best in map(certain, steps):
             written.append(best.token)
             if len(written) > begun:
-                yield best.token, best.token_log_prob
+                yield best
 
 
-def verify(
-    model: Any,
-    cache: Any,
-    limits: Limits,
-    options: SearchOptions,
-    guess: Guess,
-    draft_length: int,
-    prefix: Sequence[int] = (),
-    read: int = 0,
-) -> Iterator[tuple[int, float]]:
-    """`speculate` from a cache that has read the source, and `read` pieces of what stands before `options.bos_id`."""
-    if not hasattr(cache, "truncate"):
-        raise cannot_step_back()
-    written: list[int] = []
-    while True:
-        room = int(limits.max_length) - len(written)
-        guesses = _guesses(guess, written, min(draft_length, room - 1), prefix)
-        fed = torch.tensor([[written[-1] if written else options.bos_id, *guesses]]).to(limits.max_length)
-        with torch.inference_mode():
-            right = _check(model, cache, fed, written, limits, options)
-        yield from right
-        written += [token for token, _ in right]
-        if written[-1] == options.eos_id or len(written) >= int(limits.max_length):
-            return
-        cache.truncate(read + len(written))
-
-
-def _guesses(guess: Guess, written: list[int], count: int, prefix: Sequence[int]) -> list[int]:
+def _guesses(guess: Guess, written: Sequence[int], begun: int, count: int, prefix: Sequence[int]) -> list[int]:
     """What is proposed next; inside a forced prefix, the prefix itself."""
     forced = list(prefix[len(written) : len(written) + count])
-    return forced or list(guess(written, count))[: max(0, count)]
-
-
-def _check(
-    model: EncoderDecoder,
-    cache: Any,
-    fed: Int[Tensor, "1 new"],
-    written: list[int],
-    limits: Limits,
-    options: SearchOptions,
-) -> list[tuple[int, float]]:
-    """What greedy search writes from here: the guesses it agrees with, and one token more."""
-    logits = model.logits(model.decode(fed, cache.memory, cache.src_mask, cache)[0])
-    right: list[tuple[int, float]] = []
-    for place, guessed in enumerate([*fed[0, 1:].tolist(), None]):
-        token, log_prob = _choose(logits[place : place + 1], [*written, *(t for t, _ in right)], limits, options)
-        right.append((token, log_prob))
-        if token != guessed or token == options.eos_id:
-            break
-    return right
-
-
-def _choose(
-    logits: Float[Tensor, "1 vocab"], written: list[int], limits: Limits, options: SearchOptions
-) -> tuple[int, float]:
-    history = torch.tensor([written], dtype=torch.long).to(limits.max_length)
-    allowed = allowed_log_probs(logits, history, limits, options)
-    token = int(highest(allowed))
-    log_prob = float(allowed[0, token])
-    if not math.isfinite(log_prob):
-        raise not_finite()
-    return token, log_prob
+    return forced or list(guess(written[begun:], count))[:count]

@@ -1,26 +1,28 @@
 """Strings to translations. One text in, one `Translation` out, in order, whatever the text is.
 
-The only module of `decode` that knows a tokenizer. Blank texts are answered without the model; texts too long
-for it are translated in parts. Not here: files, options of the command line, the search.
+The only module of `decode` that knows a tokenizer, and nothing here needs torch: what searches is handed in. Blank
+texts are answered without the model; texts too long for it are translated in parts. Not here: files, options of the
+command line, the search.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sightline.config.settings import RunConfig, SearchSettings, check, from_dict
-from sightline.contract import Draft, EncoderDecoder, Hypothesis, Look, OwnSearch, SpecialIds, with_room
+from sightline.config.settings import SearchSettings
+from sightline.contract import Draft, Hypothesis, Look, SearchEngine, SpecialIds
 from sightline.data.scripts import running
-from sightline.data.tokenizer import Tokenizer
+from sightline.data.side import Side
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.engine import begin, decode_tokens
-from sightline.decode.request import Asked, TooLarge, check_decoding
+from sightline.decode.engine import begin, execute
+from sightline.decode.request import SearchRequest, TooLarge
+from sightline.decode.speculative import speculate, speculative_search
+from sightline.decode.stepping import watch, written_in
+from sightline.decode.stopping import before_stop, stop_at, until_stop
+from sightline.decode.streaming import growing_text
 from sightline.errors import UserError
-
-if TYPE_CHECKING:
-    from sightline.decode.ending import Ending
 
 # Where a text may be cut, as a group: the blank after a sentence and its closing quotes and brackets; the
 # empty place after a sentence in Chinese or Japanese, which write no blanks; any blank.
@@ -48,40 +50,43 @@ class Translation:
     alternatives: tuple["Translation", ...] = ()  # the further n-best, best first
 
 
-class Translator:
-    """A model, its tokenizer and the settings to decode with unless a call says otherwise."""
+class TextTranslator:
+    """What searches, a tokenizer, and the settings to search with unless a call says otherwise."""
 
     def __init__(
         self,
-        model: EncoderDecoder | OwnSearch | Callable[[], EncoderDecoder],
-        tokenizer: Tokenizer,
+        engine: SearchEngine | Callable[[str], SearchEngine],
+        tokenizer: Side,
         config: SearchSettings | None = None,
         max_len: int | None = None,
-        prepare: Callable[[str], EncoderDecoder | OwnSearch] | None = None,
         shortlist: Callable[[], CandidateTable] | None = None,
+        model: Callable[[], Any] | None = None,
+        longest_source: int | None = None,
     ) -> None:
-        """A translator that decodes with `model` itself unless it may `prepare` another form of it.
-
+        """
         Args:
-            model: decodes as it is, in float32, where `prepare` is None: for a model that is still being trained. Or a
-                function that gives it, called whenever it is needed.
+            engine: what searches; or what gives it for `SearchSettings.compute`, one of its values, and for "torch".
             tokenizer: the model's own.
             config: settings of every call, unless it says otherwise.
-            max_len: the longest sequence the model can take, where it has a limit (learned positions).
-            prepare: gives the model in the form for `SearchSettings.compute`, one of its values.
+            max_len: the longest output the model can write, where it has a limit (learned positions).
             shortlist: gives the model's shortlist when `SearchSettings.shortlist` asks for it, or raises a `UserError`;
                 where it is None, as for a model that is still being trained, that setting counts for nothing.
+            model: gives the network, for whoever looks inside.
+            longest_source: the longest text that the model can read, where that is another one than `max_len`.
         """
-        self._model: Callable[[], Any] = (lambda: model) if isinstance(model, EncoderDecoder | OwnSearch) else model
-        self.prepare = prepare
-        self.shortlist = shortlist
+        self.engines: Callable[[str], SearchEngine] = (
+            (lambda compute: engine) if isinstance(engine, SearchEngine) else engine
+        )
         self.tokenizer = tokenizer
         self.config = config or SearchSettings()
         self.max_len = max_len
+        self.longest_source = longest_source or max_len
+        self.shortlist = shortlist
+        self._model = model or (lambda: getattr(engine, "model", None))
 
     @property
-    def model(self) -> EncoderDecoder:
-        """The model itself."""
+    def model(self) -> Any:
+        """The network."""
         return self._model()
 
     def translate(
@@ -100,11 +105,11 @@ class Translator:
         """
         if isinstance(texts, str):
             raise UserError("translate takes a list of texts; write translate([text]) for a single one")
-        config = override(self.config, ({"beam_size": 1, "n_best": 1} if draft else {}) | overrides)
+        config = self.settings(({"beam_size": 1, "n_best": 1} if draft else {}) | overrides)
         sources = self.segment(texts, config)
         hypotheses = self.search(sources, self.encode_prefix(prefix), config, draft)
         remaining = iter(hypotheses)
-        return [self.assemble(parts, list(islice(remaining, len(parts)))) for parts in sources]
+        return [self.assemble(parts, list(islice(remaining, len(parts))), config.stop) for parts in sources]
 
     def translate_lines(
         self,
@@ -126,15 +131,51 @@ class Translator:
                 raise TooLarge(done + error.index, error.why, "line") from None
             done += len(chunk)
 
+    def stream(self, text: str, prefix: str = "", draft: Draft | None = None, **overrides: Any) -> Iterator[str]:
+        """The translation of `text`, each piece of it as soon as it is certain; joined they are the whole.
+
+        What has been handed over is never taken back, so the search is greedy, or samples: a beam may change its mind
+        about everything until it ends. A blank waits until something follows it. A text too long for the model is
+        translated in parts, one after the other.
+
+        Raises:
+            UserError: the settings ask for a beam, or make no sense.
+        """
+        config = self.settings({"beam_size": 1, "n_best": 1, **overrides})
+        if config.beam_size > 1 or config.n_best > 1:
+            raise UserError("a stream is written by greedy search or sampled: leave out beam_size and n_best")
+        gap, forced = "", self.encode_prefix(prefix)
+        for source in self.segment([text], config)[0]:
+            decode = self.tokenizer.decode if config.stop else self.text_of  # a stop string may be a line end
+            grows = growing_text(self._tokens(source, forced, config, draft), decode)
+            for piece in until_stop(grows, config.stop):
+                yield gap + piece
+                gap = ""
+            gap, forced = " ", []
+
+    def _tokens(
+        self, source: list[int], forced: list[int], config: SearchSettings, draft: Draft | None
+    ) -> Iterator[int]:
+        """What a greedy search for one source writes, without the end mark."""
+        engine, request, special = self.engine(config), self.request([source], [forced], config), self.special
+        if draft:
+            steps = speculate(engine, request, draft)
+        else:
+            steps = islice(written_in(begin(engine, request)), len(special.forced), None)
+        return (best.token for best in steps if best.token not in (special.eos_id, *special.other_ends))
+
     def segment(self, texts: Sequence[str], config: SearchSettings) -> list[list[list[int]]]:
         """Token ids of each text's parts: none for a blank text, several for one that is too long.
 
-        A part and its end mark are at most `max_source_length` pieces.
+        A part and its end mark are at most `max_source_length` tokens, and no more than the model can read.
         """
-        longest = min(config.max_source_length, self.max_len or config.max_source_length)
+        limits = [limit for limit in (config.max_source_length, self.longest_source) if limit]
         clean = [clean_text(text) for text in texts]
-        whole = self.tokenizer.encode_batch(clean)
-        return [self.segment_one(text, tokens, longest - 1) for text, tokens in zip(clean, whole, strict=True)]
+        whole = self.tokenizer.source.encode_batch(clean)
+        if not limits:
+            return [[tokens] if text and tokens else [] for text, tokens in zip(clean, whole, strict=True)]
+        longest = min(limits) - len(self.special.ended([]))
+        return [self.segment_one(text, tokens, longest) for text, tokens in zip(clean, whole, strict=True)]
 
     def segment_one(self, text: str, tokens: list[int], longest: int) -> list[list[int]]:
         """Token ids of the parts of a text that has `tokens` in one, at most `longest` each.
@@ -145,28 +186,45 @@ class Translator:
             return []
         if len(tokens) <= longest:
             return [tokens]
-        mark = leading_mark(text, self.tokenizer.declared.values())
-        parts = split_text(text[len(mark) :], lambda part: len(self.tokenizer.encode(mark + part)) <= longest)
-        return self.tokenizer.encode_batch([mark + part for part in parts])
+        source = self.tokenizer.source
+        mark = leading_mark(text, source.declared.values())
+        parts = split_text(text[len(mark) :], lambda part: len(source.encode(mark + part)) <= longest)
+        return source.encode_batch([mark + part for part in parts])
 
     def encode_prefix(self, prefix: str) -> list[int]:
-        """Token ids of a forced beginning, which ends with a word: the next piece brings its own blank."""
-        text = clean_text(prefix)
-        return self.tokenizer.encode(text) if text else []
+        """Token ids of a forced beginning, which ends with a word: the next token brings its own blank."""
+        text, forced = clean_text(prefix), list(self.special.forced)
+        ids = self.tokenizer.encode(text) if text else []
+        return ids[len(forced) :] if forced and ids[: len(forced)] == forced else ids
 
     @property
     def special(self) -> SpecialIds:
         """The tokenizer's ids that mean something to the search."""
-        t = self.tokenizer
-        return SpecialIds(t.pad_id, t.bos_id, t.eos_id, t.unk_id)
+        return self.tokenizer.special
 
-    def form(self, config: SearchSettings) -> EncoderDecoder | OwnSearch:
-        """The model in the form that these settings ask for."""
-        return self.prepare(config.compute) if self.prepare else self._model()
+    def engine(self, config: SearchSettings) -> SearchEngine:
+        """What searches by these settings: torch alone where outputs are to stop at a string."""
+        if not config.stop:
+            return self.engines(config.compute)
+        if config.compute != "float32":
+            raise UserError(f"compute = {config.compute} does not go together with `stop`: leave out one of them")
+        return self.engines("torch")
 
     def offered(self, config: SearchSettings) -> CandidateTable | None:
         """The shortlist, if these settings ask for it; None = the whole vocabulary."""
         return self.shortlist() if self.shortlist and config.shortlist else None
+
+    def request(
+        self,
+        sources: list[list[int]],
+        prefixes: list[list[int]],
+        config: SearchSettings,
+        phrases: list[list[list[int]]] | None = None,
+    ) -> SearchRequest:
+        """The search for some parts of texts."""
+        stop = stop_at(config.stop, self.tokenizer.decode)
+        offered = self.offered(config)
+        return SearchRequest(sources, prefixes, config, self.special, self.max_len, offered, phrases, stop)
 
     def search(
         self, sources: list[list[list[int]]], prefix: list[int], config: SearchSettings, draft: Draft | None = None
@@ -174,60 +232,43 @@ class Translator:
         """Hypotheses of all parts of all texts in a row; the prefix is for the first part of each text."""
         parts = [tokens for parts in sources for tokens in parts]
         prefixes = [prefix if i == 0 else [] for parts in sources for i in range(len(parts))]
-        special, max_len = self.special, self.max_len
-        if draft is None:
-            try:
-                return decode_tokens(self.form(config), parts, config, special, prefixes, max_len, self.offered(config))
-            except TooLarge as error:
-                text = [i for i, parts in enumerate(sources) for _ in parts][error.index]
-                raise TooLarge(text, error.why) from None
-        from sightline.decode.speculative import speculative_search  # needs torch, as every search step by step
-
-        return [
-            [speculative_search(self.form(config), part, draft, config, special, forced, max_len)]
-            for part, forced in zip(parts, prefixes, strict=True)
-        ]
+        request = self.request(parts, prefixes, config)
+        if draft:
+            return speculative_search(self.engine(config), request, draft)
+        try:
+            return execute(self.engine(config), request)
+        except TooLarge as error:
+            text = [i for i, parts in enumerate(sources) for _ in parts][error.index]
+            raise TooLarge(text, error.why) from None
 
     def watched(self, source: list[int], prefix: list[int], config: SearchSettings, look: Look) -> Hypothesis:
         """What the search finds for one source, while `look` is shown each step."""
-        form = self.form(config)
-        asked = Asked([source], [prefix], config, self.special, self.max_len, self.offered(config))
-        if isinstance(form, OwnSearch):
-            from sightline.decode.stepping import watch
-
-            return watch(begin(form, asked), look)
-        from sightline.decode.watching import watched_by_steps
-
-        return watched_by_steps(form, asked, look)
-
-    def ending(self, config: SearchSettings) -> "Ending":
-        """The paper's."""
-        from sightline.decode.ending import Unsurpassed
-
-        return Unsurpassed()
+        return watch(begin(self.engine(config), self.request([source], [prefix], config)), look)
 
     def settings(self, overrides: dict[str, Any]) -> SearchSettings:
         """The settings of a call."""
-        return override(self.config, overrides)
+        return self.config.changed(overrides)
 
     @property
     def batch_tokens(self) -> int:
-        """Pieces of pairs that are looked at together."""
+        """Tokens of pairs that are looked at together."""
         return self.config.batch_tokens
 
-    def assemble(self, sources: list[list[int]], hypotheses: list[list[Hypothesis]]) -> Translation:
+    def assemble(
+        self, sources: list[list[int]], hypotheses: list[list[Hypothesis]], stops: Sequence[str] = ()
+    ) -> Translation:
         """One text from its parts; alternative n joins the n-th best of every part."""
-        source_pieces = [piece for tokens in sources for piece in self.tokenizer.pieces(tokens)]
+        source_pieces = [piece for tokens in sources for piece in self.tokenizer.source.pieces(tokens)]
         if not sources:
             return Translation("", 0.0, 0.0, [], [], [], parts=0)
         count = max(len(ranked) for ranked in hypotheses)
         columns = [[ranked[min(n, len(ranked) - 1)] for ranked in hypotheses] for n in range(count)]
-        best, *others = (self.join(column, source_pieces) for column in columns)
+        best, *others = (self.join(column, source_pieces, stops) for column in columns)
         return replace(best, alternatives=tuple(others))
 
-    def join(self, hypotheses: list[Hypothesis], source_pieces: list[str]) -> Translation:
+    def join(self, hypotheses: list[Hypothesis], source_pieces: list[str], stops: Sequence[str] = ()) -> Translation:
         """One translation from one hypothesis per part."""
-        texts = (one_line(self.tokenizer.decode(h.tokens)) for h in hypotheses)
+        texts = (one_line(before_stop(self.tokenizer.decode(h.tokens), stops)) for h in hypotheses)
         return Translation(
             text=running(texts),
             score=sum(h.score for h in hypotheses) / len(hypotheses),
@@ -238,17 +279,9 @@ class Translator:
             parts=len(hypotheses),
         )
 
-
-def override(config: SearchSettings, overrides: dict[str, Any]) -> SearchSettings:
-    """`config` with some settings replaced, all checked. The beam is as wide as `n_best` asks unless `overrides` says.
-
-    >>> override(SearchSettings(), {"beam_size": 1}).beam_size, override(SearchSettings(), {"n_best": 9}).beam_size
-    (1, 9)
-    """
-    overrides = with_room(overrides, config.beam_size)
-    changed = from_dict({"decode": overrides}, "translate", RunConfig(decode=config))
-    check_decoding(check(changed).decode)
-    return changed.decode
+    def text_of(self, tokens: list[int]) -> str:
+        """The text of an output."""
+        return one_line(self.tokenizer.decode(tokens))
 
 
 def clean_text(text: str) -> str:

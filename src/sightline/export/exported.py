@@ -16,8 +16,10 @@ from torch import Tensor
 from sightline.checkpoint.folder import Folder
 from sightline.config.model import TransformerConfig
 from sightline.config.settings import SearchSettings
+from sightline.contract import SpecialIds
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.engine import SpecialIds, decode_tokens
+from sightline.decode.engine import decode_tokens
+from sightline.decode.stepwise import engine_of
 from sightline.errors import UserError
 from sightline.families.sightline import axes
 from sightline.network.axes import NetworkConfig
@@ -99,7 +101,7 @@ class ExportedModel:
     def greedy(self, texts: Sequence[str]) -> list[list[int]]:
         """Our greedy translations: ids without EOS, at most MAX_NEW_TOKENS; the reference for exports."""
         config = SearchSettings(beam_size=1, max_length_factor=0.0, max_length_extra=MAX_NEW_TOKENS)
-        found = decode_tokens(self.network, self.tokenizer.encode_batch(texts), config, self.special)
+        found = decode_tokens(engine_of(self.network), self.tokenizer.encode_batch(texts), config, self.special)
         return [hypotheses[0].tokens for hypotheses in found]
 
     def sources(self, texts: Sequence[str]) -> list[list[int]]:

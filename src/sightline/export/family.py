@@ -7,7 +7,6 @@ Writing back works tensor by tensor for any network; CTranslate2 needs an encode
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -19,13 +18,14 @@ from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.published import read_checkpoint, unread_tensors
 from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.checkpoint.write import write_checkpoint
-from sightline.contract import SpecialIds
+from sightline.config.settings import SearchSettings
+from sightline.contract import NEVER, SpecialIds
+from sightline.decode.engine import decode_tokens
+from sightline.decode.stepwise import TorchEngine
 from sightline.errors import UserError
 from sightline.export.exported import MAX_NEW_TOKENS, all_parameters, sample_sentences
-from sightline.generation.rewrite import beginning_of, rewrite
-from sightline.generation.settings import GenerationSettings
 from sightline.models.load import pretrained_model
-from sightline.models.rewriting import RewritingModel, rewriting
+from sightline.models.translator import Translator
 from sightline.network.axes import NetworkConfig
 from sightline.network.transformer import Transformer
 
@@ -51,7 +51,7 @@ def write_pretrained(found: Folder, folder: Path) -> str:
 class PretrainedExport:
     """See `exported.Exportable`. Languages do not matter: nothing here depends on them."""
 
-    model: RewritingModel
+    model: Translator
 
     @property
     def network(self) -> Transformer:
@@ -68,39 +68,38 @@ class PretrainedExport:
         """The settings of the network."""
         return self.model.config
 
-    @cached_property
-    def settings(self) -> GenerationSettings:
-        """Greedy search with the rules that the format supports."""
-        plain = {"beam_size": 1, "n_best": 1, "sample": False, "no_repeat_ngram": 0, "min_new_tokens": 0}
-        return replace(self.model.generation, **plain, max_new_tokens=MAX_NEW_TOKENS, forced_end_id=None, stop=())
+    @property
+    def own(self) -> SpecialIds:
+        """The ids that its generation_config.json has."""
+        return self.model.generation.special
 
     @property
     def special(self) -> SpecialIds:
         """The special token ids of the search; CTranslate2 needs an unknown token even if there is none."""
-        written = self.model.tokenizer.written or self.model.tokenizer
-        unknown = next((i for name in UNKNOWN_TOKENS if (i := written.id_of(name)) is not None), self.settings.pad_id)
-        return SpecialIds(self.settings.pad_id, beginning_of(self.settings)[0], self.settings.end_ids[0], unknown)
+        written = self.model.vocabulary.written or self.model.vocabulary
+        unknown = next((i for name in UNKNOWN_TOKENS if (i := written.id_of(name)) is not None), self.own.pad_id)
+        return SpecialIds(self.own.pad_id, self.own.bos_id, self.own.eos_id, unknown)
 
     @property
     def forced(self) -> list[int]:
         """The forced tokens of its generation_config.json."""
-        return beginning_of(self.settings)[1:]
+        return [*self.own.forced]
 
     @property
     def pieces(self) -> list[str]:
         """The token of every target id."""
-        config, tokenizer = self.model.config, self.model.tokenizer
+        config, tokenizer = self.model.config, self.model.vocabulary
         return _names(tokenizer.written or tokenizer, config.tgt_vocab_size or config.vocab_size)
 
     @property
     def read_pieces(self) -> list[str]:
         """The token of every source id."""
-        return _names(self.model.tokenizer, self.model.config.vocab_size)
+        return _names(self.model.vocabulary, self.model.config.vocab_size)
 
     @property
     def suppressed(self) -> tuple[int, ...]:
         """Ids that our search never generates."""
-        return self.settings.suppressed
+        return self.own.unwritten
 
     def sources(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts with special tokens."""
@@ -108,7 +107,9 @@ class PretrainedExport:
 
     def greedy(self, texts: Sequence[str]) -> list[list[int]]:
         """Our greedy outputs: ids with forced tokens, without EOS, at most MAX_NEW_TOKENS."""
-        found = rewrite(self.network, self.sources(texts), self.settings)
+        greedy = SearchSettings(beam_size=1, max_length_factor=0.0, max_length_extra=MAX_NEW_TOKENS)
+        special = replace(self.own, source_end=(), forced_end=None)
+        found = decode_tokens(TorchEngine(self.network), self.sources(texts), greedy, special)
         return [[*self.forced, *ranked[0].tokens] for ranked in found]
 
     def parameters(self) -> dict[str, Tensor]:
@@ -117,7 +118,8 @@ class PretrainedExport:
 
     def texts(self) -> list[str]:
         """Sample texts from the vocabulary."""
-        return sample_sentences(self.model.tokenizer.decode([i]).strip() for i in range(self.model.config.vocab_size))
+        size = self.model.config.vocab_size
+        return sample_sentences(self.model.vocabulary.decode([i]).strip() for i in range(size))
 
     def write_tokenizer(self, folder: Path) -> None:
         """Copy the tokenizer files."""
@@ -141,7 +143,9 @@ def pretrained_export(folder: Folder, to: str) -> PretrainedExport:
             f"use `{CONVERTER}` (for an imported model after `sightline export --to hf`)"
         )
     model.network.float()
-    found = rewriting(model, folder.path)
-    if found.generation.start_id is None or not found.generation.end_ids:
+    if not isinstance(model, Translator):
+        family = model.info().get("family", "another kind")
+        raise UserError(f"{folder.path}: is a model of {family}; this needs an encoder-decoder of text")
+    if NEVER in (model.generation.special.bos_id, model.generation.special.eos_id):
         raise UserError(f"{folder.path}: its generation_config.json defines no start token or no end token")
-    return PretrainedExport(found)
+    return PretrainedExport(model)

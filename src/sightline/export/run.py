@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sightline.checkpoint.read import read_folder
+from sightline.checkpoint.with_torch import read_any
 from sightline.config.settings import RunConfig
 from sightline.errors import UserError, unknown, writing
 from sightline.export import ctranslate2, family, hf, onnx
@@ -65,7 +65,7 @@ def export_model(model: str | Path, to: str, out: str | Path, int8: bool = False
     out = Path(out)
     if out.exists():
         raise UserError(f"{out}: exists already; choose a new {'file' if to == WEB else 'folder'}")
-    folder = read_folder(model)
+    folder = read_any(model)
     if to == WEB:
         return _write_atomically(out, lambda temporary: page.write_page(folder, temporary / "export", out.stem))
     if isinstance(folder.config, RunConfig):

@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sightline.contract import Hypothesis, Rule, SearchOptions
-from sightline.decode.constraints import Limits, ban_repeated_ngrams
-from sightline.decode.ranking import highest
+from sightline.checkpoint.generation_config import GenerationConfig
+from sightline.contract import Hypothesis, SearchOptions
+from sightline.decode.constraints import Limits
 from sightline.decode.request import not_finite, random_stream
-from sightline.decode.sampling import draw, sample, stream_uniforms
+from sightline.decode.sampling import sample
 from sightline.decode.search import Step, beam_search
-from sightline.decode.watching import written_by_steps
-from sightline.generation.settings import GenerationSettings
+from sightline.decode.stepwise import written_by_steps
 
 
 @dataclass
@@ -59,10 +59,10 @@ def after_prompts(step: Step) -> Step:
 
 
 def search(
-    step: Step, begun: Begun, limits: Limits, options: SearchOptions, settings: GenerationSettings, streams: list[int]
+    step: Step, begun: Begun, limits: Limits, options: SearchOptions, sampled: bool, streams: Sequence[int]
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each row, best first; `streams` numbers the random stream of each."""
-    if settings.sample:
+    if sampled:
         numbers = torch.tensor(streams, device=limits.max_length.device)
         found = sample(after_prompts(step), begun, limits, options, numbers)
     else:
@@ -73,44 +73,27 @@ def search(
 
 
 def stream(
-    step: Step, begun: Begun, limits: Limits, options: SearchOptions, settings: GenerationSettings, number: int
+    step: Step, begun: Begun, limits: Limits, options: SearchOptions, sampled: bool, streams: Sequence[int]
 ) -> Iterator[int]:
-    """The tokens of one row, greedy or drawn, as soon as each is certain; `number` is that of its random stream."""
-    yield from written_by_steps(after_prompts(step), begun, limits, options, chooser(options, settings.sample, number))
-
-
-def chooser(options: SearchOptions, drawn: bool, number: int) -> Callable[[Tensor, int], Tensor]:
-    """Which token follows, from log-probabilities (1, vocab) at a position; the same as in a batch."""
-    if not drawn:
-        return lambda log_probs, position: highest(log_probs)
-    row, copy = torch.tensor([number]), torch.tensor([0])
-
-    def choose(log_probs: Tensor, position: int) -> Tensor:
-        uniforms = stream_uniforms(options.seed, row, copy, position)
-        return draw(log_probs, uniforms.to(log_probs.device), options)
-
-    return choose
+    """The tokens of one row, greedy or sampled, as soon as each is certain."""
+    numbers = np.array(streams) if sampled else None
+    yield from written_by_steps(after_prompts(step), begun, limits, options, numbers)
 
 
 # --- What rows may write ---
 
 
-def limits_of(room: Sequence[int | None], settings: GenerationSettings, device: torch.device) -> Limits:
-    """Shortest and longest outputs; `room` is how many positions the model has left for each, None = any number."""
-    longest = [settings.max_new_tokens if most is None else min(settings.max_new_tokens, most) for most in room]
-    shortest = [min(settings.min_new_tokens, most - 1) if settings.end_ids else 0 for most in longest]
+def limits_of(room: Sequence[int | None], config: GenerationConfig, device: torch.device) -> Limits:
+    """Shortest and longest outputs behind what rows begin with, which counts as written.
+
+    `room` is how many positions the model has left for each, None = any number.
+    """
+    begun, settings = len(config.special.forced), config.settings
+    most, least = max(1, settings.max_length_extra - begun), max(0, settings.min_length_extra - begun)
+    longest = [most if there is None else min(most, there) for there in room]
+    shortest = [min(least, length - 1) if config.can_end else 0 for length in longest]
     nothing = torch.zeros(len(room), 0, dtype=torch.long)
     return Limits(torch.tensor(shortest), torch.tensor(longest), nothing).to(device)
-
-
-def no_repeat(n: int, beginning: Sequence[int]) -> Rule:
-    """No n-gram occurs twice in what the decoder began with and has written since."""
-
-    def rule(log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"]) -> Tensor:
-        begun = torch.tensor(list(beginning), device=history.device).expand(len(history), -1)
-        return ban_repeated_ngrams(log_probs, torch.cat([begun, history], 1), n)
-
-    return rule
 
 
 # --- Batches ---

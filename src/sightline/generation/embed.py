@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from sightline.generation.rewrite import pad_right
+from sightline.decode.stepwise import pad_right
 
 TextStates = Float[Tensor, "batch length d_model"]
 Real = Bool[Tensor, "batch length"]  # which states are pooled; the others are padding or a prompt

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from sightline.checkpoint.generation_config import GenerationConfig
 from sightline.contract import Hypothesis
-from sightline.generation.settings import GenerationSettings
 from sightline.generation.transcribe import Marks, ways_to_write
 from sightline.network.transformer import Transformer
 
@@ -118,13 +118,13 @@ def hear_once(
     memory: Tensor,
     prompt: Sequence[int],
     marks: Marks,
-    settings: GenerationSettings,
+    config: GenerationConfig,
     timestamps: bool,
     max_len: int | None,
 ) -> tuple[list[int], float]:
     """What is written for a window that the encoder has read, and its mean log-probability of what may be written."""
-    ways = ways_to_write(network, memory, prompt, marks, settings, timestamps, max_len, normalised=True)[0]
-    found = likeliest(ways) if settings.sample else ways[0]
+    ways = ways_to_write(network, memory, prompt, marks, config, timestamps, max_len, normalised=True)[0]
+    found = likeliest(ways) if config.settings.sample else ways[0]
     return found.tokens, found.log_prob / (len(found.tokens) + 1)
 
 

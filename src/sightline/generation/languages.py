@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sightline.checkpoint.vocabulary import Vocabulary, marks_around
+from sightline.contract import SpecialIds
 from sightline.errors import UserError
 from sightline.generation.chat import tokenizer_settings
-from sightline.generation.settings import GenerationSettings
 
 CODED = ("m2m_100", "mbart")  # the families whose codes are tokens around the text
 COMMON = ("__en__", "__de__", "__fr__", "eng_Latn", "deu_Latn", "en_XX", "de_DE")
@@ -38,22 +38,22 @@ class Languages:
         bare, end, code = ids[before : len(ids) - behind], self._end, self.code(source)
         return [*bare, end, code] if self._code_behind else [code, *bare, end]
 
-    def settings(self, settings: GenerationSettings, target: str) -> GenerationSettings:
+    def special(self, special: SpecialIds, target: str) -> SpecialIds:
         """What makes the decoder write in `target`."""
         if self.family not in CODED or not target:
-            return settings
+            return special
         if self._code_behind:
-            return replace(settings, start_id=self.code(target))
-        return replace(settings, forced_start_id=self.code(target))
+            return replace(special, bos_id=self.code(target))
+        return replace(special, forced=(self.code(target),))
 
-    def check(self, source: str, target: str, settings: GenerationSettings) -> None:
-        """`UserError` where the model does not know a language, or must be told one; `settings` are its own."""
+    def check(self, source: str, target: str, special: SpecialIds) -> None:
+        """`UserError` where the model does not know a language, or needs one; `special` are its own ids."""
         for language in (source, target) if self.family in CODED else ():
             _ = language and self.code(language)
         if self.family not in CODED or not self._has_codes:
             return
-        told = target or settings.forced_start_id is not None or self._code_behind
-        if not told or not (source or len(self.vocabulary.encode("")) > 1):
+        known = target or special.forced or self._code_behind
+        if not known or not (source or len(self.vocabulary.encode("")) > 1):
             raise UserError(
                 f"a model of many languages ({self.family}) must be told which: give source_language and "
                 "target_language (on the command line --source-language and --target-language)"

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sightline.checkpoint.vocabulary import Vocabulary
-from sightline.contract import Hypothesis
+from sightline.contract import NEVER, Hypothesis
+from sightline.decode.stopping import before_stop
 from sightline.decode.translator import Translation
 from sightline.generation.chat import Messages, render_chat, without_mark
-from sightline.generation.stopping import before_stop
 
 CONTEXT = 8  # tokens of a prompt that are decoded again before what follows it
 
@@ -52,10 +52,10 @@ def decode_after(vocabulary: Vocabulary, prompt: Sequence[int]) -> Detokenise:
     return lambda ids: vocabulary.decode([*context, *ids])[known:]
 
 
-def prompt_ids(prompt: str | Messages, path: Path, vocabulary: Vocabulary, start_id: int | None) -> list[int]:
+def prompt_ids(prompt: str | Messages, path: Path, vocabulary: Vocabulary, start_id: int) -> list[int]:
     """A prompt as the vocabulary has it; where that is nothing, the start mark if there is one."""
     if not isinstance(prompt, str):
         text = render_chat(path, prompt)
         marked = bool(vocabulary.encode(""))
         return vocabulary.encode(without_mark(path, text) if marked else text)
-    return vocabulary.encode(prompt) or ([] if start_id is None else [start_id])
+    return vocabulary.encode(prompt) or ([] if start_id == NEVER else [start_id])

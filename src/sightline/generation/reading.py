@@ -12,7 +12,7 @@ from sightline.checkpoint.vocabulary import EncodeAt, Vocabulary, fingerprint, m
 from sightline.data.labelled import MarkedTexts
 from sightline.data.side import Side
 from sightline.errors import UserError
-from sightline.generation.sides import FamilySide
+from sightline.generation.sides import FamilySide, marks_of_side
 from sightline.network.axes import StackConfig
 
 OneOrTwo = str | tuple[str, ...]  # a text; or one, or two, in a tuple
@@ -118,7 +118,9 @@ def text_reader(
         return ids[before : len(ids) - behind], places[before : len(ids) - behind]
 
     start, end = (marks[0] if before else -1), (marks[-1] if behind else -1)
-    side = FamilySide(vocabulary, bare, pad_id, start, end, fingerprint=fingerprint(folder), vocab_size=size)
+    side = FamilySide(
+        vocabulary, bare, marks_of_side(pad_id, start, end), fingerprint=fingerprint(folder), vocab_size=size
+    )
     at = placed if vocabulary.encode_at else None
     typed, ends = told and types > 1, tuple(marks[before:])
     return TextReader(side, tuple(marks[:before]), between, ends, typed, max_len or 0, at, apart)

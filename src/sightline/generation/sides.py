@@ -8,19 +8,20 @@ with is not the start mark of a text. Not here: the vocabularies themselves (`ch
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from sightline.checkpoint.vocabulary import Vocabulary, marks_around
+from sightline.contract import NEVER, SpecialIds
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import readable
 from sightline.decode.candidates import CandidateTable
 from sightline.errors import UserError
 from sightline.generation.languages import CODED, Languages
-from sightline.generation.settings import GenerationSettings
 
 WORD = re.compile(r"\S+")
+UNKNOWN = "<unk>", "[UNK]"
 BLANKS = " \u2581\u0120"  # how pieces write a blank
 
 
@@ -30,14 +31,31 @@ class FamilySide:
 
     vocabulary: Vocabulary
     ids_of: Callable[[str], list[int]]  # a text with its marks, but for `bos_id` and `eos_id`
-    pad_id: int
-    bos_id: int
-    eos_id: int
+    special: SpecialIds
     sources: "FamilySide | None" = None  # the other side; None: this is it
-    unk_id: int = -1  # text is never cut into it by a vocabulary that spells everything
     declared: Mapping[int, str] = field(default_factory=dict)
     fingerprint: str = ""
     vocab_size: int = 0  # of what is written
+
+    @property
+    def pad_id(self) -> int:
+        """The id of padding."""
+        return self.special.pad_id
+
+    @property
+    def bos_id(self) -> int:
+        """What the decoder begins with."""
+        return self.special.bos_id
+
+    @property
+    def eos_id(self) -> int:
+        """What stands behind a text."""
+        return self.special.eos_id
+
+    @property
+    def unk_id(self) -> int:
+        """What text is cut into that the vocabulary does not know; `NEVER` where it spells everything."""
+        return self.special.unk_id
 
     @property
     def source(self) -> "FamilySide":
@@ -84,13 +102,6 @@ class FamilySide:
         return bool(self.piece(token).strip(BLANKS)) and not self.decode([token])
 
 
-def prefix_ids(side: FamilySide, settings: GenerationSettings, prefix: str) -> tuple[int, ...]:
-    """The ids of a text that outputs must begin with, behind what the model has them begin with anyway."""
-    text = " ".join(prefix.split())
-    ids = side.encode(text) if text else []
-    return tuple(ids[1:] if ids[:1] == [settings.forced_start_id] else ids)
-
-
 def offered_by(found: Shortlist, side: FamilySide) -> CandidateTable:
     """A shortlist ready for use; of two vocabularies what is copied is what is called the same."""
     read, written = side.source.vocabulary, side.vocabulary
@@ -120,36 +131,45 @@ def in_bytes(vocabulary: Vocabulary) -> bool:
     return vocabulary.id_of("\u0120") is not None
 
 
+def marks_of_side(pad_id: int, bos_id: int, eos_id: int) -> SpecialIds:
+    """The ids of a side that nothing is searched for on."""
+    return SpecialIds(pad_id, bos_id, eos_id, NEVER)
+
+
 def target_side(
     languages: Languages,
-    settings: GenerationSettings,
+    special: SpecialIds,
     source_language: str,
     target_language: str,
     origin: str = "",
     vocab_size: int = 0,
+    instruction: str = "",
 ) -> FamilySide:
     """The side that a model writes, with the one that it reads beside it.
 
     Args:
         languages: of the model, which knows its vocabulary.
-        settings: with what makes the decoder write in the target language.
+        special: the ids of its generation_config.json.
         source_language, target_language: as the model has them; "" for what need not be said.
         origin: the fingerprint of the vocabulary's files.
         vocab_size: of what is written.
+        instruction: what stands in front of every source.
 
     Raises:
         UserError: the vocabulary puts no end mark behind a text, or nothing says what the decoder begins with.
     """
     vocabulary = languages.vocabulary
-    written = vocabulary.written or vocabulary
-    if settings.start_id is None or not settings.end_ids or not vocabulary.encode(""):
+    written, special = vocabulary.written or vocabulary, languages.special(special, target_language)
+    if NEVER in (special.bos_id, special.eos_id) or not vocabulary.encode(""):
         raise UserError("the model's files name no mark that an output begins with, or none that a text ends with")
 
     def whole(text: str) -> list[int]:
-        return languages.encode(text, source_language, target_language)
+        return languages.encode(instruction + text, source_language, target_language)
 
-    sources = FamilySide(vocabulary, lambda text: whole(text)[:-1], settings.pad_id, settings.start_id, whole("")[-1])
-    forced = [] if settings.forced_start_id is None else [settings.forced_start_id]
+    end, forced = whole("")[-1], list(special.forced)
+    unknown = next((i for name in UNKNOWN if (i := written.id_of(name)) is not None), NEVER)
+    marks = marks_of_side(special.pad_id, special.bos_id, end)
+    sources = FamilySide(vocabulary, lambda text: whole(text)[:-1], marks, declared=vocabulary.declared)
     before, behind = marks_around(written.encode(""), written.encode("a"))
 
     def target(text: str) -> list[int]:
@@ -157,6 +177,13 @@ def target_side(
         bare = ids[before if languages.family in CODED else 0 : len(ids) - behind]
         return bare if bare[:1] == forced else [*forced, *bare]
 
-    start, end = settings.start_id, settings.end_ids[0]
-    own = "/".join([origin, source_language, target_language, *map(str, [start, end, *forced])])
-    return FamilySide(written, target, settings.pad_id, start, end, sources, fingerprint=own, vocab_size=vocab_size)
+    ids = [special.bos_id, special.eos_id, *forced]
+    own = "/".join([origin, source_language, target_language, *map(str, ids)])
+    return FamilySide(
+        written,
+        target,
+        replace(special, source_end=(end,), unk_id=unknown),
+        sources,
+        fingerprint=own,
+        vocab_size=vocab_size,
+    )

@@ -13,12 +13,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from sightline.checkpoint.generation_config import GenerationConfig
 from sightline.contract import Hypothesis, Stop
-from sightline.decode.request import not_finite
+from sightline.decode.request import not_finite, search_options
 from sightline.decode.search import Step
 from sightline.errors import UserError
 from sightline.generation.decoding import begin, in_batches, limits_of, search, stream, streams_of
-from sightline.generation.settings import GenerationSettings
 
 
 @runtime_checkable
@@ -44,7 +44,7 @@ def step_of(network: Onward) -> Step:
 def write_on(
     network: Onward,
     prompts: Sequence[Sequence[int]],
-    settings: GenerationSettings,
+    config: GenerationConfig,
     max_len: int | None = None,
     stop: Stop | None = None,
 ) -> list[list[Hypothesis]]:
@@ -61,25 +61,26 @@ def write_on(
     step, device = step_of(network), next(network.parameters()).device
 
     def work(batch: list[Sequence[int]]) -> list[list[Hypothesis]]:
-        limits = limits_of([room_after(prompt, max_len) for prompt in batch], settings, device)
-        tokens, padding = pad_left(batch, settings.pad_id)
+        limits = limits_of([room_after(prompt, max_len) for prompt in batch], config, device)
+        tokens, padding = pad_left(batch, config.special.pad_id)
         begun = begin(step, network.start_cache(padding.to(device)), tokens.to(device))
-        options = settings.options(stop=stop)
-        return search(step, begun, limits, options, settings, streams_of(batch))
+        options = search_options(config.settings, config.special, stop=stop)
+        return search(step, begun, limits, options, config.settings.sample, streams_of(batch))
 
-    return in_batches(prompts, settings.batch_size, work)
+    return in_batches(prompts, config.settings.batch_size, work)
 
 
 @torch.inference_mode()
 def stream_on(
-    network: Onward, prompt: Sequence[int], settings: GenerationSettings, max_len: int | None = None
+    network: Onward, prompt: Sequence[int], config: GenerationConfig, max_len: int | None = None
 ) -> Iterator[int]:
     """The tokens that follow one prompt, one by one, without the end mark; the same ones as `write_on` has."""
     step, device = step_of(network), next(network.parameters()).device
-    limits = limits_of([room_after(prompt, max_len)], settings, device)
+    limits = limits_of([room_after(prompt, max_len)], config, device)
     cache = network.start_cache(torch.zeros(1, dtype=torch.long, device=device))
     begun = begin(step, cache, torch.tensor([list(prompt)], device=device))
-    yield from stream(step, begun, limits, settings.options(), settings, *streams_of([prompt]))
+    options, streams = search_options(config.settings, config.special), streams_of([prompt])
+    yield from stream(step, begun, limits, options, config.settings.sample, streams)
 
 
 def pad_left(prompts: Sequence[Sequence[int]], pad_id: int) -> tuple[Int[Tensor, "rows length"], Int[Tensor, " rows"]]:

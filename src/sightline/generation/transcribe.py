@@ -16,12 +16,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from sightline.checkpoint.generation_config import GenerationConfig
 from sightline.checkpoint.vocabulary import Vocabulary
-from sightline.contract import Hypothesis, Rule
-from sightline.decode.steps import step_of
+from sightline.contract import NEVER, Hypothesis, Rule
+from sightline.decode.request import search_options
+from sightline.decode.stepwise import step_of
 from sightline.errors import UserError
 from sightline.generation.decoding import begin, limits_of, search
-from sightline.generation.settings import GenerationSettings
 from sightline.network.transformer import Transformer
 
 STEP = 0.02  # seconds between two timestamps; two frames of the spectrogram
@@ -65,7 +66,7 @@ class Transcript:
     segments: tuple[Segment, ...]  # without timestamps one for each window
 
 
-def marks_of(settings: GenerationSettings, values: Mapping[str, Any], vocabulary: Vocabulary) -> Marks:
+def marks_of(config: GenerationConfig, values: Mapping[str, Any], vocabulary: Vocabulary) -> Marks:
     """The marks of a checkpoint, from its generation_config.json (`values`) or, where that is old, its vocabulary."""
 
     def needed(name: str, *pieces: str) -> int:
@@ -76,15 +77,15 @@ def marks_of(settings: GenerationSettings, values: Mapping[str, Any], vocabulary
             raise UserError(f"generation_config.json: has no {name}, and the vocabulary no {' or '.join(pieces)}")
         return found
 
-    if settings.start_id is None or not settings.end_ids:
+    if config.special.bos_id == NEVER or not config.can_end:
         raise UserError("config.json: has no decoder_start_token_id or no eos_token_id")
-    codes = values.get("lang_to_id") or _codes(values, settings.end_ids[0], vocabulary)
+    codes = values.get("lang_to_id") or _codes(values, config.special.eos_id, vocabulary)
     languages = {code.strip("<|>"): token for code, token in codes.items()}
     named = values.get("task_to_id") or {}
     tasks = {task: named.get(task, vocabulary.id_of(f"<|{task}|>")) for task in TASKS} if languages else {}
     return Marks(
-        settings.start_id,
-        settings.end_ids[0],
+        config.special.bos_id,
+        config.special.eos_id,
         needed("no_timestamps_token_id", "<|notimestamps|>"),
         languages,
         {task: token for task, token in tasks.items() if token is not None},
@@ -147,13 +148,13 @@ def hear(
     mel: Float[Tensor, "n_mels frames"],
     beginning: Sequence[int],
     marks: Marks,
-    settings: GenerationSettings,
+    config: GenerationConfig,
     timestamps: bool,
     max_len: int | None = None,
 ) -> Hypothesis:
     """What is written for one window of sound; its tokens are without what they begin with and the end mark."""
     memory = network.encode(mel.unsqueeze(0).to(next(network.parameters())))  # to its device, in its numbers
-    return write_down(network, memory, beginning, marks, settings, timestamps, max_len)[0]
+    return write_down(network, memory, beginning, marks, config, timestamps, max_len)[0]
 
 
 @torch.inference_mode()
@@ -162,12 +163,12 @@ def write_down(
     memory: Float[Tensor, "windows positions d_model"],
     beginning: Sequence[int],
     marks: Marks,
-    settings: GenerationSettings,
+    config: GenerationConfig,
     timestamps: bool,
     max_len: int | None = None,
 ) -> list[Hypothesis]:
     """`hear` for windows that the encoder has read."""
-    return [ranked[0] for ranked in ways_to_write(network, memory, beginning, marks, settings, timestamps, max_len)]
+    return [ranked[0] for ranked in ways_to_write(network, memory, beginning, marks, config, timestamps, max_len)]
 
 
 def ways_to_write(
@@ -175,7 +176,7 @@ def ways_to_write(
     memory: Float[Tensor, "windows positions d_model"],
     beginning: Sequence[int],
     marks: Marks,
-    settings: GenerationSettings,
+    config: GenerationConfig,
     timestamps: bool,
     max_len: int | None = None,
     normalised: bool = False,
@@ -184,12 +185,16 @@ def ways_to_write(
     prompts = torch.tensor([list(beginning)] * len(memory), device=memory.device)
     begun = begin(step_of(network), network.start_cache(memory), prompts)
     room = None if max_len is None else max_len - len(beginning) + 1
-    rules = [never(settings.suppressed)]
+    rules = [never(config.special.unwritten)]
     rules += [timestamp_rule(marks)] if timestamps else []
     rules += [lambda log_probs, history: log_probs.log_softmax(-1)] if normalised else []
-    options = replace(settings, suppressed=()).options(rules=tuple(rules))
-    limits, streams = limits_of([room] * len(memory), settings, memory.device), [0] * len(memory)
-    return search(step_of(network), begun, limits, options, settings, streams)
+    special = replace(config.special, bos_id=marks.start, forced=(), forced_end=None, suppressed=())
+    options = replace(search_options(config.settings, special), rules=tuple(rules))
+    limits, streams = (
+        limits_of([room] * len(memory), replace(config, special=special), memory.device),
+        [0] * len(memory),
+    )
+    return search(step_of(network), begun, limits, options, config.settings.sample, streams)
 
 
 @torch.inference_mode()

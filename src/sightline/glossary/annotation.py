@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 
 from sightline.data.rows import Pair
-from sightline.data.tokenizer import Tokenizer
+from sightline.data.side import Side
 from sightline.glossary.terms import Glossary, Match, Term, contains_term
 
 ANNOTATION_TOKENS = BEGIN, TRANSLATED, END = "⟦", "⇒", "⟧"
@@ -56,7 +56,7 @@ def annotate_source(text: str, matches: Sequence[Match]) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def supports_annotations(tokenizer: Tokenizer) -> bool:
+def supports_annotations(tokenizer: Side) -> bool:
     """Whether a model was trained on annotated sources: each special token is one known token."""
     ids = [tokenizer.encode(token) for token in ANNOTATION_TOKENS]
     return all(len(one) == 1 and tokenizer.unk_id not in one for one in ids)

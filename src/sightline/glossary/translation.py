@@ -12,9 +12,9 @@ from typing import Any
 
 from sightline.config.settings import SearchSettings
 from sightline.contract import Draft, Hypothesis
-from sightline.decode.engine import decode_tokens
+from sightline.decode.engine import execute
 from sightline.decode.request import TooLarge
-from sightline.decode.translator import Translation, Translator, clean_text
+from sightline.decode.translator import TextTranslator, Translation, clean_text
 from sightline.errors import UserError
 from sightline.glossary.annotation import annotate_source, supports_annotations
 from sightline.glossary.files import GlossaryInput, load_glossary
@@ -26,15 +26,15 @@ from sightline.localisation.unit import Code, Parts, join_parts, plain
 MIN_BEAM_SIZE = 8  # smaller beams leave too few hypotheses for each number of phrase tokens
 
 
-def with_glossary(translator: Translator, glossary: GlossaryInput) -> Translator:
+def with_glossary(translator: TextTranslator, glossary: GlossaryInput) -> TextTranslator:
     """A translator with a glossary, given as for `load_glossary`."""
     return GlossaryTranslator(translator, load_glossary(glossary))
 
 
-class GlossaryTranslator(Translator):
+class GlossaryTranslator(TextTranslator):
     """A translator with a glossary, otherwise like `plain`."""
 
-    def __init__(self, plain: Translator, glossary: Glossary) -> None:
+    def __init__(self, plain: TextTranslator, glossary: Glossary) -> None:
         vars(self).update(vars(plain))
         self._plain, self.glossary = plain, glossary
         self._annotates = supports_annotations(plain.tokenizer)
@@ -42,7 +42,7 @@ class GlossaryTranslator(Translator):
     def translate(
         self, texts: Sequence[str], prefix: str = "", draft: Draft | None = None, **overrides: Any
     ) -> list[Translation]:
-        """As `Translator.translate`. Text that stays unchanged is translated as markers where these survive."""
+        """As `TextTranslator.translate`. Text that stays unchanged is translated as markers where these survive."""
         found: dict[int, Translation] = {}
         if supports_markers(self.tokenizer):
             kept = {n: parts for n, text in enumerate(texts) if (parts := self._with_codes(text))}
@@ -59,7 +59,7 @@ class GlossaryTranslator(Translator):
     def search(
         self, sources: list[list[list[int]]], prefix: list[int], config: SearchSettings, draft: Draft | None = None
     ) -> list[list[Hypothesis]]:
-        """As `Translator.search`; parts without room for the phrases are searched without them."""
+        """As `TextTranslator.search`; parts without room for the phrases are searched without them."""
         if config.sample or draft:
             raise UserError("a glossary needs beam search; remove sample and drafts")
         parts = [tokens for text in sources for tokens in text]
@@ -69,9 +69,9 @@ class GlossaryTranslator(Translator):
         found: list[list[Hypothesis]] = [[] for _ in parts]
 
         def fill(rows: list[int], config: SearchSettings, required: list[list[list[int]]] | None) -> None:
-            request = [parts[i] for i in rows], config, self.special, [prefixes[i] for i in rows]
+            request = self.request([parts[i] for i in rows], [prefixes[i] for i in rows], config, required)
             try:
-                results = decode_tokens(self.form(config), *request, self.max_len, self.offered(config), required)
+                results = execute(self.engine(config), request)
             except TooLarge as error:
                 raise TooLarge(texts[rows[error.index]], error.why) from None
             for i, ranked in zip(rows, results, strict=True):
@@ -88,7 +88,7 @@ class GlossaryTranslator(Translator):
 
         For a model trained on annotated sources, only the text that stays unchanged.
         """
-        texts = [self.tokenizer.decode(list(part)) for part in parts]
+        texts = [self.tokenizer.source.decode(list(part)) for part in parts]
         matches = [[match.term for match in self.glossary.matches(text)] for text in texts]
         required = [dict.fromkeys(t.target for t in ts if t.is_kept or not self._annotates) for ts in matches]
         phrases = [[self.encode_prefix(target) for target in targets] for targets in required]

@@ -25,7 +25,7 @@ from sightline.data.arranging import cut_padded
 from sightline.data.batch import Batch, collate
 from sightline.data.links import GoldLinks, Link, Links
 from sightline.data.side import Side
-from sightline.decode.steps import evaluating
+from sightline.decode.stepwise import evaluating
 from sightline.errors import UserError
 from sightline.evaluate.alignment import AlignmentScore, score_alignment
 from sightline.inspect.record import ROWS

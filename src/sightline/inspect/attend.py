@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sightline.decode.steps import evaluating
+from sightline.decode.stepwise import evaluating
 from sightline.errors import UserError, unknown
 from sightline.inspect.notebook import AttentionView
 from sightline.inspect.pair import InspectedInput, PairTranslator, read_pair

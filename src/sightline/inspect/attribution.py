@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sightline.architectures.conv import Convolutional
-from sightline.decode.steps import evaluating
+from sightline.decode.stepwise import evaluating
 from sightline.errors import UserError
 from sightline.inspect.pair import PairTranslator, TranslatedPair, device_of, read_pair
 from sightline.inspect.record import Attribution, Word

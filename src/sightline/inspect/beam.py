@@ -9,10 +9,11 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from sightline.contract import Continuation, Hypothesis
+from sightline.contract import Continuation, Hypothesis, SpecialIds
 from sightline.data.side import Side
-from sightline.decode.ending import Ending
-from sightline.inspect.pair import PairTranslator, output_ids
+from sightline.decode.ending import Ending, ending_of
+from sightline.decode.request import search_options
+from sightline.inspect.pair import PairTranslator, output_ids, with_forced
 from sightline.inspect.record import BeamNode
 
 
@@ -24,10 +25,11 @@ def search_with_tree(
     Greedy search and sampling rank nothing: their tree is a single path.
     """
     if config.sample or config.beam_size == 1:
-        hypothesis = translator.search([[source]], prefix, config)[0][0]
+        hypothesis = with_forced(translator, translator.search([[source]], prefix, config)[0][0])
         return hypothesis, _only_path(translator, hypothesis, config)
-    tree = BeamTree(translator.tokenizer, config.beam_size, config.length_penalty, translator.ending(config))
-    hypothesis = translator.watched(source, prefix, config, tree.grow)
+    ending = ending_of(search_options(config, SpecialIds()))
+    tree = BeamTree(translator.tokenizer, config.beam_size, config.length_penalty, ending)
+    hypothesis = with_forced(translator, translator.watched(source, prefix, config, tree.grow))
     tree.choose(output_ids(hypothesis, translator.tokenizer.eos_id))
     return hypothesis, tree.nodes
 
@@ -71,7 +73,7 @@ class BeamTree:
 
 def _only_path(translator: PairTranslator, hypothesis: Hypothesis, config: Any) -> list[BeamNode]:
     pieces = translator.tokenizer.pieces(output_ids(hypothesis, translator.tokenizer.eos_id))
-    log_probs, penalty = accumulate(hypothesis.token_log_probs), translator.ending(config).penalty
+    log_probs, penalty = accumulate(hypothesis.token_log_probs), ending_of(search_options(config, SpecialIds())).penalty
     return [
         BeamNode(i - 1, i, piece, log_prob, log_prob / penalty(i + 1, config.length_penalty), "chosen")
         for i, (piece, log_prob) in enumerate(zip(pieces, log_probs, strict=True))

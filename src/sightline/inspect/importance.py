@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from sightline.data.arranging import cut_padded
 from sightline.data.batch import Batch, collate
 from sightline.data.side import Side
-from sightline.decode.steps import evaluating
+from sightline.decode.stepwise import evaluating
 from sightline.errors import UserError
 from sightline.inspect.heads import Head, LayerName, multi_head_attentions
 from sightline.network.attention import MultiHeadAttention

@@ -5,7 +5,7 @@ states are those of the search, position by position.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from sightline.contract import Hypothesis, Look
 from sightline.data.side import Side
-from sightline.decode.ending import Ending
 from sightline.decode.translator import clean_text, one_line
 from sightline.errors import UserError
 from sightline.inspect.record import Axis, Word
@@ -38,7 +37,6 @@ class PairTranslator(Protocol):
     def encode_prefix(self, prefix: str) -> list[int]: ...
     def search(self, sources: list[list[list[int]]], prefix: list[int], config: Any) -> list[list[Hypothesis]]: ...
     def watched(self, source: list[int], prefix: list[int], config: Any, look: Look) -> Hypothesis: ...
-    def ending(self, config: Any) -> Ending: ...  # its penalty is of all that is written
 
 
 @runtime_checkable
@@ -126,7 +124,7 @@ def read_pair(translator: PairTranslator, src: str, tgt: str | None, prefix: str
     source = read_source(translator, src, config)
     if tgt is None:
         (best, *_) = translator.search([[source]], translator.encode_prefix(prefix), config)[0]
-        return found_pair(translator, src, source, best)
+        return found_pair(translator, src, source, with_forced(translator, best))
     return given_pair(translator, src, source, tgt, prefix)
 
 
@@ -137,8 +135,9 @@ def read_source(translator: PairTranslator, src: str, config: Any) -> list[int]:
         raise UserError("the source text is blank: there is nothing to look at")
     if len(parts) > 1:
         raise UserError(
-            f"the source text is longer than decode.max_source_length = {config.max_source_length} tokens and would be "
-            f"translated in {len(parts)} parts: look at one sentence at a time, or set max_source_length"
+            "the source text is longer than the model reads at once (decode.max_source_length = "
+            f"{config.max_source_length} tokens) and would be translated in {len(parts)} parts: look at one sentence "
+            "at a time, or set max_source_length"
         )
     return parts[0]
 
@@ -152,10 +151,17 @@ def given_pair(translator: PairTranslator, src: str, source: list[int], tgt: str
     return TranslatedPair(t, clean_text(src), text, [*source, t.source.eos_id], [*target, t.eos_id])
 
 
+def with_forced(translator: PairTranslator, found: Hypothesis) -> Hypothesis:
+    """The hypothesis with the tokens that every output begins with, whose probability is 1."""
+    forced = translator.tokenizer.special.forced
+    log_probs = [0.0] * len(forced) + found.token_log_probs
+    return replace(found, tokens=[*forced, *found.tokens], token_log_probs=log_probs) if forced else found
+
+
 def found_pair(translator: PairTranslator, src: str, source: list[int], found: Hypothesis) -> TranslatedPair:
     """A source and the hypothesis of a search, token by token as it was generated."""
     t = translator.tokenizer
-    text, whole = one_line(t.decode(found.tokens)), [*source, t.source.eos_id]
+    text, whole = one_line(t.decode(found.tokens)), t.special.ended(source)
     return TranslatedPair(t, clean_text(src), text, whole, output_ids(found, t.eos_id))
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sightline.decode.ranking import best
-from sightline.decode.steps import evaluating
+from sightline.decode.stepwise import evaluating
 from sightline.errors import UserError
 from sightline.inspect.beam import search_with_tree
 from sightline.inspect.pair import InspectedInput, PairTranslator, found_pair, given_pair, read_source

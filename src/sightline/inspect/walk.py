@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sightline.decode.ranking import best
-from sightline.decode.steps import evaluating
+from sightline.decode.stepwise import evaluating
 from sightline.errors import UserError
 from sightline.inspect.pair import PairTranslator, TranslatedPair, read_pair
 from sightline.inspect.recording import outputs

@@ -12,18 +12,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sightline.checkpoint.generation_config import IDS, GenerationConfig, read_generation_config
 from sightline.contract import Hypothesis, Stop
 from sightline.data.captions import captions_by_picture, read_captions
 from sightline.data.image import Preprocessing, read_image
-from sightline.decode.steps import step_of
+from sightline.decode.request import search_options
+from sightline.decode.stepwise import counting, step_of
+from sightline.decode.stopping import stop_at
 from sightline.evaluate.captions import CaptionReport, caption_report
 from sightline.generation.chat import refuse_single
 from sightline.generation.decoding import begin, limits_of, search
 from sightline.generation.output import Output, output_of
 from sightline.generation.reading import longest_text
-from sightline.generation.rewrite import beginning_of, options_of, without_beginning
-from sightline.generation.settings import IDS, GenerationSettings, read_settings
-from sightline.generation.stopping import stop_at
 from sightline.inspect.importance import Example
 from sightline.inspect.inputs import CaptionedPicture
 from sightline.models.inputs import captioned_picture, described_input, preprocessing_of
@@ -56,22 +56,23 @@ class Captioner(Model):
     def caption(self, pictures: Sequence[str | Path], **settings: Any) -> list[Output]:
         refuse_single(pictures, "caption")
         chosen, found = self.generation.changed(settings), list[Output]()
-        stop = stop_at(chosen.stop, self.tokenizer.decode)
-        for at in range(0, len(pictures), chosen.batch_size):
-            pixels = [read_image(path, self.preprocessing) for path in pictures[at : at + chosen.batch_size]]
-            found += [output_of(ranked, self.decode, chosen.stop) for ranked in self.search(pixels, chosen, stop)]
+        stops, size = chosen.settings.stop, chosen.settings.batch_size or len(pictures)
+        stop = stop_at(stops, self.tokenizer.decode)
+        for at in range(0, len(pictures), size):
+            pixels = [read_image(path, self.preprocessing) for path in pictures[at : at + size]]
+            found += [output_of(ranked, self.decode, stops) for ranked in self.search(pixels, chosen, stop)]
         return found
 
     @torch.inference_mode()
     def search(
         self,
         pictures: Sequence[Float[Tensor, "3 height width"]],
-        settings: GenerationSettings,
+        config: GenerationConfig,
         stop: Stop | None = None,
     ) -> list[list[Hypothesis]]:
         """The hypotheses for each picture, best first, without the start tokens."""
         pixels = torch.stack(list(pictures)).to(next(self.network.parameters()))  # its device, its precision
-        return search_captions(self.network, self.network.encode(pixels), settings, self.max_len, stop)
+        return search_captions(self.network, self.network.encode(pixels), config, self.max_len, stop)
 
     def evaluate(self, paths: Sequence[str]) -> CaptionReport:
         """BLEU and chrF++ of captions against all references of each picture in some tables (`data.captions`)."""
@@ -91,12 +92,12 @@ class Captioner(Model):
         return described_input(self.observed(given, target=target))
 
     @cached_property
-    def generation(self) -> GenerationSettings:
+    def generation(self) -> GenerationConfig:
         """Settings of generation; special tokens that config.json does not name are those of its decoder."""
         decoder = self.hf_config.get("decoder") or {}
         ids = {name: decoder[name] for name in IDS if decoder.get(name) is not None}
         own = {name: value for name, value in self.hf_config.items() if value is not None}
-        return read_settings(self.path, {**ids, **own}, has_encoder=True)
+        return read_generation_config(self.path, {**ids, **own}, has_encoder=True)
 
     @cached_property
     def preprocessing(self) -> Preprocessing:
@@ -113,14 +114,15 @@ class Captioner(Model):
 def search_captions(
     network: Transformer,
     memory: Float[Tensor, "pictures positions d_model"],
-    settings: GenerationSettings,
+    config: GenerationConfig,
     max_len: int | None,
     stop: Stop | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses for encoded pictures, best first, without the start tokens."""
-    beginning = beginning_of(settings)
+    beginning = config.special.prompt
     room = None if max_len is None else max_len - len(beginning) + 1
     prompts = torch.tensor([beginning] * len(memory), device=memory.device)
     begun = begin(step_of(network), network.start_cache(memory), prompts)
-    limits = limits_of([room] * len(memory), without_beginning(settings), memory.device)
-    return search(step_of(network), begun, limits, options_of(settings, stop), settings, [0] * len(memory))
+    limits = limits_of([room] * len(memory), config, memory.device)
+    options = counting(search_options(config.settings, config.special, stop=stop), beginning)
+    return search(step_of(network), begun, limits, options, config.settings.sample, [0] * len(memory))

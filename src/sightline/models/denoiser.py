@@ -6,7 +6,8 @@ from typing import Any
 
 from sightline.config.model import longest_sequence
 from sightline.data.noise import MASK
-from sightline.decode.translator import Translation, Translator
+from sightline.decode.stepwise import engine_of
+from sightline.decode.translator import TextTranslator, Translation
 from sightline.inspect.heads import Head
 from sightline.inspect.importance import head_importance
 from sightline.models.introspection import mask_model_heads, prune_model
@@ -27,7 +28,9 @@ class Denoiser(Model):
         >>> model.restore(["A dog <mask> grass."])[0].text  # doctest: +SKIP
         'A dog runs through the grass.'
         """
-        translator = Translator(self.network, self.tokenizer, self.config.decode, longest_sequence(self.config.model))
+        translator = TextTranslator(
+            engine_of(self.network), self.tokenizer, self.config.decode, longest_sequence(self.config.model)
+        )
         masked = re.compile(rf"\s*{MASK}\s*")  # blanks around a mask belong to the words in its place
         return translator.translate([masked.sub(MASK, text) for text in texts], **overrides)
 

@@ -27,7 +27,7 @@ from sightline.generation.chat import mark_of, tokenizer_settings
 from sightline.generation.fill import Filling, fillings, mask_of, predict_masked
 from sightline.generation.label import class_names
 from sightline.generation.reading import TextReader, longest_text, reader_of
-from sightline.generation.sides import FamilySide
+from sightline.generation.sides import FamilySide, marks_of_side
 from sightline.generation.tag import Tagging, read_known_tags, read_words, tagging, word_logits, word_offsets
 from sightline.generation.vectors import TextEmbedder, embed_texts, retrieved, text_embedder
 from sightline.inspect.importance import Example
@@ -127,7 +127,10 @@ class EncoderModel(Model):
 
     def masking(self, share: float = 0.15, whole_words: bool = False) -> Masking:
         """Which tokens, or whole words, of a text are masked."""
-        side, ids = FamilySide(self.tokenizer, self.tokenizer.encode, 0, 0, 0), range(self.config.vocab_size)
+        side, ids = (
+            FamilySide(self.tokenizer, self.tokenizer.encode, marks_of_side(0, 0, 0)),
+            range(self.config.vocab_size),
+        )
         known = [i for i in ids if side.piece(i) and not side.is_mark(i)]
         joints = joints_of(side.pieces(ids)) if whole_words else None
         return Masking(self._mask_id, np.array(known, np.int64), share, joints)

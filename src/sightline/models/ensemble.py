@@ -1,74 +1,131 @@
-"""Several translation models that write one translation: model directories of one tokenizer, of any architectures."""
+"""Several models that write one translation: at every step their log-probabilities are averaged.
 
-from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+Not here: the averaging itself (`native/search.c`, and with torch `decode.ensemble`).
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 from sightline.checkpoint.trained import TOKENIZER
-from sightline.config.settings import SearchSettings
-from sightline.contract import EncoderDecoder, OwnSearch
-from sightline.decode.translator import Translator
+from sightline.config.settings import RunConfig
+from sightline.contract import SearchEngine
+from sightline.decode.translator import TextTranslator
 from sightline.errors import UserError
 from sightline.models.model import Unable
-from sightline.models.translation import TranslationVerbs
+from sightline.models.translator import LoadedNetwork, Translator
+from sightline.models.workers import Loading
 from sightline.native.network import CompiledEnsemble, CompiledNetwork
 
-if TYPE_CHECKING:
-    from sightline.models.translator import TrainedTranslator
+OF_ONE = (  # what is about one network
+    *("network", "score", "align", "rank_heads", "head_importance", "mask_heads", "prune", "silent_heads", "walk"),
+    *("attend", "attribute", "trace", "look_inside", "alignment_head", "known_alignment_head", "info"),
+)
+Average = Callable[[Sequence[Any], Sequence[Any], str], SearchEngine]  # engines, networks, numbers
 
 
-class Ensemble(TranslationVerbs):
+class Ensemble(Translator):
     """Models whose log-probabilities are averaged at every step of one search; made by `sightline.load([a, b])`.
 
-    Decoding settings and the shortlist are those of the first; else the order of the models changes no more than
-    rounding. What is about one network, such as its attention, is to be asked one of `models`.
+    Settings and the shortlist are those of the first; else the order of the models changes no more than rounding.
+    What is about one network, such as its attention, has to be asked of one of `models`.
     """
 
-    def __init__(self, models: "Sequence[TrainedTranslator]") -> None:
-        """`UserError` for a model whose pieces are not those of the first."""
-        first, *others = models
-        for model in others:
-            if model.tokenizer.fingerprint != first.tokenizer.fingerprint:
-                raise UserError(
-                    f"{model.path}: has another tokenizer than {first.path}, and models that translate together share "
-                    f"one: train them with --set data.tokenizer={first.path / TOKENIZER}"
-                )
-        self.models = tuple(models)
-        translators = [model._translator for model in models]  # not through `self`: without a cycle `del` frees it
-        own = translators[0]
-        limits = [each.max_len for each in translators if each.max_len]
-        translator = Translator(
-            lambda: _members([each.model for each in translators]),
-            own.tokenizer,
-            own.config,
-            min(limits, default=None),
-            partial(_form, translators),
-            own.shortlist,
-        )
-        paths = [model.path for model in models]
-        super().__init__(translator, paths, first._device, all(model._for_library for model in models))
+    @property
+    def models(self) -> tuple[Translator, ...]:
+        """The members."""
+        loaded: Any = self._loaded
+        return loaded.members
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in OF_ONE:
+            raise Unable(f"an ensemble has no '{name}': ask one of its `models`")
+        return super().__getattribute__(name)
+
+
+def ensemble_of(models: Sequence[Translator], loading: Loading, average: Callable[[], Average]) -> Ensemble:
+    """Models as one; `UserError` for one whose tokenizer is not that of the first.
+
+    `average` gives what averages with torch, where the compiled library does not have all of them.
+    """
+    first, *others = models
+    for model in others:
+        if (model.hf_config == {}) != (first.hf_config == {}):
+            raise UserError(
+                f"{model.path}: an ensemble is of pretrained models, or of models trained here, not of both"
+            )
+        if _tokens(model) != _tokens(first):
+            trained = isinstance(first.config, RunConfig)
+            hint = f": train them with --set data.tokenizer={first.path / TOKENIZER}" if trained else ""
+            raise UserError(
+                f"{model.path}: has another tokenizer than {first.path}, and models that translate together share "
+                f"one{hint}"
+            )
+    return Ensemble(AveragedTranslators(tuple(models), average), loading)
+
+
+def _tokens(model: Translator) -> Any:
+    return model._for().tokenizer.fingerprint
+
+
+class AveragedTranslators:
+    """Several models as `models.translator.LoadedNetwork`."""
+
+    def __init__(self, members: tuple[Translator, ...], average: Callable[[], Average]) -> None:
+        self.members, self._average = members, average
+        self._parts: list[LoadedNetwork] = [member._loaded for member in members]
+        first = self._parts[0]
+        self.path: Path = first.path
+        self.config, self.about, self.hf_config = first.config, first.about, first.hf_config
+        self.device_name = first.device_name
+        self.languages = getattr(first, "languages", None)
+        self.generation = getattr(first, "generation", None)
 
     @property
-    def _changed(self) -> bool:
-        return any(model._changed for model in self.models)
+    def network(self) -> Any:
+        """There are several."""
+        raise Unable("an ensemble has no 'network': ask one of its `models`")
 
-    def __getattr__(self, name: str) -> Any:
-        raise Unable(f"an ensemble has no '{name}': ask one of its `models`")
+    @property
+    def in_library(self) -> bool:
+        """Whether the compiled library takes all of them."""
+        return all(part.in_library for part in self._parts)
 
+    @property
+    def changed(self) -> bool:
+        """Whether one of them computes anything else than its files say."""
+        return any(part.changed for part in self._parts)
 
-def _form(translators: Sequence[Translator], compute: str) -> EncoderDecoder | OwnSearch:
-    """The compiled library, where it has all models; else torch has all of them, rounded alike in bfloat16."""
-    forms: list[Any] = [each.form(SearchSettings(compute=compute)) for each in translators]
-    if all(isinstance(form, CompiledNetwork) for form in forms):
-        return CompiledEnsemble(tuple(forms))
-    from sightline.network.prepared import rounded  # needs torch
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """As of the first."""
+        return self._parts[0].unused
 
-    in_torch: Any = rounded if compute == "bfloat16" else lambda model: model
-    pairs = zip(forms, translators, strict=True)
-    return _members([in_torch(each.model) if isinstance(form, CompiledNetwork) else form for form, each in pairs])
+    def check_languages(self, source: str, target: str) -> None:
+        """As of the first."""
+        self._parts[0].check_languages(source, target)
 
+    def engine(self, compute: str) -> SearchEngine:
+        """The compiled library, where it has all models; else torch has all of them."""
+        engines: list[Any] = [part.engine(compute) for part in self._parts]
+        if all(isinstance(engine, CompiledNetwork) for engine in engines):
+            return CompiledEnsemble(tuple(engines))
+        return self._average()(engines, [part.network for part in self._parts], compute)
 
-def _members(models: Sequence[Any]) -> EncoderDecoder:
-    from sightline.decode.ensemble import AveragedNetworks  # needs torch
+    def translator(self, source: str, target: str, instruction: str) -> TextTranslator:
+        """That of the first, searching with all of them."""
+        own = [part.translator(source, target, instruction) for part in self._parts]
+        first = own[0]
+        return TextTranslator(
+            self.engine,
+            first.tokenizer,
+            first.config,
+            min((one.max_len for one in own if one.max_len), default=None),
+            first.shortlist,
+            None,
+            min((one.longest_source for one in own if one.longest_source), default=None),
+        )
 
-    return AveragedNetworks(models)
+    def info(self) -> dict[str, Any]:
+        """As of the first."""
+        return self._parts[0].info()

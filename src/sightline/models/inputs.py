@@ -19,8 +19,7 @@ from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.image import Preprocessing, preprocessing_from_hf, read_image
 from sightline.errors import UserError
 from sightline.generation.reading import longest_text
-from sightline.generation.rewrite import beginning_of as beginning_of_output
-from sightline.generation.sides import FamilySide
+from sightline.generation.sides import FamilySide, marks_of_side
 from sightline.generation.transcribe import FRAMES, STEP, beginning_of, detect_language, hear
 from sightline.inspect.importance import Example
 from sightline.inspect.inputs import (
@@ -73,7 +72,7 @@ def _text(vocabulary: Vocabulary, text: str, max_len: int | None) -> tuple[Int[T
 
 def side_of(vocabulary: Vocabulary) -> FamilySide:
     """A vocabulary that only spells tokens, without its special ones."""
-    return FamilySide(vocabulary, vocabulary.encode, 0, 0, 0)
+    return FamilySide(vocabulary, vocabulary.encode, marks_of_side(0, 0, 0))
 
 
 def _token_names(vocabulary: Vocabulary) -> Names:
@@ -99,7 +98,7 @@ def encoded_picture(model: Model, path: str | Path, how: Preprocessing) -> Encod
 def captioned_picture(model: Any, path: str | Path, target: str | None = None, **settings: Any) -> CaptionedPicture:
     """A picture with its caption: `target`, or the model's own; settings as of `caption`."""
     pixels, chosen = read_image(path, model.preprocessing), model.generation.changed({"n_best": 1, **settings})
-    begun, ends = beginning_of_output(chosen), list(chosen.end_ids[:1])
+    begun, ends = chosen.special.prompt, [chosen.special.eos_id] if chosen.can_end else []
     if target is None:
         best = model.search([pixels], chosen)[0][0]
         tgt = output_ids(best, *ends) if ends else best.tokens

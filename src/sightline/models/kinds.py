@@ -19,4 +19,4 @@ def model_kind(config: Any) -> str:
         return "language_model:LanguageModel"
     if config.head != "language":
         return "model:Model"
-    return DECODERS.get(config.front, "rewriting:RewritingModel")
+    return DECODERS.get(config.front, "translator:Translator")

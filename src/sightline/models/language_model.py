@@ -6,7 +6,9 @@ from typing import Any
 
 from sightline.architectures.xlnet import XLNetShape
 from sightline.checkpoint.folder import Folder
+from sightline.checkpoint.generation_config import GenerationConfig, read_generation_config
 from sightline.data.corpus import read_lines
+from sightline.decode.stopping import stop_at, until_stop
 from sightline.decode.streaming import growing_text
 from sightline.errors import UserError
 from sightline.evaluate.language import LanguageReport, language_report
@@ -15,8 +17,6 @@ from sightline.generation.fill import Filling, fillings
 from sightline.generation.output import Detokenise, Output, decode_after, output_of, prompt_ids
 from sightline.generation.permutation import BEHIND, ContentStream, LeftToRight, QueryStream
 from sightline.generation.reading import longest_text
-from sightline.generation.settings import GenerationSettings, _streamed, read_settings
-from sightline.generation.stopping import stop_at, until_stop
 from sightline.generation.text import Onward, Perplexity, perplexity, stream_on, write_on
 from sightline.generation.vectors import DecoderEmbedder, TextEmbedder, embed_texts, text_embedder
 from sightline.inspect.importance import Example
@@ -66,18 +66,18 @@ class LanguageModel(Model):
     def generate(self, prompts: Sequence[str | Messages], **settings: Any) -> list[Output]:
         refuse_single(prompts, "generate")
         chosen = self.generation.changed(settings)
-        stop = stop_at(chosen.stop, self.tokenizer.decode)
+        stop = stop_at(chosen.settings.stop, self.tokenizer.decode)
         ids = [self.encode(prompt) for prompt in prompts]
         found = write_on(self.predictor, ids, chosen, self.max_len, stop)
         pairs = zip(ids, found, strict=True)
-        return [output_of(ranked, self.decode_after(prompt), chosen.stop) for prompt, ranked in pairs]
+        return [output_of(ranked, self.decode_after(prompt), chosen.settings.stop) for prompt, ranked in pairs]
 
     @only_with("language", "permutation")
     def stream(self, prompt: str | Messages, **settings: Any) -> Iterator[str]:
-        chosen = _streamed(self.generation, settings)
+        chosen = self.generation.streamed(settings)
         ids = self.encode(prompt)
         tokens = stream_on(self.predictor, ids, chosen, self.max_len)
-        return until_stop(growing_text(tokens, self.decode_after(ids)), chosen.stop)
+        return until_stop(growing_text(tokens, self.decode_after(ids)), chosen.settings.stop)
 
     @only_with("language", "permutation")
     def perplexity(self, text: str, stride: int = 0, window: int = 0) -> Perplexity:
@@ -102,7 +102,7 @@ class LanguageModel(Model):
 
     def encode(self, prompt: str | Messages) -> list[int]:
         """The ids of a prompt, without the special tokens with which XLNet ends a text."""
-        ids = prompt_ids(prompt, self.path, self.tokenizer, self.generation.start_id)
+        ids = prompt_ids(prompt, self.path, self.tokenizer, self.generation.special.bos_id)
         behind = [self.tokenizer.id_of(token) for token in BEHIND] if self.head == "permutation" else []
         return ids[: -len(behind)] if behind and ids[-len(behind) :] == behind else ids
 
@@ -124,9 +124,9 @@ class LanguageModel(Model):
         return LeftToRight(self.network) if self.head == "permutation" else self.network
 
     @cached_property
-    def generation(self) -> GenerationSettings:
+    def generation(self) -> GenerationConfig:
         """Settings of generation; `unused` names those of its file that are not supported."""
-        return read_settings(self.path, self.hf_config, has_encoder=False)
+        return read_generation_config(self.path, self.hf_config, has_encoder=False)
 
     @cached_property
     def max_len(self) -> int | None:

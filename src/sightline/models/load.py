@@ -15,11 +15,14 @@ from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained_network import Trained
 from sightline.config.tasks import TASKS
-from sightline.device import choose_device, device_name
+from sightline.device import device_name
 from sightline.errors import UserError
+from sightline.models.ensemble import ensemble_of
 from sightline.models.kinds import model_kind
 from sightline.models.model import Model
-from sightline.models.translator import TrainedTranslator
+from sightline.models.trained import TrainedNetwork
+from sightline.models.translator import Translator
+from sightline.models.workers import Loading
 
 
 def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: str = "auto") -> Model:
@@ -44,25 +47,42 @@ def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: s
     """
     if not isinstance(path, str | Path):
         return load_translators(path, device, dtype)
-    return _model_of(read_folder(path, device_name(device), dtype), dtype)
+    return _model_of(_read(path, device, dtype), dtype)
+
+
+def _torch_side() -> Any:
+    from sightline.checkpoint import with_torch
+
+    return with_torch
+
+
+def _read(
+    path: str | Path, device: str, dtype: str = "file", tasks: Sequence[str] | None = None, published: bool = True
+) -> Folder:
+    return read_folder(path, device_name(device), dtype, tasks, published, _torch_side)
 
 
 def _model_of(folder: Folder, dtype: str) -> Model:
+    loading = Loading((str(folder.path),), folder.device, dtype, load)
     if not isinstance(folder.weights, Trained):
-        return pretrained_model(folder)
-    return resolve_name(TASKS[folder.config.model.task].model)(_decoding_in(dtype, folder))
+        return pretrained_model(folder, loading)
+    folder = _decoding_in(dtype, folder)
+    if folder.config.model.task == "translate":
+        return Translator(TrainedNetwork(folder), loading)
+    return resolve_name(TASKS[folder.config.model.task].model)(folder)
 
 
-def pretrained_model(folder: Folder) -> Model:
+def pretrained_model(folder: Folder, loading: Loading | None = None) -> Model:
     """The model of a folder in the Hugging Face layout, or one that `sightline import` wrote."""
     kind: Any = resolve_name(f"sightline.models.{model_kind(folder.config)}")
-    if kind.__name__ == "RewritingModel":
-        return kind(folder.network, folder.config, folder.about, folder.path, choose_device(folder.device))
-    return kind(folder)
+    if kind is not Translator:
+        return kind(folder)
+    network = resolve_name("sightline.models.pretrained:PretrainedNetwork")(folder)
+    return Translator(network, loading or Loading((str(folder.path),), folder.device, "auto", load))
 
 
 def _decoding_in(dtype: str, folder: Folder) -> Folder:
-    """A model that we have trained, whose network is float32: what it can decode with is its decoder's affair."""
+    """A model trained here, whose network is float32: `dtype` are the numbers that it decodes with."""
     config = folder.config
     if dtype in ("auto", "float32"):
         return folder
@@ -73,36 +93,25 @@ def _decoding_in(dtype: str, folder: Folder) -> Folder:
 
 def load_translator(path: str | Path, device: str = "auto", dtype: str = "auto") -> Model:
     """`load` for what reads a text and writes another; `UserError`, with what it can do, for any other model."""
-    model = _model_of(read_folder(path, device_name(device), dtype, tasks=("translate",)), dtype)
+    model = _model_of(_read(path, device, dtype, ("translate",)), dtype)
     _ = model.translate
     return model
 
 
 def load_task(task: str, path: str | Path, device: str = "auto", published: bool = False) -> Model:
     """`load` for a model that `train` wrote for `task`, or a `published` one; `UserError` where it is another."""
-    return _model_of(read_folder(path, device_name(device), tasks=(task,), published=published), "auto")
-
-
-def load_trained(path: str | Path, device: str = "auto") -> TrainedTranslator:
-    """`load` for a translation model that `train` wrote; `UserError` where it is one of another task or layout."""
-    return TrainedTranslator(read_folder(path, device_name(device), tasks=("translate",), published=False))
+    return _model_of(_read(path, device, tasks=(task,), published=published), "auto")
 
 
 def load_translators(paths: Sequence[str | Path], device: str = "auto", dtype: str = "auto") -> Model:
     """One model that translates, or several as an ensemble; a `UserError` names what does not go with them."""
     if not paths:
         raise UserError("load takes a model directory, or a list of them; this list is empty")
-    if len(paths) == 1:
-        return load_translator(paths[0], device, dtype)
-    models = [load_translator(path, device, dtype) for path in paths]
-    trained = [model for model in models if isinstance(model, TrainedTranslator)]
-    if len(trained) < len(models):
-        from sightline.models.together import together
-
-        return together(models)
-    from sightline.models.ensemble import Ensemble
-
-    return Ensemble(trained)
+    models: list[Any] = [load_translator(path, device, dtype) for path in paths]
+    if len(models) == 1:
+        return models[0]
+    loading = Loading(tuple(map(str, paths)), device_name(device), dtype, load)
+    return ensemble_of(models, loading, lambda: _torch_side().average_engines)
 
 
 def load_alignment() -> None:

@@ -221,7 +221,7 @@ class Model:
 
         Args:
             prompts: texts; or conversations, lists of `{"role": "user", "content": "..."}`, for models with a template.
-            **settings: fields of `sightline.generation.settings.GenerationSettings`, such as `max_new_tokens=50`.
+            **settings: fields of `sightline.config.settings.SearchSettings`, such as `max_new_tokens=50`.
 
         Raises:
             UserError: an invalid setting, a prompt that is empty or too long, or no chat template.
@@ -432,7 +432,7 @@ class Model:
     def caption(self, pictures: Sequence[str | Path], **settings: Any) -> list[Output]:
         """A description of each image file. Pictures are independent.
 
-        `settings` are fields of `sightline.generation.settings.GenerationSettings`, such as `beam_size=4`.
+        `settings` are fields of `sightline.config.settings.SearchSettings`, such as `beam_size=4`.
         """
         ...
 
@@ -456,7 +456,7 @@ class Model:
                 which tell where the next window starts.
             fallback: sample again at higher temperatures where the text repeats itself or is improbable; skip silence.
             condition: each window is conditioned on the text of the previous ones.
-            **settings: fields of `sightline.generation.settings.GenerationSettings`, such as `beam_size=5`.
+            **settings: fields of `sightline.config.settings.SearchSettings`, such as `beam_size=5`.
 
         Raises:
             UserError: the file cannot be read, or the model does not know the language or the task.

@@ -13,7 +13,7 @@ from sightline.data.arranging import cut_padded
 from sightline.data.batch import Batch, Tokens, collate
 from sightline.data.side import Side
 from sightline.decode.request import not_finite
-from sightline.decode.steps import evaluating
+from sightline.decode.stepwise import evaluating
 from sightline.errors import UserError
 from sightline.evaluate.score import SCORED_TOGETHER, PairScore
 

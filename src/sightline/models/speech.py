@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sightline.checkpoint.generation_config import FILE as SETTINGS_FILE
+from sightline.checkpoint.generation_config import GenerationConfig, read_generation_config
 from sightline.checkpoint.layout import read_json
 from sightline.data.audio import HOP, RATE, log_mel, read_audio
 from sightline.data.speech import Recording, read_recordings
@@ -28,8 +30,6 @@ from sightline.generation.fallback import (
     prompted,
 )
 from sightline.generation.reading import longest_text
-from sightline.generation.settings import FILE as SETTINGS_FILE
-from sightline.generation.settings import GenerationSettings, read_settings
 from sightline.generation.transcribe import (
     FRAMES,
     Marks,
@@ -102,12 +102,12 @@ class SpeechModel(Model):
         return Transcript(" ".join(segment.text for segment in segments), language, segments)
 
     def _listen(
-        self, beginning: Sequence[int], chosen: GenerationSettings, in_segments: bool, window: Tensor
+        self, beginning: Sequence[int], chosen: GenerationConfig, in_segments: bool, window: Tensor
     ) -> list[int]:
         return hear(self.network, window, beginning, self.marks, chosen, in_segments, self.max_len).tokens
 
     def _listener(
-        self, beginning: Sequence[int], chosen: GenerationSettings, in_segments: bool, fallback: bool, condition: bool
+        self, beginning: Sequence[int], chosen: GenerationConfig, in_segments: bool, fallback: bool, condition: bool
     ) -> Listener:
         """Transcribes windows with fallback and conditioning, like the reference implementation."""
         previous, silence = (self._mark(*names) for names in (("<|startofprev|>",), ("<|nospeech|>", "<|nocaptions|>")))
@@ -119,8 +119,8 @@ class SpeechModel(Model):
                 memory = self.network.encode(window.unsqueeze(0).to(next(self.network.parameters())))
             prompt = prompted(before, beginning, previous, self.max_len)
             drawn = {"sample": True, "beam_size": 1, "n_best": BEST_OF, "temperature": temperature, "top_k": 0}
-            settings = replace(chosen, **(drawn if temperature else {}))
-            tokens, log_prob = hear_once(self.network, memory, prompt, self.marks, settings, in_segments, self.max_len)
+            config = replace(chosen, settings=replace(chosen.settings, **(drawn if temperature else {})))
+            tokens, log_prob = hear_once(self.network, memory, prompt, self.marks, config, in_segments, self.max_len)
             begun = self.network, memory, prompt, self.marks.start
             silent = 0.0 if silence is None else no_speech_probability(*begun, silence)
             ratio = compression_ratio(self.tokenizer.decode(tokens).strip())
@@ -157,9 +157,9 @@ class SpeechModel(Model):
         return described_input(self.observed(given, target=target))
 
     @cached_property
-    def generation(self) -> GenerationSettings:
+    def generation(self) -> GenerationConfig:
         """Settings of generation; `unused` names those of its file that are not supported."""
-        return read_settings(self.path, self.hf_config, has_encoder=True)
+        return read_generation_config(self.path, self.hf_config, has_encoder=True)
 
     @cached_property
     def marks(self) -> Marks:

@@ -7,44 +7,62 @@ batches side by side in threads and has no need of this. Order and text are thos
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 from sightline.data.processes import in_order, processes
 from sightline.decode.translator import Translation
 from sightline.device import usable_cores
+from sightline.errors import UserError
 
 CHUNK_LINES = 500  # handed to a process at once: enough to sort into batches of equal length, few enough to share out
 
 
+def no_loading(*of: Any) -> Any:
+    """In place of `load`, for a model that only this process has."""
+    raise UserError("this model was not loaded by `sightline.load`, so that no other can be loaded for it")
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How a process gets a model."""
+
+    paths: tuple[str, ...]  # of one model, or of an ensemble
+    device: str
+    dtype: str = "auto"
+    load: Callable[..., Any] = no_loading  # `models.load.load`
+
+    def __call__(self) -> Any:
+        """The model, loaded."""
+        return self.load(self.paths[0] if len(self.paths) == 1 else list(self.paths), self.device, self.dtype)
+
+
 def translate_in_processes(
-    folders: str | Path | Sequence[str | Path],
-    device: str,
+    loading: Loading,
     lines: Iterable[str],
     workers: int,
-    prefix: str = "",
-    overrides: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, Any] | None = None,
     chunk_lines: int = CHUNK_LINES,
 ) -> Iterator[Translation]:
-    """`translate_lines` of what `load` makes of `folders` by `workers` processes, which share the cores among them.
+    """`translate_lines` of a model by `workers` processes, which share the cores among them.
 
-    At most two chunks a process are on their way at a time, so memory does not grow with the input. A program that
-    calls this needs the guard `if __name__ == "__main__":`, for every process starts by importing it.
+    `arguments` are those of its `translate`. At most two chunks a process are on their way at a time, so memory does
+    not grow with the input. A program that calls this needs the guard `if __name__ == "__main__":`, for every process
+    starts by importing it.
 
     Raises:
         UserError: what `translate` raises, or a process was killed.
     """
     threads = max(1, usable_cores() // workers)
-    model = (str(folders),) if isinstance(folders, str | Path) else tuple(map(str, folders))
     stream = iter(lines)
     chunks = iter(lambda: list(islice(stream, chunk_lines)), [])
     with processes(workers, "a translating process", _prepare, threads) as submit:
 
         def translate(chunk: list[str]) -> Future[list[Translation]]:
-            return submit(_translate, model, device, chunk, prefix, dict(overrides or {}))
+            return submit(_translate, loading, chunk, dict(arguments or {}))
 
         yield from in_order(chunks, translate, lambda: 2 * workers)
 
@@ -56,7 +74,7 @@ def worth_sharing(lines: Iterable[str]) -> tuple[int, Iterator[str]]:
     return usable_cores() if len(head) == 2 * CHUNK_LINES else 1, chain(head, stream)
 
 
-_models: dict[tuple[tuple[str, ...], str], Any] = {}  # of this process
+_models: dict[Loading, Any] = {}  # of this process
 
 
 def _prepare(threads: int) -> None:
@@ -66,11 +84,7 @@ def _prepare(threads: int) -> None:
         sys.modules["torch"].set_num_threads(threads)
 
 
-def _translate(
-    folders: tuple[str, ...], device: str, lines: list[str], prefix: str, overrides: dict[str, Any]
-) -> list[Translation]:
-    from sightline.models.load import load
-
-    if (folders, device) not in _models:
-        _models[folders, device] = load(folders, device)
-    return _models[folders, device].translate(lines, prefix, **overrides)
+def _translate(loading: Loading, lines: list[str], arguments: dict[str, Any]) -> list[Translation]:
+    if loading not in _models:
+        _models[loading] = loading()
+    return _models[loading].translate(lines, **arguments)

@@ -131,7 +131,7 @@ class PackedMemory:
 
 
 class Searching:
-    """Networks of one vocabulary in one search; the contract `contract.OwnSearch`."""
+    """Networks of one vocabulary in one search; the contract `contract.SearchEngine`."""
 
     def networks(self) -> "tuple[CompiledNetwork, ...]":
         """Those that search."""

@@ -95,6 +95,8 @@ def prepare_for_inference(model: Transformer, compute: str = "float32") -> Any:
 
 
 def _converted(model: Transformer, dtype: torch.dtype) -> Transformer:
+    if all(parameter.dtype == dtype for parameter in model.parameters()):
+        return model
     return copy.deepcopy(model).to(dtype).requires_grad_(False)
 
 

@@ -15,7 +15,6 @@ from typing import Any
 from sightline.checkpoint.sidecar_files import SHORTLIST
 from sightline.checkpoint.trained import TOKENIZER, WEIGHTS, write_text
 from sightline.config.settings import SearchSettings
-from sightline.decode.translator import override
 from sightline.errors import UserError
 from sightline.evaluate.report import describe_search, hypotheses_of
 from sightline.models.load import load_translator
@@ -43,7 +42,7 @@ class Hypotheses:
         self._device = device
         self._overrides = dict(overrides)
         self._say = say
-        self.decoding: SearchSettings = override(run.config.decode, self._overrides)
+        self.decoding: SearchSettings = run.config.decode.changed(self._overrides)
 
     def of(self, texts: EvaluationSet) -> list[str]:
         """A line for each source line.

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sightline.config.settings import SearchSettings
 from sightline.errors import UserError
 from sightline.generation.languages import CODED
 from sightline.glossary.translation import MIN_BEAM_SIZE
@@ -87,11 +86,11 @@ class ServedModel:
     def translate(self, sentences: list[str], options: SentenceOptions) -> list[SentenceTranslation]:
         """Translate sentences, in the thread of the model."""
         model = self.model = self.model or self._load()
-        languages, prefix = language_arguments(model, options.source, options.target)
+        languages = language_arguments(model, options.source, options.target)
         settings = {**self.settings, **({"n_best": options.n_best} if options.n_best > 1 else {}), **languages}
         if options.terms:
-            settings["glossary"] = _check_glossary_support(model, options.terms)
-        outputs = model.translate([prefix + text for text in sentences], prefix=options.prefix, **settings)
+            settings["glossary"] = options.terms
+        outputs = model.translate(sentences, prefix=options.prefix, **settings)
         links = self._links(model, sentences, outputs, languages) if options.aligned else [None] * len(outputs)
         return [
             SentenceTranslation(
@@ -127,33 +126,25 @@ class ServedModel:
             raise ModelUnavailable(f"{self.path}: {error}") from error
 
 
-def _check_glossary_support(model: Any, terms: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-    """The terms, if the model supports glossaries."""
-    if not isinstance(model.decode_config, SearchSettings):
-        raise UserError("glossary and keep are for models trained here; this model is pretrained")
-    return terms
-
-
 class ModelUnavailable(UserError):
     """A model can no longer be loaded; the message is for the operator."""
 
 
-def language_arguments(model: Any, source: str, target: str) -> tuple[dict[str, str], str]:
-    """How to select languages: arguments of the model's methods, and a prefix of the source text.
-
-    A bilingual model needs neither. A model trained here with tokens such as `<2de>` gets that token as the prefix.
-    """
-    if hasattr(model, "between"):
-        both = {"source_language": source, "target_language": target}
-        if model.languages.family in CODED:
-            return both, ""
-        try:
-            model.languages.encode("", source, target)
-        except UserError:  # it has no words for it, as a model of one pair
-            return {}, ""
-        return both, ""
-    tag = f"<2{target}>"
-    return {}, f"{tag} " if tag in getattr(model.tokenizer, "declared", {}).values() else ""
+def language_arguments(model: Any, source: str, target: str) -> dict[str, str]:
+    """The arguments of the model's methods that select languages; none for a bilingual model."""
+    if not hasattr(model, "between"):
+        return {}
+    both = {"source_language": source, "target_language": target}
+    if model.languages is None:
+        tagged = f"<2{target}>" in getattr(model.tokenizer, "declared", {}).values()
+        return {"target_language": target} if tagged else {}
+    if model.languages.family in CODED:
+        return both
+    try:
+        model.languages.encode("", source, target)
+    except UserError:  # a bilingual model
+        return {}
+    return both
 
 
 def load_served_models(
@@ -184,7 +175,7 @@ def load_served_models(
         model = load(path)
         known = _language_pairs(model, language_pairs if len(paths) == 1 else language_pairs[number : number + 1], path)
         for source, target in known:
-            if language_arguments(model, source, target)[0]:
+            if language_arguments(model, source, target):
                 model.between(source, target)  # a `UserError` for unknown languages
             _check_duplicate(models, source, target, path)
         models.append(ServedModel(Path(path), known, load, settings, model if keep else None))

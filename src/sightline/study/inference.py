@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from sightline.decode.engine import EncoderDecoder
+from sightline.contract import EncoderDecoder
 from sightline.report.figures import Figure, Panel
 from sightline.study.claim import Claim, Plan, Row, Verdict, distinct, growth, mean_of, select_rows, series_by
 from sightline.study.clock import seconds

@@ -27,7 +27,6 @@ from sightline.data.captions import (
 from sightline.data.pictures import Augmentation, Picture, key_of
 from sightline.errors import UserError
 from sightline.evaluate.captions import caption_report
-from sightline.generation.rewrite import beginning_of
 from sightline.models.captioner import Captioner, search_captions
 from sightline.network.dropout import Dropout
 from sightline.network.more_dropout import DroppingKernel
@@ -66,10 +65,10 @@ class CaptionJob(TellingJob):
 
     def written(self, network: Transformer, memory: Tensor) -> list[str]:
         """What greedy search makes of pictures that the encoder has seen."""
-        settings = self.model.generation.changed({"beam_size": 1, "n_best": 1, "sample": False})
+        config = self.model.generation.changed({"beam_size": 1, "n_best": 1, "sample": False})
         return [
             self.model.decode(ranked[0].tokens)
-            for ranked in search_captions(network, memory, settings, self.model.max_len)
+            for ranked in search_captions(network, memory, config, self.model.max_len)
         ]
 
     def judged(self, written: Sequence[str]) -> dict[str, float]:
@@ -155,11 +154,11 @@ def _files(request: TrainRequest) -> tuple[list[Picture], list[Picture]]:
 
 
 def _corpus(model: Captioner, config: RunConfig, pictures: Sequence[Picture]) -> CaptionedPictures:
-    settings, encode = model.generation, bare(model.tokenizer)[0]
-    if not settings.end_ids:
+    special, encode = model.generation.special, bare(model.tokenizer)[0]
+    if not model.generation.can_end:
         raise UserError(f"{model.path}: neither config.json nor generation_config.json has an eos_token_id")
     assert model.max_len
-    marks = beginning_of(settings), settings.end_ids[0]
+    marks = special.prompt, special.eos_id
     changes = Augmentation(config.data.flip, config.data.shift)
     return captioned_pictures(pictures, encode, *marks, model.max_len, model.preprocessing, changes)
 

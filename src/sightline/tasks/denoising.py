@@ -41,7 +41,7 @@ from sightline.data.rows import Pair
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.generation.sides import pieces_of
-from sightline.models.rewriting import RewritingModel
+from sightline.models.translator import Translator
 from sightline.network.more_dropout import without
 from sightline.tasks.automatic import decided
 from sightline.tasks.job import TrainRequest, choose_tokenizer, held_out_row, hold_out
@@ -156,7 +156,7 @@ def corruption_job(request: TrainRequest, config: RunConfig, folder: Path) -> Co
     return CorruptionJob(config, model.tokenizer, about, train, valid, SameLayout(model), make, corrupted=corrupted)
 
 
-FINE_TUNING = FineTuning(corruption_job, RewritingModel, "a T5, mT5, BART or mBART", "block_length")
+FINE_TUNING = FineTuning(corruption_job, Translator, "a T5, mT5, BART or mBART", "block_length")
 
 
 def _check_settings(request: TrainRequest, config: RunConfig) -> None:
@@ -172,7 +172,7 @@ def _check_settings(request: TrainRequest, config: RunConfig) -> None:
         raise UserError(f"data.block_length = {config.data.block_length}: {request.init} reads {limit} tokens at most")
 
 
-def _between(model: RewritingModel, request: TrainRequest) -> RewritingModel:
+def _between(model: Translator, request: TrainRequest) -> Translator:
     """The model for the language of the texts, where it has to be told one (mBART)."""
     source, target = request.source_language, request.target_language
     if source != target or (source and model.config.family != "mbart"):
@@ -184,14 +184,14 @@ def _between(model: RewritingModel, request: TrainRequest) -> RewritingModel:
 
 
 def _corruption(
-    model: RewritingModel, length: int, origin: str
+    model: Translator, length: int, origin: str
 ) -> tuple[Callable[[NDArray[np.int32]], CorruptedText], int]:
     """What is done to running text in tokens by the family of the model, and how many of them a block takes."""
     family, marks = model.config.family, _marks(model)
     room = length - len(marks.before) - len(marks.behind)
     if family in SPANS:
         room = tokens_read_as(length) if length > 3 else 0
-        corrupt: Corruption = SpanCorruption(_sentinels(model.tokenizer, n_noise(max(2, room))[1], origin))
+        corrupt: Corruption = SpanCorruption(_sentinels(model.vocabulary, n_noise(max(2, room))[1], origin))
     else:
         corrupt = _denoising(model, origin)
     if room < 2:
@@ -211,9 +211,9 @@ def _sentinels(vocabulary: Vocabulary, n: int, origin: str) -> NDArray[np.int64]
     return np.array(ids, np.int64)
 
 
-def _denoising(model: RewritingModel, origin: str) -> Corruption:
+def _denoising(model: Translator, origin: str) -> Corruption:
     """BART's and mBART's noise; others have no mask, or were not trained with it."""
-    vocabulary = model.tokenizer
+    vocabulary = model.vocabulary
     mask, end = vocabulary.id_of("<mask>"), vocabulary.id_of("</s>")
     if model.config.family not in TEXTS or mask is None or end is None:
         raise UserError(
@@ -224,7 +224,7 @@ def _denoising(model: RewritingModel, origin: str) -> Corruption:
     return denoising_of(pieces_of(vocabulary, range(model.config.vocab_size)), mask, end)
 
 
-def _marks(model: RewritingModel) -> BlockMarks:
+def _marks(model: Translator) -> BlockMarks:
     """As the model has them around a pair."""
     side = model._translator.tokenizer
     source = side.source
@@ -233,10 +233,10 @@ def _marks(model: RewritingModel) -> BlockMarks:
     return BlockMarks(before, [*behind, source.eos_id], side.encode(""), side.bos_id, side.eos_id, side.pad_id)
 
 
-def _cutter(model: RewritingModel) -> Cutter:
+def _cutter(model: Translator) -> Cutter:
     """By a published model's vocabulary; documents are parted by BART's end mark, and not by T5, as there."""
-    encode, _, _ = bare(model.tokenizer)
-    end = model.tokenizer.id_of("</s>")
+    encode, _, _ = bare(model.vocabulary)
+    end = model.vocabulary.id_of("</s>")
     behind = [] if model.config.family in SPANS or end is None else [end]
     origin, size = fingerprint(model.path), model.config.vocab_size
     return Cutter(lambda texts: [encode(text) for text in texts], [], behind, origin, size)

@@ -8,9 +8,9 @@ from typing import Any
 from sightline.checkpoint.adapter_folders import home_of
 from sightline.checkpoint.growing import write_grown
 from sightline.checkpoint.layout import CONFIG, adapters_in, is_family, read_json
-from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import read_settings, settings_for
 from sightline.checkpoint.vocabulary import read_vocabulary
+from sightline.checkpoint.with_torch import read_any
 from sightline.config.model import ModelConfig, TransformerConfig, longest_sequence
 from sightline.config.setting import converted
 from sightline.config.settings import (
@@ -192,7 +192,7 @@ def model_section(path: str, task: str) -> ModelConfig:
 
     `task` is what it is to be trained for, "" = what it is for; `UserError` where that is another thing.
     """
-    model = pretrained_model(read_folder(path, dtype="float32"))
+    model = pretrained_model(read_any(path, dtype="float32"))
     task = task or model.usual_task
     start = fine_tuning_of(task)
     model = start.fit(model, path)
@@ -207,7 +207,7 @@ def _described(model: Any, task: str) -> ModelConfig:
     stack = encoder or decoder
     assert stack
     tied = "all" if config.share_embeddings or not (encoder and decoder) else "target"
-    pad_id = model.generation.pad_id if decoder else int(model.hf_config.get("pad_token_id") or 0)
+    pad_id = model.generation.special.pad_id if decoder else int(model.hf_config.get("pad_token_id") or 0)
     return TransformerConfig(
         task=task,
         vocab_size=config.tgt_vocab_size or config.vocab_size,

@@ -191,7 +191,10 @@ def own_texts(
 
 def own_cutter(model: LanguageModel) -> Cutter:
     """By a published model's vocabulary: with the marks that it puts around a text, and an end mark behind them all."""
-    (encode, before, behind), ends = bare(model.tokenizer), list(model.generation.end_ids[:1])
+    (encode, before, behind), ends = (
+        bare(model.tokenizer),
+        [model.generation.special.eos_id] if model.generation.can_end else [],
+    )
     return Cutter(
         lambda texts: [encode(text) for text in texts],
         before,

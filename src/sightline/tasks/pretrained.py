@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from sightline.checkpoint.read import read_folder
+from sightline.checkpoint.with_torch import read_any
 from sightline.config.model import ModelConfig, TransformerConfig
 from sightline.config.settings import RunConfig
 from sightline.errors import UserError
@@ -124,7 +124,7 @@ class FineTuning:
 
     def read(self, path: str) -> Any:
         """The model in a folder, its weights in float32; `UserError` where it is none to start from."""
-        return self.fit(pretrained_model(read_folder(path, dtype="float32")), path)
+        return self.fit(pretrained_model(read_any(path, dtype="float32")), path)
 
     def fit(self, model: Model, path: str) -> Any:
         """The model itself, if it is one to start from."""

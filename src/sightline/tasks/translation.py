@@ -13,9 +13,9 @@ from torch import nn
 from sightline.architectures.registry import build_network
 from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.layout import is_family
-from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
+from sightline.checkpoint.with_torch import read_any
 from sightline.config.data import TranslationData
 from sightline.config.model import longest_sequence
 from sightline.config.settings import WITH_DECODER, RunConfig
@@ -28,11 +28,11 @@ from sightline.data.prepared import Column, PreparedCorpus, learn_tokenizer
 from sightline.data.rows import Pair
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.translator import Translator
+from sightline.decode.translator import TextTranslator
 from sightline.evaluate.bleu import bleu_signature, corpus_scores
 from sightline.evaluate.significance import paired_bootstrap
 from sightline.inspect.alignment import supervised_layer
-from sightline.models.rewriting import RewritingModel
+from sightline.models.translator import Translator
 from sightline.network.more_dropout import without
 from sightline.network.parameters import load_parameters, parameters_of
 from sightline.network.transformer import Transformer
@@ -166,7 +166,7 @@ def bleu(texts: Sequence[str], pairs: Sequence[Pair]) -> float:
 
 def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> TranslationJob:
     """Read, tokenise and check everything a translator is trained on."""
-    start = read_folder(request.init, tasks=WITH_DECODER, published=False) if request.init else None
+    start = read_any(request.init, tasks=WITH_DECODER, published=False) if request.init else None
     if start:
         check_special(request.special, start.tokenizer, f"of --init {request.init}")
     files, train, valid, held = read_files(request)
@@ -198,7 +198,7 @@ def completed(request: TrainRequest, config: RunConfig, folder: Path, tokenizer:
 class PublishedJob(TranslationJob):
     """See `sightline.tasks.job.Job`."""
 
-    model: RewritingModel = field(kw_only=True)
+    model: Translator = field(kw_only=True)
 
     def network(self) -> nn.Module:
         dropout = self.config.model.dropout
@@ -211,12 +211,12 @@ class PublishedJob(TranslationJob):
 
     def translated(self, network: Any, pairs: Sequence[Pair]) -> Iterator[list[str]]:
         """Searched as the model's generation_config.json says."""
-        return in_chunks(replace(self.model, network=network), [src for src, _ in pairs])
+        return in_chunks(self.model.with_network(network), [src for src, _ in pairs])
 
 
 def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> PublishedJob:
     """Read, tokenise and check the data that a pretrained model is fine-tuned on."""
-    model: RewritingModel = FINE_TUNING.read(request.init).between(request.source_language, request.target_language)
+    model: Translator = FINE_TUNING.read(request.init).between(request.source_language, request.target_language)
     _, train, valid, held = read_files(request)
     tokenizer = model._translator.tokenizer
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
@@ -224,7 +224,8 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
         notify(request, warning)
     config = replace(config, train=decided(request, config, folder))
     report_batching(request, config)
-    search = f"beam {model.generation.beam_size}, length penalty {model.generation.length_penalty}"
+    own = model.decode_config
+    search = f"beam {own.beam_size}, length penalty {own.length_penalty}"
     about = {
         "corpus": {**corpus, **held},
         "network": translator_rows(model, config.model.dropout),
@@ -237,7 +238,7 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
     )  # fmt: skip
 
 
-def translator_rows(model: RewritingModel, dropout: float) -> dict[str, str]:
+def translator_rows(model: Translator, dropout: float) -> dict[str, str]:
     """What the model card says of the network."""
     config, stack = model.config, model.config.encoder
     assert stack and config.decoder
@@ -280,9 +281,9 @@ def _translator(path: str, request: TrainRequest) -> Any:
     """The translator in a folder, of ours or a published one."""
     if is_family(path):
         return FINE_TUNING.read(path).between(request.source_language, request.target_language)
-    folder = read_folder(path, tasks=WITH_DECODER, published=False)
+    folder = read_any(path, tasks=WITH_DECODER, published=False)
     config = folder.config
-    return Translator(searching(folder.network), folder.tokenizer, config.decode, longest_sequence(config.model))
+    return TextTranslator(searching(folder.network), folder.tokenizer, config.decode, longest_sequence(config.model))
 
 
 AT_ONCE = 50  # sentences translated between two updates of a progress bar
@@ -295,5 +296,5 @@ def in_chunks(model: Any, sources: Sequence[str]) -> Iterator[list[str]]:
 
 
 FINE_TUNING = FineTuning(
-    published_job, RewritingModel, "one that reads a text and writes another", "max_length", before_and_after
+    published_job, Translator, "one that reads a text and writes another", "max_length", before_and_after
 )

@@ -12,9 +12,10 @@ from typing import Any
 from tqdm import tqdm
 
 from sightline.config.settings import SearchSettings
-from sightline.contract import EncoderDecoder
+from sightline.contract import EncoderDecoder, SearchEngine
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.translator import Translation, Translator
+from sightline.decode.stepwise import TorchEngine
+from sightline.decode.translator import TextTranslator, Translation
 from sightline.network.compiled import native_available, packed
 from sightline.network.transformer import Transformer
 
@@ -35,7 +36,7 @@ def validation_texts(
     """What the network as it is now makes of texts that have references, a few texts at a time."""
     if not pairs:
         return
-    translator = Translator(searching(network), tokenizer, config, max_len)
+    translator = TextTranslator(searching(network), tokenizer, config, max_len)
     first = pairs[:FIRST]
     found = translator.translate([src for src, _ in first])
     bounds = _bounds(found, [len(tokenizer.encode(tgt)) for _, tgt in first], config)
@@ -45,12 +46,12 @@ def validation_texts(
         yield [translation.text for translation in found]
 
 
-def searching(network: EncoderDecoder) -> Any:
+def searching(network: EncoderDecoder) -> SearchEngine:
     """The network's parameters in the compiled library where it takes them, else the network itself."""
     on_cpu = next(network.parameters()).device.type == "cpu"
     if isinstance(network, Transformer) and on_cpu and native_available(network):
         return packed(network, "float32")
-    return network
+    return TorchEngine(network)
 
 
 def _bounds(found: Sequence[Translation], references: Sequence[int], config: SearchSettings) -> dict[str, Any]:

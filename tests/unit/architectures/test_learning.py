@@ -16,6 +16,7 @@ from sightline.config.settings import RunConfig, SearchSettings
 from sightline.config.training import TrainConfig
 from sightline.data.batch import Batch, collate
 from sightline.decode.engine import decode_tokens
+from sightline.decode.stepwise import engine_of
 from sightline.training.step import translation_objective
 from sightline.training.trainer import Trainer
 from sightline.training.validation import Outputs, Shard
@@ -98,7 +99,7 @@ def test_reversing_is_learnt(variant: str, trainer: Callable[..., Trainer], conf
     assert run.run() == "finished"
     unseen = pairs(300, seed=-1)
     config = SearchSettings(beam_size=1, max_length_factor=1.0, max_length_extra=2)
-    found = decode_tokens(run.model, [src for src, _ in unseen], config, max_len=longest_sequence(model))
+    found = decode_tokens(engine_of(run.model), [src for src, _ in unseen], config, max_len=longest_sequence(model))
     right = sum(h.tokens == tgt for [h], (_, tgt) in zip(found, unseen, strict=True))
     assert right >= 0.99 * len(unseen)
 

@@ -11,10 +11,13 @@ import torch
 
 from sightline.architectures.registry import Network, decoding_forms
 from sightline.config.settings import SearchSettings
+from sightline.contract import EncoderDecoder, SpecialIds
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.ending import length_penalty
-from sightline.decode.engine import EncoderDecoder, SpecialIds, decode_tokens
-from sightline.decode.stepping import stream_tokens
+from sightline.decode.engine import begin, decode_tokens
+from sightline.decode.request import SearchRequest
+from sightline.decode.stepping import written_in
+from sightline.decode.stepwise import engine_of
 from sightline.errors import UserError
 from sightline.models.scoring import score_pairs
 
@@ -48,13 +51,15 @@ def test_it_is_an_encoder_decoder(model: Network) -> None:
 
 
 def test_greedy_equals_full_recomputation(model: Network) -> None:
-    found = decode_tokens(model, SOURCES, replace(SHORT, beam_size=1))
+    found = decode_tokens(engine_of(model), SOURCES, replace(SHORT, beam_size=1))
     assert [h.tokens for [h] in found] == [greedily(model, source) for source in SOURCES]
 
 
 @pytest.mark.parametrize("settings", [{"n_best": 4}, {"sample": True, "n_best": 3}], ids=str)
 def test_log_probs_equal_full_recomputation(model: Network, settings: dict) -> None:
-    for source, hypotheses in zip(SOURCES, decode_tokens(model, SOURCES, replace(SHORT, **settings)), strict=True):
+    for source, hypotheses in zip(
+        SOURCES, decode_tokens(engine_of(model), SOURCES, replace(SHORT, **settings)), strict=True
+    ):
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
         for h in hypotheses if source else []:
             written = h.tokens if len(h.token_log_probs) == len(h.tokens) else [*h.tokens, EOS]
@@ -67,9 +72,9 @@ def test_log_probs_equal_full_recomputation(model: Network, settings: dict) -> N
 @pytest.mark.parametrize("settings", [{}, {"sample": True, "n_best": 2}], ids=str)
 def test_a_sentence_gives_the_same_alone_and_in_any_order(model: Network, settings: dict) -> None:
     config = replace(SHORT, **settings)
-    together = decode_tokens(model, SOURCES, config)
-    backwards = decode_tokens(model, SOURCES[::-1], config)[::-1]
-    alone = [decode_tokens(model, [source], config)[0] for source in SOURCES]
+    together = decode_tokens(engine_of(model), SOURCES, config)
+    backwards = decode_tokens(engine_of(model), SOURCES[::-1], config)[::-1]
+    alone = [decode_tokens(engine_of(model), [source], config)[0] for source in SOURCES]
     tokens = [[h.tokens for h in hypotheses] for hypotheses in together]
     for other in (backwards, alone):
         assert tokens == [[h.tokens for h in hypotheses] for hypotheses in other]
@@ -86,29 +91,31 @@ def test_wide_beam_equals_enumeration(variant: str, build_small: Callable[..., N
             rows = full_log_probs(model, source, written[:-1])
             total = sum(row[token] for row, token in zip(rows, written, strict=True))
             scores[words] = total / length_penalty(len(written), 0.6)
-    [hypotheses] = decode_tokens(model, [source], config)
+    [hypotheses] = decode_tokens(engine_of(model), [source], config)
     assert [tuple(h.tokens) for h in hypotheses] == sorted(scores, key=lambda words: -scores[words])[:5]
 
 
 def test_prefixes_are_continued(model: Network) -> None:
     filled = [source for source in SOURCES if source]
-    found = decode_tokens(model, filled, SHORT, prefixes=[[9, 4]] * len(filled))
+    found = decode_tokens(engine_of(model), filled, SHORT, prefixes=[[9, 4]] * len(filled))
     assert all(h.tokens[:2] == [9, 4] for [h] in found)
 
 
 def test_a_shortlist_of_everything_changes_nothing_and_a_short_one_binds(model: Network) -> None:
     everything = CandidateTable(np.arange(VOCAB), np.zeros((VOCAB, 0)))
     few = CandidateTable(np.array([4]), np.zeros((VOCAB, 0)))
-    plain = decode_tokens(model, SOURCES, SHORT)
-    offered = decode_tokens(model, SOURCES, SHORT, shortlist=everything)
+    plain = decode_tokens(engine_of(model), SOURCES, SHORT)
+    offered = decode_tokens(engine_of(model), SOURCES, SHORT, shortlist=everything)
     assert [[h.tokens for h in x] for x in offered] == [[h.tokens for h in x] for x in plain]
-    for source, [h] in zip(SOURCES, decode_tokens(model, SOURCES, SHORT, shortlist=few), strict=True):
+    for source, [h] in zip(SOURCES, decode_tokens(engine_of(model), SOURCES, SHORT, shortlist=few), strict=True):
         assert {*h.tokens} <= {4, *source}
 
 
 def test_a_stream_is_greedy_search(model: Network) -> None:
     for source in [source for source in SOURCES if source]:
-        assert [*stream_tokens(model, source, replace(SHORT, beam_size=1), SpecialIds())] == greedily(model, source)
+        request = SearchRequest([source], [[]], replace(SHORT, beam_size=1), SpecialIds())
+        steps = [one.token for one in written_in(begin(engine_of(model), request))]
+        assert [token for token in steps if token != SpecialIds().eos_id] == greedily(model, source)
 
 
 def test_scores_are_those_of_a_full_pass(model: Network) -> None:
@@ -131,4 +138,4 @@ def test_a_model_that_gives_no_numbers_is_named(model: Network) -> None:
     with torch.no_grad():
         model.output.weight.fill_(math.nan)
     with pytest.raises(UserError, match="not finite"):
-        decode_tokens(model, [[5, 6]], SHORT)
+        decode_tokens(engine_of(model), [[5, 6]], SHORT)

@@ -26,6 +26,7 @@ from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode import engine
 from sightline.decode.engine import decode_tokens
+from sightline.decode.stepwise import engine_of
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
 from sightline.models import workers
@@ -109,8 +110,8 @@ def test_all_that_computes_takes_one_table_of_positions(d_model: int) -> None:
 def test_what_it_finds_is_what_the_library_finds_through_torch(config: ModelConfig, compute: str) -> None:
     model, search = network(config), SearchSettings(max_length_factor=1.0, max_length_extra=3, n_best=2)
     sources = [list(range(4, 4 + n)) for n in (3, 1, 9, 0, 30)]
-    ours = decode_tokens(compiled(config, arrays(model), compute), sources, search)
-    assert ours == decode_tokens(prepare_for_inference(model, compute), sources, search)
+    ours = decode_tokens(engine_of(compiled(config, arrays(model), compute)), sources, search)
+    assert ours == decode_tokens(engine_of(prepare_for_inference(model, compute)), sources, search)
 
 
 @needs_library
@@ -169,7 +170,7 @@ def test_threads_share_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
         [list(range(4, 4 + n % 9)) for n in range(40)],
         SearchSettings(max_length_extra=3, batch_tokens=120),
     )
-    alone = decode_tokens(model, sources, search)
+    alone = decode_tokens(engine_of(model), sources, search)
     used: set[int] = set()
 
     def noted(batch: Any, *rest: Any) -> Any:
@@ -179,7 +180,7 @@ def test_threads_share_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "usable_threads", lambda: 3)
     monkeypatch.setattr(engine, "LEAST_SHARE", 40)
     watched: Any = SimpleNamespace(search=noted, begin=noted)
-    assert decode_tokens(watched, sources, search) == alone
+    assert decode_tokens(engine_of(watched), sources, search) == alone
     assert used and threading.get_ident() not in used
 
 
@@ -192,7 +193,9 @@ def test_batches_are_no_larger_than_products_gain_from() -> None:
         return model.search(batch, *rest)
 
     watched: Any = SimpleNamespace(search=noted, begin=noted)
-    decode_tokens(watched, [[5] * 9] * 300, SearchSettings(max_length_extra=1, batch_tokens=100_000, beam_size=2))
+    decode_tokens(
+        engine_of(watched), [[5] * 9] * 300, SearchSettings(max_length_extra=1, batch_tokens=100_000, beam_size=2)
+    )
     assert sum(rows) == 300 and max(rows) == engine.MOST_SHARE // 20
 
 

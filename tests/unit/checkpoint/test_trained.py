@@ -26,7 +26,7 @@ from sightline.config.model import TransformerConfig
 from sightline.config.settings import RunConfig, SearchSettings
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.translator import Translator
+from sightline.decode.translator import TextTranslator
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
 from sightline.network.parameters import parameters_of
@@ -57,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def translate(model: Transformer, tokenizer: Tokenizer, config: SearchSettings) -> list[tuple[str, float]]:
-    return [(t.text, t.log_prob) for t in Translator(model, tokenizer, config).translate(TEXTS)]
+    return [(t.text, t.log_prob) for t in TextTranslator(model, tokenizer, config).translate(TEXTS)]
 
 
 def test_what_is_written_is_read(folder: Path) -> None:

@@ -11,6 +11,7 @@ from sightline.config.settings import SearchSettings
 from sightline.contract import FREE
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import decode_tokens
+from sightline.decode.stepwise import engine_of
 from sightline.families.sightline import build_model
 from sightline.native.library import library
 from sightline.network.prepared import prepare_for_inference
@@ -61,8 +62,10 @@ def test_a_shortlist_of_everything_is_full_search(model, sources, search, prepar
     everything = CandidateTable(np.arange(VOCAB), np.full((VOCAB, 1), 5))
     prefixes = [[5, 9] if i % 3 == 0 and source else [] for i, source in enumerate(sources)]
     config = replace(SHORT, **search)
-    tokens, scores = outcome(decode_tokens(model, sources, config, prefixes=prefixes))
-    ours, our_scores = outcome(decode_tokens(model, sources, config, prefixes=prefixes, shortlist=everything))
+    tokens, scores = outcome(decode_tokens(engine_of(model), sources, config, prefixes=prefixes))
+    ours, our_scores = outcome(
+        decode_tokens(engine_of(model), sources, config, prefixes=prefixes, shortlist=everything)
+    )
     assert ours == tokens
     for row, expected in zip(our_scores, scores, strict=True):
         assert row == pytest.approx(expected, abs=1e-6)
@@ -73,16 +76,16 @@ def test_a_shortlist_of_everything_is_full_search(model, sources, search, prepar
 def test_a_sentence_keeps_to_its_candidates_alone_and_in_any_batch(model, sources, few, search, prepared):
     model = prepare_for_inference(model) if prepared else model
     config = replace(SHORT, **search)
-    together, scores = outcome(decode_tokens(model, sources, config, shortlist=few))
+    together, scores = outcome(decode_tokens(engine_of(model), sources, config, shortlist=few))
     for source, ranked in zip(sources, together, strict=True):
         assert all(set(tokens) <= allowed_ids(few, source) for tokens in ranked)
-    backwards, _ = outcome(decode_tokens(model, sources[::-1], config, shortlist=few))
-    small, _ = outcome(decode_tokens(model, sources, replace(config, batch_tokens=60), shortlist=few))
-    alone = [outcome(decode_tokens(model, [source], config, shortlist=few)) for source in sources]
+    backwards, _ = outcome(decode_tokens(engine_of(model), sources[::-1], config, shortlist=few))
+    small, _ = outcome(decode_tokens(engine_of(model), sources, replace(config, batch_tokens=60), shortlist=few))
+    alone = [outcome(decode_tokens(engine_of(model), [source], config, shortlist=few)) for source in sources]
     assert together == backwards[::-1] == small == [tokens[0] for tokens, _ in alone]
     for row, (_, expected) in zip(scores, alone, strict=True):
         assert row == pytest.approx(expected[0], rel=1e-5)
-    full, _ = outcome(decode_tokens(model, sources, config))
+    full, _ = outcome(decode_tokens(engine_of(model), sources, config))
     assert together != full
 
 
@@ -91,8 +94,10 @@ def test_a_sentence_keeps_to_its_candidates_alone_and_in_any_batch(model, source
 def test_int8_gives_the_same_alone_and_in_a_batch(model, sources, few, search):
     model = prepare_for_inference(model.float(), "int8")
     config = replace(SHORT, **search)
-    together, _ = outcome(decode_tokens(model, sources, config, shortlist=few))
-    assert together == [outcome(decode_tokens(model, [source], config, shortlist=few))[0][0] for source in sources]
+    together, _ = outcome(decode_tokens(engine_of(model), sources, config, shortlist=few))
+    assert together == [
+        outcome(decode_tokens(engine_of(model), [source], config, shortlist=few))[0][0] for source in sources
+    ]
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
@@ -100,7 +105,7 @@ def test_a_prefix_need_not_be_in_the_shortlist(model, few, beam_size):
     sources = [[5, 6, 7], [8, 9]]
     foreign = next(token for token in range(4, VOCAB) if all(token not in allowed_ids(few, s) for s in sources))
     config = replace(SHORT, beam_size=beam_size)
-    first, second = decode_tokens(model, sources, config, prefixes=[[foreign, foreign], []], shortlist=few)
+    first, second = decode_tokens(engine_of(model), sources, config, prefixes=[[foreign, foreign], []], shortlist=few)
     assert all(h.tokens[:2] == [foreign, foreign] for h in first)
     assert all(foreign not in h.tokens for h in second)
 

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from sightline.config.model import TransformerConfig
 from sightline.config.settings import SearchSettings
+from sightline.contract import Hypothesis, SpecialIds
 from sightline.decode.ending import length_penalty
-from sightline.decode.engine import Hypothesis, SpecialIds, decode_tokens
-from sightline.decode.request import Asked, TooLarge, batches, check_decoding, random_stream
-from sightline.decode.steps import to_limits
+from sightline.decode.engine import decode_tokens
+from sightline.decode.request import SearchRequest, TooLarge, batches, bounds, random_stream
+from sightline.decode.stepwise import engine_of
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
 from sightline.network.prepared import prepare_for_inference
@@ -71,7 +72,7 @@ def longest(source):
 
 def test_greedy_equals_full_recomputation(model, sources):
     model.eval()
-    found = decode_tokens(model, sources, replace(SHORT, beam_size=1))
+    found = decode_tokens(engine_of(model), sources, replace(SHORT, beam_size=1))
     for source, [h] in zip(sources, found, strict=True):
         words: list[int] = []
         while source and len(words) < longest(source):
@@ -87,7 +88,7 @@ def test_greedy_equals_full_recomputation(model, sources):
     "settings", [{}, {"beam_size": 1}, {"sample": True, "n_best": 3}, {"beam_size": 6, "n_best": 6}]
 )
 def test_log_probs_equal_full_recomputation_and_n_best_is_sorted(model, sources, settings):
-    found = decode_tokens(model, sources, replace(SHORT, **settings))
+    found = decode_tokens(engine_of(model), sources, replace(SHORT, **settings))
     model.eval()
     for source, hypotheses in zip(sources, found, strict=True):
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
@@ -116,8 +117,8 @@ def test_the_prepared_model_is_searched_with_the_same_result(model, sources, set
     config = replace(SHORT, max_length_extra=9, **settings)
     prefixes = [[], [5], [], [], [6, 7], [], [], []]
     model.eval()
-    simple = decode_tokens(model, sources, config, prefixes=prefixes)
-    prepared = decode_tokens(prepare_for_inference(model), sources, config, prefixes=prefixes)
+    simple = decode_tokens(engine_of(model), sources, config, prefixes=prefixes)
+    prepared = decode_tokens(engine_of(prepare_for_inference(model)), sources, config, prefixes=prefixes)
     for wanted, got in zip(simple, prepared, strict=True):
         assert [h.tokens for h in got] == [h.tokens for h in wanted]
         assert [h.score for h in got] == pytest.approx([h.score for h in wanted], abs=1e-6)
@@ -131,7 +132,7 @@ def test_wide_beam_equals_enumeration(model):
         for words in itertools.product(range(4, VOCAB), repeat=length):
             written = [*words, EOS] if length < 3 else list(words)
             scores[words] = sum(log_probs_of(model, source, written)) / length_penalty(len(written), 0.6)
-    [hypotheses] = decode_tokens(model, [source], config)
+    [hypotheses] = decode_tokens(engine_of(model), [source], config)
     expected = sorted(scores, key=lambda words: -scores[words])[:5]
     assert [tuple(h.tokens) for h in hypotheses] == expected
 
@@ -139,10 +140,10 @@ def test_wide_beam_equals_enumeration(model):
 @pytest.mark.parametrize("settings", [{}, {"beam_size": 1}, {"sample": True, "temperature": 2.0}, {"n_best": 4}])
 def test_a_sentence_gives_the_same_alone_in_any_order_and_any_batch(model, sources, settings):
     config = replace(SHORT, **settings)
-    together = decode_tokens(model, sources, config)
-    backwards = decode_tokens(model, sources[::-1], config)[::-1]
-    small_batches = decode_tokens(model, sources, replace(config, batch_tokens=60))
-    alone = [decode_tokens(model, [source], config)[0] for source in sources]
+    together = decode_tokens(engine_of(model), sources, config)
+    backwards = decode_tokens(engine_of(model), sources[::-1], config)[::-1]
+    small_batches = decode_tokens(engine_of(model), sources, replace(config, batch_tokens=60))
+    alone = [decode_tokens(engine_of(model), [source], config)[0] for source in sources]
     tokens = [[h.tokens for h in hypotheses] for hypotheses in together]
     for other in (backwards, small_batches, alone):
         assert tokens == [[h.tokens for h in hypotheses] for hypotheses in other]
@@ -150,45 +151,45 @@ def test_a_sentence_gives_the_same_alone_in_any_order_and_any_batch(model, sourc
 
 def test_float32_gives_the_same_tokens_alone_and_in_a_batch(model, sources):
     model.float()
-    together = decode_tokens(model, sources, SHORT)
-    alone = [decode_tokens(model, [source], SHORT)[0] for source in sources]
+    together = decode_tokens(engine_of(model), sources, SHORT)
+    alone = [decode_tokens(engine_of(model), [source], SHORT)[0] for source in sources]
     assert [[h.tokens for h in x] for x in together] == [[h.tokens for h in x] for x in alone]
 
 
 def test_an_empty_source_never_reaches_the_model(model):
     model.encode = interrupted
-    assert [h.tokens for [h] in decode_tokens(model, [[], []], SHORT)] == [[], []]
-    assert decode_tokens(model, [], SHORT) == []
+    assert [h.tokens for [h] in decode_tokens(engine_of(model), [[], []], SHORT)] == [[], []]
+    assert decode_tokens(engine_of(model), [], SHORT) == []
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_the_mode_of_the_model_is_restored_even_after_an_interruption(model, training):
     model.train(training)
-    decode_tokens(model, [[5]], SHORT)
+    decode_tokens(engine_of(model), [[5]], SHORT)
     assert model.training is training
 
     model.encode = interrupted
     with pytest.raises(KeyboardInterrupt):
-        decode_tokens(model, [[5]], SHORT)
+        decode_tokens(engine_of(model), [[5]], SHORT)
     assert model.training is training
 
 
 def test_another_numbering_of_the_special_ids(model):
     special = SpecialIds(pad_id=9, bos_id=8, eos_id=7, unk_id=6)
-    for [h] in decode_tokens(model, [[4, 5, 3], [4]], SHORT, special):
+    for [h] in decode_tokens(engine_of(model), [[4, 5, 3], [4]], SHORT, special):
         assert not {6, 7, 8, 9} & set(h.tokens)
 
 
 def test_prefixes_and_the_longest_output_of_the_model(model, sources):
     filled = [source for source in sources if source]
     prefixes = [[5, 6] if i % 2 else [] for i in range(len(filled))]
-    found = decode_tokens(model, filled, SHORT, prefixes=prefixes, max_len=7)
+    found = decode_tokens(engine_of(model), filled, SHORT, prefixes=prefixes, max_len=7)
     for prefix, [h] in zip(prefixes, found, strict=True):
         assert h.tokens[: len(prefix)] == prefix and len(h.tokens) <= 7
 
 
 def test_a_batch_that_does_not_fit_is_cut_in_half(model, sources):
-    expected = decode_tokens(model, sources, SHORT)
+    expected = decode_tokens(engine_of(model), sources, SHORT)
     encode, sizes = model.encode, []
 
     def small_device(src, src_mask):
@@ -198,14 +199,14 @@ def test_a_batch_that_does_not_fit_is_cut_in_half(model, sources):
         return encode(src, src_mask)
 
     model.encode = small_device
-    assert [[h.tokens for h in ranked] for ranked in decode_tokens(model, sources, SHORT)] == [
+    assert [[h.tokens for h in ranked] for ranked in decode_tokens(engine_of(model), sources, SHORT)] == [
         [h.tokens for h in ranked] for ranked in expected
     ]
     assert sizes == [7, 3, 1, 2, 4, 2, 2]
 
     model.encode = lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("CUDA out of memory"))
     with pytest.raises(UserError, match=r"decode\.beam_size .now 4"):
-        decode_tokens(model, sources, SHORT)
+        decode_tokens(engine_of(model), sources, SHORT)
 
 
 class Searcher:
@@ -227,15 +228,15 @@ class Searcher:
 def test_a_batch_that_the_library_has_no_memory_for_is_cut_in_half(sources, threads, monkeypatch):
     monkeypatch.setattr("sightline.decode.engine.usable_threads", lambda: threads)
     whole, narrow = Searcher(100), Searcher(2)
-    expected = decode_tokens(whole, sources, SHORT)
+    expected = decode_tokens(engine_of(whole), sources, SHORT)
     assert [h.tokens for [h] in expected] == [source[::-1] for source in sources]
-    assert decode_tokens(narrow, sources, SHORT) == expected
+    assert decode_tokens(engine_of(narrow), sources, SHORT) == expected
     assert max(whole.sizes) > 2 and narrow.sizes.count(max(whole.sizes)) == 1
 
 
 def test_without_another_thread_the_caller_decodes(sources, no_more_threads, monkeypatch):
     monkeypatch.setattr("sightline.decode.engine.usable_threads", lambda: 3)
-    found = decode_tokens(Searcher(2), sources, SHORT)
+    found = decode_tokens(engine_of(Searcher(2)), sources, SHORT)
     assert [h.tokens for [h] in found] == [source[::-1] for source in sources]
 
 
@@ -243,7 +244,7 @@ def test_a_source_that_fits_into_no_memory_is_named_with_what_to_do():
     with pytest.raises(
         TooLarge, match=r"text 2: .*--beam-size.*decode\.beam_size .now 4.*--max-source-length"
     ) as caught:
-        decode_tokens(Searcher(0), [[], [5, 6]], SHORT)
+        decode_tokens(engine_of(Searcher(0)), [[], [5, 6]], SHORT)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # as from another process
 
 
@@ -268,16 +269,16 @@ def test_whoever_stops_waiting_ends_the_search(threads, monkeypatch):
 
     monkeypatch.setattr("sightline.decode.engine.usable_threads", lambda: threads)
     with pytest.raises(KeyboardInterrupt):
-        decode_tokens(Endless(), [[5, 6], [7, 8]], replace(SHORT, batch_tokens=1))
+        decode_tokens(engine_of(Endless()), [[5, 6], [7, 8]], replace(SHORT, batch_tokens=1))
     assert stopped and all(stopped)
 
 
 def test_limits_grow_with_source_and_prefix():
     config = SearchSettings(max_length_factor=1.5, max_length_extra=3, min_length_factor=0.5)
-    limits = to_limits(Asked([[7] * 3, [7] * 9], [[], [5, 6]], config, SpecialIds()))
+    limits = bounds(SearchRequest([[7] * 3, [7] * 9], [[], [5, 6]], config, SpecialIds()))
     assert limits.max_length.tolist() == [9, 20] and limits.min_length.tolist() == [2, 5]
     config = SearchSettings(max_length_factor=0.0, max_length_extra=0, min_length_factor=9.0)
-    limits = to_limits(Asked([[7] * 3], [[]], config, SpecialIds()))
+    limits = bounds(SearchRequest([[7] * 3], [[]], config, SpecialIds()))
     assert limits.max_length.tolist() == [1] and limits.min_length.tolist() == [0]
 
 
@@ -286,15 +287,15 @@ def test_a_model_that_gives_no_numbers_is_named(model):
         model.output.weight.fill_(math.nan)
     for search in ({"beam_size": 1}, {"beam_size": 3}, {"sample": True}):
         with pytest.raises(UserError, match="not finite"):
-            decode_tokens(model, [[5, 6]], replace(SHORT, **search))
+            decode_tokens(engine_of(model), [[5, 6]], replace(SHORT, **search))
 
 
 IN_THE_SEARCH = {
-    "beam_size": 5, "length_penalty": 0.3, "n_best": 2, "no_repeat_ngram": 2, "sample": True,
-    "max_length_factor": 1.5, "max_length_extra": 9, "min_length_factor": 0.5,
+    "beam_size": 5, "length_penalty": 0.3, "early_stopping": "never", "n_best": 2, "no_repeat_ngram": 2, "sample": True,
+    "max_length_factor": 1.5, "max_length_extra": 9, "min_length_factor": 0.5, "min_length_extra": 2,
     "temperature": 0.5, "top_k": 3, "top_p": 0.5, "seed": 2,
 }  # fmt: skip
-AROUND_IT = {"batch_tokens", "max_source_length", "shortlist", "draft_length", "compute"}
+AROUND_IT = {"batch_size", "batch_tokens", "stop", "max_source_length", "shortlist", "draft_length", "compute"}
 
 
 def test_every_setting_is_known_to_a_models_own_search():
@@ -314,7 +315,7 @@ def test_a_models_own_search_is_told_of_its_settings(name, value):
         begin = search
 
     for config in (SearchSettings(), SearchSettings(**{name: value})):
-        decode_tokens(Told(), [[5, 6, 7, 8]], config)
+        decode_tokens(engine_of(Told()), [[5, 6, 7, 8]], config)
     assert told[0] != told[1]
 
 
@@ -345,7 +346,7 @@ def test_batches_hold_every_source_once_within_the_budget(lengths, batch_tokens,
 )
 def test_settings_without_meaning_are_refused(settings):
     with pytest.raises(UserError, match=next(iter(settings))):
-        check_decoding(SearchSettings(**settings))
+        SearchSettings(**settings).check()
 
 
 def test_random_streams_differ_between_sentences():

@@ -15,10 +15,12 @@ from sightline.config.settings import SearchSettings, from_dict
 from sightline.contract import EncoderDecoder, SpecialIds
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.drafts import CopyDraft
-from sightline.decode.engine import decode_tokens
+from sightline.decode.engine import begin, decode_tokens
 from sightline.decode.ensemble import AveragedNetworks
+from sightline.decode.request import SearchRequest
 from sightline.decode.speculative import speculative_search
-from sightline.decode.stepping import stream_tokens
+from sightline.decode.stepping import written_in
+from sightline.decode.stepwise import engine_of
 from sightline.errors import UserError
 
 VOCAB, EOS = 11, 2
@@ -74,7 +76,7 @@ def test_log_probabilities_are_the_normalised_mean(members: list[Any], settings:
     """Of every hypothesis; sentences of a batch end at different steps, so that all caches have moved by then."""
     ensemble = AveragedNetworks(members)
     assert isinstance(ensemble, EncoderDecoder)
-    found = decode_tokens(ensemble, SOURCES, replace(SHORT, **settings))
+    found = decode_tokens(engine_of(ensemble), SOURCES, replace(SHORT, **settings))
     assert len({len(h.tokens) for h in chain(*found)}) > 1
     for source, ranked in zip(SOURCES, found, strict=True):
         for h in ranked if source else ():
@@ -86,7 +88,7 @@ def test_log_probabilities_are_the_normalised_mean(members: list[Any], settings:
 
 def test_a_wide_beam_finds_the_best_of_all_outputs(members: list[Any]) -> None:
     ensemble, config = AveragedNetworks(members[1:3]), replace(SHORT, beam_size=64, length_penalty=0.0)
-    (best, *_), source = decode_tokens(ensemble, [[6, 9]], config)[0], [6, 9]
+    (best, *_), source = decode_tokens(engine_of(ensemble), [[6, 9]], config)[0], [6, 9]
 
     def log_prob(words: tuple[int, ...]) -> float:
         wanted = geometric(members[1:3], source, words)
@@ -103,20 +105,22 @@ def test_a_wide_beam_finds_the_best_of_all_outputs(members: list[Any]) -> None:
 def test_one_model_twice_is_that_model(kind: str, settings: dict[str, Any]) -> None:
     """To the last bit: (x + x) / 2 = x; three times up to rounding."""
     model, config = small(kind), replace(SHORT, **settings)
-    alone = decode_tokens(model, SOURCES, config)
-    assert decode_tokens(AveragedNetworks([model]), SOURCES, config) == alone
-    assert decode_tokens(AveragedNetworks([model, model]), SOURCES, config) == alone
-    thrice = decode_tokens(AveragedNetworks([model] * 3), SOURCES, config)
+    alone = decode_tokens(engine_of(model), SOURCES, config)
+    assert decode_tokens(engine_of(AveragedNetworks([model])), SOURCES, config) == alone
+    assert decode_tokens(engine_of(AveragedNetworks([model, model])), SOURCES, config) == alone
+    thrice = decode_tokens(engine_of(AveragedNetworks([model] * 3)), SOURCES, config)
     assert [h.log_prob for h in chain(*thrice)] == pytest.approx([h.log_prob for h in chain(*alone)], abs=1e-4)
 
 
 def test_the_order_changes_nothing_but_rounding(members: list[Any]) -> None:
     config = replace(SHORT, beam_size=3, n_best=3)
-    found = decode_tokens(AveragedNetworks(members), SOURCES, config)
-    turned = decode_tokens(AveragedNetworks(members[::-1]), SOURCES, config)
+    found = decode_tokens(engine_of(AveragedNetworks(members)), SOURCES, config)
+    turned = decode_tokens(engine_of(AveragedNetworks(members[::-1])), SOURCES, config)
     assert [h.tokens for h in chain(*turned)] == [h.tokens for h in chain(*found)]
     assert [h.score for h in chain(*turned)] == pytest.approx([h.score for h in chain(*found)], abs=1e-4)
-    assert [h.tokens for h in chain(*found)] != [h.tokens for h in chain(*decode_tokens(members[0], SOURCES, config))]
+    assert [h.tokens for h in chain(*found)] != [
+        h.tokens for h in chain(*decode_tokens(engine_of(members[0]), SOURCES, config))
+    ]
 
 
 def test_prefixes_are_continued(members: list[Any]) -> None:
@@ -135,7 +139,7 @@ def test_a_shortlist_normalises_among_its_own(members: list[Any]) -> None:
     table = CandidateTable(np.array([4, 5]), np.tile([6, 7], (VOCAB, 1)))
     for settings in SEARCHES[:3]:
         config = replace(SHORT, **settings)
-        found = decode_tokens(AveragedNetworks(members), SOURCES, config, shortlist=table)
+        found = decode_tokens(engine_of(AveragedNetworks(members)), SOURCES, config, shortlist=table)
         for source, ranked in zip(SOURCES, found, strict=True):
             allowed = sorted({0, 1, 2, 3, 4, 5, 6, 7, *source})
             for h in ranked if source else ():
@@ -147,34 +151,37 @@ def test_a_shortlist_normalises_among_its_own(members: list[Any]) -> None:
 
 def test_a_stream_and_a_draft_are_greedy_search(members: list[Any]) -> None:
     ensemble, config = AveragedNetworks(members[:2]), replace(SHORT, beam_size=1)
-    for source, (best,) in zip(SOURCES, decode_tokens(ensemble, SOURCES, config), strict=True):
+    for source, (best,) in zip(SOURCES, decode_tokens(engine_of(ensemble), SOURCES, config), strict=True):
         if source:
-            assert list(stream_tokens(ensemble, source, config, SpecialIds())) == best.tokens
-            assert speculative_search(ensemble, source, CopyDraft(), config, SpecialIds()).tokens == best.tokens
+            engine, request = engine_of(ensemble), SearchRequest([source], [[]], config, SpecialIds())
+            steps = [one.token for one in written_in(begin(engine, request))]
+            assert [token for token in steps if token != EOS] == best.tokens
+            assert speculative_search(engine, request, CopyDraft())[0][0].tokens == best.tokens
     with pytest.raises(UserError, match="cannot take steps back"):
-        speculative_search(AveragedNetworks(members), [5, 6], CopyDraft(), config, SpecialIds())
+        request = SearchRequest([[5, 6]], [[]], config, SpecialIds())
+        speculative_search(engine_of(AveragedNetworks(members)), request, CopyDraft())
 
 
 def test_members_are_searched_in_evaluation_mode_and_left_as_they_were(members: list[Any]) -> None:
     for member in members:
         member.train()
     ensemble = AveragedNetworks(members)
-    found = decode_tokens(ensemble, SOURCES, SHORT)
+    found = decode_tokens(engine_of(ensemble), SOURCES, SHORT)
     assert ensemble.training and all(member.training for member in members)
-    assert found == decode_tokens(ensemble.train(False), SOURCES, SHORT)
+    assert found == decode_tokens(engine_of(ensemble.train(False)), SOURCES, SHORT)
 
 
 def test_a_member_that_gives_no_numbers_is_named(members: list[Any]) -> None:
     with torch.no_grad():
         next(members[1].parameters()).fill_(math.nan)
     with pytest.raises(UserError, match="not finite"):
-        decode_tokens(AveragedNetworks(members), SOURCES, SHORT)
+        decode_tokens(engine_of(AveragedNetworks(members)), SOURCES, SHORT)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_members_on_different_devices(members: list[Any]) -> None:
     config = replace(SHORT, beam_size=3)
-    together = decode_tokens(AveragedNetworks(members), SOURCES, config)
+    together = decode_tokens(engine_of(AveragedNetworks(members)), SOURCES, config)
     apart = decode_tokens(
         AveragedNetworks([member.to(("cpu", "cuda")[i % 2]) for i, member in enumerate(members)]), SOURCES, config
     )

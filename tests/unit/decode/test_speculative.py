@@ -6,18 +6,26 @@ import torch
 from sightline.config.data import TranslationData
 from sightline.config.model import TransformerConfig
 from sightline.config.settings import SearchSettings
+from sightline.contract import SpecialIds
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.drafts import CopyDraft, MemoryDraft, ModelDraft, continuation
-from sightline.decode.engine import SpecialIds, decode_tokens
+from sightline.decode.engine import decode_tokens
+from sightline.decode.request import SearchRequest
 from sightline.decode.speculative import speculate, speculative_search
-from sightline.decode.streaming import stream_text
-from sightline.decode.translator import Translator
+from sightline.decode.stepwise import engine_of
+from sightline.decode.translator import TextTranslator
 from sightline.errors import UserError
 from sightline.families.sightline import build_model
 from sightline.network.prepared import prepare_for_inference
 
 SPECIAL = SpecialIds()
 SOURCES = [[5, 9, 4], [7], [4, 4, 8, 10, 6, 5, 11], [11, 9, 6]]
+
+
+def search(model, source, draft, config, prefix=(), max_len=None):
+    return speculative_search(engine_of(model), SearchRequest([source], [prefix], config, SPECIAL, max_len), draft)[0][
+        0
+    ]
 
 
 class Fixed:
@@ -54,7 +62,7 @@ def model(request):
 )
 def test_output_is_that_of_greedy_search(model, settings, length):
     config = SearchSettings(beam_size=1, draft_length=length, max_length_extra=4, **settings)
-    expected = [ranked[0] for ranked in decode_tokens(model, SOURCES, config, SPECIAL)]
+    expected = [ranked[0] for ranked in decode_tokens(engine_of(model), SOURCES, config, SPECIAL)]
     assert len({tuple(h.tokens) for h in expected}) > 1
     longest = max((h.tokens for h in expected), key=len)
     half_right = Fixed([t if i % 3 else 4 for i, t in enumerate(longest)])
@@ -64,13 +72,13 @@ def test_output_is_that_of_greedy_search(model, settings, length):
         Fixed([4] * 99),
         half_right,
         Fixed(longest),
-        ModelDraft(model, SPECIAL),
-        ModelDraft(prepare_for_inference(random_model(2), "float32"), SPECIAL),
+        ModelDraft(engine_of(model), SPECIAL),
+        ModelDraft(engine_of(prepare_for_inference(random_model(2), "float32")), SPECIAL),
     ]
     drafts.append(MemoryDraft((source, h.tokens) for source, h in zip(SOURCES, expected, strict=True)))
     for draft in drafts:
         for source, hypothesis in zip(SOURCES, expected, strict=True):
-            found = speculative_search(model, source, draft, config, SPECIAL)
+            found = search(model, source, draft, config)
             assert found.tokens == hypothesis.tokens
             assert found.token_log_probs == pytest.approx(hypothesis.token_log_probs, abs=1e-4)
             assert found.score == pytest.approx(hypothesis.score, abs=1e-4)
@@ -79,33 +87,41 @@ def test_output_is_that_of_greedy_search(model, settings, length):
 def test_forced_prefix(model):
     config = SearchSettings(beam_size=1, draft_length=2)
     prefix = [9, 9, 4, 10]
-    expected = decode_tokens(model, SOURCES[:1], config, SPECIAL, [prefix])[0][0]
-    found = speculative_search(model, SOURCES[0], Fixed([4] * 20), config, SPECIAL, prefix)
+    expected = decode_tokens(engine_of(model), SOURCES[:1], config, SPECIAL, [prefix])[0][0]
+    found = search(model, SOURCES[0], Fixed([4] * 20), config, prefix)
     assert found.tokens == expected.tokens
     assert found.tokens[:4] == prefix
+
+
+def written(model, draft, config):
+    request = SearchRequest([SOURCES[2]], [[]], config, SPECIAL)
+    return [best.token for best in speculate(engine_of(model), request, draft)]
 
 
 def test_a_right_guess_saves_steps():
     model = random_model(1)
     config = SearchSettings(beam_size=1, draft_length=4)
-    text = decode_tokens(model, SOURCES[2:3], config, SPECIAL)[0][0].tokens
+    text = decode_tokens(engine_of(model), SOURCES[2:3], config, SPECIAL)[0][0].tokens
     calls, decode = [], model.decode
     model.decode = lambda tgt_in, *rest: calls.append(tgt_in.size(1)) or decode(tgt_in, *rest)
-    for draft, most in ((Fixed(text), len(text) // 5 + 1), (ModelDraft(random_model(1), SPECIAL), len(text) // 5 + 1)):
+    for draft, most in (
+        (Fixed(text), len(text) // 5 + 1),
+        (ModelDraft(engine_of(random_model(1)), SPECIAL), len(text) // 5 + 1),
+    ):
         calls.clear()
-        assert [t for t, _ in speculate(model, SOURCES[2], draft, config, SPECIAL) if t != SPECIAL.eos_id] == text
+        assert written(model, draft, config) == [*text, SPECIAL.eos_id]
         assert len(calls) <= most
     calls.clear()
-    list(speculate(model, SOURCES[2], Fixed([]), config, SPECIAL))
+    written(model, Fixed([]), config)
     assert len(calls) >= len(text)
 
 
 def test_learned_positions_end_where_they_end():
     model = random_model(3, positions="learned", max_len=12)
     config = SearchSettings(beam_size=1, draft_length=8)
-    expected = decode_tokens(model, SOURCES, config, SPECIAL, max_len=12)
+    expected = decode_tokens(engine_of(model), SOURCES, config, SPECIAL, max_len=12)
     for source, ranked in zip(SOURCES, expected, strict=True):
-        found = speculative_search(model, source, Fixed([4] * 50), config, SPECIAL, max_len=12)
+        found = search(model, source, Fixed([4] * 50), config, max_len=12)
         assert found.tokens == ranked[0].tokens
 
 
@@ -114,7 +130,7 @@ def test_learned_positions_end_where_they_end():
 )
 def test_refused_with_what_it_cannot_do(settings):
     with pytest.raises(UserError, match="draft"):
-        speculative_search(random_model(1), [5], CopyDraft(), SearchSettings(**settings), SPECIAL)
+        search(random_model(1), [5], CopyDraft(), SearchSettings(**settings))
 
 
 def test_refused_where_the_cache_cannot_take_steps_back():
@@ -122,9 +138,9 @@ def test_refused_where_the_cache_cannot_take_steps_back():
     start = model.start_cache
     model.start_cache = lambda *a: type("Forward", (), {**vars(start(*a)), "length": 0})()
     config = SearchSettings(beam_size=1)
-    for network, draft in ((model, CopyDraft()), (random_model(1), ModelDraft(model, SPECIAL))):
+    for network, draft in ((model, CopyDraft()), (random_model(1), ModelDraft(engine_of(model), SPECIAL))):
         with pytest.raises(UserError, match="steps back"):
-            speculative_search(network, [5], draft, config, SPECIAL)
+            search(network, [5], draft, config)
 
 
 def test_translator_and_stream_take_a_draft():
@@ -132,11 +148,11 @@ def test_translator_and_stream_take_a_draft():
         ["A dog runs across the field .", "Two men talk ."] * 20, TranslationData(vocab_size=300)
     )
     model = random_model(4, vocab_size=tokenizer.vocab_size)
-    translator = Translator(model, tokenizer, SearchSettings(beam_size=4, max_length_extra=5))
+    translator = TextTranslator(engine_of(model), tokenizer, SearchSettings(beam_size=4, max_length_extra=5))
     texts = ["A dog runs .", "", "Two men talk ."]
     plain = [t.text for t in translator.translate(texts, beam_size=1)]
     assert [t.text for t in translator.translate(texts, draft=CopyDraft())] == plain
-    assert ["".join(stream_text(translator, text, draft=CopyDraft())) for text in texts] == plain
+    assert ["".join(translator.stream(text, draft=CopyDraft())) for text in texts] == plain
     with pytest.raises(UserError, match="beam_size"):
         translator.translate(texts, draft=CopyDraft(), beam_size=4)
 

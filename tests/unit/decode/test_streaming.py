@@ -7,8 +7,8 @@ from torch import nn
 from sightline.config.data import TranslationData
 from sightline.config.settings import SearchSettings
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.streaming import stream_text
-from sightline.decode.translator import Translator
+from sightline.decode.stepwise import engine_of
+from sightline.decode.translator import TextTranslator
 from sightline.errors import UserError
 from sightline.network.cache import DecoderCache
 
@@ -56,22 +56,22 @@ class CopyModel(nn.Module):
 def translator():
     lines = ["A dog runs across the field .", "Two men are talking .", "The dog sees the men ."] * 20
     tokenizer = Tokenizer.learn(lines, TranslationData(vocab_size=300, normalization="none"))
-    return Translator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=4))
+    return TextTranslator(engine_of(CopyModel(tokenizer.vocab_size)), tokenizer, SearchSettings(beam_size=4))
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_the_pieces_are_the_translation(translator, text):
-    pieces = list(stream_text(translator, text))
+    pieces = list(translator.stream(text))
     assert "".join(pieces) == translator.translate([text], beam_size=1)[0].text == text.strip()
     assert all(pieces)
 
 
 def test_no_piece_has_half_a_character(translator):
-    assert not any("\ufffd" in piece for piece in stream_text(translator, "🐕 日本語 dog"))
+    assert not any("\ufffd" in piece for piece in translator.stream("🐕 日本語 dog"))
 
 
 def test_a_piece_comes_before_the_next_step(translator):
-    stream = stream_text(translator, "A dog runs.")
+    stream = translator.stream("A dog runs.")
     before = translator.model.steps
     assert "A dog runs.".startswith(next(stream))
     assert translator.model.steps == before + 1
@@ -82,17 +82,17 @@ def test_a_long_text_streams_part_after_part(translator):
     text = " ".join(["The dog sees the men ."] * 30)
     whole = translator.translate([text], beam_size=1, max_source_length=40)[0]
     assert whole.parts > 1
-    assert "".join(stream_text(translator, text, max_source_length=40)) == whole.text
+    assert "".join(translator.stream(text, max_source_length=40)) == whole.text
 
 
 def test_a_prefix_and_the_longest_length_hold(translator):
     settings = {"max_length_factor": 0.0, "max_length_extra": 3}
     whole = translator.translate(["A dog runs."], "Two", beam_size=1, **settings)[0].text
-    assert "".join(stream_text(translator, "A dog runs.", "Two", **settings)) == whole
+    assert "".join(translator.stream("A dog runs.", "Two", **settings)) == whole
     assert whole.startswith("Two")
 
 
-@pytest.mark.parametrize("settings", [{"beam_size": 4}, {"sample": True}, {"top_p": 2.0}])
+@pytest.mark.parametrize("settings", [{"beam_size": 4}, {"n_best": 2}, {"top_p": 2.0}])
 def test_other_searches_are_refused(translator, settings):
     with pytest.raises(UserError):
-        list(stream_text(translator, "dog", **settings))
+        list(translator.stream("dog", **settings))

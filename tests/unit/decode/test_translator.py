@@ -12,7 +12,8 @@ from sightline.config.settings import SearchSettings
 from sightline.contract import Hypothesis
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.translator import Translator, override, split_text
+from sightline.decode.stepwise import engine_of
+from sightline.decode.translator import TextTranslator, split_text
 from sightline.errors import UserError
 from sightline.network.cache import DecoderCache
 
@@ -56,7 +57,7 @@ def model(tokenizer):
 
 @pytest.fixture
 def translator(model, tokenizer):
-    return Translator(model, tokenizer, SearchSettings(beam_size=2))
+    return TextTranslator(engine_of(model), tokenizer, SearchSettings(beam_size=2))
 
 
 ODD_LINES = [
@@ -75,7 +76,9 @@ def test_line_in_is_line_out_in_order(translator):
 @settings(max_examples=25)
 @given(texts=st.lists(st.text(max_size=60), max_size=6))
 def test_any_text_gives_one_line(tokenizer, texts):
-    found = Translator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=1)).translate(texts)
+    found = TextTranslator(
+        engine_of(CopyModel(tokenizer.vocab_size)), tokenizer, SearchSettings(beam_size=1)
+    ).translate(texts)
     assert len(found) == len(texts)
     for text, translation in zip(texts, found, strict=True):
         assert "\n" not in translation.text and "\r" not in translation.text
@@ -117,7 +120,7 @@ def test_parts_follow_sentences_and_keep_their_language_token(translator, model,
 
 
 def test_learned_positions_bound_the_parts(model, tokenizer):
-    [t] = Translator(model, tokenizer, max_len=20).translate(["The dog sees the men . " * 20])
+    [t] = TextTranslator(engine_of(model), tokenizer, max_len=20).translate(["The dog sees the men . " * 20])
     assert model.longest <= 20 and t.text == ("The dog sees the men . " * 20).strip()
 
 
@@ -155,7 +158,7 @@ def test_lines_are_streamed(translator):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"compute": "int4"}, "decode.compute"),
+        ({"compute": "int4"}, "compute"),
         ({"beam_sise": 2}, "did you mean 'beam_size'"),
         ({"beam_size": "four"}, "beam_size"),
         ({"beam_size": 0}, "beam_size"),
@@ -181,15 +184,15 @@ def test_the_form_of_the_model_follows_the_setting(model, tokenizer):
 
     def prepare(compute):
         asked.append(compute)
-        return model
+        return engine_of(model)
 
-    translator = Translator(model, tokenizer, SearchSettings(beam_size=2, compute="int8"), prepare=prepare)
+    translator = TextTranslator(prepare, tokenizer, SearchSettings(beam_size=2, compute="int8"))
     texts = [translator.translate(["a dog"], **overrides)[0].text for overrides in ({}, {"compute": "float32"})]
     assert asked == ["int8", "float32"] and texts == ["a dog"] * 2
 
 
 def test_overrides_leave_the_configuration_alone(translator):
-    assert override(translator.config, {"beam_size": 1, "length_penalty": 1}).length_penalty == 1.0
+    assert translator.settings({"beam_size": 1, "length_penalty": 1}).length_penalty == 1.0
     assert translator.config == SearchSettings(beam_size=2)
 
 
@@ -217,7 +220,7 @@ def test_a_shortlist_is_read_when_it_is_asked_for(model, tokenizer):
         reads.append(CandidateTable(nothing_else[0], nothing_else))
         return reads[-1]
 
-    translator = Translator(model, tokenizer, SearchSettings(beam_size=2), shortlist=read)
+    translator = TextTranslator(engine_of(model), tokenizer, SearchSettings(beam_size=2), shortlist=read)
     assert translator.translate(["The men"])[0].text == "The men" and not reads
     # The source's own pieces may be copied; declared and single-byte pieces among them.
     texts = ["<2de> The men", "日本語", "\x00\u00e9"]
@@ -229,8 +232,8 @@ def test_a_shortlist_that_is_missing_is_the_readers_error_and_none_of_a_model_in
         raise UserError("there is none")
 
     with pytest.raises(UserError, match="there is none"):
-        Translator(model, tokenizer, shortlist=read).translate(["The men"], shortlist=True)
-    assert Translator(model, tokenizer).translate(["The men"], shortlist=True)[0].text == "The men"
+        TextTranslator(engine_of(model), tokenizer, shortlist=read).translate(["The men"], shortlist=True)
+    assert TextTranslator(engine_of(model), tokenizer).translate(["The men"], shortlist=True)[0].text == "The men"
 
 
 def test_a_line_that_memory_does_not_hold_is_named(tokenizer):
@@ -244,7 +247,7 @@ def test_a_line_that_memory_does_not_hold_is_named(tokenizer):
 
         begin = search
 
-    translator = Translator(Small(), tokenizer)
+    translator = TextTranslator(Small(), tokenizer)
     lines = ["A dog runs .", "Two men .", "", "A man . " * 3, "The dog sees the men . " * 9]
     with pytest.raises(UserError, match=r"^text 5: memory does not hold"):
         translator.translate(lines)

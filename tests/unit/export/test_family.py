@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from sightline.generation.rewrite import pad_right
 from tiny_families import write_tiny
 
 import sightline
@@ -12,7 +13,6 @@ from sightline.checkpoint.read import read_folder
 from sightline.errors import UserError
 from sightline.export.family import pretrained_export
 from sightline.export.run import export_model
-from sightline.generation.rewrite import pad_right
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "marian": ("marian", {}),

@@ -18,7 +18,7 @@ from sightline.checkpoint.trained import write_decoding
 from sightline.config.settings import SearchSettings
 from sightline.contract import SpecialIds
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.steps import pad_sources
+from sightline.decode.stepwise import pad_sources
 from sightline.export import ctranslate2, hf, onnx
 from sightline.export.exported import MAX_NEW_TOKENS, ExportedModel, exported_model, sample_texts
 from sightline.export.run import export_model

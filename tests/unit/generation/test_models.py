@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from sightline.generation.settings import settings_from
+from sightline.models.rewriting import RewritingModel
 from tiny_families import HEARING
 
 import sightline
@@ -18,11 +20,9 @@ from sightline.cli import main
 from sightline.errors import UserError
 from sightline.generation.chat import refuse_single
 from sightline.generation.output import decode_after
-from sightline.generation.settings import settings_from
 from sightline.generation.transcribe import detect_language
 from sightline.models.encoder import EncoderModel
 from sightline.models.language_model import LanguageModel
-from sightline.models.rewriting import RewritingModel
 from sightline.models.vision import VisionModel
 from sightline.native.library import library
 

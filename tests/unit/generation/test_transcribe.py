@@ -3,10 +3,10 @@
 import pytest
 import tokenizers
 import torch
+from sightline.generation.settings import GenerationSettings
 
 from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.errors import UserError
-from sightline.generation.settings import GenerationSettings
 from sightline.generation.transcribe import Marks, beginning_of, marks_of, segments, timestamp_rule, windows
 
 MARKS = Marks(13, 12, 16, {"en": 14, "de": 15}, {"transcribe": 10, "translate": 11}, None)

@@ -7,7 +7,7 @@ from torch import nn
 from sightline.config.data import TranslationData
 from sightline.config.settings import SearchSettings
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.translator import Translator
+from sightline.decode.translator import TextTranslator
 from sightline.errors import UserError
 from sightline.glossary.terms import Glossary, Term
 from sightline.glossary.translation import GlossaryTranslator, with_glossary
@@ -50,14 +50,14 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.fixture
-def translator(tokenizer: Tokenizer) -> Translator:
-    return Translator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=2))
+def translator(tokenizer: Tokenizer) -> TextTranslator:
+    return TextTranslator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=2))
 
 
 TERMS = [("dog", "men"), ("across the field", "talking"), ("Two", "Two")]
 
 
-def test_every_term_is_in_its_translation_and_other_texts_are_as_before(translator: Translator) -> None:
+def test_every_term_is_in_its_translation_and_other_texts_are_as_before(translator: TextTranslator) -> None:
     texts = ["A dog runs .", "", "Two men", "A dog runs across the field", "the men are talking ."]
     plain, kept = translator.translate(texts), with_glossary(translator, TERMS).translate(texts)
     assert [t.text for t in plain] == texts
@@ -68,25 +68,25 @@ def test_every_term_is_in_its_translation_and_other_texts_are_as_before(translat
 
 
 @pytest.mark.parametrize("beam_size", [1, 2, 8])
-def test_a_text_without_room_is_translated_without_its_terms(translator: Translator, beam_size: int) -> None:
+def test_a_text_without_room_is_translated_without_its_terms(translator: TextTranslator, beam_size: int) -> None:
     short = {"max_length_factor": 0.0, "max_length_extra": 4, "beam_size": beam_size}
     long = with_glossary(translator, [("dog", "Two men are talking across the field")])
     assert long.translate(["A dog", "dog"], **short) == translator.translate(["A dog", "dog"], **short)
 
 
-def test_pieces_that_nobody_can_write_are_left_out(translator: Translator) -> None:
+def test_pieces_that_nobody_can_write_are_left_out(translator: TextTranslator) -> None:
     glossary = [("dog", "Ψ"), ("runs", "men")]
     assert "men" in with_glossary(translator, glossary).translate(["A dog runs ."])[0].text
 
 
-def test_a_long_text_keeps_to_its_terms_in_the_part_where_they_stand(translator: Translator) -> None:
+def test_a_long_text_keeps_to_its_terms_in_the_part_where_they_stand(translator: TextTranslator) -> None:
     text = "Two men are talking . A dog runs ."
     [found] = with_glossary(translator, [("dog", "field")]).translate([text], max_source_length=8)
     assert found.parts == 2
     assert found.text.startswith("Two men are talking .") and "field" in found.text
 
 
-def test_a_prefix_goes_with_a_glossary_and_drawing_does_not(translator: Translator) -> None:
+def test_a_prefix_goes_with_a_glossary_and_drawing_does_not(translator: TextTranslator) -> None:
     keeping = with_glossary(translator, TERMS)
     [found] = keeping.translate(["A dog runs ."], prefix="Two")
     assert found.text.startswith("Two") and "men" in found.text
@@ -97,7 +97,7 @@ def test_a_prefix_goes_with_a_glossary_and_drawing_does_not(translator: Translat
 def test_names_go_as_marks_through_a_model_that_knows_them() -> None:
     tokenizer = tokenizer_of([*LINES, "⓵ sees ⓶ .", "⓶ sees ⓵ ."])
     keeping = with_glossary(
-        Translator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=2)),
+        TextTranslator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=2)),
         [("Ψωμί", "Ψωμί"), ("A dog", "A dog"), ("men", "field")],
     )
     found = keeping.translate(["A dog sees Ψωμί .", "Ψωμί runs", "The dog sees the men ."], n_best=2)
@@ -108,7 +108,7 @@ def test_names_go_as_marks_through_a_model_that_knows_them() -> None:
 
 def test_a_model_of_annotated_sources_is_told_by_them_and_what_stays_is_searched_for() -> None:
     tokenizer = tokenizer_of([*LINES, "A ⟦ dog ⇒ men ⟧ runs ."], 400)
-    translator = Translator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=2))
+    translator = TextTranslator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=2))
     keeping = with_glossary(translator, [("dog", "field"), ("men", "men"), ("Two", "talking")])
     found = keeping.translate(["A dog runs .", "Two men", "are talking ."])
     assert found[0].text == "A ⟦ dog ⇒ field ⟧ runs ."
@@ -118,7 +118,7 @@ def test_a_model_of_annotated_sources_is_told_by_them_and_what_stays_is_searched
     assert found[2] == translator.translate(["are talking ."])[0]
 
 
-def test_whoever_counts_is_told_of_every_text(translator: Translator) -> None:
+def test_whoever_counts_is_told_of_every_text(translator: TextTranslator) -> None:
     seen = []
 
     class Counting(Glossary):

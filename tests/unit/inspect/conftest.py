@@ -12,7 +12,7 @@ from sightline.config.data import TranslationData
 from sightline.config.model import longest_sequence
 from sightline.config.settings import SearchSettings, check, from_dict
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.translator import Translator
+from sightline.decode.translator import TextTranslator
 
 RECURRENT: dict[str, Any] = {"architecture": "recurrent", "n_encoder_layers": 1, "n_decoder_layers": 1}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -36,11 +36,11 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.fixture(scope="session")
-def translator_of(tokenizer: Tokenizer) -> Callable[[str], Translator]:
+def translator_of(tokenizer: Tokenizer) -> Callable[[str], TextTranslator]:
     """A translator of a variant with random parameters, large enough that attention is not even; made once."""
 
     @cache
-    def make(variant: str) -> Translator:
+    def make(variant: str) -> TextTranslator:
         torch.manual_seed(1)
         shape = {"d_model": 16, "dropout": 0.3, "vocab_size": tokenizer.vocab_size, **VARIANTS[variant]}
         config = check(from_dict({"model": shape}, "test")).model
@@ -50,6 +50,6 @@ def translator_of(tokenizer: Tokenizer) -> Callable[[str], Translator]:
                 parameter.mul_(1.7)
         decoding = SearchSettings(beam_size=3, max_length_factor=1.0, max_length_extra=4)
         prepare = decoding_forms(network) if variant == "post" else None  # the others decode as they are
-        return Translator(network, tokenizer, decoding, longest_sequence(config), prepare)
+        return TextTranslator(network, tokenizer, decoding, longest_sequence(config), prepare)
 
     return make

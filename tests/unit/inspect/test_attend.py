@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.decode.translator import Translator, override
+from sightline.decode.translator import TextTranslator, override
 from sightline.errors import UserError
 from sightline.inspect.attend import attend
 from sightline.inspect.record import AttentionRecord
 from sightline.inspect.recording import attentions, cross_attentions, recording
 from sightline.network.attention import DotProduct, MultiHeadAttention
 
-TranslatorOf = Callable[[str], Translator]
+TranslatorOf = Callable[[str], TextTranslator]
 SOURCE = "Der Hund sieht die Männer."
 ATTENDING = ["post", "pre", "bahdanau", "luong", "reversed", "conv"]
 LAYERS = {"post": (2, 3, 3), "pre": (2, 2, 2), "conv": (0, 0, 2), "summary": (0, 0, 0)}

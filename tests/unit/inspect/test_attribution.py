@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.decode.translator import Translator
+from sightline.decode.translator import TextTranslator
 from sightline.errors import UserError
 from sightline.inspect import attribution
 from sightline.inspect.attribution import attribute
 from sightline.inspect.pair import read_pair
 
-TranslatorOf = Callable[[str], Translator]
+TranslatorOf = Callable[[str], TextTranslator]
 SOURCE, TARGET = "Der Hund sieht", "A dog runs"
 
 

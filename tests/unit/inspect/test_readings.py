@@ -7,7 +7,7 @@ from math import log
 import numpy as np
 import pytest
 
-from sightline.decode.translator import Translator
+from sightline.decode.translator import TextTranslator
 from sightline.errors import UserError
 from sightline.inspect.attend import attend
 from sightline.inspect.readings import (
@@ -139,7 +139,7 @@ def test_rollout_needs_every_layer() -> None:
         rollout(record(encoder=[], decoder=[], cross=[array([[[1, 0]]])]))
 
 
-def test_rollout_of_a_model_is_a_distribution(translator_of: Callable[[str], Translator]) -> None:
+def test_rollout_of_a_model_is_a_distribution(translator_of: Callable[[str], TextTranslator]) -> None:
     found = rollout(attend(translator_of("post"), "Der Hund sieht", "A dog"))
     np.testing.assert_allclose(found.encoder.sum(1), 1, atol=1e-6)
     np.testing.assert_allclose(found.source.sum(1) + found.target.sum(1), 1, atol=1e-6)

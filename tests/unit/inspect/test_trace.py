@@ -10,25 +10,25 @@ from torch import nn
 
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.ending import length_penalty
-from sightline.decode.translator import Translator
+from sightline.decode.translator import TextTranslator
 from sightline.errors import UserError
 from sightline.inspect.pair import read_pair
 from sightline.inspect.record import BeamNode, Candidate, Trace
 from sightline.inspect.trace import trace
 
-TranslatorOf = Callable[[str], Translator]
+TranslatorOf = Callable[[str], TextTranslator]
 SOURCE, TARGET = "Der Hund sieht", "A dog runs"
 EVERY = ["post", "pre", "bahdanau", "luong", "conv", "summary"]
 
 
-def hidden_states(translator: Translator) -> torch.Tensor:
+def hidden_states(translator: TextTranslator) -> torch.Tensor:
     network: Any = translator.model
     network.eval()
     with torch.no_grad():
         return network.logits(read_pair(translator, SOURCE, TARGET, "", translator.config).read_by(network))[0]
 
 
-def assert_likeliest(candidates: list[Candidate], logits: torch.Tensor, translator: Translator) -> None:
+def assert_likeliest(candidates: list[Candidate], logits: torch.Tensor, translator: TextTranslator) -> None:
     values, ids = logits.log_softmax(-1).topk(len(candidates))
     assert [candidate.log_prob for candidate in candidates] == pytest.approx(values.tolist(), abs=1e-5)
     assert [candidate.piece for candidate in candidates] == translator.tokenizer.pieces(ids.tolist())
@@ -157,7 +157,7 @@ def test_a_shortlist_is_in_pieces(translator_of: TranslatorOf) -> None:
     translator = translator_of("pre")
     few = translator.tokenizer.encode("A dog runs across")
     table = CandidateTable(np.array(few), np.array([few[:1]] * translator.tokenizer.vocab_size))
-    narrow = Translator(translator.model, translator.tokenizer, translator.config, shortlist=lambda: table)
+    narrow = TextTranslator(translator.model, translator.tokenizer, translator.config, shortlist=lambda: table)
     found = trace(narrow, SOURCE, shortlist=True, beam_size=3)
     offered = {*translator.tokenizer.pieces([*few, *translator.tokenizer.encode(SOURCE)]), "</s>"}
     assert {node.piece for node in found.beam} <= offered

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from sightline.decode.steps import evaluating
-from sightline.decode.translator import Translator
+from sightline.decode.stepwise import evaluating
+from sightline.decode.translator import TextTranslator
 from sightline.errors import UserError
 from sightline.inspect.attend import attend
 from sightline.inspect.walk import WalkStep, walk_steps
@@ -28,13 +28,13 @@ def linear(x: np.ndarray, module: torch.nn.Module) -> np.ndarray:
 
 
 @pytest.fixture(params=["post", "pre"])
-def translator(request: pytest.FixtureRequest, translator_of: Callable[[str], Translator]) -> Translator:
+def translator(request: pytest.FixtureRequest, translator_of: Callable[[str], TextTranslator]) -> TextTranslator:
     return translator_of(request.param)
 
 
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
 @pytest.mark.parametrize("layer", [0, 1])
-def test_each_stop_is_the_next_ones_input(translator: Translator, stack: str, layer: int) -> None:
+def test_each_stop_is_the_next_ones_input(translator: TextTranslator, stack: str, layer: int) -> None:
     network, head = translator.model, 1
     stops = walk_steps(translator, SRC, TGT, stack, layer, head)
     module = getattr(network, stack).layers[layer]
@@ -80,14 +80,14 @@ def check_sum(found, sublayer, x, added) -> None:
     np.testing.assert_allclose(found["Add" if sublayer.norm_first else "Add & Norm"], after, **CLOSE)
 
 
-def test_heads_together_are_the_weighted_sums_of_all_heads(translator: Translator) -> None:
+def test_heads_together_are_the_weighted_sums_of_all_heads(translator: TextTranslator) -> None:
     walks = [by_name(walk_steps(translator, SRC, TGT, "decoder", 1, head), "cross_attn") for head in range(2)]
     joined = np.concatenate([found["Weighted sum"] for found in walks], axis=1)
     projected = linear(joined, translator.model.decoder.layers[1].cross_attn.o_proj)
     np.testing.assert_allclose(walks[0]["All heads together"], projected, **CLOSE)
 
 
-def test_softmax_is_what_attend_records(translator: Translator) -> None:
+def test_softmax_is_what_attend_records(translator: TextTranslator) -> None:
     record = attend(translator, SRC, TGT)
     for stack, place, layers in (
         ("encoder", "self_attn", record.encoder),
@@ -100,7 +100,7 @@ def test_softmax_is_what_attend_records(translator: Translator) -> None:
         np.testing.assert_allclose(found, weights[0], **CLOSE)
 
 
-def test_output_probabilities_are_the_models(translator: Translator) -> None:
+def test_output_probabilities_are_the_models(translator: TextTranslator) -> None:
     stops = walk_steps(translator, SRC, TGT, "decoder", 0, 0)
     last, hidden = stops[-1], torch.from_numpy(stops[-2].values)
     assert (last.name, stops[-2].name) == ("Output probabilities", "Output of the decoder")
@@ -109,7 +109,7 @@ def test_output_probabilities_are_the_models(translator: Translator) -> None:
     np.testing.assert_allclose(last.values.max(1), likeliest.numpy(), **CLOSE)
 
 
-def test_rows_and_columns_have_names(translator: Translator) -> None:
+def test_rows_and_columns_have_names(translator: TextTranslator) -> None:
     for stop in walk_steps(translator, SRC, TGT, "decoder", 0, 0):
         assert len(stop.rows) == stop.values.shape[0], stop.name
         assert not stop.columns or len(stop.columns) == stop.values.shape[1], stop.name
@@ -123,11 +123,11 @@ def test_rows_and_columns_have_names(translator: Translator) -> None:
         (("middle", 0, 0), "neither encoder nor decoder"),
     ],
 )
-def test_places_that_are_not_there(translator: Translator, place: tuple[str, int, int], complaint: str) -> None:
+def test_places_that_are_not_there(translator: TextTranslator, place: tuple[str, int, int], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         walk_steps(translator, SRC, TGT, *place)
 
 
-def test_only_transformers_are_walked_through(translator_of: Callable[[str], Translator]) -> None:
+def test_only_transformers_are_walked_through(translator_of: Callable[[str], TextTranslator]) -> None:
     with pytest.raises(UserError, match="another architecture"):
         walk_steps(translator_of("bahdanau"), SRC, TGT)

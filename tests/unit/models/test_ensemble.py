@@ -25,6 +25,7 @@ from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.engine import decode_tokens
 from sightline.decode.ensemble import AveragedNetworks
+from sightline.decode.stepwise import engine_of
 from sightline.errors import UserError
 from sightline.models.ensemble import Ensemble
 from sightline.native.library import library
@@ -112,7 +113,7 @@ def test_translates_as_the_search_over_its_members_does(folders: Path, names: tu
             continue
         config = replace(ensemble.decode_config, **settings)
         table = ensemble._translator.offered(config)
-        found = decode_tokens(ensemble._translator.form(config), sources, config, None, None, 40, table)
+        found = decode_tokens(engine_of(ensemble._translator.form(config)), sources, config, None, None, 40, table)
         wanted = [[TOKENIZER.pieces(h.tokens) for h in ranked] for ranked in found]
         assert pieces(ensemble.translate(TEXTS, **settings)) == wanted
 

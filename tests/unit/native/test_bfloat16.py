@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sightline.generation.rewrite import rewrite
+from sightline.generation.settings import GenerationSettings
 from unit.native.test_families import NETWORKS, STACKS
 from unit.native.test_families import SOURCES as FAMILY_SOURCES
 from unit.native.test_families import build as build_family
@@ -14,9 +16,8 @@ from unit.native.test_families import logits as family_logits
 from sightline.config.settings import SearchSettings
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import decode_tokens
+from sightline.decode.stepwise import engine_of
 from sightline.errors import UserError
-from sightline.generation.rewrite import rewrite
-from sightline.generation.settings import GenerationSettings
 from sightline.native.library import library
 from sightline.native.network import CompiledEnsemble, CompiledNetwork, Linear, halves
 from sightline.network.compiled import packed
@@ -94,11 +95,15 @@ def test_a_search_is_that_with_rounded_weights(
     few = CandidateTable(np.array([7, 8]), np.random.default_rng(0).integers(4, 60, (60, 4)))
     exact, form = packed(model, "float32"), packed(model, "bfloat16")
     wanted = packed(with_rounded_matrices(model), "float32")
-    found = decode_tokens(form, sources, config)
-    assert found == decode_tokens(wanted, sources, config) != decode_tokens(exact, sources, config)
-    assert found == [decode_tokens(form, [source], config)[0] for source in sources]
-    assert decode_tokens(form, sources, config, shortlist=few) == decode_tokens(wanted, sources, config, shortlist=few)
-    assert decode_tokens(CompiledEnsemble((form, form)), sources, config) == found
+    found = decode_tokens(engine_of(form), sources, config)
+    assert (
+        found == decode_tokens(engine_of(wanted), sources, config) != decode_tokens(engine_of(exact), sources, config)
+    )
+    assert found == [decode_tokens(engine_of(form), [source], config)[0] for source in sources]
+    assert decode_tokens(engine_of(form), sources, config, shortlist=few) == decode_tokens(
+        engine_of(wanted), sources, config, shortlist=few
+    )
+    assert decode_tokens(engine_of(CompiledEnsemble((form, form))), sources, config) == found
 
 
 @needs_library

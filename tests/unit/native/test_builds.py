@@ -17,6 +17,7 @@ from sanitize.run import EMULATED, NARROW
 
 from sightline.config.settings import SearchSettings
 from sightline.decode.engine import decode_tokens
+from sightline.decode.stepwise import engine_of
 from sightline.native import build as original
 from sightline.native import library as c
 from sightline.native.network import NUMBERS, CompiledNetwork, Linear
@@ -83,8 +84,8 @@ def test_a_search_finds_the_same_to_the_last_bit(
         monkeypatch.setattr(c, "library", lambda name=name: c.opened(name))
         prepared = prepare_for_inference(model, compute)
         assert isinstance(prepared, CompiledNetwork)
-        found[name] = decode_tokens(prepared, sources, config)
-        alone = [decode_tokens(prepared, [source], config)[0] for source in sources]
+        found[name] = decode_tokens(engine_of(prepared), sources, config)
+        alone = [decode_tokens(engine_of(prepared), [source], config)[0] for source in sources]
         assert records(alone) == records(found[name])
     assert len({str(records(each)) for each in found.values()}) == 1
 

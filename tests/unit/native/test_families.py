@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sightline.generation.rewrite import rewrite
+from sightline.generation.settings import GenerationSettings
 from torch import Tensor, nn
 from unit.native.stepping import Steps
 
 from sightline.errors import UserError
-from sightline.generation.rewrite import rewrite
-from sightline.generation.settings import GenerationSettings
 from sightline.native.library import library
 from sightline.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
 from sightline.native.network import CompiledNetwork

@@ -30,6 +30,7 @@ import torch
 from sightline.config.model import TransformerConfig
 from sightline.config.settings import SearchSettings
 from sightline.decode.engine import decode_tokens
+from sightline.decode.stepwise import engine_of
 from sightline.families.sightline import build_model
 from sightline.network.prepared import prepare_for_inference
 
@@ -40,7 +41,7 @@ model = build_model(shape)
 with torch.no_grad():
     model.output.weight.mul_(3)
 prepared = prepare_for_inference(model)
-found = decode_tokens(prepared, [[5, 6, 7], [8], [30, 9, 9, 31]], SearchSettings(max_length_extra=8))
+found = decode_tokens(engine_of(prepared), [[5, 6, 7], [8], [30, 9, 9, 31]], SearchSettings(max_length_extra=8))
 print(json.dumps([type(prepared).__name__, [[h.tokens for h in ranked] for ranked in found]]))
 """
 

@@ -19,6 +19,7 @@ from sightline.contract import SearchOptions
 from sightline.decode.candidates import Candidates
 from sightline.decode.engine import decode_tokens
 from sightline.decode.request import Bounds
+from sightline.decode.stepwise import engine_of
 from sightline.errors import UserError
 from sightline.native import library as c
 from sightline.native.build import FLAGS, FOLDER, SOURCES, builds, compiler
@@ -259,10 +260,10 @@ def test_every_allocation_may_fail(build: Build, scarce: Any, compute: str, monk
     model: Any = packed(build(3.0, vocab_size=30, tied_embeddings="none"), kind)
     if compute == "ensemble":
         model = CompiledEnsemble((model, packed(build(3.0, vocab_size=30, d_model=24), kind)))
-    wanted, failures = decode_tokens(model, sources, CONFIG), 0
+    wanted, failures = decode_tokens(engine_of(model), sources, CONFIG), 0
     for number in range(1000):
         left.value = number
-        assert decode_tokens(model, sources, CONFIG) == wanted
+        assert decode_tokens(engine_of(model), sources, CONFIG) == wanted
         if left.value >= 0:
             break
         failures += 1
@@ -303,7 +304,7 @@ def test_no_memory_at_all(build: Build, scarce: Any, monkeypatch: pytest.MonkeyP
     model = packed(build(), "float32")
     monkeypatch.setattr(Decoding, "__init__", lambda *_: (_ for _ in ()).throw(MemoryError))
     with pytest.raises(UserError, match=re.escape("text 1: memory does not hold the search")):
-        decode_tokens(model, [[5, 6]], CONFIG)
+        decode_tokens(engine_of(model), [[5, 6]], CONFIG)
     left = c.ctypes.c_long.in_dll(scarce, "allocations_left")
     left.value = 0
     with pytest.raises(MemoryError):
@@ -330,12 +331,12 @@ model = packed(build_model(TransformerConfig(**shape)), "float32")
 long = int(sys.argv[1])
 config = SearchSettings(beam_size=4, min_length_factor=1.0, batch_tokens=1_000_000, max_length_extra=long)
 sources = [[5 + i % 90] * 20 for i in range(400)]
-decode_tokens(model, sources[:2], SearchSettings(max_length_extra=1))
+decode_tokens(engine_of(model), sources[:2], SearchSettings(max_length_extra=1))
 pages = int(Path("/proc/self/statm").read_text().split()[0])
 limit = pages * resource.getpagesize() + (60 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 try:
-    print(len(decode_tokens(model, sources, config)))
+    print(len(decode_tokens(engine_of(model), sources, config)))
 except UserError as error:
     print(error)
 """

@@ -14,6 +14,7 @@ from unit.native.test_search import native, same
 from sightline.config.settings import SearchSettings
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import decode_tokens
+from sightline.decode.stepwise import engine_of
 from sightline.native.library import library
 from sightline.network.transformer import Transformer
 
@@ -45,10 +46,10 @@ def test_finds_what_the_other_search_finds(
     sources, phrases = sentences(*LENGTHS, vocab=vocab), drawn(len(LENGTHS), vocab)
     for penalty, n_best in ((0.0, beam_size), (0.6, 1)):
         config = replace(CONFIG, beam_size=beam_size, length_penalty=penalty, n_best=n_best)
-        found = decode_tokens(model, sources, config, phrases=phrases)
-        same(found, decode_tokens(by_steps(model), sources, config, phrases=phrases))
+        found = decode_tokens(engine_of(model), sources, config, phrases=phrases)
+        same(found, decode_tokens(engine_of(by_steps(model)), sources, config, phrases=phrases))
         assert all(contains(h.tokens, p) for hs, of in zip(found, phrases, strict=True) for h in hs for p in of)
-        plain = decode_tokens(model, sources, config)
+        plain = decode_tokens(engine_of(model), sources, config)
         assert [found[i] for i in (0, 4)] == [plain[i] for i in (0, 4)], "no phrases, no difference"
         assert found != plain
 
@@ -56,11 +57,14 @@ def test_finds_what_the_other_search_finds(
 def test_what_it_finds_does_not_depend_on_the_batch(build: Build, sentences: Any) -> None:
     model, sources, phrases = native(build(2.0)), sentences(*LENGTHS), drawn(len(LENGTHS), 12)
     config = replace(CONFIG, beam_size=5, n_best=2)
-    together = decode_tokens(model, sources, config, phrases=phrases)
-    backwards = decode_tokens(model, sources[::-1], config, phrases=phrases[::-1])
-    alone = [decode_tokens(model, [one], config, phrases=[of])[0] for one, of in zip(sources, phrases, strict=True)]
+    together = decode_tokens(engine_of(model), sources, config, phrases=phrases)
+    backwards = decode_tokens(engine_of(model), sources[::-1], config, phrases=phrases[::-1])
+    alone = [
+        decode_tokens(engine_of(model), [one], config, phrases=[of])[0]
+        for one, of in zip(sources, phrases, strict=True)
+    ]
     assert backwards[::-1] == alone == together
-    assert decode_tokens(model, sources, replace(config, batch_tokens=30), phrases=phrases) == together
+    assert decode_tokens(engine_of(model), sources, replace(config, batch_tokens=30), phrases=phrases) == together
 
 
 def test_prefixes_shortlists_and_repeats_with_phrases(build: Build, sentences: Any) -> None:
@@ -72,8 +76,8 @@ def test_prefixes_shortlists_and_repeats_with_phrases(build: Build, sentences: A
         config = replace(CONFIG, beam_size=4, n_best=2, **changes)
         ways: list[dict[str, Any]] = [{"prefixes": prefixes}, {"shortlist": few}]
         for how in (*ways, ways[0] | ways[1]):
-            found = decode_tokens(model, sources, config, phrases=phrases, **how)
-            same(found, decode_tokens(by_steps(model), sources, config, phrases=phrases, **how))
+            found = decode_tokens(engine_of(model), sources, config, phrases=phrases, **how)
+            same(found, decode_tokens(engine_of(by_steps(model)), sources, config, phrases=phrases, **how))
             assert all(contains(hs[0].tokens, p) for hs, of in zip(found, phrases, strict=True) for p in of)
             assert [h.tokens[0] for h in chain(*found[1::2])] == [5] * 8 or "prefixes" not in how
 
@@ -82,6 +86,6 @@ def test_what_has_no_room_is_not_found(build: Build) -> None:
     model, config = native(build(2.0)), SearchSettings(max_length_factor=0.0, max_length_extra=3)
     phrases = [[[5, 6, 7, 8]], [[5, 6, 7]], []]
     for form in (model, by_steps(model)):
-        found = decode_tokens(form, [[7], [7], [7]], config, phrases=phrases)
+        found = decode_tokens(engine_of(form), [[7], [7], [7]], config, phrases=phrases)
         assert [len(of) for of in found] == [0, 1, 1]
         assert found[1][0].tokens == [5, 6, 7]

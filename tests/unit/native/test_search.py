@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sightline.decode.watching import watched
 from unit.native.stepping import by_steps
 
 from sightline.config.settings import SearchSettings
@@ -18,8 +19,7 @@ from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import decode_tokens
 from sightline.decode.request import search_options
 from sightline.decode.stepping import written_in
-from sightline.decode.steps import start_decoding
-from sightline.decode.watching import watched
+from sightline.decode.stepwise import engine_of, start_decoding
 from sightline.errors import UserError
 from sightline.native.library import Ids, Options, library
 from sightline.native.network import CompiledEnsemble, CompiledNetwork
@@ -52,8 +52,8 @@ def same(found: list[list[Any]], wanted: list[list[Any]], tolerance: float = 1e-
 
 
 def compare(model: Any, sources: list[list[int]], config: SearchSettings, **how: Any) -> list[list[Any]]:
-    found = decode_tokens(model, sources, config, **how)
-    same(found, decode_tokens(by_steps(model), sources, config, **how))
+    found = decode_tokens(engine_of(model), sources, config, **how)
+    same(found, decode_tokens(engine_of(by_steps(model)), sources, config, **how))
     return found
 
 
@@ -127,7 +127,7 @@ def test_finds_what_a_search_over_the_readable_model_finds(
     exact, sources = copy.deepcopy(model).double(), sentences(*LENGTHS, vocab=shape.get("vocab_size", 40))
     for n_best in {1, beam_size}:
         config = replace(SHORT, beam_size=beam_size, n_best=n_best)
-        same(decode_tokens(native(model), sources, config), decode_tokens(exact, sources, config))
+        same(decode_tokens(engine_of(native(model)), sources, config), decode_tokens(engine_of(exact), sources, config))
 
 
 @pytest.mark.parametrize("beam_size", [1, 3, 7])
@@ -191,8 +191,10 @@ def test_a_shortlist(build: Build, sentences: Sentences, beam_size: int, compute
     for i, source in enumerate(sources):
         offered = {7, 8, *source, *prefixes[i], *table.likely[[*source, 2]].ravel().tolist()}
         assert all(set(h.tokens) <= offered for h in found[i])
-        same(decode_tokens(model, [source], config, prefixes=[prefixes[i]], shortlist=table), [found[i]], 1e-5)
-    assert found != decode_tokens(model, sources, config, prefixes=prefixes)
+        same(
+            decode_tokens(engine_of(model), [source], config, prefixes=[prefixes[i]], shortlist=table), [found[i]], 1e-5
+        )
+    assert found != decode_tokens(engine_of(model), sources, config, prefixes=prefixes)
 
 
 @pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
@@ -201,12 +203,12 @@ def test_a_sentence_yields_the_same_alone(build: Build, sentences: Sentences, be
     """To the last bit; in batches of any size, in any order, and on several threads."""
     model, sources = native(build(d_model=32, vocab_size=50), compute), sentences(*LENGTHS, 12, 7, vocab=50)
     config = SearchSettings(beam_size=beam_size, n_best=beam_size, max_length_extra=20, min_length_factor=1.0)
-    together = decode_tokens(model, sources, config)
-    assert [decode_tokens(model, [source], config)[0] for source in sources] == together
+    together = decode_tokens(engine_of(model), sources, config)
+    assert [decode_tokens(engine_of(model), [source], config)[0] for source in sources] == together
     for batch_tokens in (1, 60, 200):
         smaller = replace(config, batch_tokens=batch_tokens)
-        assert decode_tokens(model, sources, smaller) == together
-        assert decode_tokens(model, sources[::-1], smaller)[::-1] == together
+        assert decode_tokens(engine_of(model), sources, smaller) == together
+        assert decode_tokens(engine_of(model), sources[::-1], smaller)[::-1] == together
 
 
 @pytest.mark.usefixtures("four_threads")
@@ -214,11 +216,11 @@ def test_threads_search_side_by_side(build: Build, sentences: Sentences, searche
     """Positions become known while others search; batches get smaller, for they take their memory together."""
     model, sources = build(d_model=32, vocab_size=50), sentences(*range(1, 60), vocab=50)
     config = SearchSettings(beam_size=2, batch_tokens=2000, max_length_factor=1.0)
-    found = decode_tokens(native(model), sources, config)
+    found = decode_tokens(engine_of(native(model)), sources, config)
     in_threads = [size for size, _ in searches]
     searches.clear()
     torch.set_num_threads(1)
-    assert decode_tokens(native(model), sources, config) == found
+    assert decode_tokens(engine_of(native(model)), sources, config) == found
     in_turn = [size for size, _ in searches]
     assert len(in_threads) > len(in_turn) > 1 and sum(in_threads) == sum(in_turn) == len(sources)
 
@@ -229,7 +231,7 @@ def test_an_error_in_a_thread_is_raised(build: Build, sentences: Sentences) -> N
     with torch.no_grad():
         model.get_parameter("decoder.layers.0.ffn.down_proj.weight")[0, 0] = torch.nan
     with pytest.raises(UserError, match="not finite"):
-        decode_tokens(native(model), sentences(*range(1, 40)), replace(SHORT, batch_tokens=50))
+        decode_tokens(engine_of(native(model)), sentences(*range(1, 40)), replace(SHORT, batch_tokens=50))
 
 
 def test_places_of_the_dead_are_given_up(build: Build, sentences: Sentences, searches: list[tuple[int, int]]) -> None:
@@ -265,7 +267,7 @@ def test_weights_that_are_no_numbers(build: Build, name: str, compute: str) -> N
         parameter[(7, 3)[: parameter.dim()]] = torch.nan
     for beam_size in (1, 4):
         with pytest.raises(UserError, match="not finite"):
-            decode_tokens(native(model, compute), [[7, 8, 9]], replace(SHORT, beam_size=beam_size))
+            decode_tokens(engine_of(native(model, compute)), [[7, 8, 9]], replace(SHORT, beam_size=beam_size))
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
@@ -276,7 +278,7 @@ def test_no_ngram_twice(build: Build, sentences: Sentences, n: int, beam_size: i
     config = SearchSettings(beam_size=beam_size, n_best=beam_size, max_length_extra=20, min_length_factor=4.0)
     prefixes = [[5], [5, 5, 5], *[[]] * 6]
     found = compare(model, sources, replace(config, no_repeat_ngram=n), prefixes=prefixes)
-    assert found != decode_tokens(model, sources, config, prefixes=prefixes)
+    assert found != decode_tokens(engine_of(model), sources, config, prefixes=prefixes)
     for hypothesis in chain(*found[3:]):
         ngrams = list(zip(*(hypothesis.tokens[i:] for i in range(n)), strict=False))
         assert len(ngrams) == len(set(ngrams))
@@ -308,7 +310,7 @@ def test_draws_are_those_of_torch(build: Build, sentences: Sentences, changes: d
     outputs = {tuple(h.tokens) for h in chain(*found)}
     sharp = changes in ({"top_k": 1}, {"top_p": 0.2})
     assert sharp or len(outputs) > 8
-    assert [decode_tokens(model, [source], config)[0] for source in sources[3:]] == found[3:]
+    assert [decode_tokens(engine_of(model), [source], config)[0] for source in sources[3:]] == found[3:]
     if not sharp:
         assert found != decode_tokens(
             model, sources, replace(config, seed=7), prefixes=[[5, 6, 7], [], [3, 9], *[[]] * 5]
@@ -338,10 +340,12 @@ def test_with_a_shortlist_no_bit_depends_on_the_batch(
     config = SearchSettings(max_length_factor=1.0, max_length_extra=2, **settings)
     table = CandidateTable(np.arange(4, 40), draw.integers(4, vocab, (vocab, 25)))
     sources = sentences(*draw.integers(1, 8, 24), vocab=vocab)
-    alone = [decode_tokens(model, [source], config, shortlist=table)[0] for source in sources]
+    alone = [decode_tokens(engine_of(model), [source], config, shortlist=table)[0] for source in sources]
     for _ in range(10):
         batch = draw.permutation(len(sources))[: draw.integers(2, len(sources))]
-        assert decode_tokens(model, [sources[i] for i in batch], config, shortlist=table) == [alone[i] for i in batch]
+        assert decode_tokens(engine_of(model), [sources[i] for i in batch], config, shortlist=table) == [
+            alone[i] for i in batch
+        ]
 
 
 def test_draws_from_a_shortlist(build: Build, sentences: Sentences) -> None:
@@ -349,7 +353,7 @@ def test_draws_from_a_shortlist(build: Build, sentences: Sentences) -> None:
     table = CandidateTable(np.array([7, 8]), torch.randint(4, 300, (300, 4)).numpy())
     for changes in ({}, {"top_k": 9}, {"top_p": 0.6}):
         config = replace(SHORT, sample=True, n_best=2, max_length_extra=9, **changes)
-        assert compare(model, sources, config, shortlist=table) != decode_tokens(model, sources, config)
+        assert compare(model, sources, config, shortlist=table) != decode_tokens(engine_of(model), sources, config)
 
 
 FLIPPED: dict[str, Any] = {
@@ -399,7 +403,7 @@ def test_each_step_is_shown(build: Build, sentences: Sentences, count: int, beam
             while steps := search.advance():
                 shown += steps
             assert search.advance() == [], "it is over"
-            assert search.found() == decode_tokens(model, [source], config, **how)
+            assert search.found() == decode_tokens(engine_of(model), [source], config, **how)
             wanted: list[Any] = []
             prefix, few = how.get("prefixes", [()])[0], how.get("shortlist")
             start = start_decoding(by_steps(model), engine.Asked([source], [prefix], config, SpecialIds(), None, few))
@@ -423,7 +427,7 @@ def test_guesses_change_nothing_but_the_number_of_steps(
     config = replace(SHORT, beam_size=1, max_length_extra=25, min_length_factor=3.0, no_repeat_ngram=2)
     for source in sentences(5, 7, vocab=60):
         for prefix in ([], [9, 30, 9]):
-            wanted = decode_tokens(model, [source], config, prefixes=[prefix])
+            wanted = decode_tokens(engine_of(model), [source], config, prefixes=[prefix])
             right = [*wanted[0][0].tokens, 2]
             for every, most in ((1, 1), (1, 4), (1, 99), (3, 5), (100, 6)):
                 search, written, calls = begun(model, source, config, prefix), [], 0
@@ -442,7 +446,7 @@ def test_steps_are_drawn_too(build: Build, sentences: Sentences) -> None:
     for source in sentences(5, 2, 9, vocab=60):
         search = begun(model, source, config)
         written = [best.token for best in written_in(search)]
-        assert search.found() == decode_tokens(model, [source], config)
+        assert search.found() == decode_tokens(engine_of(model), [source], config)
         assert written[: len(search.found()[0][0].tokens)] == search.found()[0][0].tokens
 
 
@@ -487,8 +491,8 @@ def test_an_ensemble(build: Build, sentences: Sentences, count: int, beam_size: 
     table = CandidateTable(np.array([7, 8]), torch.randint(4, 60, (60, 4)).numpy())
     config = replace(SHORT, beam_size=beam_size, n_best=beam_size)
     found = compare(models, sources, config)
-    assert found != decode_tokens(models.members[0], sources, config)
-    assert [decode_tokens(models, [source], config)[0] for source in sources] == found
+    assert found != decode_tokens(engine_of(models.members)[0], sources, config)
+    assert [decode_tokens(engine_of(models), [source], config)[0] for source in sources] == found
     compare(models, sources, replace(config, min_length_factor=0.5), prefixes=prefixes)
     compare(models, sources, config, prefixes=prefixes, shortlist=table)
 
@@ -499,7 +503,9 @@ def test_a_model_with_itself(build: Build, sentences: Sentences, beam_size: int,
     """Is that model, to the last bit."""
     model, sources = native(build(2.0, vocab_size=60, tied_embeddings="none"), compute), sentences(*LENGTHS, vocab=60)
     config = replace(SHORT, beam_size=beam_size, n_best=beam_size)
-    assert decode_tokens(CompiledEnsemble((model, model)), sources, config) == decode_tokens(model, sources, config)
+    assert decode_tokens(engine_of(CompiledEnsemble((model, model))), sources, config) == decode_tokens(
+        engine_of(model), sources, config
+    )
 
 
 def test_an_ensemble_gives_up_places_together(
@@ -517,11 +523,11 @@ def test_an_ensemble_with_a_member_that_gives_no_numbers(build: Build, sentences
     with torch.no_grad():
         models[1].get_parameter("decoder.layers.0.ffn.down_proj.weight")[0, 0] = torch.nan
     with pytest.raises(UserError, match="not finite"):
-        decode_tokens(CompiledEnsemble(tuple(native(model) for model in models)), sentences(3, 4), SHORT)
+        decode_tokens(engine_of(CompiledEnsemble)(tuple(native(model) for model in models)), sentences(3, 4), SHORT)
 
 
 def test_longer_than_the_positions_there_are(build: Build) -> None:
     model = native(build(positions="learned", max_len=12))
     with pytest.raises(UserError, match=r"longer than the model's 12 learned positions"):
-        decode_tokens(model, [[5] * 12], SHORT, max_len=12)
-    assert len(decode_tokens(model, [[5] * 11], SHORT, max_len=12)[0][0].tokens) <= 12
+        decode_tokens(engine_of(model), [[5] * 12], SHORT, max_len=12)
+    assert len(decode_tokens(engine_of(model), [[5] * 11], SHORT, max_len=12)[0][0].tokens) <= 12

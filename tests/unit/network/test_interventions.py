@@ -11,7 +11,7 @@ from torch import nn
 from unit.checkpoint.test_compiled import SMALL, TEXTS, TOKENIZER, network, small_model
 
 import sightline
-from sightline.decode.translator import Translator
+from sightline.decode.translator import TextTranslator
 from sightline.errors import UserError
 from sightline.native.library import library
 from sightline.native.network import CompiledNetwork
@@ -103,9 +103,11 @@ def test_translate_obeys_it(folder: Path, name: str, first: bool) -> None:
         found = model.translate(TEXTS)
         assert model.translate(TEXTS) == found
     assert len(warned) == 1 and str(warned[0].message).startswith(told)
-    assert found == Translator(model.network, TOKENIZER, model.decode_config).translate(TEXTS), "as torch computes it"
+    assert found == TextTranslator(model.network, TOKENIZER, model.decode_config).translate(TEXTS), (
+        "as torch computes it"
+    )
     assert found != (usual or sightline.load(folder, "cpu").translate(TEXTS))
-    assert model._changed, "other processes would read the folder"
+    assert model._loaded.changed, "other processes would read the folder"
     with pytest.raises(UserError, match=f"int8 is computed by the compiled library, which does not support {told}"):
         model.translate(TEXTS, compute="int8")
 
@@ -120,7 +122,7 @@ def test_an_intervention_that_is_undone_is_none(folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert model.translate(TEXTS, compute="int8") and model.translate(TEXTS) == wanted
-    assert not model._changed
+    assert not model._loaded.changed
 
 
 def test_hooks_on_all_modules_count(folder: Path) -> None:

@@ -11,7 +11,7 @@ from sightline.config.data import TranslationData
 from sightline.config.model import TransformerConfig
 from sightline.config.settings import SearchSettings
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.translator import Translation, Translator
+from sightline.decode.translator import TextTranslator, Translation
 from sightline.families.sightline import build_model
 from sightline.native.network import CompiledNetwork
 from sightline.network.compiled import native_available
@@ -30,14 +30,14 @@ CONFIG = SearchSettings(beam_size=2, max_length_factor=1.0, max_length_extra=60)
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, int, dict[str, Any], list[Translation]]]:
     """Of each call of the translator: its model, how many texts, the settings, and what came of it."""
     seen: list[tuple[Any, int, dict[str, Any], list[Translation]]] = []
-    translate = Translator.translate
+    translate = TextTranslator.translate
 
-    def watched(self: Translator, texts: Any, **overrides: Any) -> Any:
+    def watched(self: TextTranslator, texts: Any, **overrides: Any) -> Any:
         found = translate(self, texts, **overrides)
         seen.append((self.form(self.config), len(texts), overrides, found))
         return found
 
-    monkeypatch.setattr(Translator, "translate", watched)
+    monkeypatch.setattr(TextTranslator, "translate", watched)
     return seen
 
 

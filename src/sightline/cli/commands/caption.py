@@ -5,7 +5,13 @@ import json
 from dataclasses import asdict
 
 from sightline.cli.decoding import refuse_unread
-from sightline.cli.generation import format_output, generation_options, generation_settings, pretrained_options
+from sightline.cli.generation import (
+    format_output,
+    generation_options,
+    generation_settings,
+    pretrained_options,
+    search_settings,
+)
 from sightline.cli.loading import model_with
 from sightline.cli.options import format_option
 from sightline.cli.rules import in_file
@@ -22,7 +28,7 @@ def run(options: argparse.Namespace) -> None:
     """Print a caption for each picture."""
     model = model_with("caption", options, "write captions")
     settings = generation_settings(options)
-    refuse_unread(settings, model.generation)
+    refuse_unread(settings, search_settings(model))
     for picture, written in zip(options.pictures, model.caption(options.pictures, **settings), strict=True):
         record = {"picture": picture, **asdict(written)}
         print(json.dumps(record, ensure_ascii=False) if options.format == "jsonl" else format_output(written, "text"))

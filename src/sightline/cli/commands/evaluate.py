@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sightline.checkpoint.hub import folder_of
+from sightline.checkpoint.layout import is_family
 from sightline.checkpoint.model_card import DECODING as DECODING_ROW
 from sightline.checkpoint.model_card import with_row
 from sightline.checkpoint.trained import write_decoding, write_length_penalty
@@ -33,7 +34,6 @@ from sightline.cli.options import (
 )
 from sightline.cli.parallel_texts import parallel_texts, source_text, target_text, texts_to_score
 from sightline.cli.rules import FlagRule, in_file, out_file
-from sightline.config.settings import SearchSettings
 from sightline.data.links import check_links, read_gold, read_links
 from sightline.errors import UserError
 from sightline.evaluate.alignment import score_alignment
@@ -185,10 +185,10 @@ def _tune(options: argparse.Namespace, model: Any, sources: list[str], reference
 def _save(model: str, tuning: Tuning, row: str) -> Path:
     """Write the best value into the model's folder, and return that."""
     folder = folder_of(model)
-    if isinstance(tuning.decoding, SearchSettings):
-        write_decoding(folder, tuning.decoding, lambda card: with_row(card, DECODING_ROW, row))
-    else:
+    if is_family(folder):
         write_length_penalty(folder, tuning.best)
+    else:
+        write_decoding(folder, tuning.decoding, lambda card: with_row(card, DECODING_ROW, row))
     return folder
 
 

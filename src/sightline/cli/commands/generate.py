@@ -5,7 +5,13 @@ import sys
 from typing import Any
 
 from sightline.cli.decoding import refuse_unread
-from sightline.cli.generation import format_output, generation_options, generation_settings, pretrained_options
+from sightline.cli.generation import (
+    format_output,
+    generation_options,
+    generation_settings,
+    pretrained_options,
+    search_settings,
+)
 from sightline.cli.loading import model_with
 from sightline.cli.options import flag_of, format_option, language_options
 from sightline.errors import UserError
@@ -16,8 +22,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     prompts = "text to continue or to rewrite; several are generated together (default: lines of standard input)"
     parser.add_argument("prompts", nargs="*", metavar="PROMPT", help=prompts)
     parser.add_argument("--chat", action="store_true", help="each PROMPT is a user's message to a chat model")
-    prefix = "text to put before each input, such as 'summarize: ' for T5"
-    parser.add_argument("--prefix", default="", help=prefix)
+    parser.add_argument("--prefix", default="", help="what every output must begin with (encoder-decoders)")
+    instruction = "text to put before each input, such as 'summarize: ' for T5"
+    parser.add_argument("--instruction", default="", help=instruction)
     format_option(parser, "jsonl adds tokens and scores")
     language_options(parser)
     generation_options(parser)
@@ -28,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
     model = model_with("generate", options, "write text")
     settings = generation_settings(options) | ({"compute": "int8"} if options.compute == "int8" else {})
     inputs = _input_settings(options, model)
-    refuse_unread(settings, model.generation)
+    refuse_unread(settings, search_settings(model))
     prompts = options.prompts or [line.removesuffix("\n") for line in sys.stdin]
     texts = [[{"role": "user", "content": text}] if options.chat else text for text in prompts]
     if len(texts) == 1 and options.format == "text" and _can_stream(model, settings):
@@ -42,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _input_settings(options: argparse.Namespace, model: Any) -> dict[str, Any]:
     """Settings of models with an encoder; `UserError` for them or `--chat` with the other kind of model."""
-    names = ("prefix", "source_language", "target_language")
+    names = ("prefix", "instruction", "source_language", "target_language")
     given = {name: getattr(options, name) for name in names if getattr(options, name)}
     encoder = hasattr(model, "languages")
     if given and not encoder:
@@ -55,5 +62,5 @@ def _input_settings(options: argparse.Namespace, model: Any) -> dict[str, Any]:
 
 def _can_stream(model: Any, settings: dict[str, Any]) -> bool:
     """Whether a token, once generated, is never replaced."""
-    chosen = model.generation.changed({name: value for name, value in settings.items() if name != "compute"})
+    chosen = search_settings(model).changed({name: value for name, value in settings.items() if name != "compute"})
     return chosen.n_best == 1 and (chosen.sample or chosen.beam_size == 1)

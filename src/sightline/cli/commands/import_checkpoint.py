@@ -6,7 +6,7 @@ from pathlib import Path
 from sightline.checkpoint.hub import folder_of
 from sightline.checkpoint.imported import write_imported
 from sightline.checkpoint.layout import CONFIG, is_family, read_json
-from sightline.checkpoint.read import read_folder
+from sightline.checkpoint.with_torch import read_any
 from sightline.errors import UserError
 
 
@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> None:
         raise UserError(f"{options.source}: is no folder in the Hugging Face layout (config.json with a model_type)")
     if read_json(folder / CONFIG).get("model_type") == "xlnet":
         raise UserError(f"{options.source}: an XLNet stays in its layout; all commands read the folder as it is")
-    model = read_folder(folder)
+    model = read_any(folder)
     write_imported(Path(options.out), model)
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
     print(f"{options.out}: {model.config.family}, {parameters:,} parameters")

@@ -139,7 +139,7 @@ def _single_settings(options: argparse.Namespace, model: Any, style: str) -> dic
             raise UserError(f"{options.flags[name]} is for models that translate; this one reads a {model.reads}")
     if not model.writes:
         return {}
-    own = {"target": options.target, **decode_overrides(options, model.generation)}
+    own = {"target": options.target, **decode_overrides(options, model.generation.settings)}
     if model.reads == "picture":
         return own
     narrow = max(1, (shutil.get_terminal_size().columns - MARGIN) // CELL)

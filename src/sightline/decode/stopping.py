@@ -2,24 +2,20 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-import torch
-from torch import Tensor
-
 from sightline.contract import Stop
 
 CONTEXT = 4  # tokens before a stop string could begin: what they decode to may depend on their neighbours
 
 
 def stop_at(stops: Sequence[str], decode: Callable[[list[int]], str]) -> Stop | None:
-    """Says which rows have written one of `stops`; None where there are none."""
+    """Which outputs end with one of `stops`; None where there are none."""
     if not stops:
         return None
     longest = CONTEXT + max(len(text.encode()) for text in stops)  # a token is at least a byte of it
 
-    def stop(tokens: Tensor) -> Tensor:
-        ends = [decode(row) for row in tokens[:, -longest:].tolist()]
-        found = [any(text in end for text in stops) for end in ends]
-        return torch.tensor(found, device=tokens.device)
+    def stop(outputs: Sequence[Sequence[int]]) -> list[bool]:
+        ends = [decode(list(tokens[-longest:])) for tokens in outputs]
+        return [any(text in end for text in stops) for end in ends]
 
     return stop
 
@@ -48,8 +44,8 @@ def until_stop(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
             yield from [certain] if certain else []
             return
         held = max((_overlap(waiting, stop) for stop in stops), default=0)
-        said, waiting = waiting[: len(waiting) - held], waiting[len(waiting) - held :]
-        yield from [said] if said else []
+        ready, waiting = waiting[: len(waiting) - held], waiting[len(waiting) - held :]
+        yield from [ready] if ready else []
     yield from [waiting] if waiting else []
 
 
