@@ -18,7 +18,7 @@ from sightline.config.settings import RunConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.export import ctranslate2, hf, onnx
 from sightline.export.exported import exported_model
-from sightline.families.sightline import build_model
+from sightline.architectures.transformer import build_model
 from sightline.network.parameters import parameters_of
 from sightline.network.transformer import Transformer
 

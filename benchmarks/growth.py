@@ -87,7 +87,7 @@ def translation(beam: int, sentences: int = 32) -> Callable[[], float]:
     from sightline.contract import SpecialIds
     from sightline.decode.engine import decode_tokens
     from sightline.decode.stepwise import engine_of
-    from sightline.families.sightline import build_model
+    from sightline.architectures.transformer import build_model
 
     torch.manual_seed(1)
     model = prepare(build_model(MODEL.config()).eval(), "float32")

@@ -18,7 +18,7 @@ def step(recompute: bool, pairs: int, length: int) -> Callable[[], int]:
     from sightline.config.model import TransformerConfig
     from sightline.config.training import TrainConfig
     from sightline.data.batch import collate
-    from sightline.families.sightline import build_model
+    from sightline.architectures.transformer import build_model
     from sightline.training.allocator import keep_freed_memory
     from sightline.training.recompute import recompute_layers
     from sightline.training.step import translation_objective

@@ -25,13 +25,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "sightline"
 
 LAYERS = (  # from the bottom up: a module imports from its own package and from the layers below
-    ("contract", "errors", "version"),
-    ("config", "device", "native"),
+    ("errors", "version"),
+    ("config", "contract", "device"),
+    ("native",),
     ("data", "network"),
     ("architectures", "decode", "families", "report", "training"),
     ("checkpoint", "corpora", "evaluate", "localisation"),
-    ("glossary", "inspect"),
-    ("generation",),
+    ("generation", "glossary", "inspect"),
     ("models",),
     ("export", "results", "serve", "tasks"),
     ("cluster", "demo", "study"),

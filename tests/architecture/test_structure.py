@@ -5,10 +5,12 @@ import re
 
 import pytest
 from architecture.structure import (
+    DOORS,
     LAYERS,
     ROOT,
     Import,
     cycles,
+    defining,
     imports,
     late,
     layer,
@@ -39,6 +41,35 @@ def test_the_documentation_shows_every_package(file: str) -> None:
 
 def test_imports_point_downwards() -> None:
     assert upward(FOUND) == []
+
+
+def test_imports_form_no_cycle() -> None:
+    """With those inside functions and those for the type checker."""
+    assert cycles(FOUND) == []
+
+
+def test_own_modules_are_imported_at_module_level() -> None:
+    """But for two doors: the command line imports the requested command, `load` the kind of model that it finds."""
+    assert late(FOUND) == []
+
+
+def test_imports_by_name_are_for_the_doors() -> None:
+    by_name = {"import_module", "resolve_name", "__import__"}
+    callers = {
+        name
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in by_name
+        if not (node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == "datasets")
+    }
+    assert callers <= {"", *DOORS}
+
+
+def test_one_class_for_each_kind_of_model() -> None:
+    kinds = subclasses(TREES)
+    modules_of_kinds = [name for name in TREES if any(f"class {kind}(" in ast.unparse(TREES[name]) for kind in kinds)]
+    assert len(modules_of_kinds) == len(kinds) <= 9
+    assert len(defining(TREES, "translate", kinds)) == 1
 
 
 def test_the_root_holds_few_modules() -> None:

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file
 from side_by_side import SAME_LOSS, curves
 
+from sightline.architectures.pictures import picture_axes
 from sightline.checkpoint.from_scratch import picture_layout
 from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout
@@ -22,7 +23,6 @@ from sightline.checkpoint.write import file_tensors
 from sightline.config.settings import RunConfig, apply_settings, load_recipe
 from sightline.data.image import Preprocessing
 from sightline.data.pictures import PictureBatch, PictureSet, read_pictures
-from sightline.families.pictures import picture_axes
 from sightline.network.build import build
 from sightline.network.dropout import Dropout
 from sightline.tasks.heads import headed, known_head, with_head

@@ -17,13 +17,13 @@ import torch
 from side_by_side import SAME_LOSS, curves
 from torch import nn
 
+from sightline.architectures.language import replaced_axes
 from sightline.checkpoint.from_scratch import ScratchLayout, check_axes
 from sightline.checkpoint.write import config_to_hf, file_tensors
 from sightline.config.model import TransformerConfig
 from sightline.config.settings import apply_settings, load_recipe
 from sightline.config.training import TrainConfig
 from sightline.data.masking import MaskedBatch, MaskedText, Masking
-from sightline.families.language import replaced_axes
 from sightline.network.electra import Electra
 from sightline.tasks.replaced_modelling import (
     ALL_MASKED,

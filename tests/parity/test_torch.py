@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from sightline.architectures.transformer import build_model
 from sightline.config.model import TransformerConfig
-from sightline.families.sightline import build_model
 from sightline.network.attention import MultiHeadAttention
 from sightline.network.layers import DecoderLayer, EncoderLayer
 from sightline.network.masks import causal_mask

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from sightline.architectures.transformer import build_model
 from sightline.config.model import TransformerConfig
 from sightline.data.batch import Batch, collate
-from sightline.families.sightline import build_model
 from sightline.network.positions import sinusoids
 from sightline.training.step import batch_loss, real_states
 

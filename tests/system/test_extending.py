@@ -15,13 +15,13 @@ from tiny_families import write_tiny
 from torch import Tensor, nn
 
 import sightline
+from sightline.architectures.transformer import axes
 from sightline.config.model import TransformerConfig
 from sightline.contract import FREE, SearchOptions
 from sightline.decode.constraints import Limits
 from sightline.decode.search import beam_search
 from sightline.families import m2m_100, registry
 from sightline.families.family import Family
-from sightline.families.sightline import axes
 from sightline.native.library import library
 from sightline.network import build as builder
 from sightline.network import parts

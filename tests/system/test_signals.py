@@ -22,7 +22,7 @@ from sightline.config.model import TransformerConfig
 from sightline.config.settings import SearchSettings
 from sightline.decode.engine import decode_tokens
 from sightline.decode.stepwise import engine_of
-from sightline.families.sightline import build_model
+from sightline.architectures.transformer import build_model
 from sightline.network.compiled import packed
 
 threads, compute = int(sys.argv[1]), sys.argv[2]
@@ -40,7 +40,7 @@ from sightline.config.model import TransformerConfig
 from sightline.config.settings import SearchSettings
 from sightline.contract import SpecialIds
 from sightline.decode.engine import Asked, begin
-from sightline.families.sightline import build_model
+from sightline.architectures.transformer import build_model
 from sightline.network.compiled import packed
 
 shape = {"vocab_size": 4000, "d_model": 256, "d_ff": 1024, "n_encoder_layers": 1, "n_decoder_layers": 3}

@@ -6,7 +6,8 @@ import stat
 import sys
 from collections.abc import Iterator
 
-from sightline.data.corpus import LONGEST_LINE, STANDARD_INPUT, decode_line
+from sightline.data.corpus import LONGEST_LINE, decode_line
+from sightline.data.rows import STANDARD_INPUT
 from sightline.errors import UserError
 
 BLOCK = 1 << 16  # bytes read at once

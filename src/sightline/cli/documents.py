@@ -8,7 +8,7 @@ from typing import Any
 
 from sightline.cli.decoding import decode_overrides
 from sightline.cli.files import output
-from sightline.cli.loading import ensemble_of
+from sightline.cli.loading import model_or_ensemble
 from sightline.localisation import is_document
 from sightline.localisation.fill import TranslatedUnit, targets_of, translate_units
 from sightline.localisation.reading import read_document
@@ -22,7 +22,7 @@ def fill_document(options: argparse.Namespace) -> None:
     if is_plain:
         check_file_name(options.input)
     document = read_document(options.input, options.languages, ".txt" if is_plain else "")
-    model = ensemble_of(options)
+    model = model_or_ensemble(options)
     language = options.source_language or options.languages[0]
     filled = translate_units(document, model, language, **decode_overrides(options, model.decode_config))
     data = document.filled(targets_of(filled))

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TextIO, TypeVar
 
 from sightline.cli.replacing import text_output
-from sightline.data.corpus import display_name, read_lines
+from sightline.data.corpus import read_lines
+from sightline.data.rows import display_name
 from sightline.errors import UserError
 
 Item = TypeVar("Item")

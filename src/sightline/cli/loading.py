@@ -26,7 +26,7 @@ def translator_of(options: argparse.Namespace, path: str = "", languages_require
     return _set_up(load_translator(path, options.device, _dtype(options)), options, path, languages_required)
 
 
-def ensemble_of(options: argparse.Namespace, languages_required: bool = True) -> Any:
+def model_or_ensemble(options: argparse.Namespace, languages_required: bool = True) -> Any:
     """MODEL, or the ensemble of it and the models of `--ensemble`."""
     files = [path for path in options.ensemble if Path(path).is_file()]
     if files:

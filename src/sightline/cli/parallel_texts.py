@@ -8,9 +8,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sightline.data.corpus import STANDARD_INPUT, display_name, parse_corpora, read_lines, read_pairs, stands_alone
+from sightline.data.corpus import parse_corpora, read_lines, read_pairs, stands_alone
 from sightline.data.first_look import check_files
 from sightline.data.prepared import spool
+from sightline.data.rows import STANDARD_INPUT, display_name
 from sightline.errors import UserError
 from sightline.localisation import is_memory
 from sightline.localisation.memory import memories_as_tsv

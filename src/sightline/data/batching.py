@@ -21,6 +21,7 @@ import numpy as np
 from sightline.config.data import PairData
 from sightline.data.arranging import Lengths, Noise, Pairs, Rows, arrange
 from sightline.data.batch import Batch, Tokens, TrainingBatch, collate
+from sightline.data.bpe_dropout import window_batches
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 
@@ -209,8 +210,6 @@ def walk(
                 for done in range(max(first, position), end):
                     yield (now, done + 1, 0), load(pairs, tokenizer, plan[done - first], noise, now)
                 continue
-            from sightline.data.bpe_dropout import window_batches  # which a plain training does without
-
             assert isinstance(tokenizer, Tokenizer), "other vocabularies are never cut anew"
             for begin in range(max(first, position), end, WINDOW):
                 behind = min(begin + WINDOW, end)

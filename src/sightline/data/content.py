@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sightline.data.corpus import Corpus, RawLines, display_name, misaligned, pair_reader, read_raw_lines
+from sightline.data.corpus import Corpus, RawLines, misaligned, pair_reader, read_raw_lines
+from sightline.data.rows import changed
 from sightline.errors import UserError
 
 Item = TypeVar("Item")
@@ -70,14 +71,6 @@ class Content:
             return content_of(self.paths).hashes == self.hashes
         except UserError:
             return False
-
-
-def changed(paths: Sequence[str]) -> UserError:
-    """The message for files that something writes to while they are read."""
-    return UserError(
-        f"{' + '.join(map(display_name, paths))}: changed while it was being read, so nothing of it was kept; "
-        "run the same command again when nothing writes to it any more"
-    )
 
 
 def content_of(paths: Sequence[str]) -> Content:

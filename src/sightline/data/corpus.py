@@ -20,26 +20,15 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
-from sightline.data.rows import HF_PREFIX, Pair, text_field
+from sightline.data.hugging_face import read_hugging_face
+from sightline.data.rows import HF_PREFIX, STANDARD_INPUT, Pair, display_name, text_field
 from sightline.errors import UserError
 
 RawLines = Callable[[str], Iterator[bytes]]  # reads a file: `read_raw_lines`, or what does more with each line
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"
-STANDARD_INPUT = "-"
 LONGEST_LINE = 16 << 20  # bytes
-
-
-class CachedCopy(str):
-    """The path of a file in the cache that was made of others; messages and reports call it by their names."""
-
-    names: tuple[str, ...]
-
-    def __new__(cls, path: str, names: Sequence[str] = ()) -> "CachedCopy":
-        made = super().__new__(cls, path)
-        made.names = tuple(names)
-        return made
 
 
 @dataclass(frozen=True)
@@ -127,8 +116,6 @@ def pair_reader(corpus: Corpus) -> Callable[..., Iterator[Pair]]:
         return read_aligned
     path = corpus.paths[0]
     if path.startswith(HF_PREFIX):
-        from sightline.data.hugging_face import read_hugging_face
-
         return read_hugging_face
     return read_jsonl if path.removesuffix(".gz").endswith(".jsonl") else read_tsv
 
@@ -290,19 +277,3 @@ def nearest_file(path: str) -> str:
     names = os.listdir(folder) if os.access(folder, os.R_OK) else []
     near = get_close_matches(Path(path).name, names, n=1, cutoff=0.5)
     return f"; did you mean '{folder / near[0]}'?" if near else f"; look at: ls {folder}"
-
-
-def display_name(path: str) -> str:
-    """How messages call a path."""
-    return " + ".join(names_of(path))
-
-
-def names_of(path: str) -> tuple[str, ...]:
-    """The names that the user gave of what a path holds.
-
-    >>> names_of("a.tsv"), names_of(CachedCopy("/cache/memory-3f.tsv", ["a.po", "b.tmx"]))
-    (('a.tsv',), ('a.po', 'b.tmx'))
-    """
-    if isinstance(path, CachedCopy):
-        return path.names
-    return ("standard input" if path == STANDARD_INPUT else path,)

@@ -29,9 +29,9 @@ from tqdm import tqdm
 from sightline.config.data import TextData
 from sightline.data.cache import cache, partial, partial_folder
 from sightline.data.content import Content, content_of, digest
-from sightline.data.corpus import RawLines, display_name, json_object, read_lines
+from sightline.data.corpus import RawLines, json_object, read_lines
 from sightline.data.prepared import META, mapped, spooled
-from sightline.data.rows import HF_PREFIX, text_field
+from sightline.data.rows import HF_PREFIX, display_name, text_field
 from sightline.data.tokenizer import (
     SPECIALS,
     UNK,

@@ -12,18 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from sightline.data.corpus import (
-    STANDARD_INPUT,
-    Corpus,
-    display_name,
-    pair_reader,
-    parse_corpora,
-    read_head,
-    read_lines,
-    read_pairs,
-    read_tsv,
-)
-from sightline.data.rows import HF_PREFIX, Pair
+from sightline.data.corpus import Corpus, pair_reader, parse_corpora, read_head, read_lines, read_pairs, read_tsv
+from sightline.data.rows import HF_PREFIX, STANDARD_INPUT, Pair, display_name
 from sightline.errors import UserError
 
 PAIRS = 1000  # looked at of each corpus

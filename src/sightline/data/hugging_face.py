@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
 
-from sightline.data.content import changed
-from sightline.data.rows import HF_PREFIX, Pair, text_field
+from sightline.data.rows import HF_PREFIX, Pair, changed, text_field
 from sightline.errors import UserError, unknown
 
 FORMAT = 1  # of a copy; raise it when the same rows make other lines

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from sightline.data.corpus import Corpus, RawLines, display_name, read_lines
-from sightline.data.rows import HF_PREFIX
+from sightline.data.corpus import Corpus, RawLines, read_lines
+from sightline.data.rows import HF_PREFIX, display_name
 from sightline.errors import UserError, unknown
 
 FORMATS = {1: "write 'text TAB label' on every line", 2: "write 'text TAB text TAB label' on every line"}

@@ -11,7 +11,8 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from sightline.data.corpus import display_name, read_lines
+from sightline.data.corpus import read_lines
+from sightline.data.rows import display_name
 from sightline.errors import UserError
 
 Link = tuple[int, int]

@@ -24,9 +24,11 @@ from tqdm import tqdm
 from sightline.config.data import LineData, PairData, TextData
 from sightline.data.cache import cache, partial, partial_folder
 from sightline.data.content import Content, HashedLines, content, digest
-from sightline.data.corpus import STANDARD_INPUT, CachedCopy, Corpus, display_name, read_corpus
+from sightline.data.corpus import Corpus, read_corpus
+from sightline.data.hugging_face import copied
 from sightline.data.pack import COLUMNS, LENGTH, Item, pack
-from sightline.data.rows import HF_PREFIX, Pair
+from sightline.data.packers import packers
+from sightline.data.rows import HF_PREFIX, STANDARD_INPUT, CachedCopy, Pair, display_name
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
@@ -191,8 +193,6 @@ def write_columns(
         columns = [files.enter_context(column_writer(folder, name)) for name in COLUMNS]
         share_out = None
         if workers > 1:
-            from sightline.data.packers import packers  # which a corpus of few pairs does without
-
             share_out = files.enter_context(packers(workers, tokenizer, limits))
         for i, pairs in enumerate(corpora):
             read = chunks(pairs)
@@ -299,8 +299,6 @@ def spool(corpora: Sequence[Corpus], cache_dir: Path | None = None) -> list[Corp
 def spooled(path: str, folder: Path) -> str:
     """A path that can be read again and again; it keeps the ending, which says what the file holds."""
     if path.startswith(HF_PREFIX):
-        from sightline.data.hugging_face import copied
-
         return CachedCopy(str(copied(path, folder)), [path])
     if path != STANDARD_INPUT and not Path(path).is_fifo():
         return path

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sightline.data.corpus import display_name, read_raw_lines
+from sightline.data.corpus import read_raw_lines
+from sightline.data.rows import display_name
 from sightline.errors import UserError
 
 FORMAT = '{"data": [{"paragraphs": [{"context": "...", "qas": [{"id": "...", "question": "...", "answers": [...]}]}]}]}'

@@ -16,8 +16,9 @@ from torch import Tensor
 from sightline.data.arranging import Rows
 from sightline.data.batch import OnDevices
 from sightline.data.batching import EndlessStream, plan_batches
-from sightline.data.corpus import display_name, read_lines
+from sightline.data.corpus import read_lines
 from sightline.data.epochs import walk_epochs
+from sightline.data.rows import display_name
 from sightline.errors import UserError
 
 FORMAT = "write 'text TAB text that belongs to it' on every line, or with a third text that does not"

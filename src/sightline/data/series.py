@@ -19,7 +19,8 @@ from torch import Tensor
 
 from sightline.data.arranging import Rows
 from sightline.data.batch import OnDevices
-from sightline.data.corpus import display_name, read_lines
+from sightline.data.corpus import read_lines
+from sightline.data.rows import display_name
 from sightline.errors import UserError, unknown
 
 Values = NDArray[np.float64]

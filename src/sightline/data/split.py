@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from sightline.data.amount import Amount
 from sightline.data.cache import cache, partial_folder
 from sightline.data.content import Content, content, digest
-from sightline.data.corpus import STANDARD_INPUT, CachedCopy, Corpus, display_name, names_of, read_corpus
+from sightline.data.corpus import Corpus, read_corpus
 from sightline.data.labelled_texts import read_labelled
 from sightline.data.prepared import META, spool
-from sightline.data.rows import Pair
+from sightline.data.rows import STANDARD_INPUT, CachedCopy, Pair, display_name, names_of
 from sightline.data.sentences import EMPTY, SentenceKeys, mixed, pair_keys, sentence_key
 from sightline.errors import UserError
 

@@ -16,8 +16,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from sightline.data.arranging import Rows
-from sightline.data.corpus import display_name, json_object, read_lines
+from sightline.data.corpus import json_object, read_lines
 from sightline.data.labelled import LabelledBatch, MarkedTexts, ReadTexts, collate_marked
+from sightline.data.rows import display_name
 from sightline.data.side import Side
 from sightline.errors import UserError, unknown
 

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sightline.architectures.transformer import axes
 from sightline.checkpoint.folder import Folder
 from sightline.config.model import TransformerConfig
 from sightline.config.settings import SearchSettings
@@ -21,7 +22,6 @@ from sightline.data.tokenizer import Tokenizer
 from sightline.decode.engine import decode_tokens
 from sightline.decode.stepwise import engine_of
 from sightline.errors import UserError
-from sightline.families.sightline import axes
 from sightline.network.axes import NetworkConfig
 from sightline.network.positions import LearnedPositions
 from sightline.network.transformer import Transformer

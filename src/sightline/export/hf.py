@@ -16,6 +16,7 @@ import tokenizers
 import torch
 from torch import Tensor
 
+from sightline.architectures.transformer import axes
 from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.trained import write_json
 from sightline.checkpoint.write import config_to_hf, file_tensors, write_files
@@ -28,7 +29,6 @@ from sightline.export.exported import (
     has_uneven_heads,
     position_table,
 )
-from sightline.families.sightline import axes
 from sightline.network.axes import NetworkConfig, StackConfig
 from sightline.network.parameters import parameters_of
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from sightline.data.cache import cache, partial
 from sightline.data.content import digest
-from sightline.data.corpus import CachedCopy
-from sightline.data.rows import Pair
+from sightline.data.rows import CachedCopy, Pair
 from sightline.errors import UserError
 from sightline.localisation import MEMORIES, is_memory
 from sightline.localisation.code_transfer import MARKER, pair_with_markers

@@ -56,6 +56,12 @@ def _torch_side() -> Any:
     return with_torch
 
 
+def _inspector(model: Any) -> Any:
+    from sightline.models.pair_inspector import PairInspector
+
+    return PairInspector(model)
+
+
 def _read(
     path: str | Path, device: str, dtype: str = "file", tasks: Sequence[str] | None = None, published: bool = True
 ) -> Folder:
@@ -63,7 +69,7 @@ def _read(
 
 
 def _model_of(folder: Folder, dtype: str) -> Model:
-    loading = Loading((str(folder.path),), folder.device, dtype, load)
+    loading = Loading((str(folder.path),), folder.device, dtype, load, _inspector)
     if not isinstance(folder.weights, Trained):
         return pretrained_model(folder, loading)
     folder = _decoding_in(dtype, folder)
@@ -78,7 +84,7 @@ def pretrained_model(folder: Folder, loading: Loading | None = None) -> Model:
     if kind is not Translator:
         return kind(folder)
     network = resolve_name("sightline.models.pretrained:PretrainedNetwork")(folder)
-    return Translator(network, loading or Loading((str(folder.path),), folder.device, "auto", load))
+    return Translator(network, loading or Loading((str(folder.path),), folder.device, "auto", load, _inspector))
 
 
 def _decoding_in(dtype: str, folder: Folder) -> Folder:
@@ -110,11 +116,11 @@ def load_translators(paths: Sequence[str | Path], device: str = "auto", dtype: s
     models: list[Any] = [load_translator(path, device, dtype) for path in paths]
     if len(models) == 1:
         return models[0]
-    loading = Loading(tuple(map(str, paths)), device_name(device), dtype, load)
+    loading = Loading(tuple(map(str, paths)), device_name(device), dtype, load, _inspector)
     return ensemble_of(models, loading, lambda: _torch_side().average_engines)
 
 
 def load_alignment() -> None:
     """Import what aligns words, if torch is installed: seconds and 200 MiB that translating does not need."""
     with suppress(ImportError):
-        import sightline.models.pair_inspector  # noqa: F401
+        from sightline.models import pair_inspector  # noqa: F401

@@ -6,8 +6,8 @@ from. What does (files, vocabulary, network) is a
 torch.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -25,8 +25,17 @@ from sightline.generation.drafts import draft_from
 from sightline.generation.output import Output, output_of
 from sightline.glossary.translation import with_glossary
 from sightline.models.model import Model
-from sightline.models.pairs import PairVerbs
 from sightline.models.workers import Loading, translate_in_processes, worth_sharing
+
+
+def inspected(name: str) -> Callable[..., Any]:
+    """The method of `PairInspector` with this name, which needs torch, unlike translating."""
+
+    @wraps(getattr(Model, name))
+    def method(self: Any, *given: Any, **options: Any) -> Any:
+        return getattr(self.inspector(), name)(*given, **options)
+
+    return method
 
 
 @runtime_checkable
@@ -54,11 +63,16 @@ class LoadedNetwork(Protocol):
     def info(self) -> dict[str, Any]: ...
 
 
-class Translator(PairVerbs, Model):
+class Translator(Model):
     """A translation model, or any other that rewrites texts (T5, BART, ...), with its tokenizer and its settings."""
 
     does = "reads a text and writes another"
+    reads = "pairs"
     usual_task = "translate"
+
+    score, align, rank_heads, attribute, walk = map(inspected, ("score", "align", "rank_heads", "attribute", "walk"))
+    attend, trace, look_inside = map(inspected, ("attend", "trace", "look_inside"))
+    mask_heads, prune, head_importance = map(inspected, ("mask_heads", "prune", "head_importance"))
 
     def __init__(
         self, loaded: LoadedNetwork, loading: Loading, source_language: str = "", target_language: str = ""
@@ -158,6 +172,30 @@ class Translator(PairVerbs, Model):
     def __str__(self) -> str:
         family = f"this {self.config.family}" if self.hf_config else "this model"
         return f"{self.path}: {family} {self.does}"
+
+    def inspector(self) -> Any:
+        """The `PairInspector` of this model, which needs torch."""
+        return self._loading.inspector(self)
+
+    @property
+    def alignment_head(self) -> Any:
+        """The attention that `align` reads."""
+        return self.inspector().alignment_head
+
+    @property
+    def known_alignment_head(self) -> Any:
+        """The same, if it was chosen for this folder or trained to align."""
+        return self.inspector().known_alignment_head
+
+    @property
+    def sides(self) -> Any:
+        """Between texts and ids, of what is read and of what is written: a `data.side.Side`."""
+        return self._translator.tokenizer
+
+    @property
+    def n_pieces(self) -> int:
+        """The size of the vocabulary."""
+        return self.sides.vocab_size
 
     # --- Languages ---
 

@@ -28,12 +28,13 @@ def no_loading(*of: Any) -> Any:
 
 @dataclass(frozen=True)
 class Loading:
-    """How a process gets a model."""
+    """How other processes get a model, and what needs torch."""
 
     paths: tuple[str, ...]  # of one model, or of an ensemble
     device: str
     dtype: str = "auto"
     load: Callable[..., Any] = no_loading  # `models.load.load`
+    inspector: Callable[[Any], Any] = no_loading  # from a model to its `PairInspector`, which needs torch
 
     def __call__(self) -> Any:
         """The model, loaded."""

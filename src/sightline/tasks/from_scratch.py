@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from sightline.architectures.language import body_axes, language_axes
+from sightline.architectures.pictures import picture_axes
 from sightline.checkpoint.compose import write_composed
 from sightline.checkpoint.from_scratch import ScratchLayout, check_axes, picture_layout, text_layout
 from sightline.checkpoint.layout import CONFIG, WEIGHTS, read_json
@@ -24,8 +26,6 @@ from sightline.config.settings import RunConfig
 from sightline.data.documents import learn
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
-from sightline.families.language import body_axes, language_axes
-from sightline.families.pictures import picture_axes
 from sightline.network.build import build
 from sightline.network.parameters import parameters_of
 from sightline.tasks.job import TrainRequest, choose_tokenizer

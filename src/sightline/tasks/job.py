@@ -14,7 +14,8 @@ from sightline.checkpoint.trained import TOKENIZER
 from sightline.config.settings import RunConfig
 from sightline.data.amount import parse_amount
 from sightline.data.batch import Stream
-from sightline.data.corpus import Corpus, names_of
+from sightline.data.corpus import Corpus
+from sightline.data.rows import names_of
 from sightline.data.side import Side
 from sightline.data.split import Split, split
 from sightline.data.tokenizer import Tokenizer

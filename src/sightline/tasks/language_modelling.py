@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sightline.architectures.language import language_axes
 from sightline.checkpoint.from_scratch import check_axes, text_layout
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
@@ -37,7 +38,6 @@ from sightline.data.documents import (
     spooled_files,
 )
 from sightline.errors import UserError
-from sightline.families.language import language_axes
 from sightline.models.encoder import EncoderModel
 from sightline.models.language_model import LanguageModel
 from sightline.network.build import build

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tokenizers import processors
 from torch import nn
 
+from sightline.architectures.language import masked_axes
 from sightline.checkpoint.from_scratch import check_axes, text_layout
 from sightline.checkpoint.tuned import SameLayout
 from sightline.config.settings import RunConfig
@@ -26,7 +27,6 @@ from sightline.data.documents import cutter_of, learn_pieces
 from sightline.data.masking import MaskedBatch, MaskedText, Masking, joints_of, mask_id
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
-from sightline.families.language import masked_axes
 from sightline.generation.fill import hidden_logits, predict_masked
 from sightline.models.encoder import EncoderModel
 from sightline.network.build import build

@@ -10,10 +10,11 @@ from sightline.config.data import TranslationData
 from sightline.config.model import longest_sequence
 from sightline.config.settings import RunConfig
 from sightline.data.arranging import Pairs
-from sightline.data.corpus import Corpus, display_name, parse_corpora
+from sightline.data.corpus import Corpus, parse_corpora
 from sightline.data.first_look import doubts, leaks, parse_pairs
 from sightline.data.mixing import Mixture, Portion, drawn
 from sightline.data.prepared import PreparedCorpus, prepare, spool
+from sightline.data.rows import display_name
 from sightline.data.side import Side
 from sightline.data.tokenizer import Tokenizer
 from sightline.device import usable_cores

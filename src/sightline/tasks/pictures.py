@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from sightline.architectures.pictures import picture_axes
 from sightline.checkpoint.from_scratch import check_axes, picture_layout
 from sightline.checkpoint.trained import RUN
 from sightline.checkpoint.tuned import SameLayout
@@ -32,7 +33,6 @@ from sightline.data.pictures import (
     read_pictures,
 )
 from sightline.errors import UserError
-from sightline.families.pictures import picture_axes
 from sightline.models.vision import VisionModel
 from sightline.network.build import build
 from sightline.network.fronts import PatchFront

@@ -20,13 +20,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sightline.architectures.language import replaced_axes
 from sightline.checkpoint.from_scratch import check_axes, text_layout
 from sightline.checkpoint.write import file_tensors
 from sightline.config.settings import RunConfig
 from sightline.config.training import TrainConfig
 from sightline.data.documents import cutter_of
 from sightline.data.masking import MaskedBatch, MaskedText
-from sightline.families.language import replaced_axes
 from sightline.generation.fill import hidden_logits
 from sightline.network.axes import NetworkConfig
 from sightline.network.build import build

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 from tqdm import tqdm
@@ -14,6 +13,7 @@ from tqdm import tqdm
 from sightline.data.batch import Stream, TrainingBatch
 from sightline.errors import writing
 from sightline.training.logs import TRAINING_LOG, VALIDATION_LOG, whole_lines
+from sightline.training.tensorboard import tensorboard_writer
 
 SHOWN = {"perplexity": ".2f", "accuracy": ".1%", "mae": ".4f"}  # figures for the terminal, where a task has them
 LONG = 1e6  # figures from here on are shown by their magnitude
@@ -32,8 +32,7 @@ class MetricsLog:
             with writing(path):
                 folder.mkdir(parents=True, exist_ok=True)
                 _cut(path, after_step)
-        writer = "sightline.training.tensorboard:tensorboard_writer"  # which a plain training does without
-        self._writer = resolve_name(writer)(folder) if tensorboard else None
+        self._writer = tensorboard_writer(folder) if tensorboard else None
 
     def training(self, record: dict[str, Any]) -> None:
         """Log one interval of training."""

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import sightline
+from sightline.architectures.transformer import build_model
 from sightline.checkpoint.compiled import compiled, fits, is_for_library, parameter_shapes
 from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.sidecar_files import write_shortlist
@@ -28,7 +29,6 @@ from sightline.decode import engine
 from sightline.decode.engine import decode_tokens
 from sightline.decode.stepwise import engine_of
 from sightline.errors import UserError
-from sightline.families.sightline import build_model
 from sightline.models import workers
 from sightline.models.workers import CHUNK_LINES
 from sightline.native.library import library

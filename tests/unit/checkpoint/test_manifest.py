@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import sightline
+from sightline.architectures.transformer import build_model
 from sightline.checkpoint import manifest, trained
 from sightline.checkpoint.imported import write_imported
 from sightline.checkpoint.manifest import MANIFEST, Digests, check_manifest, read_manifest, seal
@@ -30,7 +31,6 @@ from sightline.config.settings import RunConfig, SearchSettings
 from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
-from sightline.families.sightline import build_model
 from sightline.network.parameters import parameters_of
 
 TEXTS = ["A dog runs.", "Ein Hund rennt."]

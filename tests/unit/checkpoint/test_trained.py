@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from sightline.architectures.transformer import build_model
 from sightline.checkpoint import trained as module
 from sightline.checkpoint.manifest import seal
 from sightline.checkpoint.read import read_folder
@@ -28,7 +29,6 @@ from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import TextTranslator
 from sightline.errors import UserError
-from sightline.families.sightline import build_model
 from sightline.network.parameters import parameters_of
 from sightline.network.transformer import Transformer
 

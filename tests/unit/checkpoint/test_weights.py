@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from sightline.architectures.transformer import build_model
 from sightline.checkpoint.compiled import compiled
 from sightline.checkpoint.weights import WeightsFile
 from sightline.config.model import TransformerConfig
 from sightline.errors import UserError
-from sightline.families.sightline import build_model
 from sightline.native.library import library
 from sightline.native.network import BLOCK
 from sightline.network.parameters import parameters_of

@@ -87,7 +87,7 @@ def test_several_processes_write_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "ENOUGH", 2)
     (tmp_path / "more.tsv").write_text("".join(f"a dog {i}\tein Hund {i}\n" for i in range(9)), encoding="utf-8")
     started, start = [], packers.packers
-    monkeypatch.setattr(packers, "packers", lambda n, *how: started.append(n) or start(n, *how))
+    monkeypatch.setattr(module, "packers", lambda n, *how: started.append(n) or start(n, *how))
     pairs = [pair for pair in PAIRS if "\u2028" not in pair[0]]
     corpora = [*aligned(tmp_path, pairs), Corpus((str(tmp_path / "more.tsv"),))]
     one, two = (

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from sightline.architectures.transformer import build_model
 from sightline.config.model import TransformerConfig
 from sightline.config.settings import SearchSettings
 from sightline.contract import FREE
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import decode_tokens
 from sightline.decode.stepwise import engine_of
-from sightline.families.sightline import build_model
 from sightline.native.library import library
 from sightline.network.prepared import prepare_for_inference
 

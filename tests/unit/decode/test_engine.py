@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sightline.architectures.transformer import build_model
 from sightline.config.model import TransformerConfig
 from sightline.config.settings import SearchSettings
 from sightline.contract import Hypothesis, SpecialIds
@@ -21,7 +22,6 @@ from sightline.decode.engine import decode_tokens
 from sightline.decode.request import SearchRequest, TooLarge, batches, bounds, random_stream
 from sightline.decode.stepwise import engine_of
 from sightline.errors import UserError
-from sightline.families.sightline import build_model
 from sightline.network.prepared import prepare_for_inference
 
 VOCAB = 10

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from sightline.architectures.transformer import build_model
 from sightline.config.data import TranslationData
 from sightline.config.model import TransformerConfig
 from sightline.config.settings import SearchSettings
@@ -15,7 +16,6 @@ from sightline.decode.speculative import speculate, speculative_search
 from sightline.decode.stepwise import engine_of
 from sightline.decode.translator import TextTranslator
 from sightline.errors import UserError
-from sightline.families.sightline import build_model
 from sightline.network.prepared import prepare_for_inference
 
 SPECIAL = SpecialIds()

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from sightline.architectures.transformer import build_model
 from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.config.data import TranslationData
 from sightline.config.model import TransformerConfig
 from sightline.config.settings import RunConfig
 from sightline.data.tokenizer import Tokenizer
-from sightline.families.sightline import build_model
 from sightline.network.parameters import parameters_of
 
 LINES = ["A dog runs over the meadow.", "Ein Hund rennt über die Wiese.", "Two men are playing with it!"]

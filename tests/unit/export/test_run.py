@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
+from sightline.architectures.transformer import axes, stack
 from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.imported import write_imported
 from sightline.checkpoint.manifest import MANIFEST
@@ -22,7 +23,6 @@ from sightline.errors import UserError
 from sightline.export import hf, run
 from sightline.export.exported import MAX_NEW_TOKENS, ExportedModel, exported_model, has_uneven_heads, sample_texts
 from sightline.export.run import export_model
-from sightline.families.sightline import axes, stack
 
 MakeModel = Callable[..., Path]
 

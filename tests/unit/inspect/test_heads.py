@@ -8,10 +8,10 @@ from torch import Tensor
 from unit.native.stepping import Steps
 
 from sightline.architectures.registry import build_network
+from sightline.architectures.transformer import build_model
 from sightline.config.model import RecurrentConfig, TransformerConfig
 from sightline.config.settings import RunConfig, check
 from sightline.errors import UserError
-from sightline.families.sightline import build_model
 from sightline.inspect.heads import (
     Head,
     HeadMask,

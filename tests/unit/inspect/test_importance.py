@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from sightline.architectures.transformer import build_model
 from sightline.config.data import TranslationData
 from sightline.config.model import TransformerConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
-from sightline.families.sightline import build_model
 from sightline.inspect.heads import Head, HeadMask, multi_head_attentions
 from sightline.inspect.importance import head_importance, least_important
 from sightline.network.transformer import Transformer

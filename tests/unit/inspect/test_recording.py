@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from sightline.architectures.transformer import build_model
 from sightline.config.model import TransformerConfig
-from sightline.families.sightline import build_model
 from sightline.inspect.recording import attentions as attentions_by_stack
 from sightline.inspect.recording import cross_attentions, outputs, recording
 from sightline.network.attention import DotProduct, MultiHeadAttention, merge_heads, split_heads

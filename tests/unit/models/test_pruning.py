@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import sightline
+from sightline.architectures.transformer import build_model
 from sightline.checkpoint.sidecar_files import write_alignment
 from sightline.checkpoint.trained import read_settings, write_settings, write_weights
 from sightline.config.data import TranslationData
@@ -14,7 +15,6 @@ from sightline.config.model import TransformerConfig
 from sightline.config.settings import RunConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
-from sightline.families.sightline import build_model
 from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.heads import Head, heads_by_layer
 from sightline.models.pruning import parse_count, write_pruned

@@ -6,12 +6,12 @@ from random import Random
 import pytest
 import torch
 
+from sightline.architectures.transformer import build_model
 from sightline.config.data import TranslationData
 from sightline.config.model import TransformerConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
 from sightline.evaluate.score import PairScore, corpus_perplexity
-from sightline.families.sightline import build_model
 from sightline.models.scoring import score_pairs, score_texts
 from sightline.network.transformer import Transformer
 

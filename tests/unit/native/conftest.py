@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from sightline.architectures.transformer import build_model
 from sightline.config.model import TransformerConfig
-from sightline.families.sightline import build_model
 from sightline.native import library as c
 from sightline.network.transformer import Transformer
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from sightline.architectures.transformer import build_model
 from sightline.config.model import TransformerConfig
 from sightline.errors import UserError
-from sightline.families.sightline import build_model
 from sightline.native import library as c
 from sightline.native.build import ANYWHERE, ASKS, FLAGS, FOLDER, SOURCES, UNTRIED, builds, compiler, library_of
 from sightline.native.network import ACTIVATIONS
@@ -31,7 +31,7 @@ from sightline.config.model import TransformerConfig
 from sightline.config.settings import SearchSettings
 from sightline.decode.engine import decode_tokens
 from sightline.decode.stepwise import engine_of
-from sightline.families.sightline import build_model
+from sightline.architectures.transformer import build_model
 from sightline.network.prepared import prepare_for_inference
 
 torch.set_num_threads(1)

@@ -321,7 +321,7 @@ from sightline.config.model import TransformerConfig
 from sightline.config.settings import SearchSettings
 from sightline.decode.engine import Bounds, decode_tokens
 from sightline.errors import UserError
-from sightline.families.sightline import build_model
+from sightline.architectures.transformer import build_model
 from sightline.network.compiled import packed
 
 torch.set_num_threads(1)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
+from sightline.architectures.transformer import build_model
 from sightline.config.model import TransformerConfig
-from sightline.families.sightline import build_model
 from sightline.network.transformer import Transformer
 
 SMALL = {

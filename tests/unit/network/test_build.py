@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from sightline.architectures.transformer import build_model
 from sightline.config.model import ModelConfig, TransformerConfig
-from sightline.families.sightline import build_model
 from sightline.network.attention import MultiHeadAttention
 from sightline.network.dropout import Dropout
 from sightline.network.norms import RMSNorm

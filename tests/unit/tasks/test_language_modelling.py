@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from sightline.architectures.language import language_axes
 from sightline.checkpoint.from_scratch import ScratchLayout, check_axes
 from sightline.checkpoint.write import config_to_hf
 from sightline.config.model import TransformerConfig
@@ -16,7 +17,6 @@ from sightline.config.training import TrainConfig
 from sightline.data.blocks import load_blocks
 from sightline.data.documents import Cutter, PreparedText, prepare_documents
 from sightline.errors import UserError
-from sightline.families.language import language_axes
 from sightline.network.build import build
 from sightline.network.halves import DecoderOnly
 from sightline.network.heads import CappedLanguageHead, ScaledLanguageHead

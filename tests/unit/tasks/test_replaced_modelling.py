@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from sightline.architectures.language import replaced_axes
 from sightline.config.model import TransformerConfig
 from sightline.config.training import TrainConfig
 from sightline.data.masking import MaskedBatch, Masking
 from sightline.errors import UserError
-from sightline.families.language import replaced_axes
 from sightline.tasks.replaced_modelling import (
     ALL_MASKED,
     Electra,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from sightline.architectures.transformer import build_model
 from sightline.config.data import TranslationData
 from sightline.config.model import TransformerConfig
 from sightline.config.settings import RunConfig, apply_settings, check
@@ -16,7 +17,6 @@ from sightline.data.corpus import Corpus
 from sightline.data.prepared import Column, prepare
 from sightline.data.tokenizer import Tokenizer
 from sightline.errors import UserError
-from sightline.families.sightline import build_model
 from sightline.inspect.alignment import AlignmentHead, align
 from sightline.inspect.recording import recording
 from sightline.network.transformer import Transformer

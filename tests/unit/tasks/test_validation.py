@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
+from sightline.architectures.transformer import build_model
 from sightline.config.data import TranslationData
 from sightline.config.model import TransformerConfig
 from sightline.config.settings import SearchSettings
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.translator import TextTranslator, Translation
-from sightline.families.sightline import build_model
 from sightline.native.network import CompiledNetwork
 from sightline.network.compiled import native_available
 from sightline.tasks.translation import bleu

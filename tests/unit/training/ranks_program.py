@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from sightline.architectures.transformer import build_model
 from sightline.config.model import TransformerConfig
 from sightline.config.settings import RunConfig
 from sightline.config.training import TrainConfig
 from sightline.data.batch import Batch, collate
-from sightline.families.sightline import build_model
 from sightline.training.checkpoint import CHECKPOINTS, checkpoint_paths
 from sightline.training.parallel import ParallelTrainer
 from sightline.training.ranks import Ranks, joined, whole

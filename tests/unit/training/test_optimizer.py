@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from sightline.architectures.transformer import build_model
 from sightline.config.model import TransformerConfig
 from sightline.config.training import TrainConfig
-from sightline.families.sightline import build_model
 from sightline.training.muon import Muon
 from sightline.training.optimizer import Optimizer, clip_gradients, gradient_norm, hidden_matrices, make_optimizer
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from sightline.architectures.transformer import axes, build_model
 from sightline.config.model import ModelConfig, TransformerConfig
 from sightline.config.training import TrainConfig
 from sightline.data.batch import collate
-from sightline.families.sightline import axes, build_model
 from sightline.native.library import library
 from sightline.network.attention import MultiHeadAttention, merge_heads, scaled_dot_product_attention
 from sightline.network.axes import RotaryConfig

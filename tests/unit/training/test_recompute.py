@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
+from sightline.architectures.transformer import build_model
 from sightline.config.model import TransformerConfig
-from sightline.families.sightline import build_model
 from sightline.native.library import training_library
 from sightline.training.packed import can_pack, packed_states
 from sightline.training.recompute import recompute_layers

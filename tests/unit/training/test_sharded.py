@@ -13,10 +13,10 @@ from torch import nn
 from torch.distributed.fsdp import CPUOffloadPolicy
 from unit.training.ranks_program import CASES, MODEL, batches, flip, made, parallel, train
 
+from sightline.architectures.transformer import build_model
 from sightline.config.settings import RunConfig
 from sightline.config.training import TrainConfig
 from sightline.errors import UserError
-from sightline.families.sightline import build_model
 from sightline.tasks.ranks import network_and_kind
 from sightline.training import sharded
 from sightline.training.checkpoint import CHECKPOINTS, check_whole, checkpoint_paths

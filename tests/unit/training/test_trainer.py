@@ -17,12 +17,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from sightline.architectures.transformer import build_model
 from sightline.config.model import ModelConfig, TransformerConfig
 from sightline.config.settings import RunConfig
 from sightline.config.training import TrainConfig
 from sightline.data.batch import Batch, collate
 from sightline.errors import UserError, unwritable
-from sightline.families.sightline import build_model
 from sightline.training.checkpoint import Checkpoint, checkpoint_paths, load_checkpoint, save_checkpoint
 from sightline.training.loss import Loss
 from sightline.training.metrics import Clock

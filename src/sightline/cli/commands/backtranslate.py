@@ -9,7 +9,7 @@ from itertools import chain
 from sightline.cli.corpus_files import corpus_output_option, line_translator, pair_format, write_corpus
 from sightline.cli.decoding import decode_overrides
 from sightline.cli.files import lines_of
-from sightline.cli.loading import ensemble_of
+from sightline.cli.loading import model_or_ensemble
 from sightline.cli.options import TRANSLATION_MODEL, decode_options, ensemble_options, files_option
 from sightline.corpora.backtranslation import back_translate
 
@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Write a corpus whose targets are the lines of the text, with sources by the model."""
     as_line = pair_format(options.output)
-    model = ensemble_of(options)
+    model = model_or_ensemble(options)
     overrides = decode_overrides(options, model.decode_config)
     translate = line_translator(options, model, overrides | {"n_best": 1}, options.text)
     left_out: Counter[str] = Counter()

@@ -4,7 +4,7 @@ import argparse
 
 from sightline.cli.corpus_files import corpus_output_option, line_translator, pair_format, write_corpus
 from sightline.cli.decoding import decode_overrides
-from sightline.cli.loading import ensemble_of
+from sightline.cli.loading import model_or_ensemble
 from sightline.cli.options import corpus_option, decode_options, ensemble_options
 from sightline.cli.rules import FlagRule
 from sightline.corpora.distill import distill
@@ -35,7 +35,7 @@ RULES = (
 def run(options: argparse.Namespace) -> None:
     """Write a corpus whose targets are the model's translations."""
     as_line = pair_format(options.output)
-    model = ensemble_of(options)
+    model = model_or_ensemble(options)
     overrides = decode_overrides(options, model.decode_config)
     if options.interpolate and "n_best" not in overrides:
         overrides["n_best"] = overrides.get("beam_size", model.decode_config.beam_size)

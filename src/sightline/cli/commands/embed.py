@@ -16,7 +16,7 @@ from sightline.cli.loading import model_with
 from sightline.cli.options import input_option, output_option, whole_number
 from sightline.cli.replacing import binary_output
 from sightline.cli.rules import FlagRule
-from sightline.data.corpus import display_name
+from sightline.data.rows import display_name
 from sightline.generation.vectors import truncation_warning
 
 CHUNK_LINES = 1000

@@ -13,7 +13,7 @@ from sightline.checkpoint.model_card import with_row
 from sightline.checkpoint.trained import write_decoding, write_length_penalty
 from sightline.cli.decoding import decode_overrides
 from sightline.cli.files import output
-from sightline.cli.loading import ensemble_of, model_of, translator_of
+from sightline.cli.loading import model_of, model_or_ensemble, translator_of
 from sightline.cli.options import (
     DECODING,
     ONE_PROCESS,
@@ -117,7 +117,7 @@ def run(options: argparse.Namespace) -> None:
         return
     if not (options.model and options.source):
         raise UserError("MODEL and --source are required, or --hypothesis")
-    model = ensemble_of(options) if options.ensemble else model_of(options)
+    model = model_or_ensemble(options) if options.ensemble else model_of(options)
     hears = getattr(model, "reads", "") == "sound"
     if options.normalizer and not hears:
         raise UserError(f"--normalizer is for transcripts, and {options.model} does not transcribe speech")

@@ -13,7 +13,7 @@ from typing import Any
 from sightline.cli.arriving import arrives, arriving
 from sightline.cli.decoding import decode_overrides
 from sightline.cli.files import lines_of, not_too_long, output, with_progress_bar
-from sightline.cli.loading import ensemble_of
+from sightline.cli.loading import model_or_ensemble
 from sightline.cli.options import (
     ANY_MODEL,
     ONE_PROCESS,
@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> None:
     if not options.lines and os.path.isfile(options.input):
         check_file_name(options.input)
         check_content(options.input, read_head(options.input, HEAD_BYTES))
-    model = ensemble_of(options, languages_required=bool(options.alignment))
+    model = model_or_ensemble(options, languages_required=bool(options.alignment))
     overrides = decode_overrides(options, model.decode_config)
     apart = options.alignment not in ("", "-")
     with output(options.output) as file, output(options.alignment) if apart else nullcontext() as links_file:

@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Bool, Int64, UInt32
 
 from sightline.corpora.survey.characters import check_characters
-from sightline.data.corpus import Corpus, display_name, read_pairs
-from sightline.data.rows import Pair
+from sightline.data.corpus import Corpus, read_pairs
+from sightline.data.rows import Pair, display_name
 from sightline.data.sentences import EMPTY, SentenceKeys, pair_keys, sentence_key
 
 SAMPLE = 50_000  # pairs for training the tokenizer and counting words, at most

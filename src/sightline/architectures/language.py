@@ -8,9 +8,9 @@ none has a word for is refused, for it would be lost in the file. Embeddings are
 
 from dataclasses import replace
 
+from sightline.architectures.transformer import stack
 from sightline.config.model import TransformerConfig
 from sightline.errors import UserError
-from sightline.families.sightline import stack
 from sightline.network.axes import NetworkConfig
 
 FAMILY_OF = {"learned": "gpt2", "rotary": "llama"}  # by how positions enter

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from sightline.architectures.transformer import stack
 from sightline.config.model import TransformerConfig
 from sightline.errors import UserError
-from sightline.families.sightline import stack
 from sightline.network.axes import NetworkConfig
 
 CHANNELS = 3  # red, green, blue
