@@ -35,7 +35,7 @@ OTHERS = (  # modules of packages of which only a part works without torch
     *("data.tokenizer", "data.words"),
     *(f"decode.{name}" for name in ("candidates", "engine", "repetition", "request", "streaming", "translator")),
     *(f"checkpoint.{name}" for name in ("compiled", "folder", "manifest", "packed", "read", "trained")),
-    *(f"models.{name}" for name in ("load", "model", "translation", "translator")),
+    *(f"models.{name}" for name in ("load", "model", "translator")),
 )
 NEEDS_TORCH = {  # commands that train, convert or look inside
     *(f"cli.commands.{name}" for name in ("demo", "embed", "explore", "export", "import_checkpoint")),

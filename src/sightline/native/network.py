@@ -214,9 +214,9 @@ class CompiledNetwork(Searching):
         """Encode sources, ids with their end marks; `stop` as `Decoding` takes it."""
         return Decoding(self, sources, stop)
 
-    def read(self, source: Sequence[int]) -> "DraftedOutput":
+    def read(self, source: Sequence[int]) -> "DraftedDecoding":
         """What may be written for a source with its end mark, as `decode.drafts` asks for it."""
-        return DraftedOutput(self.start([source]))
+        return DraftedDecoding(self.start([source]))
 
     def check_pieces(self, pieces: Ints, side: str) -> None:
         """A `UserError` for ids that the table of the source ("src") or the target ("tgt") does not have."""
@@ -435,7 +435,7 @@ class Decoding:
             raise MemoryError("not enough memory to decode")
 
 
-class DraftedOutput:
+class DraftedDecoding:
     """One output of one source, read piece by piece and taken back; same contract as `decode.drafts.Drafting`."""
 
     def __init__(self, decoding: Decoding) -> None:
