@@ -56,10 +56,10 @@ def _torch_side() -> Any:
     return with_torch
 
 
-def _inspector(model: Any) -> Any:
+def _inspector(*given: Any) -> Any:
     from sightline.models.pair_inspector import PairInspector
 
-    return PairInspector(model)
+    return PairInspector(*given)
 
 
 def _read(

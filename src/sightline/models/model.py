@@ -179,6 +179,7 @@ class Model:
         prefix: str = "",
         source_language: str = "",
         target_language: str = "",
+        instruction: str = "",
         draft: Draft | str = "",
         glossary: GlossaryInput | None = None,
         **settings: Any,
@@ -189,6 +190,7 @@ class Model:
             texts: any strings.
             prefix: what every translation must begin with.
             source_language, target_language: codes of a multilingual model ("de", "deu_Latn", "de_DE").
+            instruction: text that the model reads before each source, such as T5's "summarize: ".
             draft: source of guesses for speculative greedy search: "input" (copied from the source), a translation
                 memory, a smaller model with the same tokenizer, or what `draft` returned.
             glossary: terms that translations must use: a `sightline.glossary.Glossary`, a file (`docs/glossaries.md`),
@@ -252,8 +254,19 @@ class Model:
 
     # --- Pairs of a source and its target ---
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[PairScore]:
-        """The log-probability of each target as the translation of its source (natural logarithms)."""
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
+    ) -> list[PairScore]:
+        """The log-probability of each target as the translation of its source (natural logarithms).
+
+        Keyword arguments are as of `translate`; all methods for a source and a target have them.
+        """
         ...
 
     def align(
@@ -262,6 +275,10 @@ class Model:
         targets: Sequence[str],
         head: AlignmentHead | None = None,
         reverse: Any = None,
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
     ) -> list[Links]:
         """The links (source word, target word) of each pair, counted from 0, from the model's attention.
 

@@ -32,8 +32,16 @@ def inspected(name: str) -> Callable[..., Any]:
     """The method of `PairInspector` with this name, which needs torch, unlike translating."""
 
     @wraps(getattr(Model, name))
-    def method(self: Any, *given: Any, **options: Any) -> Any:
-        return getattr(self.inspector(), name)(*given, **options)
+    def method(
+        self: Any,
+        *given: Any,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
+        **options: Any,
+    ) -> Any:
+        inspector = self.inspector(source_language, target_language, instruction)
+        return getattr(inspector, name)(*given, **options)
 
     return method
 
@@ -173,9 +181,9 @@ class Translator(Model):
         family = f"this {self.config.family}" if self.hf_config else "this model"
         return f"{self.path}: {family} {self.does}"
 
-    def inspector(self) -> Any:
-        """The `PairInspector` of this model, which needs torch."""
-        return self._loading.inspector(self)
+    def inspector(self, source_language: str = "", target_language: str = "", instruction: str = "") -> Any:
+        """The `PairInspector` of this model, which needs torch; arguments as of `translate`."""
+        return self._loading.inspector(self, source_language, target_language, instruction)
 
     @property
     def alignment_head(self) -> Any:

@@ -34,7 +34,7 @@ class Loading:
     device: str
     dtype: str = "auto"
     load: Callable[..., Any] = no_loading  # `models.load.load`
-    inspector: Callable[[Any], Any] = no_loading  # from a model to its `PairInspector`, which needs torch
+    inspector: Callable[..., Any] = no_loading  # makes a `PairInspector`, which needs torch
 
     def __call__(self) -> Any:
         """The model, loaded."""
