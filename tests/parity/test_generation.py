@@ -209,10 +209,11 @@ def test_forced_beginnings_and_ends(pair: Pair) -> None:
         pytest.skip("a decoder alone is given its beginning")
     forced = {"forced_bos_token_id": 11, "forced_eos_token_id": pair.end, "no_repeat_ngram_size": 2}
     theirs = pair.their_tokens(inputs(), max_length=9, min_length=4, num_beams=3, length_penalty=2.0, **forced)
-    settings = replace(
-        pair.settings, max_new_tokens=8, min_new_tokens=3, beam_size=3, length_penalty=2.0, no_repeat_ngram=2
-    )
-    found = pair.write(inputs(), replace(settings, forced_start_id=11, forced_end_id=pair.end))
+    settings = pair.settings(
+        max_new_tokens=8, min_new_tokens=3, beam_size=3, length_penalty=2.0, no_repeat_ngram=2, forced_start_id=11,
+        forced_end_id=pair.end,
+    )  # fmt: skip
+    found = pair.write(inputs(), settings)
     assert [[11, *tokens] for tokens in found] == theirs
 
 
@@ -220,7 +221,7 @@ def test_outputs_do_not_depend_on_company(pair: Pair) -> None:
     settings = pair.settings(beam_size=2)
     together = pair.write(inputs(), settings)
     assert together == [pair.write([row], settings)[0] for row in inputs()]
-    assert together == pair.write(inputs(), replace(settings, batch_size=2))
+    assert together == pair.write(inputs(), pair.settings(beam_size=2, batch_size=2))
 
 
 @pytest.mark.parametrize(

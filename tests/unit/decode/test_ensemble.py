@@ -127,7 +127,7 @@ def test_prefixes_are_continued(members: list[Any]) -> None:
     prefixes = [[7], [], [4, 4, 8], [], [9]]
     for beam_size in (1, 3):
         found = decode_tokens(
-            AveragedNetworks(members), SOURCES, replace(SHORT, beam_size=beam_size), prefixes=prefixes
+            engine_of(AveragedNetworks(members)), SOURCES, replace(SHORT, beam_size=beam_size), prefixes=prefixes
         )
         assert all(f[0].tokens[: len(p)] == p for f, p, source in zip(found, prefixes, SOURCES, strict=True) if source)
     forced = found[2][0]
