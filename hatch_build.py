@@ -41,7 +41,7 @@ class NativeLibrary(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile; a wheel with the library is for one kind of machine only."""
         target = os.environ.get(TARGET, "")
-        failure = self._compile_for(target, build_data) if target else NATIVE["build"]()
+        failure = self._compile_for(target, build_data) if target else NATIVE["build_library"]()
         if failure and target:
             raise SystemExit(f"{target}: {failure}")
         if failure:
@@ -59,7 +59,7 @@ class NativeLibrary(BuildHookInterface):
         """Elsewhere than in the sources, which keep the libraries of this machine. Why not, or nothing."""
         self._folder = TemporaryDirectory()
         folder, machine = Path(self._folder.name), TARGETS[target].split("-")[0]
-        failure = NATIVE["build"](folder, machine, [*NATIVE["ZIG"], "-s", "-target", TARGETS[target]])
+        failure = NATIVE["build_library"](folder, machine, [*NATIVE["ZIG"], "-s", "-target", TARGETS[target]])
         missing = [] if failure else NATIVE["left_out"](folder, machine)
         if missing:
             return f"ziglang cannot compile {', '.join(missing)}, and a wheel must have every build"

@@ -212,12 +212,12 @@ def cold_start(folder: Path, turns: int = 3, names: Sequence[str] = tuple(COLD))
 
 def pack_all(model: Path, beside: Path) -> None:
     """A model directory of the same files, with what `sightline pack` writes for all numbers where the library is."""
-    from sightline.checkpoint.packed import pack
+    from sightline.checkpoint.packed import pack_model
 
     shutil.rmtree(beside, ignore_errors=True)
     shutil.copytree(model, beside, copy_function=os.link)
     for compute in ("float32", "int8", "bfloat16") if decoders.has_compute() else ():
-        pack(beside, compute)
+        pack_model(beside, compute)
 
 
 def cold_section(found: ColdStarts) -> str:

@@ -11,6 +11,7 @@ import tokenizers
 import torch
 from work import BOS, EOS, PAD, SIZES, UNK
 
+from sightline.architectures.transformer import build_model
 from sightline.checkpoint.read import read_folder as read_folder
 from sightline.checkpoint.sidecar_files import SHORTLIST, read_shortlist
 from sightline.checkpoint.trained import write_settings, write_weights
@@ -18,7 +19,6 @@ from sightline.config.settings import RunConfig
 from sightline.data.tokenizer import Tokenizer
 from sightline.export import ctranslate2, hf, onnx
 from sightline.export.exported import exported_model
-from sightline.architectures.transformer import build_model
 from sightline.network.parameters import parameters_of
 from sightline.network.transformer import Transformer
 

@@ -83,11 +83,11 @@ def translation(beam: int, sentences: int = 32) -> Callable[[], float]:
     from decoders import Job, our_settings, prepare
     from work import draw_tokens
 
+    from sightline.architectures.transformer import build_model
     from sightline.config.settings import SearchSettings
     from sightline.contract import SpecialIds
     from sightline.decode.engine import decode_tokens
     from sightline.decode.stepwise import engine_of
-    from sightline.architectures.transformer import build_model
 
     torch.manual_seed(1)
     model = prepare(build_model(MODEL.config()).eval(), "float32")

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from work import BOS, DROPOUT, EOS, PAD, SIZES, SMOOTHING, UNK, Size, training_batches
 
+from sightline.architectures.transformer import build_model
 from sightline.config.training import TrainConfig
 from sightline.data.batch import Batch
-from sightline.architectures.transformer import build_model
 from sightline.training.optimizer import gradient_norm, make_optimizer
 from sightline.training.packed import pays_in_bfloat16
 from sightline.training.step import batch_loss, real_states

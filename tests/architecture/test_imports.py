@@ -180,14 +180,6 @@ def shared_names(sources: Mapping[str, str]) -> list[str]:
 
 
 # Names still to be changed; the list may only get shorter.
-REPEATED = (
-    *("advance", "begin", "beginning_of", "build", "build_pooled", "certain", "choose"),
-    *("cut", "in_order", "load", "mean"),
-    *("meaningful", "options_of", "pack", "read_settings"),
-    *("sinusoids", "step_of", "together", "unchanged", "walk", "words_of"),
-)
-
-
 def long_files(module: str, source: str, _: bool = False) -> list[str]:
     lines = lines_of_code(source)
     return [f"{module} has {lines} lines of code, more than {MAX_LINES}: it is two"] if lines > MAX_LINES else []
@@ -325,7 +317,7 @@ def test_a_name_means_one_class() -> None:
 def test_a_function_has_a_name_of_its_own() -> None:
     """A name that is found once is understood without the module that it comes from."""
     found = repeated_functions({name: ast.parse(source) for name, source, _ in modules()})
-    assert {name: where for name, where in found.items() if name not in REPEATED} == {}
+    assert found == {}
     method = ast.parse("def _walk(): ...\nclass A:\n  def walk(): ...")
     walk, run = ast.parse("def walk(): ..."), ast.parse("def run(): ...")
     assert repeated_functions({"a": walk, "b": walk, "c": method}) == {"walk": ["a", "b"]}

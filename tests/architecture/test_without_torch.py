@@ -11,7 +11,7 @@ import pytest
 from unit.checkpoint.test_compiled import small_model
 
 import sightline
-from sightline.checkpoint.packed import pack
+from sightline.checkpoint.packed import pack_model
 from sightline.native.library import library
 
 SOURCE = Path(sightline.__file__).parent
@@ -96,7 +96,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small translator, packed in int8."""
     path = small_model(tmp_path_factory.mktemp("models") / "ende")
     if library() is not None:
-        pack(path, "int8")
+        pack_model(path, "int8")
     return path
 
 

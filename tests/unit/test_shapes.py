@@ -6,14 +6,14 @@ import pytest
 import shapes
 import torch
 
-from sightline.network.positions import in_order
+from sightline.network.positions import numbered_in_order
 
 Function = Callable[[int], None]
 
 
 def test_the_package_is_checked() -> None:
     with pytest.raises(Exception, match=r"Shaped|Int\[Tensor"):
-        in_order(torch.ones(2, 3))
+        numbered_in_order(torch.ones(2, 3))
 
 
 def test_the_first_calls_of_a_test_and_some_more_are_checked() -> None:

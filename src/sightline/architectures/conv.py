@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from sightline.architectures.attention import DotAttention
 from sightline.network.dropout import Dropout
-from sightline.network.positions import LearnedPositions, in_order
+from sightline.network.positions import LearnedPositions, numbered_in_order
 
 HALF_VARIANCE = math.sqrt(0.5)  # a sum of two inputs times this has the variance of one (section 3.4)
 
@@ -69,7 +69,7 @@ class ConvEmbeddings(nn.Module):
 
     def forward(self, tokens: Int[Tensor, "batch length"], start: int = 0) -> Float[Tensor, "batch length d_model"]:
         """Vectors of `tokens`, the first of which stands at position `start`."""
-        return self.dropout(self.tokens(tokens) + self.positions(*in_order(tokens, start)))
+        return self.dropout(self.tokens(tokens) + self.positions(*numbered_in_order(tokens, start)))
 
 
 class ConvEncoderLayer(nn.Module):

@@ -38,7 +38,7 @@ def select_state(state: State, index: Int[Tensor, " kept"]) -> tuple[Float[Tenso
     return tuple(part.index_select(1, index) for part in state)
 
 
-def advance(
+def advance_states(
     rnn: nn.RNNBase, x: Float[Tensor, "rows length width"], state: State
 ) -> tuple[Float[Tensor, "rows length d_model"], State]:
     """Outputs of the last layer over all of `x`, and the state after it, from `state` on."""
@@ -74,7 +74,7 @@ class SummaryDecoder(nn.Module):
         state: State,
     ) -> tuple[Float[Tensor, "rows tgt_len d_model"], State]:
         """Hidden states after each of `x`, and the state after the last."""
-        return advance(self.rnn, x, state)
+        return advance_states(self.rnn, x, state)
 
 
 class AttendingDecoder(SummaryDecoder):
@@ -108,7 +108,7 @@ class AttentionalDecoder(AttendingDecoder):
         state: State,
     ) -> tuple[Float[Tensor, "rows tgt_len d_model"], State]:
         """Attentional vectors after each of `x`, and the state after the last."""
-        h, state = advance(self.rnn, x, state)
+        h, state = advance_states(self.rnn, x, state)
         return self.attend(h, memory, src_mask), state
 
     def attend(
@@ -140,7 +140,7 @@ class InputFeedingDecoder(AttentionalDecoder):
         cells, fed = state[:-1], state[-1].transpose(0, 1)
         vectors = []
         for x_t in x.split(1, dim=1):
-            h, cells = advance(self.rnn, torch.cat([x_t, fed], -1), cells)
+            h, cells = advance_states(self.rnn, torch.cat([x_t, fed], -1), cells)
             fed = self.attend(h, memory, src_mask)
             vectors.append(fed)
         return torch.cat(vectors, 1), (*cells, fed.transpose(0, 1))
@@ -172,7 +172,7 @@ class BahdanauDecoder(AttendingDecoder):
         for x_i in x.split(1, dim=1):
             query = state[0][-1].unsqueeze(1)  # s_{i-1}
             context = self.cross_attn(query, memory.keys, memory.states, src_mask)
-            s, state = advance(self.rnn, torch.cat([x_i, context], -1), state)
+            s, state = advance_states(self.rnn, torch.cat([x_i, context], -1), state)
             states.append(s)
             contexts.append(context)
         readout = self.readout_proj(torch.cat([torch.cat(states, 1), x, torch.cat(contexts, 1)], -1))

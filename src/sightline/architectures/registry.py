@@ -45,7 +45,7 @@ def build_network(config: ModelConfig) -> Network:
     return ARCHITECTURES[config.architecture](config)
 
 
-def build_pooled(config: ModelConfig) -> PooledEncoder:
+def build_pooled_network(config: ModelConfig) -> PooledEncoder:
     """The encoder alone, many to one, with fresh parameters: for classes, or for a series."""
     assert config.n_outputs > 0, "n_outputs is known once the data are"
     return POOLED[config.architecture](config)

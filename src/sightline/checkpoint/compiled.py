@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sightline.config.model import ModelConfig, TransformerConfig, heads_of_layers
 from sightline.native.library import instructions, library
 from sightline.native.network import CompiledNetwork, PackedMemory, Shape
-from sightline.native.positions import rates_of_pairs, sinusoids
+from sightline.native.positions import rates_of_pairs, sinusoid_table
 from sightline.network.names import Renamed, todays_names
 
 Weights = Mapping[str, NDArray[Any]]  # by the names of the file, shared ones under the first of their names
@@ -62,7 +62,7 @@ def compiled(c: ModelConfig, weights: Weights, compute: str, memory: PackedMemor
     def positions(length: int) -> tuple[Any, Any]:
         if c.positions == "learned":
             return parameters[f"src_{LEARNED}"], parameters[f"tgt_{LEARNED}"]
-        table = np.zeros((length, c.d_model), np.float32) if rates else sinusoids(0, length, c.d_model)
+        table = np.zeros((length, c.d_model), np.float32) if rates else sinusoid_table(0, length, c.d_model)
         return table, table
 
     rates = rates_of_pairs(c.d_k or c.d_model // c.n_heads).tolist() if c.positions == "rotary" else []

@@ -104,7 +104,7 @@ class Unread(Mapping[str, Floats]):
         return len(self._weights)
 
 
-def pack(folder: str | Path, compute: str = "") -> Path:
+def pack_model(folder: str | Path, compute: str = "") -> Path:
     """Pack a translator that Sightline has trained; returns the file, beside the weights.
 
     Args:
@@ -198,7 +198,7 @@ def sources() -> int:
 
 
 def damaged(path: Path, why: str) -> UserError:
-    """The message for a file that is not what `pack` wrote."""
+    """The message for a file that is not what `pack_model` wrote."""
     return UserError(f"{path}: damaged: {why}; delete it, or {made_anew(path)}")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from sightline.architectures.registry import build_network, build_pooled, decoding_forms, with_parameters
+from sightline.architectures.registry import build_network, build_pooled_network, decoding_forms, with_parameters
 from sightline.checkpoint.folder import Folder
 from sightline.checkpoint.imported import read_published
 from sightline.checkpoint.read import read_folder
@@ -40,7 +40,7 @@ def read_any(
 
 def build_trained(config: ModelConfig, weights: WeightsFile, device: str) -> tuple[Any, Any]:
     """A network with its weights, in evaluation mode, and what gives its forms for decoding."""
-    build: Any = build_network if config.task in WITH_DECODER else build_pooled
+    build: Any = build_network if config.task in WITH_DECODER else build_pooled_network
     network = with_parameters(build, config, weights, str(weights.path)).to(device)
     return network, decoding_forms(network)
 

@@ -52,7 +52,7 @@ def arrange(
     if bucketed:
         order = sort_in_windows(order, longest, BUCKETS * tokens_per_batch)
     room = tokens_per_batch if bucketed else ROOM * tokens_per_batch
-    batches = cut(order, tgt_lengths[order], longest[order], tokens_per_batch, room)
+    batches = cut_into_batches(order, tgt_lengths[order], longest[order], tokens_per_batch, room)
     plan = [batches[i] for i in generator.permutation(len(batches))]
     if largest_first:
         plan.insert(0, plan.pop(int(np.argmax([extent(rows, src_lengths, tgt_lengths, bucketed) for rows in plan]))))
@@ -70,7 +70,7 @@ def sort_in_windows(order: Rows, longest: Lengths, window: int) -> Rows:
     return order[np.lexsort((np.where(windows % 2, -longest.astype(np.int64), longest), windows))]
 
 
-def cut(order: Rows, pieces: Lengths, longest: Lengths, budget: int, room: int) -> list[Rows]:
+def cut_into_batches(order: Rows, pieces: Lengths, longest: Lengths, budget: int, room: int) -> list[Rows]:
     """Cut rows into the longest stretches whose pieces sum to `budget` at most, with rows x longest <= `room`."""
     ends = np.concatenate([[0], np.cumsum(pieces, dtype=np.int64)])
     batches, start = [], 0
@@ -89,7 +89,7 @@ def cut_padded(order: Rows, longest: Lengths, tokens: int) -> list[Rows]:
     >>> [rows.tolist() for rows in cut_padded(np.array([4, 2, 7]), np.array([1, 2, 3]), tokens=4)]
     [[4, 2], [7]]
     """
-    return cut(order, longest, longest, tokens, room=tokens)
+    return cut_into_batches(order, longest, longest, tokens, room=tokens)
 
 
 def extent(rows: Rows, src_lengths: Lengths, tgt_lengths: Lengths, padded: bool) -> int:

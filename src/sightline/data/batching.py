@@ -85,20 +85,20 @@ def plan_batches(
     return arrange(src_lengths, tgt_lengths, tokens_per_batch, generator, bucketed, largest_first)
 
 
-def unchanged(source: Tokens, epoch: int, row: int) -> Tokens:
+def unchanged_tokens(source: Tokens, epoch: int, row: int) -> Tokens:
     """No noise."""
     return source
 
 
 def validation_batches(
-    corpus: Pairs, tokenizer: Side, tokens_per_batch: int, noise: Noise = unchanged
+    corpus: Pairs, tokenizer: Side, tokens_per_batch: int, noise: Noise = unchanged_tokens
 ) -> Iterator[Batch]:
     """Every pair of a corpus once, always in the same batches with the same noise, never with BPE-dropout."""
     for rows in plan_batches(corpus.src_lengths, corpus.tgt_lengths, tokens_per_batch, seed=0, epoch=0):
-        yield load(corpus, tokenizer, rows, noise)
+        yield load_batch(corpus, tokenizer, rows, noise)
 
 
-def load(corpus: Pairs, tokenizer: Side, rows: Rows, noise: Noise = unchanged, epoch: int = 0) -> Batch:
+def load_batch(corpus: Pairs, tokenizer: Side, rows: Rows, noise: Noise = unchanged_tokens, epoch: int = 0) -> Batch:
     """The batch of some rows."""
     pairs = [(noise(corpus.src(row), epoch, row), corpus.tgt(row)) for row in rows.tolist()]
     marks = tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id
@@ -180,15 +180,15 @@ class BatchStream(EndlessStream[Batch]):
         state: Mapping[str, int] | None = None,
         prefetch: int = 8,
         pin: bool = False,
-        noise: Noise = unchanged,
+        noise: Noise = unchanged_tokens,
     ) -> None:
         def batches(start: Cursor) -> Iterator[tuple[Cursor, Batch]]:
-            return walk(corpus, tokenizer, config, tokens_per_batch, seed, bucketed, start, noise)
+            return walk_batches(corpus, tokenizer, config, tokens_per_batch, seed, bucketed, start, noise)
 
         super().__init__(batches, state, prefetch, pin)
 
 
-def walk(
+def walk_batches(
     corpus: Pairs,
     tokenizer: Side,
     config: PairData,
@@ -208,7 +208,7 @@ def walk(
                 continue
             if config.bpe_dropout == 0:
                 for done in range(max(first, position), end):
-                    yield (now, done + 1, 0), load(pairs, tokenizer, plan[done - first], noise, now)
+                    yield (now, done + 1, 0), load_batch(pairs, tokenizer, plan[done - first], noise, now)
                 continue
             assert isinstance(tokenizer, Tokenizer), "other vocabularies are never cut anew"
             for begin in range(max(first, position), end, WINDOW):

@@ -77,19 +77,19 @@ class Infilling:
 
 def infilled(tokens: Tokens, begins: NDArray[np.bool_], mask_id: int, generator: np.random.Generator) -> list[int]:
     """Tokens with masks in the place of spans of words, which `begins` says the first pieces of."""
-    words = words_of(np.asarray(tokens).tolist(), begins)
+    words = word_spans(np.asarray(tokens).tolist(), begins)
     spans = choose_spans(len(words), poisson(generator))
     gaps = sorted(generator.permutation(len(words) - sum(spans) + 1)[: len(spans)].tolist())
     return infill(words, spans, gaps, mask_id)
 
 
-def words_of(tokens: Sequence[int], begins: NDArray[np.bool_]) -> list[list[int]]:
+def word_spans(tokens: Sequence[int], begins: NDArray[np.bool_]) -> list[list[int]]:
     """The words of a text; where it writes no blanks, as Japanese, every piece counts as one.
 
     >>> begins = np.array([False, True, True])
-    >>> words_of([1, 0, 2, 1, 0, 0], begins)
+    >>> word_spans([1, 0, 2, 1, 0, 0], begins)
     [[1, 0], [2], [1, 0, 0]]
-    >>> words_of([1, 0, 0, 0], begins)
+    >>> word_spans([1, 0, 0, 0], begins)
     [[1], [0], [0], [0]]
     """
     starts = [at for at, token in enumerate(tokens) if at == 0 or begins[token]]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from sightline.config.data import PairData
-from sightline.data.pack import Packed, pack
+from sightline.data.pack import Packed, pack_pairs
 from sightline.data.processes import in_order, processes
 from sightline.data.rows import Pair
 from sightline.data.side import Side
@@ -43,4 +43,4 @@ def _begin(tokenizer: Side, limits: PairData | None) -> None:
 
 
 def _pack(chunk: list[Pair]) -> list[Result]:
-    return [pack(chunk, *_how[0])]
+    return [pack_pairs(chunk, *_how[0])]

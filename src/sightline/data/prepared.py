@@ -26,7 +26,7 @@ from sightline.data.cache import cache, partial, partial_folder
 from sightline.data.content import Content, HashedLines, content, digest
 from sightline.data.corpus import Corpus, read_corpus
 from sightline.data.hugging_face import copied
-from sightline.data.pack import COLUMNS, LENGTH, Item, pack
+from sightline.data.pack import COLUMNS, LENGTH, Item, pack_pairs
 from sightline.data.packers import packers
 from sightline.data.rows import HF_PREFIX, STANDARD_INPUT, CachedCopy, Pair, display_name
 from sightline.data.side import Side
@@ -106,7 +106,7 @@ def learn_tokenizer(
         name = folder / f"tokenizer-{digest(FORMAT, tokenizers.__version__, settings, hashes, *sides)}.json"
         with suppress(UserError):  # absent or damaged
             return Tokenizer.load(name)
-        pairs = chain.from_iterable(map(unchanged, corpora, contents))
+        pairs = chain.from_iterable(map(unchanged_pairs, corpora, contents))
         texts = (side for pair in pairs for side in pair[: 1 if sources_only else 2])
         learnt = Tokenizer.learn(texts, config, special)
         with partial(folder, name.name) as draft:
@@ -146,11 +146,11 @@ def prepare(
             shown = None if progress else True  # None: on a terminal only
             with tqdm(total=n_pairs, desc="tokenising", unit=" pairs", disable=shown) as bar:
                 share = workers if isinstance(tokenizer, Tokenizer) else 1  # others hold functions
-                build(target, corpora, contents, tokenizer, limits, bar, min(share, n_pairs // ENOUGH))
+                build_corpus(target, corpora, contents, tokenizer, limits, bar, min(share, n_pairs // ENOUGH))
         return open_prepared(target)
 
 
-def build(
+def build_corpus(
     target: Path,
     corpora: Sequence[Corpus],
     contents: Sequence[Content],
@@ -165,7 +165,7 @@ def build(
         UserError: a file no longer holds what it held when it was hashed, or no pair is left; then nothing is written.
     """
     with partial_folder(target, intact) as folder:
-        pairs = list(map(unchanged, corpora, contents))
+        pairs = list(map(unchanged_pairs, corpora, contents))
         kept, dropped = write_columns(folder, pairs, tokenizer, limits, bar, workers)
         if not any(kept):
             raise nothing_left(corpora, dropped)
@@ -174,7 +174,7 @@ def build(
         (folder / META).write_text(json.dumps(meta), encoding="utf-8")
 
 
-def unchanged(corpus: Corpus, known: Content) -> Iterator[Pair]:
+def unchanged_pairs(corpus: Corpus, known: Content) -> Iterator[Pair]:
     """The pairs of a corpus, which must still hold what is `known` of it."""
     return known.read(lambda raw: read_corpus(corpus, raw))
 
@@ -196,7 +196,7 @@ def write_columns(
             share_out = files.enter_context(packers(workers, tokenizer, limits))
         for i, pairs in enumerate(corpora):
             read = chunks(pairs)
-            results = share_out(read) if share_out else (pack(chunk, tokenizer, limits) for chunk in read)
+            results = share_out(read) if share_out else (pack_pairs(chunk, tokenizer, limits) for chunk in read)
             for packed, faults in results:
                 for column, rows in zip(columns, packed, strict=bool(packed)):
                     column.append(*rows)

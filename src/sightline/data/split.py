@@ -130,10 +130,10 @@ def _choose(corpora: Sequence[Known], amount: Amount, labelled: bool) -> tuple[F
         tgt.append(src[-1] if labelled else sentence_key(target))
         labels.append(known.setdefault(target, len(known)) if labelled else 0)
     keys = np.array(src, np.uint64), np.array(tgt, np.uint64)
-    return choose(*keys, np.array(labels, np.int64), amount.of(len(src)))
+    return choose_pairs(*keys, np.array(labels, np.int64), amount.of(len(src)))
 
 
-def choose(src: SentenceKeys, tgt: SentenceKeys, labels: Labels, wanted: int) -> tuple[Flags, Flags]:
+def choose_pairs(src: SentenceKeys, tgt: SentenceKeys, labels: Labels, wanted: int) -> tuple[Flags, Flags]:
     """Which pairs to take, and which to drop because they share a sentence with them.
 
     Args:

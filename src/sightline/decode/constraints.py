@@ -86,7 +86,7 @@ def constrain(
     return allowed
 
 
-def certain(log_probs: Float[Tensor, "rows vocab"], token: int) -> Float[Tensor, "rows vocab"]:
+def only_choice(log_probs: Float[Tensor, "rows vocab"], token: int) -> Float[Tensor, "rows vocab"]:
     """Nothing but `token`, whatever the model thinks, with probability 1."""
     log_probs = torch.full_like(log_probs, -torch.inf)
     log_probs[:, token] = 0.0

@@ -60,7 +60,7 @@ class AveragedNetworks:
 
     def logits(self, hidden: "HiddenStates") -> Float[Tensor, "*any vocab"]:
         """The mean of the members' logits."""
-        return mean([member.logits(of) for member, of in zip(self.members, hidden.of_members, strict=True)])
+        return mean_log_probs([member.logits(of) for member, of in zip(self.members, hidden.of_members, strict=True)])
 
     def _placed(self) -> list[tuple[EncoderDecoder, torch.device]]:
         return [(member, next(iter(member.parameters())).device) for member in self.members]
@@ -106,7 +106,7 @@ class EnsembleCache:
         return truncate
 
 
-def mean(logits: Sequence[Float[Tensor, "*any vocab"]]) -> Float[Tensor, "*any vocab"]:
+def mean_log_probs(logits: Sequence[Float[Tensor, "*any vocab"]]) -> Float[Tensor, "*any vocab"]:
     """The mean, in float32 at least, on the device of the first; the sum is taken in order, as the library takes it."""
     first, *others = logits
     total = first.to(torch.promote_types(first.dtype, torch.float32))

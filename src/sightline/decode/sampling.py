@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sightline.contract import Hypothesis, SearchOptions
 from sightline.decode.constraints import Limits
-from sightline.decode.search import Cache, Paths, Step, start_paths, walk
+from sightline.decode.search import Cache, Paths, Step, search_steps, start_paths
 
 
 def sample(
@@ -32,7 +32,7 @@ def sample(
         position = paths.tokens.size(1)
         return draw(log_probs, stream_uniforms(options.seed, paths.stream, paths.copy, position), options)
 
-    found = walk(step, cache, paths, options, pick)
+    found = search_steps(step, cache, paths, options, pick)
     return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in found]
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sightline.contract import Hypothesis, SearchOptions
-from sightline.decode.constraints import Limits, certain, constrain, take
+from sightline.decode.constraints import Limits, constrain, only_choice, take
 from sightline.decode.ending import ending_of
 from sightline.decode.ranking import best_continuations, highest, sort_descending
 
@@ -67,7 +67,7 @@ def greedy(step: Step, cache: Cache, limits: Limits, options: SearchOptions) -> 
     """The likeliest token at every step; one hypothesis per sentence."""
     rows = torch.arange(len(limits.max_length), device=limits.max_length.device)
     paths = start_paths(rows, limits, torch.zeros_like(rows), torch.zeros_like(rows))
-    return walk(step, cache, paths, options, lambda log_probs, _: highest(log_probs))
+    return search_steps(step, cache, paths, options, lambda log_probs, _: highest(log_probs))
 
 
 def start_paths(sentence: Tensor, limits: Limits, stream: Tensor, copy: Tensor) -> Paths:
@@ -76,7 +76,7 @@ def start_paths(sentence: Tensor, limits: Limits, stream: Tensor, copy: Tensor) 
     return Paths(sentence, nothing, nothing.float(), torch.zeros_like(sentence), limits, stream, copy)
 
 
-def walk(step: Step, cache: Cache, paths: Paths, options: SearchOptions, pick: Pick) -> list[list[Hypothesis]]:
+def search_steps(step: Step, cache: Cache, paths: Paths, options: SearchOptions, pick: Pick) -> list[list[Hypothesis]]:
     """The hypotheses of each sentence, whose rows grow by what `pick` chooses, each to its end."""
     found: list[list[Hypothesis]] = [[] for _ in range(int(paths.sentence[-1]) + 1)]
     while True:
@@ -243,7 +243,7 @@ def allowed_log_probs(logits: Tensor, history: Tensor, limits: Limits, options: 
     for rule in options.rules:
         log_probs = rule(log_probs, history)
     if options.forced_end is not None and options.begun + length + 1 == options.end_at:
-        log_probs = certain(log_probs, options.forced_end)
+        log_probs = only_choice(log_probs, options.forced_end)
     return constrain(
         log_probs, history, limits, options.suppressed, options.no_repeat_ngram, options.eos_id, options.other_ends
     )

@@ -41,7 +41,7 @@ class Begun:
             self.logits = self.logits.index_select(0, index)
 
 
-def begin(step: Step, cache: Any, prompts: Int[Tensor, "rows length"]) -> Begun:
+def begin_generation(step: Step, cache: Any, prompts: Int[Tensor, "rows length"]) -> Begun:
     """Let the decoder read what stands before its outputs, all at once."""
     return Begun(cache, step(prompts, cache))
 

@@ -18,7 +18,7 @@ from sightline.contract import Hypothesis, Stop
 from sightline.decode.request import not_finite, search_options
 from sightline.decode.search import Step
 from sightline.errors import UserError
-from sightline.generation.decoding import begin, in_batches, limits_of, search, stream, streams_of
+from sightline.generation.decoding import begin_generation, in_batches, limits_of, search, stream, streams_of
 
 
 @runtime_checkable
@@ -31,7 +31,7 @@ class Onward(Protocol):
     def logits(self, hidden: Tensor) -> Tensor: ...
 
 
-def step_of(network: Onward) -> Step:
+def text_step(network: Onward) -> Step:
     """Feed the newest tokens, get the logits that follow them."""
 
     def step(tokens: Int[Tensor, "rows new"], cache: Any) -> Float[Tensor, "rows vocab"]:
@@ -58,12 +58,12 @@ def write_on(
     Raises:
         UserError: a prompt leaves no room, or the network gives numbers that are not finite.
     """
-    step, device = step_of(network), next(network.parameters()).device
+    step, device = text_step(network), next(network.parameters()).device
 
     def work(batch: list[Sequence[int]]) -> list[list[Hypothesis]]:
         limits = limits_of([room_after(prompt, max_len) for prompt in batch], config, device)
         tokens, padding = pad_left(batch, config.special.pad_id)
-        begun = begin(step, network.start_cache(padding.to(device)), tokens.to(device))
+        begun = begin_generation(step, network.start_cache(padding.to(device)), tokens.to(device))
         options = search_options(config.settings, config.special, stop=stop)
         return search(step, begun, limits, options, config.settings.sample, streams_of(batch))
 
@@ -75,10 +75,10 @@ def stream_on(
     network: Onward, prompt: Sequence[int], config: GenerationConfig, max_len: int | None = None
 ) -> Iterator[int]:
     """The tokens that follow one prompt, one by one, without the end mark; the same ones as `write_on` has."""
-    step, device = step_of(network), next(network.parameters()).device
+    step, device = text_step(network), next(network.parameters()).device
     limits = limits_of([room_after(prompt, max_len)], config, device)
     cache = network.start_cache(torch.zeros(1, dtype=torch.long, device=device))
-    begun = begin(step, cache, torch.tensor([list(prompt)], device=device))
+    begun = begin_generation(step, cache, torch.tensor([list(prompt)], device=device))
     options, streams = search_options(config.settings, config.special), streams_of([prompt])
     yield from stream(step, begun, limits, options, config.settings.sample, streams)
 

@@ -22,7 +22,7 @@ from sightline.contract import NEVER, Hypothesis, Rule
 from sightline.decode.request import search_options
 from sightline.decode.stepwise import step_of
 from sightline.errors import UserError
-from sightline.generation.decoding import begin, limits_of, search
+from sightline.generation.decoding import begin_generation, limits_of, search
 from sightline.network.transformer import Transformer
 
 STEP = 0.02  # seconds between two timestamps; two frames of the spectrogram
@@ -183,7 +183,7 @@ def ways_to_write(
 ) -> list[list[Hypothesis]]:
     """All that was found for each window, best first; `normalised`: probabilities are among what may be written."""
     prompts = torch.tensor([list(beginning)] * len(memory), device=memory.device)
-    begun = begin(step_of(network), network.start_cache(memory), prompts)
+    begun = begin_generation(step_of(network), network.start_cache(memory), prompts)
     room = None if max_len is None else max_len - len(beginning) + 1
     rules = [never(config.special.unwritten)]
     rules += [timestamp_rule(marks)] if timestamps else []

@@ -21,7 +21,7 @@ from sightline.decode.stepwise import counting, step_of
 from sightline.decode.stopping import stop_at
 from sightline.evaluate.captions import CaptionReport, caption_report
 from sightline.generation.chat import refuse_single
-from sightline.generation.decoding import begin, limits_of, search
+from sightline.generation.decoding import begin_generation, limits_of, search
 from sightline.generation.output import Output, output_of
 from sightline.generation.reading import longest_text
 from sightline.inspect.importance import Example
@@ -122,7 +122,7 @@ def search_captions(
     beginning = config.special.prompt
     room = None if max_len is None else max_len - len(beginning) + 1
     prompts = torch.tensor([beginning] * len(memory), device=memory.device)
-    begun = begin(step_of(network), network.start_cache(memory), prompts)
+    begun = begin_generation(step_of(network), network.start_cache(memory), prompts)
     limits = limits_of([room] * len(memory), config, memory.device)
     options = counting(search_options(config.settings, config.special, stop=stop), beginning)
     return search(step_of(network), begun, limits, options, config.settings.sample, [0] * len(memory))

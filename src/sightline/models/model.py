@@ -20,7 +20,7 @@ from sightline.config.settings import RunConfig
 from sightline.config.settings import meaningful as own_settings
 from sightline.errors import UserError
 from sightline.network.axes import NetworkConfig
-from sightline.network.axes_file import meaningful
+from sightline.network.axes_file import meaningful_axes
 
 if TYPE_CHECKING:  # types of results: nothing of this is needed to load or to translate
     import numpy as np
@@ -159,7 +159,7 @@ class Model:
         if isinstance(self.config, RunConfig):
             size = {"vocabulary": self.tokenizer.vocab_size} if self.tokenizer else {}
             return {"parameters": n_parameters, **size, **self.about, **own_settings(self.config)}
-        axes = meaningful(self.config) if isinstance(self.config, NetworkConfig) else asdict(self.config)
+        axes = meaningful_axes(self.config) if isinstance(self.config, NetworkConfig) else asdict(self.config)
         return {"family": self.config.family, "parameters": n_parameters, **axes}
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from sightline.decode.translator import TextTranslator
 from sightline.generation.languages import Languages, read_languages
 from sightline.generation.reading import longest_text
 from sightline.generation.sides import FamilySide, offered_by, target_side
-from sightline.network.axes_file import meaningful
+from sightline.network.axes_file import meaningful_axes
 from sightline.network.compiled import native_available
 from sightline.network.prepared import PreparedForms
 from sightline.network.transformer import Transformer
@@ -97,4 +97,4 @@ class PretrainedNetwork:
     def info(self) -> dict[str, Any]:
         """What the model is."""
         parameters = sum(parameter.numel() for parameter in self.network.parameters())
-        return {"family": self.config.family, "parameters": parameters, **meaningful(self.config)}
+        return {"family": self.config.family, "parameters": parameters, **meaningful_axes(self.config)}

@@ -100,7 +100,7 @@ def version() -> int:
     return zlib.crc32(b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]")))) & 0x7FFFFFFF
 
 
-def build(folder: Path = FOLDER, machine: str = "", command: list[str] | None = None) -> str:
+def build_library(folder: Path = FOLDER, machine: str = "", command: list[str] | None = None) -> str:
     """Compile every build that the compiler supports into `folder`; returns why it failed, or "".
 
     Libraries are compiled under temporary names and renamed when all are complete, so programs keep the old ones until
@@ -165,7 +165,7 @@ def asked(call: list[str]) -> Any:
 
 
 if __name__ == "__main__":
-    failure = build()
+    failure = build_library()
     if failure:
         sys.exit(f"the compiled library was not built: {failure}")
     if left_out():

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def sinusoids(start: int, length: int, d_model: int) -> NDArray[np.float32]:
+def sinusoid_table(start: int, length: int, d_model: int) -> NDArray[np.float32]:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same, for `length` positions.
 
     Computed in float64 and rounded once, so that a position has the same code whatever the length.

@@ -12,7 +12,7 @@ from sightline.network.axes import NetworkConfig, RotaryConfig, StackConfig
 LISTS = ("windows", "heads", "cross_heads")  # fields of a stack that JSON has as lists
 
 
-def meaningful(config: NetworkConfig) -> dict[str, Any]:
+def meaningful_axes(config: NetworkConfig) -> dict[str, Any]:
     """`config.as_dict()` without what the network does not have: what is off, zero or empty unless a family sets it."""
     return _had(NetworkConfig, config.as_dict())
 

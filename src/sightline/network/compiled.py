@@ -19,7 +19,7 @@ from sightline.network.attention import DotProduct, MultiHeadAttention
 from sightline.network.embeddings import Embeddings
 from sightline.network.feed_forward import ACTIVATIONS
 from sightline.network.interventions import hooked
-from sightline.network.positions import LearnedPositions, NoPositions, WithoutPadding, in_order
+from sightline.network.positions import LearnedPositions, NoPositions, WithoutPadding, numbered_in_order
 
 NORMS = {"LayerNorm": "layer", "RMSNorm": "rms", "ShiftedRMSNorm": "rms_shifted"}
 # What a network may be made of, of `sightline.network` and `torch.nn`: known by name, so that nobody has to import what
@@ -141,7 +141,7 @@ def _rotary(attention: MultiHeadAttention) -> tuple[float, ...]:
 
 def _padding(embeddings: Embeddings) -> int:
     """What does not count as a position; -1 where everything does."""
-    if embeddings.numbering is in_order:
+    if embeddings.numbering is numbered_in_order:
         return -1
     if not isinstance(embeddings.numbering, WithoutPadding) or kind_of(embeddings.positions) != "SinusoidalPositions":
         raise Foreign("learned positions that are counted without padding")

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from sightline.network.dropout import Dropout
 from sightline.network.masks import Packing
-from sightline.network.positions import Numbering, PositionIds, in_order
+from sightline.network.positions import Numbering, PositionIds, numbered_in_order
 
 
 class Embeddings(nn.Module):
@@ -28,7 +28,7 @@ class Embeddings(nn.Module):
         dropout: float = 0.0,
         norm: nn.Module | None = None,
         project: nn.Module | None = None,
-        numbering: Numbering = in_order,
+        numbering: Numbering = numbered_in_order,
     ) -> None:
         super().__init__()
         self.tokens = tokens
@@ -50,7 +50,7 @@ class Embeddings(nn.Module):
     ) -> tuple[PositionIds, int]:
         """Position ids of `tokens`, and an upper bound of them."""
         if isinstance(start, Packing):  # without padding, all numberings are the same
-            return in_order(tokens, start.positions[None])
+            return numbered_in_order(tokens, start.positions[None])
         return self.numbering(tokens, start)
 
     def sum(

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from sightline.errors import UserError
 from sightline.network.dropout import Dropout
 from sightline.network.embeddings import Embeddings
-from sightline.network.positions import in_order
+from sightline.network.positions import numbered_in_order
 
 
 class PatchFront(nn.Module):
@@ -86,7 +86,7 @@ class SeriesEmbeddings(nn.Module):
 
     def forward(self, values: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch length d_model"]:
         """One vector for each step of the series."""
-        position_ids, end = in_order(values[..., 0].long())
+        position_ids, end = numbered_in_order(values[..., 0].long())
         return self.dropout(self.proj(values) + self.positions(position_ids, end))
 
 

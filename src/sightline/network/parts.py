@@ -24,7 +24,7 @@ from sightline.network.positions import (
     SinusoidalPositions,
     WithoutPadding,
     halved_sinusoids,
-    in_order,
+    numbered_in_order,
 )
 from sightline.network.relative import RelativeBias
 from sightline.network.rotary import Rotary, scaled_rates
@@ -137,7 +137,7 @@ def token_front(c: StackConfig, vocab_size: int) -> Embeddings:
         "dropout": c.dropout,
         "norm": norm(c, width) if c.embedding_norm else None,
         "project": nn.Linear(width, c.d_model) if width != c.d_model else None,
-        "numbering": WithoutPadding(c.count_from) if c.count_from >= 0 else in_order,
+        "numbering": WithoutPadding(c.count_from) if c.count_from >= 0 else numbered_in_order,
     }
     tokens, codes = nn.Embedding(vocab_size, width), positions(c, width)
     if c.n_types:

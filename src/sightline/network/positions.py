@@ -21,7 +21,7 @@ PositionIds = Int[Tensor, "#rows length"]  # where tokens stand, from 0
 
 def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
     """The paper's codes: sin and cos in turns. One table (`native.positions`) serves all that computes."""
-    return torch.from_numpy(positions.sinusoids(0, length, d_model))
+    return torch.from_numpy(positions.sinusoid_table(0, length, d_model))
 
 
 def halved_sinusoids(
@@ -104,7 +104,7 @@ class LearnedPositions(nn.Module):
 Numbering = Callable[[Int[Tensor, "rows length"], int | PositionIds], tuple[PositionIds, int]]
 
 
-def in_order(tokens: Int[Tensor, "rows length"], start: int | PositionIds = 0) -> tuple[PositionIds, int]:
+def numbered_in_order(tokens: Int[Tensor, "rows length"], start: int | PositionIds = 0) -> tuple[PositionIds, int]:
     """Position ids of tokens from `start` on, all rows alike, and their end; or the positions that `start` names."""
     if isinstance(start, int):
         end = start + tokens.size(1)
@@ -119,7 +119,7 @@ class WithoutPadding:
     pad_id: int
 
     def __call__(self, tokens: Int[Tensor, "rows length"], start: int | PositionIds = 0) -> tuple[PositionIds, int]:
-        """As `in_order`."""
+        """As `numbered_in_order`."""
         real = tokens != self.pad_id
         first = start if isinstance(start, int) else start[:, :1]
         position_ids = (real.cumsum(1) + first) * real - 1

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from sightline.errors import UserError
 from sightline.network.masks import causal_mask
 from sightline.network.parameters import count_parameters
-from sightline.network.positions import SinusoidalPositions, in_order
+from sightline.network.positions import SinusoidalPositions, numbered_in_order
 from sightline.report.figures import Figure, Panel, Series
 from sightline.study.claim import Claim, Plan, Row, Verdict, growth, mean_of, select_rows, series
 from sightline.study.contenders import encoder_layers, width_for
@@ -95,7 +95,7 @@ class CharacterTransformer(nn.Module):
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length characters"]:
         """Logits of the next character at every position."""
-        x = self.embedding(tokens) + self.positions(*in_order(tokens))
+        x = self.embedding(tokens) + self.positions(*numbered_in_order(tokens))
         mask = causal_mask(tokens.size(1), tokens.size(1), tokens.device)[None, None]
         for layer in self.layers:
             x = layer(x, mask)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sightline.architectures.registry import build_pooled
+from sightline.architectures.registry import build_pooled_network
 from sightline.architectures.xlnet import XLNetClassifier, XLNetShape
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.xlnet import XLNetLayout
@@ -80,7 +80,7 @@ class ClassificationJob:
         return label_baseline(self.valid.classes, len(self.train.labels))
 
     def network(self) -> nn.Module:
-        return build_pooled(self.config.model)
+        return build_pooled_network(self.config.model)
 
     def objective(self, network: nn.Module) -> Objective:
         return classification_objective(network, self.config.train)

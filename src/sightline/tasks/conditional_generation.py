@@ -23,7 +23,7 @@ from sightline.network.transformer import Transformer
 from sightline.tasks.validation import progress_bar
 from sightline.training.loss import Loss, sequence_loss
 from sightline.training.step import Objective, projection
-from sightline.training.validation import Outputs, Shard, mean
+from sightline.training.validation import Outputs, Shard, mean_over_shards
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,10 @@ class TellingJob:
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
         """Nats a token of all texts, and what `judged` says of those that greedy search writes."""
-        return {"loss": mean(outputs, "nll", "targets"), **self.judged([*chain.from_iterable(outputs["written"])])}
+        return {
+            "loss": mean_over_shards(outputs, "nll", "targets"),
+            **self.judged([*chain.from_iterable(outputs["written"])]),
+        }
 
 
 def told_objective(network: Transformer, train: TrainConfig) -> Objective:

@@ -50,7 +50,7 @@ from sightline.tasks.parallel_text import prepare_both
 from sightline.tasks.pretrained import FineTuning, more_dropout, trainable
 from sightline.tasks.translation import TranslationJob, completed, translator_rows
 from sightline.training.step import Objective, nll_of, translation_objective
-from sightline.training.validation import Outputs, Shard, mean
+from sightline.training.validation import Outputs, Shard, mean_over_shards
 
 
 class DenoisingJob(TranslationJob):
@@ -132,7 +132,7 @@ class CorruptionJob(LanguageJob):
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
         """Mean negative log-likelihood of a token that is to be written, in nats."""
-        return {"loss": mean(outputs, "nll", "targets")}
+        return {"loss": mean_over_shards(outputs, "nll", "targets")}
 
 
 def corruption_job(request: TrainRequest, config: RunConfig, folder: Path) -> CorruptionJob:

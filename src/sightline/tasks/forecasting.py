@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sightline.architectures.registry import build_pooled
+from sightline.architectures.registry import build_pooled_network
 from sightline.config.model import longest_sequence
 from sightline.config.settings import RunConfig
 from sightline.config.training import TrainConfig
@@ -26,7 +26,7 @@ from sightline.tasks.job import OURS, FolderLayout, TrainRequest, base_names, no
 from sightline.training.loss import Loss
 from sightline.training.losses import squared_loss
 from sightline.training.step import Objective
-from sightline.training.validation import Outputs, Shard, mean
+from sightline.training.validation import Outputs, Shard, mean_over_shards
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ForecastJob:
     layout: FolderLayout = OURS
 
     def network(self) -> PooledEncoder:
-        return build_pooled(self.config.model)
+        return build_pooled_network(self.config.model)
 
     def objective(self, network: nn.Module) -> Objective:
         return forecast_objective(network, self.config.train)
@@ -68,7 +68,7 @@ class ForecastJob:
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
         """The two errors per window."""
-        return {name: mean(outputs, name, "targets") for name in ("loss", "mae")}
+        return {name: mean_over_shards(outputs, name, "targets") for name in ("loss", "mae")}
 
 
 def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> ForecastJob:

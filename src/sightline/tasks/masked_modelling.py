@@ -45,7 +45,7 @@ from sightline.tasks.language_modelling import (
 from sightline.tasks.pretrained import FineTuning, more_dropout, trainable
 from sightline.training.loss import Loss
 from sightline.training.step import Objective
-from sightline.training.validation import Outputs, Shard, mean
+from sightline.training.validation import Outputs, Shard, mean_over_shards
 
 MARKS = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]")  # BERT's, in the order of a tokenizer of ours
 
@@ -83,7 +83,10 @@ class MaskedJob(LanguageJob):
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
         """Mean negative log-likelihood, in nats, and accuracy of a hidden token."""
-        return {"loss": mean(outputs, "nll", "hidden"), "accuracy": mean(outputs, "right", "hidden")}
+        return {
+            "loss": mean_over_shards(outputs, "nll", "hidden"),
+            "accuracy": mean_over_shards(outputs, "right", "hidden"),
+        }
 
 
 def masked_objective(network: EncoderOnly, train: TrainConfig) -> Objective:

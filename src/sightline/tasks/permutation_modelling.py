@@ -44,7 +44,7 @@ from sightline.tasks.masked_modelling import check_block_room, marked_tokenizer
 from sightline.tasks.pretrained import FineTuning, in_words, unfrozen, xlnet_rows
 from sightline.training.loss import Loss, at_least_float32
 from sightline.training.step import Objective
-from sightline.training.validation import Outputs, Shard, mean
+from sightline.training.validation import Outputs, Shard, mean_over_shards
 
 MARKS = ("<pad>", "<cls>", "<sep>", "<unk>", "<mask>")  # XLNet's, in the order of a tokenizer of ours
 AROUND = "$A:0 {last}:0 {first}:2", "$A:0 {last}:0 $B:1 {last}:1 {first}:2"  # both marks stand behind a text
@@ -84,7 +84,10 @@ class PermutationJob(LanguageJob):
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
         """Mean negative log-likelihood, in nats, and accuracy of a predicted token."""
-        return {"loss": mean(outputs, "nll", "targets"), "accuracy": mean(outputs, "right", "targets")}
+        return {
+            "loss": mean_over_shards(outputs, "nll", "targets"),
+            "accuracy": mean_over_shards(outputs, "right", "targets"),
+        }
 
 
 def permutation_objective(network: XLNet, train: TrainConfig) -> Objective:

@@ -37,7 +37,7 @@ from sightline.tasks.language_modelling import loss_of_logits, once_readable, po
 from sightline.tasks.masked_modelling import MaskedJob, check_block_room, marked_tokenizer, masking_of
 from sightline.training.loss import Loss, at_least_float32
 from sightline.training.step import Objective
-from sightline.training.validation import Outputs, Shard, mean
+from sightline.training.validation import Outputs, Shard, mean_over_shards
 
 WEIGHT = 50.0  # of the discriminator's loss
 ALL_MASKED = 1.0, 0.0  # of the chosen tokens: masks, random tokens
@@ -81,12 +81,15 @@ class ReplacedJob(MaskedJob):
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
         """The loss as it is minimised, its two parts (nats), and the share of tokens that are judged right."""
-        generator, discriminator = mean(outputs, "generator", "masked"), mean(outputs, "discriminator", "read")
+        generator, discriminator = (
+            mean_over_shards(outputs, "generator", "masked"),
+            mean_over_shards(outputs, "discriminator", "read"),
+        )
         return {
             "loss": generator + WEIGHT * discriminator,
             "generator": generator,
             "discriminator": discriminator,
-            "accuracy": mean(outputs, "right", "read"),
+            "accuracy": mean_over_shards(outputs, "right", "read"),
         }
 
 

@@ -21,7 +21,7 @@ from sightline.config.model import longest_sequence
 from sightline.config.settings import WITH_DECODER, RunConfig
 from sightline.data.arranging import Noise, Pairs
 from sightline.data.batch import Stream
-from sightline.data.batching import BatchStream, unchanged, validation_batches
+from sightline.data.batching import BatchStream, unchanged_tokens, validation_batches
 from sightline.data.directions import BothDirections, TwoStages
 from sightline.data.noise import PieceDropout
 from sightline.data.prepared import Column, PreparedCorpus, learn_tokenizer
@@ -55,7 +55,7 @@ from sightline.tasks.parallel_text import (
 from sightline.tasks.pretrained import FineTuning, more_dropout, trainable
 from sightline.tasks.validation import FIRST, progress_bar, searching, validation_texts
 from sightline.training.step import Objective, nll_of, translation_objective
-from sightline.training.validation import Outputs, Shard, mean
+from sightline.training.validation import Outputs, Shard, mean_over_shards
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class TranslationJob:
 
     def noise(self, seed: int) -> Noise:
         """What is done to a source before it is read, in training and in validation: nothing."""
-        return unchanged
+        return unchanged_tokens
 
     def searched(self, row: int) -> Pair:
         """A source of the validation set to search with, and its reference."""
@@ -149,7 +149,7 @@ class TranslationJob:
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
         """Loss over the validation set, and BLEU of real search output on its first `train.validate_bleu` pairs."""
-        loss = {"loss": mean(outputs, "nll", "targets")}
+        loss = {"loss": mean_over_shards(outputs, "nll", "targets")}
         return {**loss, "bleu": bleu(outputs["text"], self.searched_pairs)} if self.searched_pairs else loss
 
     def translated(self, network: Any, pairs: Sequence[Pair]) -> Iterator[list[str]]:

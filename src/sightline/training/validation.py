@@ -44,6 +44,6 @@ class Validation(Protocol):
         ...
 
 
-def mean(outputs: Outputs, name: str, targets: str) -> float:
+def mean_over_shards(outputs: Outputs, name: str, targets: str) -> float:
     """The sum of a figure over the number of targets."""
     return sum(outputs[name]) / max(1, sum(outputs[targets]))

@@ -32,7 +32,7 @@ from sightline.errors import UserError
 from sightline.models import workers
 from sightline.models.workers import CHUNK_LINES
 from sightline.native.library import library
-from sightline.native.positions import sinusoids
+from sightline.native.positions import sinusoid_table
 from sightline.network.parameters import count_parameters, parameters_of
 from sightline.network.positions import SinusoidalPositions
 from sightline.network.prepared import prepare_for_inference
@@ -100,7 +100,7 @@ def test_weights_of_another_network_do_not_fit() -> None:
 def test_all_that_computes_takes_one_table_of_positions(d_model: int) -> None:
     """To the last bit, whichever sine numpy and torch take on a processor: their own differ in some."""
     assert np.array_equal(
-        sinusoids(0, 4096, d_model), SinusoidalPositions(d_model)(torch.arange(4096)[None], 4096)[0].numpy()
+        sinusoid_table(0, 4096, d_model), SinusoidalPositions(d_model)(torch.arange(4096)[None], 4096)[0].numpy()
     )
 
 

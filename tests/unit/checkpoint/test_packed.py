@@ -16,7 +16,7 @@ from unit.checkpoint.test_compiled import CONFIGS, SMALL, TEXTS, TOKENIZER, need
 import sightline
 from sightline.checkpoint import packed
 from sightline.checkpoint.manifest import MANIFEST
-from sightline.checkpoint.packed import HEADER, pack
+from sightline.checkpoint.packed import HEADER, pack_model
 from sightline.checkpoint.trained import WEIGHTS, write_settings, write_weights
 from sightline.checkpoint.weights import WeightsFile
 from sightline.cli import main
@@ -58,10 +58,10 @@ def test_it_translates_to_the_same_bits_and_reads_nothing_twice(
     folder = write(tmp_path / "model", replace(config, vocab_size=TOKENIZER.vocab_size))
     wanted = translated(folder, compute)
     assert any(name.endswith("_proj.weight") for name in read)
-    made = pack(folder, compute)
+    made = pack_model(folder, compute)
     assert made == folder / f"packed.{compute}"
     again = made.read_bytes()
-    assert pack(folder, compute).read_bytes() == again, "no addresses, nothing of the moment"
+    assert pack_model(folder, compute).read_bytes() == again, "no addresses, nothing of the moment"
     read.clear()
     assert translated(folder, compute) == wanted
     first = next(iter(WeightsFile(folder / WEIGHTS)))  # which the checks of types look at, in tests alone
@@ -69,9 +69,9 @@ def test_it_translates_to_the_same_bits_and_reads_nothing_twice(
 
 
 def test_numbers_are_those_the_model_decodes_with_unless_others_are_said(tmp_path: Path) -> None:
-    assert pack(write(tmp_path / "model")).name == "packed.float32"
+    assert pack_model(write(tmp_path / "model")).name == "packed.float32"
     with pytest.raises(UserError, match="float16, which is not packed; choose --compute float32 or int8 or bfloat16"):
-        pack(tmp_path / "model", "float16")
+        pack_model(tmp_path / "model", "float16")
 
 
 def negative() -> dict[str, Any]:
@@ -81,7 +81,7 @@ def negative() -> dict[str, Any]:
 def test_what_was_packed_of_other_weights_is_ignored(tmp_path: Path) -> None:
     """A second training of the same size: what translates are the weights."""
     folder = write(tmp_path / "model")
-    pack(folder, "int8")
+    pack_model(folder, "int8")
     write_weights(folder, negative(), "# Another\n")
     with pytest.warns(UserWarning, match=r"packed from other weights .*`sightline pack .*model --compute int8`"):
         found = translated(folder)
@@ -96,7 +96,7 @@ def test_weights_of_the_same_size_and_date_that_differ_in_one_packed_number_are_
     """The checksum of what is not packed, the size and the date are those of the first."""
     folder = write(tmp_path / "model")
     date = (folder / WEIGHTS).stat().st_mtime_ns
-    pack(folder, "int8")
+    pack_model(folder, "int8")
     other = parameters_of(network(SMALL))
     other[PROJECTION].data[0, 0] += 1
     write_weights(folder, other, "# Another\n")
@@ -109,7 +109,7 @@ def test_weights_of_the_same_size_and_date_that_differ_in_one_packed_number_are_
 
 def test_weights_replaced_behind_the_back_of_the_manifest_are_an_error(tmp_path: Path) -> None:
     folder, other = write(tmp_path / "model"), tmp_path / "other"
-    pack(folder, "int8")
+    pack_model(folder, "int8")
     write_settings(other, RunConfig(model=SMALL), TOKENIZER, {})
     write_weights(other, negative(), "# Another\n")
     shutil.copy(other / WEIGHTS, folder / WEIGHTS)
@@ -122,7 +122,7 @@ def test_dates_do_not_matter(tmp_path: Path, sealed: bool, read: list[str]) -> N
     """As after `cp`, `git clone` or `tar`: the packed file is used, and the weights are not read."""
     folder = write(tmp_path / "model")
     wanted = translated(folder)
-    pack(folder, "int8")
+    pack_model(folder, "int8")
     if not sealed:
         (folder / MANIFEST).unlink()
     for path in folder.iterdir():
@@ -139,7 +139,7 @@ def test_dates_do_not_matter(tmp_path: Path, sealed: bool, read: list[str]) -> N
 def test_every_flipped_bit_is_an_error(tmp_path: Path, compute: str) -> None:
     """In the header and behind it; what the header says is compared, and its blanks are no JSON if they are others."""
     folder = write(tmp_path / "model")
-    path = pack(folder, compute)
+    path = pack_model(folder, compute)
     content, draw = path.read_bytes(), np.random.default_rng(1)
     for place in [*draw.integers(0, HEADER, 10), *draw.integers(HEADER, len(content), 70)]:
         damaged = bytearray(content)
@@ -155,7 +155,7 @@ def test_a_model_without_a_manifest_gets_one(tmp_path: Path) -> None:
     """Else every start would have to hash the weights."""
     folder = write(tmp_path / "model")
     (folder / MANIFEST).unlink()
-    pack(folder, "int8")
+    pack_model(folder, "int8")
     assert WEIGHTS in (folder / MANIFEST).read_text(encoding="utf-8")
 
 
@@ -165,7 +165,7 @@ def test_damaged_weights_are_not_packed(tmp_path: Path) -> None:
     content[-1] ^= 64
     (folder / WEIGHTS).write_bytes(content)
     with pytest.raises(UserError, match=MANIFEST):
-        pack(folder, "int8")
+        pack_model(folder, "int8")
     assert not (folder / "packed.int8").exists()
 
 
@@ -173,7 +173,7 @@ def test_the_torch_module_is_not_made_of_damaged_weights(tmp_path: Path) -> None
     """They are not read while a packed file will do."""
     folder = write(tmp_path / "model")
     wanted = translated(folder)
-    pack(folder, "int8")
+    pack_model(folder, "int8")
     content = bytearray((folder / WEIGHTS).read_bytes())
     place = (folder / WEIGHTS).read_bytes().index(parameters_of(network(SMALL))[PROJECTION].numpy().tobytes())
     content[place + 3] ^= 64
@@ -187,7 +187,7 @@ def test_the_torch_module_is_not_made_of_damaged_weights(tmp_path: Path) -> None
 def test_a_file_under_the_name_of_other_numbers_is_left_out(tmp_path: Path) -> None:
     folder = write(tmp_path / "model")
     wanted = translated(folder)
-    pack(folder, "float32").rename(folder / "packed.int8")
+    pack_model(folder, "float32").rename(folder / "packed.int8")
     with pytest.warns(UserWarning, match="`sightline pack .*model --compute int8`"):
         assert translated(folder) == wanted
 
@@ -195,7 +195,7 @@ def test_a_file_under_the_name_of_other_numbers_is_left_out(tmp_path: Path) -> N
 def test_a_file_of_a_network_of_other_settings_is_left_out(tmp_path: Path) -> None:
     """The same weights in another order: those of queries and keys by pairs."""
     folder = write(tmp_path / "model")
-    pack(folder, "int8")
+    pack_model(folder, "int8")
     write(folder, replace(SMALL, positions="rotary"))
     with pytest.warns(UserWarning, match="packed from other weights"):
         translated(folder)
@@ -206,7 +206,7 @@ def test_what_another_version_packed_is_left_out(tmp_path: Path, monkeypatch: py
     wanted = translated(folder)
     with monkeypatch.context() as patched:
         patched.setattr(packed, "sources", lambda: 1)
-        pack(folder, "int8")
+        pack_model(folder, "int8")
     with pytest.warns(UserWarning, match="by another version"):
         assert translated(folder) == wanted
 
@@ -214,7 +214,7 @@ def test_what_another_version_packed_is_left_out(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("length", [0, 9, HEADER - 1, HEADER, HEADER + 64, -64, -1])
 def test_a_file_cut_short_is_refused(tmp_path: Path, length: int) -> None:
     folder = write(tmp_path / "model")
-    path = pack(folder, "int8")
+    path = pack_model(folder, "int8")
     os.truncate(path, length if length >= 0 else path.stat().st_size + length)
     with pytest.raises(UserError, match=r"packed\.int8: damaged: it has .*; delete it, or `.* --compute int8` packs"):
         translated(folder)
@@ -222,7 +222,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, length: int) -> None:
 
 def test_a_file_that_says_it_is_whole_is_not_believed(tmp_path: Path) -> None:
     folder = write(tmp_path / "model")
-    path = pack(folder, "int8")
+    path = pack_model(folder, "int8")
     content = path.read_bytes()
     body = np.frombuffer(content, np.uint8)[HEADER:-64]
     header = json.loads(content[:HEADER]) | {"bytes": len(content) - 64, "checksum": packed.checksum(body)}
@@ -233,7 +233,7 @@ def test_a_file_that_says_it_is_whole_is_not_believed(tmp_path: Path) -> None:
 
 def test_a_header_without_an_end_is_none(tmp_path: Path) -> None:
     folder = write(tmp_path / "model")
-    pack(folder, "int8").write_bytes(b"[" * HEADER)
+    pack_model(folder, "int8").write_bytes(b"[" * HEADER)
     with pytest.raises(UserError, match=r"packed\.int8: damaged: it has no header"):
         translated(folder)
 
@@ -241,7 +241,7 @@ def test_a_header_without_an_end_is_none(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And not what a command was about to write."""
     folder = write(tmp_path / "model")
-    pack(folder, "int8")
+    pack_model(folder, "int8")
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise PermissionError(13, "Permission denied")
@@ -255,22 +255,22 @@ def test_without_the_library_nothing_is_packed(tmp_path: Path, monkeypatch: pyte
     folder = write(tmp_path / "model")
     monkeypatch.setattr(packed, "library", lambda: None)
     with pytest.raises(UserError, match=r"model: is packed by the compiled library, which .+"):
-        pack(folder)
+        pack_model(folder)
 
 
 def test_networks_for_torch_are_not_packed(tmp_path: Path) -> None:
     folder = write(tmp_path / "model", replace(SMALL, activation="gelu"))
     with pytest.raises(UserError, match="torch computes with this network"):
-        pack(folder)
+        pack_model(folder)
 
 
 def test_a_new_model_does_not_disturb_one_that_is_loaded(tmp_path: Path) -> None:
     folder = write(tmp_path / "model")
-    pack(folder, "int8")
+    pack_model(folder, "int8")
     model = sightline.load(folder, "cpu")
     wanted = model.translate(TEXTS, compute="int8")
     os.utime(folder / WEIGHTS, ns=(1, 1))
-    pack(folder, "int8")
+    pack_model(folder, "int8")
     assert model.translate(TEXTS, compute="int8") == wanted
 
 

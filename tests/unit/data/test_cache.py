@@ -126,7 +126,7 @@ def pack(*given):
     sys.stdin.read(1)
     return original(*given)
 
-original, prepared.pack = prepared.pack, pack
+original, prepared.pack_pairs = prepared.pack_pairs, pack
 config = TranslationData(vocab_size=270)
 tokenizer = Tokenizer.learn(["a dog", "ein Hund"], config)
 print(prepared.prepare([Corpus((sys.argv[1],))], tokenizer, config, Path(sys.argv[2]), progress=False).key)

@@ -105,7 +105,7 @@ def test_a_corpus_that_changes_while_it_is_tokenised(
     corpora, cache = corpus(tmp_path, LONG, form), tmp_path / "cache"
     pairs, write = {"appended": [*LONG, *PAIRS], "truncated": LONG[:3000], "replaced": LONG[1:]}[change], in_place
     write = replaced if change == "replaced" else in_place
-    once(monkeypatch, prepared, "pack", lambda: corpus(tmp_path, pairs, form, write))
+    once(monkeypatch, prepared, "pack_pairs", lambda: corpus(tmp_path, pairs, form, write))
     if change == "replaced":
         found = prepare(corpora, TOKENIZER, CONFIG, cache, progress=False)
         assert [found.text(row) for row in range(len(found))] == LONG

@@ -16,7 +16,7 @@ from sightline.config.data import TranslationData
 from sightline.data.arranging import Noise
 from sightline.data.batching import BatchStream, validation_batches
 from sightline.data.corpus import plain_texts
-from sightline.data.noise import MASK, Infilling, PieceDropout, choose_spans, infill, poisson, words_of
+from sightline.data.noise import MASK, Infilling, PieceDropout, choose_spans, infill, poisson, word_spans
 from sightline.data.prepared import PreparedCorpus, learn_tokenizer, prepare
 from sightline.data.tokenizer import Tokenizer
 
@@ -110,7 +110,7 @@ def test_words_are_masked_whole(tokenizer: Tokenizer) -> None:
 
 def test_a_text_without_blanks_is_masked_piece_by_piece(tokenizer: Tokenizer) -> None:
     tokens = tokenizer.encode("園内で猫が眠る")
-    assert len(words_of(tokens, np.zeros(tokenizer.vocab_size, bool))) == len(tokens)
+    assert len(word_spans(tokens, np.zeros(tokenizer.vocab_size, bool))) == len(tokens)
     noised = Infilling(tokenizer, seed=1)(tokens, 0, 0)
     masks = noised.count(Infilling(tokenizer, seed=1).mask_id)
     assert masks > 0

@@ -120,13 +120,13 @@ def test_a_process_that_is_ended_is_said(tmp_path, cache, monkeypatch):
 def builds(monkeypatch) -> list[Path]:
     """The folders that are built from now on."""
     seen: list[Path] = []
-    original = module.build
+    original = module.build_corpus
 
     def counting(target: Path, *rest: object) -> None:
         seen.append(target)
         original(target, *rest)
 
-    monkeypatch.setattr(module, "build", counting)
+    monkeypatch.setattr(module, "build_corpus", counting)
     return seen
 
 

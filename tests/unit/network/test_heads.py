@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.architectures.registry import build_pooled
+from sightline.architectures.registry import build_pooled_network
 from sightline.config.model import TransformerConfig
 from sightline.network.pooled import final_states, first_state, last_state, mean_state
 
@@ -31,7 +31,7 @@ def test_where_each_pooling_looks() -> None:
 def network(which: str, pooling: str, **more: Any) -> Any:
     shape = {"d_model": 8, "n_encoder_layers": 2, "dropout": 0.3, "pooling": pooling, "n_outputs": 3, **more}
     config = replace(TransformerConfig(task="classify", vocab_size=12), **{**ARCHITECTURES[which], **shape})
-    return build_pooled(config).eval()
+    return build_pooled_network(config).eval()
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first", "last"])

@@ -8,7 +8,6 @@ import torch
 
 from sightline.config.settings import RunConfig, apply_settings
 from sightline.data.batch import Batch
-from sightline.data.batching import unchanged
 from sightline.data.corpus import Corpus
 from sightline.data.prepared import PreparedCorpus, learn_tokenizer, prepare
 from sightline.data.tokenizer import Tokenizer

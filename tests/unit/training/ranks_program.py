@@ -29,7 +29,7 @@ from sightline.training.ranks import Ranks, joined, whole
 from sightline.training.sharded import ShardedTrainer, shard
 from sightline.training.step import nll_of, translation_objective
 from sightline.training.trainer import Trainer
-from sightline.training.validation import Outputs, Shard, mean
+from sightline.training.validation import Outputs, Shard, mean_over_shards
 
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 2}
 MODEL = TransformerConfig(vocab_size=11, dropout=0.0, **SHAPE)
@@ -86,7 +86,7 @@ class SevenBatches:
         return {"nll": nll, "targets": [batch.n_target_tokens for batch in own]}
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
-        return {"loss": mean(outputs, "nll", "targets"), "batches": float(len(outputs["nll"]))}
+        return {"loss": mean_over_shards(outputs, "nll", "targets"), "batches": float(len(outputs["nll"]))}
 
 
 def made(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: float = 0.0, **more: Any) -> Any:

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from sightline.checkpoint.packed import pack
+from sightline.checkpoint.packed import pack_model
 from sightline.cli.options import TRAINED_HERE
 
 
@@ -15,6 +15,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write the packed weights and print their size."""
-    path = pack(options.model, options.compute)
+    path = pack_model(options.model, options.compute)
     size = f"{path.stat().st_size / 2**20:,.1f} MiB"
     print(f"{path}: {size}; used as long as the weights stay as they are", file=sys.stderr)
