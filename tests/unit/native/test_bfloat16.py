@@ -6,10 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sightline.generation.rewrite import rewrite
-from sightline.generation.settings import GenerationSettings
-from unit.native.test_families import NETWORKS, STACKS
-from unit.native.test_families import SOURCES as FAMILY_SOURCES
+from unit.native.test_families import NETWORKS, STACKS, configured, searched
 from unit.native.test_families import build as build_family
 from unit.native.test_families import logits as family_logits
 
@@ -17,6 +14,7 @@ from sightline.config.settings import SearchSettings
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import decode_tokens
 from sightline.decode.stepwise import engine_of
+from sightline.decode.translator import TextTranslator
 from sightline.errors import UserError
 from sightline.native.library import library
 from sightline.native.network import CompiledEnsemble, CompiledNetwork, Linear, halves
@@ -110,9 +108,9 @@ def test_a_search_is_that_with_rounded_weights(
 @pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS)
 def test_networks_of_the_families(stack: dict[str, Any]) -> None:
     model = build_family(stack, **NETWORKS["two vocabularies"])
-    form, settings = packed(model, "bfloat16"), GenerationSettings(10, beam_size=3, n_best=3, start_id=3, end_ids=(2,))
+    form, config = packed(model, "bfloat16"), configured({"beam_size": 3, "n_best": 3})
     wanted = packed(with_rounded_matrices(model), "float32")
-    assert rewrite(form, FAMILY_SOURCES, settings) == rewrite(wanted, FAMILY_SOURCES, settings)
+    assert searched(form, config) == searched(wanted, config)
 
 
 @pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS)
@@ -130,15 +128,13 @@ def test_torch_computes_the_same(stack: dict[str, Any], monkeypatch: pytest.Monk
 @needs_library
 def test_what_was_loaded_in_bfloat16_is_packed_so() -> None:
     model = build_family().bfloat16()
-    settings = GenerationSettings(10, start_id=3, end_ids=(2,))
     form = prepare_for_inference(model)
     assert isinstance(form, CompiledNetwork) and form.output.numbers == "bfloat16"
-    wanted = rewrite(packed(model.float(), "float32"), FAMILY_SOURCES, settings)
-    assert rewrite(form, FAMILY_SOURCES, settings) == wanted
+    assert searched(form, configured()) == searched(packed(model.float(), "float32"), configured())
 
 
 def test_it_does_not_go_with_stop() -> None:
-    from sightline.generation.rewrite import form_for
-
+    tokenizer: Any = None
+    translator = TextTranslator(engine_of(build_family()), tokenizer)
     with pytest.raises(UserError, match="compute = bfloat16 does not go together with `stop`"):
-        form_for(GenerationSettings(stop=("x",), compute="bfloat16"), lambda compute: None)
+        translator.engine(SearchSettings(stop=("x",), compute="bfloat16"))

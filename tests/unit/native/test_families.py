@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sightline.generation.rewrite import rewrite
-from sightline.generation.settings import GenerationSettings
 from torch import Tensor, nn
 from unit.native.stepping import Steps
 
+from sightline.checkpoint.generation_config import DEFAULTS, GenerationConfig
+from sightline.contract import NEVER, Hypothesis, SpecialIds
+from sightline.decode.engine import decode_tokens
+from sightline.decode.stepwise import engine_of
 from sightline.errors import UserError
 from sightline.native.library import library
 from sightline.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
@@ -98,6 +100,22 @@ def compiled(network: nn.Module, compute: str = "float32") -> CompiledNetwork:
     return prepared
 
 
+def configured(
+    settings: dict[str, Any] | None = None, ends: tuple[int, ...] = (END,), start: int = START, **ids: Any
+) -> GenerationConfig:
+    """The settings and ids of a file; sources of these tests have their end marks."""
+    end, *others = ends or (NEVER,)
+    special = SpecialIds(0, start, end, NEVER, other_ends=tuple(others), source_end=(), suppressed=())
+    chosen = DEFAULTS.changed({"max_new_tokens": 10, **(settings or {})})
+    return GenerationConfig(chosen, replace(special, **ids))
+
+
+def searched(network: Any, config: GenerationConfig, sources: Any = None, **how: Any) -> list[list[Hypothesis]]:
+    """What is found for sources, usually `SOURCES`."""
+    sources = SOURCES if sources is None else sources
+    return decode_tokens(engine_of(network), sources, config.settings, config.special, **how)
+
+
 def logits(model: Any, tgt_in: Tensor) -> Tensor:
     """After every position, a step at a time; two positions at once at first, as what outputs begin with is read."""
     src = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in SOURCES], batch_first=True)
@@ -125,36 +143,38 @@ def test_step_by_step(stack: dict[str, Any], network: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", ["Marian", "M2M-100", "BART", "SwiGLU"])
 def test_an_output_is_the_same_to_the_last_bit_in_any_company(name: str, compute: str) -> None:
     form = compiled(build(STACKS[name], tie_head=False), compute)
-    settings = GenerationSettings(10, beam_size=3, n_best=3, start_id=START, forced_start_id=9, end_ids=(END, 6, 7))
-    together = rewrite(form, SOURCES, settings)
-    assert together == [rewrite(form, [source], settings)[0] for source in SOURCES]
-    assert together == rewrite(form, SOURCES, replace(settings, batch_size=3))
+    config = configured({"beam_size": 3, "n_best": 3}, (END, 6, 7), forced=(9,))
+    together = searched(form, config)
+    assert together == [searched(form, config, [source])[0] for source in SOURCES]
+    assert together == searched(form, config.changed({"batch_size": 3}))
     assert len({tuple(one.tokens) for ranked in together for one in ranked}) > 3, "all write the same"
 
 
 @pytest.mark.parametrize("name", ["Marian", "M2M-100", "BART", "mBART"])
 @pytest.mark.parametrize(
-    "changes",
+    ("settings", "ids", "prefix"),
     [
-        {"beam_size": 1},
-        {"forced_start_id": 9, "min_new_tokens": 6},
-        {"forced_end_id": END, "length_penalty": -0.5, "early_stopping": True},
-        {"early_stopping": "never", "length_penalty": 2.0, "forced_start_id": 9},
-        {"end_ids": (END, 6, 7), "suppressed": tuple(range(8, 19)), "suppressed_first": (20, 21)},
-        {"end_ids": ()},
-        {"max_new_tokens": 1, "forced_start_id": 9, "forced_end_id": 5},
-        {"no_repeat_ngram": 1, "begins": (START, 5)},
-        {"no_repeat_ngram": 2, "forced_start_id": 9},
-        {"sample": True, "forced_start_id": 9, "temperature": 2.0, "top_k": 0, "seed": -3},
-        {"sample": True, "top_k": 5, "no_repeat_ngram": 1},
+        ({"beam_size": 1}, {}, []),
+        ({"min_new_tokens": 6}, {"forced": (9,)}, []),
+        ({"length_penalty": -0.5, "early_stopping": True}, {"forced_end": END}, []),
+        ({"early_stopping": "never", "length_penalty": 2.0}, {"forced": (9,)}, []),
+        ({}, {"ends": (END, 6, 7), "suppressed": tuple(range(8, 19)), "suppressed_first": (20, 21)}, []),
+        ({}, {"ends": ()}, []),
+        ({"max_new_tokens": 1}, {"forced": (9,), "forced_end": 5}, []),
+        ({"no_repeat_ngram": 1}, {}, [START, 5]),
+        ({"no_repeat_ngram": 2}, {"forced": (9,)}, []),
+        ({"sample": True, "temperature": 2.0, "top_k": 0, "seed": -3}, {"forced": (9,)}, []),
+        ({"sample": True, "top_k": 5, "no_repeat_ngram": 1}, {}, []),
     ],
     ids=str,
 )
-def test_searches_find_what_torch_finds(name: str, changes: dict[str, Any]) -> None:
-    network = build(STACKS[name])
-    settings = replace(GenerationSettings(10, beam_size=4, start_id=START, end_ids=(END,)), **changes)
-    settings = replace(settings, n_best=settings.beam_size)
-    pairs = zip(rewrite(compiled(network), SOURCES, settings, 9), rewrite(network, SOURCES, settings, 9), strict=True)
+def test_searches_find_what_torch_finds(
+    name: str, settings: dict[str, Any], ids: dict[str, Any], prefix: list[int]
+) -> None:
+    network, n_best = build(STACKS[name]), settings.get("beam_size", 4)
+    config = configured({"beam_size": n_best, "n_best": n_best, **settings}, **ids)
+    how: dict[str, Any] = {"prefixes": [prefix] * len(SOURCES), "max_len": 9}
+    pairs = zip(searched(compiled(network), config, **how), searched(network, config, **how), strict=True)
     for found, wanted in pairs:
         assert [one.tokens for one in found] == [one.tokens for one in wanted]
         for ours, theirs in zip(found, wanted, strict=True):
@@ -186,20 +206,19 @@ def test_sides_that_differ_and_other_numbers() -> None:
 
 def test_longer_than_there_are_positions() -> None:
     form = compiled(build(STACKS["BART"]))
-    settings = GenerationSettings(50, start_id=START, end_ids=())
-    assert len(rewrite(form, [[5] * 40], settings, 40)[0][0].tokens) == 40
+    config = configured({"max_new_tokens": 50}, ())
+    assert len(searched(form, config, [[5] * 40], max_len=40)[0][0].tokens) == 40
     with pytest.raises(UserError, match="41 tokens is longer than the model's 40 learned positions"):
-        rewrite(form, [[5] * 41], settings, 40)
+        searched(form, config, [[5] * 41], max_len=40)
 
 
 def test_numbers_that_are_none() -> None:
     network = build(STACKS["BART"])
     network.get_parameter("encoder.layers.0.ffn.up_proj.weight").data[3, 3] = torch.nan
-    settings = GenerationSettings(10, start_id=START, end_ids=(END,))
     for beam_size in (1, 3):
         for compute in ("float32", "int8", "bfloat16"):
             with pytest.raises(UserError, match="not finite"):
-                rewrite(compiled(network, compute), SOURCES, replace(settings, beam_size=beam_size))
+                searched(compiled(network, compute), configured({"beam_size": beam_size}))
 
 
 @pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "quick_gelu", "silu"])

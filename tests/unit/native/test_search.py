@@ -9,17 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sightline.decode.watching import watched
 from unit.native.stepping import by_steps
 
 from sightline.config.settings import SearchSettings
 from sightline.contract import SearchOptions, SpecialIds
-from sightline.decode import engine
 from sightline.decode.candidates import CandidateTable
-from sightline.decode.engine import decode_tokens
-from sightline.decode.request import search_options
-from sightline.decode.stepping import written_in
-from sightline.decode.stepwise import engine_of, start_decoding
+from sightline.decode.engine import begin, decode_tokens
+from sightline.decode.request import SearchRequest
+from sightline.decode.stepping import watch, written_in
+from sightline.decode.stepwise import engine_of
 from sightline.errors import UserError
 from sightline.native.library import Ids, Options, library
 from sightline.native.network import CompiledEnsemble, CompiledNetwork
@@ -387,7 +385,7 @@ def numbers_of(options: Options, lists: list[Any]) -> list[Any]:
 
 
 def begun(model: Any, source: list[int], config: SearchSettings, prefix: Sequence[int] = (), table: Any = None) -> Any:
-    return engine.begin(model, engine.Asked([source], [prefix], config, SpecialIds(), None, table))
+    return begin(engine_of(model), SearchRequest([source], [prefix], config, SpecialIds(), shortlist=table))
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
@@ -406,9 +404,8 @@ def test_each_step_is_shown(build: Build, sentences: Sentences, count: int, beam
             assert search.found() == decode_tokens(engine_of(model), [source], config, **how)
             wanted: list[Any] = []
             prefix, few = how.get("prefixes", [()])[0], how.get("shortlist")
-            start = start_decoding(by_steps(model), engine.Asked([source], [prefix], config, SpecialIds(), None, few))
             if beam_size > 1:
-                watched(start, search_options(config, SpecialIds()), wanted.append)
+                watch(begun(by_steps(model), source, config, prefix, few), wanted.append)
                 assert [[(one.token, one.parent, one.ended) for one in step] for step in shown] == [
                     [(one.token, one.parent, one.ended) for one in step] for step in wanted
                 ]
@@ -491,7 +488,7 @@ def test_an_ensemble(build: Build, sentences: Sentences, count: int, beam_size: 
     table = CandidateTable(np.array([7, 8]), torch.randint(4, 60, (60, 4)).numpy())
     config = replace(SHORT, beam_size=beam_size, n_best=beam_size)
     found = compare(models, sources, config)
-    assert found != decode_tokens(engine_of(models.members)[0], sources, config)
+    assert found != decode_tokens(models.members[0], sources, config)
     assert [decode_tokens(engine_of(models), [source], config)[0] for source in sources] == found
     compare(models, sources, replace(config, min_length_factor=0.5), prefixes=prefixes)
     compare(models, sources, config, prefixes=prefixes, shortlist=table)
@@ -523,7 +520,7 @@ def test_an_ensemble_with_a_member_that_gives_no_numbers(build: Build, sentences
     with torch.no_grad():
         models[1].get_parameter("decoder.layers.0.ffn.down_proj.weight")[0, 0] = torch.nan
     with pytest.raises(UserError, match="not finite"):
-        decode_tokens(engine_of(CompiledEnsemble)(tuple(native(model) for model in models)), sentences(3, 4), SHORT)
+        decode_tokens(CompiledEnsemble(tuple(native(model) for model in models)), sentences(3, 4), SHORT)
 
 
 def test_longer_than_the_positions_there_are(build: Build) -> None:
