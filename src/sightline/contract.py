@@ -62,8 +62,8 @@ class SpecialIds:
 class SearchOptions:
     """How to search, in ids, apart from the bounds of each sentence: for the search with torch and for that in C.
 
-    C has no `rules` and no `stop`, which are functions of Python. The first `begun` tokens of a prefix are read before
-    the search: certain, counted as length, and not in what is found.
+    C has no `rules` and no `stop`, which are functions of Python, and no `counted`. The first `begun` tokens of a prefix
+    are read before the search: certain, counted as length, and not in what is found.
     """
 
     beam_size: int = 4  # 1 = greedy
@@ -84,6 +84,7 @@ class SearchOptions:
     seed: int = 1
     no_repeat_ngram: int = 0  # no n-gram occurs twice; 0 = off
     start_counts: bool = False  # whether `bos_id` is part of n-grams
+    counted: tuple[int, ...] = ()  # what stands before an output and is part of its n-grams
     rules: tuple[Rule, ...] = ()  # further constraints, in their order
     stop: Stop | None = None
 

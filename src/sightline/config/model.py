@@ -124,7 +124,6 @@ class ConvConfig(PositionedConfig):
     """Convolutional networks: ConvS2S."""
 
     architecture: str = _architecture("conv")
-    architecture: str = _architecture("conv")
     kernel_width: int = setting(3, "positions a layer sees, odd", POSITIVE)
 
     def check(self) -> None:

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sightline.contract import FREE, Rule
+from sightline.contract import FREE
 
 Record = TypeVar("Record")
 
@@ -62,6 +62,7 @@ def constrain(
     no_repeat_ngram: int,
     eos_id: int,
     other_ends: Sequence[int] = (),
+    counted: Sequence[int] = (),
 ) -> Float[Tensor, "rows vocab"]:
     """All constraints in order; the forced prefix comes last and so wins over the others.
 
@@ -73,13 +74,15 @@ def constrain(
         no_repeat_ngram: n, or 0 for no such rule.
         eos_id: the end mark.
         other_ends: further ones.
+        counted: what stands before the history of each row and is part of its n-grams.
     """
     length = history.size(1)
     is_forced = length < limits.prefix.size(1)
     unbanned = log_probs.clone() if no_repeat_ngram or is_forced else log_probs
     allowed = ban_pieces(log_probs, suppressed, limits.min_length <= length, eos_id, other_ends)
     if no_repeat_ngram:
-        allowed = ban_repeated_ngrams(allowed, history, no_repeat_ngram)
+        before = history.new_tensor(counted).expand(len(history), -1)
+        allowed = ban_repeated_ngrams(allowed, torch.cat([before, history], 1), no_repeat_ngram)
         allowed = end_if_stuck(allowed, unbanned, eos_id)
     if is_forced:
         allowed = force(allowed, unbanned, limits.prefix[:, length])
@@ -125,16 +128,6 @@ def ban_repeated_ngrams(
     mask = torch.zeros(len(log_probs), nowhere + 1, dtype=torch.bool, device=log_probs.device)
     mask.scatter_(1, banned, True)
     return log_probs.masked_fill(mask[:, :nowhere], -torch.inf)
-
-
-def no_repeat(n: int, beginning: Sequence[int]) -> Rule:
-    """No n-gram occurs twice in what the decoder began with and has written since."""
-
-    def rule(log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"]) -> Tensor:
-        begun = torch.tensor(list(beginning), device=history.device).expand(len(history), -1)
-        return ban_repeated_ngrams(log_probs, torch.cat([begun, history], 1), n)
-
-    return rule
 
 
 def end_if_stuck(

@@ -245,7 +245,14 @@ def allowed_log_probs(logits: Tensor, history: Tensor, limits: Limits, options: 
     if options.forced_end is not None and options.begun + length + 1 == options.end_at:
         log_probs = only_choice(log_probs, options.forced_end)
     return constrain(
-        log_probs, history, limits, options.suppressed, options.no_repeat_ngram, options.eos_id, options.other_ends
+        log_probs,
+        history,
+        limits,
+        options.suppressed,
+        options.no_repeat_ngram,
+        options.eos_id,
+        options.other_ends,
+        options.counted,
     )
 
 

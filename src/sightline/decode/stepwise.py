@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sightline.contract import Continuation, EncoderDecoder, Hypothesis, SearchEngine, SearchOptions
 from sightline.decode.candidates import Candidates
-from sightline.decode.constraints import Limits, no_repeat
+from sightline.decode.constraints import Limits
 from sightline.decode.ending import ending_of
 from sightline.decode.phrases import phrase_search
 from sightline.decode.ranking import highest
@@ -145,10 +145,7 @@ def start_search(
 
 def counting(options: SearchOptions, beginning: Sequence[int]) -> SearchOptions:
     """Options by which no n-gram of what the decoder has read and written occurs twice."""
-    counted = beginning if options.start_counts else beginning[1:]
-    if not (options.no_repeat_ngram and counted):
-        return options
-    return replace(options, rules=(*options.rules, no_repeat(options.no_repeat_ngram, counted)), no_repeat_ngram=0)
+    return replace(options, counted=tuple(beginning if options.start_counts else beginning[1:]))
 
 
 def to_limits(bounds: Bounds, begun: int = 0, few: Candidates | None = None) -> Limits:

@@ -81,8 +81,7 @@ class AveragedTranslators:
         self.languages = getattr(first, "languages", None)
         self.generation = getattr(first, "generation", None)
 
-    @property
-    def network(self) -> Any:
+    def torch_module(self) -> Any:
         """There are several."""
         raise Unable("an ensemble has no 'network': ask one of its `models`")
 
@@ -110,7 +109,7 @@ class AveragedTranslators:
         engines: list[Any] = [part.engine(compute) for part in self._parts]
         if all(isinstance(engine, CompiledNetwork) for engine in engines):
             return CompiledEnsemble(tuple(engines))
-        return self._average()(engines, [part.network for part in self._parts], compute)
+        return self._average()(engines, [part.torch_module() for part in self._parts], compute)
 
     def translator(self, source: str, target: str, instruction: str) -> TextTranslator:
         """That of the first, searching with all of them."""

@@ -66,6 +66,10 @@ class PretrainedNetwork:
         """Whether the network computes anything else than the files say."""
         return self._forms.changed
 
+    def torch_module(self) -> Any:
+        """The network."""
+        return self.network
+
     def engine(self, compute: str) -> SearchEngine:
         """What searches with it in these numbers."""
         return engine_of(self._forms(compute))
@@ -85,7 +89,7 @@ class PretrainedNetwork:
             self.generation.settings,
             longest_text(self.config.decoder),
             partial(self._shortlist, source, target, side),
-            lambda: self.network,
+            self.torch_module,
             longest_text(self.config.encoder),
         )
 

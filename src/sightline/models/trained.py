@@ -33,9 +33,8 @@ class TrainedNetwork:
         if folder.device == "cpu":
             keep_freed_memory()  # decoding, too, allocates the same large blocks again and again
 
-    @property
-    def network(self) -> Any:
-        """The torch module, one of `architectures.Network`."""
+    def torch_module(self) -> Any:
+        """The network, one of `architectures.Network`; it is made when it is first asked for."""
         return self.trained.network
 
     @property
@@ -77,7 +76,7 @@ class TrainedNetwork:
             self.config.decode,
             longest_sequence(self.config.model),
             self._offered,
-            lambda: self.network,
+            self.torch_module,
         )
 
     def _shortlist(self) -> CandidateTable:

@@ -58,13 +58,12 @@ class LoadedNetwork(Protocol):
     @property
     def device_name(self) -> str: ...  # "cpu" or "cuda"
     @property
-    def network(self) -> Any: ...  # the torch module
-    @property
     def in_library(self) -> bool: ...  # whether the compiled library takes it
     @property
     def changed(self) -> bool: ...  # whether the network computes anything else than the files say
     @property
     def unused(self) -> tuple[str, ...]: ...  # settings that its files ask for and that are not supported
+    def torch_module(self) -> Any: ...  # the network, which may have to be made first
     def engine(self, compute: str) -> SearchEngine: ...
     def check_languages(self, source: str, target: str) -> None: ...  # `UserError` where it needs others
     def translator(self, source: str, target: str, instruction: str) -> TextTranslator: ...
@@ -121,7 +120,7 @@ class Translator(Model):
     @property
     def network(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The torch module; made when it is first used."""
-        return self._loaded.network
+        return self._loaded.torch_module()
 
     @cached_property
     def device(self) -> Any:

@@ -17,6 +17,7 @@ def options_of(settings: SearchOptions, drawn: bool) -> tuple[c.Options, list[In
     Where outputs are `drawn`, as many samples as there are hypotheses otherwise, each by itself.
     """
     assert not (settings.rules or settings.stop), "C does not call Python"
+    assert not settings.counted, "C knows what it has read"
     assert settings.ending in ENDINGS
     beam_size, copies = (1, settings.n_best) if drawn else (settings.beam_size, 1)
     ends = (settings.eos_id, *settings.other_ends)

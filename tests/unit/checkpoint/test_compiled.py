@@ -125,9 +125,9 @@ def test_other_architectures_are_for_torch() -> None:
 def test_the_network_is_made_when_asked_for_and_translates_the_same(folder: Path, search: dict[str, Any]) -> None:
     model = sightline.load(folder, "cpu")
     before = model.translate(TEXTS, **search)
-    assert model._trained._network is None
+    assert model._loaded.trained._network is None
     assert model.network is model.network and not model.network.training
-    assert model._trained.searcher("float32") is None
+    assert model._loaded.trained.searcher("float32") is None
     assert model.translate(TEXTS, **search) == before
     with torch.no_grad():
         model.network.output.weight.neg_()
@@ -138,7 +138,7 @@ def test_the_network_is_made_when_asked_for_and_translates_the_same(folder: Path
 def test_asking_what_a_model_is_does_not_change_what_translates(folder: Path) -> None:
     model = sightline.load(folder, "cpu")
     found = model.info()["parameters"]
-    assert model._trained.searcher("float32") is not None
+    assert model._loaded.trained.searcher("float32") is not None
     assert found == count_parameters(model.network) == model.info()["parameters"]
 
 
@@ -146,9 +146,9 @@ def test_asking_what_a_model_is_does_not_change_what_translates(folder: Path) ->
 def test_what_the_library_cannot_do_is_done_by_torch(folder: Path) -> None:
     model = sightline.load(folder, "cpu")
     model.translate(TEXTS, no_repeat_ngram=50, sample=True)
-    assert model._trained._network is None
+    assert model._loaded.trained._network is None
     assert len(model.translate(TEXTS, beam_size=1, compute="float16")) == len(TEXTS)
-    assert model._trained._network is not None
+    assert model._loaded.trained._network is not None
 
 
 @needs_library

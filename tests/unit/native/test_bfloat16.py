@@ -10,7 +10,9 @@ from unit.native.test_families import NETWORKS, STACKS, configured, searched
 from unit.native.test_families import build as build_family
 from unit.native.test_families import logits as family_logits
 
+from sightline.config.data import TranslationData
 from sightline.config.settings import SearchSettings
+from sightline.data.tokenizer import Tokenizer
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.engine import decode_tokens
 from sightline.decode.stepwise import engine_of
@@ -134,7 +136,7 @@ def test_what_was_loaded_in_bfloat16_is_packed_so() -> None:
 
 
 def test_it_does_not_go_with_stop() -> None:
-    tokenizer: Any = None
+    tokenizer = Tokenizer.learn(["A dog runs."] * 3, TranslationData(vocab_size=270))
     translator = TextTranslator(engine_of(build_family()), tokenizer)
     with pytest.raises(UserError, match="compute = bfloat16 does not go together with `stop`"):
         translator.engine(SearchSettings(stop=("x",), compute="bfloat16"))

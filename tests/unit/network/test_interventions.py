@@ -11,6 +11,7 @@ from torch import nn
 from unit.checkpoint.test_compiled import SMALL, TEXTS, TOKENIZER, network, small_model
 
 import sightline
+from sightline.decode.stepwise import engine_of
 from sightline.decode.translator import TextTranslator
 from sightline.errors import UserError
 from sightline.native.library import library
@@ -103,7 +104,7 @@ def test_translate_obeys_it(folder: Path, name: str, first: bool) -> None:
         found = model.translate(TEXTS)
         assert model.translate(TEXTS) == found
     assert len(warned) == 1 and str(warned[0].message).startswith(told)
-    assert found == TextTranslator(model.network, TOKENIZER, model.decode_config).translate(TEXTS), (
+    assert found == TextTranslator(engine_of(model.network), TOKENIZER, model.decode_config).translate(TEXTS), (
         "as torch computes it"
     )
     assert found != (usual or sightline.load(folder, "cpu").translate(TEXTS))
