@@ -203,8 +203,8 @@ def test_batches_are_no_larger_than_products_gain_from() -> None:
 def test_processes_are_for_what_torch_decodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
     monkeypatch.setattr(workers, "usable_cores", lambda: 2)
-    share = "sightline.models.workers.translate_in_processes"
-    monkeypatch.setattr(share, lambda *request: started.append(request[3]) or iter(()))
+    share = "sightline.models.translator.translate_in_processes"
+    monkeypatch.setattr(share, lambda *request: started.append(request[2]) or iter(()))
     lines, model = ["A dog"] * 2 * CHUNK_LINES, sightline.load(folder, "cpu")
     for settings in ({}, {"sample": True}, {"no_repeat_ngram": 2}):
         model.translate_lines(lines, workers=0, **settings)
