@@ -62,7 +62,7 @@ class SpecialIds:
 class SearchOptions:
     """How to search, in ids, apart from the bounds of each sentence: for the search with torch and for that in C.
 
-    C has no `rules` and no `stop`, which are functions of Python, and no `counted`. The first `begun` tokens of a prefix
+    C has no `counted`, and no `rules` and `stop`, which are functions of Python. The first `begun` tokens of a prefix
     are read before the search: certain, counted as length, and not in what is found.
     """
 

@@ -13,10 +13,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.metrics.ter import TER
-
 from sightline.errors import UserError, unknown
 from sightline.evaluate.measure import Measure, References, Score, _streams
 from sightline.evaluate.rouge import Rouge
@@ -48,11 +44,13 @@ def measures(
     "de" or "fr". All German lines of the data set's tokenized test files come out identical, and all French ones
     but one.
     """
+    from sacrebleu.metrics import BLEU, CHRF, TER  # a quarter of what a first translation would wait for
+
     tokenize = tokenize or bleu_tokenizer([line for stream in _streams(references) for line in stream])
     if tokenize not in BLEU.TOKENIZERS:
         raise unknown("BLEU tokenizer", tokenize, BLEU.TOKENIZERS)
     makers: dict[str, Callable[[], Any]] = {
-        "BLEU": lambda: _bleu(tokenize, lowercase),
+        "BLEU": lambda: _bleu(BLEU, tokenize, lowercase),
         "chrF++": lambda: CHRF(word_order=2, lowercase=lowercase),
         "TER": lambda: TER(normalized=tokenize in EAST_ASIAN, asian_support=tokenize in EAST_ASIAN),
         **{name: partial(Rouge, name) for name in ROUGE},
@@ -68,11 +66,11 @@ def measures(
     return chosen
 
 
-def _bleu(tokenize: str, lowercase: bool) -> BLEU:
+def _bleu(metric: Any, tokenize: str, lowercase: bool) -> Any:
     """The metric; `UserError` if its tokenizer needs a package or a download."""
     try:
         # `force` only silences a warning about text that looks tokenized already; no figure depends on it.
-        return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+        return metric(tokenize=tokenize, lowercase=lowercase, force=True)
     except (ImportError, RuntimeError, OSError, SystemExit) as error:
         package = TOKENIZER_PACKAGES.get(tokenize, "sentencepiece")
         if isinstance(error, ImportError) or tokenize in TOKENIZER_PACKAGES:

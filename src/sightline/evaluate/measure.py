@@ -5,8 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeGuard
 
 import numpy as np
-from jaxtyping import Float
-from sacrebleu.metrics.bleu import BLEUScore
+from numpy.typing import NDArray
 
 from sightline.errors import UserError
 
@@ -50,19 +49,22 @@ class Measure:
     prepare: Callable[[str], str] = str
     steps: str = ""
 
-    def statistics(self, hypotheses: Sequence[str], references: References) -> Float[np.ndarray, "lines figures"]:
-        """The statistics of each line, whose sum gives the corpus score. `UserError` for counts that differ."""
+    def statistics(self, hypotheses: Sequence[str], references: References) -> NDArray[np.float64]:
+        """The statistics of each line, (lines, figures), whose sum gives the corpus score.
+
+        `UserError` for counts that differ.
+        """
         streams = _reference_streams(hypotheses, references)
         lines = [self.prepare(line) for line in hypotheses]
         prepared = [[self.prepare(line) for line in stream] for stream in streams]
         return np.array(self.metric._extract_corpus_statistics(lines, prepared), dtype=float)
 
-    def score(self, statistics: Float[np.ndarray, "lines figures"]) -> Score:
-        """The score of the corpus that `statistics` was last called for."""
+    def score(self, statistics: NDArray[np.float64]) -> Score:
+        """The score of the corpus that `statistics`, (lines, figures), was last called for."""
         result = self.metric._compute_score_from_stats(statistics.sum(0))
         length = (
             Length(int(result.sys_len), int(result.ref_len), float(result.bp))
-            if isinstance(result, BLEUScore)
+            if hasattr(result, "bp")  # BLEU's
             else None
         )
         return Score(self.name, float(result.score), self.signature(), length)

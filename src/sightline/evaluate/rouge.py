@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from numpy.typing import NDArray
 
 from sightline.errors import UserError
 
@@ -49,9 +49,7 @@ class Rouge:
         self._scorer = RougeScorer([self._kind], use_stemmer=True)
         self._references = 0
 
-    def _extract_corpus_statistics(
-        self, lines: Sequence[str], streams: Sequence[Sequence[str]]
-    ) -> Float[np.ndarray, "lines 2"]:
+    def _extract_corpus_statistics(self, lines: Sequence[str], streams: Sequence[Sequence[str]]) -> NDArray[np.float64]:
         """F1 of each line, and 1: their sums give a mean."""
         self._references = len(streams)
         given = zip(lines, zip(*streams, strict=True), strict=True)
@@ -65,7 +63,7 @@ class Rouge:
             )
         return float(self._scorer.score_multi(references, line)[self._kind].fmeasure)
 
-    def _compute_score_from_stats(self, stats: Float[np.ndarray, "2"]) -> RougeScore:
+    def _compute_score_from_stats(self, stats: NDArray[np.float64]) -> RougeScore:
         return RougeScore(100.0 * float(stats[0] / stats[1]))
 
     def get_signature(self) -> Signature:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from jaxtyping import Float
+from numpy.typing import NDArray
 
 from sightline.errors import UserError
 from sightline.evaluate.bleu import METRICS, measures
@@ -43,8 +43,8 @@ def comparison_as_json(comparisons: dict[str, Comparison]) -> dict[str, dict[str
 
 
 def resampled(
-    measure: Measure, statistics: Float[np.ndarray, "lines figures"], n_samples: int = SAMPLES, seed: int = SEED
-) -> Float[np.ndarray, " samples"]:
+    measure: Measure, statistics: NDArray[np.float64], n_samples: int = SAMPLES, seed: int = SEED
+) -> NDArray[np.float64]:
     """Scores of bootstrap samples, which have the same lines for every system of as many lines."""
     lines = len(statistics)
     sampled = np.random.default_rng(seed).choice(lines, size=(n_samples, lines), replace=True)
@@ -84,7 +84,7 @@ def compare(
     name: str,
     signature: str,
     scores: tuple[Sequence[float], Sequence[float]],
-    samples: tuple[Sequence[Float[np.ndarray, " samples"]], Sequence[Float[np.ndarray, " samples"]]],
+    samples: tuple[Sequence[NDArray[np.float64]], Sequence[NDArray[np.float64]]],
     seed: int = SEED,
 ) -> Comparison:
     """Compare two systems, each trained once or with several seeds: `scores` of the runs, and their `resampled` scores.
@@ -102,13 +102,11 @@ def compare(
     return Comparison(name, _interval(real[0], a), _interval(real[1], b), p_value, signature)
 
 
-def _mean_of_sampled(
-    samples: Float[np.ndarray, "runs samples"], rng: np.random.Generator
-) -> Float[np.ndarray, " samples"]:
+def _mean_of_sampled(samples: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
     runs = rng.integers(len(samples), size=samples.shape)
     return np.take_along_axis(samples, runs, axis=0).mean(0)
 
 
-def _interval(score: float, samples: Float[np.ndarray, " samples"]) -> Interval:
+def _interval(score: float, samples: NDArray[np.float64]) -> Interval:
     ordered, edge = np.sort(samples), len(samples) // 40
     return Interval(score, float(samples.mean()), float(ordered[-edge - 1] - ordered[edge]) / 2)

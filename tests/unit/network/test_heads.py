@@ -1,6 +1,5 @@
 """Pooling: what padding may not change, and where each kind of it looks."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sightline.architectures.registry import build_pooled_network
-from sightline.config.model import TransformerConfig
+from sightline.config.model import MODELS
 from sightline.network.pooled import final_states, first_state, last_state, mean_state
 
 STATES = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]], [[5.0, 6.0], [7.0, 8.0], [0.0, 1.0]]])
@@ -30,8 +29,8 @@ def test_where_each_pooling_looks() -> None:
 
 def network(which: str, pooling: str, **more: Any) -> Any:
     shape = {"d_model": 8, "n_encoder_layers": 2, "dropout": 0.3, "pooling": pooling, "n_outputs": 3, **more}
-    config = replace(TransformerConfig(task="classify", vocab_size=12), **{**ARCHITECTURES[which], **shape})
-    return build_pooled_network(config).eval()
+    values = {"task": "classify", "vocab_size": 12, **ARCHITECTURES[which], **shape}
+    return build_pooled_network(MODELS[values.get("architecture", "transformer")](**values)).eval()
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first", "last"])

@@ -17,6 +17,7 @@ from sightline.architectures.transformer import build_model
 from sightline.config.settings import RunConfig
 from sightline.config.training import TrainConfig
 from sightline.errors import UserError
+from sightline.tasks import ranks as task_ranks
 from sightline.tasks.ranks import network_and_kind
 from sightline.training import sharded
 from sightline.training.checkpoint import CHECKPOINTS, check_whole, checkpoint_paths
@@ -43,7 +44,7 @@ def test_offloaded_parts_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_what_is_judged_is_a_copy_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of a published model, whose job trains the one network that was read."""
-    monkeypatch.setattr(sharded, "shard", lambda network, *given, **options: network)
+    monkeypatch.setattr(task_ranks, "shard", lambda network, *given, **options: network)
     only = build_model(MODEL)
     config = RunConfig(train=TrainConfig(shard="full", accumulate=2))
     asked: dict[str, Any] = {"config": config, "network": lambda: only}
