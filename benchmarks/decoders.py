@@ -16,7 +16,7 @@ from exports import load_transformers, vocabulary
 from machine import now
 from work import BOS, EOS, PAD, UNK, draw_lengths, draw_tokens
 
-from sightline.checkpoint.read import read_folder
+from sightline.checkpoint.with_torch import read_any
 from sightline.checkpoint.sidecar_files import read_shortlist
 from sightline.checkpoint.trained import read_settings
 from sightline.config.model import ModelConfig
@@ -46,7 +46,7 @@ class Job:
 
 def ours(folder: Path, compute: str, shortlist: bool = False, library: bool = True) -> Translate:
     """Our engine, with the shortlist of the model directory if asked for; without the library it is torch's modules."""
-    directory = read_folder(folder / "sightline")
+    directory = read_any(folder / "sightline")
     table = candidate_table(folder / "sightline", directory.tokenizer) if shortlist else None
     model: Any = directory.weights.searcher(compute) if library else directory.network  # torch where it is asked for
     if model is None:
@@ -155,7 +155,7 @@ def transformers(folder: Path) -> Translate:
 
 def graphs(folder: Path, compute: str, runtime: str) -> Translate:
     """Greedy search over the two graphs of `sightline export --to onnx`, by "onnxruntime" or "openvino"."""
-    translator = _GRAPHS[runtime](exported_model(read_folder(folder / "sightline")), folder / f"onnx-{compute}")
+    translator = _GRAPHS[runtime](exported_model(read_any(folder / "sightline")), folder / f"onnx-{compute}")
 
     def translate(sources: list[Tokens], job: Job) -> list[Tokens]:
         assert job.beam == 1 and job.length, "greedy search of so many steps"
@@ -235,7 +235,7 @@ def settings(folder: Path) -> ModelConfig:
 
 def read_network(folder: Path) -> Transformer:
     """Our model in `folder`."""
-    return read_folder(folder / "sightline").network
+    return read_any(folder / "sightline").network
 
 
 def _until_end(tokens: Tokens) -> Tokens:

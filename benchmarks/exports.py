@@ -12,7 +12,7 @@ import torch
 from work import BOS, EOS, PAD, SIZES, UNK
 
 from sightline.architectures.transformer import build_model
-from sightline.checkpoint.read import read_folder as read_folder
+from sightline.checkpoint.with_torch import read_any as read_folder
 from sightline.checkpoint.sidecar_files import SHORTLIST, read_shortlist
 from sightline.checkpoint.trained import write_settings, write_weights
 from sightline.config.settings import RunConfig
@@ -62,7 +62,7 @@ def _decided(model: Transformer) -> Transformer:
 
 def export(model_directory: Path, folder: Path) -> Path:
     """Write what the peers read beside each other into `folder`; returns it."""
-    exported = exported_model(read_folder(model_directory))
+    exported = exported_model(read_any(model_directory))
     for compute in ("float32", "int8"):
         there = folder / f"ctranslate2-{compute}"
         there.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def export_graphs(folder: Path, compute: str) -> Path:
     """The model in `folder` as graphs for ONNX Runtime and OpenVINO, beside what `export` wrote."""
     there = folder / f"onnx-{compute}"
     there.mkdir()
-    onnx.write_onnx(exported_model(read_folder(folder / "sightline")), there, "", compute == "int8")
+    onnx.write_onnx(exported_model(read_any(folder / "sightline")), there, "", compute == "int8")
     return there
 
 
@@ -88,7 +88,7 @@ def vocabulary_map(model_directory: Path) -> str:
     """Our shortlist as CTranslate2 reads one: a source piece, a tab, and what it may become; nothing before the tab for
     what may be written anyway.
     """
-    exported = exported_model(read_folder(model_directory))
+    exported = exported_model(read_any(model_directory))
     shortlist = read_shortlist(model_directory, exported.tokenizer)
     names = vocabulary(exported.config.vocab_size)
     rows = [("", shortlist.frequent), *zip(names, shortlist.likely, strict=True)]

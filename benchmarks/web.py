@@ -20,7 +20,7 @@ import machine
 from turns import spread, take_turns
 
 import sightline
-from sightline.checkpoint.read import read_folder
+from sightline.checkpoint.with_torch import read_any
 from sightline.export.web import page, wasm
 
 WORKER = "DedicatedWorker"  # what Chromium calls the thread
@@ -76,7 +76,7 @@ def write_pages(model: str, folder: Path) -> dict[str, Path]:
     for build, relaxed in (("relaxed", binaries["relaxed"]), ("simd", b"not understood")):
         page.binaries = lambda relaxed=relaxed: binaries | {"relaxed": relaxed}
         made[build] = folder / f"{build}.html"
-        page.write_page(read_folder(model), made[build], build)
+        page.write_page(read_any(model), made[build], build)
     return made
 
 

@@ -16,15 +16,15 @@ import pytest
 import torch
 from parity.test_tuning import CASES, IDS
 from side_by_side import PARTLY_FLOAT32, SAME_LOSS, curves
-from sightline.models.rewriting import RewritingModel
 
-from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout
+from sightline.checkpoint.with_torch import read_any
 from sightline.checkpoint.write import file_tensors
 from sightline.config.settings import RunConfig, apply_settings, load_recipe
 from sightline.data.batch import Batch
 from sightline.data.corruption import BlockMarks, CorruptedText, SpanCorruption, denoising_of, tokens_read_as
 from sightline.models.load import pretrained_model
+from sightline.models.translator import Translator
 from sightline.tasks.pretrained import trainable
 from sightline.training.step import translation_objective
 
@@ -62,15 +62,15 @@ def batches(kind: str) -> Iterator[Batch]:
 
 
 @pytest.fixture(params=["t5", "t5 v1.1", "bart", "mbart"])
-def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Any, Any, RewritingModel]:
+def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Any, Any, Translator]:
     """Which it is; the model in transformers; ours made of the folder that it saves, and what was read."""
     kind, values = CASES[request.param]
     model_class = getattr(transformers, kind)
     torch.manual_seed(3)
     theirs = model_class(model_class.config_class(**IDS | values | {"init_std": 0.1}))
     theirs.save_pretrained(tmp_path)
-    model = pretrained_model(read_folder(tmp_path, dtype="float32"))
-    assert isinstance(model, RewritingModel)
+    model = pretrained_model(read_any(tmp_path, dtype="float32"))
+    assert isinstance(model, Translator)
     return request.param, theirs.train(), trainable(model.network, 0.0).train(), model
 
 
@@ -83,7 +83,7 @@ def their_loss(theirs: Any, batch: Batch) -> torch.Tensor:
     return theirs(input_ids=batch.src, attention_mask=batch.src_mask.long(), labels=labels).loss
 
 
-def test_loss_and_gradients(both: tuple[str, Any, Any, RewritingModel]) -> None:
+def test_loss_and_gradients(both: tuple[str, Any, Any, Translator]) -> None:
     kind, theirs, own, model = both
     batch = next(batches(kind))
     loss = their_loss(theirs, batch)
@@ -102,7 +102,7 @@ def test_loss_and_gradients(both: tuple[str, Any, Any, RewritingModel]) -> None:
         torch.testing.assert_close(value, wanted, atol=1e-5, rtol=1e-4, msg=lambda text, key=key: f"{key}: {text}")
 
 
-def test_fifty_updates(both: tuple[str, Any, Any, RewritingModel], tmp_path: Path) -> None:
+def test_fifty_updates(both: tuple[str, Any, Any, Translator], tmp_path: Path) -> None:
     """The same curve; and what is saved has the same logits in transformers."""
     kind, theirs, own, model = both
     train = config().train

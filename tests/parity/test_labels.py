@@ -16,9 +16,9 @@ import torch
 from side_by_side import SAME_LOSS, SAME_WEIGHT, curves
 from tokenizers import pre_tokenizers
 
-from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout
 from sightline.checkpoint.vocabulary import read_vocabulary
+from sightline.checkpoint.with_torch import read_any
 from sightline.checkpoint.write import file_tensors
 from sightline.config.settings import apply_settings, load_recipe
 from sightline.data.labelled import LabelledBatch, MarkedTexts, collate_marked
@@ -70,7 +70,7 @@ def made(kind: str, head: str, folder: Path, **changes: Any) -> tuple[Any, Any]:
         parameter.data += 0.1 * torch.randn_like(parameter) * (parameter.dim() == 1)
     drawn.save_pretrained(folder)
     theirs = model_class.from_pretrained(folder, attn_implementation="eager")
-    return theirs.train(), read_folder(folder, dtype="float32")
+    return theirs.train(), read_any(folder, dtype="float32")
 
 
 def logits_of(theirs: Any, src: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -219,7 +219,7 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(kind: str, before: s
     torch.testing.assert_close(own(SRC, mask)[real], expected, atol=1e-5, rtol=1e-5)
     if known:
         torch.testing.assert_close(theirs.bert.pooler.dense.weight, saved.pooler.dense.weight)
-    again = read_folder(tmp_path / "out")
+    again = read_any(tmp_path / "out")
     torch.testing.assert_close(again.network(SRC, mask)[real], expected, atol=1e-5, rtol=1e-5)
 
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 from side_by_side import PARTLY_FLOAT32, SAME_LOSS, SAME_WEIGHT, curves
 
-from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout
+from sightline.checkpoint.with_torch import read_any
 from sightline.checkpoint.write import file_tensors
 from sightline.config.settings import RunConfig, apply_settings, load_recipe
 from sightline.config.training import TrainConfig
@@ -65,7 +65,7 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, DecoderOn
     torch.manual_seed(3)
     theirs = model_class(model_class.config_class(**IDS | values))
     theirs.save_pretrained(tmp_path)
-    model = read_folder(tmp_path, dtype="float32")
+    model = read_any(tmp_path, dtype="float32")
     own = trainable(model.network, 0.0, more_dropout(model.about, 0.0))
     return theirs.train(), own.train(), model
 
@@ -153,7 +153,7 @@ def test_gpt2_drops_what_transformers_drops(tmp_path: Path, monkeypatch: pytest.
         "forward",
         lambda self, x, residual=None: scaled(x, self.p, self.training) + (0 if residual is None else residual),
     )
-    model = read_folder(tmp_path, dtype="float32")
+    model = read_any(tmp_path, dtype="float32")
     own = trainable(model.network, 0.1, more_dropout(model.about, 0.1)).train()
     batch = next(batches(config().train))
     loss = theirs(input_ids=batch.tokens, labels=batch.tokens).loss

@@ -16,8 +16,8 @@ import pytest
 import torch
 from side_by_side import SAME_LOSS, SAME_WEIGHT, curves
 
-from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout
+from sightline.checkpoint.with_torch import read_any
 from sightline.checkpoint.write import file_tensors
 from sightline.config.settings import RunConfig, apply_settings, load_recipe
 from sightline.data.masking import MaskedBatch, MaskedText, Masking
@@ -75,7 +75,7 @@ def labels(batch: MaskedBatch) -> torch.Tensor:
 
 
 def loaded(folder: Path) -> EncoderModel:
-    model = pretrained_model(read_folder(folder, dtype="float32"))
+    model = pretrained_model(read_any(folder, dtype="float32"))
     assert isinstance(model, EncoderModel)
     return model
 

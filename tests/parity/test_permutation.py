@@ -20,7 +20,7 @@ from side_by_side import SAME_LOSS, SAME_WEIGHT, curves, positions_in_double
 from sightline.architectures.xlnet import XLNet, build_xlnet, partial_order_mask
 from sightline.checkpoint.from_scratch import ScratchLayout
 from sightline.checkpoint.layout import CONFIG
-from sightline.checkpoint.read import read_folder
+from sightline.checkpoint.with_torch import read_any
 from sightline.checkpoint.xlnet import XLNetLayout
 from sightline.checkpoint.xlnet_names import shape_to_hf, xlnet_file_tensors
 from sightline.config.model import TransformerConfig
@@ -90,7 +90,7 @@ def saved(folder: Path, **changes: Any) -> Any:
 
 def read(folder: Path, dropout: float = 0.0) -> LanguageModel:
     """The XLNet in a folder as a run begins with it."""
-    model = pretrained_model(read_folder(folder, dtype="float32"))
+    model = pretrained_model(read_any(folder, dtype="float32"))
     assert isinstance(model, LanguageModel)
     unfrozen(model.network, dropout)
     model.network.train()

@@ -17,8 +17,8 @@ from side_by_side import SAME_LOSS, curves
 
 from sightline.architectures.pictures import picture_axes
 from sightline.checkpoint.from_scratch import picture_layout
-from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.tuned import SameLayout
+from sightline.checkpoint.with_torch import read_any
 from sightline.checkpoint.write import file_tensors
 from sightline.config.settings import RunConfig, apply_settings, load_recipe
 from sightline.data.image import Preprocessing
@@ -47,7 +47,7 @@ def both(tmp_path: Path) -> tuple[Any, Any, Any]:
     torch.manual_seed(3)
     theirs = transformers.ViTForImageClassification(transformers.ViTConfig(**SHAPE))
     theirs.save_pretrained(tmp_path / "vit")
-    model = read_folder(tmp_path / "vit", dtype="float32")
+    model = read_any(tmp_path / "vit", dtype="float32")
     return theirs.train(), trainable(model.network, 0.0).train(), model
 
 

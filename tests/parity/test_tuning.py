@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.checkpoint.read import read_folder
+from sightline.checkpoint.with_torch import read_any
 from sightline.checkpoint.write import file_tensors
 from sightline.data.batch import collate
 from sightline.network.dropout import Dropout
@@ -58,7 +58,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         theirs.final_logits_bias.normal_()
     folder = tmp_path_factory.mktemp("tuning")
     theirs.save_pretrained(folder)
-    return theirs.train(), read_folder(folder, dtype="float32")
+    return theirs.train(), read_any(folder, dtype="float32")
 
 
 def test_loss_and_gradients(both: tuple[Any, Any]) -> None:
@@ -127,7 +127,7 @@ def test_everything_is_dropped_that_transformers_drops(
     loss = theirs(
         input_ids=batch.src, attention_mask=batch.src_mask.long(), decoder_input_ids=batch.tgt_in, labels=labels
     ).loss
-    folder = read_folder(tmp_path, dtype="float32")
+    folder = read_any(tmp_path, dtype="float32")
     dropout = next(rates[name] for name in ("dropout", "dropout_rate") if name in rates)
     network = trainable(folder.network, dropout, more_dropout(folder.about, dropout)).train()
     assert not can_pack(network, batch.src_mask)
@@ -138,7 +138,7 @@ def test_everything_is_dropped_that_transformers_drops(
         return own / batch.n_targets
 
     torch.testing.assert_close(own_loss(), loss, atol=1e-5, rtol=1e-5)
-    plain = trainable(read_folder(tmp_path, dtype="float32").network, dropout)
+    plain = trainable(read_any(tmp_path, dtype="float32").network, dropout)
     with without(network):
         network.eval()
         assert can_pack(network, batch.src_mask) == can_pack(plain, batch.src_mask)

@@ -156,7 +156,7 @@ def slow_shapes(scan: Scan, size: int = SMALL, shapes: Iterable[str] = SHAPES) -
 
 def filled(document: Document, loses: bool) -> bytes:
     """A document with translations that are their sources; one that `loses` codes has them put beside their words."""
-    steps = translation_steps(document, "en", marks=False, again=True)
+    steps = translation_steps(document, "en", markers=False, again=True)
     try:
         wanted = next(steps)
         while True:

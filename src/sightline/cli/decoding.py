@@ -20,7 +20,7 @@ def decode_overrides(options: argparse.Namespace, usual: SearchSettings | None =
     return given
 
 
-def refuse_unread(given: Mapping[str, Any], usual: SearchSettings) -> None:
+def refuse_unread(given: Mapping[str, Any], usual: Any) -> None:
     """`UserError` for a setting that the kind of search ignores.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sightline.config.settings import SearchSettings
-from sightline.decode.translator import Translation, override
+from sightline.decode.translator import Translation
 from sightline.errors import UserError
 from sightline.evaluate.tuning import tune_length_penalty
 
@@ -22,7 +22,7 @@ class Stretching:
         self.tried: list[float] = []
 
     def settings(self, **overrides: Any) -> SearchSettings:
-        return override(self.decode_config, overrides)
+        return self.decode_config.changed(overrides)
 
     def translate(self, texts: Sequence[str], prefix: str = "", **overrides: Any) -> list[Translation]:
         assert overrides.pop("beam_size", 4) == 4

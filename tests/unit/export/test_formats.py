@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 import sightline
-from sightline.checkpoint.read import read_folder
 from sightline.checkpoint.trained import write_decoding
+from sightline.checkpoint.with_torch import read_any
 from sightline.config.settings import SearchSettings
 from sightline.contract import SpecialIds
 from sightline.data.tokenizer import Tokenizer
-from sightline.decode.stepwise import pad_sources
+from sightline.decode.stepwise import pad_right
 from sightline.export import ctranslate2, hf, onnx
 from sightline.export.exported import MAX_NEW_TOKENS, ExportedModel, exported_model, sample_texts
 from sightline.export.run import export_model
@@ -36,7 +36,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 def teacher_forced(exported: ExportedModel) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Sources, their mask, targets, and our logits."""
-    src, src_mask = pad_sources(exported.tokenizer.encode_batch(TEXTS), SpecialIds())
+    src, src_mask = pad_right([SpecialIds().ended(source) for source in exported.tokenizer.encode_batch(TEXTS)])
     tgt_in = torch.randint(4, exported.tokenizer.vocab_size, (len(TEXTS), 7))
     with torch.inference_mode():
         return src, src_mask, tgt_in, exported.network.logits(exported.network.states(src, tgt_in, src_mask))
@@ -55,7 +55,7 @@ def test_hf(name: str, make_model: MakeModel, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     path = make_model(**SHAPES[name])
     export_model(path, "hf", tmp_path / "out", texts=TEXTS)
-    exported = exported_model(read_folder(path))
+    exported = exported_model(read_any(path))
     src, src_mask, tgt_in, logits = teacher_forced(exported)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()
     assert type(model).__name__ == ("PegasusForConditionalGeneration" if name == "pre" else "MarianMTModel")
@@ -108,7 +108,7 @@ def test_ctranslate2(name: str, make_model: MakeModel, tmp_path: Path) -> None:
     library = pytest.importorskip("ctranslate2")
     path = make_model(**(SHAPES | MORE)[name])
     export_model(path, "ctranslate2", tmp_path / "out")
-    exported = exported_model(read_folder(path))
+    exported = exported_model(read_any(path))
     folder = tmp_path / "unsuppressed"
     folder.mkdir()
     ctranslate2.write_model(exported, folder, exported.pieces, "float32")
@@ -141,7 +141,7 @@ def test_ctranslate2_in_int8(make_model: MakeModel, tmp_path: Path) -> None:
 def test_ctranslate2_never_writes_what_our_search_never_writes(make_model: MakeModel, tmp_path: Path) -> None:
     """Whatever is suppressed is not written, even if it were everything but one piece."""
     pytest.importorskip("ctranslate2")
-    exported = exported_model(read_folder(make_model()))
+    exported = exported_model(read_any(make_model()))
     only = exported.tokenizer.encode("dog")[-1]
     others = [i for i in range(exported.tokenizer.vocab_size) if i != only]
     ctranslate2.write_model(exported, tmp_path, exported.pieces, "float32", others)
@@ -166,7 +166,7 @@ def test_onnx(make_model: MakeModel, tmp_path: Path) -> None:
     path = make_model(n_encoder_layers=1, norm_position="pre", d_k=4)
     report = export_model(path, "onnx", tmp_path / "out", texts=TEXTS)
     assert report == "greedy translations of 3 texts are the same"
-    exported = exported_model(read_folder(path))
+    exported = exported_model(read_any(path))
     src, src_mask, tgt_in, logits = teacher_forced(exported)
     graphs = onnx.GreedyTranslator(exported, tmp_path / "out")
     start = graphs.source(src.numpy(), src_mask.numpy())
@@ -186,6 +186,6 @@ def test_onnx(make_model: MakeModel, tmp_path: Path) -> None:
 
 def test_texts_of_the_check_are_translated_to_different_lengths(make_model: MakeModel) -> None:
     """Or equality would say little."""
-    exported = exported_model(read_folder(make_model(norm_position="pre")))
+    exported = exported_model(read_any(make_model(norm_position="pre")))
     found = exported.greedy(sample_texts(exported.tokenizer))
     assert len({tuple(tokens) for tokens in found}) > 6

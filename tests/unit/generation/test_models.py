@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from sightline.generation.settings import settings_from
-from sightline.models.rewriting import RewritingModel
 from tiny_families import HEARING
 
 import sightline
 from sightline.checkpoint.compiled import described
+from sightline.checkpoint.generation_config import generation_config
 from sightline.checkpoint.vocabulary import Vocabulary
 from sightline.cli import main
 from sightline.errors import UserError
@@ -23,6 +22,7 @@ from sightline.generation.output import decode_after
 from sightline.generation.transcribe import detect_language
 from sightline.models.encoder import EncoderModel
 from sightline.models.language_model import LanguageModel
+from sightline.models.translator import Translator
 from sightline.models.vision import VisionModel
 from sightline.native.library import library
 
@@ -36,7 +36,7 @@ TEMPLATE = (
 
 
 def test_the_class_follows_the_network(make: Make) -> None:
-    kinds = {LanguageModel: "gpt2", RewritingModel: "t5", EncoderModel: "bert", VisionModel: "vit"}
+    kinds = {LanguageModel: "gpt2", Translator: "t5", EncoderModel: "bert", VisionModel: "vit"}
     for kind, name in kinds.items():
         assert type(make(name)) is kind
 
@@ -120,9 +120,9 @@ def test_an_output_fits_the_positions(make: Make) -> None:
 def test_settings_of_old_files() -> None:
     """BART's way to say which mark comes first, and the first LLaMA's to say that there is no padding."""
     old = {"bos_token_id": 7, "eos_token_id": 2, "pad_token_id": -1, "force_bos_token_to_be_generated": True}
-    settings = settings_from(old, old, has_encoder=True)
+    settings = generation_config(old, old, has_encoder=True)
     assert (settings.forced_start_id, settings.pad_id) == (7, 2)
-    assert settings_from({}, {**old, "pad_token_id": 0}, has_encoder=True).pad_id == 0
+    assert generation_config({}, {**old, "pad_token_id": 0}, has_encoder=True).pad_id == 0
 
 
 def test_settings_of_the_file_and_of_the_call(make: Make) -> None:

@@ -3,9 +3,11 @@
 import pytest
 import tokenizers
 import torch
-from sightline.generation.settings import GenerationSettings
 
+from sightline.checkpoint.generation_config import GenerationConfig
 from sightline.checkpoint.vocabulary import Vocabulary
+from sightline.config.settings import SearchSettings
+from sightline.contract import SpecialIds
 from sightline.errors import UserError
 from sightline.generation.transcribe import Marks, beginning_of, marks_of, segments, timestamp_rule, windows
 
@@ -28,7 +30,7 @@ def test_beginnings() -> None:
 
 
 def test_marks_of_new_and_old_files() -> None:
-    settings = GenerationSettings(start_id=13, end_ids=(12,))
+    settings = GenerationConfig(SearchSettings(), SpecialIds(bos_id=13, eos_id=12))
     values = {"no_timestamps_token_id": 7, "lang_to_id": {"<|en|>": 14}, "task_to_id": {"transcribe": 9}}
     assert marks_of(settings, values, SILENT) == Marks(13, 12, 7, {"en": 14}, {"transcribe": 9}, None)
     assert marks_of(settings, {"max_initial_timestamp_index": 50}, SILENT) == Marks(13, 12, 16, {}, {}, 50)
@@ -55,7 +57,7 @@ def test_languages_of_a_file_without_a_list_of_them() -> None:
         "<|0.00|>",
     ]
     vocabulary = vocabulary_with(*marks)
-    several, english = (GenerationSettings(start_id=1, end_ids=(end,)) for end in (50257, 50256))
+    several, english = (GenerationConfig(SearchSettings(), SpecialIds(bos_id=1, eos_id=end)) for end in (50257, 50256))
     found = marks_of(several, {}, vocabulary)
     assert (found.languages, found.tasks) == ({"en": 2, "yue": 3}, {"transcribe": 5, "translate": 4})
     assert beginning_of(found, "yue", "translate", timestamps=True) == [1, 3, 4]

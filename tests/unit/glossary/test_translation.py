@@ -7,6 +7,7 @@ from torch import nn
 from sightline.config.data import TranslationData
 from sightline.config.settings import SearchSettings
 from sightline.data.tokenizer import Tokenizer
+from sightline.decode.stepwise import engine_of
 from sightline.decode.translator import TextTranslator
 from sightline.errors import UserError
 from sightline.glossary.terms import Glossary, Term
@@ -51,7 +52,7 @@ def tokenizer() -> Tokenizer:
 
 @pytest.fixture
 def translator(tokenizer: Tokenizer) -> TextTranslator:
-    return TextTranslator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=2))
+    return TextTranslator(engine_of(CopyModel(tokenizer.vocab_size)), tokenizer, SearchSettings(beam_size=2))
 
 
 TERMS = [("dog", "men"), ("across the field", "talking"), ("Two", "Two")]
@@ -97,7 +98,7 @@ def test_a_prefix_goes_with_a_glossary_and_drawing_does_not(translator: TextTran
 def test_names_go_as_marks_through_a_model_that_knows_them() -> None:
     tokenizer = tokenizer_of([*LINES, "⓵ sees ⓶ .", "⓶ sees ⓵ ."])
     keeping = with_glossary(
-        TextTranslator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=2)),
+        TextTranslator(engine_of(CopyModel(tokenizer.vocab_size)), tokenizer, SearchSettings(beam_size=2)),
         [("Ψωμί", "Ψωμί"), ("A dog", "A dog"), ("men", "field")],
     )
     found = keeping.translate(["A dog sees Ψωμί .", "Ψωμί runs", "The dog sees the men ."], n_best=2)
@@ -108,7 +109,7 @@ def test_names_go_as_marks_through_a_model_that_knows_them() -> None:
 
 def test_a_model_of_annotated_sources_is_told_by_them_and_what_stays_is_searched_for() -> None:
     tokenizer = tokenizer_of([*LINES, "A ⟦ dog ⇒ men ⟧ runs ."], 400)
-    translator = TextTranslator(CopyModel(tokenizer.vocab_size), tokenizer, SearchSettings(beam_size=2))
+    translator = TextTranslator(engine_of(CopyModel(tokenizer.vocab_size)), tokenizer, SearchSettings(beam_size=2))
     keeping = with_glossary(translator, [("dog", "field"), ("men", "men"), ("Two", "talking")])
     found = keeping.translate(["A dog runs .", "Two men", "are talking ."])
     assert found[0].text == "A ⟦ dog ⇒ field ⟧ runs ."

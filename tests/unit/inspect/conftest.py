@@ -12,6 +12,7 @@ from sightline.config.data import TranslationData
 from sightline.config.model import longest_sequence
 from sightline.config.settings import SearchSettings, check, from_dict
 from sightline.data.tokenizer import Tokenizer
+from sightline.decode.stepwise import engine_of
 from sightline.decode.translator import TextTranslator
 
 RECURRENT: dict[str, Any] = {"architecture": "recurrent", "n_encoder_layers": 1, "n_decoder_layers": 1}
@@ -49,7 +50,13 @@ def translator_of(tokenizer: Tokenizer) -> Callable[[str], TextTranslator]:
             for parameter in network.parameters() if variant != "calm" else ():
                 parameter.mul_(1.7)
         decoding = SearchSettings(beam_size=3, max_length_factor=1.0, max_length_extra=4)
-        prepare = decoding_forms(network) if variant == "post" else None  # the others decode as they are
-        return TextTranslator(network, tokenizer, decoding, longest_sequence(config), prepare)
+        form = decoding_forms(network) if variant == "post" else lambda _: network  # the others decode as they are
+        return TextTranslator(
+            lambda compute: engine_of(form(compute)),
+            tokenizer,
+            decoding,
+            longest_sequence(config),
+            model=lambda: network,
+        )
 
     return make

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.decode.translator import TextTranslator, override
+from sightline.decode.translator import TextTranslator
 from sightline.errors import UserError
 from sightline.inspect.attend import attend
 from sightline.inspect.record import AttentionRecord
@@ -61,7 +61,7 @@ def test_the_path_of_the_search_is_followed(
     record = attend(translator, SOURCE, **settings)
     assert record.tgt_pieces[: len(translation.pieces)] == translation.pieces
     assert record.translation == translation.text
-    config = override(translator.config, settings)
+    config = translator.config.changed(settings)
     (hypothesis,) = translator.search(translator.segment([SOURCE], config), [], config)[0]
     src = torch.tensor([[*translator.tokenizer.encode(SOURCE), translator.tokenizer.eos_id]])
     src_mask = torch.ones_like(src, dtype=torch.bool)

@@ -10,6 +10,7 @@ from torch import nn
 
 from sightline.decode.candidates import CandidateTable
 from sightline.decode.ending import length_penalty
+from sightline.decode.stepwise import engine_of
 from sightline.decode.translator import TextTranslator
 from sightline.errors import UserError
 from sightline.inspect.pair import read_pair
@@ -157,7 +158,8 @@ def test_a_shortlist_is_in_pieces(translator_of: TranslatorOf) -> None:
     translator = translator_of("pre")
     few = translator.tokenizer.encode("A dog runs across")
     table = CandidateTable(np.array(few), np.array([few[:1]] * translator.tokenizer.vocab_size))
-    narrow = TextTranslator(translator.model, translator.tokenizer, translator.config, shortlist=lambda: table)
+    engine = engine_of(translator.model)
+    narrow = TextTranslator(engine, translator.tokenizer, translator.config, shortlist=lambda: table)
     found = trace(narrow, SOURCE, shortlist=True, beam_size=3)
     offered = {*translator.tokenizer.pieces([*few, *translator.tokenizer.encode(SOURCE)]), "</s>"}
     assert {node.piece for node in found.beam} <= offered

@@ -18,19 +18,19 @@ from sightline.errors import UserError
 from sightline.inspect.alignment import AlignmentHead
 from sightline.inspect.heads import Head, heads_by_layer
 from sightline.models.pruning import parse_count, write_pruned
-from sightline.models.translator import TrainedTranslator
+from sightline.models.translator import Translator
 
 TEXTS = ["a little dog runs", "two cats", "", "the old sofa sleeps"]
 REMOVED = {Head("encoder", 0, 1), Head("decoder", 1, 0), Head("cross", 0, 2), Head("cross", 0, 0)}
 
 
 @pytest.fixture
-def whole(tmp_path: Path) -> TrainedTranslator:
+def whole(tmp_path: Path) -> Translator:
     """A model with random weights, in a directory."""
     return made(tmp_path)
 
 
-def made(tmp_path: Path, **more: Any) -> TrainedTranslator:
+def made(tmp_path: Path, **more: Any) -> Translator:
     tokenizer = Tokenizer.learn(TEXTS, TranslationData(vocab_size=270))
     shape = {"d_model": 12, "d_ff": 16, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 2, **more}
     config = RunConfig(model=TransformerConfig(vocab_size=tokenizer.vocab_size, **shape))
@@ -45,12 +45,12 @@ def made(tmp_path: Path, **more: Any) -> TrainedTranslator:
     return sightline.load(tmp_path / "whole", "cpu")
 
 
-def outputs(model: TrainedTranslator) -> tuple[list[str], list[float]]:
+def outputs(model: Translator) -> tuple[list[str], list[float]]:
     translations = model.translate(TEXTS, max_length_factor=1.0, max_length_extra=3)
     return [t.text for t in translations], [t.log_prob for t in translations]
 
 
-def test_pruned_model_translates_and_scores_as_the_masked_one(whole: TrainedTranslator, tmp_path: Path) -> None:
+def test_pruned_model_translates_and_scores_as_the_masked_one(whole: Translator, tmp_path: Path) -> None:
     plain = outputs(whole)
     pruned = sightline.load(write_pruned(whole, REMOVED, tmp_path / "pruned"), "cpu")
     with whole.mask_heads(heads_by_layer(REMOVED)):
@@ -82,7 +82,7 @@ def test_what_a_recipe_may_ask_for(tmp_path: Path, more: dict[str, Any]) -> None
     assert pruned.config.model.cross_heads == (() if "n_kv_heads" in more else (1, 3))
 
 
-def test_pruned_model_is_pruned_again(whole: TrainedTranslator, tmp_path: Path) -> None:
+def test_pruned_model_is_pruned_again(whole: Translator, tmp_path: Path) -> None:
     once = sightline.load(write_pruned(whole, {Head("cross", 0, 0)}, tmp_path / "once"), "cpu")
     twice = sightline.load(write_pruned(once, {Head("cross", 0, 1)}, tmp_path / "twice"), "cpu")  # number 2 before
     at_once = write_pruned(whole, {Head("cross", 0, 0), Head("cross", 0, 2)}, tmp_path / "at_once")
@@ -92,7 +92,7 @@ def test_pruned_model_is_pruned_again(whole: TrainedTranslator, tmp_path: Path) 
 
 @pytest.mark.parametrize(("chosen", "after"), [(None, None), (0, None), (1, 0), (2, None)])
 def test_the_head_that_aligns_goes_by_its_new_number(
-    whole: TrainedTranslator, tmp_path: Path, chosen: int | None, after: int | None
+    whole: Translator, tmp_path: Path, chosen: int | None, after: int | None
 ) -> None:
     """Heads 0 and 2 of this layer go; who is gone is replaced by the mean."""
     write_alignment(whole.path, AlignmentHead(0, chosen, "reads").as_json())
@@ -100,7 +100,7 @@ def test_the_head_that_aligns_goes_by_its_new_number(
     assert pruned.alignment_head == AlignmentHead(0, after, "reads")
 
 
-def test_masks_nest_and_several_processes_are_not_used(whole: TrainedTranslator) -> None:
+def test_masks_nest_and_several_processes_are_not_used(whole: Translator) -> None:
     cross, encoder = {"cross": {0: [0]}}, {"encoder": {0: [1]}}
     whole.mask_heads(cross)
     masked = outputs(whole)
@@ -113,7 +113,7 @@ def test_masks_nest_and_several_processes_are_not_used(whole: TrainedTranslator)
     assert outputs(whole)[1] != pytest.approx(masked[1], abs=1e-2)
 
 
-def test_refusals(whole: TrainedTranslator, tmp_path: Path) -> None:
+def test_refusals(whole: Translator, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds a model already"):
         write_pruned(whole, REMOVED, tmp_path / "whole")
     with pytest.raises(UserError, match="every attention must keep a head"):
