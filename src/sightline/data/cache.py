@@ -11,8 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-from filelock import FileLock
+from typing import Any
 
 from sightline.errors import FULL, UserError
 
@@ -82,7 +81,7 @@ def remove_dead_drafts(folder: Path) -> None:
                 shutil.rmtree(room, ignore_errors=True)
 
 
-def _locked_room(folder: Path) -> tuple[Path, FileLock | None]:
+def _locked_room(folder: Path) -> tuple[Path, Any]:
     """A new folder for drafts and the lock on it; None on a file system without locks, where nobody removes drafts."""
     while True:
         room = folder / f"{DRAFTS}{uuid.uuid4().hex}"
@@ -97,8 +96,10 @@ def _locked_room(folder: Path) -> tuple[Path, FileLock | None]:
             return room, lock
 
 
-def _lock(room: Path) -> FileLock | None:
+def _lock(room: Path) -> Any:
     """The lock on a folder of drafts; None if another process has it."""
+    from filelock import FileLock  # a translation needs none
+
     lock = FileLock(room / LOCK)
     with suppress(TimeoutError):
         lock.acquire(blocking=False)

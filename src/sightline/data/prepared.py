@@ -19,7 +19,6 @@ from typing import IO, Any
 import numpy as np
 import tokenizers
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from sightline.config.data import LineData, PairData, TextData
 from sightline.data.cache import cache, partial, partial_folder
@@ -134,6 +133,8 @@ def prepare(
     Raises:
         UserError: a file is bad, or nothing is left; then nothing is written.
     """
+    from tqdm import tqdm  # a translation needs none
+
     with cache(cache_dir) as folder:
         contents = content(corpora := spool(corpora, folder))
         hashes, n_pairs = [one.key for one in contents], sum(one.lines[0] for one in contents)
@@ -156,7 +157,7 @@ def build_corpus(
     contents: Sequence[Content],
     tokenizer: Side,
     limits: PairData | None,
-    bar: tqdm,
+    bar: Any,
     workers: int = 1,
 ) -> None:
     """Write a prepared corpus, then give it the name `target` in one step.
@@ -184,7 +185,7 @@ def write_columns(
     corpora: Sequence[Iterator[Pair]],
     tokenizer: Side,
     limits: PairData | None,
-    bar: tqdm,
+    bar: Any,
     workers: int,
 ) -> tuple[list[int], dict[str, int]]:
     """Tokenise in chunks, append what is kept; returns the pairs kept of each corpus and those dropped, by reason."""

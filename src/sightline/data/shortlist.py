@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64, Int32, Int64
 from numpy import ndarray
+from numpy.typing import NDArray
 
 from sightline.data.prepared import Column, PreparedCorpus
 
@@ -26,25 +26,25 @@ MAX_ENTRIES = 10_000_000  # combinations that have a probability; beyond them th
 class Shortlist:
     """What may be written: the frequent target pieces anyway, the likely ones wherever their source piece occurs."""
 
-    frequent: Int32[ndarray, " m"]
-    likely: Int32[ndarray, "vocab n"]  # the likeliest first, none of the frequent; filled up by a frequent piece
+    frequent: NDArray[np.int32]  # (m,)
+    likely: NDArray[np.int32]  # (vocab, n), the likeliest first, none of the frequent; filled up by a frequent piece
 
 
 @dataclass(frozen=True)
 class Lexicon:
     """t(target | source) for the combinations that occur, in the order of their codes."""
 
-    codes: Int64[ndarray, " entries"]  # source * vocab + target; the source `vocab` is the empty word
-    probability: Float64[ndarray, " entries"]
+    codes: NDArray[np.int64]  # (entries,), source * vocab + target; the source `vocab` is the empty word
+    probability: NDArray[np.float64]  # (entries,)
     vocab: int
 
     @property
-    def source(self) -> Int64[ndarray, " entries"]:
+    def source(self) -> NDArray[np.int64]:
         """The source piece of each entry."""
         return self.codes // self.vocab
 
     @property
-    def target(self) -> Int64[ndarray, " entries"]:
+    def target(self) -> NDArray[np.int64]:
         """The target piece of each entry."""
         return self.codes % self.vocab
 
@@ -53,8 +53,8 @@ class Lexicon:
 class Cells:
     """All combinations of a source and a target piece of some pairs, sorted by code: then look-ups are fast."""
 
-    codes: Int64[ndarray, " cells"]
-    target: Int64[ndarray, " cells"]  # which target piece of the chunk a cell belongs to
+    codes: NDArray[np.int64]  # (cells,)
+    target: NDArray[np.int64]  # (cells,), which target piece of the chunk a cell belongs to
 
 
 def learn_shortlist(
@@ -138,16 +138,16 @@ def _cells(src: Column, tgt: Column, vocab: int, first: int, last: int) -> Cells
     return Cells(codes[order], target[order])
 
 
-def _most_frequent(tgt: Column, vocab: int, count: int) -> Int32[ndarray, " m"]:
+def _most_frequent(tgt: Column, vocab: int, count: int) -> NDArray[np.int32]:
     frequency = np.bincount(tgt.values, minlength=vocab)
     return np.argsort(-frequency, kind="stable")[:count].astype(np.int32)
 
 
-def _likeliest(lexicon: Lexicon, count: int, anyway: Int32[ndarray, " m"]) -> Int32[ndarray, "vocab n"]:
+def _likeliest(lexicon: Lexicon, count: int, anyway: NDArray[np.int32]) -> NDArray[np.int32]:
     """The `count` targets of the highest probability for each source piece, not counting those allowed `anyway`."""
     useful = ~np.isin(lexicon.target, anyway) & (lexicon.source < lexicon.vocab) & (lexicon.probability > 0)
-    source, target, probability = (x[useful] for x in (lexicon.source, lexicon.target, lexicon.probability))
-    order = np.lexsort((-probability, source))
+    source, target = lexicon.source[useful], lexicon.target[useful]
+    order = np.lexsort((-lexicon.probability[useful], source))
     source, target = source[order], target[order]
     rank = np.arange(len(order)) - np.searchsorted(source, source)
     chosen = rank < count
