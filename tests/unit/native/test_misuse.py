@@ -319,7 +319,8 @@ from pathlib import Path
 import torch
 from sightline.config.model import TransformerConfig
 from sightline.config.settings import SearchSettings
-from sightline.decode.engine import Bounds, decode_tokens
+from sightline.decode.engine import decode_tokens
+from sightline.decode.stepwise import engine_of
 from sightline.errors import UserError
 from sightline.architectures.transformer import build_model
 from sightline.network.compiled import packed
