@@ -85,7 +85,7 @@ def test_a_new_library_takes_the_place_of_the_old(
 ) -> None:
     in_a_hurry = script(f'exec {shlex.join(original.compiler() or [])} "$@" -O0')
     monkeypatch.setenv("CC", str(in_a_hurry))
-    assert build_in(folder)["build"]() == ""
+    assert build_in(folder)["build_library"]() == ""
     assert made(folder) == sorted(original.library_of(name).name for name in original.builds())
     assert all((folder / name).read_bytes().startswith(b"\x7fELF") for name in made(folder))
 
@@ -101,7 +101,7 @@ def test_programs_find_the_old_library_until_the_new_one_is_complete(
         'while [ "$1" != -o ]; do shift; done\necho new > "$2"'
     )
     monkeypatch.setenv("CC", str(watching))
-    assert build_in(folder)["build"]() == ""
+    assert build_in(folder)["build_library"]() == ""
     assert set(seen.read_text().split()) == {"old"}
     assert made(folder) == sorted(original.library_of(name).name for name in original.builds())
     assert {(folder / name).read_text() for name in made(folder)} == {"new\n"}
@@ -113,13 +113,13 @@ def test_without_a_compiler(folder: Path) -> None:
     """The old library stays: programs leave it out by themselves if it is of other sources."""
     code = build_in(folder)
     assert code["compiler"]() is None
-    assert "no C compiler" in code["build"]()
+    assert "no C compiler" in code["build_library"]()
     assert made(folder) == OLD
 
 
 def test_on_another_kind_of_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
-    assert "riscv64" in build_in(folder)["build"]()
+    assert "riscv64" in build_in(folder)["build_library"]()
     assert made(folder) == OLD
 
 
@@ -130,7 +130,7 @@ def test_what_a_killed_build_has_left_is_taken_away(folder: Path, monkeypatch: p
         path = folder / f"_library_avx2.{pid}"
         path.write_text("half")
         os.utime(path, (time.time() - age,) * 2)
-    build_in(folder)["build"]()
+    build_in(folder)["build_library"]()
     assert made(folder) == sorted([*OLD, "_library_avx2.4322"])
 
 
@@ -140,7 +140,7 @@ def test_a_compiler_that_fails(folder: Path, script: Callable[[str], Path], monk
     written = 'for name; do case "$name" in *_library*) echo half > "$name";; esac; done'
     broken = script(f"{written}\necho out of luck >&2\nexit 3")
     monkeypatch.setenv("CC", f"{broken} -m64")
-    failure = build_in(folder)["build"]()
+    failure = build_in(folder)["build_library"]()
     assert failure.startswith(str(broken)) and failure.endswith("failed: out of luck")
     assert made(folder) == OLD and (folder / "_library_scalar.so").read_text() == "old"
 
@@ -171,7 +171,7 @@ def test_a_compiler_that_has_not_heard_of_the_newest(
     known = f'exec {shlex.join(original.compiler() or [])} "$@" -O0'
     old = script(f'case "$*" in *avx*|*dotprod*) echo what? >&2; exit 1;; esac\n{known}')
     monkeypatch.setenv("CC", str(old))
-    assert build_in(folder)["build"]() == ""
+    assert build_in(folder)["build_library"]() == ""
     plain = [name for name, flags in original.builds().items() if not re.search("avx|dotprod", " ".join(flags))]
     assert made(folder) == sorted(f"_library_{name}.so" for name in plain) != []
 
