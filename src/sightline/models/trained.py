@@ -1,6 +1,6 @@
 """A translation model that was trained here, as `models.translator.LoadedNetwork`; without torch until it is needed."""
 
-from functools import cache
+from functools import cached_property
 from typing import Any
 
 from sightline.checkpoint.compiled import is_for_library
@@ -29,7 +29,6 @@ class TrainedNetwork:
         self.unused: tuple[str, ...] = ()
         self.tokenizer = folder.tokenizer
         self.trained: Trained = folder.weights
-        self._offered = cache(self._shortlist)
         if folder.device == "cpu":
             keep_freed_memory()  # decoding, too, allocates the same large blocks again and again
 
@@ -75,10 +74,11 @@ class TrainedNetwork:
             tokenizer,
             self.config.decode,
             longest_sequence(self.config.model),
-            self._offered,
+            lambda: self._shortlist,
             self.torch_module,
         )
 
+    @cached_property
     def _shortlist(self) -> CandidateTable:
         shortlist = read_shortlist(self.path, self.tokenizer)
         return CandidateTable(shortlist.frequent, shortlist.likely)

@@ -66,8 +66,8 @@ def test_what_is_forced_and_what_is_never_written(tmp_path: Path) -> None:
     ("kind", "to", "message"),
     [
         ("marian", "onnx", "use `optimum-cli export onnx --model FOLDER OUT`"),
-        ("gpt2", "ctranslate2", "is a model of gpt2; this needs one that reads a text and writes another"),
-        ("whisper", "ctranslate2", "is a model of whisper; this needs one that reads a text and writes another"),
+        ("gpt2", "ctranslate2", "is a model of gpt2; this needs an encoder-decoder of text"),
+        ("whisper", "ctranslate2", "is a model of whisper; this needs an encoder-decoder of text"),
     ],
 )
 def test_what_is_not_exported(kind: str, to: str, message: str, tmp_path: Path) -> None:

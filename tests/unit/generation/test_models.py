@@ -121,16 +121,17 @@ def test_settings_of_old_files() -> None:
     """BART's way to say which mark comes first, and the first LLaMA's to say that there is no padding."""
     old = {"bos_token_id": 7, "eos_token_id": 2, "pad_token_id": -1, "force_bos_token_to_be_generated": True}
     settings = generation_config(old, old, has_encoder=True)
-    assert (settings.forced_start_id, settings.pad_id) == (7, 2)
-    assert generation_config({}, {**old, "pad_token_id": 0}, has_encoder=True).pad_id == 0
+    assert (settings.special.forced, settings.special.pad_id) == ((7,), 2)
+    assert generation_config({}, {**old, "pad_token_id": 0}, has_encoder=True).special.pad_id == 0
 
 
 def test_settings_of_the_file_and_of_the_call(make: Make) -> None:
     file = {"do_sample": True, "top_k": 3, "temperature": 0.7, "repetition_penalty": 1.3, "eos_token_id": [2, 4]}
     model = make("gpt2", generation=file | {"max_new_tokens": 7})
-    chosen = model.generation
-    assert (chosen.sample, chosen.top_k, chosen.temperature, chosen.end_ids) == (True, 3, 0.7, (2, 4))
-    assert chosen.unused == ("repetition_penalty",)
+    chosen, special = model.generation.settings, model.generation.special
+    assert (chosen.sample, chosen.top_k, chosen.temperature) == (True, 3, 0.7)
+    assert (special.eos_id, special.other_ends) == (2, (4,))
+    assert model.generation.unused == ("repetition_penalty",)
     assert len(model.generate(["a"])[0].tokens) <= 7
     drawn = {model.generate(["a"], seed=seed)[0].text for seed in range(5)}
     assert len(drawn) > 1
@@ -139,7 +140,8 @@ def test_settings_of_the_file_and_of_the_call(make: Make) -> None:
 
 def test_lengths_of_a_decoder_with_an_encoder_count_its_start_mark(make: Make) -> None:
     model = make("t5", generation={"max_length": 9, "min_length": 5})
-    assert (model.generation.max_new_tokens, model.generation.min_new_tokens) == (8, 4)
+    settings = model.generation.settings
+    assert (settings.max_length_extra, settings.min_length_extra) == (8, 4)
     assert 4 <= len(model.generate(["a dog"])[0].tokens) <= 8
 
 
@@ -203,13 +205,13 @@ def test_rewriting(make: Make) -> None:
     alone = [model.generate([text], max_new_tokens=9, beam_size=2)[0] for text in texts]
     assert [written.tokens for written in found] == [written.tokens for written in alone]
     asked = model.translate(["a dog"], source_language="en", target_language="de", max_new_tokens=9)
-    (written,) = model.generate(["a dog"], prefix="to de: ", max_new_tokens=9)
+    (written,) = model.generate(["a dog"], instruction="to de: ", max_new_tokens=9)
     told = (written.text, written.score, written.token_log_probs[: len(written.tokens)])
     assert [(one.text, one.score, one.token_log_probs) for one in asked] == [told]
     assert len(asked[0].pieces) == len(written.tokens) and "".join(asked[0].source_pieces).endswith("dog")
-    assert asked[0].text == "".join(model.stream("a dog", prefix="to de: ", max_new_tokens=9))
+    assert asked[0].text == "".join(model.stream("a dog", instruction="to de: ", max_new_tokens=9))
     assert asked[0].score != model.generate(["a dog"], max_new_tokens=9)[0].score
-    assert model.languages.encode("a dog", "", "fr") == model.tokenizer.encode(">>fr<< a dog")  # as Marian has it
+    assert model.languages.encode("a dog", "", "fr") == model.vocabulary.encode(">>fr<< a dog")  # as Marian has it
     with pytest.raises(UserError, match="language 'it': a model of this family"):
         model.translate(["a dog"], source_language="en", target_language="it")
 
@@ -217,16 +219,16 @@ def test_rewriting(make: Make) -> None:
 def test_language_codes(make: Make) -> None:
     model = make("m2m")
     known = model.languages
-    assert known.encode("ab", "de", "fr") == [known.code("de"), *model.tokenizer.encode("ab")]
-    assert known.settings(model.generation, "fr").forced_start_id == known.code("fr") == 6
-    assert model.translate(["ab"], "de", "fr", max_new_tokens=9) != model.translate(
-        ["ab"], "de", "de", max_new_tokens=9
+    assert known.encode("ab", "de", "fr") == [known.code("de"), *model.vocabulary.encode("ab")]
+    assert known.special(model.generation.special, "fr").forced == (known.code("fr"),) == (6,)
+    assert model.between("de", "fr").translate(["ab"], max_new_tokens=9) != model.between("de", "de").translate(
+        ["ab"], max_new_tokens=9
     )
     with pytest.raises(UserError, match="language 'xx': this model has no such code; they look like de"):
-        model.translate(["ab"], "de", "xx")
+        model.translate(["ab"], source_language="de", target_language="xx")
     old = make("m2m", tokenizer_class="MBartTokenizer").languages
-    assert old.encode("ab", "de", "fr") == [*model.tokenizer.encode("ab"), known.code("de")]
-    assert old.settings(model.generation, "fr").start_id == known.code("fr")
+    assert old.encode("ab", "de", "fr") == [*model.vocabulary.encode("ab"), known.code("de")]
+    assert old.special(model.generation.special, "fr").bos_id == known.code("fr")
 
 
 def test_filling_and_embedding(make: Make) -> None:
@@ -258,7 +260,7 @@ def test_every_kind_works_in_half_precision(make: Make) -> None:
     assert half(make("gpt2")).generate(PROMPTS, max_new_tokens=5, beam_size=2)[0].score < 0
     assert half(make("gpt2")).perplexity("a longer text").perplexity > 1
     assert half(make("t5")).generate(PROMPTS, max_new_tokens=5, beam_size=2)[0].score < 0
-    assert half(make("m2m")).translate(PROMPTS, "de", "fr", max_new_tokens=5)[0].score < 0
+    assert half(make("m2m")).between("de", "fr").translate(PROMPTS, max_new_tokens=5)[0].score < 0
     model = half(make("bert"))
     assert model.fill_mask("a <mask>")[0][0].probability > 0
     assert model.embed(["a"]).dtype == np.float32
@@ -287,7 +289,7 @@ def test_captions(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     """One picture or several, in Python and at the command line; the decoder names the marks if nobody else does."""
     image = pytest.importorskip("PIL.Image")
     model = make("captions", changes={"decoder_start_token_id": None, "eos_token_id": None})
-    assert (model.generation.start_id, model.generation.end_ids) == (0, (2,))
+    assert (model.generation.special.bos_id, model.generation.special.eos_id) == (0, 2)
     paths = [str(tmp_path / f"{i}.png") for i in range(3)]
     for i, path in enumerate(paths):
         image.new("RGB", (20, 10 + i), (90 * i, 30, 90)).save(path)
@@ -360,7 +362,7 @@ def test_commands_compute_with_what_they_are_told(
     asked = ["--source-language", "de", "--target-language", "fr", "--format", "jsonl"]
     model = make("m2m")
     found = json.loads(run(capsys, "translate", model.path, tmp_path / "lines", *asked, "--compute", "bfloat16"))
-    assert found["score"] == pytest.approx(half(model).translate(["a dog"], "de", "fr")[0].score)
+    assert found["score"] == pytest.approx(half(model).between("de", "fr").translate(["a dog"])[0].score)
 
 
 @pytest.mark.skipif(library() is None, reason="the compiled library is missing")
@@ -402,7 +404,7 @@ def test_commands_of_families(make: Make, capsys: pytest.CaptureFixture[str], tm
     model = make("m2m")
     asked = ("--source-language", "de", "--target-language", "fr", "--beam-size", 2)
     lines = run(capsys, "translate", model.path, tmp_path / "lines", *asked, "--length-penalty", 1.5).splitlines()
-    found = model.translate(["a dog", " ", "b"], "de", "fr", beam_size=2, length_penalty=1.5)
+    found = model.between("de", "fr").translate(["a dog", " ", "b"], beam_size=2, length_penalty=1.5)
     assert found[1].text == ""
     del found[1]
     assert lines == [written.text.replace("\n", "\t") for written in found]

@@ -51,7 +51,7 @@ def test_marks(
 ) -> None:
     extra = {"tokenizer_class": "MBartTokenizer"} if changes == MBART else {}
     model = make(kind, changes, {"forced_bos_token_id": BOS} if changes == BART else None, **extra)
-    ids = [[model.tokenizer.id_of(one) if isinstance(one, str) else one for one in row]
+    ids = [[model.vocabulary.id_of(one) if isinstance(one, str) else one for one in row]
            for row in (source, read, wanted)]  # fmt: skip
     assert list(whole(side_of(model, *languages))) == ids
 

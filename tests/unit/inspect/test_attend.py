@@ -197,7 +197,8 @@ def test_weights_are_those_of_two_oracles(variant: str, translator_of: Translato
     seen = multi_head_inputs(network, lambda: attend(translator, SOURCE, "A dog runs", layers=[]))
     for stack, modules in attentions(network).items():
         for (name, module), found in zip(modules.items(), getattr(record, stack), strict=True):
-            x, memory = (part.clone() for part in seen[name][:2])
+            x, memory = seen[name][:2]
+            x, memory = x.clone(), (x if memory is None else memory).clone()  # None is self-attention
             causal = stack == "decoder"
             expected = by_hand(module, x[0].double().numpy(), memory[0].double().numpy(), causal)
             np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=name)

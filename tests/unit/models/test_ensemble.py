@@ -25,7 +25,6 @@ from sightline.data.shortlist import Shortlist
 from sightline.data.tokenizer import Tokenizer
 from sightline.decode.engine import decode_tokens
 from sightline.decode.ensemble import AveragedNetworks
-from sightline.decode.stepwise import engine_of
 from sightline.errors import UserError
 from sightline.models.ensemble import Ensemble
 from sightline.native.library import library
@@ -105,7 +104,7 @@ def test_translates_as_the_search_over_its_members_does(folders: Path, names: tu
     compiled = library() is not None and "lstm" not in names
     assert ensemble.engine == (described() if compiled else "torch")
     assert ensemble.decode_config == sightline.load(folders / names[0], "cpu").decode_config
-    own = ensemble._translator.form(ensemble.decode_config)
+    own = ensemble._translator.engine(ensemble.decode_config)
     assert isinstance(own, CompiledEnsemble) == compiled
     sources = [TOKENIZER.encode(text) for text in TEXTS]
     for settings in SEARCHES:
@@ -113,7 +112,7 @@ def test_translates_as_the_search_over_its_members_does(folders: Path, names: tu
             continue
         config = replace(ensemble.decode_config, **settings)
         table = ensemble._translator.offered(config)
-        found = decode_tokens(engine_of(ensemble._translator.form(config)), sources, config, None, None, 40, table)
+        found = decode_tokens(ensemble._translator.engine(config), sources, config, None, None, 40, table)
         wanted = [[TOKENIZER.pieces(h.tokens) for h in ranked] for ranked in found]
         assert pieces(ensemble.translate(TEXTS, **settings)) == wanted
 
@@ -122,7 +121,8 @@ def test_translates_as_the_search_over_its_members_does(folders: Path, names: tu
 def test_bfloat16_rounds_every_member(folders: Path, names: tuple[str, ...]) -> None:
     """Also one that the library would have, beside one that it lacks a part of."""
     ensemble = load(folders, *names)
-    found = ensemble._translator.form(replace(ensemble.decode_config, compute="bfloat16"))
+    engine: Any = ensemble._translator.engine(replace(ensemble.decode_config, compute="bfloat16"))
+    found = engine.model
     assert isinstance(found, AveragedNetworks)
     for member, name in zip(found.members, names, strict=True):
         weight = sightline.load(folders / name, "cpu").network.output.weight
@@ -145,7 +145,7 @@ def test_it_stays_in_the_library_when_torch_is_there_anyway(folders: Path) -> No
     ensemble = load(folders, "a", "b")
     before = ensemble.translate(TEXTS)
     assert ensemble.models[1].network is not None
-    own = ensemble._translator.form(ensemble.decode_config)
+    own = ensemble._translator.engine(ensemble.decode_config)
     assert isinstance(own, CompiledEnsemble) == (library() is not None)
     assert pieces(ensemble.translate(TEXTS)) == pieces(before)
     with torch.no_grad():

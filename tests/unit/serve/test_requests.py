@@ -93,10 +93,8 @@ def test_terms_that_are_none(asked: dict[str, Any], complaint: str) -> None:
     assert str(raised.value).startswith(f"Invalid request: {complaint}")
 
 
-def test_terms_are_not_for_published_models_and_are_searched_for_in_wider_beams() -> None:
+def test_terms_are_searched_for_in_wider_beams() -> None:
     one = ServedModel(Path("m"), (("en", "de"),), model, {"beam_size": 2})
-    with pytest.raises(UserError, match="glossary and keep are for models trained here"):
-        one.translate(["A dog."], SentenceOptions("en", "de", terms=(("dog", "Hund"),)))
     assert [one.hypotheses(SentenceOptions("en", "de", terms=terms)) for terms in ((), (("dog", "Hund"),))] == [2, 8]
 
 

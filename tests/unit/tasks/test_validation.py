@@ -34,7 +34,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, int, dict[str, Any
 
     def watched(self: TextTranslator, texts: Any, **overrides: Any) -> Any:
         found = translate(self, texts, **overrides)
-        seen.append((self.form(self.config), len(texts), overrides, found))
+        seen.append((self.engine(self.config), len(texts), overrides, found))
         return found
 
     monkeypatch.setattr(TextTranslator, "translate", watched)
@@ -77,4 +77,4 @@ def test_a_model_that_ends_its_sentences_is_judged_as_by_evaluate(
     assert [count for _, count, _, _ in calls] == [FIRST, 8] and not calls[1][2]
     monkeypatch.setattr("sightline.tasks.validation.native_available", lambda _: False)
     assert [*validation_texts(network, TOKENIZER, short, None, pairs(40))] == ours
-    assert calls[-1][0] is network
+    assert calls[-1][0].model is network
