@@ -341,8 +341,8 @@ AT_THE_BEGINNING = (  # which are only tried where a text begins
     "data.amount.COUNT", "data.amount.SHARE", "data.corruption.FULL_STOP", "localisation.po.STRING",
     "data.first_look.LANGUAGE_CODE", "data.first_look.MARKUP", "data.links.LINK", "localisation.markdown.ALONE",
     "localisation.markdown.FRONT_MATTER", "localisation.properties.KEY", "localisation.subtitles.TIMES",
-    "localisation.markup.DECLARED", "localisation.other_types.BEGINNING", "localisation.other_types.LINESXML or HTML",
-    "localisation.other_types.LINESresources of a program", "serve.languages.BETWEEN",
+    "localisation.markup.DECLARED", "localisation.unsupported_types.BEGINNING", "localisation.unsupported_types.LINESXML or HTML",
+    "localisation.unsupported_types.LINESresources of a program", "serve.languages.BETWEEN",
 )  # fmt: skip
 IN_XML = (  # of a file that expat has found to be XML: what begins there also ends
     "localisation.markup.END_TAG", "localisation.markup.START_TAG", "localisation.markup.TOKEN",
