@@ -28,7 +28,7 @@ PEERS := .venv-peers
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
-	@$(BIN)/sightline demo $(ARGS)
+	@$(BIN)/headwise demo $(ARGS)
 
 test: $(VENV)/.dev $(VENV)/.published
 	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal -m "not distributed" $(ARGS)
@@ -59,7 +59,7 @@ browser: $(VENV)/.browser
 	@command -v chromium chromium-browser google-chrome >/dev/null || { \
 	  echo "Installing Chromium ..." && apt-get -qq update && apt-get -qq install -y chromium >/dev/null; } || { \
 	  echo "make browser needs Chromium and may not install it: apt-get install chromium, or your system's way"; exit 1; } >&2
-	@SIGHTLINE_BROWSER=1 $(BIN)/python -m pytest tests/browser $(ARGS)
+	@HEADWISE_BROWSER=1 $(BIN)/python -m pytest tests/browser $(ARGS)
 
 bench: $(PEERS)/.ready
 	@$(PEERS)/bin/python benchmarks/bench.py $(ARGS)
@@ -77,7 +77,7 @@ clean:
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # One mark for each set of extras, renewed when the dependencies or the sources in C change.
-$(VENV)/.%: pyproject.toml constraints.txt hatch_build.py $(wildcard src/sightline/native/*.[ch]) | $(BIN)/python
+$(VENV)/.%: pyproject.toml constraints.txt hatch_build.py $(wildcard src/headwise/native/*.[ch]) | $(BIN)/python
 	@echo "Installing what '$*' needs into $(VENV) (once; a minute or two) ..."
 	@$(PIP) --editable '.[$*]'
 	@touch $@
@@ -96,6 +96,6 @@ $(PEERS)/.ready: benchmarks/peers.txt pyproject.toml | $(BIN)/python
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo "Sightline needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo missing)." \
+	  echo "Headwise needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo missing)." \
 	    "Name another: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; } >&2
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }

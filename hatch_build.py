@@ -1,4 +1,4 @@
-"""Compiles the C library of `sightline.native` when the package is installed or a wheel of it is made.
+"""Compiles the C library of `headwise.native` when the package is installed or a wheel of it is made.
 
 Without a C compiler on the path the build asks for `ziglang`, which brings one. Where the library cannot be built at
 all the package is complete without it, only slower.
@@ -19,8 +19,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).parent
-NATIVE = runpy.run_path(str(ROOT / "src/sightline/native/build.py"))
-TARGET = "SIGHTLINE_TARGET"  # in the environment: the tag of the machines that a wheel is for, if not for this one
+NATIVE = runpy.run_path(str(ROOT / "src/headwise/native/build.py"))
+TARGET = "HEADWISE_TARGET"  # in the environment: the tag of the machines that a wheel is for, if not for this one
 TARGETS = {  # and what ziglang calls them
     "manylinux_2_17_x86_64": "x86_64-linux-gnu.2.17",
     "manylinux_2_17_aarch64": "aarch64-linux-gnu.2.17",
@@ -45,14 +45,14 @@ class NativeLibrary(BuildHookInterface):
         if failure and target:
             raise SystemExit(f"{target}: {failure}")
         if failure:
-            self.app.display_warning(f"sightline: the compiled library was left out: {failure}")
+            self.app.display_warning(f"headwise: the compiled library was left out: {failure}")
             return
         missing = [] if target else NATIVE["left_out"]()
         if missing:
-            self.app.display_warning(f"sightline: builds left out, unknown to this compiler: {', '.join(missing)}")
+            self.app.display_warning(f"headwise: builds left out, unknown to this compiler: {', '.join(missing)}")
         build_data["pure_python"] = False
         if not target:
-            build_data["artifacts"].append("/src/sightline/native/_library_*.so")
+            build_data["artifacts"].append("/src/headwise/native/_library_*.so")
         build_data["tag"] = f"py3-none-{target or sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
     def _compile_for(self, target: str, build_data: dict[str, Any]) -> str:
@@ -64,7 +64,7 @@ class NativeLibrary(BuildHookInterface):
         if missing:
             return f"ziglang cannot compile {', '.join(missing)}, and a wheel must have every build"
         for path in folder.glob("_library_*.so"):
-            build_data["force_include"][str(path)] = f"sightline/native/{path.name}"
+            build_data["force_include"][str(path)] = f"headwise/native/{path.name}"
         return failure
 
 

@@ -18,10 +18,10 @@ from typing import Any
 import machine
 import torch
 
-import sightline
-from sightline.data.links import GoldLinks, Links, check_links, read_gold, read_links
-from sightline.evaluate.alignment import AlignmentScore, score_alignment
-from sightline.inspect.alignment import AlignmentHead, alignment_heads
+import headwise
+from headwise.data.links import GoldLinks, Links, check_links, read_gold, read_links
+from headwise.evaluate.alignment import AlignmentScore, score_alignment
+from headwise.inspect.alignment import AlignmentHead, alignment_heads
 
 Pairs = tuple[list[str], list[str], list[GoldLinks]]
 
@@ -96,7 +96,7 @@ def measure(model: Any, pairs: Pairs, dev: Pairs | None, reverse: Any) -> list[l
     rows += [row("mean of a layer", score_alignment(aligned(model, pairs, head), gold), str(head)) for head in means]
     usual = model.alignment_head
     supervised = bool(getattr(model.config.train, "alignment_weight", 0))
-    name = "supervised head" if supervised else "as `sightline align` has it"
+    name = "supervised head" if supervised else "as `headwise align` has it"
     rows.append(row(name, score_alignment(aligned(model, pairs), gold), str(usual)))
     if reverse:
         both = score_alignment(aligned(model, pairs, reverse=reverse), gold)
@@ -129,8 +129,8 @@ def main() -> None:
     options = parser.parse_args()
     cores = machine.prepare(options)
     torch.set_num_threads(1)
-    model = sightline.load(options.model, "cpu")
-    reverse = sightline.load(options.reverse, "cpu") if options.reverse else None
+    model = headwise.load(options.model, "cpu")
+    reverse = headwise.load(options.reverse, "cpu") if options.reverse else None
     pairs = read(options.source, options.target, options.gold)
     dev = read(options.dev_source, options.dev_target, options.dev_gold) if options.dev_gold else None
     rows = [row("diagonal", score_alignment(diagonal(pairs), pairs[2]), "no model")]

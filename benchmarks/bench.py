@@ -7,7 +7,7 @@ as shipped, both with N threads
 (for `train-share-*`: our share of the machine's matrix-product rate; for `decode-all-cores`: of so many times the speed
 of one core; for `cold-memory-*`: the peer's peak over ours), or a dash where it was not measured. Above them stands
 what they come from, also with the peer given our allocator setting. `decode-natural` needs a trained model and
-text for it, `decode-shortlist` one that `sightline shortlist` has been run on. For all contenders and sizes:
+text for it, `decode-shortlist` one that `headwise shortlist` has been run on. For all contenders and sizes:
 `training.py` and `decoding.py`. Both sides of a ratio have the same number of threads: all cores, except that a new
 process has one, and single sentences are translated with whichever number suits the peer better.
 """

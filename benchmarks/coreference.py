@@ -22,9 +22,9 @@ import machine
 import numpy as np
 import torch
 
-import sightline
-from sightline.inspect.readings import between_words, layer_average, stack_rollout
-from sightline.inspect.record import AttentionRecord
+import headwise
+from headwise.inspect.readings import between_words, layer_average, stack_rollout
+from headwise.inspect.record import AttentionRecord
 
 LISTS = [f"{kind}_stereotyped_type{n}" for n in (1, 2) for kind in ("pro", "anti")]
 PRONOUNS = frozenset({"he", "she", "him", "her", "his", "hers"})
@@ -161,7 +161,7 @@ def main() -> None:
     options = parser.parse_args()
     about = machine.description(machine.prepare(options))
     torch.set_num_threads(1)
-    model = sightline.load(options.model, "cpu")
+    model = headwise.load(options.model, "cpu")
     rows, numbers = [], {}
     for name, sentences in read(options.data).items():
         table = [answers(model, sentence) for sentence in sentences]

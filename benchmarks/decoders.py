@@ -16,19 +16,19 @@ from exports import load_transformers, vocabulary
 from machine import now
 from work import BOS, EOS, PAD, UNK, draw_lengths, draw_tokens
 
-from sightline.checkpoint.with_torch import read_any
-from sightline.checkpoint.sidecar_files import read_shortlist
-from sightline.checkpoint.trained import read_settings
-from sightline.config.model import ModelConfig
-from sightline.config.settings import SearchSettings
-from sightline.contract import SpecialIds
-from sightline.data.tokenizer import Tokenizer
-from sightline.decode.candidates import CandidateTable
-from sightline.decode.engine import decode_tokens
-from sightline.decode.stepwise import engine_of, pad_sources
-from sightline.export.exported import ExportedModel, exported_model
-from sightline.export.onnx import DECODER, ENCODER, GreedyTranslator
-from sightline.network.transformer import Transformer
+from headwise.checkpoint.sidecar_files import read_shortlist
+from headwise.checkpoint.trained import read_settings
+from headwise.checkpoint.with_torch import read_any
+from headwise.config.model import ModelConfig
+from headwise.config.settings import SearchSettings
+from headwise.contract import SpecialIds
+from headwise.data.tokenizer import Tokenizer
+from headwise.decode.candidates import CandidateTable
+from headwise.decode.engine import decode_tokens
+from headwise.decode.stepwise import engine_of, pad_sources
+from headwise.export.exported import ExportedModel, exported_model
+from headwise.export.onnx import DECODER, ENCODER, GreedyTranslator
+from headwise.network.transformer import Transformer
 
 Tokens = list[int]
 Translate = Callable[[list[Tokens], "Job"], list[Tokens]]
@@ -46,8 +46,8 @@ class Job:
 
 def ours(folder: Path, compute: str, shortlist: bool = False, library: bool = True) -> Translate:
     """Our engine, with the shortlist of the model directory if asked for; without the library it is torch's modules."""
-    directory = read_any(folder / "sightline")
-    table = candidate_table(folder / "sightline", directory.tokenizer) if shortlist else None
+    directory = read_any(folder / "headwise")
+    table = candidate_table(folder / "headwise", directory.tokenizer) if shortlist else None
     model: Any = directory.weights.searcher(compute) if library else directory.network  # torch where it is asked for
     if model is None:
         model = prepare(directory.network, compute)
@@ -78,14 +78,14 @@ def candidate_table(model_directory: Path, tokenizer: Tokenizer) -> CandidateTab
 
 def has_compute() -> bool:
     """Whether the compiled library is here; else the search with torch is measured, in float32 throughout."""
-    from sightline.native.library import library
+    from headwise.native.library import library
 
     return library() is not None
 
 
 def prepare(network: Transformer, compute: str) -> Any:
     """What decodes: the compiled library where it is here."""
-    from sightline.network.prepared import prepare_for_inference
+    from headwise.network.prepared import prepare_for_inference
 
     return prepare_for_inference(network.eval(), compute if has_compute() else "float32")
 
@@ -154,8 +154,8 @@ def transformers(folder: Path) -> Translate:
 
 
 def graphs(folder: Path, compute: str, runtime: str) -> Translate:
-    """Greedy search over the two graphs of `sightline export --to onnx`, by "onnxruntime" or "openvino"."""
-    translator = _GRAPHS[runtime](exported_model(read_any(folder / "sightline")), folder / f"onnx-{compute}")
+    """Greedy search over the two graphs of `headwise export --to onnx`, by "onnxruntime" or "openvino"."""
+    translator = _GRAPHS[runtime](exported_model(read_any(folder / "headwise")), folder / f"onnx-{compute}")
 
     def translate(sources: list[Tokens], job: Job) -> list[Tokens]:
         assert job.beam == 1 and job.length, "greedy search of so many steps"
@@ -230,12 +230,12 @@ def sorted_batches(sources: Sequence[Tokens], size: int) -> list[list[int]]:
 
 def settings(folder: Path) -> ModelConfig:
     """The shape of the model in `folder`."""
-    return read_settings(folder / "sightline")[0].model
+    return read_settings(folder / "headwise")[0].model
 
 
 def read_network(folder: Path) -> Transformer:
     """Our model in `folder`."""
-    return read_any(folder / "sightline").network
+    return read_any(folder / "headwise").network
 
 
 def _until_end(tokens: Tokens) -> Tokens:

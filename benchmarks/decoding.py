@@ -149,7 +149,7 @@ def latency(
 
 
 OURS_COLD = (
-    "import sightline; m = sightline.load({%s!r}, device='cpu'); "
+    "import headwise; m = headwise.load({%s!r}, device='cpu'); "
     "m.translate(['w9 w10 w11'], beam_size=1, max_length_factor=0.0, max_length_extra=14, compute=%r)"
 )
 CTRANSLATE2_COLD = (  # text to text, as ours: with the library that cuts texts there, too
@@ -192,8 +192,8 @@ class ColdStarts:
 def cold_start(folder: Path, turns: int = 3, names: Sequence[str] = tuple(COLD)) -> ColdStarts:
     """For models made by `random_model`. Programs run with one thread each: none has work for more."""
     names = [name for name in names if not name.startswith("ours int8") or decoders.has_compute()]
-    places = {"ours": str(folder / "sightline"), "packed": str(folder / "packed"), "hf": str(folder / "transformers")}
-    pack_all(folder / "sightline", folder / "packed")
+    places = {"ours": str(folder / "headwise"), "packed": str(folder / "packed"), "hf": str(folder / "transformers")}
+    pack_all(folder / "headwise", folder / "packed")
     places |= {"ct2": str(folder / "ctranslate2-float32"), "ct2_int8": str(folder / "ctranslate2-int8")}
     compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}  # as pip installs it
     alone = {**os.environ, **compiled, "OMP_NUM_THREADS": "1"}
@@ -211,8 +211,8 @@ def cold_start(folder: Path, turns: int = 3, names: Sequence[str] = tuple(COLD))
 
 
 def pack_all(model: Path, beside: Path) -> None:
-    """A model directory of the same files, with what `sightline pack` writes for all numbers where the library is."""
-    from sightline.checkpoint.packed import pack_model
+    """A model directory of the same files, with what `headwise pack` writes for all numbers where the library is."""
+    from headwise.checkpoint.packed import pack_model
 
     shutil.rmtree(beside, ignore_errors=True)
     shutil.copytree(model, beside, copy_function=os.link)

@@ -3,7 +3,7 @@
     python benchmarks/drafts.py MODEL --source FILE [--memory FILE ...] [--draft MODEL] [--sentences 60]
 
 Greedy search of a trained model, ours alone, one thread. `none` is the plain stream; the others are given the drafts of
-`sightline translate --draft`. All take turns on each sentence, and every output must be the same. Pieces a step tell
+`headwise translate --draft`. All take turns on each sentence, and every output must be the same. Pieces a step tell
 how good the guesses are; where they are near 1 a draft only costs. Writes `results/drafts_*`.
 """
 
@@ -17,9 +17,9 @@ import machine
 import torch
 from turns import speed_ratio
 
-import sightline
-from sightline.config.settings import SETTINGS
-from sightline.decode import speculative
+import headwise
+from headwise.config.settings import SETTINGS
+from headwise.decode import speculative
 
 
 class StepCounter:
@@ -93,7 +93,7 @@ def main() -> None:
     options = parser.parse_args()
     cores = machine.prepare(options)
     torch.set_num_threads(1)
-    model = sightline.load(options.model, "cpu")
+    model = headwise.load(options.model, "cpu")
     lines = [line for line in options.source.read_text().split("\n") if line][: options.sentences]
     drafts: dict[str, Any] = {"none": "", "input": model.draft("input")}
     drafts |= {Path(path).name: model.draft(path) for path in [*options.memory, *filter(None, [options.draft])]}

@@ -1,4 +1,4 @@
-"""What a model is worth after `sightline export`: BLEU of the same sentences in every format, by beam search.
+"""What a model is worth after `headwise export`: BLEU of the same sentences in every format, by beam search.
 
     python benchmarks/exported.py MODEL --source FILE ... --reference FILE ... [--beam-size 4]
                                   [--formats ctranslate2 hf] [--limit N]
@@ -19,11 +19,11 @@ import machine
 import torch
 from quality import lines
 
-import sightline
-from sightline.checkpoint.with_torch import read_any
-from sightline.evaluate.bleu import corpus_scores
-from sightline.export.exported import exported_model
-from sightline.export.run import export_model
+import headwise
+from headwise.checkpoint.with_torch import read_any
+from headwise.evaluate.bleu import corpus_scores
+from headwise.export.exported import exported_model
+from headwise.export.run import export_model
 
 Translate = Callable[[Sequence[str], int, float], list[str]]  # texts, beam size, alpha -> translations
 PENALTIES = (0.0, 0.6)
@@ -42,7 +42,7 @@ class Test:
 
 def ours(model: str, folder: Path) -> Translate:
     """The model itself."""
-    loaded = sightline.load(model, "cpu")
+    loaded = headwise.load(model, "cpu")
 
     def translate(texts: Sequence[str], beams: int, alpha: float) -> list[str]:
         return [found.text for found in loaded.translate(texts, beam_size=beams, length_penalty=alpha)]
@@ -90,14 +90,14 @@ def hf(model: str, folder: Path) -> Translate:
     return translate
 
 
-FORMATS: dict[str, Callable[[str, Path], Translate]] = {"sightline": ours, "ctranslate2": ctranslate2, "hf": hf}
+FORMATS: dict[str, Callable[[str, Path], Translate]] = {"headwise": ours, "ctranslate2": ctranslate2, "hf": hf}
 
 
 def measure(model: str, formats: Sequence[str], tests: Sequence[Test], beams: int) -> tuple[list[list[str]], Any]:
     """A line for each format and penalty; every score."""
     rows, every, wanted = [], {}, {}
     with tempfile.TemporaryDirectory() as scratch:
-        for name in ("sightline", *formats):
+        for name in ("headwise", *formats):
             translate = FORMATS[name](model, Path(scratch) / name)
             for alpha in PENALTIES:
                 outputs = [translate(test.sources, beams, alpha) for test in tests]

@@ -1,6 +1,6 @@
 """The same weights for every decoder: a model of ours as a model directory, for CTranslate2 and for transformers.
 
-The formats are those of `sightline export`; here pieces go by names that every library can hold, and nothing is
+The formats are those of `headwise export`; here pieces go by names that every library can hold, and nothing is
 suppressed, so that logits can be compared.
 """
 
@@ -11,16 +11,15 @@ import tokenizers
 import torch
 from work import BOS, EOS, PAD, SIZES, UNK
 
-from sightline.architectures.transformer import build_model
-from sightline.checkpoint.with_torch import read_any as read_folder
-from sightline.checkpoint.sidecar_files import SHORTLIST, read_shortlist
-from sightline.checkpoint.trained import write_settings, write_weights
-from sightline.config.settings import RunConfig
-from sightline.data.tokenizer import Tokenizer
-from sightline.export import ctranslate2, hf, onnx
-from sightline.export.exported import exported_model
-from sightline.network.parameters import parameters_of
-from sightline.network.transformer import Transformer
+from headwise.architectures.transformer import build_model
+from headwise.checkpoint.sidecar_files import SHORTLIST, read_shortlist
+from headwise.checkpoint.trained import write_settings, write_weights
+from headwise.config.settings import RunConfig
+from headwise.data.tokenizer import Tokenizer
+from headwise.export import ctranslate2, hf, onnx
+from headwise.export.exported import exported_model
+from headwise.network.parameters import parameters_of
+from headwise.network.transformer import Transformer
 
 SPECIAL = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
 
@@ -44,9 +43,9 @@ def random_model(size_name: str, folder: Path) -> Path:
     backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     backend.add_special_tokens(list(SPECIAL.values()))
     config = RunConfig(model=size.config())
-    write_settings(folder / "sightline", config, Tokenizer(backend), {})
-    write_weights(folder / "sightline", parameters_of(model), "random parameters, for measuring speed")
-    return export(folder / "sightline", folder)
+    write_settings(folder / "headwise", config, Tokenizer(backend), {})
+    write_weights(folder / "headwise", parameters_of(model), "random parameters, for measuring speed")
+    return export(folder / "headwise", folder)
 
 
 def _decided(model: Transformer) -> Transformer:
@@ -71,8 +70,8 @@ def export(model_directory: Path, folder: Path) -> Path:
             (there / "vmap.txt").write_text(vocabulary_map(model_directory), encoding="utf-8")
     (folder / "transformers").mkdir(exist_ok=True)
     hf.write_hf(exported, folder / "transformers", example="")
-    if model_directory.parent != folder and not (folder / "sightline").exists():
-        (folder / "sightline").symlink_to(model_directory.absolute())
+    if model_directory.parent != folder and not (folder / "headwise").exists():
+        (folder / "headwise").symlink_to(model_directory.absolute())
     return folder
 
 
@@ -80,7 +79,7 @@ def export_graphs(folder: Path, compute: str) -> Path:
     """The model in `folder` as graphs for ONNX Runtime and OpenVINO, beside what `export` wrote."""
     there = folder / f"onnx-{compute}"
     there.mkdir()
-    onnx.write_onnx(exported_model(read_any(folder / "sightline")), there, "", compute == "int8")
+    onnx.write_onnx(exported_model(read_any(folder / "headwise")), there, "", compute == "int8")
     return there
 
 

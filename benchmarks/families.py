@@ -26,9 +26,9 @@ import machine
 import torch
 from workers import Worker, peak_memory
 
-from sightline.checkpoint.write import write_checkpoint
-from sightline.families.registry import FAMILIES
-from sightline.network.build import build
+from headwise.checkpoint.write import write_checkpoint
+from headwise.families.registry import FAMILIES
+from headwise.network.build import build
 
 ROOT = Path(__file__).parents[1]
 LLAMA = {
@@ -94,11 +94,11 @@ def family_table(found: dict[str, list[float]]) -> list[list[object]]:
 
 
 def ours(folder: str, small: str, kind: str) -> Callable[[], Loaded]:
-    """Loading by `sightline.load`."""
-    import sightline
+    """Loading by `headwise.load`."""
+    import headwise
 
-    sightline.load(small, "cpu")
-    return lambda: measured(lambda: sightline.load(folder, "cpu").network, lambda network, ids: network(*ids), kind)
+    headwise.load(small, "cpu")
+    return lambda: measured(lambda: headwise.load(folder, "cpu").network, lambda network, ids: network(*ids), kind)
 
 
 def theirs(folder: str, small: str, kind: str) -> Callable[[], Loaded]:
@@ -138,9 +138,9 @@ def loading(turns: int, threads: int) -> tuple[list[list[object]], dict[str, Any
             write_random(Path(small), {key: SMALL.get(key, value) for key, value in settings.items()})
             write_random(Path(folder), settings)
             size = (Path(folder) / "model.safetensors").stat().st_size
-            found: dict[str, list[Loaded]] = {"sightline": [], "transformers": []}
+            found: dict[str, list[Loaded]] = {"headwise": [], "transformers": []}
             for turn in range(turns):
-                contenders = [("sightline", ours), ("transformers", theirs)]
+                contenders = [("headwise", ours), ("transformers", theirs)]
                 for name, make in contenders if turn % 2 else contenders[::-1]:
                     worker = Worker(make, folder, small, kind, threads=threads)
                     found[name].append(worker().value)

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import machine
 
-from sightline.localisation.placeholders import with_codes
-from sightline.localisation.quality_checks import quality_warnings
+from headwise.localisation.placeholders import with_codes
+from headwise.localisation.quality_checks import quality_warnings
 
 UNITS = Path(__file__).with_name("flagged_units.tsv")
 CERTAIN = -0.1  # log-probability of a piece: no unit is flagged as improbable

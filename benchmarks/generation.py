@@ -19,12 +19,12 @@ from typing import Any
 
 import machine
 import torch
-from sightline.generation.rewrite import rewrite
-from sightline.generation.settings import GenerationSettings
+from headwise.generation.rewrite import rewrite
+from headwise.generation.settings import GenerationSettings
 from turns import speed_ratio, take_turns
 
-import sightline
-from sightline.generation.text import write_on
+import headwise
+from headwise.generation.text import write_on
 
 END = 2  # what no output writes, for its length is forced
 Prompts = list[list[int]]
@@ -41,7 +41,7 @@ def checkpoint(kind: str, folder: Path) -> tuple[Any, Any]:
     settings = {"GPT2LMHeadModel": GPT2_SMALL, "BartForConditionalGeneration": BART_BASE}[kind]
     network = getattr(transformers, kind)
     network(network.config_class(**settings)).save_pretrained(folder)
-    return network.from_pretrained(folder, dtype=torch.float32).eval(), sightline.load(folder, "cpu")
+    return network.from_pretrained(folder, dtype=torch.float32).eval(), headwise.load(folder, "cpu")
 
 
 GPT2_SMALL: dict[str, Any] = machine.pick({}, {"n_embd": 48, "n_layer": 1})  # transformers' defaults
@@ -107,7 +107,7 @@ def measured(
 def row(name: str, batch: int, beams: int, length: int, seconds: dict[str, Sequence[float]]) -> list[object]:
     """One line of the table."""
     rates = [f"{batch * length / statistics.median(took):.1f}" for took in seconds.values()]
-    return [name, batch, beams, *rates, speed_ratio(seconds["Sightline"], seconds["transformers"])]
+    return [name, batch, beams, *rates, speed_ratio(seconds["Headwise"], seconds["transformers"])]
 
 
 def main() -> None:
@@ -130,7 +130,7 @@ def main() -> None:
             network, model = checkpoint(kind, Path(folder))
             for beams in options.beams:
                 contenders = {
-                    "Sightline": ours(model, options.length, beams),
+                    "Headwise": ours(model, options.length, beams),
                     "transformers": theirs(network, options.length, beams),
                 }
                 for batch in options.batches:

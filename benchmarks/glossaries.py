@@ -1,7 +1,7 @@
 """What a glossary costs and brings: terms that came through, BLEU and time, with and without it.
 
     python benchmarks/glossaries.py make --train train.en train.de --test test.en test.de --out runs/terms
-    sightline annotate --train train.en train.de --glossary runs/terms/train.tsv -o runs/terms/annotated.tsv
+    headwise annotate --train train.en train.de --glossary runs/terms/train.tsv -o runs/terms/annotated.tsv
     python benchmarks/glossaries.py measure runs/plain runs/told --test test.en test.de --glossary runs/terms/test.tsv
 
 `make` writes two glossaries of nouns that stand in few training sentences. That of the test is read off its
@@ -19,15 +19,15 @@ from typing import Any
 import lexical_aligner
 import machine
 
-import sightline
-from sightline.data.corpus import parse_corpora, read_pairs
-from sightline.data.marks import word_pattern
-from sightline.data.rows import Pair
-from sightline.evaluate.bleu import corpus_scores
-from sightline.glossary.annotation import supports_annotations
-from sightline.glossary.files import read_glossary
-from sightline.glossary.terms import Glossary, contains_term
-from sightline.glossary.translation import MIN_BEAM_SIZE
+import headwise
+from headwise.data.corpus import parse_corpora, read_pairs
+from headwise.data.marks import word_pattern
+from headwise.data.rows import Pair
+from headwise.evaluate.bleu import corpus_scores
+from headwise.glossary.annotation import supports_annotations
+from headwise.glossary.files import read_glossary
+from headwise.glossary.terms import Glossary, contains_term
+from headwise.glossary.translation import MIN_BEAM_SIZE
 
 RARE = 0.01  # share of the training sentences that a term's word stands in, at most
 LEAST_LETTERS = 4
@@ -129,7 +129,7 @@ def measure(options: argparse.Namespace) -> None:
     """Every model, every way."""
     about = machine.description(machine.prepare(options))
     test, glossary = list(read_pairs(parse_corpora(options.test))), Glossary(read_glossary(options.glossary))
-    models = {path.name: sightline.load(str(path), "cpu") for path in options.models}
+    models = {path.name: headwise.load(str(path), "cpu") for path in options.models}
     found = {name: measured(model, test, glossary, options.turns) for name, model in models.items()}
     rows = [
         (

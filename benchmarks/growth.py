@@ -65,8 +65,8 @@ def training_step(pairs: int = 1, length: int = 16, **shape: int) -> Callable[[]
     """A training step on `pairs` pairs of `length` pieces a side, end marks included."""
     from training_contenders import ours
 
-    from sightline.data.batch import collate
-    from sightline.training.allocator import keep_freed_memory
+    from headwise.data.batch import collate
+    from headwise.training.allocator import keep_freed_memory
 
     keep_freed_memory()
     size = replace(MODEL, **shape)
@@ -83,11 +83,11 @@ def translation(beam: int, sentences: int = 32) -> Callable[[], float]:
     from decoders import Job, our_settings, prepare
     from work import draw_tokens
 
-    from sightline.architectures.transformer import build_model
-    from sightline.config.settings import SearchSettings
-    from sightline.contract import SpecialIds
-    from sightline.decode.engine import decode_tokens
-    from sightline.decode.stepwise import engine_of
+    from headwise.architectures.transformer import build_model
+    from headwise.config.settings import SearchSettings
+    from headwise.contract import SpecialIds
+    from headwise.decode.engine import decode_tokens
+    from headwise.decode.stepwise import engine_of
 
     torch.manual_seed(1)
     model = prepare(build_model(MODEL.config()).eval(), "float32")
@@ -98,9 +98,9 @@ def translation(beam: int, sentences: int = 32) -> Callable[[], float]:
 
 def preparation(pairs: int) -> Callable[[], float]:
     """Tokenising a generated corpus of so many pairs into the cache; files are made before the clock starts."""
-    from sightline.config.data import TranslationData
-    from sightline.data.corpus import Corpus
-    from sightline.data.prepared import learn_tokenizer, prepare
+    from headwise.config.data import TranslationData
+    from headwise.data.corpus import Corpus
+    from headwise.data.prepared import learn_tokenizer, prepare
 
     folder = tempfile.TemporaryDirectory()
     place = Path(folder.name)
@@ -118,7 +118,7 @@ def epoch_plan(pairs: int) -> Callable[[], float]:
     """Planning the batches of an epoch of so many pairs, whose lengths are read from a mapped file."""
     from work import draw_lengths
 
-    from sightline.data.batching import plan_epoch
+    from headwise.data.batching import plan_epoch
 
     folder = tempfile.TemporaryDirectory()
     path, drawn = Path(folder.name) / "lengths", draw_lengths(min(pairs, 100_000)).astype(np.int32)
@@ -205,7 +205,7 @@ def step_of_layers(x: int) -> Callable[[], float]:
 
 def point(name: str, x: int, sizes: tuple[int, ...]) -> Callable[[], tuple[float, int]]:
     """Runs in a process of its own: seconds at best, and peak memory beyond that of the imports."""
-    import sightline.training.trainer  # noqa: F401  what all curves import, so that all start from the same
+    import headwise.training.trainer  # noqa: F401  what all curves import, so that all start from the same
 
     before = peak_memory()
     work = curves(sizes)[name].make(x)

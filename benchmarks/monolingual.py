@@ -20,11 +20,11 @@ from typing import Any
 import machine
 from quality import Task, read
 
-import sightline
-from sightline.cli import main as command
-from sightline.data.corpus import parse_corpora, read_pairs
-from sightline.data.rows import Pair
-from sightline.evaluate.report import evaluate_model
+import headwise
+from headwise.cli import main as command
+from headwise.data.corpus import parse_corpora, read_pairs
+from headwise.data.rows import Pair
+from headwise.evaluate.report import evaluate_model
 
 WAYS = {"pairs": "pairs alone", "back": "and back-translation, tagged", "denoise": "a denoising stage, then pairs"}
 TAG = "<bt>"
@@ -65,7 +65,7 @@ class Part:
         out, options = self.folder / name, self.options
         recipe, settings = ("", []) if "init" in more else (options.recipe, self.settings)  # the model's own
         resume = (out / "checkpoints").exists()
-        sightline.train(train, valid, out, recipe, settings, resume, options.device, **more)
+        headwise.train(train, valid, out, recipe, settings, resume, options.device, **more)
         return out
 
     def model(self, way: str) -> Path:
@@ -91,7 +91,7 @@ class Part:
         """BLEU of each test set."""
         file = self.folder / way / SCORES
         if not file.is_file():
-            model = sightline.load(self.model(way), self.options.device)
+            model = headwise.load(self.model(way), self.options.device)
             reports = {name: evaluate_model(model, src, [ref]) for name, (src, ref) in self.tests.items()}
             file.write_text(json.dumps({name: report.scores["BLEU"].score for name, report in reports.items()}))
         return json.loads(file.read_text())

@@ -96,14 +96,14 @@ def candidates() -> list[int]:
 
 
 def ours(folder: Path, compute: str, shortlist: bool = False) -> Translate:
-    """What `sightline.load(folder).translate` calls, with ids."""
-    from sightline.generation.rewrite import rewrite
-    from sightline.generation.settings import GenerationSettings
+    """What `headwise.load(folder).translate` calls, with ids."""
+    from headwise.generation.rewrite import rewrite
+    from headwise.generation.settings import GenerationSettings
 
-    import sightline
-    from sightline.decode.candidates import CandidateTable
+    import headwise
+    from headwise.decode.candidates import CandidateTable
 
-    form = sightline.load(folder, "cpu").forms(compute)
+    form = headwise.load(folder, "cpu").forms(compute)
     table = CandidateTable(np.array(candidates()), np.zeros((VOCABULARY, 0), np.int64))
     settings = GenerationSettings(STEPS, STEPS - 1, start_id=START, end_ids=(EOS,), suppressed=(START,), pad_id=START)
 

@@ -22,9 +22,9 @@ from figures import learning_curves
 from quality import Task, multi30k
 from turns import Spread, spread, take_turns
 
-import sightline
-from sightline.evaluate.report import TranslationReport, evaluate_model
-from sightline.study.translation import LONGEST, bleu_by_length
+import headwise
+from headwise.evaluate.report import TranslationReport, evaluate_model
+from headwise.study.translation import LONGEST, bleu_by_length
 
 RECIPES = ("tiny", "conv", "bahdanau", "luong", "lstm", "gru", "rnn")
 TARGET_BLEU = 30.0
@@ -51,7 +51,7 @@ def train(recipe: str, task: Task, out: Path, settings: list[str]) -> None:
     if (folder / "model.safetensors").is_file():
         return
     resume = (folder / "checkpoints").exists()
-    sightline.train(task.train, task.valid, folder, recipe, settings, resume=resume, device="cpu")
+    headwise.train(task.train, task.valid, folder, recipe, settings, resume=resume, device="cpu")
 
 
 def read_run(recipe: str, folder: Path) -> Run:
@@ -62,7 +62,7 @@ def read_run(recipe: str, folder: Path) -> Run:
     reached = next((line["step"] for line in steps if line.get("bleu", 0.0) >= TARGET_BLEU), None)
     return Run(
         recipe,
-        sightline.load(folder, device="cpu"),
+        headwise.load(folder, device="cpu"),
         training[-1]["step"],
         seconds_until(training, validation, training[-1]["step"]),
         spread(speeds).median,

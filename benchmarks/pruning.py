@@ -18,10 +18,10 @@ import figures
 import machine
 import torch
 
-import sightline
-from sightline.evaluate.bleu import bleu_signature, corpus_scores
-from sightline.inspect.heads import Head, heads_by_layer
-from sightline.inspect.importance import least_important
+import headwise
+from headwise.evaluate.bleu import bleu_signature, corpus_scores
+from headwise.inspect.heads import Head, heads_by_layer
+from headwise.inspect.importance import least_important
 
 
 def bleu_without(model: Any, heads: list[Head], sources: list[str], targets: list[str]) -> float:
@@ -67,7 +67,7 @@ def main() -> None:
     options = parser.parse_args()
     cores = machine.prepare(options)
     torch.set_num_threads(1)
-    model = sightline.load(options.model, "cpu")
+    model = headwise.load(options.model, "cpu")
     texts = [
         path.read_text(encoding="utf-8").split("\n")[: options.sentences]
         for path in (options.source, options.target, options.judge_source, options.judge_target)

@@ -2,7 +2,7 @@
 
     tar xzf ../shared/data/pydocs/po-fr.tar.gz -C runs
     python benchmarks/python_documentation.py split runs/python-docs-fr runs/docs
-    sightline train --recipe tiny --train runs/docs/train.tsv --valid runs/docs/valid.tsv --out runs/docs/model ...
+    headwise train --recipe tiny --train runs/docs/train.tsv --valid runs/docs/valid.tsv --out runs/docs/model ...
     python benchmarks/python_documentation.py fill runs/python-docs-fr runs/docs/filled --model runs/docs/model
     python benchmarks/python_documentation.py score runs/docs/test --model runs/docs/model runs/docs/tuned
 
@@ -25,14 +25,14 @@ from typing import Any
 import machine
 import torch
 
-import sightline
-from sightline.evaluate.bleu import corpus_scores
-from sightline.localisation.code_transfer import codes_of
-from sightline.localisation.fill import TranslatedUnit, targets_of, translate_units
-from sightline.localisation.memory import read_memory_pairs
-from sightline.localisation.placeholders import with_codes
-from sightline.localisation.reading import read_document
-from sightline.localisation.unit import Code, UnitState, plain
+import headwise
+from headwise.evaluate.bleu import corpus_scores
+from headwise.localisation.code_transfer import codes_of
+from headwise.localisation.fill import TranslatedUnit, targets_of, translate_units
+from headwise.localisation.memory import read_memory_pairs
+from headwise.localisation.placeholders import with_codes
+from headwise.localisation.reading import read_document
+from headwise.localisation.unit import Code, UnitState, plain
 
 KINDS = {":": "roles", "`": "literals and links", "%": "placeholders", "{": "placeholders", "h": "addresses"}
 
@@ -121,7 +121,7 @@ def report_scores(options: argparse.Namespace) -> None:
     found = {}
     for path in options.model:
         started = time.perf_counter()
-        found[path.name] = scored(sightline.load(str(path), "cpu"), files) | {"seconds": time.perf_counter() - started}
+        found[path.name] = scored(headwise.load(str(path), "cpu"), files) | {"seconds": time.perf_counter() - started}
     rows = []
     for name, one in found.items():
         codes = one["codes"]
@@ -142,7 +142,7 @@ def report_scores(options: argparse.Namespace) -> None:
 def report_filled(options: argparse.Namespace) -> None:
     """What nobody had translated, in every file."""
     about = machine.description(torch.get_num_threads())
-    model = sightline.load(str(options.model[0]), "cpu")
+    model = headwise.load(str(options.model[0]), "cpu")
     total, worse, started = Counter[str](), [], time.perf_counter()
     wrong = [0, 0]
     for to, fate in filled(model, options.folder, options.out, options.compute):

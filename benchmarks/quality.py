@@ -20,8 +20,8 @@ from pathlib import Path
 
 import machine
 
-import sightline
-from sightline.evaluate.report import TranslationReport, evaluate_model
+import headwise
+from headwise.evaluate.report import TranslationReport, evaluate_model
 
 TATOEBA = {"de": "deu-eng", "fr": "fra-eng"}
 
@@ -129,7 +129,7 @@ def main() -> None:
     work = options.out.with_name(f"{options.out.name}-corpus")
     task = read(options, src, tgt, work)
     resume = (options.out / "checkpoints").exists()
-    model = sightline.train(
+    model = headwise.train(
         task.train, task.valid, options.out, options.recipe, options.set, resume=resume, device=options.device
     )
     reports = {

@@ -156,7 +156,7 @@ def make_data(data: Path) -> None:
 
 def parallel(data: Path, part: str) -> Pairs:
     """Pairs of the study's made-up language; a few words stand in one sentence only, for glossaries."""
-    from sightline.study.translation import write_language
+    from headwise.study.translation import write_language
 
     files = dict(zip(("train", "val", "test"), write_language(data, 20), strict=True))
     pairs = [tuple(line.split("\t")) for line in Path(files[part][0]).read_text(encoding="utf-8").splitlines()]
@@ -245,13 +245,13 @@ def whisper(folder: Path) -> None:
 
 def model(data: Path) -> None:
     """A translator of few updates, with a shortlist."""
-    import sightline
-    from sightline.cli import main
+    import headwise
+    from headwise.cli import main
 
     train, valid = ([data / f"{part}.en", data / f"{part}.de"] for part in ("train", "val"))
-    sightline.train(train, valid, data / "model", "tiny", [*TINY, *SHORT], device="cpu", show=False)
+    headwise.train(train, valid, data / "model", "tiny", [*TINY, *SHORT], device="cpu", show=False)
     if main(["shortlist", str(data / "model"), "--train", *map(str, train)]):
-        raise SystemExit("sightline shortlist failed")
+        raise SystemExit("headwise shortlist failed")
 
 
 # --- Runs ---
@@ -293,7 +293,7 @@ def main() -> None:
         print(f"{name}.py: skipped, without {', '.join(gone)}", flush=True)
     failed = bool(options.strict and without)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
-        os.environ["SIGHTLINE_CACHE"] = f"{folder}/cache"
+        os.environ["HEADWISE_CACHE"] = f"{folder}/cache"
         data = Path(folder) / "data"
         data.mkdir()
         make_data(data)

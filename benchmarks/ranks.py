@@ -2,7 +2,7 @@
 
     python benchmarks/ranks.py --train corpus.en corpus.de [--recipe tiny] [--updates 20] [--turns 5]
 
-Both are runs of `sightline train` as a user starts them, of so many updates; what counts is the speed of the last
+Both are runs of `headwise train` as a user starts them, of so many updates; what counts is the speed of the last
 interval that the run itself logs, so that neither start nor tokenising does. An update has two batches in both: one of
 each process, or two accumulated. Prints target pieces a second and the ratio turn by turn. Needs two idle cores.
 """
@@ -31,7 +31,7 @@ def speed(options: Sequence[str], updates: int, train: Sequence[str], recipe: st
         never = [f"train.{name}={10 * updates}" for name in ("validate_every", "checkpoint_every")]
         short = [f"train.max_steps={updates}", f"train.log_every={updates // 2}", "train.validate_bleu=0", *never]
         data = ["--train", *train, "--valid", "20pairs", "--recipe", recipe, "--device", "cpu", "--out", str(out)]
-        command = [sys.executable, "-m", "sightline", "train", *data, *options, "--set", *short]
+        command = [sys.executable, "-m", "headwise", "train", *data, *options, "--set", *short]
         subprocess.run(command, check=True, capture_output=True)
         lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         return json.loads(lines[-1])["tokens_per_second"]

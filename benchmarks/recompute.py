@@ -15,13 +15,13 @@ from workers import Worker, peak_memory
 
 def step(recompute: bool, pairs: int, length: int) -> Callable[[], int]:
     """A step on so many pairs of `length` pieces a side, which returns the bytes; a small one has gone before."""
-    from sightline.architectures.transformer import build_model
-    from sightline.config.model import TransformerConfig
-    from sightline.config.training import TrainConfig
-    from sightline.data.batch import collate
-    from sightline.training.allocator import keep_freed_memory
-    from sightline.training.recompute import recompute_layers
-    from sightline.training.step import translation_objective
+    from headwise.architectures.transformer import build_model
+    from headwise.config.model import TransformerConfig
+    from headwise.config.training import TrainConfig
+    from headwise.data.batch import collate
+    from headwise.training.allocator import keep_freed_memory
+    from headwise.training.recompute import recompute_layers
+    from headwise.training.step import translation_objective
 
     keep_freed_memory()
     model = build_model(TransformerConfig(vocab_size=1000)).train()

@@ -19,9 +19,9 @@ import machine
 import torch
 from turns import spread, take_turns
 
-import sightline
-from sightline.data.batch import collate
-from sightline.inspect.recording import attentions, recording
+import headwise
+from headwise.data.batch import collate
+from headwise.inspect.recording import attentions, recording
 
 Contenders = dict[str, Callable[[int], float]]
 
@@ -39,7 +39,7 @@ def timed(work: Callable[[], Any]) -> Callable[[int], float]:
 
 def translations(path: str, lines: Sequence[str]) -> Contenders:
     """Translating, with a model nobody has looked into and one that somebody has."""
-    untouched, seen = (sightline.load(path, "cpu") for _ in range(2))
+    untouched, seen = (headwise.load(path, "cpu") for _ in range(2))
     seen.attend(lines[0])
     seen.trace(lines[0])
     seen.attribute(lines[0], steps=2)
@@ -123,7 +123,7 @@ def main() -> None:
         Path(path).read_text(encoding="utf-8").splitlines()[: options.sentences]
         for path in (options.source, options.target)
     )
-    model = sightline.load(options.model, "cpu")
+    model = headwise.load(options.model, "cpu")
     sections, data = [__doc__.split("\n\n", 2)[2].strip()], {}
     for title, contenders in [
         (f"Translating {len(source)} sentences", translations(options.model, source)),

@@ -1,4 +1,4 @@
-"""Published files through `sightline.localisation`: what comes back of them untouched, and in capitals.
+"""Published files through `headwise.localisation`: what comes back of them untouched, and in capitals.
 
     python benchmarks/round_trips.py FOLDER [FOLDER ...]
 
@@ -16,10 +16,10 @@ from pathlib import Path
 
 import machine
 
-from sightline.errors import UserError
-from sightline.localisation import is_document
-from sightline.localisation.reading import parse_document, read_document
-from sightline.localisation.unit import Code, Parts, UnitState
+from headwise.errors import UserError
+from headwise.localisation import is_document
+from headwise.localisation.reading import parse_document, read_document
+from headwise.localisation.unit import Code, Parts, UnitState
 
 
 @dataclass

@@ -28,13 +28,13 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from work import BOS, EOS, PAD, Size, training_operations
 
-from sightline.architectures.registry import build_network
-from sightline.config.model import ModelConfig, TransformerConfig
-from sightline.config.settings import load_recipe
-from sightline.data.batch import collate
-from sightline.network.parameters import count_parameters
-from sightline.training.loss import CHUNK_ROWS
-from sightline.training.recompute import recompute_layers
+from headwise.architectures.registry import build_network
+from headwise.config.model import ModelConfig, TransformerConfig
+from headwise.config.settings import load_recipe
+from headwise.data.batch import collate
+from headwise.network.parameters import count_parameters
+from headwise.training.loss import CHUNK_ROWS
+from headwise.training.recompute import recompute_layers
 
 NEAR = "NVLink 4"  # between the devices of a machine
 LINKS = {NEAR: 450e9, "InfiniBand NDR": 50e9, "10 Gb Ethernet": 1.25e9}  # bytes a second, each way, as advertised

@@ -2,7 +2,7 @@
 
     python benchmarks/serving.py MODEL --languages en-de --source FILE [--limit 500] [--turns 3] [--requests 10000]
 
-Contenders take turns: `translate` of all lines in this process, and `sightline serve` in one of its own with as many
+Contenders take turns: `translate` of all lines in this process, and `headwise serve` in one of its own with as many
 threads, asked by 1 to 256 connections at once for one sentence a request, and by 4 for a hundred. Every answer is held
 against the offline one. Shown are seconds of the wall clock and, because other programs share the machine, processor
 time of what translates. Clients are in this process, and on few cores take some of the server's time. Writes
@@ -28,7 +28,7 @@ import machine
 import torch
 from turns import take_turns
 
-import sightline
+import headwise
 
 CONNECTIONS = (1, 4, 16, 64, 256)
 LISTED = (4, 100)  # connections, and sentences of each of their requests
@@ -75,7 +75,7 @@ def arguments() -> argparse.Namespace:
 
 def serving(options: argparse.Namespace) -> "subprocess.Popen[str]":
     """The server's process."""
-    command = [sys.executable, "-m", "sightline", "serve", options.model, "--languages", options.languages]
+    command = [sys.executable, "-m", "headwise", "serve", options.model, "--languages", options.languages]
     command += ["--port", "0", "--device", "cpu", "--compute", options.compute]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
@@ -84,7 +84,7 @@ class Offline:
     """This process."""
 
     def __init__(self, model: str, compute: str) -> None:
-        self.model, self.compute = sightline.load(model, "cpu"), compute
+        self.model, self.compute = headwise.load(model, "cpu"), compute
 
     def texts(self, lines: Sequence[str]) -> list[str]:
         """Translations."""

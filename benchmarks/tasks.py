@@ -3,7 +3,7 @@
     python benchmarks/tasks.py --data DATA --out runs/tasks --cores 1 [--only trec sst2 etth1] [--set KEY=VALUE ...]
 
 DATA holds `cls/trec.{train,test}.txt.gz`, `cls/sst2.{train,dev}.tsv.gz` and `ts/ETTh1.csv.gz`. Each is written in the
-form that `sightline train` takes, trained with both of its recipes and evaluated; a run that was interrupted goes on.
+form that `headwise train` takes, trained with both of its recipes and evaluated; a run that was interrupted goes on.
 A twentieth of TREC's training questions validates, and SST-2's development sentences are halved at random, one half to
 choose the model by, the other to test it. ETTh1 is split as in the literature: 12 months, then 4, then 4, the last for
 testing.
@@ -18,7 +18,7 @@ from typing import Any
 
 import machine
 
-import sightline
+import headwise
 
 RECIPES = {
     "trec": ("classify", "classify-lstm"),
@@ -89,7 +89,7 @@ def run(what: str, recipe: str, files: dict[str, str], out: Path, settings: list
     """Train by a recipe and evaluate; the report, and what else there is to say."""
     folder = out / f"{what}-{recipe}"
     resume = (folder / "checkpoints").exists()
-    model = sightline.train([files["train"]], [files["valid"]], folder, recipe, settings, resume=resume, show=False)
+    model = headwise.train([files["train"]], [files["valid"]], folder, recipe, settings, resume=resume, show=False)
     report = model.evaluate([files["test"]])
     about = {"parameters": model.info()["parameters"], "minutes": round(seconds_of(folder) / 60, 1)}
     print(what, recipe, about, report.render(), sep="\n", flush=True)

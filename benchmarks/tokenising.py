@@ -32,8 +32,8 @@ Encode = Callable[[], int]  # encodes all the text; how many pieces that is
 
 def ours(path: str, threads: int) -> Encode:
     """Our tokenizer; `RAYON_NUM_THREADS` says how many threads."""
-    from sightline.config.data import TranslationData
-    from sightline.data.tokenizer import Tokenizer
+    from headwise.config.data import TranslationData
+    from headwise.data.tokenizer import Tokenizer
 
     text = lines(Path(path))
     tokenizer = Tokenizer.learn(text, TranslationData(vocab_size=PIECES))
@@ -42,9 +42,9 @@ def ours(path: str, threads: int) -> Encode:
 
 def ours_prepared(path: str, threads: int) -> Encode:
     """Our preparation of a corpus whose two sides are both the text."""
-    from sightline.config.data import TranslationData
-    from sightline.data.corpus import Corpus
-    from sightline.data.prepared import learn_tokenizer, prepare
+    from headwise.config.data import TranslationData
+    from headwise.data.corpus import Corpus
+    from headwise.data.prepared import learn_tokenizer, prepare
 
     def work() -> int:
         with tempfile.TemporaryDirectory() as cache:

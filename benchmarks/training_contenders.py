@@ -20,12 +20,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from work import BOS, DROPOUT, EOS, PAD, SIZES, SMOOTHING, UNK, Size, training_batches
 
-from sightline.architectures.transformer import build_model
-from sightline.config.training import TrainConfig
-from sightline.data.batch import Batch
-from sightline.training.optimizer import gradient_norm, make_optimizer
-from sightline.training.packed import pays_in_bfloat16
-from sightline.training.step import batch_loss, real_states
+from headwise.architectures.transformer import build_model
+from headwise.config.training import TrainConfig
+from headwise.data.batch import Batch
+from headwise.training.optimizer import gradient_norm, make_optimizer
+from headwise.training.packed import pays_in_bfloat16
+from headwise.training.step import batch_loss, real_states
 
 Step = Callable[[Batch], float]
 LEARNING_RATE = 1e-4

@@ -7,7 +7,7 @@ Multi30k's; "bert" is BERT-base (768 wide, 12 layers, 30,522 pieces) with a head
 pieces. Parameters are random, the same for all. Everybody works on the same batches, cut by batch before the clock runs
 and padded by each in its own manner, with the dropout of config.json, AdamW, gradients clipped at 1 and no label
 smoothing. transformers' side is its `Trainer` as it ships, whose loop is stopped between two batches; ours is what
-`sightline.training.trainer` does for an update, with its functions. bf16: `train.precision=bf16` and `bf16=True`.
+`headwise.training.trainer` does for an update, with its functions. bf16: `train.precision=bf16` and `bf16=True`.
 Needs `accelerate`, without which `Trainer` does not run. Writes `results/tuning_*`.
 """
 
@@ -27,9 +27,9 @@ from turns import speed_ratio, spread, take_turns
 from work import draw_lengths, draw_tokens
 from workers import Reply, Worker
 
-from sightline.config.training import TrainConfig
-from sightline.data.batch import collate
-from sightline.data.labelled import MarkedTexts, collate_marked
+from headwise.config.training import TrainConfig
+from headwise.data.batch import collate
+from headwise.data.labelled import MarkedTexts, collate_marked
 
 PAIRS, TEXTS = 32, 16  # of a batch
 BERT_PIECES, CLS, SEP, BERT_PAD = 30_522, 101, 102, 0
@@ -137,12 +137,12 @@ def batches(model: str, count: int) -> list[Rows]:
 
 def ours(model: str, folder: str, count: int, name: str) -> Update:
     """An update as our trainer makes it."""
-    from sightline.tasks.classification import classification_objective
-    from sightline.tasks.initial_model import fine_tuning_of
-    from sightline.tasks.pretrained import head_dropout, more_dropout, trainable
-    from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
-    from sightline.training.packed import packed_forward
-    from sightline.training.step import translation_objective
+    from headwise.tasks.classification import classification_objective
+    from headwise.tasks.initial_model import fine_tuning_of
+    from headwise.tasks.pretrained import head_dropout, more_dropout, trainable
+    from headwise.training.optimizer import clip_gradients, gradient_norm, make_optimizer
+    from headwise.training.packed import packed_forward
+    from headwise.training.step import translation_objective
 
     base = fine_tuning_of("translate" if model == "marian" else "classify").read(folder)
     rates = more_dropout(base.hf_config, DROPOUT)

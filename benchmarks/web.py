@@ -1,4 +1,4 @@
-"""The page of `sightline export --to web` in Chromium beside the command line's own translation, in words a second.
+"""The page of `headwise export --to web` in Chromium beside the command line's own translation, in words a second.
 
     python benchmarks/web.py MODEL --source FILE [--limit 500] [--turns 3] [--cores N]
 
@@ -19,9 +19,9 @@ from typing import Any
 import machine
 from turns import spread, take_turns
 
-import sightline
-from sightline.checkpoint.with_torch import read_any
-from sightline.export.web import page, wasm
+import headwise
+from headwise.checkpoint.with_torch import read_any
+from headwise.export.web import page, wasm
 
 WORKER = "DedicatedWorker"  # what Chromium calls the thread
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -122,7 +122,7 @@ def in_page(tab: Any, lines: Sequence[str], written: dict[str, list[str]], build
 
 def here(model: str, lines: Sequence[str], written: dict[str, list[str]]) -> dict[str, Callable[[int], float]]:
     """The same translated in this process."""
-    loaded = sightline.load(model, "cpu")
+    loaded = headwise.load(model, "cpu")
 
     def timed(name: str, work: Callable[[], list[Any]]) -> Callable[[int], float]:
         def run(turn: int) -> float:

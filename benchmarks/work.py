@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sightline.config.model import ModelConfig, TransformerConfig
-from sightline.data.batch import Batch, collate
-from sightline.data.batching import plan_batches
+from headwise.config.model import ModelConfig, TransformerConfig
+from headwise.data.batch import Batch, collate
+from headwise.data.batching import plan_batches
 
 VOCABULARY = 8000
 PAD, BOS, EOS, UNK = range(4)

@@ -12,7 +12,7 @@ import torch
 from hypothesis import settings
 from shapes import check_calls, next_test
 
-check_calls()  # before anything imports sightline
+check_calls()  # before anything imports headwise
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
 torch.set_num_threads(1)  # a sum over several threads has no fixed order
@@ -34,7 +34,7 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Tokenised corpora go into a temporary folder, never into the user's cache."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SIGHTLINE_CACHE", str(folder))
+        patch.setenv("HEADWISE_CACHE", str(folder))
         yield folder
 
 

@@ -13,7 +13,7 @@ CLOCK = ("seconds", "elapsed", "tokens_per_second", "data_wait", "seconds_left",
 
 
 def killed_at(path: Path, arguments: Sequence[object], seconds: float = 240) -> None:
-    """Run `sightline` until `path` exists, which it must within so many seconds, and kill it there."""
+    """Run `headwise` until `path` exists, which it must within so many seconds, and kill it there."""
     with Program(arguments) as program:
         deadline = time.monotonic() + seconds
         while not path.exists():

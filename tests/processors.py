@@ -10,7 +10,7 @@ import sys
 
 import torch
 
-LEVELS = {  # ATEN_CPU_CAPABILITY: ONEDNN_MAX_CPU_ISA, MKL_ENABLE_INSTRUCTIONS and SIGHTLINE_NATIVE
+LEVELS = {  # ATEN_CPU_CAPABILITY: ONEDNN_MAX_CPU_ISA, MKL_ENABLE_INSTRUCTIONS and HEADWISE_NATIVE
     "default": ("SSE41", "SSE4_2", "scalar"),
     "avx2": ("AVX2", "AVX2", "avx2"),
     "avx512": ("AVX512_CORE", "AVX512", "avx512"),
@@ -33,7 +33,7 @@ def main() -> None:
             "ATEN_CPU_CAPABILITY": level,
             "ONEDNN_MAX_CPU_ISA": onednn,
             "MKL_ENABLE_INSTRUCTIONS": mkl,
-            "SIGHTLINE_NATIVE": native,
+            "HEADWISE_NATIVE": native,
         }
         command = [
             sys.executable,

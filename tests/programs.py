@@ -1,6 +1,6 @@
 """The command line in a process of its own that starts in a tenth of a second.
 
-A server with torch and Sightline loaded forks a process for each command (the "forkserver" of `multiprocessing`), which
+A server with torch and Headwise loaded forks a process for each command (the "forkserver" of `multiprocessing`), which
 saves the three seconds that imports take. The process is as real as one that a shell starts: it has its own memory,
 standard error and signal handlers, and may be killed. Types and shapes are not checked in it.
 """
@@ -17,13 +17,13 @@ from multiprocessing.reduction import DupFd
 from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
-COMMANDS = [f"sightline.cli.commands.{name}" for name in ("train", "translate", "evaluate", "serve")]
-CONTEXT.set_forkserver_preload(["programs", "torch", "sightline.cli", *COMMANDS])
+COMMANDS = [f"headwise.cli.commands.{name}" for name in ("train", "translate", "evaluate", "serve")]
+CONTEXT.set_forkserver_preload(["programs", "torch", "headwise.cli", *COMMANDS])
 
 
 def _main(arguments: list[str], err: Any, environment: dict[str, str], folder: str, largest_file: int | None) -> None:
     """What the forked process does."""
-    from sightline.cli import main  # the tests' own copy is checked by `shapes.py`, and must not be imported before it
+    from headwise.cli import main  # the tests' own copy is checked by `shapes.py`, and must not be imported before it
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.dup2(err.detach(), 2)
@@ -38,7 +38,7 @@ def _main(arguments: list[str], err: Any, environment: dict[str, str], folder: s
 
 
 class Program:
-    """`sightline ARGUMENTS`, started; the part of `subprocess.Popen` that tests use."""
+    """`headwise ARGUMENTS`, started; the part of `subprocess.Popen` that tests use."""
 
     def __init__(self, arguments: Sequence[object], largest_file: int | None = None) -> None:
         reading, writing = os.pipe()

@@ -17,8 +17,8 @@ _calls: dict[CodeType, int] = defaultdict(int)  # of the test that runs; functio
 
 
 def check_calls() -> None:
-    """Has whatever imports `sightline` from now on checked."""
-    jaxtyping.install_import_hook("sightline", "beartype.beartype")
+    """Has whatever imports `headwise` from now on checked."""
+    jaxtyping.install_import_hook("headwise", "beartype.beartype")
     jaxtyping.jaxtyped = sometimes(jaxtyping.jaxtyped)  # which the hook puts before every function
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from sightline.checkpoint.write import file_tensors
-from sightline.config.training import TrainConfig
-from sightline.training.optimizer import clip_gradients, gradient_norm, make_optimizer
-from sightline.training.schedule import learning_rate
+from headwise.checkpoint.write import file_tensors
+from headwise.config.training import TrainConfig
+from headwise.training.optimizer import clip_gradients, gradient_norm, make_optimizer
+from headwise.training.schedule import learning_rate
 
 SAME_LOSS = 1e-9
 """Largest difference between two losses in float64. Measured: 4e-13 at most; a real difference, such as another epsilon

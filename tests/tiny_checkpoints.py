@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.checkpoint.write import write_checkpoint
-from sightline.families.registry import FAMILIES
-from sightline.network.build import build
+from headwise.checkpoint.write import write_checkpoint
+from headwise.families.registry import FAMILIES
+from headwise.network.build import build
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "bert": {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A training by several machines of eight GPUs under Slurm: sbatch --nodes 2 docs/clusters/slurm.sh
 # One task a machine, which is torchrun; SIGTERM comes two minutes before the time is up, and a checkpoint is saved.
-#SBATCH --job-name=sightline
+#SBATCH --job-name=headwise
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node=8
@@ -19,4 +19,4 @@ export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=100      # seconds in which the last check
 
 srun torchrun --nnodes "$SLURM_NNODES" --nproc-per-node 8 --max-restarts 3 \
     --rdzv-id "$SLURM_JOB_ID" --rdzv-backend c10d --rdzv-endpoint "$first:29500" \
-    -m sightline train --recipe big --train corpus.en corpus.de --valid 1% --out "$out" "${resume[@]}"
+    -m headwise train --recipe big --train corpus.en corpus.de --valid 1% --out "$out" "${resume[@]}"

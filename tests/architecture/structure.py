@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "src" / "sightline"
+PACKAGE = ROOT / "src" / "headwise"
 
 LAYERS = (  # from the bottom up: a module imports from its own package and from the layers below
     ("errors", "version"),

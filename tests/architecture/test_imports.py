@@ -1,7 +1,7 @@
 """Rules for single modules, checked with the standard library's `ast` without running the code.
 
 Each rule is a function from the name and source of a module to its violations. A name is dotted and without
-the leading `sightline.`; the package itself is "". A rule is tested twice: on a line that breaks it, and on
+the leading `headwise.`; the package itself is "". A rule is tested twice: on a line that breaks it, and on
 the tree. `docs/decisions.md` says why a rule departs from the first design.
 """
 
@@ -17,7 +17,7 @@ import pytest
 from architecture.structure import code_lines, lines_of_code, repeated_functions
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "src" / "sightline"
+PACKAGE = ROOT / "src" / "headwise"
 
 CONFIG_READERS = tuple(f"architectures.{name}" for name in ("build", "language", "pictures", "registry", "transformer"))
 NETWORKS = ("network", "architectures")
@@ -48,7 +48,7 @@ def top(module: str) -> str:
 
 def imports_of(module: str, tree: ast.AST, is_package: bool = False) -> Iterator[str]:
     """Absolute dotted names of everything imported anywhere in the module, also inside functions."""
-    here = ["sightline", *module.split(".")] if module else ["sightline"]
+    here = ["headwise", *module.split(".")] if module else ["headwise"]
     package = here if is_package or not module else here[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -96,7 +96,7 @@ def config_in_forward(module: str, source: str, _: bool = False) -> list[str]:
 def optional_at_module_level(module: str, source: str, _: bool = False) -> list[str]:
     """Third-party imports that run with the module and are no hard dependency."""
     names = {top(name) for node in at_module_level(ast.parse(source)) for name in imports_of(module, node)}
-    known = sys.stdlib_module_names | hard_dependencies() | {"sightline"}
+    known = sys.stdlib_module_names | hard_dependencies() | {"headwise"}
     return [f"{module} imports {name} at module level: do so inside the function" for name in sorted(names - known)]
 
 
@@ -124,7 +124,7 @@ def torch_free_core(module: str, source: str, _: bool = False) -> list[str]:
     if allowed is None:
         return []
     names = {top(name) for name in imports_of(module, ast.parse(source))}
-    foreign = names - sys.stdlib_module_names - {"sightline"} - allowed
+    foreign = names - sys.stdlib_module_names - {"headwise"} - allowed
     return [f"{module} may not import {name}" for name in sorted(foreign)]
 
 
@@ -201,9 +201,9 @@ def long_functions(module: str, source: str, _: bool = False) -> list[str]:
 Rule = Callable[[str, str, bool], list[str]]
 
 BROKEN: list[tuple[Rule, str, str]] = [
-    (config_readers, "network.layers", "from sightline.config.model import ModelConfig"),
+    (config_readers, "network.layers", "from headwise.config.model import ModelConfig"),
     (config_readers, "training.trainer", "def f(model: 'config.ModelConfig'): ..."),
-    (config_readers, "architectures.rnn", "from sightline import config\nconfig.TransformerConfig()"),
+    (config_readers, "architectures.rnn", "from headwise import config\nconfig.TransformerConfig()"),
     (config_in_forward, "network.layers", "class A:\n  def forward(self, x):\n    return self.config.n_heads"),
     (config_in_forward, "network.layers", "class A:\n  def encode(self, x, cfg):\n    return cfg.n_heads"),
     (config_in_forward, "architectures.rnn", "class A:\n  def decode(self, x):\n    return self.cfg"),
@@ -230,7 +230,7 @@ BROKEN: list[tuple[Rule, str, str]] = [
 ]
 
 SOUND: list[tuple[Rule, str, str]] = [
-    (config_readers, "architectures.build", "from sightline.config.model import ModelConfig"),
+    (config_readers, "architectures.build", "from headwise.config.model import ModelConfig"),
     (
         config_readers,
         "network.layers",
@@ -250,7 +250,7 @@ SOUND: list[tuple[Rule, str, str]] = [
     (
         optional_at_module_level,
         "data.corpus",
-        "import json\nimport numpy\nimport sightline.errors\nfrom . import batch",
+        "import json\nimport numpy\nimport headwise.errors\nfrom . import batch",
     ),
     (
         torch_free_core,
@@ -280,8 +280,8 @@ def test_rule_lets_sound_code_pass(rule: Rule, module: str, source: str) -> None
 
 
 def test_relative_imports_of_a_package_start_at_itself() -> None:
-    assert list(imports_of("network", ast.parse("from . import x"), is_package=True)) == ["sightline.network.x"]
-    assert list(imports_of("network.a", ast.parse("from . import x"))) == ["sightline.network.x"]
+    assert list(imports_of("network", ast.parse("from . import x"), is_package=True)) == ["headwise.network.x"]
+    assert list(imports_of("network.a", ast.parse("from . import x"))) == ["headwise.network.x"]
 
 
 # --- the rules on the tree
@@ -331,8 +331,8 @@ def test_tree_is_not_empty() -> None:
 @pytest.mark.parametrize(
     "start",
     [
-        pytest.param("import sightline", id="import"),
-        pytest.param("import sightline.cli\nsys.argv = ['sightline', '--help']\nsightline.cli.main()", id="help"),
+        pytest.param("import headwise", id="import"),
+        pytest.param("import headwise.cli\nsys.argv = ['headwise', '--help']\nheadwise.cli.main()", id="help"),
     ],
 )
 def test_start_does_without_torch(start: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-RECIPES = sorted(path.stem for path in (ROOT / "src" / "sightline" / "recipes").glob("*.toml"))
+RECIPES = sorted(path.stem for path in (ROOT / "src" / "headwise" / "recipes").glob("*.toml"))
 ROW = re.compile(r"^\| (`[\w-]+`(?: `[\w-]+`)*) \|", re.MULTILINE)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from sightline.network.masks import over_keys
+from headwise.network.masks import over_keys
 
 
 def test_shapes_are_checked() -> None:

@@ -21,7 +21,7 @@ from architecture.structure import (
 )
 
 TREES = modules()
-FOUND = imports(TREES, "sightline")
+FOUND = imports(TREES, "headwise")
 MOST_ROOT_MODULES = 6
 
 
@@ -80,18 +80,18 @@ def test_the_root_holds_few_modules() -> None:
 @pytest.mark.parametrize(
     ("source", "target", "inside"),
     [
-        ("import sightline.models.load", "models.load", False),
-        ("from sightline.models import load", "models.load", False),
-        ("from sightline.models.load import load", "models.load", False),
-        ("def f():\n    from sightline.models.load import load", "models.load", True),
-        ("class A:\n    def f(self):\n        import sightline.models.load", "models.load", True),
-        ("if TYPE_CHECKING:\n    from sightline.models.load import load", "models.load", False),
-        ("from sightline import __version__", "", False),
+        ("import headwise.models.load", "models.load", False),
+        ("from headwise.models import load", "models.load", False),
+        ("from headwise.models.load import load", "models.load", False),
+        ("def f():\n    from headwise.models.load import load", "models.load", True),
+        ("class A:\n    def f(self):\n        import headwise.models.load", "models.load", True),
+        ("if TYPE_CHECKING:\n    from headwise.models.load import load", "models.load", False),
+        ("from headwise import __version__", "", False),
     ],
 )
 def test_imports_are_found(source: str, target: str, inside: bool) -> None:
     trees = {"data.batch": ast.parse(source), "models": ast.parse(""), "models.load": ast.parse(""), "": ast.parse("")}
-    found = imports(trees, "sightline")
+    found = imports(trees, "headwise")
     assert [(one.importer, one.imported, one.late) for one in found] == [("data.batch", target, inside)]
     assert len(upward(found)) == 1
     assert len(late(found)) == inside

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from unit.checkpoint.test_compiled import small_model
 
-import sightline
-from sightline.checkpoint.packed import pack_model
-from sightline.native.library import library
+import headwise
+from headwise.checkpoint.packed import pack_model
+from headwise.native.library import library
 
-SOURCE = Path(sightline.__file__).parent
+SOURCE = Path(headwise.__file__).parent
 BLOCKED = """
 import sys
 
@@ -67,7 +67,7 @@ def test_modules_import_without_torch() -> None:
         "from importlib import import_module\n"
         "for name in sys.argv[1:]:\n"
         "    try:\n"
-        "        import_module(f'sightline.{name}')\n"
+        "        import_module(f'headwise.{name}')\n"
         "    except ImportError as error:\n"
         "        print(name, error)\n"
         "assert 'torch' not in sys.modules\n",
@@ -82,7 +82,7 @@ def test_the_list_of_modules_that_need_torch_is_true() -> None:
         "from importlib import import_module\n"
         "for name in sys.argv[1:]:\n"
         "    try:\n"
-        "        import_module(f'sightline.{name}')\n"
+        "        import_module(f'headwise.{name}')\n"
         "        print(name)\n"
         "    except ImportError:\n"
         "        pass\n",
@@ -102,7 +102,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @needs_library
 def test_a_model_translates_without_torch(model: Path) -> None:
-    program = "import sightline\ntranslate = sightline.load(sys.argv[1], 'cpu').translate\n"
+    program = "import headwise\ntranslate = headwise.load(sys.argv[1], 'cpu').translate\n"
     program += "for settings in ({}, {'beam_size': 3}, {'compute': 'int8'}, {'sample': True, 'seed': 1}):\n"
     program += "    print(translate(['A dog runs.'], **settings)[0].log_prob < 0)\n"
     assert run_blocked(program, str(model)) == "True\n" * 4
@@ -113,7 +113,7 @@ def test_a_document_is_translated_without_torch(model: Path, tmp_path: Path) -> 
     pytest.importorskip("polib")
     catalogue = tmp_path / "a.po"
     catalogue.write_text('msgid ""\nmsgstr ""\n\nmsgid "A dog runs."\nmsgstr ""\n', encoding="utf-8")
-    program = "from sightline.cli import main\nassert main(['translate', *sys.argv[1:], '--languages', 'en-de']) == 0\n"
+    program = "from headwise.cli import main\nassert main(['translate', *sys.argv[1:], '--languages', 'en-de']) == 0\n"
     run_blocked(program, str(model), str(catalogue), "-o", str(tmp_path / "b.po"))
     assert "#, fuzzy" in (tmp_path / "b.po").read_text(encoding="utf-8")
 
@@ -123,9 +123,9 @@ import tempfile
 from functools import partial
 from pathlib import Path
 from starlette.testclient import TestClient
-from sightline.models.load import load_translator
-from sightline.serve.models import load_served_models
-from sightline.serve.server import ServerSettings, application
+from headwise.models.load import load_translator
+from headwise.serve.models import load_served_models
+from headwise.serve.server import ServerSettings, application
 
 load = partial(load_translator, device="cpu")
 models = load_served_models([sys.argv[1]], [("en", "de")], load, {"compute": "int8"}, True)

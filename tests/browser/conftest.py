@@ -17,17 +17,17 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.architectures.registry import build_network
-from sightline.checkpoint.trained import write_settings, write_weights
-from sightline.config.data import TranslationData
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import RunConfig, SearchSettings
-from sightline.data.corpus import Corpus
-from sightline.data.prepared import prepare
-from sightline.data.tokenizer import Tokenizer
-from sightline.network.parameters import parameters_of
+from headwise.architectures.registry import build_network
+from headwise.checkpoint.trained import write_settings, write_weights
+from headwise.config.data import TranslationData
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import RunConfig, SearchSettings
+from headwise.data.corpus import Corpus
+from headwise.data.prepared import prepare
+from headwise.data.tokenizer import Tokenizer
+from headwise.network.parameters import parameters_of
 
-collect_ignore_glob = [] if os.environ.get("SIGHTLINE_BROWSER") else ["test_*.py"]
+collect_ignore_glob = [] if os.environ.get("HEADWISE_BROWSER") else ["test_*.py"]
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PATIENCE = 30_000  # milliseconds, for a busy machine
@@ -123,8 +123,8 @@ def write_model(folder: Path, shape: dict[str, Any], tokenizer: Tokenizer, about
 def explorer(model_paths: dict[str, Path], cache: Path) -> Iterator[str]:
     """The address of an explorer with both models, served by the command line in a process of its own."""
     paths = [str(path) for path in model_paths.values()]
-    command = [sys.executable, "-m", "sightline", "explore", paths[0], "--against", paths[1], "--port", "0"]
-    command, environment = [*command, "--device", "cpu"], {**os.environ, "SIGHTLINE_CACHE": str(cache)}
+    command = [sys.executable, "-m", "headwise", "explore", paths[0], "--against", paths[1], "--port", "0"]
+    command, environment = [*command, "--device", "cpu"], {**os.environ, "HEADWISE_CACHE": str(cache)}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr
         line = process.stderr.readline()

@@ -15,9 +15,9 @@ import pytest
 from playwright.sync_api import expect
 from tiny_families import HEARING, write_tiny
 
-import sightline
-from sightline.inspect.page.contents import page_contents
-from sightline.report.document import inspection_page
+import headwise
+from headwise.inspect.page.contents import page_contents
+from headwise.report.document import inspection_page
 
 image = pytest.importorskip("PIL.Image")
 pytest.importorskip("soundfile")
@@ -66,7 +66,7 @@ def pages(folders: dict[str, Path], given: dict[str, str]) -> dict[str, str]:
     """The page of each kind."""
     written = {}
     for kind, folder in folders.items():
-        model: Any = sightline.load(folder, "cpu")
+        model: Any = headwise.load(folder, "cpu")
         said = {"target": "a dog"} if kind == "whisper" else {}
         written[kind] = inspection_page([page_contents(*model.look_inside(given[kind], **said), kind)])
     return written
@@ -193,7 +193,7 @@ def test_a_decoder_is_shown_with_what_comes_next(opened: Opened) -> None:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
-    command = [sys.executable, "-m", "sightline", "explore", str(folder), "--port", "0", "--device", "cpu"]
+    command = [sys.executable, "-m", "headwise", "explore", str(folder), "--port", "0", "--device", "cpu"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ}) as process:
         assert process.stderr
         line = process.stderr.readline()

@@ -1,4 +1,4 @@
-"""The page that `sightline inspect` writes, opened from disk."""
+"""The page that `headwise inspect` writes, opened from disk."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from sightline.inspect.alignment import AlignmentHead
-from sightline.inspect.notebook import AttentionView, Inspection
-from sightline.inspect.page.contents import page_contents
-from sightline.inspect.readings import entropy
-from sightline.inspect.record import Axis, BeamNode, Candidate, Position, Trace, Word
-from sightline.report.document import inspection_page, notebook_frame
+from headwise.inspect.alignment import AlignmentHead
+from headwise.inspect.notebook import AttentionView, Inspection
+from headwise.inspect.page.contents import page_contents
+from headwise.inspect.readings import entropy
+from headwise.inspect.record import Axis, BeamNode, Candidate, Position, Trace, Word
+from headwise.report.document import inspection_page, notebook_frame
 
 SRC = ["▁A", "▁dog", "▁runs", "▁thr", "ough", "</s>"]
 TGT = ["▁Ein", "▁Hund", "▁rennt", "▁durch", "</s>"]

@@ -1,4 +1,4 @@
-"""The page of `sightline serve`: it shows what its server answers, by mouse, by keyboard, on a phone, in the dark."""
+"""The page of `headwise serve`: it shows what its server answers, by mouse, by keyboard, on a phone, in the dark."""
 
 import json
 import signal
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import sightline
+import headwise
 
 KEY = "0123456789abcdef"
 LINES = "A dog runs . Zwei Männer reden .\n\nDer Hund sieht <b>"
@@ -24,7 +24,7 @@ def url(model_paths: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
     command = [
         sys.executable,
         "-m",
-        "sightline",
+        "headwise",
         "serve",
         str(model_paths["transformer"]),
         "--languages",
@@ -63,7 +63,7 @@ def translated(page: Any, text: str) -> str:
 
 def test_every_sentence_is_the_models(opened: Callable[..., Any], model_paths: dict[str, Path]) -> None:
     page = opened()
-    model = sightline.load(model_paths["transformer"], "cpu")
+    model = headwise.load(model_paths["transformer"], "cpu")
     one, two, three = (
         found.text for found in model.translate(["A dog runs .", "Zwei Männer reden .", "Der Hund sieht <b>"])
     )
@@ -75,7 +75,7 @@ def test_every_sentence_is_the_models(opened: Callable[..., Any], model_paths: d
 def test_a_word_shows_where_it_came_from(opened: Callable[..., Any], model_paths: dict[str, Path]) -> None:
     page = opened()
     translated(page, "A dog runs .")
-    model = sightline.load(model_paths["transformer"], "cpu")
+    model = headwise.load(model_paths["transformer"], "cpu")
     text = model.translate(["A dog runs ."])[0].text
     links = model.align(["A dog runs ."], [text])[0]
     target = min(j for _, j in links)
@@ -115,7 +115,7 @@ def test_a_file_comes_back_translated(opened: Callable[..., Any], model_paths: d
     page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"A dog runs .\n"})
     with page.expect_download() as download:
         page.click("#status a")
-    text = sightline.load(model_paths["transformer"], "cpu").translate(["A dog runs ."])[0].text
+    text = headwise.load(model_paths["transformer"], "cpu").translate(["A dog runs ."])[0].text
     assert Path(download.value.path()).read_text(encoding="utf-8") == f"{text}\n"
     assert download.value.suggested_filename == "a.txt"
 

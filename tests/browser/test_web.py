@@ -1,4 +1,4 @@
-"""The page that `sightline export --to web` writes, opened from disk: it translates as `sightline translate` does."""
+"""The page that `headwise export --to web` writes, opened from disk: it translates as `headwise translate` does."""
 
 import random
 import subprocess
@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from browser.conftest import SHAPES, write_model
 
-import sightline
-from sightline.config.data import TranslationData
-from sightline.data.tokenizer import Tokenizer
-from sightline.decode.translator import clean_text, one_line, split_text
-from sightline.export.run import export_model
-from sightline.export.web import page, wasm
-from sightline.export.web.page import read_asset
-from sightline.export.web.tokens import page_tokenizer
-from sightline.report.document import script_text
+import headwise
+from headwise.config.data import TranslationData
+from headwise.data.tokenizer import Tokenizer
+from headwise.decode.translator import clean_text, one_line, split_text
+from headwise.export.run import export_model
+from headwise.export.web import page, wasm
+from headwise.export.web.page import read_asset
+from headwise.export.web.tokens import page_tokenizer
+from headwise.report.document import script_text
 
 WORDS = [
     "A",
@@ -87,7 +87,7 @@ def test_five_hundred_sentences_are_as_on_the_command_line(
     rng = random.Random(1)
     lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 14))) for _ in range(498)] + ["", "日本 <s> \u00e9\u0301"]
     (tmp_path / "text").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    command = [sys.executable, "-m", "sightline", "translate", str(model_paths["transformer"]), str(tmp_path / "text")]
+    command = [sys.executable, "-m", "headwise", "translate", str(model_paths["transformer"]), str(tmp_path / "text")]
     command += ["--compute", "int8", "--device", "cpu"]
     wanted = subprocess.run(command, capture_output=True, text=True, check=True).stdout.rstrip("\n").split("\n")
     found = translated(opened(build), "\n".join(lines))
@@ -116,7 +116,7 @@ def test_rotary_positions_and_shared_heads_translate_alike(
     page, lines = new_page(), [" ".join(WORDS[first : first + 9]) for first in range(12)]
     page.goto((tmp_path / "page.html").as_uri())
     page.wait_for_selector("#translate:not([disabled])", state="attached")
-    wanted = sightline.load(tmp_path / "model", "cpu").translate(lines, compute="int8")
+    wanted = headwise.load(tmp_path / "model", "cpu").translate(lines, compute="int8")
     assert translated(page, "\n".join(lines)) == [one.text for one in wanted]
     assert len({one.text for one in wanted}) > 6
 
@@ -127,7 +127,7 @@ def test_scores_have_the_same_bits_in_both_builds(opened: Opened, model_paths: d
     lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 14))) for _ in range(60)]
     relaxed, simd = (opened(build).evaluate(ASKED, "\n".join(lines)) for build in ("relaxed", "simd"))
     assert relaxed == simd
-    here = sightline.load(model_paths["transformer"], "cpu").translate(lines, compute="int8")
+    here = headwise.load(model_paths["transformer"], "cpu").translate(lines, compute="int8")
     assert [length for _, length in simd] == [len(one.pieces) for one in here]
     assert [score for score, _ in simd] == pytest.approx([one.score for one in here], rel=1e-6)
 

@@ -12,19 +12,19 @@ import torch
 from safetensors.torch import load_file
 from tiny_families import write_tiny
 
-from sightline.checkpoint.adapter_folders import MATRICES
-from sightline.checkpoint.adapter_layout import AdapterLayout, adaptable
-from sightline.checkpoint.layout import ADAPTER, read_json
-from sightline.checkpoint.tuned import SameLayout
-from sightline.checkpoint.with_torch import read_any
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import RunConfig
-from sightline.config.training import TrainConfig
-from sightline.models.load import pretrained_model
-from sightline.network.halves import EncoderOnly
-from sightline.network.low_rank import adapt, merged
-from sightline.network.transformer import Transformer
-from sightline.tasks.pretrained import trainable
+from headwise.checkpoint.adapter_folders import MATRICES
+from headwise.checkpoint.adapter_layout import AdapterLayout, adaptable
+from headwise.checkpoint.layout import ADAPTER, read_json
+from headwise.checkpoint.tuned import SameLayout
+from headwise.checkpoint.with_torch import read_any
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import RunConfig
+from headwise.config.training import TrainConfig
+from headwise.models.load import pretrained_model
+from headwise.network.halves import EncoderOnly
+from headwise.network.low_rank import adapt, merged
+from headwise.network.transformer import Transformer
+from headwise.tasks.pretrained import trainable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what both import

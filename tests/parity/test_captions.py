@@ -17,15 +17,15 @@ from safetensors.torch import load_file
 from side_by_side import SAME_LOSS, batches_of, curves, in_file
 from tiny_families import vocabulary
 
-import sightline
-from sightline.checkpoint.compose import write_composed
-from sightline.config.settings import RunConfig, apply_settings, load_recipe
-from sightline.data.image import read_image
-from sightline.data.told import ToldBatch
-from sightline.network.dropout import Dropout
-from sightline.tasks.captioning import CaptionJob, caption_job
-from sightline.tasks.initial_model import model_section
-from sightline.tasks.job import TrainRequest
+import headwise
+from headwise.checkpoint.compose import write_composed
+from headwise.config.settings import RunConfig, apply_settings, load_recipe
+from headwise.data.image import read_image
+from headwise.data.told import ToldBatch
+from headwise.network.dropout import Dropout
+from headwise.tasks.captioning import CaptionJob, caption_job
+from headwise.tasks.initial_model import model_section
+from headwise.tasks.job import TrainRequest
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -94,7 +94,7 @@ def test_captions_are_those_of_transformers(beams: int, tmp_path: Path) -> None:
         theirs = write_captioner(tmp_path / str(seed), seed, tie_word_embeddings=False)
         settings = {"max_new_tokens": 12, "num_beams": beams, "do_sample": False}
         rows = theirs.generate(pixel_values=their_pixels(paths), **settings)[:, 1:].tolist()
-        found = sightline.load(tmp_path / str(seed), "cpu").caption(paths, beam_size=beams, max_new_tokens=12)
+        found = headwise.load(tmp_path / str(seed), "cpu").caption(paths, beam_size=beams, max_new_tokens=12)
         expected = [row[: row.index(END)] if END in row else row for row in rows]
         assert [one.tokens for one in found] == expected
         ended += sum(one.ended == "end" for one in found)
@@ -105,7 +105,7 @@ def test_captions_are_those_of_transformers(beams: int, tmp_path: Path) -> None:
 def test_pixels_are_those_of_transformers(tmp_path: Path) -> None:
     paths = write_pictures(tmp_path, 3)
     write_captioner(tmp_path / "captioner")
-    model = sightline.load(tmp_path / "captioner", "cpu")
+    model = headwise.load(tmp_path / "captioner", "cpu")
     for path, expected in zip(paths, their_pixels(paths), strict=True):
         torch.testing.assert_close(read_image(path, model.preprocessing), expected, atol=1e-6, rtol=0)
 
@@ -146,7 +146,7 @@ def test_two_folders_are_joined_as_transformers_joins_them(width: int, tmp_path:
         wanted, said = (getattr(model.config, part).to_dict() for model in (theirs, ours))
         others = ("architectures", "id2label", "label2id", "_name_or_path", "dtype", "transformers_version")
         assert {key for key in wanted if wanted[key] != said.get(key)} <= {*others}
-    model, pixels = sightline.load(tmp_path / "joined", "cpu"), torch.randn(2, 3, 8, 8)
+    model, pixels = headwise.load(tmp_path / "joined", "cpu"), torch.randn(2, 3, 8, 8)
     tokens = torch.randint(3, 200, (2, 5))
     with torch.inference_mode():
         logits = model.network.logits(model.network.decode(tokens, model.network.encode(pixels)))

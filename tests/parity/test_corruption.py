@@ -17,16 +17,16 @@ import torch
 from parity.test_tuning import CASES, IDS
 from side_by_side import PARTLY_FLOAT32, SAME_LOSS, curves
 
-from sightline.checkpoint.tuned import SameLayout
-from sightline.checkpoint.with_torch import read_any
-from sightline.checkpoint.write import file_tensors
-from sightline.config.settings import RunConfig, apply_settings, load_recipe
-from sightline.data.batch import Batch
-from sightline.data.corruption import BlockMarks, CorruptedText, SpanCorruption, denoising_of, tokens_read_as
-from sightline.models.load import pretrained_model
-from sightline.models.translator import Translator
-from sightline.tasks.pretrained import trainable
-from sightline.training.step import translation_objective
+from headwise.checkpoint.tuned import SameLayout
+from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.write import file_tensors
+from headwise.config.settings import RunConfig, apply_settings, load_recipe
+from headwise.data.batch import Batch
+from headwise.data.corruption import BlockMarks, CorruptedText, SpanCorruption, denoising_of, tokens_read_as
+from headwise.models.load import pretrained_model
+from headwise.models.translator import Translator
+from headwise.tasks.pretrained import trainable
+from headwise.training.step import translation_objective
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

@@ -20,20 +20,20 @@ import torch
 from published import PUBLISHED, REFUSED
 from torch import Tensor
 
-import sightline
-from sightline.checkpoint.write import write_checkpoint
-from sightline.cli import main
-from sightline.contract import SearchOptions
-from sightline.decode.constraints import FREE, Limits
-from sightline.decode.search import beam_search
-from sightline.decode.stepwise import step_of
-from sightline.families.registry import FAMILIES
-from sightline.families.table import entries
-from sightline.inspect.recording import attentions, recording
-from sightline.models.model import Model
-from sightline.network.halves import DecoderOnly, EncoderOnly
-from sightline.network.transformer import Transformer
-from sightline.network.unfilled import build_unfilled
+import headwise
+from headwise.checkpoint.write import write_checkpoint
+from headwise.cli import main
+from headwise.contract import SearchOptions
+from headwise.decode.constraints import FREE, Limits
+from headwise.decode.search import beam_search
+from headwise.decode.stepwise import step_of
+from headwise.families.registry import FAMILIES
+from headwise.families.table import entries
+from headwise.inspect.recording import attentions, recording
+from headwise.models.model import Model
+from headwise.network.halves import DecoderOnly, EncoderOnly
+from headwise.network.transformer import Transformer
+from headwise.network.unfilled import build_unfilled
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -241,9 +241,7 @@ def make_pair(case: Case, folder: Path) -> Pair:
             head = theirs.get_output_embeddings()
             head.weight = torch.nn.Parameter(torch.randn_like(head.weight))
         theirs.save_pretrained(folder)
-        return Pair(
-            case, load_theirs(case.kind, folder), sightline.load(folder, "cpu"), folder, inputs_of(theirs, case)
-        )
+        return Pair(case, load_theirs(case.kind, folder), headwise.load(folder, "cpu"), folder, inputs_of(theirs, case))
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
@@ -392,7 +390,7 @@ def search(step: Any, cache: Any, prefix: Tensor, start: int, beams: int) -> lis
 
 @pytest.mark.parametrize("beams", [1, 3])
 def test_search_writes_the_same(pair: Pair, beams: int) -> None:
-    """Sightline's search over our network, transformers' over theirs; outputs of one length, so nothing ends early."""
+    """Headwise's search over our network, transformers' over theirs; outputs of one length, so nothing ends early."""
     network = pair.network
     if not getattr(pair.theirs, "can_generate", lambda: False)() or isinstance(network, EncoderOnly):
         pytest.skip("generates nothing")
@@ -442,7 +440,7 @@ def test_the_way_back(pair: Pair, tmp_path: Path) -> None:
         their_logits(again, **pair.inputs), their_logits(pair.theirs, **pair.inputs), atol=0, rtol=0
     )
     assert main(["import", str(pair.folder), str(tmp_path / "ours")]) == 0
-    ours = sightline.load(tmp_path / "ours", "cpu")
+    ours = headwise.load(tmp_path / "ours", "cpu")
     assert json.loads(json.dumps(ours.config.as_dict())) == json.loads(json.dumps(pair.ours.config.as_dict()))
     kept = dict(ours.network.named_parameters())
     assert all(torch.equal(kept[name], parameter) for name, parameter in pair.network.named_parameters())
@@ -464,7 +462,7 @@ of_six_families = pytest.mark.parametrize(
 def test_a_file_in_half_precision_is_computed_in_float32(pair: Pair, precision: str, tmp_path: Path) -> None:
     """As transformers computes the same file when asked to: what it rounded on writing is all that is lost."""
     halved = save_in(precision, pair, tmp_path)
-    ours, theirs = sightline.load(halved, "cpu"), load_theirs(pair.case.kind, halved, dtype=torch.float32)
+    ours, theirs = headwise.load(halved, "cpu"), load_theirs(pair.case.kind, halved, dtype=torch.float32)
     assert {parameter.dtype for parameter in ours.network.parameters()} == {torch.float32}
     close(ours.network(*pair.inputs.values()), their_logits(theirs, **pair.inputs))
 
@@ -473,7 +471,7 @@ def test_a_file_in_half_precision_is_computed_in_float32(pair: Pair, precision: 
 @pytest.mark.parametrize("precision", HALF)
 def test_half_precision_where_it_is_asked_for(pair: Pair, precision: str) -> None:
     """Every part computes in it, and finds about the same."""
-    network = sightline.load(pair.folder, "cpu", dtype=precision).network
+    network = headwise.load(pair.folder, "cpu", dtype=precision).network
     found = network(*pair.inputs.values())
     assert found.dtype == getattr(torch, precision)
     exact = pair.network(*pair.inputs.values()).flatten()

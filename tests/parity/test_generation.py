@@ -13,19 +13,19 @@ import pytest
 import torch
 from torch import Tensor
 
-import sightline
-from sightline.checkpoint.generation_config import DEFAULTS, GenerationConfig
-from sightline.contract import NEVER, SearchOptions, SpecialIds
-from sightline.decode.engine import decode_tokens
-from sightline.decode.sampling import draw, stream_uniforms
-from sightline.decode.stepwise import engine_of
-from sightline.generation.embed import embed, unit
-from sightline.generation.fallback import hear_once, no_speech_probability
-from sightline.generation.fill import predict_masks
-from sightline.generation.text import perplexity, stream_on, write_on
-from sightline.generation.transcribe import Marks, hear
-from sightline.native.library import library
-from sightline.native.network import CompiledNetwork
+import headwise
+from headwise.checkpoint.generation_config import DEFAULTS, GenerationConfig
+from headwise.contract import NEVER, SearchOptions, SpecialIds
+from headwise.decode.engine import decode_tokens
+from headwise.decode.sampling import draw, stream_uniforms
+from headwise.decode.stepwise import engine_of
+from headwise.generation.embed import embed, unit
+from headwise.generation.fallback import hear_once, no_speech_probability
+from headwise.generation.fill import predict_masks
+from headwise.generation.text import perplexity, stream_on, write_on
+from headwise.generation.transcribe import Marks, hear
+from headwise.native.library import library
+from headwise.native.network import CompiledNetwork
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -156,7 +156,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     for seed in range(20):
         folder = tmp_path_factory.mktemp(name)
         theirs = save(*CASES[name], folder, seed)
-        found = Pair(name, theirs, sightline.load(folder, "cpu"), compute="float32" if compiled else "")
+        found = Pair(name, theirs, headwise.load(folder, "cpu"), compute="float32" if compiled else "")
         rows = found.their_ids(inputs(), eos_token_id=None, max_new_tokens=12).tolist()
         later = [token for row in rows for token in row[2:11]]
         ends = set(later) - {row[0] for row in rows}
@@ -235,7 +235,7 @@ def test_samples(pair: Pair, monkeypatch: pytest.MonkeyPatch, top_k: int, top_p:
         inputs()[0],
         pair.settings(sample=True, top_k=top_k, top_p=top_p, temperature=temperature, seed=4),
     )
-    streams, calls = torch.tensor(sightline_stream(row)), iter(range(100))
+    streams, calls = torch.tensor(headwise_stream(row)), iter(range(100))
 
     def multinomial(probs: Tensor, num_samples: int) -> Tensor:
         uniforms = stream_uniforms(4, streams, torch.tensor([0]), next(calls))
@@ -248,8 +248,8 @@ def test_samples(pair: Pair, monkeypatch: pytest.MonkeyPatch, top_k: int, top_p:
     assert pair.write([row], settings) == theirs
 
 
-def sightline_stream(row: list[int]) -> list[int]:
-    from sightline.decode.request import random_stream
+def headwise_stream(row: list[int]) -> list[int]:
+    from headwise.decode.request import random_stream
 
     return [random_stream(row)]
 
@@ -296,7 +296,7 @@ def whisper(tmp_path_factory: pytest.TempPathFactory) -> Pair:
         "eos_token_id": END_OF_TEXT, "decoder_start_token_id": 13, "suppress_tokens": None,
         "begin_suppress_tokens": None,
     }  # fmt: skip
-    return Pair("whisper", save("WhisperForConditionalGeneration", settings, folder), sightline.load(folder, "cpu"))
+    return Pair("whisper", save("WhisperForConditionalGeneration", settings, folder), headwise.load(folder, "cpu"))
 
 
 @pytest.mark.parametrize("beams", [1, 3])
@@ -370,7 +370,7 @@ READERS = {
 @pytest.fixture(scope="module", params=READERS)
 def reader(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     folder = tmp_path_factory.mktemp(request.param)
-    return Pair(request.param, save(*READERS[request.param], folder), sightline.load(folder, "cpu"))
+    return Pair(request.param, save(*READERS[request.param], folder), headwise.load(folder, "cpu"))
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first"])

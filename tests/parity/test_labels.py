@@ -16,21 +16,21 @@ import torch
 from side_by_side import SAME_LOSS, SAME_WEIGHT, curves
 from tokenizers import pre_tokenizers
 
-from sightline.checkpoint.tuned import SameLayout
-from sightline.checkpoint.vocabulary import read_vocabulary
-from sightline.checkpoint.with_torch import read_any
-from sightline.checkpoint.write import file_tensors
-from sightline.config.settings import apply_settings, load_recipe
-from sightline.data.labelled import LabelledBatch, MarkedTexts, collate_marked
-from sightline.data.tagged import IGNORED, collate_tagged
-from sightline.generation.reading import text_reader
-from sightline.generation.tag import read_words
-from sightline.network.dropout import Dropout
-from sightline.network.halves import EncoderOnly
-from sightline.tasks.answering import span_objective
-from sightline.tasks.classification import FINE_TUNING, classification_objective
-from sightline.tasks.heads import headed, known_head, with_head
-from sightline.tasks.pretrained import head_dropout, more_dropout, trainable
+from headwise.checkpoint.tuned import SameLayout
+from headwise.checkpoint.vocabulary import read_vocabulary
+from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.write import file_tensors
+from headwise.config.settings import apply_settings, load_recipe
+from headwise.data.labelled import LabelledBatch, MarkedTexts, collate_marked
+from headwise.data.tagged import IGNORED, collate_tagged
+from headwise.generation.reading import text_reader
+from headwise.generation.tag import read_words
+from headwise.network.dropout import Dropout
+from headwise.network.halves import EncoderOnly
+from headwise.tasks.answering import span_objective
+from headwise.tasks.classification import FINE_TUNING, classification_objective
+from headwise.tasks.heads import headed, known_head, with_head
+from headwise.tasks.pretrained import head_dropout, more_dropout, trainable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

@@ -15,19 +15,19 @@ import pytest
 import torch
 from side_by_side import PARTLY_FLOAT32, SAME_LOSS, SAME_WEIGHT, curves
 
-from sightline.checkpoint.tuned import SameLayout
-from sightline.checkpoint.with_torch import read_any
-from sightline.checkpoint.write import file_tensors
-from sightline.config.settings import RunConfig, apply_settings, load_recipe
-from sightline.config.training import TrainConfig
-from sightline.data.blocks import BlockBatch, block_stream
-from sightline.errors import UserError
-from sightline.models.load import pretrained_model
-from sightline.network.dropout import Dropout
-from sightline.network.halves import DecoderOnly
-from sightline.tasks.initial_model import model_section
-from sightline.tasks.language_modelling import language_objective
-from sightline.tasks.pretrained import more_dropout, trainable
+from headwise.checkpoint.tuned import SameLayout
+from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.write import file_tensors
+from headwise.config.settings import RunConfig, apply_settings, load_recipe
+from headwise.config.training import TrainConfig
+from headwise.data.blocks import BlockBatch, block_stream
+from headwise.errors import UserError
+from headwise.models.load import pretrained_model
+from headwise.network.dropout import Dropout
+from headwise.network.halves import DecoderOnly
+from headwise.tasks.initial_model import model_section
+from headwise.tasks.language_modelling import language_objective
+from headwise.tasks.pretrained import more_dropout, trainable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

@@ -16,17 +16,17 @@ import pytest
 import torch
 from side_by_side import SAME_LOSS, SAME_WEIGHT, curves
 
-from sightline.checkpoint.tuned import SameLayout
-from sightline.checkpoint.with_torch import read_any
-from sightline.checkpoint.write import file_tensors
-from sightline.config.settings import RunConfig, apply_settings, load_recipe
-from sightline.data.masking import MaskedBatch, MaskedText, Masking
-from sightline.models.encoder import EncoderModel
-from sightline.models.load import pretrained_model
-from sightline.network.dropout import Dropout
-from sightline.network.halves import EncoderOnly
-from sightline.tasks.masked_modelling import masked_objective
-from sightline.tasks.pretrained import more_dropout, trainable
+from headwise.checkpoint.tuned import SameLayout
+from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.write import file_tensors
+from headwise.config.settings import RunConfig, apply_settings, load_recipe
+from headwise.data.masking import MaskedBatch, MaskedText, Masking
+from headwise.models.encoder import EncoderModel
+from headwise.models.load import pretrained_model
+from headwise.network.dropout import Dropout
+from headwise.network.halves import EncoderOnly
+from headwise.tasks.masked_modelling import masked_objective
+from headwise.tasks.pretrained import more_dropout, trainable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

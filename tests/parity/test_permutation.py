@@ -17,20 +17,20 @@ import pytest
 import torch
 from side_by_side import SAME_LOSS, SAME_WEIGHT, curves, positions_in_double
 
-from sightline.architectures.xlnet import XLNet, build_xlnet, partial_order_mask
-from sightline.checkpoint.from_scratch import ScratchLayout
-from sightline.checkpoint.layout import CONFIG
-from sightline.checkpoint.with_torch import read_any
-from sightline.checkpoint.xlnet import XLNetLayout
-from sightline.checkpoint.xlnet_names import shape_to_hf, xlnet_file_tensors
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import RunConfig, apply_settings, load_recipe
-from sightline.data.permutation import PermutedBatch, PermutedText
-from sightline.models.language_model import LanguageModel
-from sightline.models.load import pretrained_model
-from sightline.network.dropout import Dropout
-from sightline.tasks.permutation_modelling import permutation_objective, xlnet_shape
-from sightline.tasks.pretrained import unfrozen
+from headwise.architectures.xlnet import XLNet, build_xlnet, partial_order_mask
+from headwise.checkpoint.from_scratch import ScratchLayout
+from headwise.checkpoint.layout import CONFIG
+from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.xlnet import XLNetLayout
+from headwise.checkpoint.xlnet_names import shape_to_hf, xlnet_file_tensors
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import RunConfig, apply_settings, load_recipe
+from headwise.data.permutation import PermutedBatch, PermutedText
+from headwise.models.language_model import LanguageModel
+from headwise.models.load import pretrained_model
+from headwise.network.dropout import Dropout
+from headwise.tasks.permutation_modelling import permutation_objective, xlnet_shape
+from headwise.tasks.pretrained import unfrozen
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

@@ -15,19 +15,19 @@ import torch
 from safetensors.torch import load_file
 from side_by_side import SAME_LOSS, curves
 
-from sightline.architectures.pictures import picture_axes
-from sightline.checkpoint.from_scratch import picture_layout
-from sightline.checkpoint.tuned import SameLayout
-from sightline.checkpoint.with_torch import read_any
-from sightline.checkpoint.write import file_tensors
-from sightline.config.settings import RunConfig, apply_settings, load_recipe
-from sightline.data.image import Preprocessing
-from sightline.data.pictures import PictureBatch, PictureSet, read_pictures
-from sightline.network.build import build
-from sightline.network.dropout import Dropout
-from sightline.tasks.heads import headed, known_head, with_head
-from sightline.tasks.pictures import FINE_TUNING, picture_objective
-from sightline.tasks.pretrained import trainable
+from headwise.architectures.pictures import picture_axes
+from headwise.checkpoint.from_scratch import picture_layout
+from headwise.checkpoint.tuned import SameLayout
+from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.write import file_tensors
+from headwise.config.settings import RunConfig, apply_settings, load_recipe
+from headwise.data.image import Preprocessing
+from headwise.data.pictures import PictureBatch, PictureSet, read_pictures
+from headwise.network.build import build
+from headwise.network.dropout import Dropout
+from headwise.tasks.heads import headed, known_head, with_head
+from headwise.tasks.pictures import FINE_TUNING, picture_objective
+from headwise.tasks.pretrained import trainable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

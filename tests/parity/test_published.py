@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-import sightline
+import headwise
 
 transformers = pytest.importorskip("transformers")
 
@@ -40,7 +40,7 @@ def test_embeddings_of_minilm(folder: Path) -> None:
     assert 128 < max(row.size(1) for row in rows) < 256
     with torch.inference_mode():
         theirs = torch.stack([network(row).last_hidden_state[0].mean(0) for row in rows]).numpy()
-    ours = sightline.load(folder, "cpu").embed(TEXTS)
+    ours = headwise.load(folder, "cpu").embed(TEXTS)
     cosines = (ours * theirs).sum(1) / np.linalg.norm(theirs, axis=1)
     np.testing.assert_allclose(cosines, 1, atol=1e-6)
     np.testing.assert_allclose(ours * np.linalg.norm(theirs, axis=1, keepdims=True), theirs, atol=1e-5)
@@ -56,5 +56,5 @@ def test_minilm_reads_256_tokens(folder: Path) -> None:
     with torch.inference_mode():
         theirs = network(row).last_hidden_state[0].mean(0)
     with pytest.warns(UserWarning, match=r"longer than the limit of 256 tokens, truncated: texts\[0\] \(402\)"):
-        ours = sightline.load(folder, "cpu").embed([text])
+        ours = headwise.load(folder, "cpu").embed([text])
     np.testing.assert_allclose(ours[0], theirs / theirs.norm(), atol=1e-5)

@@ -17,15 +17,15 @@ import torch
 from side_by_side import SAME_LOSS, curves
 from torch import nn
 
-from sightline.architectures.language import replaced_axes
-from sightline.checkpoint.from_scratch import ScratchLayout, check_axes
-from sightline.checkpoint.write import config_to_hf, file_tensors
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import apply_settings, load_recipe
-from sightline.config.training import TrainConfig
-from sightline.data.masking import MaskedBatch, MaskedText, Masking
-from sightline.network.electra import Electra
-from sightline.tasks.replaced_modelling import (
+from headwise.architectures.language import replaced_axes
+from headwise.checkpoint.from_scratch import ScratchLayout, check_axes
+from headwise.checkpoint.write import config_to_hf, file_tensors
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import apply_settings, load_recipe
+from headwise.config.training import TrainConfig
+from headwise.data.masking import MaskedBatch, MaskedText, Masking
+from headwise.network.electra import Electra
+from headwise.tasks.replaced_modelling import (
     ALL_MASKED,
     DISCRIMINATOR,
     build_electra,

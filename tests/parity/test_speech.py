@@ -16,15 +16,15 @@ import torch
 from side_by_side import SAME_LOSS, SAME_WEIGHT, batches_of, curves, in_file
 from tiny_families import HEARING, WHISPER, write_tiny
 
-import sightline
-from sightline.config.settings import RunConfig, apply_settings, load_recipe
-from sightline.data.told import ToldBatch
-from sightline.evaluate.transcripts import normalize_transcript
-from sightline.network.dropout import Dropout
-from sightline.network.transformer import Transformer
-from sightline.tasks.initial_model import model_section
-from sightline.tasks.job import TrainRequest
-from sightline.tasks.transcription import TranscriptionJob, masks_of, transcription_job
+import headwise
+from headwise.config.settings import RunConfig, apply_settings, load_recipe
+from headwise.data.told import ToldBatch
+from headwise.evaluate.transcripts import normalize_transcript
+from headwise.network.dropout import Dropout
+from headwise.network.transformer import Transformer
+from headwise.tasks.initial_model import model_section
+from headwise.tasks.job import TrainRequest
+from headwise.tasks.transcription import TranscriptionJob, masks_of, transcription_job
 
 soundfile = pytest.importorskip("soundfile")
 with warnings.catch_warnings():
@@ -108,7 +108,7 @@ def test_batches_are_what_transformers_makes_of_the_files(both: tuple[Any, Trans
 def test_windows_are_filled_up_as_there(seconds: float, tmp_path: Path) -> None:
     """One window with silence behind the recording; the last of several with zeros, which are no silence."""
     write_tiny(tmp_path, "whisper", WHISPER, HEARING)
-    model: Any = sightline.load(tmp_path, "cpu")
+    model: Any = headwise.load(tmp_path, "cpu")
     samples = torch.rand(round(seconds * 16_000), generator=torch.Generator().manual_seed(1)).numpy() - 0.5
     soundfile.write(tmp_path / "sound.wav", samples, 16_000, subtype="FLOAT")
     heard: list[torch.Tensor] = []

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.architectures.transformer import build_model
-from sightline.config.model import TransformerConfig
-from sightline.network.attention import MultiHeadAttention
-from sightline.network.layers import DecoderLayer, EncoderLayer
-from sightline.network.masks import causal_mask
-from sightline.network.transformer import Transformer
+from headwise.architectures.transformer import build_model
+from headwise.config.model import TransformerConfig
+from headwise.network.attention import MultiHeadAttention
+from headwise.network.layers import DecoderLayer, EncoderLayer
+from headwise.network.masks import causal_mask
+from headwise.network.transformer import Transformer
 
 D_MODEL, N_HEADS, D_FF = 12, 3, 20
 SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0]])

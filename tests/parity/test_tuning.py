@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.checkpoint.with_torch import read_any
-from sightline.checkpoint.write import file_tensors
-from sightline.data.batch import collate
-from sightline.network.dropout import Dropout
-from sightline.network.more_dropout import without
-from sightline.tasks.pretrained import more_dropout, trainable
-from sightline.training.packed import can_pack
-from sightline.training.step import batch_loss, projection, real_states
+from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.write import file_tensors
+from headwise.data.batch import collate
+from headwise.network.dropout import Dropout
+from headwise.network.more_dropout import without
+from headwise.tasks.pretrained import more_dropout, trainable
+from headwise.training.packed import can_pack
+from headwise.training.step import batch_loss, projection, real_states
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

@@ -9,14 +9,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-import sightline
-from sightline.architectures.xlnet import XLNet, partial_order_mask
-from sightline.checkpoint.xlnet_names import shape_from_hf, shape_to_hf, tensors_for_hf, xlnet_from_hf
-from sightline.cli import main
-from sightline.errors import UserError
-from sightline.generation.fill import predict_masks
-from sightline.generation.permutation import LeftToRight, QueryStream
-from sightline.generation.text import perplexity, write_on
+import headwise
+from headwise.architectures.xlnet import XLNet, partial_order_mask
+from headwise.checkpoint.xlnet_names import shape_from_hf, shape_to_hf, tensors_for_hf, xlnet_from_hf
+from headwise.cli import main
+from headwise.errors import UserError
+from headwise.generation.fill import predict_masks
+from headwise.generation.permutation import LeftToRight, QueryStream
+from headwise.generation.text import perplexity, write_on
 
 transformers = pytest.importorskip("transformers")
 
@@ -209,7 +209,7 @@ def test_configuration_is_read_strictly(change: dict[str, Any], message: str) ->
 def test_it_writes_the_same(beams: int, tmp_path: Path) -> None:
     """Greedy and beam search over the query stream; in a batch of prompts of several lengths as alone."""
     theirs, _ = checkpoint(tmp_path, vocab_size=VOCAB, untie_r=True)
-    model = sightline.load(tmp_path, "cpu")
+    model = headwise.load(tmp_path, "cpu")
     prompts = [torch.randint(6, VOCAB, (length,)).tolist() for length in (5, 2, 7)]
     settings = model.generation.changed({"max_new_tokens": 6, "beam_size": beams})
     found = [ranked[0].tokens for ranked in write_on(model.predictor, prompts, settings)]
@@ -260,7 +260,7 @@ def test_commands_take_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[
         unk_id=0, bos_id=1, eos_id=2, minloglevel=2,
     )  # fmt: skip
     checkpoint(tmp_path)
-    vocabulary = sightline.load(tmp_path, "cpu").tokenizer
+    vocabulary = headwise.load(tmp_path, "cpu").tokenizer
     ids = vocabulary.encode("a  <mask> 77, dogs")
     assert vocabulary.encode_two
     assert vocabulary.encode_two("a", "a") == ([*vocabulary.encode("a")[:-1], *vocabulary.encode("a")], [0, 0, 1, 1, 2])
@@ -275,7 +275,7 @@ def test_commands_take_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_load_takes_the_folder(tmp_path: Path) -> None:
     theirs, _ = checkpoint(tmp_path)
-    model = sightline.load(tmp_path, device="cpu")
+    model = headwise.load(tmp_path, device="cpu")
     tokens, mask = draw(), torch.ones(BATCH, LENGTH, dtype=torch.bool)
     mask[0, :3] = False
     with torch.no_grad():
@@ -290,9 +290,9 @@ def test_half_precision(dtype: torch.dtype, tmp_path: Path) -> None:
     """In files it is computed in float32, where it is asked for in itself."""
     theirs, _ = checkpoint(tmp_path)
     theirs.to(dtype).save_pretrained(tmp_path)
-    tokens, model = draw(), sightline.load(tmp_path, "cpu")
+    tokens, model = draw(), headwise.load(tmp_path, "cpu")
     exact = transformers.XLNetLMHeadModel.from_pretrained(tmp_path, dtype=torch.float32).eval()(tokens).logits
     close(model.network(tokens), exact)
-    rough = sightline.load(tmp_path, "cpu", dtype=str(dtype).removeprefix("torch.")).network(tokens)
+    rough = headwise.load(tmp_path, "cpu", dtype=str(dtype).removeprefix("torch.")).network(tokens)
     assert rough.dtype == dtype
     assert torch.cosine_similarity(rough.float().flatten(), exact.flatten(), dim=0) > 0.99

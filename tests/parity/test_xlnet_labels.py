@@ -14,18 +14,18 @@ import pytest
 import torch
 from side_by_side import SAME_LOSS, SAME_WEIGHT, curves, positions_in_double
 
-from sightline.architectures.xlnet import XLNetClassifier
-from sightline.checkpoint.with_torch import read_any
-from sightline.checkpoint.xlnet import XLNetLayout
-from sightline.checkpoint.xlnet_names import xlnet_file_tensors
-from sightline.config.settings import apply_settings, load_recipe
-from sightline.data.labelled import LabelledBatch, MarkedTexts, collate_marked
-from sightline.errors import UserError
-from sightline.models.classifier import Classifier
-from sightline.models.load import pretrained_model
-from sightline.network.dropout import Dropout
-from sightline.tasks.classification import FINE_TUNING, classification_objective
-from sightline.tasks.heads import headed, known_head, with_head
+from headwise.architectures.xlnet import XLNetClassifier
+from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.xlnet import XLNetLayout
+from headwise.checkpoint.xlnet_names import xlnet_file_tensors
+from headwise.config.settings import apply_settings, load_recipe
+from headwise.data.labelled import LabelledBatch, MarkedTexts, collate_marked
+from headwise.errors import UserError
+from headwise.models.classifier import Classifier
+from headwise.models.load import pretrained_model
+from headwise.network.dropout import Dropout
+from headwise.tasks.classification import FINE_TUNING, classification_objective
+from headwise.tasks.heads import headed, known_head, with_head
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from sightline.checkpoint import compiled, trained
-from sightline.config.model import TransformerConfig
-from sightline.contract import SearchOptions
-from sightline.decode.candidates import Candidates
-from sightline.decode.request import Bounds
-from sightline.errors import UserError
-from sightline.native import library as c
-from sightline.native.arrays import at
-from sightline.native.network import ACTIVATIONS, NORMS, NUMBERS, CompiledEnsemble, CompiledNetwork, Linear, Shape
-from sightline.native.settings import ENDINGS
+from headwise.checkpoint import compiled, trained
+from headwise.config.model import TransformerConfig
+from headwise.contract import SearchOptions
+from headwise.decode.candidates import Candidates
+from headwise.decode.request import Bounds
+from headwise.errors import UserError
+from headwise.native import library as c
+from headwise.native.arrays import at
+from headwise.native.network import ACTIVATIONS, NORMS, NUMBERS, CompiledEnsemble, CompiledNetwork, Linear, Shape
+from headwise.native.settings import ENDINGS
 
 Draw = np.random.Generator
 ERRORS = (UserError, AssertionError, MemoryError, ValueError, KeyError, IndexError, TypeError, OverflowError)
@@ -288,7 +288,7 @@ def products(draw: Draw, wrong: bool) -> None:
     check(few(x).shape == (rows, few.d_out), "outputs of another shape")
     if layer.numbers == "int8":
         levels, scales = np.empty((layer.d_out, layer.d_in), np.int8), np.empty(layer.d_out, np.float32)
-        c.library().sightline_levels(layer.address, at(levels), at(scales))
+        c.library().headwise_levels(layer.address, at(levels), at(scales))
 
 
 # --- Files ------------------------------------------------------------------------------------------------------------

@@ -31,11 +31,11 @@ ENVIRONMENT = {
 
 def compiled(name: str, flags: tuple[str, ...], folder: Path) -> Path:
     """One build with its sanitizers."""
-    from sightline.native import build
+    from headwise.native import build
 
     out = build.library_of(name, folder)
     sources = [str(build.FOLDER / source) for source in (*build.SOURCES, build.ASKS)]
-    own = [*build.FLAGS, *flags, *SANITIZE, "-w", f"-DSIGHTLINE_VERSION={build.version()}"]
+    own = [*build.FLAGS, *flags, *SANITIZE, "-w", f"-DHEADWISE_VERSION={build.version()}"]
     scarce = folder / "scarce.o"
     call = build.compiler() or []
     if not scarce.is_file():
@@ -47,7 +47,7 @@ def compiled(name: str, flags: tuple[str, ...], folder: Path) -> Path:
 
 def driver(folder: Path) -> Path:
     """The program that hashes what a build yields, with its sanitizers."""
-    from sightline.native import build
+    from headwise.native import build
 
     made, flags = folder / "kernels", ["-std=gnu11", "-DSCALAR", "-w", f"-I{build.FOLDER}", *SANITIZE]
     call = [*(build.compiler() or []), *flags, str(TESTS / "kernels.c"), "-o", str(made), "-ldl", "-lm"]
@@ -57,11 +57,11 @@ def driver(folder: Path) -> Path:
 
 def variants() -> dict[str, tuple[str, ...]]:
     """The builds that run here, and how a compiler is told of them."""
-    from sightline.native import build
-    from sightline.native.library import opened
+    from headwise.native import build
+    from headwise.native.library import opened
 
     asked = opened(build.ANYWHERE)
-    runs = [name for name in build.builds() if asked and asked.sightline_runs_here(name.encode())]
+    runs = [name for name in build.builds() if asked and asked.headwise_runs_here(name.encode())]
     found = {name: build.builds()[name] for name in runs}
     if "avx512" not in found:
         return found
@@ -70,7 +70,7 @@ def variants() -> dict[str, tuple[str, ...]]:
 
 def preloaded() -> str:
     """The runtime of the sanitizers, which has to be there before the interpreter is; nothing where there is none."""
-    from sightline.native import build
+    from headwise.native import build
 
     call = [*(build.compiler() or ["gcc"]), "-print-file-name=libasan.so"]
     found = subprocess.run(call, capture_output=True, text=True).stdout.strip()
@@ -102,7 +102,7 @@ def main() -> None:
             print(f"{build}: ", end="", flush=True)
             subprocess.run(call, env=preload, check=True)
         if asked.tests:
-            plugin = {**preload, "SIGHTLINE_SANITIZED": name, "PYTHONPATH": f"{ROOT / 'src'}:{Path(__file__).parent}"}
+            plugin = {**preload, "HEADWISE_SANITIZED": name, "PYTHONPATH": f"{ROOT / 'src'}:{Path(__file__).parent}"}
             tests = [str(TESTS / f"test_{name}.py") for name in ("products", "network", "families", "search")]
             call = [sys.executable, "-m", "pytest", "-q", "-p", "sanitized", "-p", "no:cacheprovider", *tests]
             subprocess.run(call, env=plugin, cwd=ROOT, check=True)

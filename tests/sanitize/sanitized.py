@@ -1,11 +1,11 @@
-"""For pytest (-p sanitized): the library's builds are those of the folder SIGHTLINE_SANITIZED, made by `run.py`."""
+"""For pytest (-p sanitized): the library's builds are those of the folder HEADWISE_SANITIZED, made by `run.py`."""
 
 import os
 from pathlib import Path
 
-from sightline.native import build, library
+from headwise.native import build, library
 
-FOLDER = os.environ.get("SIGHTLINE_SANITIZED")
+FOLDER = os.environ.get("HEADWISE_SANITIZED")
 if FOLDER:
     library.library_of = lambda name: build.library_of(name, Path(FOLDER))
     library.usable_builds = lambda: [name for name in build.builds() if library.library_of(name).is_file()]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A Python of Debian's for 64-bit ARM and what Sightline needs to translate there, in a folder; run by qemu-aarch64-static.
+# A Python of Debian's for 64-bit ARM and what Headwise needs to translate there, in a folder; run by qemu-aarch64-static.
 #
 #     aarch64_python.sh DIR PIP...
 #

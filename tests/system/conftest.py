@@ -16,8 +16,8 @@ import pytest
 from filelock import FileLock
 from programs import Program
 
-import sightline
-from sightline.cli import main
+import headwise
+from headwise.cli import main
 
 Pairs = list[tuple[str, str]]
 RECIPE = """
@@ -73,10 +73,10 @@ class Ran:
         assert self.code == 2, self
         assert self.out == ""
         assert "Traceback" not in self.err
-        assert self.err.count("sightline: error: ") == 1
+        assert self.err.count("headwise: error: ") == 1
         assert self.err.endswith("\n")
         line = self.err.replace("\r", "\n").splitlines()[-1]
-        assert line.startswith("sightline: error: ")
+        assert line.startswith("headwise: error: ")
         return line
 
 
@@ -130,10 +130,10 @@ def write() -> Callable[[Path, Pairs], list[Path]]:
 @pytest.fixture(scope="session")
 def learn(
     tmp_path_factory: pytest.TempPathFactory, task: Callable[..., Pairs], write: Callable[[Path, Pairs], list[Path]]
-) -> Callable[..., tuple[sightline.Model, Path]]:
+) -> Callable[..., tuple[headwise.Model, Path]]:
     """Trains a model of one layer a side on a toy task, in a process of its own: checking shapes halves the speed."""
 
-    def train(change: Callable[[list[str]], Sequence[str]], steps: int) -> tuple[sightline.Model, Path]:
+    def train(change: Callable[[list[str]], Sequence[str]], steps: int) -> tuple[headwise.Model, Path]:
         folder = tmp_path_factory.mktemp("learn")
         recipe = folder / "toy.toml"
         recipe.write_text(RECIPE, encoding="utf-8")
@@ -142,25 +142,25 @@ def learn(
         with Program(["train", *files, "--device", "cpu", "--set", f"train.max_steps={steps}"]) as program:
             _, err = program.communicate()
         assert program.returncode == 0, err
-        return sightline.load(folder / "model", device="cpu"), folder / "model"
+        return headwise.load(folder / "model", device="cpu"), folder / "model"
 
     return train
 
 
 @pytest.fixture(scope="session")
 def copying(
-    learn: Callable[..., tuple[sightline.Model, Path]], tmp_path_factory: pytest.TempPathFactory, worker_id: str
-) -> tuple[sightline.Model, Path]:
+    learn: Callable[..., tuple[headwise.Model, Path]], tmp_path_factory: pytest.TempPathFactory, worker_id: str
+) -> tuple[headwise.Model, Path]:
     """A model that has learnt to copy, and its directory; read only. One training serves all processes of a run."""
     own = tmp_path_factory.getbasetemp()
     link = (own if worker_id == "master" else own.parent) / "copying"
     with FileLock(f"{link}.lock"):
         if not link.exists():
             link.symlink_to(learn(list, steps=500)[1])
-    return sightline.load(link.resolve(), device="cpu"), link.resolve()
+    return headwise.load(link.resolve(), device="cpu"), link.resolve()
 
 
 @pytest.fixture(scope="session")
-def model_path(copying: tuple[sightline.Model, Path]) -> Path:
+def model_path(copying: tuple[headwise.Model, Path]) -> Path:
     """The directory of the shared model; read only."""
     return copying[1]

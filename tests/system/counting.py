@@ -7,15 +7,15 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from sightline.checkpoint.folder import Folder
-from sightline.config.settings import RunConfig
-from sightline.data.labelled import LabelledBatch, collate_labelled
-from sightline.models.model import Model
-from sightline.tasks.classification import ClassificationJob, classification_job
-from sightline.tasks.job import TrainRequest
-from sightline.training.loss import Loss
-from sightline.training.step import Objective
-from sightline.training.validation import Outputs, Shard
+from headwise.checkpoint.folder import Folder
+from headwise.config.settings import RunConfig
+from headwise.data.labelled import LabelledBatch, collate_labelled
+from headwise.models.model import Model
+from headwise.tasks.classification import ClassificationJob, classification_job
+from headwise.tasks.job import TrainRequest
+from headwise.training.loss import Loss
+from headwise.training.step import Objective
+from headwise.training.validation import Outputs, Shard
 
 
 class CountingJob(ClassificationJob):

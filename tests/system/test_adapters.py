@@ -1,4 +1,4 @@
-"""What docs/adapters.md says of adapters (LoRA): `sightline train --init FOLDER --set train.lora_rank=8`."""
+"""What docs/adapters.md says of adapters (LoRA): `headwise train --init FOLDER --set train.lora_rank=8`."""
 
 import json
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from tiny_families import write_tiny
 
-import sightline
+import headwise
 
 Cli = Callable[..., Any]
 QUICK = ["train.max_steps=40", "train.validate_every=20", "train.checkpoint_every=20", "train.log_every=20",
@@ -76,14 +76,14 @@ def test_several_are_added_and_become_a_model(cli: Cli, base: Path, files: list[
     one, two = tmp_path / "one", tmp_path / "two"
     trained(cli, base, files, one, "train.max_steps=20")
     trained(cli, base, files, two, "train.max_steps=20", "train.seed=2", "train.lora_layers=fc1")
-    weights = [sightline.load(path, "cpu").network.state_dict() for path in (base, one, two, f"{one}+{two}")]
+    weights = [headwise.load(path, "cpu").network.state_dict() for path in (base, one, two, f"{one}+{two}")]
     for name, start in weights[0].items():
         expected = weights[1][name] + weights[2][name] - start
         torch.testing.assert_close(weights[3][name], expected, atol=1e-6, rtol=1e-5)
     ran = cli("export", f"{one}+{two}", "--to", "hf", tmp_path / "merged")
     assert ran.code == 0, ran.err
     assert load_file(tmp_path / "merged" / "model.safetensors").keys() == load_file(base / "model.safetensors").keys()
-    both = [sightline.load(path, "cpu") for path in (f"{one}+{two}", tmp_path / "merged")]
+    both = [headwise.load(path, "cpu") for path in (f"{one}+{two}", tmp_path / "merged")]
     src, tgt = torch.tensor([[20, 21, 22, 2]]), torch.tensor([[1, 30, 31]])
     first, second = (model.network.logits(model.network.states(src, tgt, src > 0)) for model in both)
     assert torch.equal(first, second)
@@ -105,7 +105,7 @@ def test_running_text(cli: Cli, tmp_path: Path, kind: str, task: str, changes: d
     assert ran.code == 0, ran.err
     rows = [json.loads(line) for line in (tmp_path / "out" / "validation.jsonl").read_text().splitlines()]
     assert rows[-1]["loss"] < rows[0]["loss"]
-    assert sightline.load(tmp_path / "out", "cpu").info()["family"] == kind
+    assert headwise.load(tmp_path / "out", "cpu").info()["family"] == kind
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sightline import Model
-from sightline.inspect.readings import alignment_row, between_words, clearest_head
+from headwise import Model
+from headwise.inspect.readings import alignment_row, between_words, clearest_head
 
 Files = tuple[Path, Path, Path]
 

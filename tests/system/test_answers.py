@@ -1,4 +1,4 @@
-"""What docs/questions.md says of answers that are learnt by published encoders: `sightline train --task answer`.
+"""What docs/questions.md says of answers that are learnt by published encoders: `headwise train --task answer`.
 
 The networks are tiny and random. What they learn is a few answers by heart; that they do shows that all of it trains.
 """
@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 from tiny_families import vocabulary, write_tiny
 from tokenizers import processors
 
-import sightline
-from sightline.data.labelled import MarkedTexts
-from sightline.generation.answer import Passage, answers_in, read_passages
+import headwise
+from headwise.data.labelled import MarkedTexts
+from headwise.generation.answer import Passage, answers_in, read_passages
 
 Cli = Callable[..., Any]
 QUICK = ["train.max_steps=90", "train.validate_every=45", "train.checkpoint_every=45", "train.log_every=45",
@@ -134,7 +134,7 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, files: list[str],
 def test_long_contexts_are_read_in_passages(tmp_path: Path) -> None:
     """Each token is in one at least, at most as many as there is room for; the answer is whole where it is labelled."""
     write(tmp_path / "model", architectures=["BertForQuestionAnswering"])
-    reader = sightline.load(tmp_path / "model", "cpu").reader  # type: ignore[attr-defined]
+    reader = headwise.load(tmp_path / "model", "cpu").reader  # type: ignore[attr-defined]
     context = CONTEXTS[2]
     found = read_passages(reader, [("who?", context), ("a" * 99, context)], 20, 4)
     assert {one.question for one in found} == {0, 1} and all(len(one) <= 20 for one in found)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-import sightline
-from sightline.native.library import library
-from sightline.network.compiled import foreign
+import headwise
+from headwise.native.library import library
+from headwise.network.compiled import foreign
 
 MODERN = {"norm": "rms", "norm_position": "pre", "activation": "silu", "gated": True, "biases": False}
 SMALL = {"d_model": 32, "d_ff": 40, "n_heads": 4, "n_encoder_layers": 2, "n_decoder_layers": 2}
@@ -37,14 +37,14 @@ def test_a_model_of_other_parts(changes: dict[str, Any], lacks: str, files: list
     """In float32 by the library where it has all the parts, else by torch, which then says so where int8 is asked."""
     settings = {f"model.{key}": value for key, value in (SMALL | changes).items()}
     settings |= {"train.max_steps": 6, "train.validate_every": 3, "train.validate_bleu": 4, "data.vocab_size": 300}
-    model = sightline.train(files, files, tmp_path / "run", "tiny", settings, show=False, device="cpu")
+    model = headwise.train(files, files, tmp_path / "run", "tiny", settings, show=False, device="cpu")
     assert lacks in foreign(model.network)
     assert [translation.text for translation in model.translate(["a dog runs", ""])][1] == ""
-    again = sightline.load(tmp_path / "run", "cpu")
+    again = headwise.load(tmp_path / "run", "cpu")
     (here,), (there,) = (each.score(["a dog runs 3 times"], ["ein Hund rennt 3 mal"]) for each in (model, again))
     assert here.log_prob == there.log_prob < 0
     if library() is not None and lacks:
-        with pytest.raises(sightline.UserError, match=f"lacks a part of this network .*{lacks}"):
+        with pytest.raises(headwise.UserError, match=f"lacks a part of this network .*{lacks}"):
             again.translate(["a dog"], compute="int8")
 
 
@@ -54,9 +54,9 @@ def test_rotary_positions_are_packed(files: list[Path], tmp_path: Path, monkeypa
     settings = {f"model.{key}": value for key, value in (SMALL | MODERN | {"positions": "rotary"}).items()}
     settings |= {"train.max_steps": 4, "train.validate_every": 4, "train.validate_bleu": 0, "model.dropout": 0.0}
     settings |= {"data.vocab_size": 300, "train.batching": "random"}
-    packed = sightline.train(files, files, tmp_path / "packed", "tiny", settings, show=False, device="cpu")
-    monkeypatch.setattr("sightline.training.step.can_pack", lambda *_: False)
-    padded = sightline.train(files, files, tmp_path / "padded", "tiny", settings, show=False, device="cpu")
+    packed = headwise.train(files, files, tmp_path / "packed", "tiny", settings, show=False, device="cpu")
+    monkeypatch.setattr("headwise.training.step.can_pack", lambda *_: False)
+    padded = headwise.train(files, files, tmp_path / "padded", "tiny", settings, show=False, device="cpu")
     pairs = zip(packed.network.parameters(), padded.network.parameters(), strict=True)
     for one, other in pairs:
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)

@@ -115,7 +115,7 @@ def test_a_bad_path_is_named_with_its_option(role: str, cli: Any, folder: Path) 
 def test_standard_input_is_not_read_while_a_file_is_missing(
     cli: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SIGHTLINE_CACHE", str(folder / "cache"))
+    monkeypatch.setenv("HEADWISE_CACHE", str(folder / "cache"))
     run = ["train", "--recipe", "tiny", "--train", "-", "--valid", folder / "absent.tsv", "--out", folder / "out"]
     assert "absent.tsv: no such file" in cli(*run, "--set", *TINY, stdin=b"a\tb\n").complaint
     assert not (folder / "cache").exists()

@@ -1,4 +1,4 @@
-"""A captioner tuned as its users meet it: `sightline train --task caption --init FOLDER`, and what comes out.
+"""A captioner tuned as its users meet it: `headwise train --task caption --init FOLDER`, and what comes out.
 
 The model is tiny and random. It learns captions of three colours by heart; that it does shows that all of it trains.
 """

@@ -1,4 +1,4 @@
-"""`sightline check-corpus` on corpora in which each fault stands once: each is found, with its line, and no other."""
+"""`headwise check-corpus` on corpora in which each fault stands once: each is found, with its line, and no other."""
 
 import re
 from html.parser import HTMLParser
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sightline.data.rows import Pair
+from headwise.data.rows import Pair
 
 NAMES = ["Anna", "Ben", "Clara", "David", "Emil", "Frieda", "Georg", "Hanna", "Ida", "Jakob"]
 PLACES = [("park", "Park"), ("garden", "Garten"), ("school", "Schule"), ("house", "Haus"), ("forest", "Wald")]
@@ -146,7 +146,7 @@ def test_leaks_between_all_sets(cli: Any, tmp_path: Path) -> None:
 
 def test_what_valid_1_percent_would_take(cli: Any, tmp_path: Path) -> None:
     ran = cli("check-corpus", tsv(tmp_path / "a.tsv", sound()), "--valid", "10%")
-    assert ran.lines[-1].startswith("sightline train --valid 10% would take 5 pairs to validate on, and drop 0 others")
+    assert ran.lines[-1].startswith("headwise train --valid 10% would take 5 pairs to validate on, and drop 0 others")
 
 
 def test_doubts_about_the_files(cli: Any, tmp_path: Path) -> None:

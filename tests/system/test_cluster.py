@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
-import sightline
-from sightline.cluster.actors import ClusterExecutor
-from sightline.cluster.connection import live_nodes, machine_name
-from sightline.cluster.shards import ResultShards
-from sightline.cluster.translation import ClusterModel, ModelLocation
-from sightline.errors import UserError
+import headwise
+from headwise.cluster.actors import ClusterExecutor
+from headwise.cluster.connection import live_nodes, machine_name
+from headwise.cluster.shards import ResultShards
+from headwise.cluster.translation import ClusterModel, ModelLocation
+from headwise.errors import UserError
 
 pytestmark = [
     pytest.mark.distributed,
@@ -60,7 +60,7 @@ def actors(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterExe
     import ray
 
     with ClusterExecutor(ray, gpu=False) as kept:
-        monkeypatch.setattr("sightline.cluster.actors.ClusterExecutor", lambda *_: nullcontext(kept))
+        monkeypatch.setattr("headwise.cluster.actors.ClusterExecutor", lambda *_: nullcontext(kept))
         yield kept
 
 
@@ -114,7 +114,7 @@ def test_a_killed_process_is_replaced(cluster: Any, model_path: Path, task: Call
                 killed.append(found[0])
             yield line
 
-    model = sightline.load(model_path, "cpu")
+    model = headwise.load(model_path, "cpu")
     with ClusterExecutor(ray, gpu=False) as actors:
         shared = ClusterModel(model, ModelLocation((str(model_path),), "cpu", "auto"), actors, ResultShards(None))
         found = [one.text for one in shared.translate_lines(watched(), chunk_lines=100)]
@@ -149,21 +149,21 @@ def test_a_machine_without_the_model_is_named_and_left_out(
 ) -> None:
     import ray
 
-    model, lines = sightline.load(model_path, "cpu"), [source for source, _ in task(900, 34)]
+    model, lines = headwise.load(model_path, "cpu"), [source for source, _ in task(900, 34)]
     loading = ModelLocation((str(model_path.resolve()),), "cpu", "auto")
     with ClusterExecutor(ray, gpu=False) as actors:
         shared = ClusterModel(model, loading, actors, ResultShards(None))
         found = [one.text for one in shared.translate_lines(lines, chunk_lines=30)]
     assert found == [one.text for one in model.translate(lines)]
     (complaint,) = [line for line in capfd.readouterr().err.splitlines() if "--ray" in line]
-    start = f"sightline: --ray: {machine_name(without_model)} is not used: {model_path.resolve()}: "
+    start = f"headwise: --ray: {machine_name(without_model)} is not used: {model_path.resolve()}: "
     assert complaint.startswith(start)
 
 
 def test_where_no_machine_has_the_model_one_line_names_them(cluster: Any, model_path: Path, tmp_path: Path) -> None:
     import ray
 
-    model, loading = sightline.load(model_path, "cpu"), ModelLocation((str(tmp_path / "nowhere"),), "cpu", "auto")
+    model, loading = headwise.load(model_path, "cpu"), ModelLocation((str(tmp_path / "nowhere"),), "cpu", "auto")
     for most in (0, 1):  # one process is tried elsewhere, too
         with ClusterExecutor(ray, gpu=False, most=most) as actors:
             shared = ClusterModel(model, loading, actors, ResultShards(None))
@@ -182,7 +182,7 @@ def test_a_cluster_of_the_command_alone_leaves_no_token_behind(
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
     environment |= {"HOME": str(tmp_path / "home")}
     (tmp_path / "home").mkdir()
-    program = [sys.executable, "-m", "sightline", *command, "--ray"]
+    program = [sys.executable, "-m", "headwise", *command, "--ray"]
     ran = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == cli(*command[:-2]).out and not [*(tmp_path / "home").rglob("auth_token")]
@@ -214,7 +214,7 @@ def test_a_killed_command_goes_on_where_it_was(
     text.write_text("".join(f"{source}\n" for source, _ in task(6000, 33)), encoding="utf-8")
     command = ["translate", str(model_path), str(text), "--device", "cpu", "--beam-size", "1"]
     shared = [*command, "-o", str(out), "--ray", cluster.address]
-    program = subprocess.Popen([sys.executable, "-m", "sightline", *shared], stderr=subprocess.DEVNULL)
+    program = subprocess.Popen([sys.executable, "-m", "headwise", *shared], stderr=subprocess.DEVNULL)
     parts = tmp_path / "out.txt.parts"
     while len(list(parts.glob("0*.jsonl"))) < 2:
         assert program.poll() is None
@@ -235,9 +235,9 @@ def test_a_killed_command_goes_on_where_it_was(
 
 def test_replicas_of_a_server(cluster: Any, model_path: Path, task: Callable[..., Any]) -> None:
     asked = [[source for source, _ in task(3, seed)] for seed in range(24)]
-    wanted = [[one.text for one in sightline.load(model_path, "cpu").translate(some)] for some in asked]
+    wanted = [[one.text for one in headwise.load(model_path, "cpu").translate(some)] for some in asked]
     command = ["serve", str(model_path), "--languages", "en-de", "--device", "cpu", "--port", "0", "--replicas", "2"]
-    command = [sys.executable, "-m", "sightline", *command, "--ray", cluster.address]
+    command = [sys.executable, "-m", "headwise", *command, "--ray", cluster.address]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as program:
         try:
             assert program.stderr
@@ -257,7 +257,7 @@ def test_replicas_of_a_server(cluster: Any, model_path: Path, task: Callable[...
 def test_a_cluster_that_is_not_there_is_one_line(cli: Any, model_path: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     (tmp_path / "in.txt").write_text("a b\n")
-    program = [sys.executable, "-m", "sightline", "translate", str(model_path), str(tmp_path / "in.txt")]
+    program = [sys.executable, "-m", "headwise", "translate", str(model_path), str(tmp_path / "in.txt")]
     ran = subprocess.run([*program, "--ray", "127.0.0.1:9"], capture_output=True, text=True, check=False)
     assert ran.returncode == 2 and "--ray 127.0.0.1:9" in ran.stderr.splitlines()[-1] and "Traceback" not in ran.stderr
 
@@ -283,7 +283,7 @@ def test_a_killed_sweep_goes_on_and_its_runs_are_ordinary_ones(
     settings = [*SMALL, "train.max_steps=150", "train.validate_every=50", "train.warmup_steps=20"]
     told = [*files, "--out", str(out), "--device", "cpu", "--to-the-end", "--ray", cluster.address]
     command = ["sweep", "gpt", *told, "--set", *settings, "train.seed=1,2"]
-    program = subprocess.Popen([sys.executable, "-m", "sightline", *command], stderr=subprocess.DEVNULL)
+    program = subprocess.Popen([sys.executable, "-m", "headwise", *command], stderr=subprocess.DEVNULL)
     while not list(out.glob("*/checkpoints/step-*")):
         assert program.poll() is None
         time.sleep(0.01)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import sightline
+import headwise
 
 SETTINGS = [
     "model.d_model=16",
@@ -111,6 +111,6 @@ def test_declared_tokens_are_one_piece(cli: Any, task: Any, write: Any, tmp_path
     files = write(tmp_path / "train", [(f"<2xx> {src}", tgt) for src, tgt in task(50, 1)])
     run = ["train", "--recipe", "tiny", "--train", *files, "--valid", *files, "--device", "cpu", "--set", *SETTINGS]
     assert cli(*run, "--special", "<2xx>", "--out", tmp_path / "model").code == 0
-    (translation,) = sightline.load(tmp_path / "model", device="cpu").translate(["<2xx> a b"])
+    (translation,) = headwise.load(tmp_path / "model", device="cpu").translate(["<2xx> a b"])
     assert translation.source_pieces[0] == "<2xx>"
     assert translation.source_pieces[-2:] == ["▁a", "▁b"]

@@ -1,4 +1,4 @@
-"""T5 and BART on running text, as users meet it: `sightline train --task denoise --init FOLDER`.
+"""T5 and BART on running text, as users meet it: `headwise train --task denoise --init FOLDER`.
 
 The models are tiny and random. What they learn is an alphabet by heart.
 """
@@ -14,7 +14,7 @@ from killing import killed_and_resumed, records
 from safetensors.torch import load_file
 from tiny_families import write_tiny
 
-import sightline
+import headwise
 
 Cli = Callable[..., Any]
 SENTINELS = [f"<extra_id_{i}>" for i in range(4)]
@@ -63,8 +63,8 @@ def test_a_folder_is_trained_and_comes_back_as_it_was(name: str, cli: Cli, texts
         assert json.loads((tmp_path / "out" / file).read_text()) == json.loads((tmp_path / "model" / file).read_text())
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "recipe | tune-denoise from the weights of `model`" in card and "in blocks of 24" in card
-    assert "model.generate([" in card and "sightline train --init ." in card
-    model = sightline.load(tmp_path / "out", "cpu")
+    assert "model.generate([" in card and "headwise train --init ." in card
+    model = headwise.load(tmp_path / "out", "cpu")
     assert model.between(*(one.partition("=")[2] for one in languages)).generate(["abc<mask>"], max_new_tokens=5)
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()

@@ -1,11 +1,11 @@
-"""`sightline demo` from end to end, with a model too small to be good."""
+"""`headwise demo` from end to end, with a model too small to be good."""
 
 from pathlib import Path
 
 import pytest
 
-from sightline.demo.corpus import SPECIAL_TOKENS, generate_corpus
-from sightline.demo.run import demo
+from headwise.demo.corpus import SPECIAL_TOKENS, generate_corpus
+from headwise.demo.run import demo
 
 CORPUS = generate_corpus(n_train=300, n_valid=20, n_test=40)
 SMALL = [
@@ -29,7 +29,7 @@ def test_demo_trains_shows_and_draws(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert f"Exact match on 40 dates never seen in training: {share:.1%}" in shown
     assert (tmp_path / "cross-attention.png").read_bytes().startswith(b"\x89PNG")
     next_steps = shown.split("on your own files:\n")[1].splitlines()[:3]
-    assert [step.split("sightline ")[1].split()[0] for step in next_steps] == ["train", "translate", "evaluate"]
+    assert [step.split("headwise ")[1].split()[0] for step in next_steps] == ["train", "translate", "evaluate"]
 
 
 def test_a_second_demo_does_not_train_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-import sightline
-from sightline.config.data import TranslationData
-from sightline.data.tokenizer import Tokenizer
+import headwise
+from headwise.config.data import TranslationData
+from headwise.data.tokenizer import Tokenizer
 
 RECIPE = """
 [model]
@@ -90,7 +90,7 @@ def stage(files: Path, cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 def test_what_is_masked_is_restored(stage: Path) -> None:
     """A guess is right once in ten times, or in twenty where the language is not seen."""
-    model = sightline.load(stage, "cpu")
+    model = headwise.load(stage, "cpu")
     texts = [text for alphabet in ALPHABETS for text in counting(20, alphabet, 4)]
     masked = [" ".join([first, "<mask>", *rest]) for first, _, *rest in map(str.split, texts)]
     right = sum(found.text == text for found, text in zip(model.restore(masked), texts, strict=True))
@@ -118,8 +118,8 @@ def test_a_translator_starts_from_it(stage: Path, files: Path, cli: Any, tmp_pat
     settings = ["train.max_steps=40", "train.log_every=1", "train.learning_rate=0.003", "train.warmup_steps=1"]
     ran = cli(*run, "--set", *settings)
     assert ran.code == 0, ran.err
-    model = sightline.load(tmp_path / "out", "cpu")
-    assert isinstance(model, sightline.Model)
+    model = headwise.load(tmp_path / "out", "cpu")
+    assert isinstance(model, headwise.Model)
     assert model.config.model.task == "translate"
     assert (tmp_path / "out" / "tokenizer.json").read_bytes() == (stage / "tokenizer.json").read_bytes()
     nll = [json.loads(line)["nll"] for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
@@ -136,12 +136,12 @@ def test_texts_to_validate_on_are_taken_out(files: Path, cli: Any, tmp_path: Pat
 
 def test_it_says_what_it_is(stage: Path, cli: Any) -> None:
     rows = dict(line.split(maxsplit=1) for line in cli("info", stage).lines if not line.startswith("training data"))
-    assert rows["model"].startswith("denoising, trained with Sightline")
+    assert rows["model"].startswith("denoising, trained with Headwise")
     assert "1 + 1 layers" in rows["architecture"]
     assert "BLEU" in rows["validation"]
     card = (stage / "README.md").read_text(encoding="utf-8")
     assert "mono.en, mono.de: 4,000 texts (dropped: none)" in card
-    assert "sightline train --init ." in card
+    assert "headwise train --init ." in card
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_it_says_what_it_is(stage: Path, cli: Any) -> None:
 def test_it_is_no_translator_yet(arguments: list[str], stage: Path, files: Path, cli: Any) -> None:
     said = cli(*(argument.format(stage, file=files / "check.en") for argument in arguments)).complaint
     kind = "this model restores texts" if arguments[0] in ("evaluate", "score") else "was trained to denoise, not to "
-    assert f"{stage}: {kind}" in said and "a translator starts from it" in said and "`sightline train --init" in said
+    assert f"{stage}: {kind}" in said and "a translator starts from it" in said and "`headwise train --init" in said
 
 
 def test_what_it_does_not_take(stage: Path, files: Path, cli: Any, tmp_path: Path) -> None:

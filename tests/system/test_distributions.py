@@ -20,22 +20,22 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from sightline import load
-from sightline.checkpoint.compiled import parameter_shapes
-from sightline.checkpoint.trained import WEIGHTS, write_settings
-from sightline.config.data import TranslationData
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import RunConfig
-from sightline.data.tokenizer import Tokenizer
-from sightline.native.build import ANYWHERE, BUILDS, FOLDER, library_of
-from sightline.native.build import compiler as own_compiler
-from sightline.native.library import usable_builds
+from headwise import load
+from headwise.checkpoint.compiled import parameter_shapes
+from headwise.checkpoint.trained import WEIGHTS, write_settings
+from headwise.config.data import TranslationData
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import RunConfig
+from headwise.data.tokenizer import Tokenizer
+from headwise.native.build import ANYWHERE, BUILDS, FOLDER, library_of
+from headwise.native.build import compiler as own_compiler
+from headwise.native.library import usable_builds
 
 pytestmark = pytest.mark.distributed
 ROOT = Path(__file__).parents[2]
-AARCH64 = Path(os.environ.get("SIGHTLINE_AARCH64", ROOT / ".venv/aarch64"))  # as aarch64_python.sh leaves it
-DIST = Path(os.environ.get("SIGHTLINE_DIST", ROOT / "dist"))
-WHEELS = sorted(DIST.glob("sightline-*.whl"))
+AARCH64 = Path(os.environ.get("HEADWISE_AARCH64", ROOT / ".venv/aarch64"))  # as aarch64_python.sh leaves it
+DIST = Path(os.environ.get("HEADWISE_DIST", ROOT / "dist"))
+WHEELS = sorted(DIST.glob("headwise-*.whl"))
 HERE = [wheel for wheel in WHEELS if "manylinux" in wheel.name and platform.machine() in wheel.name]
 ELF, MACH_O, SHARED_PE = {"x86_64": 62, "aarch64": 183}, {"x86_64": 0x01000007, "arm64": 0x0100000C}, 0x2000
 SIGNATURE, BUILD_VERSION = 0x1D, 0x32  # commands to whoever loads a library on macOS
@@ -62,7 +62,7 @@ def test_what_is_in_it(wheel: Path) -> None:
     assert sorted(libraries(wheel)) == sorted(library_of(name).name for name in BUILDS[kind])
     with zipfile.ZipFile(wheel) as contents:
         names = set(contents.namelist())
-        assert {"sightline/native/build.py", "sightline/native/simd.h", "sightline/recipes/tiny.toml"} <= names
+        assert {"headwise/native/build.py", "headwise/native/simd.h", "headwise/recipes/tiny.toml"} <= names
         assert not [name for name in names if name.startswith("tests")]
         (about,) = (contents.read(name).decode() for name in names if name.endswith(".dist-info/WHEEL"))
     assert "Root-Is-Purelib: false" in about and f"Tag: py3-none-{tag(wheel)}" in about
@@ -103,7 +103,7 @@ def test_libraries_for_windows(wheel: Path) -> None:
         assert content[:2] == b"MZ" and content[header : header + 4] == b"PE\0\0"
         processor, flags = (struct.unpack_from("<H", content, header + at)[0] for at in (4, 22))
         assert processor == 0x8664 and flags & SHARED_PE
-        assert b"sightline_search" in content and (b"sightline_runs_here" in content) == (ANYWHERE in name)
+        assert b"headwise_search" in content and (b"headwise_runs_here" in content) == (ANYWHERE in name)
 
 
 @pytest.mark.skipif(not shutil.which("objdump"), reason="needs objdump")
@@ -175,8 +175,8 @@ def test_it_yields_the_bits_of_this_machine(wheel: Path, tmp_path: Path) -> None
 
 TRANSLATE = """
 import sys
-from sightline.native import build, library
-from sightline import load
+from headwise.native import build, library
+from headwise import load
 print(library.instructions() or "none", build.compiler(), build.FOLDER)
 print(load(sys.argv[1]).translate(["the cat"], beam_size=2)[0].text)
 print("torch" in sys.modules)
@@ -202,7 +202,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a program that finds no compiler, neither on its path nor among Python's packages."""
     folder = tmp_path_factory.mktemp("bare")
     (folder / "ziglang.py").write_text("raise ImportError('not here')\n")
-    kept = {name: value for name, value in os.environ.items() if name not in ("CC", "SIGHTLINE_NATIVE")}
+    kept = {name: value for name, value in os.environ.items() if name not in ("CC", "HEADWISE_NATIVE")}
     return {**kept, "PATH": "", "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
 
 
@@ -258,9 +258,9 @@ def test_an_installed_wheel_translates_without_a_compiler(installed: str, model:
     (about, text, torch), complaints = translated([installed], model, bare)
     best, compiler, folder = about.split(maxsplit=2)
     assert (best, compiler, torch, complaints) == (best_build(), "None", "False", [])
-    assert folder.startswith(installed.split("/bin/")[0]), "another Sightline than the installed one"
+    assert folder.startswith(installed.split("/bin/")[0]), "another Headwise than the installed one"
     for build in ("avx2", ANYWHERE):
-        assert translated([installed], model, {**bare, "SIGHTLINE_NATIVE": build})[0][1:] == [text, "False"]
+        assert translated([installed], model, {**bare, "HEADWISE_NATIVE": build})[0][1:] == [text, "False"]
 
 
 @pytest.fixture(scope="module")
@@ -284,7 +284,7 @@ def on_arm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Callable[[str], li
 )
 def test_an_installed_wheel_selects_its_build_on_arm(processor: str, usable: list[str], on_arm: Any) -> None:
     call, environment = on_arm
-    code = "from sightline.native import library as c; print(c.instructions(), *c.usable_builds())"
+    code = "from headwise.native import library as c; print(c.instructions(), *c.usable_builds())"
     ran = subprocess.run([*call(processor), "-W", "error", "-c", code], env=environment, capture_output=True, text=True)
     assert (ran.stderr, ran.stdout.split()) == ("", [usable[0], *usable, ANYWHERE])
 
@@ -301,10 +301,10 @@ def test_an_installed_wheel_translates_on_arm(on_arm: Any, model: Path) -> None:
 def test_a_processor_of_2008(installed: str, model: Path, bare: dict[str, str]) -> None:
     """Which knows no AVX: plain C where it is asked for, and never an illegal instruction."""
     emulated = [shutil.which("qemu-x86_64-static") or "", "-cpu", "Nehalem", installed]
-    code = "from sightline.native import library as c; print(c.usable_builds())"
+    code = "from headwise.native import library as c; print(c.usable_builds())"
     ran = subprocess.run([*emulated, "-c", code], env=bare, capture_output=True, text=True)
     assert (ran.stderr, ran.stdout) == ("", f"['{ANYWHERE}']\n")
-    (about, text, _), _ = translated(emulated, model, {**bare, "SIGHTLINE_NATIVE": ANYWHERE})
+    (about, text, _), _ = translated(emulated, model, {**bare, "HEADWISE_NATIVE": ANYWHERE})
     assert about.startswith(ANYWHERE) and text == translated([installed], model, bare)[0][1]
 
 
@@ -319,8 +319,8 @@ def test_the_sources_install_without_a_compiler(
     (about, text, torch), _ = translated([python], model, bare)
     assert about.startswith("none None") and torch == "True"
     assert text == load(model).translate(["the cat"], beam_size=2)[0].text
-    call = [python, "-m", "sightline", "translate", str(model)]
+    call = [python, "-m", "headwise", "translate", str(model)]
     ran = subprocess.run(call, input="the cat\na dog\n", env=bare, capture_output=True, text=True, check=True)
     assert len(ran.stdout.splitlines()) == 2
     (complaint,) = ran.stderr.splitlines()
-    assert re.match(r"sightline: warning: .* is missing; .* more slowly: .*/native/build\.py", complaint)
+    assert re.match(r"headwise: warning: .* is missing; .* more slowly: .*/native/build\.py", complaint)

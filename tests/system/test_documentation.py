@@ -24,16 +24,16 @@ import tokenizers
 from starlette.testclient import TestClient
 from tiny_families import HEARING, write_tiny
 
-import sightline
-from sightline import cli as command_line
-from sightline.cli.rules import out_file
-from sightline.errors import UserError
-from sightline.serve import server as serving
-from sightline.serve.explorer.server import ExplorerServer
-from sightline.serve.server import application
-from sightline.study import run as study_run
-from sightline.study.claim import Plan
-from sightline.study.claims import CLAIMS
+import headwise
+from headwise import cli as command_line
+from headwise.cli.rules import out_file
+from headwise.errors import UserError
+from headwise.serve import server as serving
+from headwise.serve.explorer.server import ExplorerServer
+from headwise.serve.server import application
+from headwise.study import run as study_run
+from headwise.study.claim import Plan
+from headwise.study.claims import CLAIMS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").glob("*.md")]
@@ -161,7 +161,7 @@ def model(recipe: str, *settings: str) -> Callable[[Path], None]:
         for file, shift in zip(corpus, (0, 3), strict=True):
             write(file, sentences(60, shift))
         shape = [setting for setting in SHORT[""] if recipe == "tiny" or not setting.startswith("model.d_ff")]
-        sightline.train(corpus, corpus, path, recipe, [*shape, *settings], device="cpu", show=False)
+        headwise.train(corpus, corpus, path, recipe, [*shape, *settings], device="cpu", show=False)
 
     return make
 
@@ -170,7 +170,7 @@ def permuted(path: Path) -> None:
     """A permutation language model of two updates, which is a folder in XLNet's layout."""
     write(path.parent / "permuted.txt", sentences(60))
     files = [path.parent / "permuted.txt"]
-    sightline.train(files, files, path, "xlnet", SHORT["plm"], task="plm", device="cpu", show=False)
+    headwise.train(files, files, path, "xlnet", SHORT["plm"], task="plm", device="cpu", show=False)
 
 
 def checkpoint(kind: str, changes: dict[str, Any] | None = None, **rest: Any) -> Callable[[Path], None]:
@@ -335,7 +335,7 @@ def scored(words: list[str], out: str) -> bool:
 
 def loads(flag: str) -> Callable[[list[str], str], bool]:
     """The folder behind that flag holds a model."""
-    return lambda words, out: bool(sightline.load(words[words.index(flag) + 1], "cpu").info())
+    return lambda words, out: bool(headwise.load(words[words.index(flag) + 1], "cpu").info())
 
 
 def is_there(name: str) -> Callable[[list[str], str], bool]:
@@ -404,7 +404,7 @@ def blocks(document: Path) -> Iterator[Block]:
             language, _, code = part[3:].removesuffix("```").partition("\n")
             yield Block(language or "text", code)
             continue
-        for span in re.findall(r"`(sightline [^`]+)`", part):
+        for span in re.findall(r"`(headwise [^`]+)`", part):
             yield Block("span", " ".join(span.split()))
 
 
@@ -436,7 +436,7 @@ def other(words: list[str]) -> None:
     if words[0] == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), words
     elif words[0] == "torchrun":
-        command_line.parse(words[words.index("sightline") + 1 :])
+        command_line.parse(words[words.index("headwise") + 1 :])
     elif words[:2] == ["pip", "install"]:
         extras = re.findall(r"\[([\w,]+)\]", words[-1])
         assert extras and set(extras[0].split(",")) <= project["optional-dependencies"].keys(), words
@@ -502,7 +502,7 @@ class Reader:
 
     def _line(self, line: str, prose: bool) -> None:
         words = shlex.split(line, comments=True)
-        if words[0] != "sightline":
+        if words[0] != "headwise":
             other(words)
             return
         words = words[1:]
@@ -515,7 +515,7 @@ class Reader:
         assert CHECKS[words[0]](words, ran.out), f"its output is not what it should be: {ran.out[:300]}"
         note = f"   # here with {shlex.join(more)}" if more else ""
         said = ran.out or ran.err or f"({out_of(words)} is written)"
-        self.told.append(f"$ sightline {shlex.join(words)}{note}\n{shown(said)}")
+        self.told.append(f"$ headwise {shlex.join(words)}{note}\n{shown(said)}")
 
     def _snippet(self, code: str) -> None:
         provide(self.folder, re.findall(r'"([^"]+)"', code))
@@ -571,9 +571,9 @@ def test_every_line_of_the_documentation_runs(document: Path, reader: Reader) ->
 
 def test_what_nobody_has_thought_of_fails(reader: Reader, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    wrong = ["sightline translate runs/unknown input.txt", "sightline info runs/ende --brief", "curl example.org"]
-    block = "\n".join(["```sh", *wrong, "```", "`sightline train --colour`", "```python", "import nothing", "```", ""])
+    wrong = ["headwise translate runs/unknown input.txt", "headwise info runs/ende --brief", "curl example.org"]
+    block = "\n".join(["```sh", *wrong, "```", "`headwise train --colour`", "```python", "import nothing", "```", ""])
     page.write_text(block, encoding="utf-8")
     reader.read(page)
     told = [message.splitlines()[0] for message in reader.wrong]
-    assert told == [*wrong, "sightline train --colour", "import nothing"]
+    assert told == [*wrong, "headwise train --colour", "import nothing"]

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from tiny_families import vocabulary, write_tiny
 from tokenizers import processors
 
-import sightline
-from sightline.tasks.embedding import contrastive_loss
+import headwise
+from headwise.tasks.embedding import contrastive_loss
 
 Cli = Callable[..., Any]
 QUICK = ["train.max_steps=40", "train.validate_every=20", "train.checkpoint_every=20", "train.log_every=20",
@@ -56,7 +56,7 @@ def test_what_belongs_together_is_found_and_the_folder_says_how(cli: Cli, pairs:
     assert not any("cls." in key for key in load_file(out / "model.safetensors"))
     found = json.loads(cli("evaluate", out, "--source", pairs, "--json").out)
     assert found["mrr"] == pytest.approx(max(row["mrr"] for row in rows)) and found["texts"] == 12
-    vectors = sightline.load(out, "cpu").embed(["dog", "I saw a dog there", "ice"])
+    vectors = headwise.load(out, "cpu").embed(["dog", "I saw a dog there", "ice"])
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert vectors[0] @ vectors[1] > vectors[2] @ vectors[1]
     assert "# A vector model" in (out / "README.md").read_text()

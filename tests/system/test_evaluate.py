@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import sightline
-from sightline.checkpoint.manifest import seal
-from sightline.native.library import instructions, library
+import headwise
+from headwise.checkpoint.manifest import seal
+from headwise.native.library import instructions, library
 
 
 @pytest.fixture(scope="module")
@@ -140,10 +140,10 @@ def test_info_is_eleven_lines(model_path: Path, cli: Any) -> None:
     lines = cli("info", model_path).lines
     rows = {line[:15].strip(): line[15:] for line in lines}
     assert len(lines) == len(rows) == 11
-    assert rows["model"].startswith("translation, trained with Sightline ")
+    assert rows["model"].startswith("translation, trained with Headwise ")
     assert rows["architecture"] == "transformer: 1 + 1 layers, d_model 48, d_ff 96, 4 heads, post-norm"
     assert rows["vocabulary"] == "270 bpe tokens"
-    assert int(rows["parameters"].replace(",", "")) == sightline.load(model_path, "cpu").info()["parameters"]
+    assert int(rows["parameters"].replace(",", "")) == headwise.load(model_path, "cpu").info()["parameters"]
     assert rows["recipe"] == "toy, seed 1"
     assert rows["weights"].startswith("step 500, written 20")
     assert rows["validation"].startswith("loss ")
@@ -161,7 +161,7 @@ def test_info_of_a_model_that_says_nothing_of_its_training(model_path: Path, cli
     path.write_text(json.dumps({key: value for key, value in said.items() if key not in ("corpus", "recipe")}))
     seal(tmp_path / "model", again=True)
     rows = cli("info", tmp_path / "model").out
-    assert "parameters" in rows and "trained with Sightline" in rows and "training data" not in rows
+    assert "parameters" in rows and "trained with Headwise" in rows and "training data" not in rows
 
 
 def test_info_has_everything_where_it_is_asked_for(model_path: Path, cli: Any) -> None:

@@ -14,20 +14,20 @@ from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 from torch import Tensor, nn
 
-import sightline
-from sightline.architectures.transformer import axes
-from sightline.config.model import TransformerConfig
-from sightline.contract import FREE, SearchOptions
-from sightline.decode.constraints import Limits
-from sightline.decode.search import beam_search
-from sightline.families import m2m_100, registry
-from sightline.families.family import Family
-from sightline.native.library import library
-from sightline.network import build as builder
-from sightline.network import parts
-from sightline.network.axes import NetworkConfig
-from sightline.network.compiled import foreign
-from sightline.training.packed import can_pack
+import headwise
+from headwise.architectures.transformer import axes
+from headwise.config.model import TransformerConfig
+from headwise.contract import FREE, SearchOptions
+from headwise.decode.constraints import Limits
+from headwise.decode.search import beam_search
+from headwise.families import m2m_100, registry
+from headwise.families.family import Family
+from headwise.native.library import library
+from headwise.network import build as builder
+from headwise.network import parts
+from headwise.network.axes import NetworkConfig
+from headwise.network.compiled import foreign
+from headwise.training.packed import can_pack
 
 SMALL = {"vocab_size": 40, "d_model": 16, "d_ff": 24, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 1}
 
@@ -97,11 +97,11 @@ def test_a_family_is_a_table_and_an_entry(tmp_path: Path, monkeypatch: pytest.Mo
     tensors = load_file(strange / "model.safetensors")
     renamed = {key.replace("self_attn.", "attention."): tensor for key, tensor in tensors.items()}
     save_file(renamed, strange / "model.safetensors", metadata={"format": "pt"})
-    ours, theirs = (sightline.load(folder, "cpu").generate(["ab", "c"], beam_size=3) for folder in (strange, known))
+    ours, theirs = (headwise.load(folder, "cpu").generate(["ab", "c"], beam_size=3) for folder in (strange, known))
     assert [one.tokens for one in ours] == [one.tokens for one in theirs]
-    with pytest.raises(sightline.UserError, match=r"unexpected model\.decoder.layers\.0\.attention"):
+    with pytest.raises(headwise.UserError, match=r"unexpected model\.decoder.layers\.0\.attention"):
         monkeypatch.setitem(registry.FAMILIES, "stranger", Family(config_from_hf, m2m_100.NAMES, **parts))
-        sightline.load(strange, "cpu")
+        headwise.load(strange, "cpu")
 
 
 ROW = 'Task("counting", ".tsv", CountingData, "encoder tokens classes pooled", model="counting:Counter")'
@@ -109,21 +109,21 @@ COUNTING = f"""
 import sys
 from pathlib import Path
 from dataclasses import dataclass
-from sightline.config.data import LineData
-from sightline.config.setting import POSITIVE, setting
-from sightline.config.tasks import TASKS, Task
+from headwise.config.data import LineData
+from headwise.config.setting import POSITIVE, setting
+from headwise.config.tasks import TASKS, Task
 @dataclass(frozen=True)
 class CountingData(LineData):
     unit: float = setting(1.0, "the number that counts as one", POSITIVE)
 TASKS["count"] = {ROW}
-import sightline
+import headwise
 from counting import counting_job
-from sightline.tasks.table import JOBS, TaskJobs
+from headwise.tasks.table import JOBS, TaskJobs
 JOBS["count"] = TaskJobs(counting_job)
-from sightline.checkpoint import model_card
+from headwise.checkpoint import model_card
 folder = Path(sys.argv[1])
 model_card.USAGE, files = folder, [folder / "a.tsv"]
-model = sightline.load(sightline.train(files, ["4pairs"], folder / "out", folder / "a.toml", show=False).path)
+model = headwise.load(headwise.train(files, ["4pairs"], folder / "out", folder / "a.toml", show=False).path)
 print(*model.count(["a 3", "a a a a a 3"]))
 model.translate(["a"])
 """

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from tiny_families import write_tiny
 
-import sightline
+import headwise
 
 Cli = Callable[..., Any]
 QUICK = ["train.max_steps=10", "train.validate_every=10", "train.checkpoint_every=5", "train.log_every=10",
@@ -66,7 +66,7 @@ def test_transformers_loads_it(cli: Cli, files: list[str], tmp_path: Path) -> No
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "whole")
     ids = tokenizer("a <term> b").input_ids
     assert 265 in ids and theirs.config.vocab_size == 266 and theirs.final_logits_bias.shape == (1, 266)
-    ours = sightline.load(tmp_path / "out", "cpu")
+    ours = headwise.load(tmp_path / "out", "cpu")
     assert ours.tokenizer.encode("a <term> b") == ids
     src = torch.tensor([ids])
     logits = theirs(input_ids=src, decoder_input_ids=src).logits
@@ -88,8 +88,8 @@ def test_what_is_refused(cli: Cli, files: list[str], tmp_path: Path, special: st
 
 
 def test_a_vocabulary_that_knows_no_others(tmp_path: Path) -> None:
-    from sightline.checkpoint.growing import _add_pieces
-    from sightline.errors import UserError
+    from headwise.checkpoint.growing import _add_pieces
+    from headwise.errors import UserError
 
     (tmp_path / "source.spm").touch()
     (tmp_path / "vocab.json").write_text('{"a": 0, "<pad>": 1}')
@@ -101,7 +101,7 @@ def test_a_vocabulary_that_knows_no_others(tmp_path: Path) -> None:
 
 def test_a_vocabulary_as_large_as_the_network_is_wide(cli: Cli, tmp_path: Path) -> None:
     """Only what has a row for each piece grows, whatever else is as large."""
-    from sightline.checkpoint.growing import write_grown
+    from headwise.checkpoint.growing import write_grown
 
     write_tiny(tmp_path / "base", "gpt2", {"n_embd": 268, "n_head": 2, "n_inner": 8, "n_layer": 1, "vocab_size": 268})
     ids = write_grown(tmp_path / "base", {"<x>": "a", "<y>": "", "<z>": "", "<w>": ""}, tmp_path / "grown")
@@ -123,5 +123,5 @@ def test_a_captioner_grows_in_its_decoder(cli: Cli, tmp_path: Path) -> None:
     there, begun = (json.loads((tmp_path / name / "config.json").read_text())["decoder"]["vocab_size"]
                     for name in ("base", "out"))  # fmt: skip
     assert begun == there + 1
-    assert sightline.load(tmp_path / "out", "cpu").tokenizer.id_of("<x>") == there
+    assert headwise.load(tmp_path / "out", "cpu").tokenizer.id_of("<x>") == there
     assert cli("caption", tmp_path / "out", tmp_path / "red.png").code == 0

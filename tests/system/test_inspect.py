@@ -1,4 +1,4 @@
-"""`sightline inspect` in every format: page, picture, heat map, numbers."""
+"""`headwise inspect` in every format: page, picture, heat map, numbers."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sightline import Model
+from headwise import Model
 
 Cli = Callable[..., Any]
 TEXT = "a b c d"

@@ -1,4 +1,4 @@
-"""What docs/labels.md says of labels learnt by published encoders: `sightline train --task classify --init FOLDER`.
+"""What docs/labels.md says of labels learnt by published encoders: `headwise train --task classify --init FOLDER`.
 
 The networks are tiny and random. What they learn is a few lines by heart; that they do shows that all of it trains.
 """
@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from tiny_families import vocabulary, write_tiny
 from tokenizers import processors
 
-import sightline
+import headwise
 
 Cli = Callable[..., Any]
 QUICK = ["train.max_steps=30", "train.validate_every=15", "train.checkpoint_every=15", "train.log_every=15",
@@ -85,7 +85,7 @@ def test_it_can_be_used_from_the_first_validation_on(cli: Cli, files: list[str],
     ran = cli("train", "--task", "classify", "--init", tmp_path / "model", *files, "--out", tmp_path / "out",
               "--set", *QUICK, "train.max_steps=1", "train.learning_rate=1e-9")  # fmt: skip
     assert ran.code == 0, ran.err
-    found = sightline.load(tmp_path / "out", "cpu").evaluate([files[1]])
+    found = headwise.load(tmp_path / "out", "cpu").evaluate([files[1]])
     assert found.accuracy == validations(tmp_path / "out")[0]["accuracy"]  # type: ignore[union-attr]
 
 
@@ -133,9 +133,9 @@ def test_pairs_of_texts(cli: Cli, pairs: list[str], tmp_path: Path) -> None:
     assert found["accuracy"] == max(row["accuracy"] for row in figures) > 0.8
     (tmp_path / "in.tsv").write_text("dog 1\tdog\ndog 2\towl\n", encoding="utf-8")
     lines = cli("classify", tmp_path / "out", tmp_path / "in.tsv").lines
-    said = sightline.load(tmp_path / "out", "cpu").classify([("dog 1", "dog"), ("dog 2", "owl")])
+    said = headwise.load(tmp_path / "out", "cpu").classify([("dog 1", "dog"), ("dog 2", "owl")])
     assert lines == [f"{one.label}\t{one.probability:.4f}" for one in said]
-    apart = sightline.load(tmp_path / "out", "cpu").classify(["dog 1 dog"])
+    apart = headwise.load(tmp_path / "out", "cpu").classify(["dog 1 dog"])
     assert apart[0].probability != said[0].probability
 
 
@@ -158,7 +158,7 @@ def test_what_was_imported_comes_back_imported(cli: Cli, files: list[str], tmp_p
     ran = cli("train", "--task", "classify", "--init", tmp_path / "ours", *files, "--out", tmp_path / "out",
               "--set", *QUICK, "train.max_steps=60")  # fmt: skip
     assert ran.code == 0, ran.err
-    assert sightline.load(tmp_path / "out", "cpu").classify(["of course 3"])[0].label == "yes"
+    assert headwise.load(tmp_path / "out", "cpu").classify(["of course 3"])[0].label == "yes"
 
 
 def test_a_share_validates_and_a_label_may_stand_once(cli: Cli, files: list[str], tmp_path: Path) -> None:

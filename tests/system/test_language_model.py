@@ -1,4 +1,4 @@
-"""A language model as its users meet it: `sightline train --task lm`, from scratch and with `--init`, and its uses.
+"""A language model as its users meet it: `headwise train --task lm`, from scratch and with `--init`, and its uses.
 
 The networks are tiny. What they learn is the alphabet by heart; that they do shows that all of it trains.
 """
@@ -15,8 +15,8 @@ from killing import killed_and_resumed, records
 from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
-import sightline
-from sightline.tasks.language_modelling import FINE_TUNING, own_cutter
+import headwise
+from headwise.tasks.language_modelling import FINE_TUNING, own_cutter
 
 Cli = Callable[..., Any]
 ALPHABET = "abcdefghijklmnopqrstuvwxyz\n"
@@ -79,9 +79,9 @@ def test_every_command_for_language_models_knows_it(recipe: str, trained: Path, 
     assert "training data  train.txt: " in info and "validation     loss " in info, "as its card says"
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert (
-        card.startswith("# A language model made with Sightline") and "train.txt: 1,080 tokens, in blocks of 16" in card
+        card.startswith("# A language model made with Headwise") and "train.txt: 1,080 tokens, in blocks of 16" in card
     )
-    assert 2 not in sightline.load(folder, "cpu").encode("</s>")  # marks in a text are text
+    assert 2 not in headwise.load(folder, "cpu").encode("</s>")  # marks in a text are text
     assert json.loads((folder / "generation_config.json").read_text())["eos_token_id"] == 2
 
 
@@ -91,7 +91,7 @@ def test_transformers_loads_it_and_computes_the_same(recipe: str, trained: Path)
     folder = trained / recipe
     theirs = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
     cut = transformers.AutoTokenizer.from_pretrained(folder)
-    own = sightline.load(folder, "cpu")
+    own = headwise.load(folder, "cpu")
     text = "abc\nxyz"
     ids = cut(text)["input_ids"]
     assert ids == own.encode(text)
@@ -106,7 +106,7 @@ def test_perplexity_with_stride_is_that_of_transformers_documentation(trained: P
     """https://huggingface.co/docs/transformers/perplexity, but that it weighs windows by the tokens they predict."""
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(trained / "gpt").eval()
-    own, text = sightline.load(trained / "gpt", "cpu"), ALPHABET * 2
+    own, text = headwise.load(trained / "gpt", "cpu"), ALPHABET * 2
     ids = torch.tensor([own.encode(text)])
     length, stride, before, total, count = 16, 5, 0, 0.0, 0
     for begin in range(0, ids.size(1), stride):
@@ -143,7 +143,7 @@ def test_pieces_and_a_share_of_the_text_held_out(texts: Path, cli: Cli, tmp_path
     assert "tokens of the training files (10%)" in ran.err
     held = json.loads((tmp_path / "out" / "training.json").read_text())["corpus"]
     assert held["held_out"]["taken"] == round((held["tokens"] + held["held_out"]["taken"]) * 0.1)
-    assert "<x>" in sightline.load(tmp_path / "out", "cpu").tokenizer.pieces()
+    assert "<x>" in headwise.load(tmp_path / "out", "cpu").tokenizer.pieces()
 
 
 def test_documents_of_jsonl_and_standard_input(cli: Cli, texts: Path, tmp_path: Path) -> None:

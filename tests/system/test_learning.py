@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 import torch
 
-import sightline
-from sightline.tasks.run import TrainRequest
-from sightline.tasks.train import train_model
+import headwise
+from headwise.tasks.run import TrainRequest
+from headwise.tasks.train import train_model
 
-Learn = Callable[..., tuple[sightline.Model, Path]]
+Learn = Callable[..., tuple[headwise.Model, Path]]
 
 
-def exact(model: sightline.Model, pairs: list[tuple[str, str]], **settings: Any) -> float:
+def exact(model: headwise.Model, pairs: list[tuple[str, str]], **settings: Any) -> float:
     outputs = model.translate([src for src, _ in pairs], **settings)
     return sum(output.text == tgt for output, (_, tgt) in zip(outputs, pairs, strict=True)) / len(pairs)
 
 
 @pytest.mark.slow
-def test_copying_is_learnt(copying: tuple[sightline.Model, Path], task: Callable[..., Any]) -> None:
+def test_copying_is_learnt(copying: tuple[headwise.Model, Path], task: Callable[..., Any]) -> None:
     pairs = task(300, seed=3)
     assert exact(copying[0], pairs, beam_size=1) >= 0.99
     assert exact(copying[0], pairs, beam_size=4) >= 0.99
@@ -35,16 +35,16 @@ def test_reversing_is_learnt(learn: Learn, task: Callable[..., Any]) -> None:
     assert exact(model, task(300, 3, backwards), beam_size=1) >= 0.99
 
 
-def test_a_trained_model_is_loaded_as_it_was(copying: tuple[sightline.Model, Path]) -> None:
+def test_a_trained_model_is_loaded_as_it_was(copying: tuple[headwise.Model, Path]) -> None:
     model, path = copying
-    again = sightline.load(path, device="cpu")
+    again = headwise.load(path, device="cpu")
     lines = ["a b c", "j", "", "d d d d d d"]
     assert again.translate(lines) == model.translate(lines)
     assert again.config == model.config
     assert again.about["corpus"]["pairs"] == 6000
 
 
-def test_a_run_leaves_a_model_that_points_nowhere(copying: tuple[sightline.Model, Path]) -> None:
+def test_a_run_leaves_a_model_that_points_nowhere(copying: tuple[headwise.Model, Path]) -> None:
     _, path = copying
     files = [file for file in path.rglob("*") if file.is_file()]
     assert {file.suffix for file in files} == {".json", ".jsonl", ".safetensors", ".md", ""}
@@ -63,7 +63,7 @@ def test_a_run_leaves_a_model_that_points_nowhere(copying: tuple[sightline.Model
     }
 
 
-def test_the_card_tells_how_the_model_was_made(copying: tuple[sightline.Model, Path]) -> None:
+def test_the_card_tells_how_the_model_was_made(copying: tuple[headwise.Model, Path]) -> None:
     card = (copying[1] / "README.md").read_text(encoding="utf-8")
     for fact in ("train.src, train.tgt: 6,000 pairs", "recipe | toy, seed 1", "1 + 1 layers", "step 500"):
         assert fact in card

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.architectures.registry import build_network
-from sightline.config.model import TransformerConfig
-from sightline.config.training import TrainConfig
-from sightline.data.batch import collate
-from sightline.data.batching import plan_batches
-from sightline.training.optimizer import make_optimizer
-from sightline.training.schedule import learning_rate
-from sightline.training.step import nll_of, translation_objective
+from headwise.architectures.registry import build_network
+from headwise.config.model import TransformerConfig
+from headwise.config.training import TrainConfig
+from headwise.data.batch import collate
+from headwise.data.batching import plan_batches
+from headwise.training.optimizer import make_optimizer
+from headwise.training.schedule import learning_rate
+from headwise.training.step import nll_of, translation_objective
 
 WORDS, STEPS, RATE, TOKENS, SEED = 150, 200, 0.005, 500, 1
 Pairs = list[tuple[list[int], list[int]]]

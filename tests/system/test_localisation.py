@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from sightline.localisation.fill import supports_markers
-from sightline.localisation.placeholders import with_codes
-from sightline.localisation.po import read_po
-from sightline.localisation.unit import UnitState, plain
+from headwise.localisation.fill import supports_markers
+from headwise.localisation.placeholders import with_codes
+from headwise.localisation.po import read_po
+from headwise.localisation.unit import UnitState, plain
 
 Cli = Callable[..., Any]
 WORDS = {"open": "ouvrir", "file": "fichier", "close": "fermer", "page": "page", "old": "vieux", "new": "neuf"}
@@ -60,7 +60,7 @@ def test_what_was_learnt_from_is_reported(trained: tuple[Path, str]) -> None:
     assert "1 untranslated" in trained[1]
     assert "with placeholders or tags" in trained[1]
     about = json.loads((trained[0] / "config.json").read_text())
-    assert about["languages"] == "en-fr"  # for `sightline serve`
+    assert about["languages"] == "en-fr"  # for `headwise serve`
     assert (about["corpus"]["train"], about["corpus"]["valid"]) == (["memory"], ["valid.po"])  # no names of the cache
     card = (trained[0] / "README.md").read_text()
     assert "memory" in card and "memory-" not in card and "valid.po" in card
@@ -69,7 +69,7 @@ def test_what_was_learnt_from_is_reported(trained: tuple[Path, str]) -> None:
 def test_untranslated_entries_are_filled_with_every_placeholder(
     cli: Cli, trained: tuple[Path, str], tmp_path: Path
 ) -> None:
-    import sightline
+    import headwise
 
     rows = list(dict(entries(40, 9)).items())
     text = catalogue([(source, "" if n % 2 else target) for n, (source, target) in enumerate(rows)])
@@ -77,7 +77,7 @@ def test_untranslated_entries_are_filled_with_every_placeholder(
     report = tmp_path / "report.jsonl"
     ran = cli("translate", trained[0], tmp_path / "messages.po", "-o", tmp_path / "fr.po", "--report", report)
     assert ran.code == 0, ran.err
-    assert supports_markers(sightline.load(trained[0]).tokenizer)
+    assert supports_markers(headwise.load(trained[0]).tokenizer)
     assert f"{len(rows) // 2} translated, 0 left open" in ran.err
     before, after = text.encode(), (tmp_path / "fr.po").read_bytes()
     units = list(zip(read_po("a", before, ("", "")).units, read_po("b", after, ("", "")).units, strict=True))

@@ -20,15 +20,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_families import HEARING, KINDS, write_tiny
 
-import sightline
-from sightline.cli.commands.explore import CONTENTS
-from sightline.errors import UserError
-from sightline.families.registry import FAMILIES
-from sightline.inspect.heads import Head
-from sightline.inspect.patches import over_patches
-from sightline.inspect.record import Patches
-from sightline.serve.explorer.answers import ExplorerModel
-from sightline.serve.explorer.requests import parse_request
+import headwise
+from headwise.cli.commands.explore import CONTENTS
+from headwise.errors import UserError
+from headwise.families.registry import FAMILIES
+from headwise.inspect.heads import Head
+from headwise.inspect.patches import over_patches
+from headwise.inspect.record import Patches
+from headwise.serve.explorer.answers import ExplorerModel
+from headwise.serve.explorer.requests import parse_request
 
 Cli = Callable[..., Any]
 TEXT = "A dog runs."
@@ -105,7 +105,7 @@ def given(request: pytest.FixtureRequest) -> Callable[[str], str]:
 
 
 def loaded(folder: Path) -> Any:
-    return sightline.load(folder, "cpu")
+    return headwise.load(folder, "cpu")
 
 
 def test_the_families_are_all_here() -> None:
@@ -224,9 +224,9 @@ def test_what_a_sound_model_heard_is_what_it_transcribes(made: Callable[..., Pat
 
 def test_pieces_of_words_with_hashes(tmp_path: Path) -> None:
     """BERT's vocabulary says which piece goes on with a word; a page says which one begins it."""
-    from sightline.checkpoint.vocabulary import Vocabulary
-    from sightline.inspect.words import words_spelled
-    from sightline.models.inputs import side_of
+    from headwise.checkpoint.vocabulary import Vocabulary
+    from headwise.inspect.words import words_spelled
+    from headwise.models.inputs import side_of
 
     names = ["[CLS]", "run", "##ning", "dog", "##s"]
     marks = {"[CLS]"}
@@ -287,7 +287,7 @@ def test_the_class_token_or_the_mean_over_the_patches(cli: Cli, made: Callable[.
         (CAPTIONS, ["--prefix", "a"], "--prefix is for models that translate; this one reads a picture"),
         ("vit", ["--beam-size", 2], "--beam-size is for models that translate; this one reads a picture"),
         ("whisper", ["--target-language", "de"], "--target-language is for models that translate"),
-        ("whisper", ["--max-length-factor", 2], "is for models that Sightline has trained"),
+        ("whisper", ["--max-length-factor", 2], "is for models that Headwise has trained"),
         ("bert", ["--part", "cross", "--format", "text"], "this model has none"),
         ("vit", ["--layer", 7, "--format", "text"], "layer 7 does not exist"),
     ],

@@ -1,4 +1,4 @@
-"""A masked language model as its users meet it: `sightline train --task mlm`, from scratch and with `--init`.
+"""A masked language model as its users meet it: `headwise train --task mlm`, from scratch and with `--init`.
 
 The networks are tiny. What they learn is which letter stands between two others.
 """
@@ -14,7 +14,7 @@ from killing import killed_and_resumed, records
 from safetensors.torch import load_file
 from tiny_families import write_tiny
 
-import sightline
+import headwise
 
 Cli = Callable[..., Any]
 ALPHABET = "abcdefghijklmnopqrstuvwxyz\n"
@@ -66,14 +66,14 @@ def test_every_command_for_such_models_knows_it(trained: Path, texts: Path, cli:
     info = cli("info", trained).out
     assert "bert (BertForMaskedLM)" in info and "fill, evaluate" in info and "32 tokens" in info
     card = (trained / "README.md").read_text(encoding="utf-8")
-    assert card.startswith("# A masked language model made with Sightline") and "1,080 tokens, in blocks of 16" in card
+    assert card.startswith("# A masked language model made with Headwise") and "1,080 tokens, in blocks of 16" in card
 
 
 def test_transformers_loads_it_and_computes_the_same(trained: Path) -> None:
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoModelForMaskedLM.from_pretrained(trained).eval()
     cut = transformers.AutoTokenizer.from_pretrained(trained)
-    own = sightline.load(trained, "cpu")
+    own = headwise.load(trained, "cpu")
     ids = cut("abc[MASK]efg")["input_ids"]
     assert ids == own.tokenizer.encode("abc[MASK]efg")
     assert (ids[0], ids[4], ids[-1]) == (cut.cls_token_id, cut.mask_token_id, cut.sep_token_id)

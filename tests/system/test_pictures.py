@@ -12,8 +12,8 @@ import torch
 from killing import killed_and_resumed, records
 from tiny_families import write_tiny
 
-from sightline.data.image import Preprocessing
-from sightline.data.pictures import Augmentation, PictureSet, read_pictures
+from headwise.data.image import Preprocessing
+from headwise.data.pictures import Augmentation, PictureSet, read_pictures
 
 Cli = Callable[..., Any]
 Image = pytest.importorskip("PIL.Image")

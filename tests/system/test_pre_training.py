@@ -13,11 +13,11 @@ from killing import killed_and_resumed, records
 from safetensors.torch import load_file
 from tiny_families import write_tiny
 
-import sightline
-from sightline.network.dropout import Dropout
-from sightline.tasks.initial_model import model_section, starting
-from sightline.tasks.job import TrainRequest
-from sightline.tasks.permutation_modelling import tuned_permutation_job
+import headwise
+from headwise.network.dropout import Dropout
+from headwise.tasks.initial_model import model_section, starting
+from headwise.tasks.job import TrainRequest
+from headwise.tasks.permutation_modelling import tuned_permutation_job
 
 Cli = Callable[..., Any]
 SHAPE = ["model.d_model=48", "model.d_ff=64", "model.n_heads=4", "model.n_encoder_layers=1", "model.dropout=0.1"]
@@ -74,11 +74,11 @@ def test_an_electra_learns_and_transformers_reads_it(trained: Path) -> None:
     theirs = transformers.AutoModelForPreTraining.from_pretrained(trained / "electra").eval()
     cut = transformers.AutoTokenizer.from_pretrained(trained / "electra")
     ids = torch.tensor([cut("abcxefg")["input_ids"]])
-    own = sightline.load(trained / "electra", "cpu")
+    own = headwise.load(trained / "electra", "cpu")
     with torch.no_grad():
         torch.testing.assert_close(own.network(ids), theirs(ids).logits, atol=1e-5, rtol=0)
     card = (trained / "electra" / "README.md").read_text(encoding="utf-8")
-    assert card.startswith("# A replaced-token model made with Sightline")
+    assert card.startswith("# A replaced-token model made with Headwise")
 
 
 def test_labels_are_learnt_from_an_electra(trained: Path, cli: Cli, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_an_xlnet_learns_and_transformers_reads_it(trained: Path, cli: Cli) -> N
     theirs = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
     cut = transformers.AutoTokenizer.from_pretrained(folder)
     ids = torch.tensor([cut("abc<mask>efg")["input_ids"]])
-    own = sightline.load(folder, "cpu")
+    own = headwise.load(folder, "cpu")
     assert type(theirs).__name__ == "XLNetLMHeadModel" and ids[0].tolist() == own.tokenizer.encode("abc<mask>efg")
     assert (ids[0, 3], ids[0, -2], ids[0, -1]) == (cut.mask_token_id, cut.sep_token_id, cut.cls_token_id)
     with torch.no_grad():
@@ -115,7 +115,7 @@ def test_an_xlnet_learns_and_transformers_reads_it(trained: Path, cli: Cli) -> N
     assert cli("fill", folder, "abc<mask>efg").code == 0 and len(own.fill_mask("abc<mask>efg")[0]) == 5
     assert cli("generate", folder, "abc").code == 0
     card = (folder / "README.md").read_text(encoding="utf-8")
-    assert card.startswith("# A permutation language model made with Sightline")
+    assert card.startswith("# A permutation language model made with Headwise")
 
 
 def test_an_xlnet_is_trained_further_and_stays_what_it_was(
@@ -189,7 +189,7 @@ def test_an_xlnet_learns_labels_and_transformers_says_the_same(
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
     cut = transformers.AutoTokenizer.from_pretrained(tmp_path / "out", padding_side="left")
-    own = sightline.load(tmp_path / "out", "cpu")
+    own = headwise.load(tmp_path / "out", "cpu")
     for texts in (["abc", "wxyzabc", "a"], [("abc", "bcd"), ("a", "xyzab"), ("cdefg", "b")]):
         told = cut(*([list(part) for part in zip(*texts, strict=True)] if isinstance(texts[0], tuple) else [texts]),
                    padding=True, return_tensors="pt")  # fmt: skip

@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from headwise.generation.rewrite import beginning_of
 from safetensors.torch import load_file, save_file
-from sightline.generation.rewrite import beginning_of
 from tiny_families import MARKS, write_tiny
 
-from sightline.checkpoint.vocabulary import Vocabulary, read_vocabulary
-from sightline.cli.commands.explore import CONTENTS
-from sightline.errors import UserError
-from sightline.models.load import load_translator, load_translators
-from sightline.serve.explorer.answers import ExplorerModel
-from sightline.serve.explorer.requests import ExplorerRequest
+from headwise.checkpoint.vocabulary import Vocabulary, read_vocabulary
+from headwise.cli.commands.explore import CONTENTS
+from headwise.errors import UserError
+from headwise.models.load import load_translator, load_translators
+from headwise.serve.explorer.answers import ExplorerModel
+from headwise.serve.explorer.requests import ExplorerRequest
 
 Cli = Callable[..., Any]
 TASKS = {"task_specific_params": {"translation_de_to_it": {"prefix": "to it: "}}}
@@ -241,7 +241,7 @@ def test_a_shortlist_of_two_vocabularies(
     """Ids that are read mean something else where they are written; a name is copied by how its pieces are called."""
     changes = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": n_written}
     write_tiny(tmp_path / "model", "marian", changes, SETTINGS)
-    monkeypatch.setattr("sightline.models.family_model.read_vocabulary", two_vocabularies)
+    monkeypatch.setattr("headwise.models.family_model.read_vocabulary", two_vocabularies)
     learn = ["shortlist", tmp_path / "model", "--train", *files, "--candidates", 2, "--frequent", 3]
     ran = cli(*learn)
     assert ran.code == 0, ran.err
@@ -347,7 +347,7 @@ def test_what_does_not_write_together(cli: Cli, files: tuple[Path, Path], tmp_pa
     ran = cli("translate", tmp_path / "a", files[0], "--ensemble", tmp_path / "b")
     assert "has another vocabulary than" in ran.complaint
     ran = cli("translate", tmp_path / "a", files[0], "--ensemble", model_path)
-    assert "all published or all made by `sightline train`" in ran.complaint
+    assert "all published or all made by `headwise train`" in ran.complaint
 
 
 def test_head_importance_masks_and_attribution(published: tuple[Path, list[str]]) -> None:
@@ -380,7 +380,7 @@ def test_what_is_for_models_of_our_own_says_so(
     names = {"MODEL": tmp_path / "model", "SRC": files[0], "TGT": files[1], "OUT": tmp_path / "out"}
     ran = cli(*(names.get(argument, argument) for argument in arguments))
     assert ran.code == 2
-    assert any(text in ran.err for text in ("Sightline has trained", "`sightline train` made", "trained here"))
+    assert any(text in ran.err for text in ("Headwise has trained", "`headwise train` made", "trained here"))
     assert ran.err.count("\n") == 1
 
 

@@ -16,9 +16,9 @@ import pytest
 from killing import records
 from together import Program, group
 
-import sightline
-from sightline.cli import parse
-from sightline.errors import UserError
+import headwise
+from headwise.cli import parse
+from headwise.errors import UserError
 
 pytestmark = pytest.mark.distributed
 STEPS = 24
@@ -66,7 +66,7 @@ def command(tmp_path_factory: pytest.TempPathFactory, task: Any, write: Any) -> 
     train, valid = write(folder / "train", task(500, 1)), write(folder / "valid", task(45, 2))
     (folder / "run.toml").write_text(RECIPE, encoding="utf-8")
     files = ["--train", *map(str, train), "--valid", *map(str, valid)]
-    return ["-m", "sightline", "train", "--recipe", str(folder / "run.toml"), "--device", "cpu", *files]
+    return ["-m", "headwise", "train", "--recipe", str(folder / "run.toml"), "--device", "cpu", *files]
 
 
 @pytest.fixture
@@ -146,11 +146,11 @@ def test_python_starts_the_same_run(whole: Path, command: list[str], tmp_path: P
     out = tmp_path / "model"
     asked = parse([*command[2:], "--out", str(out)])
     files = asked.train, asked.valid, out
-    model = sightline.train(*files, recipe=asked.recipe, device="cpu", show=False, devices=2)
+    model = headwise.train(*files, recipe=asked.recipe, device="cpu", show=False, devices=2)
     assert model.info()["parameters"]
     assert losses(out) == losses(whole)  # bit for bit
     with pytest.raises(UserError, match="devices = 0: must be at least 1"):
-        sightline.train(*files, recipe=asked.recipe, devices=0)
+        headwise.train(*files, recipe=asked.recipe, devices=0)
 
 
 @pytest.mark.slow
@@ -186,7 +186,7 @@ def test_a_hang_ends_and_names_who_where_and_when(command: list[str], tmp_path: 
         assert time.monotonic() - stopped < 40
     last = said.splitlines()[-1]
     assert (
-        last.startswith("sightline: error: rank 0 of 2: step ") and "rank 1 did not answer (waited 4 s at most" in last
+        last.startswith("headwise: error: rank 0 of 2: step ") and "rank 1 did not answer (waited 4 s at most" in last
     )
     assert ", the sum of the " in last or ", the number of targets" in last or "checkpoint" in last
 
@@ -228,5 +228,5 @@ def test_what_sharding_does_not_go_with(
 def test_the_file_for_slurm_is_a_shell_script_whose_command_parses() -> None:
     script = Path(__file__).parents[2] / "docs" / "clusters" / "slurm.sh"
     subprocess.run(["bash", "-n", script], check=True)
-    line = script.read_text(encoding="utf-8").replace("\\\n", " ").split("-m sightline ")[1]
+    line = script.read_text(encoding="utf-8").replace("\\\n", " ").split("-m headwise ")[1]
     assert parse(shlex.split(line)[:-1]).devices == 1

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from sightline.checkpoint.manifest import seal
-from sightline.training.lock import locked
+from headwise.checkpoint.manifest import seal
+from headwise.training.lock import locked
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_scores_are_those_of_evaluate_and_hypotheses_are_kept(
     assert scored["BLEU"]["score"] == pytest.approx(float(table["noisy", "BLEU"]["mean"]))
     assert json.loads(hypotheses.with_suffix(".json").read_text(encoding="utf-8"))["decoding"]["beam_size"] == 5
 
-    monkeypatch.setattr("sightline.models.load.load_translator", lambda *_: pytest.fail("a model was loaded again"))
+    monkeypatch.setattr("headwise.models.load.load_translator", lambda *_: pytest.fail("a model was loaded again"))
     again = cli(*command, "--format", "csv", "--baseline", "noisy")
     assert (again.out, again.err) == (ran.out, "")
 
@@ -155,7 +155,7 @@ def test_runs_that_are_still_training_are_left_out_and_named(runs: list[Path], t
     tested = cli("results", runs[1], runs[2], "--test", "news", *test_set)
     with locked(runs[0]):
         ran = cli("results", *runs)
-        assert (ran.out, ran.err) == (alone.out, "sightline: left out because they are still training: copy-1\n")
+        assert (ran.out, ran.err) == (alone.out, "headwise: left out because they are still training: copy-1\n")
         assert cli("results", *runs, "--test", "news", *test_set).out == tested.out != alone.out
         assert "copy-1: still training, so there are no results yet" in cli("results", runs[0]).complaint
     assert cli("results", *runs).err == ""

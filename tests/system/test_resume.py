@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from programs import Program
 
-from sightline.checkpoint.model_card import DECODING, with_row
-from sightline.checkpoint.trained import write_decoding
-from sightline.config.settings import SearchSettings
+from headwise.checkpoint.model_card import DECODING, with_row
+from headwise.checkpoint.trained import write_decoding
+from headwise.config.settings import SearchSettings
 
 STEPS = 45
 RECIPE = f"""
@@ -218,7 +218,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(
     room = (out / "checkpoints" / "step-00000020" / "training.safetensors").stat().st_size - 1
     told = with_full_disk(room, "--out", str(out), "--resume")
     full = out / "checkpoints" / "step-00000025"
-    assert told.startswith(f"sightline: error: {full}: cannot be written (File too large); free some disk space")
+    assert told.startswith(f"headwise: error: {full}: cannot be written (File too large); free some disk space")
     assert told.endswith("then go on with --resume; the last checkpoint is step-00000020")
     assert max(path.name for path in (out / "checkpoints").iterdir()) == "step-00000020"
     assert not list((out / "checkpoints").glob(".*"))
@@ -238,7 +238,7 @@ def test_no_room_for_the_first_model(whole: Path, with_full_disk: Any, tmp_path:
 
 
 def test_no_room_for_tokenised_text(with_full_disk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SIGHTLINE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HEADWISE_CACHE", str(tmp_path / "cache"))
     told = with_full_disk(1000, "--out", str(tmp_path / "out"))
     assert f"error: {tmp_path / 'cache'}: the cache cannot be used (File too large); free some space there or" in told
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""Tasks of a published encoder, from nothing: `sightline train --recipe tag` (answer, embed), and what comes out.
+"""Tasks of a published encoder, from nothing: `headwise train --recipe tag` (answer, embed), and what comes out.
 
 The networks are tiny. What they learn is a few lines by heart; that they do shows that all of it trains.
 """

@@ -29,8 +29,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-import sightline
-from sightline.localisation.reading import ENDINGS
+import headwise
+from headwise.localisation.reading import ENDINGS
 
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -110,7 +110,7 @@ def lines(task: Callable[..., Any]) -> Letters:
 
 
 @pytest.fixture(scope="module")
-def wanted(copying: tuple[sightline.Model, Path]) -> Callable[[list[str]], list[str]]:
+def wanted(copying: tuple[headwise.Model, Path]) -> Callable[[list[str]], list[str]]:
     """What the model makes of lines without a server."""
     return lambda lines: [one.text for one in copying[0].translate(lines)]
 
@@ -303,7 +303,7 @@ def test_who_goes_away_is_not_waited_for(server: Server, lines: Letters) -> None
 
 def waiting(server: Server) -> float:
     _, text = server.ask("GET", "/metrics")
-    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("sightline_waiting_sentences{"))
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("headwise_waiting_sentences{"))
 
 
 def test_memory_does_not_grow_with_requests(model_path: Path, lines: Letters) -> None:
@@ -474,7 +474,7 @@ def test_a_model_that_is_deleted_goes_on_and_one_that_is_given_up_is_missed(mode
             shutil.rmtree(tmp_path / name)
             assert server.translate("a b c") == first
             if more:
-                while 'sightline_model_loaded{model="en-de"} 1' in server.ask("GET", "/metrics")[1]:
+                while 'headwise_model_loaded{model="en-de"} 1' in server.ask("GET", "/metrics")[1]:
                     time.sleep(0.1)
                 status, answer = server.ask("POST", "/translate", {"q": "a", **LANGUAGES})
                 assert (status, "not available" in answer["error"]) == (400, True)
@@ -483,8 +483,8 @@ def test_a_model_that_is_deleted_goes_on_and_one_that_is_given_up_is_missed(mode
 
 FAULTY = """
 import sys
-from sightline.cli import main
-from sightline.serve.models import ServedModel
+from headwise.cli import main
+from headwise.serve.models import ServedModel
 
 translate = ServedModel.translate
 

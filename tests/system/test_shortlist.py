@@ -1,4 +1,4 @@
-"""`sightline shortlist`, then `translate --shortlist`: on a model that copies letters the text stays the same."""
+"""`headwise shortlist`, then `translate --shortlist`: on a model that copies letters the text stays the same."""
 
 import shutil
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import sightline
+import headwise
 
 Task = Callable[..., list[tuple[str, str]]]
 
@@ -24,12 +24,12 @@ def test_a_shortlist_is_learnt_and_used(
     lines = "".join(src + "\n" for src, _ in task(20, seed=9)).encode()
     without = cli("translate", model_copy, stdin=lines)
     complaint = cli("translate", model_copy, "--shortlist", stdin=lines).complaint
-    assert f"make one with `sightline shortlist {model_copy} --train SRC TGT`" in complaint
+    assert f"make one with `headwise shortlist {model_copy} --train SRC TGT`" in complaint
 
     corpus = write(tmp_path / "train", task(300, seed=5))
     assert cli("shortlist", model_copy, "--train", *corpus, "--candidates", 2, "--frequent", 1).code == 0
     assert cli("translate", model_copy, "--shortlist", stdin=lines).out == without.out
-    model = sightline.load(model_copy, "cpu")
+    model = headwise.load(model_copy, "cpu")
     assert model.info()["shortlist"] is True
     # A prefix that no source piece suggests, so that what is written depends on the shortlist alone from there on.
     for text, prefix in (("a b c", ""), ("a b c", "j"), ("", "")):

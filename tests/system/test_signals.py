@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from programs import Program
 
-from sightline.native.library import library
+from headwise.native.library import library
 
 PATIENCE = 10.0  # seconds for an answer, most of which is the program's end; the work alone would take a minute
 SEARCH = """
 import sys
 import torch
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import SearchSettings
-from sightline.decode.engine import decode_tokens
-from sightline.decode.stepwise import engine_of
-from sightline.architectures.transformer import build_model
-from sightline.network.compiled import packed
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import SearchSettings
+from headwise.decode.engine import decode_tokens
+from headwise.decode.stepwise import engine_of
+from headwise.architectures.transformer import build_model
+from headwise.network.compiled import packed
 
 threads, compute = int(sys.argv[1]), sys.argv[2]
 torch.set_num_threads(threads)
@@ -36,12 +36,12 @@ decode_tokens(engine_of(model), sources, config)
 print("end", flush=True)
 """
 STEPS = """
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import SearchSettings
-from sightline.contract import SpecialIds
-from sightline.decode.engine import Asked, begin
-from sightline.architectures.transformer import build_model
-from sightline.network.compiled import packed
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import SearchSettings
+from headwise.contract import SpecialIds
+from headwise.decode.engine import Asked, begin
+from headwise.architectures.transformer import build_model
+from headwise.network.compiled import packed
 
 shape = {"vocab_size": 4000, "d_model": 256, "d_ff": 1024, "n_encoder_layers": 1, "n_decoder_layers": 3}
 model = packed(build_model(TransformerConfig(**shape)), "int8")

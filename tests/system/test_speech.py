@@ -1,4 +1,4 @@
-"""Whisper tuned as its users meet it: `sightline train --task transcribe --init FOLDER`, and its word error rate.
+"""Whisper tuned as its users meet it: `headwise train --task transcribe --init FOLDER`, and its word error rate.
 
 The model is tiny and random. It learns three tones by heart; that it does shows that all of it trains.
 """
@@ -15,8 +15,8 @@ from killing import killed_and_resumed, records
 from safetensors.torch import load_file
 from tiny_families import HEARING, write_tiny
 
-from sightline.generation import fallback
-from sightline.generation.fallback import likeliest
+from headwise.generation import fallback
+from headwise.generation.fallback import likeliest
 
 soundfile = pytest.importorskip("soundfile")
 pytest.importorskip("jiwer")
@@ -113,7 +113,7 @@ def test_other_models_hear_nothing(cli: Cli, folder: Path, tmp_path: Path, model
 
 
 def test_a_model_of_several_languages_is_told_which(cli: Cli, folder: Path, tmp_path: Path) -> None:
-    from sightline.tasks.transcription import FINE_TUNING, language_of, pieces_of_text
+    from headwise.tasks.transcription import FINE_TUNING, language_of, pieces_of_text
 
     several = HEARING | {"lang_to_id": {"<|en|>": 267, "<|zh|>": 266}}
     write_tiny(tmp_path / "two", "whisper", {}, several)

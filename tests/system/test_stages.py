@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-import sightline
-from sightline.corpora.backtranslation import back_translate
-from sightline.corpora.distill import distill
-from sightline.data.corpus import parse_corpora, read_pairs
-from sightline.decode.translator import Translation
+import headwise
+from headwise.corpora.backtranslation import back_translate
+from headwise.corpora.distill import distill
+from headwise.data.corpus import parse_corpora, read_pairs
+from headwise.decode.translator import Translation
 
 START = ["train", "--device", "cpu"]
 GENTLE = """
@@ -47,7 +47,7 @@ def test_a_run_starts_from_a_model(model_path: Path, files: list[str], cli: Any,
     settings = ["train.max_steps=3", "train.log_every=1", "train.threads=1", "train.learning_rate=1e-5"]
     settings += ["train.tokens_per_batch=500", "train.validate_bleu=0", "model.dropout=0.1"]
     assert cli(*START, *files, "--set", *settings, "--init", model_path, "--out", out).code == 0
-    first, more = sightline.load(model_path, "cpu"), sightline.load(out, "cpu")
+    first, more = headwise.load(model_path, "cpu"), headwise.load(out, "cpu")
     assert more.config.model == replace(first.config.model, dropout=0.1)
     assert more.config.train.warmup_steps == first.config.train.warmup_steps == 50  # without a recipe: the model's
     assert (out / "tokenizer.json").read_bytes() == (model_path / "tokenizer.json").read_bytes()
@@ -73,7 +73,7 @@ def test_a_translator_of_ours_is_tuned(model_path: Path, files: list[str], cli: 
     assert "validating on" in ran.err and "taken out of the training files (10%)" in ran.err
     found = re.search(r"before and after, on \d+ pairs validated on: BLEU (\S+) and (\S+) \(p (\S+)\), chrF", ran.err)
     assert found and float(found[2]) > float(found[1]) + 5 and float(found[3]) < 0.05
-    assert sightline.load(tmp_path / "out", "cpu").config.data.mix == str(general)
+    assert headwise.load(tmp_path / "out", "cpu").config.data.mix == str(general)
 
 
 def test_a_recipe_without_a_shape_is_for_any_model(
@@ -84,7 +84,7 @@ def test_a_recipe_without_a_shape_is_for_any_model(
     ran = cli(*START, "--recipe", recipe, *files, "--init", model_path, "--out", tmp_path / "out")
     assert ran.code == 0
     assert f"data.vocab_size = 4000 of {recipe} does not apply: the tokenizer is that of {model_path}\n" in ran.err
-    first, more = sightline.load(model_path, "cpu").config, sightline.load(tmp_path / "out", "cpu").config
+    first, more = headwise.load(model_path, "cpu").config, headwise.load(tmp_path / "out", "cpu").config
     assert more.model == replace(first.model, dropout=0.2)
     assert (more.train.max_steps, more.train.warmup_steps, more.decode.beam_size) == (1, 4000, 2)  # 4000: the default
     assert (more.data.vocab_size, more.data.max_length) == (280, 100)
@@ -129,7 +129,7 @@ def test_a_model_writes_a_corpus(model_path: Path, files: list[str], cli: Any, t
     taught, given = (list(read_pairs(parse_corpora(names))) for names in ([str(out)], files[1:3]))
     assert [src for src, _ in taught] == [src for src, _ in given]
     sources = [src for src, _ in given]
-    translations = sightline.load(model_path, "cpu").translate(sources, beam_size=2)
+    translations = headwise.load(model_path, "cpu").translate(sources, beam_size=2)
     assert [tgt for _, tgt in taught] == [translation.text for translation in translations]
 
 
@@ -146,7 +146,7 @@ def test_all_of_the_n_best_list_are_pairs(model_path: Path, files: list[str], cl
     out = tmp_path / "distilled.jsonl"
     assert cli("distill", model_path, *files[:3], "-o", out, "--n-best", 3, "--beam-size", 4).code == 0
     sources = [src for src, _ in read_pairs(parse_corpora(files[1:3]))]
-    found = sightline.load(model_path, "cpu").translate(sources, n_best=3, beam_size=4)
+    found = headwise.load(model_path, "cpu").translate(sources, n_best=3, beam_size=4)
     texts = [dict.fromkeys([best.text, *(other.text for other in best.alternatives)]) for best in found]
     wanted = [(src, text) for src, each in zip(sources, texts, strict=True) for text in each if text]
     assert list(read_pairs(parse_corpora([str(out)]))) == wanted
@@ -210,7 +210,7 @@ def test_text_is_translated_back(ending: str, model_path: Path, cli: Any, tmp_pa
     assert (first, last) == (("<bt> a b c", "a b c"), ("<bt> d d e", "d d e"))
     assert tabbed[1] == ("j\ti" if ending == "jsonl" else "j i")
     assert f"{out}: 3 pairs of 4 lines; left out 1 for: blank line\n" in told.err
-    assert told.err.endswith(f"sightline train --train SRC TGT {out} --special '<bt>' ...\n")
+    assert told.err.endswith(f"headwise train --train SRC TGT {out} --special '<bt>' ...\n")
 
 
 def test_sources_are_drawn_where_asked(model_path: Path, cli: Any, tmp_path: Path) -> None:

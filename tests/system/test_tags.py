@@ -1,4 +1,4 @@
-"""What docs/tags.md says of tags learnt by published encoders: `sightline train --task tag --init FOLDER`.
+"""What docs/tags.md says of tags learnt by published encoders: `headwise train --task tag --init FOLDER`.
 
 The networks are tiny and random. What they learn is a few lines by heart; that they do shows that all of it trains.
 """
@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from tiny_families import vocabulary, write_tiny
 from tokenizers import processors
 
-import sightline
+import headwise
 
 Cli = Callable[..., Any]
 QUICK = ["train.max_steps=60", "train.validate_every=30", "train.checkpoint_every=30", "train.log_every=30",
@@ -86,7 +86,7 @@ def test_what_is_found_stands_where_it_is_said_to(cli: Cli, files: list[str], tm
     assert records[0]["spans"][0]["text"] == "Ann  Lee" and records[1]["spans"] == records[1]["words"] == []
     ran = cli("tag", tmp_path / "out", tmp_path / "in.txt", "--format", "conll", "--words")
     assert ran.out.startswith("Ann\tB-PER\nLee\tI-PER\nis\tO\nin\tO\nRome\tB-LOC\n\n\nBob,\t")
-    model = sightline.load(tmp_path / "out", "cpu")
+    model = headwise.load(tmp_path / "out", "cpu")
     given = model.tag([["Ann", "Lee", "is", "in", "Rome"]])[0]
     assert given.text == "Ann Lee is in Rome" and given.tags == records[0]["tags"]
     assert (given.spans[1].start, given.spans[1].end) == (14, 18)
@@ -100,7 +100,7 @@ def test_long_sentences_are_read_in_parts(cli: Cli, files: list[str], tmp_path: 
     assert ran.code == 0, ran.err
     assert validations(tmp_path / "out")[-1]["f1"] > 0.5
     many = ["Ann", "is", "old", "."] * 40  # 480 pieces, of which it reads 60 at once
-    found = sightline.load(tmp_path / "out", "cpu").tag([many])[0]
+    found = headwise.load(tmp_path / "out", "cpu").tag([many])[0]
     assert len(found.tags) == 160 and set(found.tags) <= set(TAGS)
 
 

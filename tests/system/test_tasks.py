@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-import sightline
-from sightline.errors import UserError
-from sightline.tasks.run import TrainRequest
-from sightline.tasks.train import train_model
+import headwise
+from headwise.errors import UserError
+from headwise.tasks.run import TrainRequest
+from headwise.tasks.train import train_model
 
 SMALL = ["model.dropout=0.0", "train.threads=1", "train.log_every=50", "train.validate_every=1000"]
 TEXT = [*SMALL, "data.vocab_size=270", "train.label_smoothing=0", "train.tokens_per_batch=700"]
@@ -92,21 +92,21 @@ def forecaster(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_order_of_letters_is_learnt(recipe: str, shape: list[str], files: Path, tmp_path: Path) -> None:
     settings = [*TEXT, *shape, "train.max_steps=400", "train.learning_rate=0.005"]
     train_model(request(files, tmp_path / "model", recipe, settings))
-    report = sightline.load(tmp_path / "model", "cpu").evaluate([str(files / "test.tsv")])
+    report = headwise.load(tmp_path / "model", "cpu").evaluate([str(files / "test.tsv")])
     assert report.accuracy >= 0.99
     assert report.macro_f1 >= 0.99
 
 
 @pytest.mark.slow
 def test_a_wave_is_forecast_far_better_than_without_learning(forecaster: Path, files: Path) -> None:
-    errors = sightline.load(forecaster, "cpu").evaluate([str(files / "test.csv")]).errors
+    errors = headwise.load(forecaster, "cpu").evaluate([str(files / "test.csv")]).errors
     assert errors["model"].mse < 0.1 * min(errors["seasonal"].mse, errors["last"].mse)
 
 
 def test_a_wave_is_forecast_by_an_lstm_too(files: Path, tmp_path: Path) -> None:
     settings = [*SMALL, "model.d_model=16", "data.window=12", "data.horizon=1", "data.season=12", "train.max_steps=2"]
     train_model(request(files, tmp_path / "model", "forecast-lstm", settings))
-    model = sightline.load(tmp_path / "model", "cpu")
+    model = headwise.load(tmp_path / "model", "cpu")
     assert len(model.forecast(files / "test.csv")) == 1
     assert model.about["corpus"]["windows"] == 720 - 12  # four fifths of 900 rows; the rest validates
     rows = [line.split(",")[2] for line in (files / "train.csv").read_text().splitlines()[1:721]]
@@ -150,7 +150,7 @@ def test_a_label_a_line(cli: Callable[..., Any], classifier: Path, tmp_path: Pat
     lines = ["a b", "", "b c a", "unseen ✓ " * 300]
     content = "".join(line + "\n" for line in lines).encode()
     ran = cli("classify", classifier, "--device", "cpu", stdin=content)
-    found = sightline.load(classifier, "cpu").classify(lines)
+    found = headwise.load(classifier, "cpu").classify(lines)
     assert ran.lines == [f"{one.label}\t{one.probability:.4f}" for one in found]
     records = cli("classify", classifier, "--device", "cpu", "--format", "jsonl", stdin=content).lines
     for record, one in zip(map(json.loads, records), found, strict=True):
@@ -161,7 +161,7 @@ def test_a_label_a_line(cli: Callable[..., Any], classifier: Path, tmp_path: Pat
 
 
 def test_other_texts_change_nothing(classifier: Path) -> None:
-    model = sightline.load(classifier, "cpu")
+    model = headwise.load(classifier, "cpu")
     texts = ["a c b", "b", "b c d e f g a", ""] * 3
     together = model.classify(texts)
     for text, one in zip(texts, together, strict=True):
@@ -170,7 +170,7 @@ def test_other_texts_change_nothing(classifier: Path) -> None:
 
 def test_a_classifier_is_called_as_a_pretrained_one(classifier: Path, files: Path) -> None:
     """Texts come as a list, and heads are weighed by texts with their labels, in any order."""
-    model = sightline.load(classifier, "cpu")
+    model = headwise.load(classifier, "cpu")
     assert {"classify", "evaluate", "head_importance"} <= {*model.methods} and not hasattr(model, "embed")
     with pytest.raises(UserError, match=r"classify takes a list; write classify\(\[text\]\)"):
         model.classify("a text")
@@ -185,7 +185,7 @@ def test_evaluating_a_classifier(cli: Callable[..., Any], classifier: Path, file
     shown = cli("evaluate", classifier, "--device", "cpu", "--source", files / "test.tsv")
     record = json.loads(cli("evaluate", classifier, "--device", "cpu", "--source", files / "test.tsv", "--json").out)
     rows = [line.split("\t") for line in (files / "test.tsv").read_text().splitlines()]
-    found = sightline.load(classifier, "cpu").classify([text for text, _ in rows])
+    found = headwise.load(classifier, "cpu").classify([text for text, _ in rows])
     right = sum(one.label == label for one, (_, label) in zip(found, rows, strict=True))
     assert record["accuracy"] == right / 300
     assert record["classes"]["first"]["n_true"] == sum(label == "first" for _, label in rows)
@@ -197,7 +197,7 @@ def test_forecasting_and_evaluating(cli: Callable[..., Any], forecaster: Path, f
     assert ran.code == 0, ran.err
     header, *rows = (tmp_path / "out.csv").read_text().splitlines()
     assert header == "step,b"
-    values = sightline.load(forecaster, "cpu").forecast(files / "test.csv")
+    values = headwise.load(forecaster, "cpu").forecast(files / "test.csv")
     assert [float(row.split(",")[1]) for row in rows] == pytest.approx(values, rel=1e-5)
     record = json.loads(cli("evaluate", forecaster, "--device", "cpu", "--source", files / "test.csv", "--json").out)
     assert record["windows"] == 300 - 24 - 6 + 1
@@ -229,11 +229,11 @@ def test_heads_are_pruned_here_too(
     ran = cli("prune", folder, "--heads", "2", "--source", test, "-o", tmp_path / "small")
     assert ran.code == 0, ran.err
     removed = ast.literal_eval(ran.err[ran.err.index("{") : ran.err.rindex("}") + 1])
-    whole, small = sightline.load(folder, "cpu"), sightline.load(tmp_path / "small", "cpu")
+    whole, small = headwise.load(folder, "cpu"), headwise.load(tmp_path / "small", "cpu")
     assert sum(small.config.model.encoder_heads) == 4 * small.config.model.n_encoder_layers - 2
     assert small.info()["parameters"] < whole.info()["parameters"]
 
-    def answer(model: sightline.Model) -> list[float]:
+    def answer(model: headwise.Model) -> list[float]:
         texts = [line.split("\t")[0] for line in test.read_text().splitlines()[:20]]
         if which == "forecaster":
             return model.forecast(test)
@@ -270,7 +270,7 @@ def test_commands_for_another_task(cli: Callable[..., Any], classifier: Path, fo
 
 def test_a_translator_neither_classifies_nor_forecasts(cli: Callable[..., Any], model_path: Path) -> None:
     assert f"{model_path}: was trained to translate, not to classify" in cli("classify", model_path).complaint
-    assert "use `sightline translate` with it" in cli("forecast", model_path, "x.csv").complaint
+    assert "use `headwise translate` with it" in cli("forecast", model_path, "x.csv").complaint
     assert "--reference is required" in cli("evaluate", model_path, "--source", "x").complaint
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import sightline
+import headwise
 
 # Short parts and outputs: the model has seen six letters in a row, and here comes a line of ten thousand.
 BRIEF = ["--beam-size", 1, "--max-source-length", 24, "--batch-tokens", 8192, "--device", "cpu"]
@@ -79,7 +79,7 @@ def test_line_in_line_out(output: str) -> None:
 
 
 def test_library_and_command_line_say_the_same(output: str, model_path: Path) -> None:
-    model = sightline.load(model_path, device="cpu")
+    model = headwise.load(model_path, device="cpu")
     settings: dict[str, Any] = {"beam_size": 1, "max_source_length": 24, "batch_tokens": 8192}
     translations = model.translate(LINES, **settings)
     found = [translation.text for translation in translations]
@@ -115,7 +115,7 @@ def test_json_lines_carry_scores_pieces_and_alternatives(model_path: Path, cli: 
     assert [record["text"] for record in records[:2]] == ["a b c", ""]
     assert [len(record["alternatives"]) for record in records] == [1, 0, 1]
     for record in records:
-        assert record.keys() == {field.name for field in fields(sightline.Translation)}
+        assert record.keys() == {field.name for field in fields(headwise.Translation)}
         assert len(record["pieces"]) == len(record["token_log_probs"])
         assert all(value <= 0 for value in record["token_log_probs"])
         assert all(other["score"] <= record["score"] for other in record["alternatives"])
@@ -135,7 +135,7 @@ def test_the_beam_is_as_wide_as_the_list(model_path: Path, cli: Any) -> None:
     assert len(set(line.split("\t"))) == 7
 
 
-def test_a_sentence_is_translated_alone_as_in_a_batch(copying: tuple[sightline.Model, Path]) -> None:
+def test_a_sentence_is_translated_alone_as_in_a_batch(copying: tuple[headwise.Model, Path]) -> None:
     model, _ = copying
     lines = ["a", "b c d e f", "x y z", "a b c d e f a b c", "j i"]
     together = model.translate(lines)
@@ -185,7 +185,7 @@ def test_bad_input_leaves_no_output_behind(
         (["--temperature", -1, "--sample"], "--temperature -1.0"),
         (["--top-p", 2, "--sample"], "--top-p 2.0"),
         (["--top-k", 3], "--top-k is for sampling: add --sample"),
-        (["a b c"], "a b c: no such file; for a text itself: echo 'a b c' | sightline translate MODEL"),
+        (["a b c"], "a b c: no such file; for a text itself: echo 'a b c' | headwise translate MODEL"),
         (["absent.txt"], "absent.txt: no such file"),
         (["."], ".: is a folder"),
     ],
@@ -212,7 +212,7 @@ def test_a_file_of_another_type_is_refused_unless_it_is_to_be_taken_line_by_line
 
 def test_a_reader_who_has_had_enough_is_no_error(model_path: Path, tmp_path: Path) -> None:
     (tmp_path / "input.txt").write_text("a b c\n" * 40, encoding="utf-8")
-    arguments = [sys.executable, "-m", "sightline", "translate", str(model_path), str(tmp_path / "input.txt")]
+    arguments = [sys.executable, "-m", "headwise", "translate", str(model_path), str(tmp_path / "input.txt")]
     read, write = os.pipe()
     os.close(read)
     try:

@@ -1,4 +1,4 @@
-"""What the README says of training a published encoder-decoder further: `sightline train --init FOLDER`.
+"""What the README says of training a published encoder-decoder further: `headwise train --init FOLDER`.
 
 The models are tiny and random. What they learn is a few dozen pairs by heart; that they do shows that all of it trains.
 """
@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
-import sightline
+import headwise
 
 Cli = Callable[..., Any]
 TASKS = {"task_specific_params": {"translation_de_to_it": {"prefix": "to it: "}}}
@@ -97,8 +97,8 @@ def test_dropout_is_that_of_the_checkpoint_unless_it_is_set(cli: Cli, files: lis
 
 
 def test_dropout_drops(tmp_path: Path) -> None:
-    from sightline.tasks.pretrained import trainable
-    from sightline.tasks.translation import FINE_TUNING
+    from headwise.tasks.pretrained import trainable
+    from headwise.tasks.translation import FINE_TUNING
 
     write(tmp_path, "marian")
     network = trainable(FINE_TUNING.read(str(tmp_path)).network, 0.5).train()
@@ -150,7 +150,7 @@ def test_what_was_imported_comes_back_imported(cli: Cli, files: list[str], tmp_p
     assert ran.code == 0, ran.err
     before, after = (load_file(tmp_path / folder / "model.safetensors") for folder in ("ours", "out"))
     assert before.keys() == after.keys()
-    assert sightline.load(tmp_path / "out", "cpu").translate(["A dog"])
+    assert headwise.load(tmp_path / "out", "cpu").translate(["A dog"])
 
 
 @pytest.mark.parametrize(
@@ -204,9 +204,9 @@ def test_transformers_loads_the_result(cli: Cli, files: list[str], tmp_path: Pat
         [sys.executable, "-c", code, tmp_path / "out"], capture_output=True, text=True, check=False, env=environment
     )
     assert ran.returncode == 0, ran.stderr
-    from sightline.generation.rewrite import rewrite
+    from headwise.generation.rewrite import rewrite
 
-    model = sightline.load(tmp_path / "out", "cpu")
+    model = headwise.load(tmp_path / "out", "cpu")
     settings = model.settings(beam_size=1, max_new_tokens=8)
     own = rewrite(model.network, [[20, 21, 2]], settings)[0][0]
     assert json.loads(ran.stdout)[1 : 1 + len(own.tokens)] == own.tokens

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-import sightline
-from sightline.errors import UserError
-from sightline.models import workers
-from sightline.models.workers import CHUNK_LINES, translate_in_processes, worth_sharing
+import headwise
+from headwise.errors import UserError
+from headwise.models import workers
+from headwise.models.workers import CHUNK_LINES, translate_in_processes, worth_sharing
 
 
 def test_two_processes_write_what_one_writes(model_path: Path, task: Any, cli: Any, tmp_path: Path) -> None:
     lines = [src for src, _ in task(60, 3)]
     lines[7] = lines[20] = ""
-    whole = [found.text for found in sightline.load(model_path, "cpu").translate(lines)]
+    whole = [found.text for found in headwise.load(model_path, "cpu").translate(lines)]
     shared = translate_in_processes(model_path, "cpu", lines, 2, overrides={}, chunk_lines=7)
     assert [found.text for found in shared] == whole
     (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -28,7 +28,7 @@ def test_errors_come_through(model_path: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such model directory"):
         list(translate_in_processes(tmp_path / "none", "cpu", ["a"], 1))
     with pytest.raises(UserError, match="workers = -1"):
-        sightline.load(model_path, "cpu").translate_lines(["a"], workers=-1)
+        headwise.load(model_path, "cpu").translate_lines(["a"], workers=-1)
 
 
 def test_a_killed_process_is_told(model_path: Path, task: Any) -> None:

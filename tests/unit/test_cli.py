@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-import sightline
-from sightline import cli
-from sightline.cli.commands.translate import format_translation
-from sightline.cli.decoding import decode_overrides
-from sightline.cli.files import lines_of, output
-from sightline.config.settings import SETTINGS, SearchSettings
-from sightline.decode.translator import Translation
-from sightline.errors import UserError
+import headwise
+from headwise import cli
+from headwise.cli.commands.translate import format_translation
+from headwise.cli.decoding import decode_overrides
+from headwise.cli.files import lines_of, output
+from headwise.config.settings import SETTINGS, SearchSettings
+from headwise.decode.translator import Translation
+from headwise.errors import UserError
 
 TRAIN = ["train", "--recipe", "tiny", "--train", "a", "b", "--valid", "a", "b", "--out", "x"]
 
@@ -38,16 +38,16 @@ def settings(*values: str) -> list[str]:
     [
         (["tranlate", "m"], "unknown command 'tranlate'; did you mean 'translate'?"),
         (["--verbose"], "required: COMMAND"),
-        (["translate"], "required: MODEL; see `sightline translate --help`"),
+        (["translate"], "required: MODEL; see `headwise translate --help`"),
         (["translate", "m", "--beem-size", "3"], "no use for '--beem-size'; did you mean '--beam-size'?"),
         (["translate", "m", "--beem-size=3"], "did you mean '--beam-size'?"),
-        (["translate", "m", "--qqqqqq"], "see `sightline translate --help`"),
+        (["translate", "m", "--qqqqqq"], "see `headwise translate --help`"),
         (["translate", "m", "--beam-size", "four"], "argument --beam-size: invalid int value: 'four'"),
         (["translate", "m", "--format", "xml"], "choose from"),
         (["info", "runs/absent-model"], "runs/absent-model: no such model directory"),
         (
             ["translate", "owner/name"],
-            "owner/name: no such model directory; give the folder that `sightline train --out`",
+            "owner/name: no such model directory; give the folder that `headwise train --out`",
         ),
         (["inspect", "owner/name", "A dog"], "or write hf:owner/name to download the model of that name"),
         (["train"], "required: --train, --out"),
@@ -84,7 +84,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert cli.main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("sightline: error: ")
+    assert err.startswith("headwise: error: ")
     assert err.endswith("\n")
     assert err.count("\n") == 1
     assert hint in err
@@ -128,7 +128,7 @@ def test_a_command_for_our_own_models_says_so_of_a_checkpoint(
     Path("bert").mkdir()
     Path("bert/config.json").write_text(config, encoding="utf-8")
     assert cli.main(arguments) == 2
-    assert "bert: is a checkpoint of a family (bert), and this needs a model that `sightline train` made" in (
+    assert "bert: is a checkpoint of a family (bert), and this needs a model that `headwise train` made" in (
         capsys.readouterr().err
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "bert"]
@@ -151,7 +151,7 @@ def test_output_on_a_file_system_that_is_only_read_is_one_line(tmp_path: Path, m
 
 def test_tune_needs_no_settings_and_general_pairs_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     settings: list[list[str]] = []
-    monkeypatch.setattr("sightline.cli.commands.tune.train", lambda options: settings.append(options.set))
+    monkeypatch.setattr("headwise.cli.commands.tune.train", lambda options: settings.append(options.set))
     general = ["--general", "b.tsv", "--set", "train.seed=2", "--general", "c.en", "c.de"]
     for more in ([], general, []):
         options = cli.parse(["tune", "m", "--train", "a.tsv", "--out", "x", *more])
@@ -162,7 +162,7 @@ def test_tune_needs_no_settings_and_general_pairs_are_one(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("command", ["translate", "classify", "embed"])
 @pytest.mark.parametrize("text", ["A dog runs.", "dog", "a " * 3000])
 def test_a_text_in_the_place_of_a_file_is_told_the_way(command: str, text: str) -> None:
-    with pytest.raises(UserError, match=f"no such file; for a text itself: echo .* | sightline {command} MODEL"):
+    with pytest.raises(UserError, match=f"no such file; for a text itself: echo .* | headwise {command} MODEL"):
         lines_of(text, command)
 
 
@@ -181,7 +181,7 @@ def test_a_message_of_several_lines_becomes_one(
 
     monkeypatch.setattr(cli, "parse", lambda _: Namespace(run=fail))
     assert cli.main(["info"]) == 2
-    assert capsys.readouterr().err == "sightline: error: first second\n"
+    assert capsys.readouterr().err == "headwise: error: first second\n"
 
 
 def test_memory_that_has_run_out_is_one_line_too(
@@ -193,7 +193,7 @@ def test_memory_that_has_run_out_is_one_line_too(
     monkeypatch.setattr(cli, "parse", lambda _: Namespace(run=exhaust))
     assert cli.main(["translate"]) == 2
     told = capsys.readouterr().err
-    assert told.startswith("sightline: error: memory has run out") and told.count("\n") == 1
+    assert told.startswith("headwise: error: memory has run out") and told.count("\n") == 1
     with pytest.raises(MemoryError):
         cli.main(["translate", "--debug"])
 
@@ -207,7 +207,7 @@ def test_threads_that_do_not_start_are_one_line_too(
     monkeypatch.setattr(cli, "parse", lambda _: Namespace(run=start))
     assert cli.main(["train"]) == 2
     told = capsys.readouterr().err
-    assert told.startswith("sightline: error: the system starts no more threads") and told.count("\n") == 1
+    assert told.startswith("headwise: error: the system starts no more threads") and told.count("\n") == 1
     with pytest.raises(RuntimeError):
         cli.main(["train", "--debug"])
 
@@ -227,7 +227,7 @@ def test_an_interruption_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys
 
     monkeypatch.setattr(cli, "parse", lambda _: Namespace(run=interrupt))
     assert cli.main(["info"]) == 130
-    assert capsys.readouterr().err == "sightline: interrupted\n"
+    assert capsys.readouterr().err == "headwise: interrupted\n"
 
 
 # Help -----------------------------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
         cli.main([command, "--help"])
     assert ended.value.code == 0
     out = capsys.readouterr().out
-    assert out.startswith(f"usage: sightline {command} ")
+    assert out.startswith(f"usage: headwise {command} ")
     explained, _, _ = out.partition("\nExample: ")
     assert not re.search(r"\b([a-z]+)\s+\1\b", explained)  # "that that"
     options = cli.command_parser(command)._actions
@@ -262,7 +262,7 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
 def test_every_command_has_an_example(command: str) -> None:
     example = str(cli.command_parser(command).epilog)
     words = shlex.split(example.removeprefix("Example: "))
-    assert words[:2] == ["sightline", command]
+    assert words[:2] == ["headwise", command]
     assert cli.parse(words[1:]).command == command
 
 
@@ -299,10 +299,10 @@ def test_options_not_given_leave_the_setting_of_the_model() -> None:
 def test_the_list_of_commands_needs_no_command_and_no_time(arguments: list[str]) -> None:
     program = (
         "import sys, time\n"
-        "from sightline.cli import main\n"
+        "from headwise.cli import main\n"
         "try: main(sys.argv[1:])\n"
         "except SystemExit: pass\n"
-        "heavy = {'torch', 'numpy', 'tokenizers', 'sacrebleu', 'sightline.cli.commands'} & set(sys.modules)\n"
+        "heavy = {'torch', 'numpy', 'tokenizers', 'sacrebleu', 'headwise.cli.commands'} & set(sys.modules)\n"
         "print(sorted(heavy), time.process_time() < 0.5)\n"
     )
     ran = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
@@ -316,7 +316,7 @@ WITHOUT_TORCH = [
 
 
 def test_commands_that_work_without_torch_do_not_import_it() -> None:
-    program = "import sys\nfrom sightline import cli\n"
+    program = "import sys\nfrom headwise import cli\n"
     program += "for name in sys.argv[1:]:\n  cli.command_parser(name)\n  assert 'torch' not in sys.modules, name\n"
     ran = subprocess.run([sys.executable, "-c", program, *WITHOUT_TORCH], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -339,21 +339,21 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["--version"])
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f"sightline {sightline.__version__}\n"
+    assert capsys.readouterr().out == f"headwise {headwise.__version__}\n"
 
 
 def test_the_package_shows_its_verbs() -> None:
-    assert {"load", "train", "Model", "Translation", "UserError"} <= set(dir(sightline))
-    assert sightline.UserError is UserError
+    assert {"load", "train", "Model", "Translation", "UserError"} <= set(dir(headwise))
+    assert headwise.UserError is UserError
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
-        _ = sightline.trian  # type: ignore[attr-defined]
+        _ = headwise.trian  # type: ignore[attr-defined]
 
 
 def test_no_package_hides_a_verb() -> None:
     for name in ("training.loss", "evaluate.bleu", "tasks.run"):
-        import_module(f"sightline.{name}")
-    assert sightline.load is import_module("sightline.models.load").load
-    assert sightline.train is import_module("sightline.tasks.train").train
+        import_module(f"headwise.{name}")
+    assert headwise.load is import_module("headwise.models.load").load
+    assert headwise.train is import_module("headwise.tasks.train").train
 
 
 # Output ---------------------------------------------------------------------------------------------------------------
@@ -419,7 +419,7 @@ def test_an_output_file_must_be_possible(tmp_path: Path, name: str, cause: str) 
     ("said", "spins"), [({}, "10000"), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "0")]
 )
 def test_threads_of_torch_wait_for_each_other_only_briefly(said: dict[str, str], spins: str) -> None:
-    started = "from sightline.cli import main; main(['info', 'absent']); import torch"
+    started = "from headwise.cli import main; main(['info', 'absent']); import torch"
     environment = {
         name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
     }

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from sightline import device
-from sightline.device import choose_device, device_name
-from sightline.errors import UserError
+from headwise import device
+from headwise.device import choose_device, device_name
+from headwise.errors import UserError
 
 
 @pytest.mark.parametrize(("drivers", "has_cuda", "expected"), [((), True, "cpu"), (("null",), True, "cuda")])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sightline.errors import UserError, unknown
+from headwise.errors import UserError, unknown
 
 
 @pytest.mark.parametrize(

@@ -26,27 +26,27 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-import sightline
-from sightline.config.data import TranslationData
-from sightline.corpora.survey import characters
-from sightline.data import scripts
-from sightline.data.marks import word_pattern
-from sightline.data.sentences import sentence_key
-from sightline.data.tokenizer import Tokenizer
-from sightline.data.words import cut
-from sightline.decode.repetition import repeats_itself
-from sightline.decode.translator import clean_text, split_text
-from sightline.errors import UserError
-from sightline.evaluate import answers, spacing, transcripts
-from sightline.glossary.terms import Glossary, Term, contains_term
-from sightline.localisation.fill import SentenceOutput, targets_of, translation_steps
-from sightline.localisation.placeholders import adds_codes, is_icu_choice, with_codes
-from sightline.localisation.quality_checks import quality_warnings
-from sightline.localisation.reading import parse_document
-from sightline.localisation.sentences import split_into_sentences
-from sightline.localisation.unit import Document
-from sightline.serve.languages import detect_languages
-from sightline.serve.translation import segment_text
+import headwise
+from headwise.config.data import TranslationData
+from headwise.corpora.survey import characters
+from headwise.data import scripts
+from headwise.data.marks import word_pattern
+from headwise.data.sentences import sentence_key
+from headwise.data.tokenizer import Tokenizer
+from headwise.data.words import cut
+from headwise.decode.repetition import repeats_itself
+from headwise.decode.translator import clean_text, split_text
+from headwise.errors import UserError
+from headwise.evaluate import answers, spacing, transcripts
+from headwise.glossary.terms import Glossary, Term, contains_term
+from headwise.localisation.fill import SentenceOutput, targets_of, translation_steps
+from headwise.localisation.placeholders import adds_codes, is_icu_choice, with_codes
+from headwise.localisation.quality_checks import quality_warnings
+from headwise.localisation.reading import parse_document
+from headwise.localisation.sentences import split_into_sentences
+from headwise.localisation.unit import Document
+from headwise.serve.languages import detect_languages
+from headwise.serve.translation import segment_text
 
 Scan = Callable[[str], Any]
 SMALL, QUICK, MOST, DOUBLINGS = 2000, 0.002, 2.9, 3
@@ -341,7 +341,8 @@ AT_THE_BEGINNING = (  # which are only tried where a text begins
     "data.amount.COUNT", "data.amount.SHARE", "data.corruption.FULL_STOP", "localisation.po.STRING",
     "data.first_look.LANGUAGE_CODE", "data.first_look.MARKUP", "data.links.LINK", "localisation.markdown.ALONE",
     "localisation.markdown.FRONT_MATTER", "localisation.properties.KEY", "localisation.subtitles.TIMES",
-    "localisation.markup.DECLARED", "localisation.unsupported_types.BEGINNING", "localisation.unsupported_types.LINESXML or HTML",
+    "localisation.markup.DECLARED", "localisation.unsupported_types.BEGINNING",
+    "localisation.unsupported_types.LINESXML or HTML",
     "localisation.unsupported_types.LINESresources of a program", "serve.languages.BETWEEN",
 )  # fmt: skip
 IN_XML = (  # of a file that expat has found to be XML: what begins there also ends
@@ -358,9 +359,9 @@ BOUNDED = (  # by what calls them
 def patterns() -> Iterator[tuple[str, re.Pattern[Any]]]:
     """The regular expressions of the modules of `PACKAGES`, by the names they have there."""
     for package in PACKAGES:
-        folder = Path(sightline.__path__[0], package)
-        for found in pkgutil.walk_packages([str(folder)], f"sightline.{package}."):
-            name = found.name.removeprefix("sightline.")
+        folder = Path(headwise.__path__[0], package)
+        for found in pkgutil.walk_packages([str(folder)], f"headwise.{package}."):
+            name = found.name.removeprefix("headwise.")
             for key, value in vars(importlib.import_module(found.name)).items():
                 values = value if isinstance(value, dict) else {"": value}
                 yield from ((f"{name}.{key}{k}", p) for k, p in values.items() if isinstance(p, re.Pattern))

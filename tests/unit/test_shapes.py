@@ -6,7 +6,7 @@ import pytest
 import shapes
 import torch
 
-from sightline.network.positions import numbered_in_order
+from headwise.network.positions import numbered_in_order
 
 Function = Callable[[int], None]
 

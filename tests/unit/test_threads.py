@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sightline import device
+from headwise import device
 
 V2 = "41 31 0:38 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate"
 V1 = "32 31 0:29 {root} /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct"
@@ -86,7 +86,7 @@ def group(request: pytest.FixtureRequest) -> Iterator[Path]:
     """A new control group with a file set, of version 1 or 2, where this user may make one."""
     controller, name, content = request.param
     roots = [path for path in (Path("/sys/fs/cgroup") / controller, Path("/sys/fs/cgroup")) if path.is_dir()]
-    made = roots[0] / f"sightline-test-{os.getpid()}" if roots else Path("/nowhere")
+    made = roots[0] / f"headwise-test-{os.getpid()}" if roots else Path("/nowhere")
     try:
         made.mkdir()
     except OSError as error:
@@ -115,7 +115,7 @@ def said_in(group: Path, code: str, **environment: str) -> str:
 def test_in_a_real_control_group(group: Path) -> None:
     """With a quota of half a core; a program that has asked for threads keeps them."""
     code = (
-        "import os; from sightline import device; device.keep_to_quota(os.environ);"
+        "import os; from headwise import device; device.keep_to_quota(os.environ);"
         "print(device.usable_cores(), device.usable_threads(), os.environ.get('OMP_NUM_THREADS'))"
     )
     kept = "1" if device.affinity() > 1 else "None"
@@ -145,8 +145,8 @@ DECODING = """
 import threading
 import numpy as np
 from pathlib import Path
-from sightline.decode.engine import in_threads
-from sightline.decode import engine
+from headwise.decode.engine import in_threads
+from headwise.decode import engine
 engine.usable_threads = lambda: 4
 from concurrent.futures import ThreadPoolExecutor  # and whatever else is imported late
 for more in (0, 1, 2, 9):

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.architectures.attention import AdditiveAttention, DotAttention, GeneralAttention
-from sightline.architectures.recurrent import RecurrentEncoder, ReversingEncoder
-from sightline.architectures.recurrent_decoders import AttentionalDecoder, InputFeedingDecoder
-from sightline.architectures.registry import Network, build_network
-from sightline.config.model import ConvConfig, RecurrentConfig, longest_sequence
-from sightline.config.settings import RunConfig, check, load_recipe
-from sightline.errors import UserError
-from sightline.network.dropout import Dropout
-from sightline.network.parameters import count_parameters, load_parameters, parameters_of
+from headwise.architectures.attention import AdditiveAttention, DotAttention, GeneralAttention
+from headwise.architectures.recurrent import RecurrentEncoder, ReversingEncoder
+from headwise.architectures.recurrent_decoders import AttentionalDecoder, InputFeedingDecoder
+from headwise.architectures.registry import Network, build_network
+from headwise.config.model import ConvConfig, RecurrentConfig, longest_sequence
+from headwise.config.settings import RunConfig, check, load_recipe
+from headwise.errors import UserError
+from headwise.network.dropout import Dropout
+from headwise.network.parameters import count_parameters, load_parameters, parameters_of
 
 Reader = Callable[[Any], Any]
 

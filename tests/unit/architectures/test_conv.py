@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from sightline.architectures.conv import ConvEncoderLayer, GatedConvolution, NormalizedLinear
-from sightline.architectures.registry import Network
+from headwise.architectures.conv import ConvEncoderLayer, GatedConvolution, NormalizedLinear
+from headwise.architectures.registry import Network
 
 TIGHT = {"rtol": 0, "atol": 1e-12}
 
@@ -88,7 +88,7 @@ def test_normalized_weight_has_the_length_of_its_magnitude() -> None:
 
 
 def test_parameters_start_as_section_3_5_has_them(build_small, configure) -> None:
-    from sightline.architectures.registry import build_network
+    from headwise.architectures.registry import build_network
 
     model = build_network(configure("conv", d_model=64, vocab_size=500, dropout=0.2))
     conv = model.encoder.layers[0].conv.proj

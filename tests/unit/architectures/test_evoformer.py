@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from sightline.architectures import evoformer
-from sightline.architectures.evoformer import EvoformerBlock, EvoformerShape, build_evoformer
+from headwise.architectures import evoformer
+from headwise.architectures.evoformer import EvoformerBlock, EvoformerShape, build_evoformer
 
 Array = NDArray[np.float64]
 Parameters = dict[str, Array]

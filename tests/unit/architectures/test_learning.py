@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.architectures.registry import build_network
-from sightline.config.model import ModelConfig, longest_sequence
-from sightline.config.settings import RunConfig, SearchSettings
-from sightline.config.training import TrainConfig
-from sightline.data.batch import Batch, collate
-from sightline.decode.engine import decode_tokens
-from sightline.decode.stepwise import engine_of
-from sightline.training.step import translation_objective
-from sightline.training.trainer import Trainer
-from sightline.training.validation import Outputs, Shard
+from headwise.architectures.registry import build_network
+from headwise.config.model import ModelConfig, longest_sequence
+from headwise.config.settings import RunConfig, SearchSettings
+from headwise.config.training import TrainConfig
+from headwise.data.batch import Batch, collate
+from headwise.decode.engine import decode_tokens
+from headwise.decode.stepwise import engine_of
+from headwise.training.step import translation_objective
+from headwise.training.trainer import Trainer
+from headwise.training.validation import Outputs, Shard
 
 Pair = tuple[list[int], list[int]]
 DIGITS = range(4, 14)  # ids 0 to 3 are pad, start, end and unknown

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.architectures.registry import Network, decoding_forms
-from sightline.config.settings import SearchSettings
-from sightline.contract import EncoderDecoder, SpecialIds
-from sightline.decode.candidates import CandidateTable
-from sightline.decode.ending import length_penalty
-from sightline.decode.engine import begin, decode_tokens
-from sightline.decode.request import SearchRequest
-from sightline.decode.stepping import written_in
-from sightline.decode.stepwise import engine_of
-from sightline.errors import UserError
-from sightline.models.scoring import score_pairs
+from headwise.architectures.registry import Network, decoding_forms
+from headwise.config.settings import SearchSettings
+from headwise.contract import EncoderDecoder, SpecialIds
+from headwise.decode.candidates import CandidateTable
+from headwise.decode.ending import length_penalty
+from headwise.decode.engine import begin, decode_tokens
+from headwise.decode.request import SearchRequest
+from headwise.decode.stepping import written_in
+from headwise.decode.stepwise import engine_of
+from headwise.errors import UserError
+from headwise.models.scoring import score_pairs
 
 VOCAB, EOS = 11, 2
 SHORT = SearchSettings(max_length_factor=1.0, max_length_extra=1)

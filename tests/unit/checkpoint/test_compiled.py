@@ -13,29 +13,29 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import sightline
-from sightline.architectures.transformer import build_model
-from sightline.checkpoint.compiled import compiled, fits, is_for_library, parameter_shapes
-from sightline.checkpoint.manifest import seal
-from sightline.checkpoint.sidecar_files import write_shortlist
-from sightline.checkpoint.trained import write_settings, write_weights
-from sightline.config.data import TranslationData
-from sightline.config.model import ModelConfig, RecurrentConfig, TransformerConfig
-from sightline.config.setting import converted
-from sightline.config.settings import RunConfig, SearchSettings
-from sightline.data.shortlist import Shortlist
-from sightline.data.tokenizer import Tokenizer
-from sightline.decode import engine
-from sightline.decode.engine import decode_tokens
-from sightline.decode.stepwise import engine_of
-from sightline.errors import UserError
-from sightline.models import workers
-from sightline.models.workers import CHUNK_LINES
-from sightline.native.library import library
-from sightline.native.positions import sinusoid_table
-from sightline.network.parameters import count_parameters, parameters_of
-from sightline.network.positions import SinusoidalPositions
-from sightline.network.prepared import prepare_for_inference
+import headwise
+from headwise.architectures.transformer import build_model
+from headwise.checkpoint.compiled import compiled, fits, is_for_library, parameter_shapes
+from headwise.checkpoint.manifest import seal
+from headwise.checkpoint.sidecar_files import write_shortlist
+from headwise.checkpoint.trained import write_settings, write_weights
+from headwise.config.data import TranslationData
+from headwise.config.model import ModelConfig, RecurrentConfig, TransformerConfig
+from headwise.config.setting import converted
+from headwise.config.settings import RunConfig, SearchSettings
+from headwise.data.shortlist import Shortlist
+from headwise.data.tokenizer import Tokenizer
+from headwise.decode import engine
+from headwise.decode.engine import decode_tokens
+from headwise.decode.stepwise import engine_of
+from headwise.errors import UserError
+from headwise.models import workers
+from headwise.models.workers import CHUNK_LINES
+from headwise.native.library import library
+from headwise.native.positions import sinusoid_table
+from headwise.network.parameters import count_parameters, parameters_of
+from headwise.network.positions import SinusoidalPositions
+from headwise.network.prepared import prepare_for_inference
 
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not there")
 
@@ -123,7 +123,7 @@ def test_other_architectures_are_for_torch() -> None:
 @needs_library
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_the_network_is_made_when_asked_for_and_translates_the_same(folder: Path, search: dict[str, Any]) -> None:
-    model = sightline.load(folder, "cpu")
+    model = headwise.load(folder, "cpu")
     before = model.translate(TEXTS, **search)
     assert model._loaded.trained._network is None
     assert model.network is model.network and not model.network.training
@@ -136,7 +136,7 @@ def test_the_network_is_made_when_asked_for_and_translates_the_same(folder: Path
 
 @needs_library
 def test_asking_what_a_model_is_does_not_change_what_translates(folder: Path) -> None:
-    model = sightline.load(folder, "cpu")
+    model = headwise.load(folder, "cpu")
     found = model.info()["parameters"]
     assert model._loaded.trained.searcher("float32") is not None
     assert found == count_parameters(model.network) == model.info()["parameters"]
@@ -144,7 +144,7 @@ def test_asking_what_a_model_is_does_not_change_what_translates(folder: Path) ->
 
 @needs_library
 def test_what_the_library_cannot_do_is_done_by_torch(folder: Path) -> None:
-    model = sightline.load(folder, "cpu")
+    model = headwise.load(folder, "cpu")
     model.translate(TEXTS, no_repeat_ngram=50, sample=True)
     assert model._loaded.trained._network is None
     assert len(model.translate(TEXTS, beam_size=1, compute="float16")) == len(TEXTS)
@@ -153,7 +153,7 @@ def test_what_the_library_cannot_do_is_done_by_torch(folder: Path) -> None:
 
 @needs_library
 def test_several_threads_make_one_form(folder: Path) -> None:
-    model = sightline.load(folder, "cpu")
+    model = headwise.load(folder, "cpu")
     found: list[Any] = []
     threads = [threading.Thread(target=lambda: found.append(model.translate(TEXTS))) for _ in range(4)]
     for thread in threads:
@@ -203,9 +203,9 @@ def test_batches_are_no_larger_than_products_gain_from() -> None:
 def test_processes_are_for_what_torch_decodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
     monkeypatch.setattr(workers, "usable_cores", lambda: 2)
-    share = "sightline.models.translator.translate_in_processes"
+    share = "headwise.models.translator.translate_in_processes"
     monkeypatch.setattr(share, lambda *request: started.append(request[2]) or iter(()))
-    lines, model = ["A dog"] * 2 * CHUNK_LINES, sightline.load(folder, "cpu")
+    lines, model = ["A dog"] * 2 * CHUNK_LINES, headwise.load(folder, "cpu")
     for settings in ({}, {"sample": True}, {"no_repeat_ngram": 2}):
         model.translate_lines(lines, workers=0, **settings)
     assert not started
@@ -220,24 +220,24 @@ def test_weights_that_somebody_converted_are_read_all_the_same(folder: Path, num
     halved = {name: value.to(numbers) for name, value in load_file(path).items()}
     save_file(halved, path)
     seal(folder, again=True)
-    read = parameters_of(sightline.load(folder, "cpu").network)
+    read = parameters_of(headwise.load(folder, "cpu").network)
     assert all(torch.equal(read[name], value.float()) for name, value in halved.items())
 
 
 def test_misfits_are_told_when_the_model_is_loaded(folder: Path) -> None:
     write_weights(folder, parameters_of(network(replace(SMALL, d_ff=16))), "")
     with pytest.raises(UserError, match="does not fit its configuration"):
-        sightline.load(folder, "cpu")
+        headwise.load(folder, "cpu")
 
 
 @needs_library
 @pytest.mark.parametrize(
     "code",
     [
-        "import sightline; assert sightline.load({0!r}).translate(['A dog'], compute='int8', shortlist=True)[0].text",
-        "import sightline; assert sightline.load({0!r}).translate(['A dog'], sample=True, no_repeat_ngram=2)[0].text",
-        "from sightline.cli import main; assert main(['translate', {0!r}, {1!r}, '-o', {2!r}, '--workers', '1']) == 0",
-        "from sightline.cli import main; assert main(['translate', {0!r}, {1!r}, '-o', {2!r}, '--format=jsonl']) == 0",
+        "import headwise; assert headwise.load({0!r}).translate(['A dog'], compute='int8', shortlist=True)[0].text",
+        "import headwise; assert headwise.load({0!r}).translate(['A dog'], sample=True, no_repeat_ngram=2)[0].text",
+        "from headwise.cli import main; assert main(['translate', {0!r}, {1!r}, '-o', {2!r}, '--workers', '1']) == 0",
+        "from headwise.cli import main; assert main(['translate', {0!r}, {1!r}, '-o', {2!r}, '--format=jsonl']) == 0",
     ],
     ids=["load", "sample", "command", "json"],
 )
@@ -256,7 +256,7 @@ UNASKED = {"tomllib", "difflib", "gzip", "unittest", "sacrebleu", "jaxtyping", "
 @needs_library
 def test_a_first_sentence_waits_for_nothing_it_does_not_need(folder: Path) -> None:
     """Each of these takes a hundredth of a cold start, or more."""
-    code = f"import sightline; assert sightline.load({str(folder)!r}, device='cpu').translate(['A dog'])[0].text"
+    code = f"import headwise; assert headwise.load({str(folder)!r}, device='cpu').translate(['A dog'])[0].text"
     code += f"; import sys; print(sorted({UNASKED!r} & sys.modules.keys()))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
@@ -265,7 +265,7 @@ def test_a_first_sentence_waits_for_nothing_it_does_not_need(folder: Path) -> No
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_collector_of_garbage_rests_while_modules_are_read(enabled: bool) -> None:
     """And is afterwards as it was: a library leaves to the program how it runs."""
-    code = f"import gc, sightline; gc.{'enable' if enabled else 'disable'}(); before = gc.get_stats()[0]['collections']"
-    code += "; sightline.load; print(gc.get_stats()[0]['collections'] - before < 3, gc.isenabled())"
+    code = f"import gc, headwise; gc.{'enable' if enabled else 'disable'}(); before = gc.get_stats()[0]['collections']"
+    code += "; headwise.load; print(gc.get_stats()[0]['collections'] - before < 3, gc.isenabled())"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == f"True {enabled}\n"

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
-from sightline.checkpoint.compose import write_composed
+from headwise.checkpoint.compose import write_composed
 
 POOLER = "pooler.dense.weight"
 

@@ -1,4 +1,4 @@
-"""Model directories of ours that hold a family's network, and `sightline import`, which makes them."""
+"""Model directories of ours that hold a family's network, and `headwise import`, which makes them."""
 
 import json
 from pathlib import Path
@@ -8,11 +8,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import sightline
-from sightline.checkpoint.layout import is_family
-from sightline.cli import main
-from sightline.errors import UserError
-from sightline.models.model import Model
+import headwise
+from headwise.checkpoint.layout import is_family
+from headwise.cli import main
+from headwise.errors import UserError
+from headwise.models.model import Model
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
 
@@ -24,7 +24,7 @@ def imported(write: Any, tmp_path: Path) -> Path:
 
 
 def test_import_keeps_the_network(imported: Path, tmp_path: Path) -> None:
-    theirs, ours = sightline.load(tmp_path / "llama", "cpu"), sightline.load(imported, "cpu")
+    theirs, ours = headwise.load(tmp_path / "llama", "cpu"), headwise.load(imported, "cpu")
     assert isinstance(ours, Model)
     assert torch.equal(theirs.network(TOKENS), ours.network(TOKENS))
     assert (ours.config, ours.hf_config) == (theirs.config, theirs.hf_config)
@@ -38,19 +38,19 @@ def test_import_keeps_half_precision(write: Any, tmp_path: Path) -> None:
     assert main(["import", str(folder), str(tmp_path / "ours")]) == 0
     kept = load_file(tmp_path / "ours" / "model.safetensors")
     assert {tensor.dtype for tensor in kept.values()} == {torch.bfloat16}
-    theirs, ours = sightline.load(folder, "cpu"), sightline.load(tmp_path / "ours", "cpu")
+    theirs, ours = headwise.load(folder, "cpu"), headwise.load(tmp_path / "ours", "cpu")
     assert theirs.network(TOKENS).dtype == torch.float32
     assert torch.equal(theirs.network(TOKENS), ours.network(TOKENS))
     save_file({key: tensor.char() for key, tensor in kept.items()}, tmp_path / "ours" / "model.safetensors")
     with pytest.raises(UserError, match=r"model\.safetensors: .* is int8; only float32"):
-        sightline.load(tmp_path / "ours", "cpu")
+        headwise.load(tmp_path / "ours", "cpu")
 
 
 def test_import_keeps_the_vocabulary(write: Any, tmp_path: Path) -> None:
     folder = write("bert")
     (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ndog\n")
     assert main(["import", str(folder), str(tmp_path / "ours")]) == 0
-    assert sightline.load(tmp_path / "ours", "cpu").tokenizer.encode("A dog") == [2, 5, 6, 3]
+    assert headwise.load(tmp_path / "ours", "cpu").tokenizer.encode("A dog") == [2, 5, 6, 3]
 
 
 def test_import_says_what_it_was(write: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +82,7 @@ def test_a_damaged_configuration(key: str, value: Any, message: str, imported: P
     values = json.loads((imported / "config.json").read_text())
     (imported / "config.json").write_text(json.dumps({**values, key: value}))
     with pytest.raises(UserError, match=message):
-        sightline.load(imported, "cpu")
+        headwise.load(imported, "cpu")
 
 
 @pytest.mark.parametrize("wrong", [0, -1, -3, 7.5, float("nan"), None, "relu", [1], {}, True])
@@ -94,7 +94,7 @@ def test_whatever_a_key_says_it_fits_or_is_refused_in_one_line(wrong: Any, impor
         (imported / "config.json").write_text(json.dumps(values))
         table[key] = before
         try:
-            sightline.load(imported, "cpu")
+            headwise.load(imported, "cpu")
         except UserError as error:
             assert str(error).startswith(str(imported)) and "\n" not in str(error), key
 
@@ -104,7 +104,7 @@ def test_weights_that_do_not_fit(imported: Path) -> None:
     values["family"]["decoder"]["d_ff"] = 13
     (imported / "config.json").write_text(json.dumps(values))
     with pytest.raises(UserError, match=r"does not fit its config.json: decoder.layers.0.ffn.down_proj.weight"):
-        sightline.load(imported, "cpu")
+        headwise.load(imported, "cpu")
 
 
 def test_a_model_directory_of_training_is_none(tmp_path: Path) -> None:

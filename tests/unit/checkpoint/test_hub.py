@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sightline.checkpoint.hub import folder_of, known_folder
-from sightline.errors import UserError
+from headwise.checkpoint.hub import folder_of, known_folder
+from headwise.errors import UserError
 
 
 class Hub:
@@ -94,5 +94,5 @@ def test_weights_are_fetched_once_for_each_folder(monkeypatch: pytest.MonkeyPatc
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert known_folder("owner/name") == Path("owner/name")
-    with pytest.raises(UserError, match=r"pip install 'sightline\[hub\]'"):
+    with pytest.raises(UserError, match=r"pip install 'headwise\[hub\]'"):
         folder_of("hf:owner/name")

@@ -16,22 +16,22 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import sightline
-from sightline.architectures.transformer import build_model
-from sightline.checkpoint import manifest, trained
-from sightline.checkpoint.imported import write_imported
-from sightline.checkpoint.manifest import MANIFEST, Digests, check_manifest, read_manifest, seal
-from sightline.checkpoint.sidecar_files import write_alignment, write_shortlist
-from sightline.checkpoint.trained import write_decoding, write_file, write_settings, write_weights
-from sightline.checkpoint.with_torch import read_any
-from sightline.cli import main
-from sightline.config.data import TranslationData
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import RunConfig, SearchSettings
-from sightline.data.shortlist import Shortlist
-from sightline.data.tokenizer import Tokenizer
-from sightline.errors import UserError
-from sightline.network.parameters import parameters_of
+import headwise
+from headwise.architectures.transformer import build_model
+from headwise.checkpoint import manifest, trained
+from headwise.checkpoint.imported import write_imported
+from headwise.checkpoint.manifest import MANIFEST, Digests, check_manifest, read_manifest, seal
+from headwise.checkpoint.sidecar_files import write_alignment, write_shortlist
+from headwise.checkpoint.trained import write_decoding, write_file, write_settings, write_weights
+from headwise.checkpoint.with_torch import read_any
+from headwise.cli import main
+from headwise.config.data import TranslationData
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import RunConfig, SearchSettings
+from headwise.data.shortlist import Shortlist
+from headwise.data.tokenizer import Tokenizer
+from headwise.errors import UserError
+from headwise.network.parameters import parameters_of
 
 TEXTS = ["A dog runs.", "Ein Hund rennt."]
 TOKENIZER = Tokenizer.learn(TEXTS * 3, TranslationData(vocab_size=270))
@@ -56,7 +56,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def translated(path: Path) -> list[Any]:
-    return sightline.load(path, "cpu").translate(TEXTS)
+    return headwise.load(path, "cpu").translate(TEXTS)
 
 
 def test_it_is_what_sha256sum_writes(folder: Path) -> None:
@@ -93,10 +93,10 @@ def test_a_flipped_exponent_is_an_error_that_says_what_to_do(folder: Path) -> No
     content[-1] ^= 64
     (folder / WEIGHTS).write_bytes(content)
     with pytest.raises(UserError) as caught:
-        sightline.load(folder, "cpu")
+        headwise.load(folder, "cpu")
     told = str(caught.value)
     assert f"{folder / WEIGHTS}: is not the file that {MANIFEST} lists" in told
-    assert f"`sightline seal {folder}`" in told and "\n" not in told
+    assert f"`headwise seal {folder}`" in told and "\n" not in told
 
 
 def test_a_foreign_tokenizer_of_the_same_size_is_an_error(folder: Path) -> None:
@@ -104,14 +104,14 @@ def test_a_foreign_tokenizer_of_the_same_size_is_an_error(folder: Path) -> None:
     assert other.vocab_size == TOKENIZER.vocab_size
     other.save(folder / "tokenizer.json")
     with pytest.raises(UserError, match=rf"tokenizer\.json: is not the file that {MANIFEST} lists"):
-        sightline.load(folder, "cpu")
+        headwise.load(folder, "cpu")
 
 
 def test_a_file_that_was_not_copied_is_an_error(folder: Path) -> None:
     write_alignment(folder, {"layer": 0, "head": 1, "row": "predicts"})
     (folder / "alignment.json").unlink()
     with pytest.raises(UserError, match=r"alignment\.json: is missing"):
-        sightline.load(folder, "cpu")
+        headwise.load(folder, "cpu")
 
 
 def test_a_change_on_purpose_is_accepted_by_a_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,10 +120,10 @@ def test_a_change_on_purpose_is_accepted_by_a_command(folder: Path, capsys: pyte
     values["train"]["learning_rate"] = 0.5
     path.write_text(json.dumps(values), encoding="utf-8")
     with pytest.raises(UserError, match="if the change is intended"):
-        sightline.load(folder, "cpu")
+        headwise.load(folder, "cpu")
     assert main(["seal", str(folder)]) == 0
     assert "digests of 3 files" in capsys.readouterr().err
-    assert sightline.load(folder, "cpu").config.train.learning_rate == 0.5
+    assert headwise.load(folder, "cpu").config.train.learning_rate == 0.5
 
 
 def test_only_a_model_is_sealed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,7 +139,7 @@ def test_a_model_of_an_older_version_loads(folder: Path, capsys: pytest.CaptureF
     (folder / MANIFEST).unlink()
     assert translated(folder) == wanted
     assert main(["info", str(folder)]) == 0
-    assert f"none; `sightline seal {folder}`" in capsys.readouterr().out
+    assert f"none; `headwise seal {folder}`" in capsys.readouterr().out
     write_alignment(folder, {"layer": 0, "head": 1, "row": "predicts"})
     assert not (folder / MANIFEST).exists(), "nobody has vouched for the other files"
 
@@ -147,8 +147,8 @@ def test_a_model_of_an_older_version_loads(folder: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize("content", ["", "no digest  config.json\n", "\0\0\0"])
 def test_a_damaged_manifest_is_one_line(folder: Path, content: str) -> None:
     (folder / MANIFEST).write_text(content, encoding="utf-8")
-    with pytest.raises(UserError, match=rf"{MANIFEST}, line 1: damaged; restore it, or run `sightline seal"):
-        sightline.load(folder, "cpu")
+    with pytest.raises(UserError, match=rf"{MANIFEST}, line 1: damaged; restore it, or run `headwise seal"):
+        headwise.load(folder, "cpu")
 
 
 def copied(folder: Path, to: Path) -> None:
@@ -202,14 +202,14 @@ def test_whatever_is_written_later_is_listed(folder: Path, change: Callable[[Pat
     change(folder)
     assert name in check_manifest(folder)
     assert read_manifest(folder)[name] not in (before, [])
-    sightline.load(folder, "cpu")
+    headwise.load(folder, "cpu")
 
 
 def test_what_people_edit_is_not_listed(folder: Path) -> None:
     before = read_manifest(folder)
     write_decoding(folder, SearchSettings(length_penalty=0.5), lambda card: card + "edited")
     assert read_manifest(folder) == before
-    assert sightline.load(folder, "cpu").config.decode.length_penalty == 0.5
+    assert headwise.load(folder, "cpu").config.decode.length_penalty == 0.5
 
 
 def test_an_imported_model_is_sealed(tmp_path: Path, write: Callable[..., Path]) -> None:
@@ -220,7 +220,7 @@ def test_an_imported_model_is_sealed(tmp_path: Path, write: Callable[..., Path])
     content[-1] ^= 64
     (tmp_path / "imported" / WEIGHTS).write_bytes(content)
     with pytest.raises(UserError, match=MANIFEST):
-        sightline.load(tmp_path / "imported", "cpu")
+        headwise.load(tmp_path / "imported", "cpu")
 
 
 class Killed(BaseException):
@@ -281,7 +281,7 @@ def test_a_first_writer_killed_leaves_a_model_or_none(
     path = tmp_path / "killed"
     write_settings(path, CONFIG, TOKENIZER, {})
     with pytest.raises(UserError, match="stopped before the first validation"):
-        sightline.load(path, "cpu")
+        headwise.load(path, "cpu")
     write_weights(path, parameters(1), "# A model\n")
     assert not (path / MANIFEST).exists()
     assert translated(path) == wanted

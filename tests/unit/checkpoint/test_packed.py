@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 from unit.checkpoint.test_compiled import CONFIGS, SMALL, TEXTS, TOKENIZER, needs_library, network
 
-import sightline
-from sightline.checkpoint import packed
-from sightline.checkpoint.manifest import MANIFEST
-from sightline.checkpoint.packed import HEADER, pack_model
-from sightline.checkpoint.trained import WEIGHTS, write_settings, write_weights
-from sightline.checkpoint.weights import WeightsFile
-from sightline.cli import main
-from sightline.config.model import ModelConfig
-from sightline.config.settings import RunConfig, SearchSettings
-from sightline.errors import UserError
-from sightline.network.parameters import parameters_of
+import headwise
+from headwise.checkpoint import packed
+from headwise.checkpoint.manifest import MANIFEST
+from headwise.checkpoint.packed import HEADER, pack_model
+from headwise.checkpoint.trained import WEIGHTS, write_settings, write_weights
+from headwise.checkpoint.weights import WeightsFile
+from headwise.cli import main
+from headwise.config.model import ModelConfig
+from headwise.config.settings import RunConfig, SearchSettings
+from headwise.errors import UserError
+from headwise.network.parameters import parameters_of
 
 pytestmark = needs_library
 PROJECTION = "encoder.layers.0.ffn.up_proj.weight"
@@ -38,7 +38,7 @@ def write(path: Path, config: ModelConfig = SMALL) -> Path:
 
 
 def translated(folder: Path, compute: str = "int8") -> list[Any]:
-    return sightline.load(folder, "cpu").translate(TEXTS, compute=compute)
+    return headwise.load(folder, "cpu").translate(TEXTS, compute=compute)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_what_was_packed_of_other_weights_is_ignored(tmp_path: Path) -> None:
     folder = write(tmp_path / "model")
     pack_model(folder, "int8")
     write_weights(folder, negative(), "# Another\n")
-    with pytest.warns(UserWarning, match=r"packed from other weights .*`sightline pack .*model --compute int8`"):
+    with pytest.warns(UserWarning, match=r"packed from other weights .*`headwise pack .*model --compute int8`"):
         found = translated(folder)
     (folder / "packed.int8").unlink()
     assert translated(folder) == found
@@ -178,7 +178,7 @@ def test_the_torch_module_is_not_made_of_damaged_weights(tmp_path: Path) -> None
     place = (folder / WEIGHTS).read_bytes().index(parameters_of(network(SMALL))[PROJECTION].numpy().tobytes())
     content[place + 3] ^= 64
     (folder / WEIGHTS).write_bytes(content)
-    model = sightline.load(folder, "cpu")
+    model = headwise.load(folder, "cpu")
     assert model.translate(TEXTS, compute="int8") == wanted
     with pytest.raises(UserError, match=rf"{WEIGHTS}: is not the file that {MANIFEST} lists"):
         _ = model.network
@@ -188,7 +188,7 @@ def test_a_file_under_the_name_of_other_numbers_is_left_out(tmp_path: Path) -> N
     folder = write(tmp_path / "model")
     wanted = translated(folder)
     pack_model(folder, "float32").rename(folder / "packed.int8")
-    with pytest.warns(UserWarning, match="`sightline pack .*model --compute int8`"):
+    with pytest.warns(UserWarning, match="`headwise pack .*model --compute int8`"):
         assert translated(folder) == wanted
 
 
@@ -267,7 +267,7 @@ def test_networks_for_torch_are_not_packed(tmp_path: Path) -> None:
 def test_a_new_model_does_not_disturb_one_that_is_loaded(tmp_path: Path) -> None:
     folder = write(tmp_path / "model")
     pack_model(folder, "int8")
-    model = sightline.load(folder, "cpu")
+    model = headwise.load(folder, "cpu")
     wanted = model.translate(TEXTS, compute="int8")
     os.utime(folder / WEIGHTS, ns=(1, 1))
     pack_model(folder, "int8")

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-import sightline
-from sightline.checkpoint.precision import dtype_for
-from sightline.checkpoint.published import read_checkpoint
-from sightline.errors import UserError
-from sightline.network.parts import FamilyNetwork
+import headwise
+from headwise.checkpoint.precision import dtype_for
+from headwise.checkpoint.published import read_checkpoint
+from headwise.errors import UserError
+from headwise.network.parts import FamilyNetwork
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
 
@@ -56,7 +56,7 @@ def test_a_configuration_that_is_not_understood(changes: dict[str, Any], message
     values = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**values, **changes}))
     with pytest.raises(UserError, match=message):
-        sightline.load(folder, "cpu")
+        headwise.load(folder, "cpu")
 
 
 @pytest.mark.parametrize("rope", [{"rope_type": "yarn", "factor": 2.0}, {"rope_theta": 1e4, "twist": 1}])
@@ -75,7 +75,7 @@ def test_all_misfits_are_named_at_once(write: Any) -> None:
 
     change(folder, damage)
     with pytest.raises(UserError) as raised:
-        sightline.load(folder, "cpu")
+        headwise.load(folder, "cpu")
     for problem in (
         "missing bert.encoder.layer.1.output.dense.weight",
         "unexpected bert.encoder.layer.2.output.dense.weight",
@@ -88,14 +88,14 @@ def test_a_folder_without_weights(write: Any) -> None:
     folder = write("bert")
     (folder / "model.safetensors").unlink()
     with pytest.raises(UserError, match=r"has neither model\.safetensors nor"):
-        sightline.load(folder, "cpu")
+        headwise.load(folder, "cpu")
 
 
 def test_a_damaged_file(write: Any) -> None:
     folder = write("bert")
     (folder / "model.safetensors").write_bytes(b"not a safetensors file")
     with pytest.raises(UserError, match="damaged or not a safetensors file"):
-        sightline.load(folder, "cpu")
+        headwise.load(folder, "cpu")
 
 
 # --- What files may look like ---
@@ -272,10 +272,10 @@ def test_floats_of_several_kinds_become_one(write: Any) -> None:
     halve(folder, "weight")
     change(folder, lambda tensors: tensors.update({"lm_head.weight": tensors["transformer.wte.weight"].float()}))
     halve(folder, "ln_f", torch.float64)
-    network = sightline.load(folder, "cpu").network
+    network = headwise.load(folder, "cpu").network
     assert dtypes(network) == dtypes(read_checkpoint(folder).network) == {torch.float32}
     assert torch.equal(network.head.output.weight, network.embeddings.tokens.weight)
-    assert dtypes(sightline.load(folder, "cpu", dtype="bfloat16").network) == {torch.bfloat16}
+    assert dtypes(headwise.load(folder, "cpu", dtype="bfloat16").network) == {torch.bfloat16}
 
 
 def test_other_devices_keep_the_numbers_of_the_file(write: Any) -> None:
@@ -283,9 +283,9 @@ def test_other_devices_keep_the_numbers_of_the_file(write: Any) -> None:
     halve(folder, dtype=torch.bfloat16)
     assert dtypes(read_checkpoint(folder).network) == {torch.bfloat16}
     assert dtype_for("auto", torch.device("cuda")) is None
-    assert dtypes(sightline.load(folder, "cpu").network) == {torch.float32}
+    assert dtypes(headwise.load(folder, "cpu").network) == {torch.float32}
     with pytest.raises(UserError, match="unknown dtype 'float61'; did you mean 'float16'"):
-        sightline.load(folder, "cpu", dtype="float61")
+        headwise.load(folder, "cpu", dtype="float61")
 
 
 @pytest.mark.parametrize(
@@ -295,14 +295,14 @@ def test_weights_in_eight_bits_are_refused(dtype: torch.dtype, name: str, write:
     folder, key = write("llama"), "model.layers.1.mlp.down_proj.weight"
     halve(folder, key, dtype)
     with pytest.raises(UserError, match=rf"model\.safetensors: {key} is {name}; only float32, float16 and bfloat16"):
-        sightline.load(folder, "cpu")
+        headwise.load(folder, "cpu")
 
 
 def test_weights_that_are_whole_numbers_do_not_fit(write: Any) -> None:
     folder = write("llama")
     halve(folder, "model.norm.weight", torch.int64)
     with pytest.raises(UserError, match=r"model\.norm\.weight is int64, should be float32"):
-        sightline.load(folder, "cpu")
+        headwise.load(folder, "cpu")
 
 
 @pytest.mark.parametrize("ending", ["qweight", "weight.absmax", "SCB", "weight_scale_inv", "weight_packed"])
@@ -310,7 +310,7 @@ def test_what_quantisation_puts_beside_weights_is_refused(ending: str, write: An
     folder, key = write("llama"), f"model.layers.0.mlp.up_proj.{ending}"
     change(folder, lambda tensors: tensors.update({key: torch.zeros(3, dtype=torch.int32)}))
     with pytest.raises(UserError, match=rf"model\.safetensors: {key} belongs to a quantised tensor"):
-        sightline.load(folder, "cpu")
+        headwise.load(folder, "cpu")
 
 
 @pytest.mark.parametrize("method", ["gptq", "awq", "bitsandbytes", "fp8"])
@@ -320,7 +320,7 @@ def test_a_configuration_of_quantised_weights_is_refused(method: str, write: Any
     quantised = {**values, "quantization_config": {"quant_method": method, "bits": 4}}
     (folder / "config.json").write_text(json.dumps(quantised))
     with pytest.raises(UserError, match=rf"config\.json: quantization_config says '{method}'; only float32, float16"):
-        sightline.load(folder, "cpu")
+        headwise.load(folder, "cpu")
 
 
 def test_the_shard_of_a_refused_tensor_is_named(write: Any) -> None:
@@ -328,4 +328,4 @@ def test_the_shard_of_a_refused_tensor_is_named(write: Any) -> None:
     halve(folder, key, torch.int8)
     name = json.loads(shard(folder).read_text())["weight_map"][key]
     with pytest.warns(UserWarning, match="an old format"), pytest.raises(UserError, match=f"{name}: {key} is int8"):
-        sightline.load(folder, "cpu")
+        headwise.load(folder, "cpu")

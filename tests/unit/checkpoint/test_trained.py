@@ -15,23 +15,24 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from sightline.architectures.transformer import build_model
-from sightline.checkpoint import trained as module
-from sightline.checkpoint.manifest import seal
-from sightline.checkpoint.sidecar_files import read_shortlist, write_shortlist
-from sightline.checkpoint.trained import read_settings, write_settings, write_weights
-from sightline.checkpoint.with_torch import read_any
-from sightline.checkpoint.write import write_files
-from sightline.config.data import TranslationData
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import RunConfig, SearchSettings
-from sightline.data.shortlist import Shortlist
-from sightline.data.tokenizer import Tokenizer
-from sightline.decode.stepwise import engine_of
-from sightline.decode.translator import TextTranslator
-from sightline.errors import UserError
-from sightline.network.parameters import parameters_of
-from sightline.network.transformer import Transformer
+import headwise
+from headwise.architectures.transformer import build_model
+from headwise.checkpoint import trained as module
+from headwise.checkpoint.manifest import seal
+from headwise.checkpoint.sidecar_files import read_shortlist, write_shortlist
+from headwise.checkpoint.trained import read_settings, write_settings, write_weights
+from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.write import write_files
+from headwise.config.data import TranslationData
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import RunConfig, SearchSettings
+from headwise.data.shortlist import Shortlist
+from headwise.data.tokenizer import Tokenizer
+from headwise.decode.stepwise import engine_of
+from headwise.decode.translator import TextTranslator
+from headwise.errors import UserError
+from headwise.network.parameters import parameters_of
+from headwise.network.transformer import Transformer
 
 FILES = ["README.md", "SHA256SUMS", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json"]
 TEXTS = ["A dog runs.", "Ein Hund rennt.", "日本"]
@@ -83,6 +84,18 @@ def test_layers_of_format_1_counted_from_one(folder: Path, counted_from_one: int
     assert config.train.alignment_layer == layer
     write_settings(folder, config, TOKENIZER, about)
     assert read_settings(folder) == (config, about)
+
+
+def test_a_folder_that_was_written_under_the_former_name(folder: Path) -> None:
+    """The version stands under the former name of this package there; it means the same and is written anew."""
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "sightline": "0.1.0"}))
+    config, about = read_settings(folder)
+    assert about["headwise"] == "0.1.0" and "sightline" not in about
+    seal(folder, again=True)
+    assert headwise.load(folder, "cpu").info()["headwise"] == "0.1.0"
+    write_settings(folder, config, TOKENIZER, about)
+    assert json.loads(path.read_text())["headwise"] == "0.1.0" and read_settings(folder) == (config, about)
 
 
 def test_who_may_read_one_file_may_read_all(folder: Path) -> None:
@@ -253,7 +266,7 @@ def test_the_nearest_model_directory_is_suggested(folder: Path, tmp_path: Path, 
 
 
 def test_without_one_near_the_message_says_what_is_wanted(tmp_path: Path) -> None:
-    assert "give the folder that `sightline train --out` wrote" in message(tmp_path / "absent")
+    assert "give the folder that `headwise train --out` wrote" in message(tmp_path / "absent")
 
 
 def test_loading_leaves_the_callers_random_state_alone(folder: Path) -> None:
@@ -322,4 +335,4 @@ def test_a_shortlist_that_does_not_fit_is_one_line_with_the_remedy(
     with pytest.raises(UserError) as caught:
         read_shortlist(folder, TOKENIZER)
     told = str(caught.value)
-    assert cause in told and f"`sightline shortlist {folder} --train SRC TGT`" in told and "\n" not in told
+    assert cause in told and f"`headwise shortlist {folder} --train SRC TGT`" in told and "\n" not in told

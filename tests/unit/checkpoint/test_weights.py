@@ -10,14 +10,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from sightline.architectures.transformer import build_model
-from sightline.checkpoint.compiled import compiled
-from sightline.checkpoint.weights import WeightsFile
-from sightline.config.model import TransformerConfig
-from sightline.errors import UserError
-from sightline.native.library import library
-from sightline.native.network import BLOCK
-from sightline.network.parameters import parameters_of
+from headwise.architectures.transformer import build_model
+from headwise.checkpoint.compiled import compiled
+from headwise.checkpoint.weights import WeightsFile
+from headwise.config.model import TransformerConfig
+from headwise.errors import UserError
+from headwise.native.library import library
+from headwise.native.network import BLOCK
+from headwise.network.parameters import parameters_of
 
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not there")
 TENSORS = {"b": torch.randn(3, 4), "a": torch.randn(7), "c": torch.randn(2, 0), "d": torch.randn(2, 3, 4)}

@@ -8,14 +8,14 @@ from stat import S_IMODE
 
 import pytest
 
-from sightline import cli
-from sightline.cli.arriving import arriving
-from sightline.cli.files import MOST_CHARACTERS, lines_of, output
-from sightline.config.setting import check_values
-from sightline.config.settings import SearchSettings
-from sightline.config.training import TrainConfig
-from sightline.data import corpus
-from sightline.errors import UserError
+from headwise import cli
+from headwise.cli.arriving import arriving
+from headwise.cli.files import MOST_CHARACTERS, lines_of, output
+from headwise.config.setting import check_values
+from headwise.config.settings import SearchSettings
+from headwise.config.training import TrainConfig
+from headwise.data import corpus
+from headwise.errors import UserError
 
 
 def written(path: Path, text: str = "é\n") -> bytes:
@@ -103,7 +103,7 @@ def test_standard_output_on_a_full_disk_is_an_error_of_a_line(
         monkeypatch.setattr(sys, "stdout", full)
         assert cli.main(["--help"]) == 2
     said = "standard output: cannot be written (No space left on device); free some disk space"
-    assert capsys.readouterr().err == f"sightline: error: {said}\n"
+    assert capsys.readouterr().err == f"headwise: error: {said}\n"
 
 
 def test_closed_standard_streams_are_an_error_of_a_line_or_empty(
@@ -112,7 +112,7 @@ def test_closed_standard_streams_are_an_error_of_a_line_or_empty(
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stdin", None)
     assert cli.main(["--version"]) == 2
-    assert capsys.readouterr().err.startswith("sightline: error: standard output is closed; name a file with -o")
+    assert capsys.readouterr().err.startswith("headwise: error: standard output is closed; name a file with -o")
     assert sys.stdin.read() == ""
     sys.stdin.close()
 
@@ -157,7 +157,7 @@ def test_a_line_without_an_end_does_not_fill_the_memory(monkeypatch: pytest.Monk
         list(corpus.read_lines(str(tmp_path / "a")))
     (tmp_path / "a").write_bytes(b"a\n" + b"b" * 999 + b"\n")
     assert len(list(corpus.read_lines(str(tmp_path / "a")))) == 2
-    monkeypatch.setattr("sightline.cli.arriving.LONGEST_LINE", 100_000)
+    monkeypatch.setattr("headwise.cli.arriving.LONGEST_LINE", 100_000)
     with pytest.raises(UserError, match="standard input: a line is longer"), open("/dev/zero", "rb") as endless:
         list(arriving(endless.fileno(), most=2))
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sightline.cli.parallel_texts import NamedText, parallel_texts, source_text, target_text, texts_to_score
-from sightline.data.corpus import read_pairs
-from sightline.data.first_look import parse_pairs
-from sightline.data.prepared import spool
-from sightline.errors import UserError
-from sightline.localisation.memory import memories_as_tsv
+from headwise.cli.parallel_texts import NamedText, parallel_texts, source_text, target_text, texts_to_score
+from headwise.data.corpus import read_pairs
+from headwise.data.first_look import parse_pairs
+from headwise.data.prepared import spool
+from headwise.errors import UserError
+from headwise.localisation.memory import memories_as_tsv
 
 PAIRS = [("A dog runs.", "Ein Hund rennt."), ("Two cats.", "Zwei Katzen."), ("%d files", "%d Dateien")]
 TMX = """<tmx version="1.4"><header srclang="en"/><body>{}</body></tmx>"""

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from sightline import cli
-from sightline.cli.decoding import refuse_unread
-from sightline.cli.rules import in_file, in_flags, out_file
-from sightline.errors import UserError
+from headwise import cli
+from headwise.cli.decoding import refuse_unread
+from headwise.cli.rules import in_file, in_flags, out_file
+from headwise.errors import UserError
 
 PARSERS = {name: cli.command_parser(name) for name in cli.BY_NAME}
 ACTIONS = [(name, action) for name, parser in PARSERS.items() for action in parser._actions]

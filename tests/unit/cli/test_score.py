@@ -1,4 +1,4 @@
-"""`sightline score` prints JSON, also with a model that is damaged or finds a text impossible."""
+"""`headwise score` prints JSON, also with a model that is damaged or finds a text impossible."""
 
 import json
 import math
@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
-from sightline.cli import main
+from headwise.cli import main
 
 
 def command(folder: Path, kind: str, changes: dict[str, Any] | None = None) -> list[str]:

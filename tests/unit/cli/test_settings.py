@@ -1,12 +1,12 @@
-"""`sightline settings` lists every setting, or those of a task, at 80 columns."""
+"""`headwise settings` lists every setting, or those of a task, at 80 columns."""
 
 import re
 
 import pytest
 
-from sightline.cli import main
-from sightline.config.settings import SETTINGS, flatten, from_dict, meaningful
-from sightline.config.tasks import TASKS
+from headwise.cli import main
+from headwise.config.settings import SETTINGS, flatten, from_dict, meaningful
+from headwise.config.tasks import TASKS
 
 KEY = re.compile(r"^(\w+\.\w+) = ", re.MULTILINE)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sightline.cli import parse
+from headwise.cli import parse
 
 CLUSTERS = Path(__file__).resolve().parents[3] / "docs" / "clusters"
 
@@ -28,7 +28,7 @@ def test_rays_own_schema_takes_the_cluster() -> None:
     found = yaml.safe_load(text)
     validate_config(prepare_config(found))
     assert {found["head_node_type"], "worker"} == {*found["available_node_types"]}
-    (command,) = re.findall(r'"sightline (.+?)"', text)
+    (command,) = re.findall(r'"headwise (.+?)"', text)
     assert parse(shlex.split(command)).ray == "auto"
 
 

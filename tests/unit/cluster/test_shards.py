@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sightline.cluster.shards import ResultShards
-from sightline.errors import UserError
+from headwise.cluster.shards import ResultShards
+from headwise.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sightline.cluster.sweep import trials_from
-from sightline.errors import UserError
+from headwise.cluster.sweep import trials_from
+from headwise.errors import UserError
 
 
 def test_every_combination_is_a_trial() -> None:

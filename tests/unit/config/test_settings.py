@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 import pytest
 
-from sightline.checkpoint.model_card import USAGE
-from sightline.config.setting import POSITIVE, RATE, SHARE, Setting
-from sightline.config.settings import (
+from headwise.checkpoint.model_card import USAGE
+from headwise.config.setting import POSITIVE, RATE, SHARE, Setting
+from headwise.config.settings import (
     SETTINGS,
     TYPES,
     RunConfig,
@@ -22,7 +22,7 @@ from sightline.config.settings import (
     meaningful,
     recipe_names,
 )
-from sightline.errors import UserError
+from headwise.errors import UserError
 
 ANOTHER_VALUE = {bool: lambda v: not v, int: lambda v: v + 1, float: lambda v: v / 2 + 0.2, str: lambda v: v + "x"}
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.data.audio import RATE, hz, log_mel, mel, mel_filters, read_audio, resample
-from sightline.errors import UserError
+from headwise.data.audio import RATE, hz, log_mel, mel, mel_filters, read_audio, resample
+from headwise.errors import UserError
 
 
 def tone(frequency: float, seconds: float, rate: int = RATE) -> Tensor:
@@ -82,5 +82,5 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(UserError, match=message):
             read_audio(tmp_path / name)
     monkeypatch.setitem(__import__("sys").modules, "soundfile", None)
-    with pytest.raises(UserError, match=r"needs soundfile: pip install 'sightline\[audio\]'"):
+    with pytest.raises(UserError, match=r"needs soundfile: pip install 'headwise\[audio\]'"):
         read_audio(tmp_path / "text.wav")

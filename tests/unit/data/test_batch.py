@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.data.batch import collate
+from headwise.data.batch import collate
 
 ROWS = st.lists(st.integers(4, 99), max_size=6)
 

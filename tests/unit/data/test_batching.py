@@ -14,14 +14,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.config.data import TranslationData
-from sightline.data import batching
-from sightline.data.arranging import ROOM
-from sightline.data.batch import Batch
-from sightline.data.batching import BatchStream, plan_batches, plan_epoch, validation_batches
-from sightline.data.corpus import Corpus
-from sightline.data.prepared import PreparedCorpus, learn_tokenizer, prepare
-from sightline.data.tokenizer import Tokenizer
+from headwise.config.data import TranslationData
+from headwise.data import batching
+from headwise.data.arranging import ROOM
+from headwise.data.batch import Batch
+from headwise.data.batching import BatchStream, plan_batches, plan_epoch, validation_batches
+from headwise.data.corpus import Corpus
+from headwise.data.prepared import PreparedCorpus, learn_tokenizer, prepare
+from headwise.data.tokenizer import Tokenizer
 
 CONFIG = TranslationData(vocab_size=300)
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=60)

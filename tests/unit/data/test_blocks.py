@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.data.blocks import BlockBatch, block_stream, load_blocks, plan_blocks, validation_blocks
+from headwise.data.blocks import BlockBatch, block_stream, load_blocks, plan_blocks, validation_blocks
 
 TOKENS = np.arange(100, dtype=np.int32)
 

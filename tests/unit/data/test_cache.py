@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from sightline.config.data import TranslationData
-from sightline.data.amount import Amount, parse_amount
-from sightline.data.cache import DRAFTS, partial, partial_folder
-from sightline.data.corpus import parse_corpora
-from sightline.data.documents import cutter_of, prepare_documents
-from sightline.data.prepared import learn_tokenizer, prepare
-from sightline.data.split import split
-from sightline.errors import UserError
-from sightline.localisation.memory import memories_as_tsv
+from headwise.config.data import TranslationData
+from headwise.data.amount import Amount, parse_amount
+from headwise.data.cache import DRAFTS, partial, partial_folder
+from headwise.data.corpus import parse_corpora
+from headwise.data.documents import cutter_of, prepare_documents
+from headwise.data.prepared import learn_tokenizer, prepare
+from headwise.data.split import split
+from headwise.errors import UserError
+from headwise.localisation.memory import memories_as_tsv
 
 CONFIG = TranslationData(vocab_size=280)
 OTHER = TranslationData(vocab_size=270)
@@ -77,7 +77,7 @@ def everything(folder: Path) -> list[str]:
 
 @pytest.fixture
 def filled(shared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SIGHTLINE_CACHE", str(shared / "cache"))
+    monkeypatch.setenv("HEADWISE_CACHE", str(shared / "cache"))
     (shared / "a.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in PAIRS), encoding="utf-8")
     (shared / "a.po").write_text(PO, encoding="utf-8")
     return shared
@@ -90,7 +90,7 @@ def test_a_second_user_finds_what_the_first_one_has_prepared(filled: Path) -> No
     names = sorted(path.name for path in (filled / "cache").iterdir())
     with second_user():
         assert everything(filled) == made
-        with pytest.raises(UserError, match=r"cannot be used \(Permission denied: .*set SIGHTLINE_CACHE"):
+        with pytest.raises(UserError, match=r"cannot be used \(Permission denied: .*set HEADWISE_CACHE"):
             learn_tokenizer(parse_corpora([str(filled / "a.tsv")]), OTHER, cache_dir=filled / "cache")
     assert sorted(path.name for path in (filled / "cache").iterdir()) == names
 
@@ -116,10 +116,10 @@ def test_modes_follow_the_umask_and_the_group_the_folder(
 WAITING = """
 import sys
 from pathlib import Path
-from sightline.config.data import TranslationData
-from sightline.data import prepared
-from sightline.data.corpus import Corpus
-from sightline.data.tokenizer import Tokenizer
+from headwise.config.data import TranslationData
+from headwise.data import prepared
+from headwise.data.corpus import Corpus
+from headwise.data.tokenizer import Tokenizer
 
 def pack(*given):
     print("writing", flush=True)

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from sightline.config.data import TranslationData
-from sightline.data import documents, prepared, split
-from sightline.data.amount import parse_amount
-from sightline.data.corpus import Corpus, parse_corpora, read_pairs
-from sightline.data.documents import cutter_of, learn_pieces, prepare_documents
-from sightline.data.prepared import learn_tokenizer, prepare
-from sightline.data.rows import Pair
-from sightline.data.tokenizer import Tokenizer
-from sightline.errors import UserError
+from headwise.config.data import TranslationData
+from headwise.data import documents, prepared, split
+from headwise.data.amount import parse_amount
+from headwise.data.corpus import Corpus, parse_corpora, read_pairs
+from headwise.data.documents import cutter_of, learn_pieces, prepare_documents
+from headwise.data.prepared import learn_tokenizer, prepare
+from headwise.data.rows import Pair
+from headwise.data.tokenizer import Tokenizer
+from headwise.errors import UserError
 
 CONFIG = TranslationData(vocab_size=280)
 PAIRS = [(f"a dog {i}", f"ein Hund {i}") for i in range(40)]

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.data.corpus import Corpus, parse_corpora, read_lines, read_pairs
-from sightline.errors import UserError
+from headwise.data.corpus import Corpus, parse_corpora, read_lines, read_pairs
+from headwise.errors import UserError
 
 LINES = st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")), min_size=1, max_size=8)
 
@@ -160,7 +160,7 @@ def test_unreadable_file_is_named(make, monkeypatch):
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr("sightline.data.corpus.open", refuse, raising=False)  # root may read everything
+    monkeypatch.setattr("headwise.data.corpus.open", refuse, raising=False)  # root may read everything
     assert "a.tsv: no permission" in error_of(path)
 
 
@@ -233,7 +233,7 @@ def test_hugging_face_option_misspelt():
 
 def test_hugging_face_library_absent(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert "pip install 'sightline[datasets]'" in error_of("hf:somewhere")
+    assert "pip install 'headwise[datasets]'" in error_of("hf:somewhere")
 
 
 def test_real_corpora(shared_data):

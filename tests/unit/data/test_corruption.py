@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.data.batch import Batch
-from sightline.data.corruption import (
+from headwise.data.batch import Batch
+from headwise.data.corruption import (
     BlockMarks,
     CorruptedText,
     SpanCorruption,

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sightline.config.data import TranslationData
-from sightline.data import documents
-from sightline.data.documents import Cutter, cutter_of, learn, learn_pieces, prepare_documents, stretches
-from sightline.data.tokenizer import Tokenizer
-from sightline.errors import UserError
+from headwise.config.data import TranslationData
+from headwise.data import documents
+from headwise.data.documents import Cutter, cutter_of, learn, learn_pieces, prepare_documents, stretches
+from headwise.data.tokenizer import Tokenizer
+from headwise.errors import UserError
 
 BY_CHARACTERS = TranslationData(subword="characters")
 TEXT = "To be,\n\n  or not 2 be:\nthat is\tthe café ?!\n" * 9

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sightline.data.corpus import Corpus
-from sightline.data.first_look import check_files, doubts, has_header, is_swapped, leaks, parse_pairs
-from sightline.errors import UserError
+from headwise.data.corpus import Corpus
+from headwise.data.first_look import check_files, doubts, has_header, is_swapped, leaks, parse_pairs
+from headwise.errors import UserError
 
 ENGLISH = ["the man is reading a book in the garden", "two children play with a red ball", "she sings on the stage"]
 GERMAN = ["der Mann liest ein Buch im Garten", "zwei Kinder spielen mit einem roten Ball", "sie singt auf der Bühne"]

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from sightline.data import hugging_face
-from sightline.data.corpus import Corpus, read_pairs
-from sightline.data.prepared import spool
-from sightline.errors import UserError
+from headwise.data import hugging_face
+from headwise.data.corpus import Corpus, read_pairs
+from headwise.data.prepared import spool
+from headwise.errors import UserError
 
 datasets = pytest.importorskip("datasets")
 
@@ -24,7 +24,7 @@ PAIRS = [(f"a\u2028 {i}", f"b\t{i}") for i in range(N)]
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from sightline.data import hugging_face
+from headwise.data import hugging_face
 hugging_face.EVERY = 10
 read = hugging_face.text_field
 def text_field(record, key, location):

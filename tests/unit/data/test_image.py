@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.data.image import Preprocessing, preprocessing_from_hf, read_image
-from sightline.errors import UserError
+from headwise.data.image import Preprocessing, preprocessing_from_hf, read_image
+from headwise.errors import UserError
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -91,5 +91,5 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(UserError, match=message):
             read_image(tmp_path / name)
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
-    with pytest.raises(UserError, match=r"needs Pillow: pip install 'sightline\[vision\]'"):
+    with pytest.raises(UserError, match=r"needs Pillow: pip install 'headwise\[vision\]'"):
         read_image(tmp_path / "whole.png")

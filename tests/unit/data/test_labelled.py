@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sightline.config.data import TranslationData
-from sightline.data.labelled import LabelledCorpus
-from sightline.data.labelled_texts import check_labels, count_labels, labelled_corpora, read_labelled
-from sightline.data.prepared import learn_tokenizer, prepare
-from sightline.errors import UserError
+from headwise.config.data import TranslationData
+from headwise.data.labelled import LabelledCorpus
+from headwise.data.labelled_texts import check_labels, count_labels, labelled_corpora, read_labelled
+from headwise.data.prepared import learn_tokenizer, prepare
+from headwise.errors import UserError
 
 GOOD = "a good film\tpos\na bad film\t neg \nso so\tpos\n"
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from sightline.config.data import TranslationData
-from sightline.data.alignment import words_of_pieces
-from sightline.data.links import GoldLinks, check_links, format_links, read_gold, read_links
-from sightline.data.tokenizer import Tokenizer
-from sightline.errors import UserError
+from headwise.config.data import TranslationData
+from headwise.data.alignment import words_of_pieces
+from headwise.data.links import GoldLinks, check_links, format_links, read_gold, read_links
+from headwise.data.tokenizer import Tokenizer
+from headwise.errors import UserError
 
 
 def write(path: Path, text: str) -> str:

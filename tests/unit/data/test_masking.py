@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.data.masking import Joints, MaskedText, Masking, joints_of, words_of
+from headwise.data.masking import Joints, MaskedText, Masking, joints_of, words_of
 
 PIECES = np.arange(5, 30, dtype=np.int64)  # below them marks; 4 is the mask
 MASKING = Masking(4, PIECES)

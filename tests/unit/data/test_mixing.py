@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.config.data import TranslationData
-from sightline.data import mixing
-from sightline.data.arranging import Pairs
-from sightline.data.batch import Batch
-from sightline.data.batching import BatchStream, plan_epoch
-from sightline.data.corpus import Corpus
-from sightline.data.directions import BothDirections
-from sightline.data.mixing import Mixture, Portion, drawn, stride
-from sightline.data.prepared import PreparedCorpus, learn_tokenizer, prepare
-from sightline.data.tokenizer import Tokenizer
+from headwise.config.data import TranslationData
+from headwise.data import mixing
+from headwise.data.arranging import Pairs
+from headwise.data.batch import Batch
+from headwise.data.batching import BatchStream, plan_epoch
+from headwise.data.corpus import Corpus
+from headwise.data.directions import BothDirections
+from headwise.data.mixing import Mixture, Portion, drawn, stride
+from headwise.data.prepared import PreparedCorpus, learn_tokenizer, prepare
+from headwise.data.tokenizer import Tokenizer
 
 CONFIG = TranslationData(vocab_size=300)
 SIZES = (30, 8, 2)

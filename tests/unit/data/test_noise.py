@@ -12,13 +12,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.config.data import TranslationData
-from sightline.data.arranging import Noise
-from sightline.data.batching import BatchStream, validation_batches
-from sightline.data.corpus import plain_texts
-from sightline.data.noise import MASK, Infilling, PieceDropout, choose_spans, infill, poisson, word_spans
-from sightline.data.prepared import PreparedCorpus, learn_tokenizer, prepare
-from sightline.data.tokenizer import Tokenizer
+from headwise.config.data import TranslationData
+from headwise.data.arranging import Noise
+from headwise.data.batching import BatchStream, validation_batches
+from headwise.data.corpus import plain_texts
+from headwise.data.noise import MASK, Infilling, PieceDropout, choose_spans, infill, poisson, word_spans
+from headwise.data.prepared import PreparedCorpus, learn_tokenizer, prepare
+from headwise.data.tokenizer import Tokenizer
 
 CONFIG = TranslationData(vocab_size=300)
 LINES = ["a dog runs in the park", "ein Hund rennt durch den Park.", "犬が走る"]

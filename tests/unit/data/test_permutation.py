@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.architectures.xlnet import partial_order_mask
-from sightline.data.permutation import PermutedBatch, PermutedText, choose_lengths, ordered, place
+from headwise.architectures.xlnet import partial_order_mask
+from headwise.data.permutation import PermutedBatch, PermutedText, choose_lengths, ordered, place
 
 TEXT = np.random.default_rng(0).integers(5, 60, 3000).astype(np.int32)
 

@@ -12,17 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sightline.config.data import TranslationData
-from sightline.data import packers
-from sightline.data import prepared as module
-from sightline.data.amount import parse_amount
-from sightline.data.corpus import Corpus, parse_corpora
-from sightline.data.prepared import learn_tokenizer, prepare, spool
-from sightline.data.split import split
-from sightline.data.tokenizer import Tokenizer
-from sightline.errors import UserError
-from sightline.localisation.memory import memories_as_tsv
-from sightline.tasks.job import base_names
+from headwise.config.data import TranslationData
+from headwise.data import packers
+from headwise.data import prepared as module
+from headwise.data.amount import parse_amount
+from headwise.data.corpus import Corpus, parse_corpora
+from headwise.data.prepared import learn_tokenizer, prepare, spool
+from headwise.data.split import split
+from headwise.data.tokenizer import Tokenizer
+from headwise.errors import UserError
+from headwise.localisation.memory import memories_as_tsv
+from headwise.tasks.job import base_names
 
 CONFIG = TranslationData(vocab_size=280, max_length=20, max_length_ratio=3.0)
 PAIRS = [("A dog.", "Ein Hund."), ("a  \u2028b", "日本\u0085"), ("dog", "Hund"), ("", "leer"), ("x", " \t")]
@@ -234,7 +234,7 @@ def test_copies_in_the_cache_are_called_by_the_names_of_what_was_copied(tmp_path
             prepare([corpus], TOKENIZER, CONFIG, cache, progress=False)
     for name in ("one", "two"):
         (tmp_path / f"{name}.po").write_text(f'msgid "{name}"\nmsgstr "x"\n', encoding="utf-8")
-    monkeypatch.setenv("SIGHTLINE_CACHE", str(cache))
+    monkeypatch.setenv("HEADWISE_CACHE", str(cache))
     (made, other), _ = memories_as_tsv([f"{tmp_path}/one.po", "b.tsv", f"{tmp_path}/two.po"])
     assert made.startswith(str(cache)) and base_names([made, other]) == ["one.po", "two.po", "b.tsv"]
     assert str(pickle.loads(pickle.dumps(Corpus((made,))))) == f"{tmp_path}/one.po + {tmp_path}/two.po"
@@ -271,14 +271,14 @@ def test_a_damaged_learnt_tokenizer_is_learnt_again(tmp_path, cache):
 
 
 def test_the_cache_follows_the_environment(tmp_path, monkeypatch):
-    monkeypatch.setenv("SIGHTLINE_CACHE", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("HEADWISE_CACHE", str(tmp_path / "elsewhere"))
     corpus = prepare(aligned(tmp_path, PAIRS), TOKENIZER, CONFIG, progress=False)
     assert (tmp_path / "elsewhere" / corpus.key).is_dir()
 
 
 def test_an_unusable_cache_is_named(tmp_path):
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(UserError, match=r"the cache cannot be used .*set SIGHTLINE_CACHE"):
+    with pytest.raises(UserError, match=r"the cache cannot be used .*set HEADWISE_CACHE"):
         prepare(aligned(tmp_path, PAIRS), TOKENIZER, CONFIG, tmp_path / "file", progress=False)
 
 

@@ -4,18 +4,18 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from sightline.data.processes import in_order, processes
-from sightline.errors import UserError
+from headwise.data.processes import in_order, processes
+from headwise.errors import UserError
 
 ENDED = r"^a working process was ended from outside, perhaps for lack of memory: use fewer of them \(--workers 1\)$"
 
 
 def begin(name: str) -> None:
-    os.environ["SIGHTLINE_TESTED"] = name
+    os.environ["HEADWISE_TESTED"] = name
 
 
 def work(chunk: list[int]) -> list[str]:
-    return [f"{os.environ['SIGHTLINE_TESTED']} {number}" for number in chunk]
+    return [f"{os.environ['HEADWISE_TESTED']} {number}" for number in chunk]
 
 
 def end(chunk: list[int]) -> list[str]:

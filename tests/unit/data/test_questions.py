@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sightline.data.questions import AnswerSpan, Question, read_questions
-from sightline.errors import UserError
+from headwise.data.questions import AnswerSpan, Question, read_questions
+from headwise.errors import UserError
 
 CONTEXT = "The Rhine flows through Basel."
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sightline.data.sentences import EMPTY, folded, pair_keys, sentence_key
+from headwise.data.sentences import EMPTY, folded, pair_keys, sentence_key
 
 SAME = [
     ("A dog runs.", "a  dog runs"),

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.data.series import Scaling, Table, Windows, read_table, select
-from sightline.errors import UserError
+from headwise.data.series import Scaling, Table, Windows, read_table, select
+from headwise.errors import UserError
 
 
 def table(*columns: list[float], names: str = "ab") -> Table:

@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from sightline.data import shortlist as module
-from sightline.data.prepared import Column, PreparedCorpus
-from sightline.data.shortlist import Lexicon, learn_shortlist
+from headwise.data import shortlist as module
+from headwise.data.prepared import Column, PreparedCorpus
+from headwise.data.shortlist import Lexicon, learn_shortlist
 
 VOCAB = 60
 COMMON = [57, 58, 59]  # target pieces that stand everywhere

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.data.spec_augment import Spans, SpecAugment
+from headwise.data.spec_augment import Spans, SpecAugment
 
 
 def test_frames_and_bands_in_the_spans_are_gone() -> None:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.data.audio import log_mel, read_audio
-from sightline.data.spec_augment import Spans, SpecAugment
-from sightline.data.speech import SpokenCorpus, read_recordings, spoken_corpus
-from sightline.errors import UserError
+from headwise.data.audio import log_mel, read_audio
+from headwise.data.spec_augment import Spans, SpecAugment
+from headwise.data.speech import SpokenCorpus, read_recordings, spoken_corpus
+from headwise.errors import UserError
 
 soundfile = pytest.importorskip("soundfile")
 BEGINNING, END, N_MELS, FRAMES, MAX_LEN = (1, 2), 3, 8, 40, 7

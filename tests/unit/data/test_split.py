@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.data.amount import parse_amount
-from sightline.data.corpus import Corpus, parse_corpora, read_pairs
-from sightline.data.rows import Pair
-from sightline.data.split import Split, split
-from sightline.errors import UserError
+from headwise.data.amount import parse_amount
+from headwise.data.corpus import Corpus, parse_corpora, read_pairs
+from headwise.data.rows import Pair
+from headwise.data.split import Split, split
+from headwise.errors import UserError
 
 WORDS = ["a", "Dog", "runs", "ein", "Hund", "läuft", "?", "!"]
 

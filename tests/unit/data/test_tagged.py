@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sightline.data.labelled import MarkedTexts, collate_marked, parted
-from sightline.data.tagged import TaggedWords, check_tags, collate_tagged, count_tags, read_tagged
-from sightline.errors import UserError
+from headwise.data.labelled import MarkedTexts, collate_marked, parted
+from headwise.data.tagged import TaggedWords, check_tags, collate_tagged, count_tags, read_tagged
+from headwise.errors import UserError
 
 CONLL = """-DOCSTART- -X- -X- O
 

@@ -12,11 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
-from sightline.config.data import TranslationData
-from sightline.data.corpus import parse_corpora, read_pairs
-from sightline.data.merges import Drops
-from sightline.data.tokenizer import Tokenizer, normalization
-from sightline.errors import UserError
+from headwise.config.data import TranslationData
+from headwise.data.corpus import parse_corpora, read_pairs
+from headwise.data.merges import Drops
+from headwise.data.tokenizer import Tokenizer, normalization
+from headwise.errors import UserError
 
 WORDS = [
     "the",

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sightline.config.data import TranslationData
-from sightline.data.tokenizer import Tokenizer
-from sightline.data.words import LAST, PUNCTUATION, cut
+from headwise.config.data import TranslationData
+from headwise.data.tokenizer import Tokenizer
+from headwise.data.words import LAST, PUNCTUATION, cut
 
 LINES = ["A dog runs across the field .", "Zwei Männer überqueren 12 Straßen!!", "Собака бежит… «по» полю"] * 30
 PLAIN = st.text(st.sampled_from("".join(map(chr, range(0x20, LAST + 1))) + PUNCTUATION + "ab  ..,12"), max_size=40)
@@ -50,7 +50,7 @@ def test_most_text_of_european_languages_is_plain(tokenizer: Tokenizer) -> None:
 
 
 def test_a_full_table_starts_anew(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sightline.data.words.REMEMBERED_WORDS", 2)
+    monkeypatch.setattr("headwise.data.words.REMEMBERED_WORDS", 2)
     for word in ["one", "two", "three", "four"]:
         assert tokenizer.encode(word) == by_library(tokenizer, word)
     assert tokenizer.table is not None

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.decode.constraints import FREE, Limits
+from headwise.decode.constraints import FREE, Limits
 
 
 @dataclass

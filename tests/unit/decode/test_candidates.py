@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.architectures.transformer import build_model
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import SearchSettings
-from sightline.contract import FREE
-from sightline.decode.candidates import CandidateTable
-from sightline.decode.engine import decode_tokens
-from sightline.decode.stepwise import engine_of
-from sightline.native.library import library
-from sightline.network.prepared import prepare_for_inference
+from headwise.architectures.transformer import build_model
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import SearchSettings
+from headwise.contract import FREE
+from headwise.decode.candidates import CandidateTable
+from headwise.decode.engine import decode_tokens
+from headwise.decode.stepwise import engine_of
+from headwise.native.library import library
+from headwise.network.prepared import prepare_for_inference
 
 VOCAB = 90  # more than one block of the selection
 SPECIAL = {0, 1, 2, 3}

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.decode.constraints import (
+from headwise.decode.constraints import (
     FREE,
     Limits,
     ban_pieces,

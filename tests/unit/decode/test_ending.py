@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sightline.decode.ending import PoolFilled, Unsurpassed, length_penalty
+from headwise.decode.ending import PoolFilled, Unsurpassed, length_penalty
 
 LIVE, NONE = torch.tensor([[-4.0, -6.0]]), -torch.inf
 

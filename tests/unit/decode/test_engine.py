@@ -13,16 +13,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.architectures.transformer import build_model
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import SearchSettings
-from sightline.contract import Hypothesis, SpecialIds
-from sightline.decode.ending import length_penalty
-from sightline.decode.engine import decode_tokens
-from sightline.decode.request import SearchRequest, TooLarge, batches, bounds, random_stream
-from sightline.decode.stepwise import engine_of
-from sightline.errors import UserError
-from sightline.network.prepared import prepare_for_inference
+from headwise.architectures.transformer import build_model
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import SearchSettings
+from headwise.contract import Hypothesis, SpecialIds
+from headwise.decode.ending import length_penalty
+from headwise.decode.engine import decode_tokens
+from headwise.decode.request import SearchRequest, TooLarge, batches, bounds, random_stream
+from headwise.decode.stepwise import engine_of
+from headwise.errors import UserError
+from headwise.network.prepared import prepare_for_inference
 
 VOCAB = 10
 EOS = 2
@@ -226,7 +226,7 @@ class Searcher:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_batch_that_the_library_has_no_memory_for_is_cut_in_half(sources, threads, monkeypatch):
-    monkeypatch.setattr("sightline.decode.engine.usable_threads", lambda: threads)
+    monkeypatch.setattr("headwise.decode.engine.usable_threads", lambda: threads)
     whole, narrow = Searcher(100), Searcher(2)
     expected = decode_tokens(engine_of(whole), sources, SHORT)
     assert [h.tokens for [h] in expected] == [source[::-1] for source in sources]
@@ -235,7 +235,7 @@ def test_a_batch_that_the_library_has_no_memory_for_is_cut_in_half(sources, thre
 
 
 def test_without_another_thread_the_caller_decodes(sources, no_more_threads, monkeypatch):
-    monkeypatch.setattr("sightline.decode.engine.usable_threads", lambda: 3)
+    monkeypatch.setattr("headwise.decode.engine.usable_threads", lambda: 3)
     found = decode_tokens(engine_of(Searcher(2)), sources, SHORT)
     assert [h.tokens for [h] in found] == [source[::-1] for source in sources]
 
@@ -267,7 +267,7 @@ def test_whoever_stops_waiting_ends_the_search(threads, monkeypatch):
 
         begin = search
 
-    monkeypatch.setattr("sightline.decode.engine.usable_threads", lambda: threads)
+    monkeypatch.setattr("headwise.decode.engine.usable_threads", lambda: threads)
     with pytest.raises(KeyboardInterrupt):
         decode_tokens(engine_of(Endless()), [[5, 6], [7, 8]], replace(SHORT, batch_tokens=1))
     assert stopped and all(stopped)

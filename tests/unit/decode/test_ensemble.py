@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.architectures.registry import build_network
-from sightline.config.settings import SearchSettings, from_dict
-from sightline.contract import EncoderDecoder, SpecialIds
-from sightline.decode.candidates import CandidateTable
-from sightline.decode.drafts import CopyDraft
-from sightline.decode.engine import begin, decode_tokens
-from sightline.decode.ensemble import AveragedNetworks
-from sightline.decode.request import SearchRequest
-from sightline.decode.speculative import speculative_search
-from sightline.decode.stepping import written_in
-from sightline.decode.stepwise import engine_of
-from sightline.errors import UserError
+from headwise.architectures.registry import build_network
+from headwise.config.settings import SearchSettings, from_dict
+from headwise.contract import EncoderDecoder, SpecialIds
+from headwise.decode.candidates import CandidateTable
+from headwise.decode.drafts import CopyDraft
+from headwise.decode.engine import begin, decode_tokens
+from headwise.decode.ensemble import AveragedNetworks
+from headwise.decode.request import SearchRequest
+from headwise.decode.speculative import speculative_search
+from headwise.decode.stepping import written_in
+from headwise.decode.stepwise import engine_of
+from headwise.errors import UserError
 
 VOCAB, EOS = 11, 2
 SHORT = SearchSettings(max_length_factor=1.0, max_length_extra=1)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sightline.contract import SearchOptions
-from sightline.decode.ending import length_penalty
-from sightline.decode.phrases import met, phrase_search, progress, shares
-from sightline.decode.request import padded
-from sightline.decode.search import beam_search
+from headwise.contract import SearchOptions
+from headwise.decode.ending import length_penalty
+from headwise.decode.phrases import met, phrase_search, progress, shares
+from headwise.decode.request import padded
+from headwise.decode.search import beam_search
 
 BOS, EOS = 0, 1  # the tokens 2, 3, ... are words
 PLAIN = SearchOptions(bos_id=BOS, eos_id=EOS, suppressed=(BOS,))

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from sightline.contract import SearchOptions
-from sightline.decode.sampling import (
+from headwise.contract import SearchOptions
+from headwise.decode.sampling import (
     draw,
     invert_cdf,
     keep_top_k,

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sightline.contract import Hypothesis, SearchOptions
-from sightline.decode.ending import length_penalty
-from sightline.decode.sampling import sample
-from sightline.decode.search import beam_search, greedy
+from headwise.contract import Hypothesis, SearchOptions
+from headwise.decode.ending import length_penalty
+from headwise.decode.sampling import sample
+from headwise.decode.search import beam_search, greedy
 
 BOS, EOS = 0, 1  # the tokens 2, 3, ... are words
 PLAIN = SearchOptions(bos_id=BOS, eos_id=EOS, suppressed=(BOS,))

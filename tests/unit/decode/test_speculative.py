@@ -3,20 +3,20 @@
 import pytest
 import torch
 
-from sightline.architectures.transformer import build_model
-from sightline.config.data import TranslationData
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import SearchSettings
-from sightline.contract import SpecialIds
-from sightline.data.tokenizer import Tokenizer
-from sightline.decode.drafts import CopyDraft, MemoryDraft, ModelDraft, continuation
-from sightline.decode.engine import decode_tokens
-from sightline.decode.request import SearchRequest
-from sightline.decode.speculative import speculate, speculative_search
-from sightline.decode.stepwise import engine_of
-from sightline.decode.translator import TextTranslator
-from sightline.errors import UserError
-from sightline.network.prepared import prepare_for_inference
+from headwise.architectures.transformer import build_model
+from headwise.config.data import TranslationData
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import SearchSettings
+from headwise.contract import SpecialIds
+from headwise.data.tokenizer import Tokenizer
+from headwise.decode.drafts import CopyDraft, MemoryDraft, ModelDraft, continuation
+from headwise.decode.engine import decode_tokens
+from headwise.decode.request import SearchRequest
+from headwise.decode.speculative import speculate, speculative_search
+from headwise.decode.stepwise import engine_of
+from headwise.decode.translator import TextTranslator
+from headwise.errors import UserError
+from headwise.network.prepared import prepare_for_inference
 
 SPECIAL = SpecialIds()
 SOURCES = [[5, 9, 4], [7], [4, 4, 8, 10, 6, 5, 11], [11, 9, 6]]

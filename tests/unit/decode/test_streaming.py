@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.config.data import TranslationData
-from sightline.config.settings import SearchSettings
-from sightline.data.tokenizer import Tokenizer
-from sightline.decode.stepwise import engine_of
-from sightline.decode.translator import TextTranslator
-from sightline.errors import UserError
-from sightline.network.cache import DecoderCache
+from headwise.config.data import TranslationData
+from headwise.config.settings import SearchSettings
+from headwise.data.tokenizer import Tokenizer
+from headwise.decode.stepwise import engine_of
+from headwise.decode.translator import TextTranslator
+from headwise.errors import UserError
+from headwise.network.cache import DecoderCache
 
 TEXTS = [
     "A dog runs.",

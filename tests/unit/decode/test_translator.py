@@ -7,15 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from sightline.config.data import TranslationData
-from sightline.config.settings import SearchSettings
-from sightline.contract import Hypothesis
-from sightline.data.tokenizer import Tokenizer
-from sightline.decode.candidates import CandidateTable
-from sightline.decode.stepwise import engine_of
-from sightline.decode.translator import TextTranslator, split_text
-from sightline.errors import UserError
-from sightline.network.cache import DecoderCache
+from headwise.config.data import TranslationData
+from headwise.config.settings import SearchSettings
+from headwise.contract import Hypothesis
+from headwise.data.tokenizer import Tokenizer
+from headwise.decode.candidates import CandidateTable
+from headwise.decode.stepwise import engine_of
+from headwise.decode.translator import TextTranslator, split_text
+from headwise.errors import UserError
+from headwise.network.cache import DecoderCache
 
 
 class CopyModel(nn.Module):

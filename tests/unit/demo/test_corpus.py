@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from sightline.demo.cldr import LANGUAGES, write_target
-from sightline.demo.corpus import SPECIAL_TOKENS, DemoCorpus, generate_corpus, write_demo_corpus
-from sightline.demo.english import MONTHS, ORDINALS, time_forms, write_english
-from sightline.demo.moment import Moment, random_moment
+from headwise.demo.cldr import LANGUAGES, write_target
+from headwise.demo.corpus import SPECIAL_TOKENS, DemoCorpus, generate_corpus, write_demo_corpus
+from headwise.demo.english import MONTHS, ORDINALS, time_forms, write_english
+from headwise.demo.moment import Moment, random_moment
 
 babel_dates = pytest.importorskip("babel.dates")
 

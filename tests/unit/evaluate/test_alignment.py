@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sightline.data.links import GoldLinks, Link, read_gold, read_links
-from sightline.errors import UserError
-from sightline.evaluate.alignment import score_alignment
+from headwise.data.links import GoldLinks, Link, read_gold, read_links
+from headwise.errors import UserError
+from headwise.evaluate.alignment import score_alignment
 
 
 def gold(sure: set[Link], possible: set[Link]) -> GoldLinks:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sightline.evaluate.answers import answer_report, exact_match, f1_of_words, normalize_answer
+from headwise.evaluate.answers import answer_report, exact_match, f1_of_words, normalize_answer
 
 
 @pytest.mark.parametrize(

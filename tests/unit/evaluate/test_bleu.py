@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.ter import TER
 
-from sightline.config.settings import SearchSettings
-from sightline.errors import UserError
-from sightline.evaluate.bleu import MULTI30K, bleu_signature, corpus_scores
-from sightline.evaluate.measure import Length, Score, scores_as_json
-from sightline.evaluate.report import evaluate_model
-from sightline.evaluate.significance import compare, comparison_as_json, paired_bootstrap
-from sightline.evaluate.spacing import bleu_tokenizer
+from headwise.config.settings import SearchSettings
+from headwise.errors import UserError
+from headwise.evaluate.bleu import MULTI30K, bleu_signature, corpus_scores
+from headwise.evaluate.measure import Length, Score, scores_as_json
+from headwise.evaluate.report import evaluate_model
+from headwise.evaluate.significance import compare, comparison_as_json, paired_bootstrap
+from headwise.evaluate.spacing import bleu_tokenizer
 
 REFERENCES = [
     "The cat sat on the mat .",
@@ -96,7 +96,7 @@ def test_known_answers_three_references(known: dict[str, Any], shared_data: Path
 def test_multi30k_reference_has_the_published_length(shared_data: Path) -> None:
     """The literature prints reflen 12103 for test_2016; all prepared lines together must have as many."""
     pytest.importorskip("sacremoses")
-    from sightline.evaluate.bleu import _moses
+    from headwise.evaluate.bleu import _moses
 
     prepare, _ = _moses("de")
     references = lines(shared_data / "multi30k" / "test_2016_flickr.de.gz")

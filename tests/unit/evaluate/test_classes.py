@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from sightline.evaluate.classes import ClassCount, label_report
+from headwise.evaluate.classes import ClassCount, label_report
 
 TRUE = ["a", "a", "a", "a", "b", "b", "c", "c", "c", "c"]
 PREDICTED = ["a", "a", "b", "c", "b", "a", "c", "c", "c", "b"]

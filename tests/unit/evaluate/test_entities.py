@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from sightline.evaluate.classes import ClassCount
-from sightline.evaluate.entities import entities, tag_report
+from headwise.evaluate.classes import ClassCount
+from headwise.evaluate.entities import entities, tag_report
 
 
 @pytest.mark.parametrize(

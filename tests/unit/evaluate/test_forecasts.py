@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sightline.evaluate.forecasts import forecast_report
+from headwise.evaluate.forecasts import forecast_report
 
 TRUE = np.array([[1.0, 2.0], [3.0, 5.0]])
 

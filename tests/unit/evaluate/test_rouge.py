@@ -2,9 +2,9 @@
 
 import pytest
 
-from sightline.errors import UserError
-from sightline.evaluate.bleu import ROUGE, corpus_scores
-from sightline.evaluate.significance import paired_bootstrap
+from headwise.errors import UserError
+from headwise.evaluate.bleu import ROUGE, corpus_scores
+from headwise.evaluate.significance import paired_bootstrap
 
 pytest.importorskip("rouge_score")
 SAID = ["the cat sat on a mat", "dogs barked"]

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from sightline.config.settings import SearchSettings
-from sightline.decode.translator import Translation
-from sightline.errors import UserError
-from sightline.evaluate.tuning import tune_length_penalty
+from headwise.config.settings import SearchSettings
+from headwise.decode.translator import Translation
+from headwise.errors import UserError
+from headwise.evaluate.tuning import tune_length_penalty
 
 REFERENCE = [" ".join(f"w{line}{n}" for n in range(20)) for line in range(3)]
 

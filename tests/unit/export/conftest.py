@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from sightline.architectures.transformer import build_model
-from sightline.checkpoint.trained import write_settings, write_weights
-from sightline.config.data import TranslationData
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import RunConfig
-from sightline.data.tokenizer import Tokenizer
-from sightline.network.parameters import parameters_of
+from headwise.architectures.transformer import build_model
+from headwise.checkpoint.trained import write_settings, write_weights
+from headwise.config.data import TranslationData
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import RunConfig
+from headwise.data.tokenizer import Tokenizer
+from headwise.network.parameters import parameters_of
 
 LINES = ["A dog runs over the meadow.", "Ein Hund rennt über die Wiese.", "Two men are playing with it!"]
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 from tiny_families import write_tiny
 
-import sightline
-from sightline.checkpoint.with_torch import read_any
-from sightline.decode.stepwise import pad_right
-from sightline.errors import UserError
-from sightline.export.family import pretrained_export
-from sightline.export.run import export_model
+import headwise
+from headwise.checkpoint.with_torch import read_any
+from headwise.decode.stepwise import pad_right
+from headwise.errors import UserError
+from headwise.export.family import pretrained_export
+from headwise.export.run import export_model
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "marian": ("marian", {}),
@@ -51,14 +51,14 @@ def test_what_is_forced_and_what_is_never_written(tmp_path: Path) -> None:
     only = list(range(20, 265))
     write_tiny(tmp_path / "model", "m2m", {}, {"forced_bos_token_id": 5, "bad_words_ids": [[i] for i in only]})
     export_model(tmp_path / "model", "ctranslate2", tmp_path / "out", texts=["A dog"])
-    from sightline.export import ctranslate2
+    from headwise.export import ctranslate2
 
     exported = pretrained_export(read_any(tmp_path / "model"), "ctranslate2")
     (found,) = ctranslate2.greedy_by_ctranslate2(exported, tmp_path / "out", ["A dog"])
     assert found == exported.greedy(["A dog"])[0] and found[0] == 5
     assert not set(only) & set(found)
     assert "target_prefix" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    model = sightline.load(tmp_path / "model", "cpu")
+    model = headwise.load(tmp_path / "model", "cpu")
     assert model.generate(["A dog"], max_new_tokens=48)[0].tokens == found[1:]
 
 

@@ -12,16 +12,16 @@ import pytest
 import torch
 from torch import Tensor
 
-import sightline
-from sightline.checkpoint.trained import write_decoding
-from sightline.checkpoint.with_torch import read_any
-from sightline.config.settings import SearchSettings
-from sightline.contract import SpecialIds
-from sightline.data.tokenizer import Tokenizer
-from sightline.decode.stepwise import pad_right
-from sightline.export import ctranslate2, hf, onnx
-from sightline.export.exported import MAX_NEW_TOKENS, ExportedModel, exported_model, sample_texts
-from sightline.export.run import export_model
+import headwise
+from headwise.checkpoint.trained import write_decoding
+from headwise.checkpoint.with_torch import read_any
+from headwise.config.settings import SearchSettings
+from headwise.contract import SpecialIds
+from headwise.data.tokenizer import Tokenizer
+from headwise.decode.stepwise import pad_right
+from headwise.export import ctranslate2, hf, onnx
+from headwise.export.exported import MAX_NEW_TOKENS, ExportedModel, exported_model, sample_texts
+from headwise.export.run import export_model
 
 MakeModel = Callable[..., Path]
 TEXTS = ["A dog runs.", "Ein Hund rennt über die Wiese, </s> 12!", "日本"]
@@ -62,7 +62,7 @@ def test_hf(name: str, make_model: MakeModel, tmp_path: Path) -> None:
     with torch.inference_mode():
         theirs = model(input_ids=src, attention_mask=src_mask.long(), decoder_input_ids=tgt_in).logits
     torch.testing.assert_close(theirs, logits, atol=2e-4, rtol=1e-4)
-    again = sightline.load(tmp_path / "out", "cpu")
+    again = headwise.load(tmp_path / "out", "cpu")
     torch.testing.assert_close(again.network(src, tgt_in, src_mask), logits, atol=2e-4, rtol=1e-4)
     written = again.generate(TEXTS, beam_size=1, max_new_tokens=MAX_NEW_TOKENS)
     assert [output.tokens for output in written] == hf.greedy_by_transformers(exported, tmp_path / "out", TEXTS)

@@ -12,17 +12,17 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
-from sightline.architectures.transformer import axes, stack
-from sightline.checkpoint.folder import Folder
-from sightline.checkpoint.imported import write_imported
-from sightline.checkpoint.manifest import MANIFEST
-from sightline.checkpoint.with_torch import read_any
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import from_dict
-from sightline.errors import UserError
-from sightline.export import hf, run
-from sightline.export.exported import MAX_NEW_TOKENS, ExportedModel, exported_model, has_uneven_heads, sample_texts
-from sightline.export.run import export_model
+from headwise.architectures.transformer import axes, stack
+from headwise.checkpoint.folder import Folder
+from headwise.checkpoint.imported import write_imported
+from headwise.checkpoint.manifest import MANIFEST
+from headwise.checkpoint.with_torch import read_any
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import from_dict
+from headwise.errors import UserError
+from headwise.export import hf, run
+from headwise.export.exported import MAX_NEW_TOKENS, ExportedModel, exported_model, has_uneven_heads, sample_texts
+from headwise.export.run import export_model
 
 MakeModel = Callable[..., Path]
 
@@ -133,7 +133,7 @@ def test_a_missing_library_is_named_with_its_extra(
 ) -> None:
     for name in ("transformers", "ctranslate2", "onnxscript"):
         monkeypatch.setitem(__import__("sys").modules, name, None)
-    with pytest.raises(UserError, match=rf"pip install 'sightline\[{to}\]'"):
+    with pytest.raises(UserError, match=rf"pip install 'headwise\[{to}\]'"):
         export_model(make_model(), to, tmp_path / "out")
 
 

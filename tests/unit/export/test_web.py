@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 from tiny_families import write_tiny
 
-from sightline.checkpoint.with_torch import read_any
-from sightline.config.data import TranslationData
-from sightline.config.settings import SearchSettings
-from sightline.data.tokenizer import Tokenizer
-from sightline.errors import UserError
-from sightline.export.run import export_model
-from sightline.export.web import page, wasm
-from sightline.export.web.memory import Image, structure_layout
-from sightline.export.web.tokens import page_tokenizer, unsupported_part
-from sightline.native import library as c
-from sightline.network.compiled import packed
+from headwise.checkpoint.with_torch import read_any
+from headwise.config.data import TranslationData
+from headwise.config.settings import SearchSettings
+from headwise.data.tokenizer import Tokenizer
+from headwise.errors import UserError
+from headwise.export.run import export_model
+from headwise.export.web import page, wasm
+from headwise.export.web.memory import Image, structure_layout
+from headwise.export.web.tokens import page_tokenizer, unsupported_part
+from headwise.native import library as c
+from headwise.network.compiled import packed
 
 MakeModel = Callable[..., Path]
 NO_BINARIES = {"simd": b"simd", "relaxed": b"relaxed"}
@@ -157,14 +157,14 @@ def test_what_a_page_cannot_hold_is_refused_in_a_line(make_model: MakeModel, tmp
 
 
 def test_without_a_compiler_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SIGHTLINE_CACHE", str(tmp_path))
+    monkeypatch.setenv("HEADWISE_CACHE", str(tmp_path))
     monkeypatch.setitem(sys.modules, "ziglang", None)
-    with pytest.raises(UserError, match=r"needs a compiler: pip install 'sightline\[web\]'"):
+    with pytest.raises(UserError, match=r"needs a compiler: pip install 'headwise\[web\]'"):
         wasm.wasm_builds()
 
 
 def test_a_build_of_other_sources_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SIGHTLINE_CACHE", str(tmp_path))
+    monkeypatch.setenv("HEADWISE_CACHE", str(tmp_path))
     (tmp_path / "library_simd_00000001.wasm").write_bytes(b"old")
     wasm.wasm_path("relaxed").write_bytes(b"new")
     assert wasm.wasm_build("relaxed") == b"new"

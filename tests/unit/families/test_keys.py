@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from published import PUBLISHED, REFUSED
 
-import sightline
-from sightline.checkpoint.published import read_checkpoint
-from sightline.checkpoint.xlnet_names import shape_from_hf
-from sightline.errors import UserError
-from sightline.families.registry import FAMILIES
-from sightline.network.axes import NetworkConfig
-from sightline.network.unfilled import build_unfilled
+import headwise
+from headwise.checkpoint.published import read_checkpoint
+from headwise.checkpoint.xlnet_names import shape_from_hf
+from headwise.errors import UserError
+from headwise.families.registry import FAMILIES
+from headwise.network.axes import NetworkConfig
+from headwise.network.unfilled import build_unfilled
 
 BERT = {
     "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 12, "vocab_size": 11,
@@ -97,11 +97,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def load(folder: Path, config: Any) -> str:
-    """What `sightline.load` says to a config.json; it always says something, in one line."""
+    """What `headwise.load` says to a config.json; it always says something, in one line."""
     text = config if isinstance(config, str) else json.dumps(config)
     (folder / "config.json").write_text(text)
     with pytest.raises(UserError) as raised:
-        sightline.load(folder, "cpu")
+        headwise.load(folder, "cpu")
     assert "\n" not in str(raised.value)
     return str(raised.value)
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.errors import UserError
-from sightline.families.registry import FAMILIES
-from sightline.families.table import Entry, entries
-from sightline.network.build import build
+from headwise.errors import UserError
+from headwise.families.registry import FAMILIES
+from headwise.families.table import Entry, entries
+from headwise.network.build import build
 
 Configs = dict[str, dict[str, Any]]
 

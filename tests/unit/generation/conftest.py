@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tiny_families import write_tiny
 
-import sightline
+import headwise
 
 Make = Callable[..., Any]
 
@@ -20,6 +20,6 @@ def make(tmp_path: Path) -> Make:
         kind: str, changes: dict[str, Any] | None = None, generation: dict[str, Any] | None = None, **tokenizer: Any
     ) -> Any:
         write_tiny(tmp_path, kind, changes, generation, **tokenizer)
-        return sightline.load(tmp_path, "cpu")
+        return headwise.load(tmp_path, "cpu")
 
     return make

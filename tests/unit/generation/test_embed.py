@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.cli import command_parser
-from sightline.generation.embed import POOLINGS, Dense, embed, unit
+from headwise.cli import command_parser
+from headwise.generation.embed import POOLINGS, Dense, embed, unit
 
 HIDDEN = torch.tensor([[[1.0, -6.0], [2.0, -4.0], [6.0, -2.0]], [[3.0, -5.0], [99.0, 99.0], [99.0, 99.0]]])
 MASK = torch.tensor([[True, True, True], [True, False, False]])

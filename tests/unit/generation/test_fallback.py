@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from sightline.contract import Hypothesis
-from sightline.generation.fallback import (
+from headwise.contract import Hypothesis
+from headwise.generation.fallback import (
     TEMPERATURES,
     Attempt,
     Listener,

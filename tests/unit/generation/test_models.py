@@ -11,20 +11,20 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_families import HEARING
 
-import sightline
-from sightline.checkpoint.compiled import described
-from sightline.checkpoint.generation_config import generation_config
-from sightline.checkpoint.vocabulary import Vocabulary
-from sightline.cli import main
-from sightline.errors import UserError
-from sightline.generation.chat import refuse_single
-from sightline.generation.output import decode_after
-from sightline.generation.transcribe import detect_language
-from sightline.models.encoder import EncoderModel
-from sightline.models.language_model import LanguageModel
-from sightline.models.translator import Translator
-from sightline.models.vision import VisionModel
-from sightline.native.library import library
+import headwise
+from headwise.checkpoint.compiled import described
+from headwise.checkpoint.generation_config import generation_config
+from headwise.checkpoint.vocabulary import Vocabulary
+from headwise.cli import main
+from headwise.errors import UserError
+from headwise.generation.chat import refuse_single
+from headwise.generation.output import decode_after
+from headwise.generation.transcribe import detect_language
+from headwise.models.encoder import EncoderModel
+from headwise.models.language_model import LanguageModel
+from headwise.models.translator import Translator
+from headwise.models.vision import VisionModel
+from headwise.native.library import library
 
 Make = Callable[..., Any]
 
@@ -270,7 +270,7 @@ def test_every_kind_works_in_half_precision(make: Make) -> None:
 
 def half(model: Any) -> Any:
     """The same model, computing in bfloat16."""
-    return sightline.load(model.path, "cpu", dtype="bfloat16")
+    return headwise.load(model.path, "cpu", dtype="bfloat16")
 
 
 def test_labels(make: Make, tmp_path: Path) -> None:

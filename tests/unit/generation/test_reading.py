@@ -6,10 +6,10 @@ import pytest
 from tiny_families import vocabulary
 from tokenizers import processors
 
-from sightline.checkpoint.vocabulary import Vocabulary, read_vocabulary
-from sightline.data.labelled import collate_marked
-from sightline.errors import UserError
-from sightline.generation.reading import TextReader, text_reader
+from headwise.checkpoint.vocabulary import Vocabulary, read_vocabulary
+from headwise.data.labelled import collate_marked
+from headwise.errors import UserError
+from headwise.generation.reading import TextReader, text_reader
 
 MARKS = [("<s>", 0), ("</s>", 2)]
 TEMPLATES = {

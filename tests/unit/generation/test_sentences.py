@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, processors
 
-import sightline
-from sightline.checkpoint.adapters import open_tensors
-from sightline.cli import main
-from sightline.errors import UserError
+import headwise
+from headwise.checkpoint.adapters import open_tensors
+from headwise.cli import main
+from headwise.errors import UserError
 
 Make = Callable[..., Any]
 TEXTS = ["a", "A longer text", "b c"]
@@ -35,7 +35,7 @@ def lay_out(folder: Path, pooling: dict[str, Any], *behind: tuple[str, str], **r
     write_json(folder / "modules.json", listed)
     write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": 16, **pooling})
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": None, "do_lower_case": False, **reading})
-    return sightline.load(folder, "cpu")
+    return headwise.load(folder, "cpu")
 
 
 def dense(folder: Path, **changes: Any) -> tuple[str, str]:
@@ -268,7 +268,7 @@ def test_an_imported_model_embeds_the_same(make: Make, tmp_path: Path) -> None:
     model = lay_out(folder, {"pooling_mode_cls_token": True}, dense(folder), ("3_Normalize", LIBRARY + "Normalize"),
                     do_lower_case=True, max_seq_length=9)  # fmt: skip
     assert main(["import", str(folder), str(tmp_path / "ours")]) == 0
-    ours = sightline.load(tmp_path / "ours", "cpu")
+    ours = headwise.load(tmp_path / "ours", "cpu")
     assert ours.embedder.longest == 9
     np.testing.assert_array_equal(ours.embed(["A do"]), model.embed(["A do"]))
     (folder / "modules.json").write_text('{"0": ""}')

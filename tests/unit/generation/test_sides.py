@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from sightline.config.data import TranslationData
-from sightline.data.alignment import words_of_pieces
-from sightline.data.side import Side
-from sightline.data.tokenizer import Tokenizer
-from sightline.errors import UserError
-from sightline.generation.sides import FamilySide
-from sightline.inspect.words import words_spelled
+from headwise.config.data import TranslationData
+from headwise.data.alignment import words_of_pieces
+from headwise.data.side import Side
+from headwise.data.tokenizer import Tokenizer
+from headwise.errors import UserError
+from headwise.generation.sides import FamilySide
+from headwise.inspect.words import words_spelled
 
 Make = Callable[..., Any]
 BOS, END = 0, 2

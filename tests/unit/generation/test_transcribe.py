@@ -4,12 +4,12 @@ import pytest
 import tokenizers
 import torch
 
-from sightline.checkpoint.generation_config import GenerationConfig
-from sightline.checkpoint.vocabulary import Vocabulary
-from sightline.config.settings import SearchSettings
-from sightline.contract import SpecialIds
-from sightline.errors import UserError
-from sightline.generation.transcribe import Marks, beginning_of, marks_of, segments, timestamp_rule, windows
+from headwise.checkpoint.generation_config import GenerationConfig
+from headwise.checkpoint.vocabulary import Vocabulary
+from headwise.config.settings import SearchSettings
+from headwise.contract import SpecialIds
+from headwise.errors import UserError
+from headwise.generation.transcribe import Marks, beginning_of, marks_of, segments, timestamp_rule, windows
 
 MARKS = Marks(13, 12, 16, {"en": 14, "de": 15}, {"transcribe": 10, "translate": 11}, None)
 SILENT = Vocabulary(lambda text: [], lambda ids: "", {"<|notimestamps|>": 16, "<|transcribe|>": 10}.get)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sightline.cli import main
-from sightline.config.data import TranslationData
-from sightline.data.tokenizer import Tokenizer
-from sightline.glossary.annotation import annotate_pairs, supports_annotations
-from sightline.glossary.terms import Term
+from headwise.cli import main
+from headwise.config.data import TranslationData
+from headwise.data.tokenizer import Tokenizer
+from headwise.glossary.annotation import annotate_pairs, supports_annotations
+from headwise.glossary.terms import Term
 
 DOG, HOT_DOG = Term("dog", "Hund"), Term("hot dog", "Hotdog")
 

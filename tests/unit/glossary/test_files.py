@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sightline.errors import UserError
-from sightline.glossary.files import load_glossary, read_glossary
+from headwise.errors import UserError
+from headwise.glossary.files import load_glossary, read_glossary
 
 OLD = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE martif SYSTEM "TBXBasiccoreStructV02.dtd">

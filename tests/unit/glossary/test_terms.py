@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.errors import UserError
-from sightline.glossary.terms import Glossary, Term, contains_term
+from headwise.errors import UserError
+from headwise.glossary.terms import Glossary, Term, contains_term
 
 
 def found(text: str, *terms: tuple[str, str]) -> list[tuple[str, str]]:

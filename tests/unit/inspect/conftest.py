@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.architectures.registry import build_network, decoding_forms
-from sightline.config.data import TranslationData
-from sightline.config.model import longest_sequence
-from sightline.config.settings import SearchSettings, check, from_dict
-from sightline.data.tokenizer import Tokenizer
-from sightline.decode.stepwise import engine_of
-from sightline.decode.translator import TextTranslator
+from headwise.architectures.registry import build_network, decoding_forms
+from headwise.config.data import TranslationData
+from headwise.config.model import longest_sequence
+from headwise.config.settings import SearchSettings, check, from_dict
+from headwise.data.tokenizer import Tokenizer
+from headwise.decode.stepwise import engine_of
+from headwise.decode.translator import TextTranslator
 
 RECURRENT: dict[str, Any] = {"architecture": "recurrent", "n_encoder_layers": 1, "n_decoder_layers": 1}
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.architectures.registry import Network, build_network
-from sightline.config.data import TranslationData
-from sightline.config.settings import from_dict
-from sightline.data.alignment import words_of_pieces
-from sightline.data.links import GoldLinks
-from sightline.data.tokenizer import Tokenizer
-from sightline.errors import UserError
-from sightline.inspect import alignment
-from sightline.inspect.alignment import (
+from headwise.architectures.registry import Network, build_network
+from headwise.config.data import TranslationData
+from headwise.config.settings import from_dict
+from headwise.data.alignment import words_of_pieces
+from headwise.data.links import GoldLinks
+from headwise.data.tokenizer import Tokenizer
+from headwise.errors import UserError
+from headwise.inspect import alignment
+from headwise.inspect.alignment import (
     AlignmentHead,
     align,
     alignment_heads,
@@ -26,7 +26,7 @@ from sightline.inspect.alignment import (
     rank_heads,
     symmetrized,
 )
-from sightline.inspect.recording import cross_attentions, recording
+from headwise.inspect.recording import cross_attentions, recording
 
 SOURCES = ["a little dog runs !", "two cats", "a dog sleeps on the old sofa", "", "x"]
 TARGETS = ["ein kleiner Hund rennt !", "zwei Katzen", "ein Hund schläft auf dem alten Sofa", "nichts", ""]

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.decode.translator import TextTranslator
-from sightline.errors import UserError
-from sightline.inspect.attend import attend
-from sightline.inspect.record import AttentionRecord
-from sightline.inspect.recording import attentions, cross_attentions, recording
-from sightline.network.attention import DotProduct, MultiHeadAttention
+from headwise.decode.translator import TextTranslator
+from headwise.errors import UserError
+from headwise.inspect.attend import attend
+from headwise.inspect.record import AttentionRecord
+from headwise.inspect.recording import attentions, cross_attentions, recording
+from headwise.network.attention import DotProduct, MultiHeadAttention
 
 TranslatorOf = Callable[[str], TextTranslator]
 SOURCE = "Der Hund sieht die Männer."

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.decode.translator import TextTranslator
-from sightline.errors import UserError
-from sightline.inspect import attribution
-from sightline.inspect.attribution import attribute
-from sightline.inspect.pair import read_pair
+from headwise.decode.translator import TextTranslator
+from headwise.errors import UserError
+from headwise.inspect import attribution
+from headwise.inspect.attribution import attribute
+from headwise.inspect.pair import read_pair
 
 TranslatorOf = Callable[[str], TextTranslator]
 SOURCE, TARGET = "Der Hund sieht", "A dog runs"
@@ -104,5 +104,5 @@ def test_what_users_get_wrong(translator_of: TranslatorOf, monkeypatch: pytest.M
     with pytest.raises(UserError, match="steps = 0"):
         attribute(translator_of("post"), SOURCE, TARGET, steps=0)
     monkeypatch.setitem(sys.modules, "captum.attr", None)
-    with pytest.raises(UserError, match=r'pip install "sightline\[inspect\]"'):
+    with pytest.raises(UserError, match=r'pip install "headwise\[inspect\]"'):
         attribute(translator_of("post"), SOURCE, TARGET)

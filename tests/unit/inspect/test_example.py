@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from sightline.config.data import TranslationData
-from sightline.data.corpus import Corpus
-from sightline.data.prepared import prepare
-from sightline.data.tokenizer import Tokenizer
-from sightline.inspect.example import example_source
+from headwise.config.data import TranslationData
+from headwise.data.corpus import Corpus
+from headwise.data.prepared import prepare
+from headwise.data.tokenizer import Tokenizer
+from headwise.inspect.example import example_source
 
 
 @pytest.fixture
 def key_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Prepares sources as validation data and gives the key that a model's `config.json` would have."""
-    monkeypatch.setenv("SIGHTLINE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HEADWISE_CACHE", str(tmp_path / "cache"))
 
     def prepared(sources: list[str]) -> str:
         path = tmp_path / "valid.tsv"

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from sightline.inspect import fonts
-from sightline.inspect.fonts import fonts_for, missing_font_warning
+from headwise.inspect import fonts
+from headwise.inspect.fonts import fonts_for, missing_font_warning
 
 font_manager = pytest.importorskip("matplotlib.font_manager")
 

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 from unit.native.stepping import Steps
 
-from sightline.architectures.registry import build_network
-from sightline.architectures.transformer import build_model
-from sightline.config.model import RecurrentConfig, TransformerConfig
-from sightline.config.settings import RunConfig, check
-from sightline.errors import UserError
-from sightline.inspect.heads import (
+from headwise.architectures.registry import build_network
+from headwise.architectures.transformer import build_model
+from headwise.config.model import RecurrentConfig, TransformerConfig
+from headwise.config.settings import RunConfig, check
+from headwise.errors import UserError
+from headwise.inspect.heads import (
     Head,
     HeadMask,
     all_heads,
@@ -22,12 +22,12 @@ from sightline.inspect.heads import (
     multi_head_attentions,
     parameters_without,
 )
-from sightline.native.library import library
-from sightline.native.network import CompiledNetwork
-from sightline.network.attention import split_heads
-from sightline.network.parameters import load_parameters, parameters_of
-from sightline.network.prepared import PreparedForms
-from sightline.network.transformer import Transformer
+from headwise.native.library import library
+from headwise.native.network import CompiledNetwork
+from headwise.network.attention import split_heads
+from headwise.network.parameters import load_parameters, parameters_of
+from headwise.network.prepared import PreparedForms
+from headwise.network.transformer import Transformer
 
 SHAPE = {"vocab_size": 11, "d_model": 12, "d_ff": 16, "n_heads": 3, "n_encoder_layers": 2, "n_decoder_layers": 2}
 SRC = torch.tensor([[7, 5, 10, 3, 2], [4, 9, 2, 0, 0]])

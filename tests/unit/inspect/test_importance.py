@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from sightline.architectures.transformer import build_model
-from sightline.config.data import TranslationData
-from sightline.config.model import TransformerConfig
-from sightline.data.tokenizer import Tokenizer
-from sightline.errors import UserError
-from sightline.inspect.heads import Head, HeadMask, multi_head_attentions
-from sightline.inspect.importance import head_importance, least_important
-from sightline.network.transformer import Transformer
+from headwise.architectures.transformer import build_model
+from headwise.config.data import TranslationData
+from headwise.config.model import TransformerConfig
+from headwise.data.tokenizer import Tokenizer
+from headwise.errors import UserError
+from headwise.inspect.heads import Head, HeadMask, multi_head_attentions
+from headwise.inspect.importance import head_importance, least_important
+from headwise.network.transformer import Transformer
 
 SOURCES = ["a little dog runs", "two cats", "the old sofa", "a cat and a dog"]
 TARGETS = ["ein kleiner Hund rennt", "zwei Katzen", "das alte Sofa", "eine Katze und ein Hund"]

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sightline.inspect.fonts import Fonts
-from sightline.inspect.picture import save_attention
+from headwise.inspect.fonts import Fonts
+from headwise.inspect.picture import save_attention
 
 pytest.importorskip("matplotlib")
 from matplotlib.image import imread
@@ -66,7 +66,7 @@ def test_svg_keeps_its_text_and_is_the_same_every_time(tmp_path: Path) -> None:
 def test_letters_that_are_boxes_are_named(
     style: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sightline.inspect.picture.fonts_for", lambda texts: Fonts(["DejaVu Sans"], ["日", "本"]))
+    monkeypatch.setattr("headwise.inspect.picture.fonts_for", lambda texts: Fonts(["DejaVu Sans"], ["日", "本"]))
     line = save_attention(attention(2, 5, 5), [*TGT[:4], "日本"], SRC, tmp_path / f"a.{style}", "title", style=style)
     assert line.startswith(said)
     assert bool(line) == bool(said)

@@ -7,10 +7,10 @@ from math import log
 import numpy as np
 import pytest
 
-from sightline.decode.translator import TextTranslator
-from sightline.errors import UserError
-from sightline.inspect.attend import attend
-from sightline.inspect.readings import (
+from headwise.decode.translator import TextTranslator
+from headwise.errors import UserError
+from headwise.inspect.attend import attend
+from headwise.inspect.readings import (
     alignment_row,
     between_words,
     clearest_head,
@@ -22,7 +22,7 @@ from sightline.inspect.readings import (
     rollout,
     stack_rollout,
 )
-from sightline.inspect.record import AttentionRecord, Axis, Word
+from headwise.inspect.record import AttentionRecord, Axis, Word
 
 
 def array(values: object) -> np.ndarray:

@@ -7,16 +7,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.architectures.transformer import build_model
-from sightline.config.model import TransformerConfig
-from sightline.inspect.recording import attentions as attentions_by_stack
-from sightline.inspect.recording import cross_attentions, outputs, recording
-from sightline.network.attention import DotProduct, MultiHeadAttention, merge_heads, split_heads
-from sightline.network.cache import LayerCache
-from sightline.network.kernels import Capped, Windowed
-from sightline.network.masks import causal_mask
-from sightline.network.rotary import Rotary, rotary_rates
-from sightline.network.transformer import Transformer
+from headwise.architectures.transformer import build_model
+from headwise.config.model import TransformerConfig
+from headwise.inspect.recording import attentions as attentions_by_stack
+from headwise.inspect.recording import cross_attentions, outputs, recording
+from headwise.network.attention import DotProduct, MultiHeadAttention, merge_heads, split_heads
+from headwise.network.cache import LayerCache
+from headwise.network.kernels import Capped, Windowed
+from headwise.network.masks import causal_mask
+from headwise.network.rotary import Rotary, rotary_rates
+from headwise.network.transformer import Transformer
 
 SRC = torch.tensor([[7, 5, 10, 3, 2], [4, 9, 2, 0, 0]])
 SRC_MASK = SRC != 0

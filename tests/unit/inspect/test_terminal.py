@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sightline.inspect.labels import width_of
-from sightline.inspect.terminal import cells, heat_map
+from headwise.inspect.labels import width_of
+from headwise.inspect.terminal import cells, heat_map
 
 KEYS = ["▁日本", "▁Hund", "▁été", "▁", "</s>"]
 

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.decode.candidates import CandidateTable
-from sightline.decode.ending import length_penalty
-from sightline.decode.stepwise import engine_of
-from sightline.decode.translator import TextTranslator
-from sightline.errors import UserError
-from sightline.inspect.pair import read_pair
-from sightline.inspect.record import BeamNode, Candidate, Trace
-from sightline.inspect.trace import trace
+from headwise.decode.candidates import CandidateTable
+from headwise.decode.ending import length_penalty
+from headwise.decode.stepwise import engine_of
+from headwise.decode.translator import TextTranslator
+from headwise.errors import UserError
+from headwise.inspect.pair import read_pair
+from headwise.inspect.record import BeamNode, Candidate, Trace
+from headwise.inspect.trace import trace
 
 TranslatorOf = Callable[[str], TextTranslator]
 SOURCE, TARGET = "Der Hund sieht", "A dog runs"

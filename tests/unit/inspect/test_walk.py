@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from sightline.decode.stepwise import evaluating
-from sightline.decode.translator import TextTranslator
-from sightline.errors import UserError
-from sightline.inspect.attend import attend
-from sightline.inspect.walk import WalkStep, walk_steps
+from headwise.decode.stepwise import evaluating
+from headwise.decode.translator import TextTranslator
+from headwise.errors import UserError
+from headwise.inspect.attend import attend
+from headwise.inspect.walk import WalkStep, walk_steps
 
 SRC, TGT = "A dog runs .", "Der Hund sieht ."
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import models
 
-from sightline.data.tokenizer import Tokenizer
-from sightline.inspect.record import Word
-from sightline.inspect.words import words_spelled
+from headwise.data.tokenizer import Tokenizer
+from headwise.inspect.record import Word
+from headwise.inspect.words import words_spelled
 
 
 def spelled(tokenizer: Tokenizer, text: str) -> list[tuple[str, list[str]]]:

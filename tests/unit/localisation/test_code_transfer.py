@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.localisation.code_transfer import (
+from headwise.localisation.code_transfer import (
     MARKERS,
     codes_of,
     pair_with_markers,
@@ -16,9 +16,9 @@ from sightline.localisation.code_transfer import (
     with_markers,
     without_codes,
 )
-from sightline.localisation.placeholders import with_codes
-from sightline.localisation.sentences import split_into_sentences
-from sightline.localisation.unit import Code, join_parts, plain
+from headwise.localisation.placeholders import with_codes
+from headwise.localisation.sentences import split_into_sentences
+from headwise.localisation.unit import Code, join_parts, plain
 
 TEXTS = st.lists(
     st.text(st.sampled_from("ab .\n"), min_size=1, max_size=8)

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from sightline.localisation.fill import (
+from headwise.localisation.fill import (
     CODES_CHANGED,
     PLACED_BY_ALIGNMENT,
     SentenceOutput,
     TranslatedUnit,
     translation_steps,
 )
-from sightline.localisation.po import read_po
-from sightline.localisation.unit import plain
+from headwise.localisation.po import read_po
+from headwise.localisation.unit import plain
 
 
 def filled(source: str, answers: Mapping[str, str], marks: bool = True) -> TranslatedUnit:

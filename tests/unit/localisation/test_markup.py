@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.errors import UserError
-from sightline.localisation import tmx, xliff
-from sightline.localisation.markup import Source, to_xml, with_attributes
-from sightline.localisation.reading import read_document
-from sightline.localisation.unit import Code, Parts, plain, without_inline_codes
+from headwise.errors import UserError
+from headwise.localisation import tmx, xliff
+from headwise.localisation.markup import Source, to_xml, with_attributes
+from headwise.localisation.reading import read_document
+from headwise.localisation.unit import Code, Parts, plain, without_inline_codes
 
 TMX = """<?xml version="1.0"?>
 <!DOCTYPE tmx SYSTEM "tmx14.dtd">
@@ -101,9 +101,11 @@ def test_xliff_2_is_filled_and_marked() -> None:
     document = xliff.read_xliff("a.xlf", NEW.encode(), ("", ""))
     assert states(document) == ["UNTRANSLATED", "TRANSLATED", "KEPT"]
     found = document.filled({0: ("Ein ", *document.units[0].source[1:])}).decode()
-    assert '<segment id="s1" state="translated" subState="sightline:machine"><source>' in found
+    assert '<segment id="s1" state="translated" subState="headwise:machine"><source>' in found
     assert '<target>Ein <pc id="1">dog</pc><ph id="2"/></target></segment>' in found
-    assert states(xliff.read_xliff("a.xlf", found.encode(), ("", "")))[0] == "FUZZY"
+    for name in ("headwise", "sightline"):  # the latter in files that were filled under the former name
+        read = xliff.read_xliff("a.xlf", found.replace("headwise", name).encode(), ("", ""))
+        assert states(read)[0] == "FUZZY"
     with pytest.raises(UserError, match="line 1: its target language is 'de', not 'fr'"):
         xliff.read_xliff("a.xlf", NEW.encode(), ("", "fr"))
 

@@ -11,11 +11,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from sightline.errors import UserError
-from sightline.localisation.code_transfer import codes_of, without_codes
-from sightline.localisation.placeholders import with_codes
-from sightline.localisation.reading import parse_document
-from sightline.localisation.unit import Code, Parts, Unit, UnitState, plain
+from headwise.errors import UserError
+from headwise.localisation.code_transfer import codes_of, without_codes
+from headwise.localisation.placeholders import with_codes
+from headwise.localisation.reading import parse_document
+from headwise.localisation.unit import Code, Parts, Unit, UnitState, plain
 
 NESTED = """{
   "home": {"title": "Hello {{name}}", "list": ["one", "two", 3, null, "5"]},\t"empty": "",

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sightline.errors import UserError
-from sightline.localisation.po import read_po
-from sightline.localisation.unit import UnitState
+from headwise.errors import UserError
+from headwise.localisation.po import read_po
+from headwise.localisation.unit import UnitState
 
 HEADER = (
     'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n"Plural-Forms: nplurals=3; plural=(n%3);\\n"\n'

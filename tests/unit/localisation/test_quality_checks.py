@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sightline.localisation.placeholders import with_codes
-from sightline.localisation.quality_checks import (
+from headwise.localisation.placeholders import with_codes
+from headwise.localisation.quality_checks import (
     COPIED,
     EMPTY,
     LONG,

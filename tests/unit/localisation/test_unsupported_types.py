@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sightline.errors import UserError
-from sightline.localisation.reading import parse_document
-from sightline.localisation.unsupported_types import HEAD_BYTES, check_content, check_file_name
+from headwise.errors import UserError
+from headwise.localisation.reading import parse_document
+from headwise.localisation.unsupported_types import HEAD_BYTES, check_content, check_file_name
 
 NAMES = (
     "strings.xml", "a.yml", "a.YAML", "a.resx", "a.csv", "Localizable.strings", "a.ftl", "a.tex", "a.rst", "a.sdlxliff",

@@ -9,9 +9,9 @@ import pytest
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
-from sightline.errors import UserError
-from sightline.localisation.reading import parse_document
-from sightline.localisation.unit import Parts, plain
+from headwise.errors import UserError
+from headwise.localisation.reading import parse_document
+from headwise.localisation.unit import Parts, plain
 
 FIELD = (
     '<w:r {0}><w:fldChar w:fldCharType="begin"/></w:r>',
@@ -172,6 +172,6 @@ def test_what_is_no_document_or_not_safe_is_refused_in_a_line(content: bytes, sa
 
 
 def test_an_archive_that_grows_without_end_is_refused_before_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sightline.localisation.word.MAX_UNPACKED_BYTES", 1 << 20)
+    monkeypatch.setattr("headwise.localisation.word.MAX_UNPACKED_BYTES", 1 << 20)
     with pytest.raises(UserError, match="unpacks to more than"):
         parse_document("a.docx", archive(("word/document.xml", " " * (1 << 21))))

@@ -12,24 +12,24 @@ import numpy as np
 import pytest
 import torch
 
-import sightline
-from sightline.architectures.registry import build_network
-from sightline.checkpoint.compiled import described
-from sightline.checkpoint.sidecar_files import write_shortlist
-from sightline.checkpoint.trained import write_settings, write_weights
-from sightline.cli import main
-from sightline.config.data import TranslationData
-from sightline.config.model import ModelConfig, RecurrentConfig, TransformerConfig
-from sightline.config.settings import RunConfig, SearchSettings, load_recipe
-from sightline.data.shortlist import Shortlist
-from sightline.data.tokenizer import Tokenizer
-from sightline.decode.engine import decode_tokens
-from sightline.decode.ensemble import AveragedNetworks
-from sightline.errors import UserError
-from sightline.models.ensemble import Ensemble
-from sightline.native.library import library
-from sightline.native.network import CompiledEnsemble
-from sightline.network.parameters import parameters_of
+import headwise
+from headwise.architectures.registry import build_network
+from headwise.checkpoint.compiled import described
+from headwise.checkpoint.sidecar_files import write_shortlist
+from headwise.checkpoint.trained import write_settings, write_weights
+from headwise.cli import main
+from headwise.config.data import TranslationData
+from headwise.config.model import ModelConfig, RecurrentConfig, TransformerConfig
+from headwise.config.settings import RunConfig, SearchSettings, load_recipe
+from headwise.data.shortlist import Shortlist
+from headwise.data.tokenizer import Tokenizer
+from headwise.decode.engine import decode_tokens
+from headwise.decode.ensemble import AveragedNetworks
+from headwise.errors import UserError
+from headwise.models.ensemble import Ensemble
+from headwise.native.library import library
+from headwise.native.network import CompiledEnsemble
+from headwise.network.parameters import parameters_of
 
 TEXTS = ["A dog runs.", "Ein Hund rennt.", "", "A man and a dog", "rennt"]
 TOKENIZER = Tokenizer.learn(TEXTS * 3, TranslationData(vocab_size=270))
@@ -85,7 +85,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def load(folders: Path, *names: str) -> Any:
-    return sightline.load([folders / name for name in names], "cpu")
+    return headwise.load([folders / name for name in names], "cpu")
 
 
 def texts(found: Any) -> list[list[str]]:
@@ -103,7 +103,7 @@ def test_translates_as_the_search_over_its_members_does(folders: Path, names: tu
     assert isinstance(ensemble, Ensemble) and [model.path.name for model in ensemble.models] == list(names)
     compiled = library() is not None and "lstm" not in names
     assert ensemble.engine == (described() if compiled else "torch")
-    assert ensemble.decode_config == sightline.load(folders / names[0], "cpu").decode_config
+    assert ensemble.decode_config == headwise.load(folders / names[0], "cpu").decode_config
     own = ensemble._translator.engine(ensemble.decode_config)
     assert isinstance(own, CompiledEnsemble) == compiled
     sources = [TOKENIZER.encode(text) for text in TEXTS]
@@ -125,7 +125,7 @@ def test_bfloat16_rounds_every_member(folders: Path, names: tuple[str, ...]) -> 
     found = engine.model
     assert isinstance(found, AveragedNetworks)
     for member, name in zip(found.members, names, strict=True):
-        weight = sightline.load(folders / name, "cpu").network.output.weight
+        weight = headwise.load(folders / name, "cpu").network.output.weight
         torch.testing.assert_close(member.output.weight, weight.bfloat16().float(), rtol=0, atol=0)
     assert pieces(ensemble.translate(TEXTS, compute="bfloat16"))
 
@@ -133,7 +133,7 @@ def test_bfloat16_rounds_every_member(folders: Path, names: tuple[str, ...]) -> 
 def test_one_model_twice_is_that_model(folders: Path) -> None:
     """To the last bit, and so is a list of one."""
     for name in ("a", "lstm"):
-        alone, twice = sightline.load(folders / name, "cpu"), load(folders, name, name)
+        alone, twice = headwise.load(folders / name, "cpu"), load(folders, name, name)
         assert twice.translate(TEXTS, n_best=3) == alone.translate(TEXTS, n_best=3)
         assert list(twice.stream(TEXTS[0])) == list(alone.stream(TEXTS[0]))
         assert load(folders, name).translate(TEXTS) == alone.translate(TEXTS)
@@ -184,12 +184,12 @@ def test_what_does_not_go_together_is_named(folders: Path, tmp_path: Path) -> No
     with pytest.raises(
         UserError, match=r"stranger: has another tokenizer than .*a, .*data\.tokenizer=.*a/tokenizer.json"
     ):
-        sightline.load([folders / "a", tmp_path / "stranger"], "cpu")
+        headwise.load([folders / "a", tmp_path / "stranger"], "cpu")
     with pytest.raises(UserError, match="list is empty"):
-        sightline.load([])
+        headwise.load([])
     write_settings(tmp_path / "sorts", load_recipe("classify"), TOKENIZER, {})
     with pytest.raises(UserError, match="sorts: was trained to classify, not to translate"):
-        sightline.load([folders / "a", tmp_path / "sorts"], "cpu")
+        headwise.load([folders / "a", tmp_path / "sorts"], "cpu")
     ensemble = load(folders, "a", "b")
     for verb in ("score", "align", "network", "attend"):
         with pytest.raises(AttributeError, match=f"an ensemble has no '{verb}': ask one of its `models`"):
@@ -199,7 +199,7 @@ def test_what_does_not_go_together_is_named(folders: Path, tmp_path: Path) -> No
 @pytest.mark.skipif(library() is None, reason="the compiled library is not there")
 def test_torch_is_not_needed(folders: Path) -> None:
     names = [str(folders / name) for name in "ab"]
-    code = "import sys, sightline; model = sightline.load(sys.argv[1:], 'cpu'); model.translate(['A dog runs.'])\n"
+    code = "import sys, headwise; model = headwise.load(sys.argv[1:], 'cpu'); model.translate(['A dog runs.'])\n"
     subprocess.run([sys.executable, "-c", f"{code}assert 'torch' not in sys.modules", *names], check=True)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tiny_families import write_tiny
 from unit.checkpoint.test_compiled import TEXTS, small_model
 
-import sightline
+import headwise
 
 
 @pytest.fixture
@@ -42,14 +42,14 @@ def trained(model: Any) -> list[Any]:
 
 
 def test_a_trained_model(folder: Path, uncollected: None) -> None:
-    model: Any = sightline.load(folder, "cpu")
+    model: Any = headwise.load(folder, "cpu")
     parts = [weakref.ref(part) for part in (model, *trained(model))]
     del model
     assert [part() for part in parts] == [None] * len(parts)
 
 
 def test_an_ensemble(folder: Path, uncollected: None) -> None:
-    model: Any = sightline.load([folder, folder], "cpu")
+    model: Any = headwise.load([folder, folder], "cpu")
     model.translate(TEXTS)
     parts = [weakref.ref(part) for part in (model, *model.models, *(each.network for each in model.models))]
     del model
@@ -66,7 +66,7 @@ USES = {
 @pytest.mark.parametrize("kind", USES)
 def test_a_published_model(kind: str, tmp_path: Path, uncollected: None) -> None:
     write_tiny(tmp_path, kind)
-    model: Any = sightline.load(tmp_path, "cpu")
+    model: Any = headwise.load(tmp_path, "cpu")
     USES[kind](model)
     parts = [weakref.ref(part) for part in (model, model.network)]
     del model

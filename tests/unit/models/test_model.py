@@ -8,11 +8,11 @@ from typing import get_type_hints
 import pytest
 from tiny_families import write_tiny
 
-import sightline
-from sightline.errors import UserError
-from sightline.models.load import load_translator, load_translators
-from sightline.models.model import METHODS, Model
-from sightline.tasks.train import train
+import headwise
+from headwise.errors import UserError
+from headwise.models.load import load_translator, load_translators
+from headwise.models.model import METHODS, Model
+from headwise.tasks.train import train
 
 DOES = {  # kind of checkpoint: what it reads and writes, two methods that it has, two that it has not
     "bert": ("reads texts", ("embed", "fill_mask"), ("translate", "transcribe")),
@@ -27,8 +27,8 @@ DOES = {  # kind of checkpoint: what it reads and writes, two methods that it ha
 @pytest.mark.parametrize("kind", DOES)
 def test_an_error_says_what_a_model_can_do(kind: str, tmp_path: Path) -> None:
     write_tiny(tmp_path, kind)
-    model, (does, able, unable) = sightline.load(tmp_path, "cpu"), DOES[kind]
-    assert isinstance(model, sightline.Model)
+    model, (does, able, unable) = headwise.load(tmp_path, "cpu"), DOES[kind]
+    assert isinstance(model, headwise.Model)
     for name in able:
         assert callable(getattr(model, name))
         assert name in dir(model) and name in model.methods
@@ -45,7 +45,7 @@ def test_an_error_says_what_a_model_can_do(kind: str, tmp_path: Path) -> None:
 def test_an_unknown_name_is_an_ordinary_attribute_error(tmp_path: Path) -> None:
     write_tiny(tmp_path, "bert")
     with pytest.raises(AttributeError, match="has no attribute 'fil_mask'") as refused:
-        _ = sightline.load(tmp_path, "cpu").fil_mask
+        _ = headwise.load(tmp_path, "cpu").fil_mask
     assert not isinstance(refused.value, UserError)
 
 
@@ -58,7 +58,7 @@ def test_every_method_is_documented_in_one_place() -> None:
 
 
 def test_whatever_loads_returns_a_model() -> None:
-    assert {get_type_hints(load)["return"] for load in (sightline.load, load_translator, load_translators, train)} == {
+    assert {get_type_hints(load)["return"] for load in (headwise.load, load_translator, load_translators, train)} == {
         Model
     }
-    assert sightline.Model is Model
+    assert headwise.Model is Model

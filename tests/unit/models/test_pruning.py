@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 import torch
 
-import sightline
-from sightline.architectures.transformer import build_model
-from sightline.checkpoint.sidecar_files import write_alignment
-from sightline.checkpoint.trained import read_settings, write_settings, write_weights
-from sightline.config.data import TranslationData
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import RunConfig
-from sightline.data.tokenizer import Tokenizer
-from sightline.errors import UserError
-from sightline.inspect.alignment import AlignmentHead
-from sightline.inspect.heads import Head, heads_by_layer
-from sightline.models.pruning import parse_count, write_pruned
-from sightline.models.translator import Translator
+import headwise
+from headwise.architectures.transformer import build_model
+from headwise.checkpoint.sidecar_files import write_alignment
+from headwise.checkpoint.trained import read_settings, write_settings, write_weights
+from headwise.config.data import TranslationData
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import RunConfig
+from headwise.data.tokenizer import Tokenizer
+from headwise.errors import UserError
+from headwise.inspect.alignment import AlignmentHead
+from headwise.inspect.heads import Head, heads_by_layer
+from headwise.models.pruning import parse_count, write_pruned
+from headwise.models.translator import Translator
 
 TEXTS = ["a little dog runs", "two cats", "", "the old sofa sleeps"]
 REMOVED = {Head("encoder", 0, 1), Head("decoder", 1, 0), Head("cross", 0, 2), Head("cross", 0, 0)}
@@ -39,10 +39,10 @@ def made(tmp_path: Path, **more: Any) -> Translator:
         for parameter in network.parameters():
             parameter.copy_(torch.randn_like(parameter))
     corpus = {"train": ["t"], "valid": ["v"], "pairs": 1, "dropped": {}}
-    about = {"corpus": corpus, "recipe": "tiny", "sightline": "0", "torch": "0", "python": "0"}
+    about = {"corpus": corpus, "recipe": "tiny", "headwise": "0", "torch": "0", "python": "0"}
     write_settings(tmp_path / "whole", config, tokenizer, about)
     write_weights(tmp_path / "whole", dict(network.named_parameters()), "a card")
-    return sightline.load(tmp_path / "whole", "cpu")
+    return headwise.load(tmp_path / "whole", "cpu")
 
 
 def outputs(model: Translator) -> tuple[list[str], list[float]]:
@@ -52,7 +52,7 @@ def outputs(model: Translator) -> tuple[list[str], list[float]]:
 
 def test_pruned_model_translates_and_scores_as_the_masked_one(whole: Translator, tmp_path: Path) -> None:
     plain = outputs(whole)
-    pruned = sightline.load(write_pruned(whole, REMOVED, tmp_path / "pruned"), "cpu")
+    pruned = headwise.load(write_pruned(whole, REMOVED, tmp_path / "pruned"), "cpu")
     with whole.mask_heads(heads_by_layer(REMOVED)):
         texts, log_probs = outputs(whole)
         scores = [score.log_prob for score in whole.score(TEXTS, TEXTS)]
@@ -76,17 +76,17 @@ def test_what_a_recipe_may_ask_for(tmp_path: Path, more: dict[str, Any]) -> None
     with model.mask_heads(heads_by_layer(REMOVED)):
         texts, log_probs = outputs(model)
     folder = model.prune(heads_by_layer(REMOVED), tmp_path / "pruned")
-    pruned = sightline.load(folder, "cpu")
+    pruned = headwise.load(folder, "cpu")
     assert outputs(pruned)[0] == texts
     assert outputs(pruned)[1] == pytest.approx(log_probs, abs=1e-4)
     assert pruned.config.model.cross_heads == (() if "n_kv_heads" in more else (1, 3))
 
 
 def test_pruned_model_is_pruned_again(whole: Translator, tmp_path: Path) -> None:
-    once = sightline.load(write_pruned(whole, {Head("cross", 0, 0)}, tmp_path / "once"), "cpu")
-    twice = sightline.load(write_pruned(once, {Head("cross", 0, 1)}, tmp_path / "twice"), "cpu")  # number 2 before
+    once = headwise.load(write_pruned(whole, {Head("cross", 0, 0)}, tmp_path / "once"), "cpu")
+    twice = headwise.load(write_pruned(once, {Head("cross", 0, 1)}, tmp_path / "twice"), "cpu")  # number 2 before
     at_once = write_pruned(whole, {Head("cross", 0, 0), Head("cross", 0, 2)}, tmp_path / "at_once")
-    assert outputs(twice) == outputs(sightline.load(at_once, "cpu"))
+    assert outputs(twice) == outputs(headwise.load(at_once, "cpu"))
     assert read_settings(at_once)[0].model == twice.config.model
 
 
@@ -96,7 +96,7 @@ def test_the_head_that_aligns_goes_by_its_new_number(
 ) -> None:
     """Heads 0 and 2 of this layer go; who is gone is replaced by the mean."""
     write_alignment(whole.path, AlignmentHead(0, chosen, "reads").as_json())
-    pruned = sightline.load(write_pruned(whole, REMOVED, tmp_path / "pruned"), "cpu")
+    pruned = headwise.load(write_pruned(whole, REMOVED, tmp_path / "pruned"), "cpu")
     assert pruned.alignment_head == AlignmentHead(0, after, "reads")
 
 

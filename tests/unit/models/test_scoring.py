@@ -6,14 +6,14 @@ from random import Random
 import pytest
 import torch
 
-from sightline.architectures.transformer import build_model
-from sightline.config.data import TranslationData
-from sightline.config.model import TransformerConfig
-from sightline.data.tokenizer import Tokenizer
-from sightline.errors import UserError
-from sightline.evaluate.score import PairScore, corpus_perplexity
-from sightline.models.scoring import score_pairs, score_texts
-from sightline.network.transformer import Transformer
+from headwise.architectures.transformer import build_model
+from headwise.config.data import TranslationData
+from headwise.config.model import TransformerConfig
+from headwise.data.tokenizer import Tokenizer
+from headwise.errors import UserError
+from headwise.evaluate.score import PairScore, corpus_perplexity
+from headwise.models.scoring import score_pairs, score_texts
+from headwise.network.transformer import Transformer
 
 PAD, BOS, EOS = 0, 1, 2
 VOCAB = 23

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.architectures.transformer import build_model
-from sightline.config.model import TransformerConfig
-from sightline.native import library as c
-from sightline.network.transformer import Transformer
+from headwise.architectures.transformer import build_model
+from headwise.config.model import TransformerConfig
+from headwise.native import library as c
+from headwise.network.transformer import Transformer
 
 SMALL = {
     "vocab_size": 12,

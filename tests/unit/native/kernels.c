@@ -70,13 +70,13 @@ static const char *const NAMES[] = {"float32", "int8", "bfloat16"};
 
 /* Memory for a layer, which is never given back. */
 static void *zeros(int d_out, int d_in, Numbers kind) {
-    const size_t size = (CALL(sightline_linear_size)(d_out, d_in, kind) + 63) / 64 * 64;
+    const size_t size = (CALL(headwise_linear_size)(d_out, d_in, kind) + 63) / 64 * 64;
     return memset(aligned_alloc(64, size), 0, size);
 }
 
 static const Linear *layer(int d_out, int d_in, Numbers kind, int after_relu) {
     float *weight = numbers((int64_t)d_out * d_in, 1 / sqrtf(d_in)), *bias = numbers(d_out, 1);
-    const Linear *made = CALL(sightline_linear)(zeros(d_out, d_in, kind), weight, bias, d_out, d_in, kind, after_relu);
+    const Linear *made = CALL(headwise_linear)(zeros(d_out, d_in, kind), weight, bias, d_out, d_in, kind, after_relu);
     free(weight), free(bias);
     return made;
 }
@@ -93,7 +93,7 @@ static void products(void) {
             for (int rows = 1; rows <= 101; rows += rows < 8 ? 1 : 31) {
                 char what[64];
                 sprintf(what, "%s %d rows %d to %d", NAMES[kind], rows, d_in, d_out);
-                if (CALL(sightline_apply)(linear, x, rows, y)) exit(1);
+                if (CALL(headwise_apply)(linear, x, rows, y)) exit(1);
                 show_floats(what, y, (int64_t)rows * d_out);
             }
             free(x), free(y);
@@ -104,9 +104,9 @@ static void products(void) {
    then round up. */
 static void rounded_once(void) {
     const float unit = 1 / 8388608.0f, weight[8] = {1 + unit, 1 - 1 / 32768.0f}, x[8] = {1, unit / 2 * (1 + 1 / 32768.0f)};
-    const Linear *linear = CALL(sightline_linear)(zeros(1, 8, 0), weight, NULL, 1, 8, 0, 0);
+    const Linear *linear = CALL(headwise_linear)(zeros(1, 8, 0), weight, NULL, 1, 8, 0, 0);
     float y;
-    if (CALL(sightline_apply)(linear, x, 1, &y) || y != 1 + unit) fprintf(stderr, "rounded twice: %a\n", y), exit(1);
+    if (CALL(headwise_apply)(linear, x, 1, &y) || y != 1 + unit) fprintf(stderr, "rounded twice: %a\n", y), exit(1);
 }
 
 static void activations(void) {
@@ -114,7 +114,7 @@ static void activations(void) {
         float *x = numbers(1003, 20);
         char what[32];
         sprintf(what, "activation %d", kind);
-        CALL(sightline_activate)(kind, x, 1003);
+        CALL(headwise_activate)(kind, x, 1003);
         show_floats(what, x, 1003);
         free(x);
     }
@@ -135,13 +135,13 @@ static void training(void) {
     const Inputs to = {gradients, gradients + ROWS * WIDTH, gradients + 2 * ROWS * WIDTH, WIDTH, WIDTH, WIDTH};
     for (int causal = 0; causal < 2; causal++) {
         const Packing packing = {queries, causal ? queries : keys, 4, causal, HEADS, D_K, D_V};
-        if (CALL(sightline_attend)(&packing, &in, weights, out, 1)) exit(1);
+        if (CALL(headwise_attend)(&packing, &in, weights, out, 1)) exit(1);
         show_floats("attention", out, 55 * HEADS * D_V);
-        if (CALL(sightline_attend_backward)(&packing, &in, weights, by, &to, 1)) exit(1);
+        if (CALL(headwise_attend_backward)(&packing, &in, weights, by, &to, 1)) exit(1);
         show_floats("attention's gradients", gradients, 3 * ROWS * WIDTH);
     }
-    Dropping *drop = function("sightline_drop");
-    Softmax *softmax = function("sightline_softmax");
+    Dropping *drop = function("headwise_drop");
+    Softmax *softmax = function("headwise_softmax");
     float *x = numbers(40001, 5), *dropped = malloc(4 * 40001), normalizers[40];
     drop(x, 0, NULL, 7, 6554, 1.25f, 40001, dropped, 0, 1);
     show_floats("dropout", dropped, 40001);
@@ -168,12 +168,12 @@ static void training_in_halves(void) {
     const Inputs in = {q, k, v, HEADS * D_K, HEADS * D_K, HEADS * D_V};
     const Inputs to = {y, y + ROWS * WIDTH, y + 2 * ROWS * WIDTH, WIDTH, WIDTH, WIDTH};
     const Packing packing = {queries, keys, 4, 0, HEADS, D_K, D_V, 1};
-    if (CALL(sightline_attend)(&packing, &in, weights, z, 1)) exit(1);
+    if (CALL(headwise_attend)(&packing, &in, weights, z, 1)) exit(1);
     show("attention in bfloat16", z, 2 * 55 * WIDTH);
-    if (CALL(sightline_attend_backward)(&packing, &in, weights, by, &to, 1)) exit(1);
+    if (CALL(headwise_attend_backward)(&packing, &in, weights, by, &to, 1)) exit(1);
     show("attention's gradients in bfloat16", y, 2 * 3 * ROWS * WIDTH);
-    Dropping *drop = function("sightline_drop");
-    Softmax *softmax = function("sightline_softmax");
+    Dropping *drop = function("headwise_drop");
+    Softmax *softmax = function("headwise_softmax");
     drop(halved, 1, x, 8, 6554, 1.25f, N, out, 0, 1);
     show_floats("dropout of bfloat16 and residual", out, N);
     drop(x, 0, NULL, 7, 6554, 1.25f, N, z, 1, 1);
@@ -208,7 +208,7 @@ static Layer *layers(Numbers kind, Activation activation, int rms) {
 static Transformer transformer(Numbers kind, Activation activation, int norm_first, int d_model) {
     const float *positions = numbers(64 * D, 0.5f), *rows = numbers(VOCABULARY * D, 1);
     uint16_t *halves = malloc(2 * VOCABULARY * D);
-    CALL(sightline_halve)(rows, VOCABULARY * D, halves);
+    CALL(headwise_halve)(rows, VOCABULARY * D, halves);
     const int half = kind == BFLOAT16;
     const Embeddings embeddings = {half ? (void *)halves : rows, positions, norm_first ? (Norm){0} : norm(0), 2, -1, half};
     Transformer t = {
@@ -238,12 +238,12 @@ static void search(const Transformer *t, int beam_size, int samples, const char 
     int32_t *tokens = calloc(n * LONGEST, 4), *found_lengths = calloc(n, 4);
     float *each = calloc(n * LONGEST, 4), *log_probs = calloc(n, 4), *scores = calloc(n, 4);
     const Found found = {tokens, found_lengths, each, log_probs, scores, LONGEST};
-    Decoding *decoding = CALL(sightline_start)(t, pieces, lengths, SENTENCES, NULL);
+    Decoding *decoding = CALL(headwise_start)(t, pieces, lengths, SENTENCES, NULL);
     const Members members = {&decoding, &t->output, 1};
-    if (!decoding || CALL(sightline_search)(&members, NULL, NULL, &options, &limits, &found)) exit(1);
+    if (!decoding || CALL(headwise_search)(&members, NULL, NULL, &options, &limits, &found)) exit(1);
     show(what, tokens, 4 * (size_t)n * LONGEST);
     show_floats(what, each, (int64_t)n * LONGEST), show_floats(what, scores, n);
-    CALL(sightline_end)(decoding);
+    CALL(headwise_end)(decoding);
     free(tokens), free(found_lengths), free(each), free(log_probs), free(scores);
 }
 

@@ -10,19 +10,19 @@ from unit.native.test_families import NETWORKS, STACKS, configured, searched
 from unit.native.test_families import build as build_family
 from unit.native.test_families import logits as family_logits
 
-from sightline.config.data import TranslationData
-from sightline.config.settings import SearchSettings
-from sightline.data.tokenizer import Tokenizer
-from sightline.decode.candidates import CandidateTable
-from sightline.decode.engine import decode_tokens
-from sightline.decode.stepwise import engine_of
-from sightline.decode.translator import TextTranslator
-from sightline.errors import UserError
-from sightline.native.library import library
-from sightline.native.network import CompiledEnsemble, CompiledNetwork, Linear, halves
-from sightline.network.compiled import packed
-from sightline.network.prepared import prepare_for_inference
-from sightline.network.transformer import Transformer
+from headwise.config.data import TranslationData
+from headwise.config.settings import SearchSettings
+from headwise.data.tokenizer import Tokenizer
+from headwise.decode.candidates import CandidateTable
+from headwise.decode.engine import decode_tokens
+from headwise.decode.stepwise import engine_of
+from headwise.decode.translator import TextTranslator
+from headwise.errors import UserError
+from headwise.native.library import library
+from headwise.native.network import CompiledEnsemble, CompiledNetwork, Linear, halves
+from headwise.network.compiled import packed
+from headwise.network.prepared import prepare_for_inference
+from headwise.network.transformer import Transformer
 
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 Build = Callable[..., Transformer]
@@ -79,7 +79,7 @@ def test_a_product_is_that_with_rounded_weights(instructions: str, d_out: int, d
 def test_a_layer_takes_half_the_memory() -> None:
     loaded = library()
     assert loaded is not None
-    whole, half = (loaded.sightline_linear_size(512, 512, kind) for kind in (0, 2))
+    whole, half = (loaded.headwise_linear_size(512, 512, kind) for kind in (0, 2))
     assert whole - half == 2 * 512 * 512
 
 
@@ -120,7 +120,7 @@ def test_torch_computes_the_same(stack: dict[str, Any], monkeypatch: pytest.Monk
     """Where the library is absent: in float32, of rounded weights; nothing else of the model is changed."""
     model, tgt_in = build_family(stack), torch.randint(1, 24, (4, 9))
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    monkeypatch.setattr("sightline.network.prepared.native_available", lambda model: False)
+    monkeypatch.setattr("headwise.network.prepared.native_available", lambda model: False)
     found = family_logits(prepare_for_inference(model, "bfloat16"), tgt_in)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     wanted = family_logits(with_rounded_matrices(model), tgt_in)

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from sightline.native import build as original
-from sightline.native.library import SWITCH, usable_builds
+from headwise.native import build as original
+from headwise.native.library import SWITCH, usable_builds
 
 CPUINFO = Path("/proc/cpuinfo")
 FLAGS = CPUINFO.read_text().split() if CPUINFO.is_file() else []
@@ -76,7 +76,7 @@ def test_the_library_is_here(build: str, needs: str) -> None:
     """Or every test of it would be skipped, and nobody would notice."""
     if build not in original.builds() or (needs and needs not in FLAGS):
         pytest.skip(f"{build} is not for here")
-    assert build in usable_builds(), "build it: python src/sightline/native/build.py"
+    assert build in usable_builds(), "build it: python src/headwise/native/build.py"
 
 
 @needs_compiler
@@ -198,7 +198,7 @@ def test_the_sums_of_a_tile_stay_in_registers(name: str, build: str, sums: int, 
     if not shutil.which(name):
         pytest.skip(f"needs {name}")
     out = tmp_path / "products.s"
-    call = [name, *original.FLAGS, *original.builds()[build], "-DSIGHTLINE_VERSION=0", "-S"]
+    call = [name, *original.FLAGS, *original.builds()[build], "-DHEADWISE_VERSION=0", "-S"]
     subprocess.run([*call, str(original.FOLDER / "products.c"), "-o", str(out)], check=True)
     blocks = re.split(r"^\.L\w+:", out.read_text(), flags=re.MULTILINE)
     sums_and_stores = [(b.count("vfmadd"), len(re.findall(r"vmov\w+\s+%[yz]mm\d+, [^%]*\(", b))) for b in blocks]

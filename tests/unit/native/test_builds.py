@@ -15,14 +15,14 @@ import pytest
 import torch
 from sanitize.run import EMULATED, NARROW
 
-from sightline.config.settings import SearchSettings
-from sightline.decode.engine import decode_tokens
-from sightline.decode.stepwise import engine_of
-from sightline.native import build as original
-from sightline.native import library as c
-from sightline.native.network import NUMBERS, CompiledNetwork, Linear
-from sightline.network.prepared import prepare_for_inference
-from sightline.network.transformer import Transformer
+from headwise.config.settings import SearchSettings
+from headwise.decode.engine import decode_tokens
+from headwise.decode.stepwise import engine_of
+from headwise.native import build as original
+from headwise.native import library as c
+from headwise.native.network import NUMBERS, CompiledNetwork, Linear
+from headwise.network.prepared import prepare_for_inference
+from headwise.network.transformer import Transformer
 
 DRIVER = Path(__file__).with_name("kernels.c")
 AMX = original.BUILDS["x86_64"][original.UNTRIED]
@@ -253,7 +253,7 @@ def test_aarch64_yields_the_same_bits(
 @pytest.mark.skipif("avx2" not in c.usable_builds(), reason="needs avx2")
 def test_a_program_is_told_which_build_to_use() -> None:
     """From its start: nothing is loaded that was not asked for."""
-    code = "from sightline.native import library as c; print(c.instructions(), c.library()._name)"
+    code = "from headwise.native import library as c; print(c.instructions(), c.library()._name)"
     environment = {**os.environ, c.SWITCH: "avx2"}
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["avx2", str(original.library_of("avx2"))]

@@ -11,20 +11,20 @@ import torch
 from torch import Tensor, nn
 from unit.native.stepping import Steps
 
-from sightline.checkpoint.generation_config import DEFAULTS, GenerationConfig
-from sightline.contract import NEVER, Hypothesis, SpecialIds
-from sightline.decode.engine import decode_tokens
-from sightline.decode.stepwise import engine_of
-from sightline.errors import UserError
-from sightline.native.library import library
-from sightline.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
-from sightline.native.network import CompiledNetwork
-from sightline.network.axes import NetworkConfig, RotaryConfig, StackConfig
-from sightline.network.build import build as build_network
-from sightline.network.compiled import foreign, native_available
-from sightline.network.feed_forward import ACTIVATIONS
-from sightline.network.prepared import prepare_for_inference
-from sightline.network.transformer import Transformer
+from headwise.checkpoint.generation_config import DEFAULTS, GenerationConfig
+from headwise.contract import NEVER, Hypothesis, SpecialIds
+from headwise.decode.engine import decode_tokens
+from headwise.decode.stepwise import engine_of
+from headwise.errors import UserError
+from headwise.native.library import library
+from headwise.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
+from headwise.native.network import CompiledNetwork
+from headwise.network.axes import NetworkConfig, RotaryConfig, StackConfig
+from headwise.network.build import build as build_network
+from headwise.network.compiled import foreign, native_available
+from headwise.network.feed_forward import ACTIVATIONS
+from headwise.network.prepared import prepare_for_inference
+from headwise.network.transformer import Transformer
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 
@@ -227,7 +227,7 @@ def test_activations_far_out(name: str) -> None:
     loaded, x = library(), np.concatenate([-np.logspace(-6, 3, 203), np.logspace(-6, 3, 200)]).astype(np.float32)
     assert loaded is not None
     wanted = ACTIVATIONS[name](torch.from_numpy(x).double()).numpy()
-    loaded.sightline_activate(COMPILED_ACTIVATIONS.index(name), x.ctypes.data, len(x))
+    loaded.headwise_activate(COMPILED_ACTIVATIONS.index(name), x.ctypes.data, len(x))
     np.testing.assert_allclose(x, wanted, rtol=2e-6, atol=3e-7)
 
 
@@ -237,5 +237,5 @@ def test_the_logarithm_is_the_nearest_number() -> None:
     assert loaded is not None
     for n in (*range(1, 1000), 32000, 1 << 20):
         zeros = np.zeros(n, np.float32)
-        assert not loaded.sightline_softmax(zeros.ctypes.data, 0, 1, n, found.ctypes.data, 1)
+        assert not loaded.headwise_softmax(zeros.ctypes.data, 0, 1, n, found.ctypes.data, 1)
         assert found[0] == np.float32(math.log(n)), n

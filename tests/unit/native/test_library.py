@@ -13,26 +13,26 @@ from pathlib import Path
 
 import pytest
 
-from sightline.architectures.transformer import build_model
-from sightline.config.model import TransformerConfig
-from sightline.errors import UserError
-from sightline.native import library as c
-from sightline.native.build import ANYWHERE, ASKS, FLAGS, FOLDER, SOURCES, UNTRIED, builds, compiler, library_of
-from sightline.native.network import ACTIVATIONS
-from sightline.native.settings import ENDINGS
-from sightline.network.prepared import prepare_for_inference
+from headwise.architectures.transformer import build_model
+from headwise.config.model import TransformerConfig
+from headwise.errors import UserError
+from headwise.native import library as c
+from headwise.native.build import ANYWHERE, ASKS, FLAGS, FOLDER, SOURCES, UNTRIED, builds, compiler, library_of
+from headwise.native.network import ACTIVATIONS
+from headwise.native.settings import ENDINGS
+from headwise.network.prepared import prepare_for_inference
 
 BEST = next((name for name in c.usable_builds() if name not in (UNTRIED, ANYWHERE)), "")
 OTHER_NAMES = {"PackedShape": "Packing"}  # of structures in C
 SCRIPT = """
 import json
 import torch
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import SearchSettings
-from sightline.decode.engine import decode_tokens
-from sightline.decode.stepwise import engine_of
-from sightline.architectures.transformer import build_model
-from sightline.network.prepared import prepare_for_inference
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import SearchSettings
+from headwise.decode.engine import decode_tokens
+from headwise.decode.stepwise import engine_of
+from headwise.architectures.transformer import build_model
+from headwise.network.prepared import prepare_for_inference
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -113,7 +113,7 @@ def test_where_there_is_no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert c.library() is None and c.usable_builds() == []
     monkeypatch.setenv(c.SWITCH, ANYWHERE)
     if builds():
-        with pytest.raises(UserError, match=rf"SIGHTLINE_NATIVE = {ANYWHERE}: it is not built: python .*build\.py"):
+        with pytest.raises(UserError, match=rf"HEADWISE_NATIVE = {ANYWHERE}: it is not built: python .*build\.py"):
             c.library()
 
 
@@ -140,7 +140,7 @@ def test_plain_c_alone_on_a_better_processor(only: Callable[..., None], monkeypa
     ):
         assert c.instructions() == "" and c.usable_builds() == [ANYWHERE]
     model = build_model(TransformerConfig(vocab_size=40, d_model=16, d_ff=32, n_heads=2))
-    monkeypatch.setattr("sightline.network.prepared.native_available", lambda _: False)  # it remembers the library
+    monkeypatch.setattr("headwise.network.prepared.native_available", lambda _: False)  # it remembers the library
     with pytest.raises(UserError, match=rf"not built for this processor \({BEST}\): .*build"):
         prepare_for_inference(model, "int8")
 
@@ -167,7 +167,7 @@ def test_why_there_is_no_library(only: Callable[..., None], monkeypatch: pytest.
     monkeypatch.setattr(c, "runnable_builds", list)
     assert platform.machine() in c.absence()
     monkeypatch.setenv(c.SWITCH, "0")
-    assert c.absence() == "is disabled by SIGHTLINE_NATIVE = 0"
+    assert c.absence() == "is disabled by HEADWISE_NATIVE = 0"
 
 
 @pytest.mark.skipif(not c.usable_builds(), reason="the compiled library is missing")
@@ -190,10 +190,10 @@ def test_one_build_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(c, "usable_builds", lambda: [ANYWHERE])
     monkeypatch.setenv(c.SWITCH, usable[0])
     if usable[0] != ANYWHERE:
-        with pytest.raises(UserError, match=f"^SIGHTLINE_NATIVE = {usable[0]}: .* does not support it$"):
+        with pytest.raises(UserError, match=f"^HEADWISE_NATIVE = {usable[0]}: .* does not support it$"):
             c.instructions()
     monkeypatch.setenv(c.SWITCH, "avx3")
-    with pytest.raises(UserError, match=r"^SIGHTLINE_NATIVE = avx3: unknown build; choose one of .*scalar, 0, or "):
+    with pytest.raises(UserError, match=r"^HEADWISE_NATIVE = avx3: unknown build; choose one of .*scalar, 0, or "):
         c.instructions()
 
 
@@ -237,7 +237,7 @@ def answers(folder: Path, stand_in: str, leaf: int, bits: int) -> list[str]:
     call = [*(compiler() or []), *FLAGS, *lacks, "-shared", str(FOLDER / ASKS), "-o", str(made)]
     subprocess.run(call, check=True)
     asked = ctypes.CDLL(str(made))
-    return [name for name in (*builds(), "neon", "") if asked.sightline_runs_here(name.encode())]
+    return [name for name in (*builds(), "neon", "") if asked.headwise_runs_here(name.encode())]
 
 
 TILES = f"""{CPUID}
@@ -275,7 +275,7 @@ def test_the_build_for_any_processor_needs_no_instructions_of_some(tmp_path: Pat
     """No register of theirs, nor any instruction in their encoding."""
 
     def assembled(name: str, build: str) -> str:
-        flags = [*FLAGS, *builds()[build], "-DSIGHTLINE_VERSION=0", "-S"]
+        flags = [*FLAGS, *builds()[build], "-DHEADWISE_VERSION=0", "-S"]
         call = [*(compiler() or []), *flags, str(FOLDER / name), "-o", str(tmp_path / "out.s")]
         subprocess.run(call, check=True)
         return (tmp_path / "out.s").read_text()

@@ -14,23 +14,23 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from sightline.config.settings import SearchSettings
-from sightline.contract import SearchOptions
-from sightline.decode.candidates import Candidates
-from sightline.decode.engine import decode_tokens
-from sightline.decode.request import Bounds
-from sightline.decode.stepwise import engine_of
-from sightline.errors import UserError
-from sightline.native import library as c
-from sightline.native.build import FLAGS, FOLDER, SOURCES, builds, compiler
-from sightline.native.network import CompiledEnsemble, Decoding, Linear, Stopped
-from sightline.native.search import Search
-from sightline.network.attention import merge_heads, split_heads
-from sightline.network.compiled import packed
-from sightline.network.dropout import _drop
-from sightline.network.masks import Packing
-from sightline.network.transformer import Transformer
-from sightline.training.packed import attend_packed, packed_attention
+from headwise.config.settings import SearchSettings
+from headwise.contract import SearchOptions
+from headwise.decode.candidates import Candidates
+from headwise.decode.engine import decode_tokens
+from headwise.decode.request import Bounds
+from headwise.decode.stepwise import engine_of
+from headwise.errors import UserError
+from headwise.native import library as c
+from headwise.native.build import FLAGS, FOLDER, SOURCES, builds, compiler
+from headwise.native.network import CompiledEnsemble, Decoding, Linear, Stopped
+from headwise.native.search import Search
+from headwise.network.attention import merge_heads, split_heads
+from headwise.network.compiled import packed
+from headwise.network.dropout import _drop
+from headwise.network.masks import Packing
+from headwise.network.transformer import Transformer
+from headwise.training.packed import attend_packed, packed_attention
 
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
 
@@ -244,7 +244,7 @@ def scarce(tmp_path_factory: pytest.TempPathFactory) -> Any:
     sources = [str(FOLDER / name) for name in SOURCES]
     flags = [flag for flag in (*FLAGS, *builds()[c.instructions()]) if flag != "-O3"]
     subprocess.run([*call, *FLAGS, "-c", str(HERE / "scarce.c"), "-o", str(folder / "scarce.o")], check=True)
-    more = ["-O1", "-DSIGHTLINE_VERSION=0", "-include", str(HERE / "scarce.h"), "-shared"]
+    more = ["-O1", "-DHEADWISE_VERSION=0", "-include", str(HERE / "scarce.h"), "-shared"]
     made = folder / "scarce.so"
     subprocess.run([*call, *flags, *more, *sources, str(folder / "scarce.o"), "-o", str(made), "-lm"], check=True)
     return c.declared(c.ctypes.CDLL(str(made)))
@@ -317,13 +317,13 @@ import resource
 import sys
 from pathlib import Path
 import torch
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import SearchSettings
-from sightline.decode.engine import decode_tokens
-from sightline.decode.stepwise import engine_of
-from sightline.errors import UserError
-from sightline.architectures.transformer import build_model
-from sightline.network.compiled import packed
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import SearchSettings
+from headwise.decode.engine import decode_tokens
+from headwise.decode.stepwise import engine_of
+from headwise.errors import UserError
+from headwise.architectures.transformer import build_model
+from headwise.network.compiled import packed
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -357,8 +357,8 @@ FORKED = """
 import os
 import threading
 import torch
-from sightline.network.dropout import Dropout
-from sightline.native.library import training_library
+from headwise.network.dropout import Dropout
+from headwise.native.library import training_library
 
 torch.set_num_threads(2)
 assert training_library()
@@ -369,7 +369,7 @@ child = os.fork()
 if not child:
     torch.manual_seed(1)
     seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
-    from sightline.network.dropout import _drop
+    from headwise.network.dropout import _drop
     same = bool((_drop(x, None, seed, 1 << 15, 2.0, torch.float32).numpy() == wanted.numpy()).all())
     os._exit(0 if same else 3)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -387,8 +387,8 @@ import sys
 import threading
 from pathlib import Path
 import torch
-from sightline.network.dropout import _drop
-from sightline.native.library import training_library
+from headwise.network.dropout import _drop
+from headwise.native.library import training_library
 
 torch.set_num_threads(2)
 training_library()

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from unit.native.stepping import Steps
 
-from sightline.errors import UserError
-from sightline.inspect.heads import Head, heads_left, parameters_without
-from sightline.native.library import library
-from sightline.native.network import CompiledNetwork
-from sightline.network.compiled import packed
-from sightline.network.parameters import load_parameters
-from sightline.network.prepared import PreparedForms, prepare_for_inference
-from sightline.network.transformer import Transformer
+from headwise.errors import UserError
+from headwise.inspect.heads import Head, heads_left, parameters_without
+from headwise.native.library import library
+from headwise.native.network import CompiledNetwork
+from headwise.network.compiled import packed
+from headwise.network.parameters import load_parameters
+from headwise.network.prepared import PreparedForms, prepare_for_inference
+from headwise.network.transformer import Transformer
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 

@@ -11,12 +11,12 @@ import torch
 from unit.native.stepping import by_steps
 from unit.native.test_search import native, same
 
-from sightline.config.settings import SearchSettings
-from sightline.decode.candidates import CandidateTable
-from sightline.decode.engine import decode_tokens
-from sightline.decode.stepwise import engine_of
-from sightline.native.library import library
-from sightline.network.transformer import Transformer
+from headwise.config.settings import SearchSettings
+from headwise.decode.candidates import CandidateTable
+from headwise.decode.engine import decode_tokens
+from headwise.decode.stepwise import engine_of
+from headwise.native.library import library
+from headwise.network.transformer import Transformer
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sightline.native.arrays import at
-from sightline.native.library import library, needed
-from sightline.native.network import NUMBERS, Linear
+from headwise.native.arrays import at
+from headwise.native.library import library, needed
+from headwise.native.network import NUMBERS, Linear
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 
@@ -38,7 +38,7 @@ def levels_of(x: Any, after_relu: bool) -> tuple[Any, Any]:
 def packed(layer: Linear) -> tuple[Any, Any]:
     """In int8: the levels (d_out, d_in) and the scale of each output; W is about scale * level."""
     levels, scales = np.empty((layer.d_out, layer.d_in), np.int8), np.empty(layer.d_out, np.float32)
-    needed().sightline_levels(layer.address, at(levels), at(scales))
+    needed().headwise_levels(layer.address, at(levels), at(scales))
     return levels, scales
 
 

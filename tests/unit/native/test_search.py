@@ -11,20 +11,20 @@ import pytest
 import torch
 from unit.native.stepping import by_steps
 
-from sightline.config.settings import SearchSettings
-from sightline.contract import SearchOptions, SpecialIds
-from sightline.decode.candidates import CandidateTable
-from sightline.decode.engine import begin, decode_tokens
-from sightline.decode.request import SearchRequest
-from sightline.decode.stepping import watch, written_in
-from sightline.decode.stepwise import engine_of
-from sightline.errors import UserError
-from sightline.native.library import Ids, Options, library
-from sightline.native.network import CompiledEnsemble, CompiledNetwork
-from sightline.native.search import Search
-from sightline.native.settings import options_of
-from sightline.network.prepared import prepare_for_inference
-from sightline.network.transformer import Transformer
+from headwise.config.settings import SearchSettings
+from headwise.contract import SearchOptions, SpecialIds
+from headwise.decode.candidates import CandidateTable
+from headwise.decode.engine import begin, decode_tokens
+from headwise.decode.request import SearchRequest
+from headwise.decode.stepping import watch, written_in
+from headwise.decode.stepwise import engine_of
+from headwise.errors import UserError
+from headwise.native.library import Ids, Options, library
+from headwise.native.network import CompiledEnsemble, CompiledNetwork
+from headwise.native.search import Search
+from headwise.native.settings import options_of
+from headwise.network.prepared import prepare_for_inference
+from headwise.network.transformer import Transformer
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 

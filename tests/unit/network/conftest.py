@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.architectures.transformer import build_model
-from sightline.config.model import TransformerConfig
-from sightline.network.transformer import Transformer
+from headwise.architectures.transformer import build_model
+from headwise.config.model import TransformerConfig
+from headwise.network.transformer import Transformer
 
 SMALL = {
     "vocab_size": 11,

@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.network.attention import (
+from headwise.network.attention import (
     DotProduct,
     MultiHeadAttention,
     merge_heads,
     scaled_dot_product_attention,
     split_heads,
 )
-from sightline.network.masks import causal_mask
+from headwise.network.masks import causal_mask
 
 BATCH, HEADS, QUERIES, KEYS = 2, 3, 4, 5
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.architectures.transformer import build_model
-from sightline.config.model import MODELS, TransformerConfig
-from sightline.network.attention import MultiHeadAttention
-from sightline.network.dropout import Dropout
-from sightline.network.norms import RMSNorm
-from sightline.network.parameters import count_parameters
-from sightline.network.transformer import Transformer
+from headwise.architectures.transformer import build_model
+from headwise.config.model import MODELS, TransformerConfig
+from headwise.network.attention import MultiHeadAttention
+from headwise.network.dropout import Dropout
+from headwise.network.norms import RMSNorm
+from headwise.network.parameters import count_parameters
+from headwise.network.transformer import Transformer
 
 BASE = TransformerConfig(vocab_size=37_000)  # section 5.1: about 37,000 pieces
 BIG: dict[str, Any] = {"d_model": 1024, "d_ff": 4096, "n_heads": 16}

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.errors import UserError
-from sightline.network.axes import NetworkConfig, RotaryConfig, StackConfig
-from sightline.network.axes_file import network_config
-from sightline.network.build import build
-from sightline.network.parts import FamilyNetwork
-from sightline.network.unfilled import build_unfilled
+from headwise.errors import UserError
+from headwise.network.axes import NetworkConfig, RotaryConfig, StackConfig
+from headwise.network.axes_file import network_config
+from headwise.network.build import build
+from headwise.network.parts import FamilyNetwork
+from headwise.network.unfilled import build_unfilled
 
 STACK = StackConfig(d_model=12, n_layers=2, n_heads=2, d_ff=16, d_head=6)
 DECODER = NetworkConfig("test", vocab_size=9, decoder=STACK)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.network.cache import DecoderCache
-from sightline.network.transformer import Transformer
+from headwise.network.cache import DecoderCache
+from headwise.network.transformer import Transformer
 
 SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0], [6, 6, 4, 2, 0, 0]])
 SRC_MASK = SRC != 0

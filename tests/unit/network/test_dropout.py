@@ -5,16 +5,16 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from sightline.native.library import library
-from sightline.network import dropout as module
-from sightline.network.dropout import Dropout, _drop
+from headwise.native.library import library
+from headwise.network import dropout as module
+from headwise.network.dropout import Dropout, _drop
 
 
 @pytest.fixture(autouse=True, params=["library", "torch"])
 def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every promise is kept with the compiled library and without it."""
     if request.param == "torch":
-        monkeypatch.setattr("sightline.network.dropout.training_library", lambda: None)
+        monkeypatch.setattr("headwise.network.dropout.training_library", lambda: None)
     elif library() is None:
         pytest.skip("there is no compiled library here")
 

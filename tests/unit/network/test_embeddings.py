@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.network.embeddings import Embeddings
-from sightline.network.positions import LearnedPositions, SinusoidalPositions, sinusoids
+from headwise.network.embeddings import Embeddings
+from headwise.network.positions import LearnedPositions, SinusoidalPositions, sinusoids
 
 TOKENS = torch.tensor([[3, 1, 4], [1, 5, 0]])
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.architectures.registry import build_pooled_network
-from sightline.config.model import MODELS
-from sightline.network.pooled import final_states, first_state, last_state, mean_state
+from headwise.architectures.registry import build_pooled_network
+from headwise.config.model import MODELS
+from headwise.network.pooled import final_states, first_state, last_state, mean_state
 
 STATES = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]], [[5.0, 6.0], [7.0, 8.0], [0.0, 1.0]]])
 MASK = torch.tensor([[True, True, False], [True, True, True]])

@@ -10,15 +10,15 @@ import torch
 from torch import nn
 from unit.checkpoint.test_compiled import SMALL, TEXTS, TOKENIZER, network, small_model
 
-import sightline
-from sightline.decode.stepwise import engine_of
-from sightline.decode.translator import TextTranslator
-from sightline.errors import UserError
-from sightline.native.library import library
-from sightline.native.network import CompiledNetwork
-from sightline.network.attention import DotProduct
-from sightline.network.interventions import Structure
-from sightline.network.prepared import PreparedForms
+import headwise
+from headwise.decode.stepwise import engine_of
+from headwise.decode.translator import TextTranslator
+from headwise.errors import UserError
+from headwise.native.library import library
+from headwise.native.network import CompiledNetwork
+from headwise.network.attention import DotProduct
+from headwise.network.interventions import Structure
+from headwise.network.prepared import PreparedForms
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 
@@ -96,7 +96,7 @@ INTERVENTIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
 )
 def test_translate_obeys_it(folder: Path, name: str, first: bool) -> None:
     """Before the first translation and after it; and says so once."""
-    model: Any = sightline.load(folder, "cpu")
+    model: Any = headwise.load(folder, "cpu")
     change, told = INTERVENTIONS[name]
     usual = None if first else model.translate(TEXTS)
     change(model.network)
@@ -107,14 +107,14 @@ def test_translate_obeys_it(folder: Path, name: str, first: bool) -> None:
     assert found == TextTranslator(engine_of(model.network), TOKENIZER, model.decode_config).translate(TEXTS), (
         "as torch computes it"
     )
-    assert found != (usual or sightline.load(folder, "cpu").translate(TEXTS))
+    assert found != (usual or headwise.load(folder, "cpu").translate(TEXTS))
     assert model._loaded.changed, "other processes would read the folder"
     with pytest.raises(UserError, match=f"int8 is computed by the compiled library, which does not support {told}"):
         model.translate(TEXTS, compute="int8")
 
 
 def test_an_intervention_that_is_undone_is_none(folder: Path) -> None:
-    model: Any = sightline.load(folder, "cpu")
+    model: Any = headwise.load(folder, "cpu")
     before, wanted = model.network, model.translate(TEXTS)
     handle = before.encoder.register_forward_hook(doubled)
     with pytest.warns(UserWarning, match="a hook on encoder:"):
@@ -127,7 +127,7 @@ def test_an_intervention_that_is_undone_is_none(folder: Path) -> None:
 
 
 def test_hooks_on_all_modules_count(folder: Path) -> None:
-    model: Any = sightline.load(folder, "cpu")
+    model: Any = headwise.load(folder, "cpu")
     _ = model.network
     handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
     try:
@@ -139,7 +139,7 @@ def test_hooks_on_all_modules_count(folder: Path) -> None:
 
 @pytest.mark.parametrize("compute", ["bfloat16", "float16"])
 def test_copies_in_other_numbers_are_made_with_it(folder: Path, compute: str) -> None:
-    model: Any = sightline.load(folder, "cpu")
+    model: Any = headwise.load(folder, "cpu")
     forms = PreparedForms(model.network)
     usual = forms(compute)
     model.network.encoder.register_forward_hook(doubled)
@@ -151,7 +151,7 @@ def test_copies_in_other_numbers_are_made_with_it(folder: Path, compute: str) ->
 
 def test_values_of_parameters_are_no_intervention(folder: Path) -> None:
     """In place, and as another tensor in the same parameter."""
-    model: Any = sightline.load(folder, "cpu")
+    model: Any = headwise.load(folder, "cpu")
     forms = PreparedForms(model.network)
     first = forms("float32")
     with warnings.catch_warnings():

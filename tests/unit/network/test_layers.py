@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sightline.network.layers import Sublayer
+from headwise.network.layers import Sublayer
 
 
 def halve(x: Tensor) -> Tensor:

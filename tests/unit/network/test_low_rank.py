@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.architectures.registry import build_network
-from sightline.config.model import TransformerConfig
-from sightline.network.low_rank import LowRankLinear, adapt, linear, merged
-from sightline.training.packed import can_pack, packed_states
-from sightline.training.step import real_states
+from headwise.architectures.registry import build_network
+from headwise.config.model import TransformerConfig
+from headwise.network.low_rank import LowRankLinear, adapt, linear, merged
+from headwise.training.packed import can_pack, packed_states
+from headwise.training.step import real_states
 
 
 def layer(bias: bool = True, dropout: float = 0.0) -> LowRankLinear:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sightline.network.masks import causal_mask
+from headwise.network.masks import causal_mask
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (4, 4), (1, 5), (3, 7)])

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from sightline.errors import UserError
-from sightline.network.parameters import count_parameters, load_parameters, parameters_of
-from sightline.network.transformer import Transformer
+from headwise.errors import UserError
+from headwise.network.parameters import count_parameters, load_parameters, parameters_of
+from headwise.network.transformer import Transformer
 
 LAYERS = [
     "decoder.layers.0.cross_attn.k_proj.bias",

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.errors import UserError
-from sightline.network.positions import LearnedPositions, SinusoidalPositions, sinusoids
-from sightline.network.transformer import Transformer
+from headwise.errors import UserError
+from headwise.network.positions import LearnedPositions, SinusoidalPositions, sinusoids
+from headwise.network.transformer import Transformer
 
 
 def at(positions: nn.Module, start: int, length: int) -> Tensor:

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.errors import UserError
-from sightline.native.library import library
-from sightline.native.network import CompiledNetwork
-from sightline.network.prepared import PreparedForms, prepare_for_inference
-from sightline.network.transformer import Transformer
+from headwise.errors import UserError
+from headwise.native.library import library
+from headwise.native.network import CompiledNetwork
+from headwise.network.prepared import PreparedForms, prepare_for_inference
+from headwise.network.transformer import Transformer
 
 SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0], [6, 6, 4, 2, 0, 0]])
 SRC_MASK = SRC != 0
@@ -38,7 +38,7 @@ def test_preparing_leaves_the_model_alone(build_small: Build) -> None:
 
 def test_without_the_library_the_model_decodes_itself(build_small: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """And eight bits are refused in a line."""
-    monkeypatch.setattr("sightline.network.prepared.native_available", lambda model: False)
+    monkeypatch.setattr("headwise.network.prepared.native_available", lambda model: False)
     model = build_small().float()
     assert prepare_for_inference(model) is model
     with pytest.raises(UserError, match=r"int8 is computed by the compiled library, which .+; leave it out"):
@@ -50,7 +50,7 @@ def test_half_precision_is_a_copy(
     build_small: Build, compute: str, computed: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the library; bfloat16 is for weights alone."""
-    monkeypatch.setattr("sightline.network.prepared.native_available", lambda model: False)
+    monkeypatch.setattr("headwise.network.prepared.native_available", lambda model: False)
     model = build_small().float()
     half = prepare_for_inference(model, compute)
     tokens = torch.randint(3, 11, (3, 3))

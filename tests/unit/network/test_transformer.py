@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from sightline.network.transformer import Transformer
+from headwise.network.transformer import Transformer
 
 SOURCES = [[4, 9, 2], [7, 5, 10, 3, 8, 2], [6, 2]]
 TARGETS = [[1, 8, 8, 4, 5], [1, 3], [1, 6, 10]]

@@ -6,20 +6,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.network.attention import DotProduct, scaled_dot_product_attention
-from sightline.network.cache import TextCache
-from sightline.network.kernels import Capped, Windowed
-from sightline.network.masks import Causal, Everywhere, causal_mask
-from sightline.network.norms import RMSNorm, ShiftedRMSNorm
-from sightline.network.positions import (
+from headwise.network.attention import DotProduct, scaled_dot_product_attention
+from headwise.network.cache import TextCache
+from headwise.network.kernels import Capped, Windowed
+from headwise.network.masks import Causal, Everywhere, causal_mask
+from headwise.network.norms import RMSNorm, ShiftedRMSNorm
+from headwise.network.positions import (
     LearnedPositions,
     SinusoidalPositions,
     WithoutPadding,
     halved_sinusoids,
     sinusoids,
 )
-from sightline.network.relative import RelativeBias, relative_buckets
-from sightline.network.rotary import Rotary, llama3_rates, rotary_rates
+from headwise.network.relative import RelativeBias, relative_buckets
+from headwise.network.rotary import Rotary, llama3_rates, rotary_rates
 
 CPU = torch.device("cpu")
 

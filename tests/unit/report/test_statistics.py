@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sightline.report.statistics import (
+from headwise.report.statistics import (
     crossing,
     mean_interval,
     paired_difference,

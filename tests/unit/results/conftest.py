@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sightline.checkpoint.trained import write_settings
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import RunConfig
-from sightline.config.training import TrainConfig
-from sightline.results.runs import Run, read_runs
+from headwise.checkpoint.trained import write_settings
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import RunConfig
+from headwise.config.training import TrainConfig
+from headwise.results.runs import Run, read_runs
 
 MakeRun = Callable[..., Run]
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from sightline.errors import UserError
-from sightline.report.figures import render_figure
-from sightline.results.curves import learning_curves, read_points, validation_table
-from sightline.results.runs import group_runs
+from headwise.errors import UserError
+from headwise.report.figures import render_figure
+from headwise.results.curves import learning_curves, read_points, validation_table
+from headwise.results.runs import group_runs
 
 
 def log(shift: float = 0.0, steps: int = 3) -> list[dict[str, Any]]:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from sightline.errors import UserError
-from sightline.results.runs import group_runs, read_runs
+from headwise.errors import UserError
+from headwise.results.runs import group_runs, read_runs
 
 
 def grouped(runs: Any, **patterns: str) -> dict[str, list[str]]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sightline.errors import UserError
-from sightline.serve.batching import Batcher, BatchSettings, QueueFull
+from headwise.errors import UserError
+from headwise.serve.batching import Batcher, BatchSettings, QueueFull
 
 
 class Echo:

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from sightline.cli import parse
+from headwise.cli import parse
 
 SERVING = Path(__file__).resolve().parents[3] / "docs" / "serving"
 
 
 def test_the_unit_is_valid_and_starts_a_server(tmp_path: Path) -> None:
-    unit = (SERVING / "sightline.service").read_text(encoding="utf-8")
+    unit = (SERVING / "headwise.service").read_text(encoding="utf-8")
     (started,) = re.findall(r"^ExecStart=(\S+) (.*)$", unit, re.MULTILINE)
     assert parse(shlex.split(started[1])).languages == [("en", "de")]
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed")
-    copy = tmp_path / "sightline.service"
+    copy = tmp_path / "headwise.service"
     copy.write_text(unit.replace(started[0], sys.executable), encoding="utf-8")  # the one that there is here
     ran = subprocess.run(["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False)
     if "Failed to initialize manager" in ran.stderr:

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from sightline.errors import UserError
-from sightline.serve.access import AccessRules, read_keys
-from sightline.serve.files import FileStore, parse_upload
-from sightline.serve.languages import detect_languages, language_pair_of
-from sightline.serve.models import ModelRouter, SentenceOptions, ServedModel, load_served_models
-from sightline.serve.parameters import NATIVE, TRANSLATE, RequestError, RequestLimits, glossary_terms, read_values
-from sightline.serve.server import ServerSettings, application
+from headwise.errors import UserError
+from headwise.serve.access import AccessRules, read_keys
+from headwise.serve.files import FileStore, parse_upload
+from headwise.serve.languages import detect_languages, language_pair_of
+from headwise.serve.models import ModelRouter, SentenceOptions, ServedModel, load_served_models
+from headwise.serve.parameters import NATIVE, TRANSLATE, RequestError, RequestLimits, glossary_terms, read_values
+from headwise.serve.server import ServerSettings, application
 
 ASKED = {"q": "A dog.", "source": "en", "target": "de"}
 SMALL = RequestLimits(characters=20, texts=3, alternatives=4)
@@ -201,7 +201,7 @@ def test_who_opens_the_page_need_not_wait_for_the_first_alignment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     loaded = Event()
-    monkeypatch.setattr("sightline.serve.routes.load_alignment", loaded.set)
+    monkeypatch.setattr("headwise.serve.routes.load_alignment", loaded.set)
     app = application([ServedModel(Path("m"), (("en", "de"),), model)], ServerSettings(), tmp_path)
     with TestClient(app, base_url="http://127.0.0.1") as client:
         assert client.get("/languages").is_success and not loaded.is_set()

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.serve.batching import BatchSettings
-from sightline.serve.files import parse_upload
-from sightline.serve.models import ModelRouter, SentenceOptions, SentenceTranslation, ServedModel
-from sightline.serve.parameters import RequestError
-from sightline.serve.translation import TextTranslation, segment_text, translate_document, translate_texts
+from headwise.serve.batching import BatchSettings
+from headwise.serve.files import parse_upload
+from headwise.serve.models import ModelRouter, SentenceOptions, SentenceTranslation, ServedModel
+from headwise.serve.parameters import RequestError
+from headwise.serve.translation import TextTranslation, segment_text, translate_document, translate_texts
 
 PLAIN = st.text(st.sampled_from("aB .!?\n\r\t\u00a0\u3002\u2028,Dr"), max_size=80) | st.text(max_size=40)
 

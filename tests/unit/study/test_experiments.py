@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from sightline.study import (
+from headwise.study import (
     distance,
     gradients,
     inference,
@@ -18,11 +18,11 @@ from sightline.study import (
     sequential,
     translation,
 )
-from sightline.study import scaled_dot_product as scaled
-from sightline.study.claim import Claim, Plan, Row, select_rows
-from sightline.study.claims import CLAIMS
-from sightline.study.contenders import ALL, TOLERANCE, matched, size, width_for
-from sightline.study.run import Unit, measure_unit
+from headwise.study import scaled_dot_product as scaled
+from headwise.study.claim import Claim, Plan, Row, select_rows
+from headwise.study.claims import CLAIMS
+from headwise.study.contenders import ALL, TOLERANCE, matched, size, width_for
+from headwise.study.run import Unit, measure_unit
 
 TOY = Plan("toy")
 ROWS: dict[str, list[Row]] = {}

@@ -1,7 +1,7 @@
-"""The committed report of the small study, held against the code: it has to be what `sightline study --quick` measures.
+"""The committed report of the small study, held against the code: it has to be what `headwise study --quick` measures.
 
 Where one of these tests fails the report is out of date. Undo what changed, or measure again and replace both files and
-the losses below: `sightline study --quick --out runs/study`, whose `study.json` and verdicts are the report.
+the losses below: `headwise study --quick --out runs/study`, whose `study.json` and verdicts are the report.
 """
 
 import json
@@ -15,13 +15,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.study import distance, translation
-from sightline.study.claim import Plan
-from sightline.study.claims import CLAIMS
-from sightline.study.learning import train_network
-from sightline.study.run import StudyRequest, units_of
-from sightline.tasks.run import TrainRequest
-from sightline.tasks.train import train_model
+from headwise.study import distance, translation
+from headwise.study.claim import Plan
+from headwise.study.claims import CLAIMS
+from headwise.study.learning import train_network
+from headwise.study.run import StudyRequest, units_of
+from headwise.tasks.run import TrainRequest
+from headwise.tasks.train import train_model
 
 RESULTS = Path(__file__).resolve().parents[3] / "benchmarks/results"
 REPORTS = sorted(RESULTS.glob("study-quick_*.json"), key=lambda path: path.stem[-10:])  # by date

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from sightline import cli
-from sightline.errors import UserError
-from sightline.report.figures import Figure, Panel
-from sightline.study import claims
-from sightline.study import run as running
-from sightline.study.claim import Claim, Plan, Row, Verdict, mean_of, series
-from sightline.study.run import StudyRequest, request_of, run_study, study
+from headwise import cli
+from headwise.errors import UserError
+from headwise.report.figures import Figure, Panel
+from headwise.study import claims
+from headwise.study import run as running
+from headwise.study.claim import Claim, Plan, Row, Verdict, mean_of, series
+from headwise.study.run import StudyRequest, request_of, run_study, study
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def test_mistakes_of_the_user(tmp_path: Path) -> None:
 
 def test_the_command_is_told_without_places_on_a_disk(tmp_path: Path) -> None:
     asked = request_of("out", True, ["order"], 2, str(tmp_path), "cpu")
-    assert asked.command == f"sightline study --quick --only order --seeds 2 --data {tmp_path.name}"
+    assert asked.command == f"headwise study --quick --only order --seeds 2 --data {tmp_path.name}"
     assert asked.plan == Plan("quick", "cpu", tmp_path)
 
 

@@ -4,9 +4,9 @@ import math
 
 import torch
 
-from sightline.data.labelled import MarkedTexts
-from sightline.generation.answer import Passage
-from sightline.tasks.answering import span_loss
+from headwise.data.labelled import MarkedTexts
+from headwise.generation.answer import Passage
+from headwise.tasks.answering import span_loss
 
 
 def test_padding_changes_nothing() -> None:

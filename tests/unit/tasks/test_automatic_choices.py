@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from sightline.checkpoint.trained import write_settings
-from sightline.config.settings import RunConfig, apply_settings
-from sightline.native.library import training_library
-from sightline.tasks.automatic import decided, report_batching
-from sightline.tasks.initial_model import continuing
-from sightline.tasks.job import TrainRequest
-from sightline.training.packed import LONGEST, NARROWEST
+from headwise.checkpoint.trained import write_settings
+from headwise.config.settings import RunConfig, apply_settings
+from headwise.native.library import training_library
+from headwise.tasks.automatic import decided, report_batching
+from headwise.tasks.initial_model import continuing
+from headwise.tasks.job import TrainRequest
+from headwise.training.packed import LONGEST, NARROWEST
 
 REQUEST = TrainRequest("tiny", [], [], "out", device="cpu")
 needs_library = pytest.mark.skipif(training_library() is None, reason="the compiled library is not there")
@@ -28,7 +28,7 @@ def precision(*settings: str, request: TrainRequest = REQUEST, folder: Path = Pa
 @pytest.fixture(params=[True, False], ids=["with units", "without"])
 def units(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the processor multiplies in bfloat16."""
-    monkeypatch.setattr("sightline.training.packed.multiplies_bfloat16", lambda: request.param)
+    monkeypatch.setattr("headwise.training.packed.multiplies_bfloat16", lambda: request.param)
     return request.param
 
 
@@ -58,7 +58,7 @@ def test_batching_does_not_depend_on_the_library(
     there: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """But without it the run warns that padding is computed."""
-    monkeypatch.setattr("sightline.training.packed.training_library", lambda: "a library" if there else None)
+    monkeypatch.setattr("headwise.training.packed.training_library", lambda: "a library" if there else None)
     assert choice() == "random"
     for batching, warns in (("random", not there), ("bucketed", False)):
         report_batching(REQUEST, apply_settings(RunConfig(), [f"train.batching={batching}"]))
@@ -99,7 +99,7 @@ def test_whoever_asks_for_bfloat16_is_told_where_it_may_be_slow(
 
 
 def test_a_gpu_keeps_its_own_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sightline.device._has_cuda", lambda: True)
+    monkeypatch.setattr("headwise.device._has_cuda", lambda: True)
     assert precision(request=replace(REQUEST, device="cuda")) == "auto"
 
 

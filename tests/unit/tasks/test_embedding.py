@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.data.related import RelatedTexts, read_related
-from sightline.errors import UserError
-from sightline.evaluate.retrieval import retrieval_report
-from sightline.tasks.embedding import contrastive_loss
+from headwise.data.related import RelatedTexts, read_related
+from headwise.errors import UserError
+from headwise.evaluate.retrieval import retrieval_report
+from headwise.tasks.embedding import contrastive_loss
 
 NONE = torch.eye(2, dtype=torch.bool)
 

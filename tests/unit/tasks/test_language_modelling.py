@@ -8,20 +8,20 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.architectures.language import language_axes
-from sightline.checkpoint.from_scratch import ScratchLayout, check_axes
-from sightline.checkpoint.write import config_to_hf
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import RunConfig, apply_settings, check, load_recipe
-from sightline.config.training import TrainConfig
-from sightline.data.blocks import load_blocks
-from sightline.data.documents import Cutter, PreparedText, prepare_documents
-from sightline.errors import UserError
-from sightline.network.build import build
-from sightline.network.halves import DecoderOnly
-from sightline.network.heads import CappedLanguageHead, ScaledLanguageHead
-from sightline.tasks.language_modelling import LanguageJob, block_loss, language_objective
-from sightline.training.validation import Shard
+from headwise.architectures.language import language_axes
+from headwise.checkpoint.from_scratch import ScratchLayout, check_axes
+from headwise.checkpoint.write import config_to_hf
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import RunConfig, apply_settings, check, load_recipe
+from headwise.config.training import TrainConfig
+from headwise.data.blocks import load_blocks
+from headwise.data.documents import Cutter, PreparedText, prepare_documents
+from headwise.errors import UserError
+from headwise.network.build import build
+from headwise.network.halves import DecoderOnly
+from headwise.network.heads import CappedLanguageHead, ScaledLanguageHead
+from headwise.tasks.language_modelling import LanguageJob, block_loss, language_objective
+from headwise.training.validation import Shard
 
 CPU = torch.device("cpu")
 SHAPE = {"task": "lm", "d_model": 16, "d_ff": 24, "n_heads": 2, "n_decoder_layers": 2, "norm_position": "pre",

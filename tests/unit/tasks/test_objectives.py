@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from sightline.config.settings import apply_settings, load_recipe
-from sightline.data.labelled import collate_labelled
-from sightline.data.series import WindowBatch, Windows
-from sightline.tasks.classification import label_figures, label_outputs
-from sightline.tasks.forecasting import ForecastJob
-from sightline.training.losses import label_loss, squared_loss
-from sightline.training.validation import Shard
+from headwise.config.settings import apply_settings, load_recipe
+from headwise.data.labelled import collate_labelled
+from headwise.data.series import WindowBatch, Windows
+from headwise.tasks.classification import label_figures, label_outputs
+from headwise.tasks.forecasting import ForecastJob
+from headwise.training.losses import label_loss, squared_loss
+from headwise.training.validation import Shard
 
 CPU = torch.device("cpu")
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from sightline.errors import UserError
-from sightline.tasks.out_folder import WEIGHTS, WRITTEN, check_out, mark_started
-from sightline.training.checkpoint import CHECKPOINTS, STARTED, Checkpoint, remove_old, save_checkpoint
+from headwise.errors import UserError
+from headwise.tasks.out_folder import WEIGHTS, WRITTEN, check_out, mark_started
+from headwise.training.checkpoint import CHECKPOINTS, STARTED, Checkpoint, remove_old, save_checkpoint
 
 
 def save(folder: Path, step: int) -> None:

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.architectures.language import replaced_axes
-from sightline.config.model import TransformerConfig
-from sightline.config.training import TrainConfig
-from sightline.data.masking import MaskedBatch, Masking
-from sightline.errors import UserError
-from sightline.tasks.replaced_modelling import (
+from headwise.architectures.language import replaced_axes
+from headwise.config.model import TransformerConfig
+from headwise.config.training import TrainConfig
+from headwise.data.masking import MaskedBatch, Masking
+from headwise.errors import UserError
+from headwise.tasks.replaced_modelling import (
     ALL_MASKED,
     Electra,
     build_electra,

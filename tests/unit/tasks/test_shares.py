@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sightline.config.tasks import TASKS
-from sightline.tasks.run import TrainRequest
-from sightline.tasks.train import train_model
-from sightline.training.parallel import in_turns
-from sightline.training.trainer import Trainer
-from sightline.training.validation import Shard
+from headwise.config.tasks import TASKS
+from headwise.tasks.run import TrainRequest
+from headwise.tasks.train import train_model
+from headwise.training.parallel import in_turns
+from headwise.training.trainer import Trainer
+from headwise.training.validation import Shard
 
 SHAPE = ["model.d_model=16", "model.d_ff=24", "model.n_heads=2", "train.threads=1"]
 DECODER, PIECES = ["model.n_decoder_layers=1"], ["data.vocab_size=290"]

@@ -2,14 +2,14 @@
 
 import pytest
 
-from sightline.tasks.parallel_text import few_training_pairs, few_validation_pairs, large_vocabulary
+from headwise.tasks.parallel_text import few_training_pairs, few_validation_pairs, large_vocabulary
 
 
 @pytest.mark.parametrize(("pairs", "warns"), [(22, True), (9_999, True), (10_000, False), (29_000, False)])
 def test_training_pairs(pairs: int, warns: bool) -> None:
     found = list(few_training_pairs(pairs))
     assert len(found) == warns
-    assert all(f"--train has {pairs:,} pairs, too few" in line and "`sightline tune MODEL`" in line for line in found)
+    assert all(f"--train has {pairs:,} pairs, too few" in line and "`headwise tune MODEL`" in line for line in found)
 
 
 @pytest.mark.parametrize(("pairs", "warns"), [(1, True), (199, True), (200, False), (1_014, False)])

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from sightline.config.settings import RunConfig, apply_settings
-from sightline.data.batch import Batch
-from sightline.data.batching import unchanged_tokens
-from sightline.data.corpus import Corpus
-from sightline.data.prepared import PreparedCorpus, learn_tokenizer, prepare
-from sightline.data.tokenizer import Tokenizer
-from sightline.tasks.translation import TranslationJob
+from headwise.config.settings import RunConfig, apply_settings
+from headwise.data.batch import Batch
+from headwise.data.batching import unchanged_tokens
+from headwise.data.corpus import Corpus
+from headwise.data.prepared import PreparedCorpus, learn_tokenizer, prepare
+from headwise.data.tokenizer import Tokenizer
+from headwise.tasks.translation import TranslationJob
 
 CONFIG = apply_settings(RunConfig(), ["data.vocab_size=300", "train.tokens_per_batch=40", "train.batching=random"])
 Material = tuple[PreparedCorpus, Tokenizer]

@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 import torch
 
-from sightline.architectures.transformer import build_model
-from sightline.config.data import TranslationData
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import RunConfig, apply_settings, check
-from sightline.config.training import TrainConfig
-from sightline.data.alignment import links_of_corpus
-from sightline.data.batch import Batch, collate
-from sightline.data.corpus import Corpus
-from sightline.data.prepared import Column, prepare
-from sightline.data.tokenizer import Tokenizer
-from sightline.errors import UserError
-from sightline.inspect.alignment import AlignmentHead, align
-from sightline.inspect.recording import recording
-from sightline.network.transformer import Transformer
-from sightline.tasks.alignment import alignment_objective, first_head
-from sightline.training.step import Objective, translation_objective
+from headwise.architectures.transformer import build_model
+from headwise.config.data import TranslationData
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import RunConfig, apply_settings, check
+from headwise.config.training import TrainConfig
+from headwise.data.alignment import links_of_corpus
+from headwise.data.batch import Batch, collate
+from headwise.data.corpus import Corpus
+from headwise.data.prepared import Column, prepare
+from headwise.data.tokenizer import Tokenizer
+from headwise.errors import UserError
+from headwise.inspect.alignment import AlignmentHead, align
+from headwise.inspect.recording import recording
+from headwise.network.transformer import Transformer
+from headwise.tasks.alignment import alignment_objective, first_head
+from headwise.training.step import Objective, translation_objective
 
 PAIRS = [("a little dog !", "ein kleiner Hund !"), ("cats", "die Katzen"), ("the sofa", "Sofa")]
 LINKS = [[(0, 0), (1, 1), (2, 2)], [(0, 0), (0, 1)], [(0, 0), (1, 0)]]

@@ -5,10 +5,10 @@ from pathlib import Path
 import torch
 from tiny_families import write_tiny
 
-from sightline.checkpoint.with_torch import read_any
-from sightline.config.training import TrainConfig
-from sightline.tasks.pretrained import trainable
-from sightline.training.optimizer import make_optimizer
+from headwise.checkpoint.with_torch import read_any
+from headwise.config.training import TrainConfig
+from headwise.tasks.pretrained import trainable
+from headwise.training.optimizer import make_optimizer
 
 
 def test_moments_that_were_written_are_those_of_their_weights(tmp_path: Path) -> None:

@@ -18,18 +18,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from sightline.architectures.transformer import build_model
-from sightline.config.model import TransformerConfig
-from sightline.config.settings import RunConfig
-from sightline.config.training import TrainConfig
-from sightline.data.batch import Batch, collate
-from sightline.training.checkpoint import CHECKPOINTS, checkpoint_paths
-from sightline.training.parallel import ParallelTrainer
-from sightline.training.ranks import Ranks, joined, whole
-from sightline.training.sharded import ShardedTrainer, shard
-from sightline.training.step import nll_of, translation_objective
-from sightline.training.trainer import Trainer
-from sightline.training.validation import Outputs, Shard, mean_over_shards
+from headwise.architectures.transformer import build_model
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import RunConfig
+from headwise.config.training import TrainConfig
+from headwise.data.batch import Batch, collate
+from headwise.training.checkpoint import CHECKPOINTS, checkpoint_paths
+from headwise.training.parallel import ParallelTrainer
+from headwise.training.ranks import Ranks, joined, whole
+from headwise.training.sharded import ShardedTrainer, shard
+from headwise.training.step import nll_of, translation_objective
+from headwise.training.trainer import Trainer
+from headwise.training.validation import Outputs, Shard, mean_over_shards
 
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 2}
 MODEL = TransformerConfig(vocab_size=11, dropout=0.0, **SHAPE)

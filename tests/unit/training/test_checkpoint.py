@@ -9,9 +9,9 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from sightline.errors import UserError, WriteError
-from sightline.training import checkpoint as module
-from sightline.training.checkpoint import (
+from headwise.errors import UserError, WriteError
+from headwise.training import checkpoint as module
+from headwise.training.checkpoint import (
     STARTED,
     Checkpoint,
     average_parameters,

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from sightline.errors import UserError
-from sightline.training import lock as module
-from sightline.training.lock import LOCK, is_held, locked
+from headwise.errors import UserError
+from headwise.training import lock as module
+from headwise.training.lock import LOCK, is_held, locked
 
 HOLDER = """
 import sys
 from pathlib import Path
-from sightline.training.lock import locked
+from headwise.training.lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sightline.training import loss as module
-from sightline.training.loss import sequence_loss
+from headwise.training import loss as module
+from headwise.training.loss import sequence_loss
 
 ROWS, D_MODEL, VOCAB = 10, 6, 9
 
@@ -150,7 +150,7 @@ def test_the_softmax_of_the_loss_is_that_of_float32_rounded(
 
 def test_no_memory_for_a_row_of_logits(monkeypatch: pytest.MonkeyPatch, autocast: None) -> None:
     class Failing:
-        sightline_softmax = staticmethod(lambda *_: -1)
+        headwise_softmax = staticmethod(lambda *_: -1)
 
     monkeypatch.setattr(module, "training_library", Failing)
     with pytest.raises(MemoryError):

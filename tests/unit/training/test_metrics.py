@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sightline.errors import UserError, WriteError
-from sightline.training.logs import TRAINING_LOG, VALIDATION_LOG, read_log
-from sightline.training.metrics import MetricsLog, Terminal
+from headwise.errors import UserError, WriteError
+from headwise.training.logs import TRAINING_LOG, VALIDATION_LOG, read_log
+from headwise.training.metrics import MetricsLog, Terminal
 
 INTERVAL = {
     "step": 20,
@@ -79,7 +79,7 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
 
 def test_tensorboard_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(UserError, match=r"pip install 'sightline\[tensorboard\]'"):
+    with pytest.raises(UserError, match=r"pip install 'headwise\[tensorboard\]'"):
         MetricsLog(tmp_path, after_step=0, tensorboard=True)
 
 

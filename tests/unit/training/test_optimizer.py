@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.architectures.transformer import build_model
-from sightline.config.model import TransformerConfig
-from sightline.config.training import TrainConfig
-from sightline.training.muon import Muon
-from sightline.training.optimizer import Optimizer, clip_gradients, gradient_norm, hidden_matrices, make_optimizer
+from headwise.architectures.transformer import build_model
+from headwise.config.model import TransformerConfig
+from headwise.config.training import TrainConfig
+from headwise.training.muon import Muon
+from headwise.training.optimizer import Optimizer, clip_gradients, gradient_norm, hidden_matrices, make_optimizer
 
 TRAIN = TrainConfig()
 

@@ -10,22 +10,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from sightline.architectures.transformer import axes, build_model
-from sightline.config.model import ModelConfig, TransformerConfig
-from sightline.config.training import TrainConfig
-from sightline.data.batch import collate
-from sightline.native.library import library
-from sightline.network.attention import MultiHeadAttention, merge_heads, scaled_dot_product_attention
-from sightline.network.axes import RotaryConfig
-from sightline.network.build import build
-from sightline.network.layers import DecoderLayer, EncoderLayer, Sublayer
-from sightline.network.masks import Packing
-from sightline.network.parts import FamilyNetwork
-from sightline.network.transformer import Transformer
-from sightline.training import packed as training_packed
-from sightline.training.loss import sequence_loss
-from sightline.training.packed import LONGEST, attend_packed, can_pack, packed_attention, starts
-from sightline.training.step import real_states, translation_objective
+from headwise.architectures.transformer import axes, build_model
+from headwise.config.model import ModelConfig, TransformerConfig
+from headwise.config.training import TrainConfig
+from headwise.data.batch import collate
+from headwise.native.library import library
+from headwise.network.attention import MultiHeadAttention, merge_heads, scaled_dot_product_attention
+from headwise.network.axes import RotaryConfig
+from headwise.network.build import build
+from headwise.network.layers import DecoderLayer, EncoderLayer, Sublayer
+from headwise.network.masks import Packing
+from headwise.network.parts import FamilyNetwork
+from headwise.network.transformer import Transformer
+from headwise.training import packed as training_packed
+from headwise.training.loss import sequence_loss
+from headwise.training.packed import LONGEST, attend_packed, can_pack, packed_attention, starts
+from headwise.training.step import real_states, translation_objective
 
 pytestmark = pytest.mark.skipif(library() is None, reason="packing needs the compiled library")
 
@@ -132,12 +132,12 @@ def test_a_training_step_runs_the_modules_of_the_paper(padded: bool, monkeypatch
 
     for owner, name in PAPER:
         monkeypatch.setattr(owner, name, counted(owner, name))
-    monkeypatch.setattr("sightline.training.packed.packed_attention", counted(training_packed, "packed_attention"))
+    monkeypatch.setattr("headwise.training.packed.packed_attention", counted(training_packed, "packed_attention"))
     model = build_model(config())
     translation_objective(model, 0, TrainConfig(), padded)(collate([([5, 6], [7]), ([8], [9, 9])], 0, 1, 2))
     layers = {"EncoderLayer.forward": 2, "DecoderLayer.forward": 2}
     parts = {"Sublayer.forward": 2 * 2 + 2 * 3, "MultiHeadAttention.forward": 2 * 1 + 2 * 2}
-    packed = {} if padded else {"sightline.training.packed.packed_attention": 6}
+    packed = {} if padded else {"headwise.training.packed.packed_attention": 6}
     assert calls == {"Transformer.encode": 1, "Transformer.decode": 1} | layers | parts | packed
 
 
@@ -156,10 +156,10 @@ def test_otherwise_the_padded_model_is_used(why: str, monkeypatch: pytest.Monkey
     if why == "double":
         model.double()
     if why == "long":
-        monkeypatch.setattr("sightline.training.packed.LONGEST", 11)
+        monkeypatch.setattr("headwise.training.packed.LONGEST", 11)
     if why == "no library":
-        monkeypatch.setattr("sightline.training.packed.training_library", lambda: None)
-    monkeypatch.setattr("sightline.training.step.packed_states", None)
+        monkeypatch.setattr("headwise.training.packed.training_library", lambda: None)
+    monkeypatch.setattr("headwise.training.step.packed_states", None)
     torch.testing.assert_close(
         real_states(model, src, tgt_in, src_mask, tgt_mask), model.states(src, tgt_in, src_mask)[tgt_mask]
     )

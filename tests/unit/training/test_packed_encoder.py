@@ -8,14 +8,14 @@ import torch
 from tiny_families import write_tiny
 from torch import Tensor, nn
 
-from sightline.native.library import training_library
-from sightline.network.attention import MultiHeadAttention
-from sightline.network.halves import EncoderOnly
-from sightline.network.more_dropout import DropoutRates, DroppingKernel, add_dropout
-from sightline.tasks.classification import FINE_TUNING
-from sightline.tasks.pretrained import trainable
-from sightline.training.packed import can_pack_encoder, packed_forward, packed_hidden
-from sightline.training.recompute import recompute_layers
+from headwise.native.library import training_library
+from headwise.network.attention import MultiHeadAttention
+from headwise.network.halves import EncoderOnly
+from headwise.network.more_dropout import DropoutRates, DroppingKernel, add_dropout
+from headwise.tasks.classification import FINE_TUNING
+from headwise.tasks.pretrained import trainable
+from headwise.training.packed import can_pack_encoder, packed_forward, packed_hidden
+from headwise.training.recompute import recompute_layers
 
 pytestmark = pytest.mark.skipif(training_library() is None, reason="without the compiled library nothing is packed")
 IDS = torch.tensor([[2, 7, 8, 9, 3, 0], [2, 7, 3, 0, 0, 0], [2, 5, 6, 7, 8, 3]])

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from sightline.architectures.transformer import build_model
-from sightline.config.model import TransformerConfig
-from sightline.native.library import training_library
-from sightline.training.packed import can_pack, packed_states
-from sightline.training.recompute import recompute_layers
+from headwise.architectures.transformer import build_model
+from headwise.config.model import TransformerConfig
+from headwise.native.library import training_library
+from headwise.training.packed import can_pack, packed_states
+from headwise.training.recompute import recompute_layers
 
 SHAPE = TransformerConfig(
     vocab_size=11, d_model=16, d_ff=32, n_heads=2, n_encoder_layers=3, n_decoder_layers=3, dropout=0.3

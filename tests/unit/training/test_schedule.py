@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from sightline.config.training import TrainConfig
-from sightline.training.schedule import learning_rate, peak_learning_rate
+from headwise.config.training import TrainConfig
+from headwise.training.schedule import learning_rate, peak_learning_rate
 
 PAPER = TrainConfig()
 SHORT = TrainConfig(learning_rate=0.004, warmup_steps=10, max_steps=110)

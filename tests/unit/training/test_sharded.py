@@ -13,16 +13,16 @@ from torch import nn
 from torch.distributed.fsdp import CPUOffloadPolicy
 from unit.training.ranks_program import CASES, MODEL, batches, flip, made, parallel, train
 
-from sightline.architectures.transformer import build_model
-from sightline.config.settings import RunConfig
-from sightline.config.training import TrainConfig
-from sightline.errors import UserError
-from sightline.tasks import ranks as task_ranks
-from sightline.tasks.ranks import network_and_kind
-from sightline.training import sharded
-from sightline.training.checkpoint import CHECKPOINTS, check_whole, checkpoint_paths
-from sightline.training.metrics import Clock
-from sightline.training.ranks import Ranks, joined
+from headwise.architectures.transformer import build_model
+from headwise.config.settings import RunConfig
+from headwise.config.training import TrainConfig
+from headwise.errors import UserError
+from headwise.tasks import ranks as task_ranks
+from headwise.tasks.ranks import network_and_kind
+from headwise.training import sharded
+from headwise.training.checkpoint import CHECKPOINTS, check_whole, checkpoint_paths
+from headwise.training.metrics import Clock
+from headwise.training.ranks import Ranks, joined
 
 
 def test_offloaded_parts_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

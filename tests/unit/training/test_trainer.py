@@ -17,18 +17,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sightline.architectures.transformer import build_model
-from sightline.config.model import ModelConfig, TransformerConfig
-from sightline.config.settings import RunConfig
-from sightline.config.training import TrainConfig
-from sightline.data.batch import Batch, collate
-from sightline.errors import UserError, unwritable
-from sightline.training.checkpoint import Checkpoint, checkpoint_paths, load_checkpoint, save_checkpoint
-from sightline.training.loss import Loss
-from sightline.training.metrics import Clock
-from sightline.training.step import batch_loss, nll_of, real_states, translation_objective
-from sightline.training.trainer import Trainer
-from sightline.training.validation import Outputs, Shard
+from headwise.architectures.transformer import build_model
+from headwise.config.model import ModelConfig, TransformerConfig
+from headwise.config.settings import RunConfig
+from headwise.config.training import TrainConfig
+from headwise.data.batch import Batch, collate
+from headwise.errors import UserError, unwritable
+from headwise.training.checkpoint import Checkpoint, checkpoint_paths, load_checkpoint, save_checkpoint
+from headwise.training.loss import Loss
+from headwise.training.metrics import Clock
+from headwise.training.step import batch_loss, nll_of, real_states, translation_objective
+from headwise.training.trainer import Trainer
+from headwise.training.validation import Outputs, Shard
 
 CPU = torch.device("cpu")
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1}
@@ -287,7 +287,7 @@ def test_padding_that_nobody_computes_is_no_figure(tmp_path: Path) -> None:
 
 def test_the_time_left_is_that_of_the_steps_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter(range(1000))
-    monkeypatch.setattr("sightline.training.metrics.time.monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr("headwise.training.metrics.time.monotonic", lambda: float(next(seconds)))
     clock = Clock(Circle(BATCHES, None))
     clock.count(BATCHES)
     clock.count(BATCHES)
@@ -379,7 +379,7 @@ def test_a_full_disk_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.Monke
             raise unwritable(folder, OSError(errno.ENOSPC, "No space left on device"))
         return save_checkpoint(folder, checkpoint)
 
-    monkeypatch.setattr("sightline.training.trainer.save_checkpoint", fill)
+    monkeypatch.setattr("headwise.training.trainer.save_checkpoint", fill)
     expected = "free some disk space, then go on with --resume; the last checkpoint is step-00000002"
     with pytest.raises(UserError, match=rf"checkpoints: cannot be written \(No space left on device\); {expected}"):
         run.trainer.run()
@@ -514,7 +514,7 @@ EVERYTHING: dict[str, Any] = {
 
 def test_elapsed_time_goes_on_where_a_run_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count()
-    monkeypatch.setattr("sightline.training.trainer.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("headwise.training.trainer.time.monotonic", lambda: float(next(clock)))
     first = Run(tmp_path, max_steps=8)
     first.trainer.run()
     next(itertools.islice(clock, 10_000, None))  # nobody trains for a while

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sightline.corpora.survey.characters import (
+from headwise.corpora.survey.characters import (
     BLANKS,
     CONTROL,
     DECOMPOSED,

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sightline.inspect.alignment import AlignmentHead
-from sightline.inspect.page.contents import encode_weights, page_contents, plain_contents, walk_contents
-from sightline.inspect.record import AttentionRecord, Axis, BeamNode, Candidate, Position, Trace, Word
-from sightline.inspect.walk import WalkStep
+from headwise.inspect.alignment import AlignmentHead
+from headwise.inspect.page.contents import encode_weights, page_contents, plain_contents, walk_contents
+from headwise.inspect.record import AttentionRecord, Axis, BeamNode, Candidate, Position, Trace, Word
+from headwise.inspect.walk import WalkStep
 
 WEIGHTS = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 4)).astype(np.float32)  # heads, tgt, src
 RECORD = AttentionRecord(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sightline.report import document
-from sightline.report.document import asset, inspection_page, module_order, notebook_frame, script_text, source_hash
+from headwise.report import document
+from headwise.report.document import asset, inspection_page, module_order, notebook_frame, script_text, source_hash
 
 ASSETS = Path(document.__file__).parents[1] / "inspect" / "page" / "assets"
 NASTY = [

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from sightline.errors import UserError
-from sightline.serve.explorer.requests import MAX_CHARACTERS, ExplorerRequest, parse_request
+from headwise.errors import UserError
+from headwise.serve.explorer.requests import MAX_CHARACTERS, ExplorerRequest, parse_request
 
 
 def test_what_is_left_out_is_as_on_an_empty_page() -> None:

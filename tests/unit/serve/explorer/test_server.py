@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from sightline.errors import UserError
-from sightline.serve.explorer.answers import ExplorerModel, RequestQueue, Superseded
-from sightline.serve.explorer.requests import ExplorerRequest
-from sightline.serve.explorer.server import ExplorerServer
+from headwise.errors import UserError
+from headwise.serve.explorer.answers import ExplorerModel, RequestQueue, Superseded
+from headwise.serve.explorer.requests import ExplorerRequest
+from headwise.serve.explorer.server import ExplorerServer
 
 JSON = {"Content-Type": "application/json"}
 
@@ -41,7 +41,7 @@ def models(monkeypatch: pytest.MonkeyPatch) -> list[Slow]:
                 raise KeyError("bug")
             return {"text": ask.text}
 
-    monkeypatch.setattr("sightline.serve.explorer.server.HANDLERS", {"/api/translate": translated})
+    monkeypatch.setattr("headwise.serve.explorer.server.HANDLERS", {"/api/translate": translated})
     return [Slow("one"), Slow("other")]
 
 

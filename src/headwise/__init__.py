@@ -1,0 +1,47 @@
+"""Headwise: train a translator on your own files, translate with it, and see what it attends to.
+
+>>> import headwise
+>>> model = headwise.load("runs/ende")  # doctest: +SKIP
+>>> model.translate(["A dog runs."], beam_size=4)[0].text  # doctest: +SKIP
+'Ein Hund rennt.'
+
+Importing the package is cheap: torch is loaded when it is first needed.
+"""
+
+import gc
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from headwise.version import __version__
+
+if TYPE_CHECKING:
+    from headwise.decode.translator import Translation
+    from headwise.errors import UserError
+    from headwise.models.load import load
+    from headwise.models.model import Model
+    from headwise.tasks.train import train
+
+_HOMES = {
+    "Model": "headwise.models.model",
+    "Translation": "headwise.decode.translator",
+    "UserError": "headwise.errors",
+    "load": "headwise.models.load",
+    "train": "headwise.tasks.train",
+}
+__all__ = ["Model", "Translation", "UserError", "__version__", "load", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'headwise' has no attribute '{name}'")
+    collects = gc.isenabled()
+    gc.disable()  # modules are no garbage: to look for some among them takes a tenth of a first translation
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

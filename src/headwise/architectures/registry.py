@@ -1,0 +1,78 @@
+"""Every architecture by its name: the one table between a configuration and the packages that hold modules.
+
+`transformer.py` and `build.py` define how each is built. Code that trains, searches or saves a network gets it from
+here and does not depend on the architecture.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from headwise.architectures.build import build_conv, build_pooled_conv, build_pooled_recurrent, build_recurrent
+from headwise.architectures.conv import Convolutional
+from headwise.architectures.recurrent import Recurrent
+from headwise.architectures.transformer import build_model, build_pooled_transformer
+from headwise.config.model import ModelConfig
+from headwise.errors import UserError, unknown
+from headwise.network.parameters import load_parameters
+from headwise.network.pooled import PooledEncoder
+from headwise.network.prepared import PreparedForms
+from headwise.network.transformer import Transformer
+
+Network = Transformer | Recurrent | Convolutional
+Kind = TypeVar("Kind", bound=nn.Module)
+
+ARCHITECTURES: dict[str, Callable[[Any], Network]] = {
+    "transformer": build_model,
+    "recurrent": build_recurrent,
+    "conv": build_conv,
+}
+
+POOLED: dict[str, Callable[[Any], PooledEncoder]] = {  # the encoder alone, with a pooled output
+    "transformer": build_pooled_transformer,
+    "recurrent": build_pooled_recurrent,
+    "conv": build_pooled_conv,
+}
+
+
+def build_network(config: ModelConfig) -> Network:
+    """The network of `config` with fresh parameters from torch's global generator."""
+    if config.architecture not in ARCHITECTURES:
+        raise unknown("architecture", config.architecture, ARCHITECTURES)
+    assert config.vocab_size > 0, "vocab_size is known once a tokenizer is"
+    return ARCHITECTURES[config.architecture](config)
+
+
+def build_pooled_network(config: ModelConfig) -> PooledEncoder:
+    """The encoder alone, many to one, with fresh parameters: for classes, or for a series."""
+    assert config.n_outputs > 0, "n_outputs is known once the data are"
+    return POOLED[config.architecture](config)
+
+
+def with_parameters(
+    build: Callable[[ModelConfig], Kind], config: ModelConfig, parameters: Mapping[str, Any], origin: str
+) -> Kind:
+    """A network of `config` with these parameters, arrays by their names in a file, in evaluation mode.
+
+    Raises:
+        UserError: they do not fit; `origin` says where they are from.
+    """
+    with torch.random.fork_rng(devices=[]):  # fresh parameters are drawn and overwritten: not at the caller's cost
+        network = build(config)
+    load_parameters(network, {name: torch.from_numpy(array) for name, array in parameters.items()}, origin)
+    return network.eval()
+
+
+def decoding_forms(network: Network) -> Callable[[str], Any]:
+    """What gives the network in the form for `SearchSettings.compute`; only the Transformer has others than itself."""
+    if isinstance(network, Transformer):
+        return PreparedForms(network)
+
+    def form(compute: str) -> Network:
+        if compute != "float32":
+            raise UserError(f"decode.compute = {compute} is for the Transformer; this model decodes in float32")
+        return network
+
+    return form

@@ -1,0 +1,27 @@
+"""Files that stand beside the weights of a pretrained model and are kept with them."""
+
+import shutil
+from pathlib import Path
+
+from headwise.checkpoint.layout import PREPROCESSOR
+from headwise.checkpoint.modules import module_files
+from headwise.checkpoint.trained import write_file
+from headwise.checkpoint.vocabulary import FILES as VOCABULARY_FILES
+
+FORMAT = 1  # of config.json
+
+
+KEPT = ("generation_config.json", PREPROCESSOR, "chat_template.jinja")  # for generation
+
+
+def copy_companions(path: Path, folder: Path) -> None:
+    """Copy vocabulary, settings of generation and modules of sentence-transformers."""
+    for name in [*map(Path, (*VOCABULARY_FILES, *KEPT)), *module_files(path)]:
+        if (path / name).is_file():
+            copy_file(path / name, folder / name)
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file into a model folder, replacing the one there in one step."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_file(target, lambda draft: shutil.copyfile(source, draft))

@@ -1,0 +1,131 @@
+"""Compose a captioner from two pretrained models: a ViT or DeiT as encoder, a GPT-2 as decoder.
+
+Weights come from the two folders, except the cross-attention, its norms and, where widths differ, a projection. These
+are random as in `transformers` (`VisionEncoderDecoderModel.from_encoder_decoder_pretrained`), and so is the pooler,
+which a ViT with a head lacks. Captions make no sense before fine-tuning. Not here: what the network is
+(`families/vision_encoder_decoder.py`), training it (`tasks/captioning.py`).
+"""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from headwise.checkpoint.companions import copy_companions
+from headwise.checkpoint.folder import Folder
+from headwise.checkpoint.from_scratch import PIXELS
+from headwise.checkpoint.layout import CONFIG, PREPROCESSOR, WEIGHTS, read_json
+from headwise.checkpoint.manifest import seal
+from headwise.checkpoint.published import unread_tensors
+from headwise.checkpoint.trained import GENERATION, write_file, write_json
+from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.write import file_tensors
+from headwise.errors import UserError, writing
+from headwise.families.vision_encoder_decoder import FAMILY
+from headwise.network.axes import NetworkConfig
+from headwise.network.parameters import parameters_of
+from headwise.network.unfilled import build_unfilled
+
+STD = 0.02  # of random weights, GPT-2's `initializer_range`
+HEAD = ("id2label", "label2id", "num_labels", "problem_type")  # of the head, which is dropped
+
+
+def write_composed(looks: Path, writes: Path, out: Path, seed: int = 1) -> None:
+    """Write the captioner of two folders to the new folder `out`.
+
+    Raises:
+        UserError: they are not a ViT or DeiT and a GPT-2, the GPT-2 has no end token, or `out` exists.
+    """
+    if out.exists():
+        raise UserError(f"{out}: already exists; name a new folder")
+    seen, written = (read_any(path, dtype="float32") for path in (looks, writes))
+    values = _values(seen, written)
+    config = FAMILY.config_from_hf(values)
+    own = _of_both(seen, written)
+    new = _random(config, own, seed)
+    tensors = {**_pooler(seen, seed), **file_tensors({**own, **new}, config)}
+    with writing(out):
+        out.mkdir(parents=True)
+    copy_companions(written.path, out)
+    _write_beside(seen, values, out)
+    write_json(out / CONFIG, values)
+    write_file(
+        out / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"})
+    )  # last: now the folder is complete
+    seal(out)
+
+
+def _values(seen: Folder, written: Folder) -> dict[str, Any]:
+    """The config.json of both; captions start with the start token of the GPT-2."""
+    for folder, what, kinds in ((seen, "looks at pictures", ("vit", "deit")), (written, "writes", ("gpt2",))):
+        if getattr(folder.config, "family", "") not in kinds:
+            raise UserError(f"{folder.path}: what {what} must be a folder of {' or '.join(kinds)}")
+    end = written.about.get("eos_token_id")
+    if not isinstance(end, int):
+        raise UserError(f"{written.path}: config.json has no eos_token_id, where a caption would end")
+    start, pad = (written.about.get(f"{name}_token_id") for name in ("bos", "pad"))
+    decoder = {**written.about, "is_decoder": True, "add_cross_attention": True}
+    return {
+        "model_type": "vision-encoder-decoder",
+        "architectures": ["VisionEncoderDecoderModel"],
+        "encoder": {key: value for key, value in seen.about.items() if key not in HEAD},
+        "decoder": {**decoder, "tie_word_embeddings": written.config.tie_head},
+        "is_encoder_decoder": True,
+        "tie_word_embeddings": False,
+        "decoder_start_token_id": end if start is None else start,
+        "eos_token_id": end,
+        "pad_token_id": end if pad is None else pad,
+        "dtype": "float32",
+    }
+
+
+def _of_both(seen: Folder, written: Folder) -> dict[str, Tensor]:
+    """Parameters by their names in the captioner, without the head of the encoder."""
+    looks = {name: value for name, value in parameters_of(seen.network).items() if not name.startswith("head.")}
+    found = {f"src_{name}" if name.startswith("embeddings.") else name: value for name, value in looks.items()}
+    for name, value in parameters_of(written.network).items():
+        found[f"tgt_{name}" if name.startswith("embeddings.") else name] = value
+    return found
+
+
+def _random(config: NetworkConfig, own: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
+    """Parameters that neither folder has; output projections of attention are smaller, as in GPT-2."""
+    assert config.decoder
+    generator = torch.Generator().manual_seed(seed)
+    shapes = {name: value.shape for name, value in build_unfilled(config).named_parameters() if name not in own}
+    found: dict[str, Tensor] = {}
+    for name, shape in shapes.items():
+        if name.endswith("norm.weight"):
+            found[name] = torch.ones(shape)
+        elif name.endswith("bias"):
+            found[name] = torch.zeros(shape)
+        else:
+            deviation = STD / (2 * config.decoder.n_layers) ** 0.5 if "o_proj" in name else STD
+            found[name] = torch.randn(shape, generator=generator) * deviation
+    return found
+
+
+def _pooler(seen: Folder, seed: int) -> dict[str, Tensor]:
+    """The pooler of the folder, or a random one."""
+    there = {key: value for key, value in unread_tensors(seen.path).items() if ".pooler." in key}
+    if there:
+        return {f"encoder.{key.partition('.')[2]}": value.float() for key, value in there.items()}
+    width = seen.config.encoder.d_model
+    weight = torch.randn(width, width, generator=torch.Generator().manual_seed(seed)) * STD
+    return {"encoder.pooler.dense.weight": weight, "encoder.pooler.dense.bias": torch.zeros(width)}
+
+
+def _write_beside(seen: Folder, values: Mapping[str, Any], out: Path) -> None:
+    """Write preprocessing of pictures and special tokens of captions, beside the files of the GPT-2."""
+    if (seen.path / PREPROCESSOR).is_file():
+        shutil.copyfile(seen.path / PREPROCESSOR, out / PREPROCESSOR)
+    else:
+        height, width = seen.config.image_size
+        write_json(out / PREPROCESSOR, {**PIXELS, "size": {"height": height, "width": width}})
+    there = read_json(out / GENERATION) if (out / GENERATION).is_file() else {}
+    ids = {name: values[name] for name in ("decoder_start_token_id", "eos_token_id", "pad_token_id")}
+    write_json(out / GENERATION, {**there, **ids})

@@ -1,0 +1,89 @@
+"""Pretrained models: folders in the Hugging Face layout, and folders that `headwise import` writes.
+
+An imported folder has `config.json` with the axes (`family`) and the original configuration (`hf`), `model.safetensors`
+with parameters under our names, `unread.safetensors` with tensors that the network does not use (BERT's pooler), and
+the files of the tokenizer and of sentence-transformers unchanged.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from headwise.checkpoint.adapter_folders import folders_of, home_of
+from headwise.checkpoint.adapters import open_tensors
+from headwise.checkpoint.companions import FORMAT, copy_companions
+from headwise.checkpoint.folder import Folder
+from headwise.checkpoint.layout import CONFIG, UNREAD, WEIGHTS, read_json
+from headwise.checkpoint.manifest import Digests, seal
+from headwise.checkpoint.modules import module_files
+from headwise.checkpoint.precision import dtype_for, refuse_quantised, widest
+from headwise.checkpoint.published import ReadCheckpoint, read_checkpoint, unread_tensors
+from headwise.checkpoint.trained import write_file, write_json
+from headwise.checkpoint.vocabulary import read_vocabulary
+from headwise.checkpoint.xlnet import read_xlnet
+from headwise.errors import UserError
+from headwise.network.axes_file import network_config
+from headwise.network.build import tie_head
+from headwise.network.unfilled import build_unfilled, replace_parameter
+
+
+def read_published(folder: Path, device: str, dtype: str) -> Folder:
+    """A model in the Hugging Face layout, or an imported one; arguments as of `read_folder`."""
+    digests = [Digests(part) for part in folders_of(folder)]
+    for part in digests:
+        part.begin(part.names)
+    home = home_of(folder)
+    values = read_json(home / CONFIG)
+    numbers = None if dtype == "file" else dtype_for(dtype, torch.device(device))
+    if values.get("model_type") == "xlnet":
+        found = read_xlnet(folder, values, numbers)
+    else:
+        found = _read_ours(folder, values, numbers) if "family" in values else read_checkpoint(folder, numbers, home)
+    for part in digests:
+        part.check(part.names)
+    found.network.to(device)
+    return Folder(home, found.config, found.hf_config, device, found, lambda: read_vocabulary(home, found.hf_config))
+
+
+def write_imported(folder: Path, model: Folder) -> None:
+    """Write an imported model; `UserError` if the folder exists and is not empty."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder}: already exists; name a new folder")
+    _ = module_files(model.path)  # a UserError before anything is written
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {
+        name: parameter.detach().cpu().contiguous().clone() for name, parameter in model.network.named_parameters()
+    }
+    write_file(folder / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
+    if unread := unread_tensors(model.path):
+        write_file(folder / UNREAD, lambda path: save_file(unread, path, {"format": "pt"}))
+    copy_companions(model.path, folder)
+    values = {"format": FORMAT, "family": model.config.as_dict(), "hf": model.about}
+    write_json(folder / CONFIG, values)
+    seal(folder)
+
+
+def _read_ours(folder: Path, values: dict[str, Any], dtype: torch.dtype | None) -> ReadCheckpoint:
+    if values.get("format") != FORMAT:
+        raise UserError(f"{folder / CONFIG}: format {values.get('format')!r} is not {FORMAT}; another version made it")
+    config = network_config(values["family"], str(folder / CONFIG))
+    try:
+        network = build_unfilled(config)
+    except (ArithmeticError, AssertionError, LookupError, RuntimeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"{folder / CONFIG}: family: there is no such network ({type(error).__name__}: {reason})"
+        ) from None
+    tensors, own = open_tensors(folder), dict(network.named_parameters())
+    refuse_quantised(folder, tensors)
+    wrong = [name for name in {*own, *tensors} if name not in own or name not in tensors]
+    wrong += [name for name in own if name in tensors and own[name].shape != tensors[name].shape]
+    if wrong:
+        raise UserError(f"{folder / WEIGHTS} does not fit its {CONFIG}: {', '.join(sorted(wrong)[:20])}")
+    dtype = dtype or widest(tensors.values())
+    for name, tensor in tensors.items():
+        replace_parameter(network, name, tensor.to(dtype))
+    tie_head(network, config)
+    return ReadCheckpoint(network, config, values.get("hf", {}))

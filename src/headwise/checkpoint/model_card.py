@@ -1,0 +1,120 @@
+"""The README.md of a model directory: what the model is, how it was made and how to use it."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headwise.config.model import ConvConfig, ModelConfig, RecurrentConfig, TransformerConfig
+from headwise.config.settings import WITH_DECODER, RunConfig
+from headwise.config.tasks import TASKS, tasks_with
+
+DECODING = "decoding"  # the row of settings chosen after training
+USAGE = Path(__file__).parents[1] / "cards"  # how to use the models of each task
+
+
+def model_card(
+    config: RunConfig,
+    about: Mapping[str, Any],
+    n_parameters: int,
+    figures: Mapping[str, float],
+    what: str,
+    signature: str,
+) -> str:
+    """Markdown. `figures` are those of the validation set, `what` the step or average they belong to.
+
+    `signature` is sacreBLEU's of the BLEU among them.
+    """
+    rows = card_rows(config, about, n_parameters)
+    rows["recipe"] += f"; every setting is in `{about.get('settings', 'config.json')}`"
+    rows |= {"weights": what, "validation": _figures(config, figures, signature, about.get("search", ""))}
+    rows["made with"] = f"headwise {about['headwise']}, torch {about['torch']}, Python {about['python']}"
+    table = "\n".join(f"| {name} | {text} |" for name, text in rows.items())
+    return f"""# A {TASKS[config.model.task].noun} model made with Headwise
+
+| | |
+|---|---|
+{table}
+
+{(USAGE / f"{about.get('usage', config.model.task)}.md").read_text(encoding="utf-8")}"""
+
+
+def with_row(card: str, name: str, value: str) -> str:
+    """A card with this row in its table, instead of one of the same name or before the last; without it for "".
+
+    >>> with_row("| weights | step 9 |\\n| made with | us |\\n", "decoding", "beam 4").splitlines()
+    ['| weights | step 9 |', '| decoding | beam 4 |', '| made with | us |']
+    """
+    rows = [f"| {name} | {value} |"] if value else []
+    lines = [line for line in card.split("\n") if not line.startswith(f"| {name} | ")]
+    last = max((i for i, line in enumerate(lines) if line.startswith("| ")), default=len(lines))
+    return "\n".join([*lines[:last], *rows, *lines[last:]])
+
+
+def card_rows(config: RunConfig, about: Mapping[str, Any], n_parameters: int) -> dict[str, str]:
+    """The rows of the card: what the model is and what it was trained on."""
+    start = f" from the weights of `{about['init']}`" if about.get("init") else ""
+    taken = " of the training files, taken out of them" if "held_out" in about["corpus"] else ""
+    return {
+        "architecture": _architecture(config.model),
+        "parameters": f"{n_parameters:,}",
+        **(about.get("material") or _material(config, about)),
+        **about.get("network", {}),
+        "validation data": ", ".join(about["corpus"]["valid"]) + taken,
+        "recipe": f"{about['recipe']}{start}, seed {config.train.seed}",
+    }
+
+
+def read_rows(card: str) -> dict[str, str]:
+    """The rows of a card that `model_card` wrote.
+
+    >>> read_rows("| weights | step 450 |")["weights"]
+    'step 450'
+    """
+    return dict(re.findall(r"^\| ([a-z ]+) \| (.*) \|$", card, re.MULTILINE))
+
+
+def _architecture(model: ModelConfig) -> str:
+    if model.task in WITH_DECODER:
+        layers = f"{model.n_encoder_layers} + {model.n_decoder_layers} layers"
+        return f"{model.architecture}: {layers}, d_model {model.d_model}, {_shape(model)}"
+    if model.task == "lm":
+        return f"{model.architecture}: {model.n_decoder_layers} layers, d_model {model.d_model}, {_shape(model)}"
+    state = f", {model.pooling} state" if model.task in tasks_with("pooled") else ""
+    layers = f"{model.n_encoder_layers} layers of an encoder{state}"
+    return f"{model.architecture}: {layers}, d_model {model.d_model}, {_shape(model)}"
+
+
+def _material(config: RunConfig, about: Mapping[str, Any]) -> dict[str, str]:
+    """Rows about the training data; other tasks provide theirs as "material"."""
+    corpus, files = about["corpus"], ", ".join(about["corpus"]["train"])
+    kind = f"{config.data.subword} tokens" if config.data.subword != "characters" else "characters"
+    vocabulary = {"vocabulary": f"{config.model.vocab_size:,} {kind}"}
+    if config.model.task in WITH_DECODER:
+        dropped = ", ".join(f"{count:,} {reason}" for reason, count in corpus["dropped"].items()) or "none"
+        amount = f"{corpus['pairs']:,} pairs" if config.model.task == "translate" else f"{corpus['texts']:,} texts"
+        return vocabulary | {"training data": f"{files}: {amount} (dropped: {dropped})"}
+    return {"training data": files}
+
+
+def _shape(model: ModelConfig) -> str:
+    """Features of the architecture other than layers and width."""
+    if isinstance(model, ConvConfig):
+        return f"kernel width {model.kernel_width}"
+    if isinstance(model, RecurrentConfig):
+        listed = [f"{model.cell} cells"]
+        listed += [f"attention {model.attention}"] if model.task in WITH_DECODER else []
+        listed += [name for name in ("bidirectional", "input_feeding", "reverse_source") if getattr(model, name)]
+        return ", ".join(listed)
+    assert isinstance(model, TransformerConfig)
+    return f"d_ff {model.d_ff}, {model.n_heads} heads, {model.norm_position}-norm"
+
+
+def _figures(config: RunConfig, figures: Mapping[str, float], signature: str, search: str) -> str:
+    if config.model.task not in WITH_DECODER:
+        return ", ".join(f"{name} {figure:.4f}" for name, figure in figures.items())
+    shown = [f"loss {figures['loss']:.4f} nats per token"] if figures else ["not measured"]
+    if "bleu" in figures:
+        search = search or f"beam {config.decode.beam_size}, length penalty {config.decode.length_penalty}"
+        shown.append(f"BLEU {figures['bleu']:.2f} (`{signature}`; {search}; first {config.train.validate_bleu} pairs)")
+    return ", ".join(shown)

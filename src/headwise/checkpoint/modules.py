@@ -1,0 +1,61 @@
+"""The modules in `modules.json` of a folder of sentence-transformers.
+
+The first is the network of the folder; those after it turn its states into one vector. Not here: what they compute
+ (`headwise.generation.sentences`).
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headwise.errors import UserError
+
+MODULES = "modules.json"
+PROMPTS = "config_sentence_transformers.json"
+LIBRARY = "sentence_transformers."
+# File names of the settings of the first module; they depend on the network for which the folder was made.
+READING = tuple(
+    f"sentence_{network}_config.json"
+    for network in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+
+
+@dataclass(frozen=True)
+class Module:
+    """An entry of `modules.json`."""
+
+    kind: str  # "Transformer", "Pooling", "Dense", ...; the full dotted name if it is not from the library
+    folder: Path
+
+
+def read_modules(folder: Path) -> list[Module]:
+    """The modules in order; none without the file."""
+    path = folder / MODULES
+    if not path.is_file():
+        return []
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path}: cannot be read as JSON ({error})") from None
+    if not isinstance(listed, list) or not listed:
+        raise UserError(f"{path}: must be a list of modules")
+    return [_module(folder, values) for values in listed]
+
+
+def _module(folder: Path, values: Any) -> Module:
+    kind, path = (values.get("type"), values.get("path", "")) if isinstance(values, dict) else (None, "")
+    if not isinstance(kind, str) or not isinstance(path, str):
+        raise UserError(f"{folder / MODULES}: each module must be an object with a type and a path")
+    if not (folder / path).resolve().is_relative_to(folder.resolve()):
+        raise UserError(f"{folder / MODULES}: {path} lies outside of the folder")
+    return Module(kind.rpartition(".")[2] if kind.startswith(LIBRARY) else kind, folder / path)
+
+
+def module_files(folder: Path) -> Iterator[Path]:
+    """The files of all modules, relative to `folder`."""
+    modules = read_modules(folder)
+    named = [folder / name for name in (MODULES, PROMPTS, *READING)] if modules else []
+    inside = [path for module in modules if module.folder != folder for path in sorted(module.folder.rglob("*"))]
+    return (path.relative_to(folder) for path in (*named, *inside) if path.is_file())

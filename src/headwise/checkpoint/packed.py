@@ -1,0 +1,207 @@
+"""What is packed for the compiled library ahead of time: a file beside a model's weights, which is mapped into memory.
+
+A first translation does not wait for reading and packing, and processes share what the system has read once. The file
+holds what `native.network.PackedMemory` gave out, one part behind the other, as numbers alone: the addresses at the
+beginning of a layer are made anew in each process. The header names what the file was packed from: the digest of
+`model.safetensors`, a checksum of the parameters that are not packed, the network's settings, the kind of numbers, and
+the sources that put it together. If any differs, the file is ignored with a warning: what translates is always what
+`model.safetensors` says. The header also has a checksum of all that follows, so a damaged file is an error.
+
+A packed file is replaced in one step; a program that writes over it in place ends the processes that have it mapped.
+Not here: packing itself (`native`).
+"""
+
+import json
+import mmap
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from ctypes import sizeof
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.checkpoint.compiled import compiled, fits, is_for_library
+from headwise.checkpoint.layout import PACKED
+from headwise.checkpoint.manifest import Digests, seal
+from headwise.checkpoint.trained import WEIGHTS, read_weights, settings_for, write_file
+from headwise.checkpoint.weights import WeightsFile
+from headwise.config.model import ModelConfig
+from headwise.errors import UserError
+from headwise.native.arrays import Floats, at
+from headwise.native.build import FOLDER, version
+from headwise.native.library import Linear, absence, library, needed
+from headwise.native.network import NUMBERS, REGISTER, PackedMemory
+
+HELD = ("_proj.weight", "_proj.bias", "tokens.weight", "head.output.weight")  # ends of the names of what is packed
+ORDERED_BY = (FOLDER / "network.py", Path(__file__).with_name("compiled.py"), Path(__file__))
+HEADER = 4096  # bytes before the layers: JSON and blanks
+ADDRESSES = -(-sizeof(Linear) // REGISTER) * REGISTER  # bytes at the beginning of a layer that hold them
+
+
+class Collected(PackedMemory):
+    """Memory that remembers what was put into it, tables too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[NDArray[Any]] = []
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        self.parts.append(super().take(size))
+        return self.parts[-1]
+
+    def kept(self, table: NDArray[Any]) -> NDArray[Any]:
+        self.parts.append(table)
+        return table
+
+    def written(self) -> Iterator[bytes | memoryview]:
+        """The bytes of a file: layers without their addresses; each part begins where a register may."""
+        for part in self.parts:
+            layer = part.ndim == 1  # a table has two dimensions
+            yield bytes(ADDRESSES if layer else 0)
+            yield part.reshape(-1).view(np.uint8)[ADDRESSES if layer else 0 :].data
+            yield bytes(-part.nbytes % REGISTER)
+
+
+class Mapped(PackedMemory):
+    """What a file holds, handed out as if it was packed now."""
+
+    filled = True
+
+    def __init__(self, path: Path, parts: NDArray[np.uint8]) -> None:
+        super().__init__()
+        self._path, self._left = path, parts
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        if size > len(self._left):
+            raise damaged(self._path, "it is too short")
+        return super().take(size)
+
+    def kept(self, table: NDArray[Any]) -> NDArray[Any]:
+        return self.take(table.nbytes).view(table.dtype).reshape(table.shape)
+
+    def joined(self, arrays: Sequence[Floats]) -> Floats:
+        return np.empty((sum(map(len, arrays)), *arrays[0].shape[1:]), np.float32)
+
+
+class Unread(Mapping[str, Floats]):
+    """The parameters of a file; of what is packed the shapes alone, as memory that nobody touches."""
+
+    def __init__(self, weights: WeightsFile) -> None:
+        self._weights = weights
+        self._held = {name: np.empty(weights.shapes[name], np.float32) for name in weights if name.endswith(HELD)}
+
+    def __getitem__(self, name: str) -> Floats:
+        return self._held[name] if name in self._held else self._weights[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._weights)
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+
+def pack_model(folder: str | Path, compute: str = "") -> Path:
+    """Pack a translator that Headwise has trained; returns the file, beside the weights.
+
+    Args:
+        folder: the model directory.
+        compute: numbers to compute with, one of `native.network.NUMBERS`; "": those the model decodes with.
+
+    Raises:
+        UserError: there is no such model, or the compiled library does not compute with its network in these numbers.
+    """
+    digests = Digests(Path(folder))
+    config, _ = settings_for(("translate",), folder)
+    compute = compute or config.decode.compute
+    if compute not in NUMBERS:
+        raise UserError(f"{folder}: decodes in {compute}, which is not packed; choose --compute {' or '.join(NUMBERS)}")
+    weights = read_weights(folder)
+    if library() is None:
+        raise UserError(f"{folder}: is packed by the compiled library, which {absence()}")
+    if not (is_for_library(config.model) and fits(config.model, weights.shapes)):
+        raise UserError(f"{folder}: torch computes with this network, and nothing is packed for it; use it as it is")
+    memory = Collected()
+    compiled(config.model, weights, compute, memory)
+    body = np.frombuffer(b"".join(memory.written()), np.uint8)
+    digests.check([WEIGHTS])
+    of = made_of(config.model, weights, compute, digests.digest_of(WEIGHTS))
+    about = {"of": of, "bytes": HEADER + len(body), "checksum": checksum(body)}
+
+    def write(draft: Path) -> None:
+        with draft.open("wb") as file:
+            file.writelines([json.dumps(about).encode().ljust(HEADER), body.data])
+
+    path = Path(folder, PACKED.format(compute))
+    write_file(path, write)
+    seal(Path(folder))  # a folder of an older version: without the listed digest each start would hash the weights
+    return path
+
+
+def read_packed(
+    path: Path, config: ModelConfig, weights: WeightsFile, compute: str, digest: str
+) -> tuple[Any, ...] | None:
+    """What `compiled` is told beside the configuration: parameters, `compute`, and the memory that has the layers.
+
+    None, with a warning, where the file was packed from anything else; `digest` is that of the weights.
+
+    Raises:
+        UserError: the file is no packed file, is damaged, or cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(HEADER)
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) if content else b""
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); make it readable, or delete it") from None
+    try:
+        about = json.loads(content)
+        of, size = about["of"], about["bytes"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise damaged(path, "it has no header") from None
+    if of != made_of(config, weights, compute, digest):
+        what = "was packed from other weights or by another version of Headwise, and is ignored"
+        warnings.warn(f"{path}: {what}; {made_anew(path)}", stacklevel=2)
+        return None
+    if size != len(mapped):
+        raise damaged(path, f"it has {len(mapped):,} bytes, not {size:,}")
+    body = np.frombuffer(mapped, np.uint8)[HEADER:]
+    if about.get("checksum") != checksum(body):
+        raise damaged(path, "its content does not have the checksum in its header")
+    return Unread(weights), compute, Mapped(path, body)
+
+
+def made_of(config: ModelConfig, weights: WeightsFile, compute: str, digest: str) -> list[Any]:
+    """What a packed file was packed from, as its header has it and as its reader finds it.
+
+    `digest` is that of the weights, out of the manifest: they are not hashed again at every start. The checksum of the
+    parameters that are not packed, which are read anyway, reveals weights that were replaced without a new manifest.
+    """
+    unpacked = zlib.crc32(repr(config).encode())
+    for name in sorted(weights):
+        unpacked = unpacked if name.endswith(HELD) else zlib.crc32(weights[name].tobytes(), unpacked)
+    return [compute, digest, unpacked, sources()]
+
+
+def checksum(body: NDArray[np.uint8]) -> int:
+    """That of `native/checksum.c`: SHA-256 would take as long as everything else at a start."""
+    return needed().headwise_checksum(at(body), body.size)
+
+
+@cache
+def sources() -> int:
+    """A number that changes with what decides what stands where: the sources in C, and three in Python."""
+    return zlib.crc32(b"".join(path.read_bytes() for path in ORDERED_BY), version())
+
+
+def damaged(path: Path, why: str) -> UserError:
+    """The message for a file that is not what `pack_model` wrote."""
+    return UserError(f"{path}: damaged: {why}; delete it, or {made_anew(path)}")
+
+
+def made_anew(path: Path) -> str:
+    """How to have a packed file as it should be."""
+    return f"`headwise pack {path.parent} --compute {path.suffix[1:]}` packs it again"

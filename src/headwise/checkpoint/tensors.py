@@ -1,0 +1,37 @@
+"""Tensors of a pretrained file, mapped or unpickled safely."""
+
+import warnings
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from headwise.errors import UserError
+
+ARCHIVE = b"PK\x03\x04"  # first bytes of a zip file
+
+
+def _mapped(path: Path) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, "pt") as file:
+            return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118, it is no dictionary
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path}: damaged or not a safetensors file ({error})") from None
+
+
+def _unpickled(path: Path) -> dict[str, Tensor]:
+    """The tensors of a pickled file; torch's reader refuses anything else.
+
+    Files from before torch 1.6 are no archives and cannot be mapped; they are read into memory.
+    """
+    warnings.warn(f"{path}: an old format, read without running any code in it; safetensors are safer", stacklevel=2)
+    try:
+        with path.open("rb") as file:
+            archive = file.read(len(ARCHIVE)) == ARCHIVE
+        tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
+    except Exception as error:  # many kinds, all about this file
+        raise UserError(f"{path}: cannot be read as tensors alone ({type(error).__name__})") from None
+    if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
+        raise UserError(f"{path}: cannot be read as tensors alone; it holds more than those")
+    return tensors

@@ -1,0 +1,41 @@
+"""XLNet in the Hugging Face layout, read and written.
+
+Not here: names and shapes (`checkpoint.xlnet_names`) and how tensors are read (`published`).
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwise.checkpoint.adapters import open_tensors
+from headwise.checkpoint.layout import WEIGHTS
+from headwise.checkpoint.precision import refuse_quantised, refuse_quantised_config, widest
+from headwise.checkpoint.published import ReadCheckpoint
+from headwise.checkpoint.tuned import SameLayout
+from headwise.checkpoint.xlnet_names import shape_from_hf, xlnet_file_tensors, xlnet_from_hf
+from headwise.errors import UserError
+
+
+def read_xlnet(folder: Path, values: dict[str, Any], dtype: torch.dtype | None = None) -> ReadCheckpoint:
+    """The model in `folder`, with the config.json `values`, in `dtype` (None = that of the file); `UserError` lists
+    everything that does not fit.
+    """
+    refuse_quantised_config(folder, values)
+    try:
+        shape = shape_from_hf(values)
+    except UserError as error:
+        raise UserError(f"{folder}/{error}") from None
+    tensors = open_tensors(folder)
+    refuse_quantised(folder, tensors)
+    network = xlnet_from_hf(values, tensors, str(folder / WEIGHTS)).to(dtype or widest(tensors.values()))
+    return ReadCheckpoint(network, shape, values)
+
+
+class XLNetLayout(SameLayout):
+    """The layout of the folder of an XLNet, for other weights."""
+
+    def in_file(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return xlnet_file_tensors(parameters, self.model.config.n_layers, self.model.config.n_heads)

@@ -1,0 +1,250 @@
+"""The command line: `main` imports the module of the requested command, parses its options and runs it.
+
+`COMMANDS` lists the commands; the module of each stands in `commands/` and defines `add_options(parser)`,
+`run(options)` and, where options exclude each other, `RULES`. The other modules here hold what several commands share.
+The list of commands needs no command module, so it comes at once. Modules that only some options need are imported
+with these (`NEEDS`), so that nobody else waits for them.
+
+Output goes to standard output, messages to standard error. A user's mistake is one line and exit code 2.
+"""
+
+import argparse
+import errno
+import os
+import sys
+import warnings
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import ExitStack
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn
+
+from headwise.cli.rules import FlagRule, in_flags, refuse_meaningless, refuse_overwriting, typed_flags
+from headwise.cli.streams import open_streams
+from headwise.device import keep_to_quota
+from headwise.errors import FULL, UserError, unknown, unwritable
+from headwise.version import __version__
+
+UNWRITABLE = (*FULL, errno.EIO, errno.EBADF)  # numbers of errors of standard output
+
+
+class Command(NamedTuple):
+    """A command, its module in `commands/` and a sentence for the help."""
+
+    name: str
+    module: str
+    help: str
+
+
+# In the order of the help.
+COMMANDS = {
+    "start": (
+        Command("demo", "demo", "train on dates in five languages and show the result"),
+        Command("info", "info", "show what a model is and how it was trained"),
+    ),
+    "data": (
+        Command("check-corpus", "check_corpus", "check parallel files for duplicates, leaks and errors"),
+        Command("distill", "distill", "translate a corpus, to train a smaller model on"),
+        Command("backtranslate", "backtranslate", "translate target text back, for more training pairs"),
+        Command("annotate", "annotate", "write term translations into the sources of a corpus"),
+    ),
+    "train": (
+        Command("train", "train", "train a model on your files, for translation or another task"),
+        Command("tune", "tune", "fine-tune a translation model on your own pairs"),
+        Command("settings", "settings", "list every training setting: default, range, meaning"),
+        Command("sweep", "sweep", "train with several values of settings on a Ray cluster"),
+        Command("join", "join", "combine a ViT and a GPT-2 into a captioner, to be trained"),
+        Command("prune", "prune", "remove a model's least important attention heads"),
+    ),
+    "translate": (
+        Command("translate", "translate", "translate lines of text, or documents"),
+        Command("shortlist", "shortlist", "build a shortlist of likely target tokens from a corpus"),
+        Command("align", "align", "print word alignments of given translations"),
+    ),
+    "evaluate": (
+        Command("evaluate", "evaluate", "score a model or its output on a test set"),
+        Command("score", "score", "compute the probability of given translations or a text"),
+        Command("results", "results", "compare runs: a table of scores, and learning curves"),
+        Command("study", "study", "measure claims made for attention and write a report"),
+    ),
+    "look inside": (
+        Command("inspect", "inspect", "show the attention of a model on one input"),
+        Command("explore", "explore", "serve a page that shows what a model does, live"),
+    ),
+    "serve and export": (
+        Command("serve", "serve", "serve translation over HTTP, with a web page"),
+        Command("export", "export", "write a model for transformers, CTranslate2, ONNX or the web"),
+        Command("import", "import_checkpoint", "convert a Hugging Face folder into a model folder"),
+        Command("pack", "pack", "store weights ready for inference, for a faster start"),
+        Command("seal", "seal", "update the checksums of a model folder"),
+    ),
+    "other tasks": (
+        Command("generate", "generate", "continue or rewrite a text with a language model"),
+        Command("fill", "fill", "predict masked words of a text (BERT and similar models)"),
+        Command("embed", "embed", "compute text embeddings"),
+        Command("classify", "classify", "predict the label of every line"),
+        Command("tag", "tag", "find names or other entities in every line"),
+        Command("answer", "answer", "find the answers to questions in a text"),
+        Command("label", "label", "classify a picture (ViT and similar models)"),
+        Command("caption", "caption", "describe pictures in words (ViT with GPT-2)"),
+        Command("transcribe", "transcribe", "transcribe speech (Whisper)"),
+        Command("forecast", "forecast", "continue a time series"),
+    ),
+}
+Needs = Mapping[str, Callable[[argparse.Namespace], Any]]  # modules of this package, and when they are needed
+NEEDS: Needs = {
+    "cluster": lambda o: getattr(o, "ray", None) is not None,
+    "glossary": lambda o: getattr(o, "glossary", "") or getattr(o, "keep", ""),
+}
+BY_NAME = {command.name: command for group in COMMANDS.values() for command in group}
+
+NO_THREADS = (
+    "the system starts no more threads for this user or container: raise the limit (`ulimit -u`, pids.max, "
+    "`docker run --pids-limit`), end other programs, or set OMP_NUM_THREADS=1"
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with errors of one line."""
+
+    rules: Sequence[FlagRule] = ()
+    needs: Needs = NEEDS
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; see `{self.prog} --help`")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code: 0, 2 for a user's mistake, 130 for Ctrl-C."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in arguments
+    warnings.formatwarning = format_warning
+    limit_spinning(os.environ)
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        open_streams()
+    keep_to_quota(os.environ)
+    flags: dict[str, str] = {}
+    try:
+        options = _parsed([argument for argument in arguments if argument != "--debug"] or ["--help"])
+        flags = getattr(options, "flags", flags)
+        with ExitStack() as options.closing:
+            options.run(options)
+        sys.stdout.flush()
+        return 0
+    except UserError as error:
+        if debug:
+            raise
+        return _failed(in_flags(" ".join(str(error).split()), flags))
+    except MemoryError:  # where no better message is known, such as while a model is loaded
+        if debug:
+            raise
+        return _failed("memory has run out: end other programs, or take a smaller model")
+    except RuntimeError as error:
+        if debug or "can't start new thread" not in str(error):
+            raise
+        return _failed(NO_THREADS)
+    except KeyboardInterrupt:
+        print("headwise: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has ended
+        _discard_output()
+        return 0
+    except OSError as error:
+        if debug or error.filename or error.errno not in UNWRITABLE:
+            raise
+        _discard_output()
+        return _failed(str(unwritable("standard output", error)))
+
+
+def _failed(message: str) -> int:
+    print(f"headwise: error: {message}", file=sys.stderr)
+    return 2
+
+
+def _discard_output() -> None:
+    """Send unwritten output nowhere, because Python would complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """`parse`; printed help is flushed before the program ends."""
+    try:
+        return parse(arguments)
+    except SystemExit:
+        sys.stdout.flush()
+        raise
+
+
+def limit_spinning(environment: MutableMapping[str, str]) -> None:
+    """Let torch's threads spin for a fraction of a millisecond only before they sleep.
+
+    GNU OpenMP, which torch uses on Linux, spins 300,000 times by default. If another program occupies a core, the
+    thread waited for does not run meanwhile, and two threads are slower than one. The variable is read when torch is
+    imported; a setting of the user's is kept. https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html
+    """
+    if "OMP_WAIT_POLICY" not in environment:
+        environment.setdefault("GOMP_SPINCOUNT", "10000")
+
+
+def format_warning(warning: Warning | str, *where: Any) -> str:
+    """A warning in one line, without the position in our source code."""
+    return f"headwise: warning: {' '.join(str(warning).split())}\n"
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line; `flags` holds those that were typed, `run` the function to call.
+
+    `UserError` suggests the nearest valid command or option, and refuses options without effect and files that would
+    be overwritten.
+    """
+    name = next((argument for argument in arguments if not argument.startswith("-")), "")
+    before = arguments[: arguments.index(name)] if name else arguments
+    if not name or {"-h", "--help", "--version"} & {*before}:
+        main_parser().parse_known_args(before)
+        raise UserError("the following arguments are required: COMMAND; see `headwise --help`")
+    if name not in BY_NAME:
+        raise unknown("command", name, BY_NAME)
+    parser = command_parser(name)
+    options, rest = parser.parse_known_args([*before, *arguments[len(before) + 1 :]])
+    if rest:
+        from difflib import get_close_matches  # for this error alone
+
+        known = [option for action in parser._actions for option in action.option_strings]
+        near = get_close_matches(rest[0].split("=")[0], known, n=1, cutoff=0.6)
+        hint = f"; did you mean '{near[0]}'?" if near else f"; see `headwise {name} --help`"
+        raise UserError(f"headwise {name} has no use for '{rest[0]}'{hint}")
+    options.command, options.flags = name, typed_flags(parser, options)
+    refuse_meaningless(parser.rules, options.flags, options)
+    refuse_overwriting(parser, options)
+    needed = [module for module, is_needed in parser.needs.items() if is_needed(options)]
+    options.modules = {module: import_module(f"headwise.cli.{module}") for module in needed}
+    return options
+
+
+def main_parser() -> Parser:
+    """The options before a command, and the help that lists all commands."""
+    groups = "\n\n".join(
+        f"{title}:\n" + "\n".join(f"    {command.name:<14} {command.help}" for command in commands)
+        for title, commands in COMMANDS.items()
+    )
+    parser = Parser(
+        prog="headwise",
+        usage="headwise [-h] [--version] [--debug] COMMAND ...",
+        description="Train a translator on your own files, and translate with it.",
+        epilog=f"{groups}\n\nOptions of a command: headwise COMMAND --help",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"headwise {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
+
+
+def command_parser(name: str) -> Parser:
+    """The parser of a command, whose module is imported here."""
+    command = BY_NAME[name]
+    module = import_module(f"headwise.cli.commands.{command.module}")
+    description = f"{command.help[0].upper()}{command.help[1:]}."
+    parser = Parser(prog=f"headwise {name}", description=description, epilog=module.__doc__)
+    parser.rules, parser.needs = getattr(module, "RULES", ()), {**NEEDS, **getattr(module, "NEEDS", {})}
+    parser.set_defaults(run=module.run)
+    module.add_options(parser)
+    return parser

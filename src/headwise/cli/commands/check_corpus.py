@@ -1,0 +1,85 @@
+"""Example: headwise check-corpus train.en train.de --valid valid.en valid.de -o report.html"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+
+from headwise.cli.files import output
+from headwise.cli.options import files_option
+from headwise.cli.rules import in_file, out_file
+from headwise.config.data import TranslationData
+from headwise.config.setting import converted
+from headwise.config.settings import RunConfig, load_recipe, recipe_names
+from headwise.corpora.survey.page import survey_page
+from headwise.corpora.survey.report import TRAINING, VALIDATION, check_corpora, report_lines
+from headwise.data.amount import parse_amount
+from headwise.data.corpus import Corpus
+from headwise.data.first_look import check_files, parse_pairs
+from headwise.data.prepared import spool
+from headwise.data.split import split
+from headwise.errors import UserError
+from headwise.localisation import is_memory
+from headwise.localisation.memory import memories_as_tsv
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    text = "training files, as `headwise train` takes them"
+    parser.add_argument("train", nargs="+", type=in_file, metavar="FILE", help=text)
+    valid = "validation files, or the part of the training files that `headwise train --valid` would hold out: "
+    files_option(parser, "--valid", valid + "1%% or 500pairs")
+    test = "a test set, optionally with a name: --test news=test.en test.de; may be repeated"
+    parser.add_argument("--test", nargs="+", type=in_file, action="append", default=[], metavar="FILE", help=test)
+    recipe = f"recipe whose limits decide what training would drop: {', '.join(recipe_names())}, or a .toml file"
+    parser.add_argument("--recipe", default="", help=f"{recipe} (default: the default limits)")
+    text = "also write the report as an HTML page"
+    parser.add_argument("-o", "--output", type=out_file, default="", metavar="REPORT.html", help=text)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print a report and write its page."""
+    if options.output and not options.output.endswith((".html", ".htm")):
+        raise UserError(f"-o {options.output}: the report is a page; give it the ending .html")
+    amount = parse_amount(options.valid)
+    named = {TRAINING: options.train, VALIDATION: [] if amount else options.valid, **_tests(options)}
+    flags = {TRAINING: "check-corpus", VALIDATION: "--valid"}
+    sets: dict[str, list[Corpus]] = {}
+    for name, paths in named.items():
+        if any(map(is_memory, paths)):
+            paths, read = memories_as_tsv(paths)
+            print(f"{name}: {read}", file=sys.stderr)
+        if paths:
+            check_files({flags.get(name, "--test"): paths})
+            sets[name] = spool(parse_pairs(flags.get(name, "--test"), paths))
+    config = converted((load_recipe(options.recipe) if options.recipe else RunConfig()).data, TranslationData)
+    report = check_corpora(sets, config, list(_split_note(sets[TRAINING], options.valid)))
+    if options.output:
+        with output(options.output) as file:
+            file.write(survey_page(report))
+    with output("-") as file:
+        file.writelines(line + "\n" for line in report_lines(report))
+
+
+def _tests(options: argparse.Namespace) -> dict[str, list[str]]:
+    """The test sets by name."""
+    sets: dict[str, list[str]] = {}
+    for number, (first, *others) in enumerate(options.test, start=1):
+        name, equals, path = first.partition("=")
+        if not equals or os.path.exists(first):
+            name, path = "test" if len(options.test) == 1 else f"test {number}", first
+        name = name if name.startswith("test") else f"test {name}"
+        if name in sets:
+            raise UserError(f"--test {first}: there is a '{name}' already; give each set a name of its own")
+        sets[name] = [path, *others]
+    return sets
+
+
+def _split_note(train: Sequence[Corpus], valid: Sequence[str]) -> Iterator[str]:
+    """What `train --valid 1%` would hold out."""
+    amount = parse_amount(valid)
+    if amount:
+        parts = split(train, amount)
+        yield (
+            f"headwise train --valid {amount.text} would take {parts.taken:,} pairs to validate on, and drop "
+            f"{parts.dropped:,} others that share a sentence with them"
+        )

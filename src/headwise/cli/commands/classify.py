@@ -1,0 +1,33 @@
+"""Example: headwise classify runs/topics input.txt -o labels.tsv"""
+
+import argparse
+import json
+from typing import Any
+
+from headwise.cli.files import lines_of, output
+from headwise.cli.options import ANY_MODEL, format_option, input_option, model_option, output_option
+from headwise.data.prepared import chunks
+from headwise.errors import UserError
+from headwise.models.load import load_task
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    model_option(parser, f"{ANY_MODEL} (classifier)")
+    input_option(parser)
+    output_option(parser)
+    format_option(parser, "text: label TAB probability; jsonl adds the probabilities of all labels")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Line in, label out."""
+    model: Any = load_task("classify", options.model, options.device, published=True)
+    if not hasattr(model, "classify"):
+        has_none = "was saved without a head for classes of texts; train --task classify adds one"
+        raise UserError(f"{options.model}: {has_none}")
+    classify, pretrained = model.classify, model.head != "trained"
+    with output(options.output) as file:
+        for lines in chunks(lines_of(options.input, "classify")):
+            for found in classify([tuple(line.split("\t")) for line in lines] if pretrained else lines):
+                text = f"{found.label}\t{found.probability:.4f}"
+                line = text if options.format == "text" else json.dumps(found.as_record(), ensure_ascii=False)
+                file.write(line + "\n")

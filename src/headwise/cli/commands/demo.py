@@ -1,0 +1,15 @@
+"""Example: headwise demo --out runs/demo"""
+
+import argparse
+from pathlib import Path
+
+from headwise.demo.run import demo
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", default="runs/demo", help="model folder to write (default: %(default)s)")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train on the generated corpus and show translations."""
+    demo(Path(options.out))

@@ -1,0 +1,209 @@
+"""Example: headwise evaluate runs/ende --source test.en --reference test.de"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from headwise.checkpoint.hub import folder_of
+from headwise.checkpoint.layout import is_family
+from headwise.checkpoint.model_card import DECODING as DECODING_ROW
+from headwise.checkpoint.model_card import with_row
+from headwise.checkpoint.trained import write_decoding, write_length_penalty
+from headwise.cli.decoding import decode_overrides
+from headwise.cli.files import output
+from headwise.cli.loading import model_of, model_or_ensemble, translator_of
+from headwise.cli.options import (
+    DECODING,
+    ONE_PROCESS,
+    SAMPLING,
+    TERMS,
+    TRANSLATION_MODEL,
+    decode_options,
+    document_languages,
+    ensemble_option,
+    files_option,
+    glossary_options,
+    language_options,
+    metric_options,
+    model_option,
+    ray_option,
+    source_option,
+    target_option,
+)
+from headwise.cli.parallel_texts import parallel_texts, source_text, target_text, texts_to_score
+from headwise.cli.rules import FlagRule, in_file, out_file
+from headwise.data.links import check_links, read_gold, read_links
+from headwise.errors import UserError
+from headwise.evaluate.alignment import score_alignment
+from headwise.evaluate.report import TranslationReport, evaluate_model, evaluate_text, render_report
+from headwise.evaluate.tuning import Tuning, tune_length_penalty
+
+IN_MODEL = ""  # `--save` without a file
+RULES = (
+    FlagRule(("target", "reverse"), lambda o: not o.alignments, "is for --alignments: name gold links"),
+    ONE_PROCESS,
+    FlagRule(
+        ("ensemble", "reference", "against", "multi30k", "tokenize", "tune", "save", "ray", *TERMS, *DECODING),
+        lambda o: o.alignments,
+        "does not go with --alignments, which measures links, not translations",
+    ),
+    FlagRule(
+        ("model", "ensemble", "source", "target", "reverse", "device", "tune", "save", "ray", *TERMS, *DECODING),
+        lambda o: o.hypothesis,
+        "does not go with --hypothesis, which is scored as it is",
+    ),
+    FlagRule(
+        ("against", "multi30k", "length_penalty", "sample", *TERMS, *SAMPLING),
+        lambda o: o.tune,
+        "does not go with --tune, which compares values of one setting of the beam",
+    ),
+    FlagRule(("save",), lambda o: o.tune and o.save, "takes no FILE with --tune: the best value is kept in MODEL"),
+    FlagRule(
+        ("ensemble", *DECODING),
+        lambda o: o.tune and o.save is not None,
+        "does not go with --save: tune MODEL's own settings",
+    ),
+    FlagRule(("save",), lambda o: not o.tune and o.save == "", "needs a FILE to keep the translations in"),
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    model_option(parser, TRANSLATION_MODEL, needed=False)
+    ensemble_option(parser)
+    source = "text to translate, or a file of pairs as `train` takes it (.tsv, .po, .tmx, ...), which has references; "
+    source += "text for a language model; texts and labels (.tsv) for a classifier; .csv for a forecaster; sounds with "
+    source += "transcripts (.tsv, .jsonl) for Whisper; pictures with captions (.tsv) for a captioner"
+    source_option(parser, source, required=False)
+    hypothesis = "score this translation file instead of running a MODEL (with --alignments: a file of word links)"
+    parser.add_argument("--hypothesis", type=in_file, metavar="FILE", help=hypothesis)
+    files_option(parser, "--reference", "one or several reference translations: lines of text, or files of pairs")
+    against = "another model to compare with by paired bootstrap; with --hypothesis another translation file"
+    parser.add_argument("--against", metavar="MODEL", help=against)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    metric_options(parser, ("BLEU", "chrF++", "TER"))
+    tune = "translate validation data (never a test set) with several values of a setting, and print the best one"
+    parser.add_argument("--tune", choices=["length_penalty"], help=tune)
+    save = "save the translations; with --tune, and without FILE, save the best value in MODEL"
+    parser.add_argument("--save", type=out_file, nargs="?", const=IN_MODEL, metavar="FILE", help=save)
+    normalizer = "normalization of transcripts: english also unifies numbers and spellings (default: basic)"
+    parser.add_argument("--normalizer", choices=("basic", "english"), help=normalizer)
+    _alignment_options(parser)
+    glossary_options(parser)
+    ray_option(parser)
+    language_options(parser)
+    document_languages(parser)
+    decode_options(parser, without=("n_best", "draft_length"))
+
+
+def _alignment_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("word alignment")
+    gold = "gold links, i-j sure and ipj possible: print the alignment error rate of the model's attention on --source "
+    gold += "and --target, or of the links in --hypothesis (Pharaoh format)"
+    group.add_argument("--alignments", type=in_file, metavar="GOLD", help=gold)
+    target_option(group, "translation of --source that the links belong to")
+    reverse = "a model for the opposite direction; the links of both are combined (grow-diag)"
+    group.add_argument("--reverse", metavar="MODEL", help=reverse)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print scores with everything needed to reproduce them; which scores depends on the model."""
+    if options.alignments:
+        _evaluate_alignment(options)
+        return
+    if options.hypothesis:
+        _evaluate_hypotheses(options)
+        return
+    if not (options.model and options.source):
+        raise UserError("MODEL and --source are required, or --hypothesis")
+    model = model_or_ensemble(options) if options.ensemble else model_of(options)
+    hears = getattr(model, "reads", "") == "sound"
+    if options.normalizer and not hears:
+        raise UserError(f"--normalizer is for transcripts, and {options.model} does not transcribe speech")
+    if hasattr(model, "translate"):
+        _evaluate_translator(options, model)
+        return
+    settings = {"language": options.source_language, "normalizer": options.normalizer or "basic"} if hears else {}
+    known = ("model", "source", "device", "json", *(["source_language", "normalizer"] if settings else []))
+    stray = [flag for name, flag in options.flags.items() if name not in known]
+    if stray:
+        raise UserError(f"{stray[0]} is for translation models; {options.model} needs --source alone")
+    report = model.evaluate([options.source], **settings)
+    _print(options, report.as_json(), report.render())
+
+
+def _print(options: argparse.Namespace, as_json: Any, text: str) -> None:
+    print(json.dumps(as_json, indent=2) if options.json else text)
+
+
+def _print_report(options: argparse.Namespace, report: TranslationReport) -> None:
+    _print(options, report.as_json(), render_report(report))
+
+
+def _evaluate_hypotheses(options: argparse.Namespace) -> None:
+    if not options.reference:
+        raise UserError("--reference is required: the file or files to compare translations with")
+    named = {"--hypothesis": [options.hypothesis], "--reference": options.reference}
+    named["--against"] = [options.against] if options.against else []
+    files = [target_text(path, option) for option, paths in named.items() for path in paths]
+    hypotheses, *texts = parallel_texts(files, options.languages)
+    others = texts.pop() if options.against else None
+    _print_report(
+        options, evaluate_text(hypotheses, texts, others, options.multi30k, options.tokenize, metrics=options.metric)
+    )
+
+
+def _evaluate_translator(options: argparse.Namespace, model: Any) -> None:
+    _ = model.translate  # a `UserError` if the model does not translate
+    sources, *references = parallel_texts(texts_to_score(options.source, options.reference), options.languages)
+    overrides = decode_overrides(options, model.decode_config)
+    if options.tune:
+        _tune(options, model, sources, references)
+        return
+    other = translator_of(options, options.against) if options.against else None
+    report = evaluate_model(
+        model, sources, references, other, options.multi30k, options.tokenize, overrides, options.metric
+    )
+    if "glossary" in overrides:
+        print(overrides["glossary"].summary(), file=sys.stderr)
+    if options.save:
+        with output(options.save) as file:
+            file.writelines(f"{line}\n" for line in report.hypotheses)
+    _print_report(options, report)
+
+
+def _tune(options: argparse.Namespace, model: Any, sources: list[str], references: list[list[str]]) -> None:
+    print("headwise: a text that a setting was chosen by no longer tests it: tune on validation data", file=sys.stderr)
+    tuning = tune_length_penalty(model, sources, references, options.tokenize, decode_overrides(options))
+    if options.save == IN_MODEL:
+        row = tuning.describe([Path(path).name for path in (options.source, *options.reference)])
+        print(f"{_save(options.model, tuning, row)}: length_penalty is {tuning.best} from now on", file=sys.stderr)
+    _print(options, tuning.as_json(), tuning.render())
+
+
+def _save(model: str, tuning: Tuning, row: str) -> Path:
+    """Write the best value into the model's folder, and return that."""
+    folder = folder_of(model)
+    if is_family(folder):
+        write_length_penalty(folder, tuning.best)
+    else:
+        write_decoding(folder, tuning.decoding, lambda card: with_row(card, DECODING_ROW, row))
+    return folder
+
+
+def _evaluate_alignment(options: argparse.Namespace) -> None:
+    gold = read_gold(options.alignments)
+    if options.hypothesis:
+        score = score_alignment(read_links(options.hypothesis), gold)
+        _print(options, score.as_json(), score.render())
+        return
+    if not (options.model and options.source and options.target):
+        raise UserError("--alignments needs links to score: --hypothesis, or MODEL, --source and --target")
+    texts = [source_text(options.source), target_text(options.target, "--target")]
+    sources, targets = parallel_texts(texts, options.languages)
+    check_links(options.alignments, [pair.possible for pair in gold], sources, targets)
+    model = translator_of(options)
+    reverse = translator_of(options, options.reverse) if options.reverse else None
+    score, head = score_alignment(model.align(sources, targets, reverse=reverse), gold), model.alignment_head
+    _print(options, {**score.as_json(), "head": head.as_json()}, f"{score.render()}\n{head}")

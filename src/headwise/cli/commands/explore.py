@@ -1,0 +1,34 @@
+"""Example: headwise explore runs/ende --port 8000"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from headwise.cli.loading import model_of
+from headwise.cli.options import ANY_MODEL, host_option, language_options, model_option
+from headwise.inspect.page.contents import page_contents, walk_contents
+from headwise.inspect.page.models import model_contents
+from headwise.serve.explorer.answers import ExplorerModel, PageContents
+from headwise.serve.explorer.server import ExplorerServer
+
+CONTENTS = PageContents(model_contents, page_contents, walk_contents)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    model_option(parser, f"{ANY_MODEL} (with attention)")
+    parser.add_argument("--against", metavar="MODEL", help="another model to show beside it")
+    parser.add_argument("--port", type=int, default=8000, help="port; 0 chooses a free one (default: %(default)s)")
+    host_option(parser)
+    language_options(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Serve until Ctrl-C."""
+    models = []
+    for path in (options.model, *([options.against] if options.against else [])):
+        model = model_of(options, path)
+        _ = model.attend  # a `UserError` for a model without attention
+        models.append(ExplorerModel(Path(path).name, model, CONTENTS))
+    with ExplorerServer(models, options.host, options.port) as server:
+        print(f"{server.url} (Ctrl-C ends)", file=sys.stderr, flush=True)
+        server.serve_forever()

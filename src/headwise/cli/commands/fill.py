@@ -1,0 +1,18 @@
+"""Example: headwise fill hf:google-bert/bert-base-uncased "The capital of France is [MASK]." """
+
+import argparse
+
+from headwise.cli.generation import pretrained_options, print_ranked, top_option
+from headwise.cli.loading import model_with
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    pretrained_options(parser)
+    parser.add_argument("text", metavar="TEXT", help="text with [MASK] or <mask>, whichever the model uses")
+    top_option(parser, "predictions for each mask")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print predictions with their probabilities."""
+    model = model_with("fill_mask", options, "fill masks")
+    print_ranked([[(one.probability, one.text) for one in mask] for mask in model.fill_mask(options.text, options.top)])

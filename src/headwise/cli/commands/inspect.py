@@ -1,0 +1,209 @@
+"""Example: headwise inspect runs/ende "A dog runs." -o attention.html"""
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import sys
+from itertools import count
+from mimetypes import guess_type
+from pathlib import Path
+from typing import Any
+
+from headwise.cli.decoding import decode_overrides
+from headwise.cli.files import output
+from headwise.cli.loading import model_of
+from headwise.cli.options import ANY_MODEL, DECODING, decode_options, language_options, model_option, whole_number
+from headwise.cli.rules import FlagRule, out_file
+from headwise.errors import UserError
+from headwise.inspect.alignment import AlignmentHead
+from headwise.inspect.page.contents import page_contents, plain_contents
+from headwise.inspect.patches import over_patches, patch_map, save_patches
+from headwise.inspect.picture import save_attention
+from headwise.inspect.record import AttentionRecord, Patches, Trace
+from headwise.inspect.recording import attentions
+from headwise.inspect.terminal import heat_map
+from headwise.report.document import inspection_page
+
+FORMATS = ("html", "png", "svg", "pdf", "text", "json")
+ENDINGS = {".htm": "html", ".txt": "text"} | {f".{name}": name for name in FORMATS if name != "text"}
+PICTURES = ("png", "svg", "pdf")
+PARTS = ("cross", "encoder", "decoder")  # the default is the first that the model has
+NAMES = {"encoder": ("source", "source"), "decoder": ("writes", "reads"), "cross": ("translation", "source")}
+MARGIN, CELL = 16, 2  # columns of the terminal beside the weights, and of each weight
+STEPS_IN_PICTURE, STEPS_IN_PAGE = 60, 300  # time steps of a sound that are shown
+FOR_PAIRS = ("prefix", "target_language")
+FOR_WRITERS = ("target", "source_language", *DECODING)
+
+
+def format_of(options: argparse.Namespace) -> str:
+    """The requested format, or that of the output file's ending; `UserError` if they contradict each other."""
+    ending = Path(options.output).suffix.lower()
+    by_ending = ENDINGS.get(ending, "")
+    if ending and not by_ending and not options.format:
+        raise UserError(f"-o {options.output}: files end in {', '.join(ENDINGS)}; for another name give --format")
+    if options.format and by_ending not in ("", options.format):
+        raise UserError(f"-o {options.output}: ends as {by_ending} does, but --format is {options.format}")
+    style = options.format or by_ending or "html"
+    if options.output == "-" and style in PICTURES:
+        raise UserError(f"-o -: a picture ({style}) is written into a file; name one")
+    return style
+
+
+RULES = (
+    FlagRule(
+        ("part", "layer", "head"),
+        lambda o: format_of(o) in ("html", "json"),
+        "is for pictures and text (-o FILE.png, --format text): a page, like json, has every layer and head",
+    ),
+    FlagRule(
+        ("prefix", *(name for name in DECODING if name != "max_source_length")),
+        lambda o: o.target is not None,
+        "does not go with --target: nothing is searched for where the translation is given",
+    ),
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    model_option(parser, f"{ANY_MODEL} (with attention)")
+    text = "one sentence, or the file of a picture or a sound; - reads a sentence from standard input"
+    parser.add_argument("text", metavar="TEXT", help=text)
+    where = "output file (default: attention.html, .png, .svg or .pdf, numbered if it exists: attention-2.html; "
+    where += "text and json go to standard output)"
+    parser.add_argument("-o", "--output", type=out_file, default="", metavar="FILE", help=where)
+    style = "html: a page to explore; png, svg, pdf: a picture of one layer; text: the same in the terminal; json: all "
+    style += "numbers (default: by the ending of the output file, else html)"
+    parser.add_argument("--format", choices=FORMATS, default="", help=style)
+    target = "show this translation, transcript or caption (default: the model's own output)"
+    parser.add_argument("--target", metavar="TEXT", help=target)
+    parser.add_argument("--prefix", default="", help="text that the model's own translation must begin with")
+    group = parser.add_argument_group("pictures and text")
+    part = "which attention (default: cross, or the only one that the model has)"
+    group.add_argument("--part", choices=PARTS, default="", help=part)
+    layer = "layer, from 0; -1 is the last (default: %(default)s)"
+    group.add_argument("--layer", type=int, default=-1, metavar="N", help=layer)
+    group.add_argument("--head", type=whole_number(0), metavar="N", help="head, from 0 (default: all and their mean)")
+    query = "query of a picture: the class token, or the mean of all patches (default: %(default)s)"
+    group.add_argument("--query", choices=("class", "mean"), default="class", help=query)
+    language_options(parser)
+    decode_options(parser, without=("n_best", "draft_length", "batch_tokens"))
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the model on one input and write its attention."""
+    style, model = format_of(options), model_of(options)
+    _ = model.attend  # a `UserError` for a model without attention
+    text = _input_of(options.text, model)
+    pairs = model.reads == "pairs"
+    settings = _pair_settings(options, model) if pairs else _single_settings(options, model, style)
+    if style in ("html", "json"):
+        record, trace = model.look_inside(text, **settings)
+        return _write_all(options, style, record, trace, getattr(model, "known_alignment_head", None))
+    heads = None if options.head is None else [options.head]
+    stacks = attentions(model.network)
+    part = options.part or next((part for part in PARTS if stacks[part]), PARTS[0])
+    _draw(options, style, part, model.attend(text, layers={part: [options.layer]}, heads=heads, **settings))
+
+
+def _input_of(text: str, model: Any) -> str:
+    """The input; `UserError` if a model that reads text was given a file name."""
+    if text == "-":
+        return sys.stdin.read()
+    if model.reads in ("picture", "sound"):
+        return text
+    exists, name = os.path.isfile(text), not any(map(str.isspace, text))
+    kind = {"image": "a picture", "audio": "a sound"}.get((guess_type(text)[0] or "").partition("/")[0])
+    if kind and (exists or name):
+        raise UserError(
+            f"{text}: {f'is {kind}' if exists else f'no such file (the name is that of {kind})'}, and this model reads "
+            f"text; to look at this text itself: echo {shlex.quote(text)} | headwise inspect MODEL -"
+        )
+    if exists and Path(text).suffix:
+        raise UserError(
+            f"{text}: is a file, and inspect takes one sentence; write the sentence, or read it from the file: "
+            f"headwise inspect MODEL - < {shlex.quote(text)}"
+        )
+    return text
+
+
+def _pair_settings(options: argparse.Namespace, model: Any) -> dict[str, Any]:
+    """The settings for a translation."""
+    return {"tgt": options.target, "prefix": options.prefix, **decode_overrides(options, model.decode_config)}
+
+
+def _single_settings(options: argparse.Namespace, model: Any, style: str) -> dict[str, Any]:
+    """The settings for a sound or a picture; `UserError` for one without a meaning there."""
+    for name in FOR_PAIRS if model.writes else (*FOR_PAIRS, *FOR_WRITERS):
+        if name in options.flags:
+            raise UserError(f"{options.flags[name]} is for models that translate; this one reads a {model.reads}")
+    if not model.writes:
+        return {}
+    own = {"target": options.target, **decode_overrides(options, model.generation.settings)}
+    if model.reads == "picture":
+        return own
+    narrow = max(1, (shutil.get_terminal_size().columns - MARGIN) // CELL)
+    n_times = {"text": narrow, "html": STEPS_IN_PAGE, "json": 0}.get(style, STEPS_IN_PICTURE)
+    return {**own, "language": options.source_language, "n_times": n_times}
+
+
+def _write_all(
+    options: argparse.Namespace, style: str, record: AttentionRecord, trace: Trace, aligns: AlignmentHead | None
+) -> None:
+    name = Path(options.model).name
+    if style == "json":
+        _write(options.output or "-", json.dumps(plain_contents(record, trace, name), ensure_ascii=False) + "\n")
+    else:
+        contents = page_contents(record, trace, name, aligns)
+        page = inspection_page([contents], f"Headwise: {record.text}")
+        _write(options.output or unused_name("attention.html"), page)
+
+
+def _draw(options: argparse.Namespace, style: str, part: str, record: AttentionRecord) -> None:
+    found = [(number, layer) for number, layer in enumerate(getattr(record, part)) if layer is not None]
+    if not found:
+        raise UserError(f"--part {part}: this model has no such attention")
+    number, weights = found[0]
+    head = "" if options.head is None else f", head {options.head}"
+    title = f"{part} attention, layer {number}{head}: {record.translation or record.text}"
+    if style == "text":
+        return _write(options.output or "-", f"{title}\n{_as_text(record, part, weights, _query(options, part))}\n")
+    path, of, boxes = Path(options.output or unused_name(f"attention.{style}")), record.src.of, ""
+    _check_folder(path)
+    if isinstance(of, Patches) and part != "decoder":
+        save_patches(over_patches(weights, of, _query(options, part)), of, path, title, style)
+    else:
+        axes = (record.queries(part).drawn, record.keys(part).drawn)
+        boxes = save_attention(weights, *axes, path, title, NAMES[part], style)
+    print(path, *([boxes] if boxes else []), sep="\n", file=sys.stderr)
+
+
+def _query(options: argparse.Namespace, part: str) -> str:
+    """The query of a picture; for a caption the mean, because none of its words stands for the whole."""
+    return options.query if part == "encoder" else "mean"
+
+
+def _as_text(record: AttentionRecord, part: str, weights: Any, query: str) -> str:
+    width, of = shutil.get_terminal_size().columns, record.src.of
+    if isinstance(of, Patches) and part != "decoder":
+        return patch_map(over_patches(weights, of, query), width)
+    return heat_map(weights.mean(axis=0), record.queries(part).drawn, record.keys(part).drawn, width)
+
+
+def unused_name(name: str) -> str:
+    """The name, or the first numbered one that no file has, so that a default name never overwrites a file."""
+    path = Path(name)
+    numbered = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
+    return str(path if not path.exists() else next(other for other in numbered if not other.exists()))
+
+
+def _check_folder(path: Path) -> None:
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise UserError(f"-o {path}: {'is a folder' if path.is_dir() else 'its folder does not exist'}; name a file")
+
+
+def _write(path: str, text: str) -> None:
+    with output(path) as file:
+        file.write(text)
+    if path != "-":
+        print(path, file=sys.stderr)

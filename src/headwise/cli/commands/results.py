@@ -1,0 +1,123 @@
+"""Example: headwise results runs/small-* --test news test.en test.de"""
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from headwise.cli.decoding import decode_overrides
+from headwise.cli.files import output
+from headwise.cli.options import (
+    DECODING,
+    decode_options,
+    device_option,
+    document_languages,
+    format_option,
+    metric_options,
+    output_option,
+)
+from headwise.cli.parallel_texts import holds_pairs, parallel_texts, texts_to_score
+from headwise.cli.rules import FlagRule, in_file, out_file
+from headwise.errors import UserError
+from headwise.evaluate.bleu import measures
+from headwise.report.figures import render_figure
+from headwise.results.curves import learning_curves, validation_table
+from headwise.results.formats import FORMATS
+from headwise.results.hypotheses import EvaluationSet, Hypotheses, describe_decoding
+from headwise.results.runs import Group, group_runs, read_runs, without_training
+from headwise.results.table import ResultsTable, check_baseline, score_table
+
+NAME = re.compile(r"\w[\w.-]*")
+PICTURES = (".png", ".svg")
+RULES = (
+    FlagRule(
+        ("metric", "multi30k", "tokenize", "baseline", "device", "languages", *DECODING),
+        lambda o: not o.test,
+        "is for test sets: add --test NAME SOURCE REFERENCE",
+    ),
+    FlagRule(("axis",), lambda o: not o.curves, "is for --curves FILE"),
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="model folders written by `headwise train`")
+    test = "a test set: a name, the source and one or several references; or a name and a file of pairs as `train` "
+    test += "takes it (.tsv, .po, .tmx, ...). Without it the table shows validation scores"
+    parser.add_argument(
+        "--test", action="append", nargs="+", type=in_file, default=[], metavar=("NAME", "SOURCE REFERENCE"), help=test
+    )
+    metric_options(parser, ("BLEU", "chrF++"))
+    baseline = "model of the table to compare the others with, by paired bootstrap"
+    parser.add_argument("--baseline", default="", metavar="MODEL", help=baseline)
+    group = "runs to group into one row, such as tiny='tiny-*' (default: runs that differ in the seed only)"
+    parser.add_argument("--group", nargs="+", default=[], metavar="MODEL=PATTERN", help=group)
+    format_option(parser, "markdown is also readable in a terminal", ("markdown", "csv", "latex"))
+    output_option(parser)
+    curves = "draw learning curves, of validation and (thin lines) of the training loss, into a .png or .svg file"
+    parser.add_argument("--curves", type=out_file, metavar="FILE", help=curves)
+    axis = "x axis of --curves (default: %(default)s)"
+    parser.add_argument("--axis", choices=["updates", "hours"], default="updates", help=axis)
+    document_languages(parser)
+    device_option(parser)
+    decode_options(parser, without=("n_best", "draft_length"))
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the table, draw the learning curves."""
+    if options.curves and Path(options.curves).suffix.lower() not in PICTURES:
+        raise UserError(f"--curves {options.curves}: name a .png or .svg file")
+    runs = without_training(read_runs(options.runs, ["translate"] if options.test else None), _say)
+    groups = group_runs(runs, _patterns(options.group))
+    if options.curves:
+        _draw(options, groups)
+    table = _scored(options, groups) if options.test else validation_table(groups)
+    with output(options.output) as file:
+        file.write(FORMATS[options.format](table))
+
+
+def _patterns(pairs: list[str]) -> dict[str, str]:
+    for pair in pairs:
+        if not all(pair.partition("=")):
+            raise UserError(f"--group {pair}: write MODEL=PATTERN, such as tiny='tiny-*'")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def _draw(options: argparse.Namespace, groups: list[Group]) -> None:
+    picture = render_figure(learning_curves(groups, options.axis), Path(options.curves).suffix[1:].lower())
+    with output(options.curves) as file:
+        file.buffer.write(picture)
+    print(f"{options.curves}: learning curves of {sum(len(group.runs) for group in groups)} runs", file=sys.stderr)
+
+
+def _scored(options: argparse.Namespace, groups: list[Group]) -> ResultsTable:
+    check_baseline(options.baseline, groups)
+    tests = _test_sets(options.test, options.languages)
+    references = [line for test in tests for stream in test.references for line in stream]
+    chosen = measures(options.metric, options.tokenize, multi30k=options.multi30k, references=references)
+    kept = {
+        run.name: Hypotheses(run, options.device, decode_overrides(options, run.config.decode), _say)
+        for group in groups
+        for run in group.runs
+    }
+    lines = {name: {test.name: own.of(test) for test in tests} for name, own in kept.items()}
+    return score_table(groups, tests, lines, chosen, options.baseline, describe_decoding(kept))
+
+
+def _test_sets(given: list[list[str]], languages: Sequence[str]) -> list[EvaluationSet]:
+    tests: dict[str, EvaluationSet] = {}
+    for name, *files in given:
+        if not NAME.fullmatch(name) or not files or (len(files) == 1 and not holds_pairs(files[0])):
+            raise UserError(
+                f"--test {' '.join([name, *files])}: write NAME SOURCE REFERENCE, or NAME and a file of pairs; "
+                "files are named after NAME"
+            )
+        if name in tests:
+            raise UserError(f"--test {name}: two test sets have this name")
+        sources, *references = parallel_texts(texts_to_score(files[0], files[1:], ("--test", "--test")), languages)
+        tests[name] = EvaluationSet(name, sources, references)
+    return list(tests.values())
+
+
+def _say(message: str) -> None:
+    print(f"headwise: {message}", file=sys.stderr)

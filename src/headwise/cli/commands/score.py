@@ -1,0 +1,77 @@
+"""Example: headwise score runs/ende --source test.en --target test.de -o scores.jsonl"""
+
+import argparse
+import json
+import math
+import sys
+from typing import Any
+
+from headwise.cli.files import output
+from headwise.cli.generation import compute_option
+from headwise.cli.loading import model_of
+from headwise.cli.options import (
+    ANY_MODEL,
+    language_options,
+    model_option,
+    output_option,
+    ray_option,
+    source_option,
+    target_option,
+    whole_number,
+)
+from headwise.cli.parallel_texts import parallel_texts, source_text, target_text
+from headwise.data.corpus import read_lines
+from headwise.errors import UserError
+from headwise.evaluate.score import corpus_perplexity
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    model_option(parser, ANY_MODEL)
+    compute_option(parser)
+    source_option(parser, "source texts; for a language model the text to score")
+    target_option(parser, "their translations")
+    stride = "for a language model: tokens between two windows; smaller is slower (default: half a window)"
+    parser.add_argument("--stride", type=whole_number(1), default=0, metavar="N", help=stride)
+    output_option(parser)
+    ray_option(parser)
+    language_options(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """One JSON line per pair, and the corpus perplexity on standard error; for a language model that of the text."""
+    model = model_of(options)
+    if hasattr(model, "perplexity") and not options.target:
+        _score_text(options, model)
+        return
+    score = model.score
+    if options.stride or not options.target:
+        raise UserError("--target is required for a translation model, and --stride is not for it")
+    if options.compute not in (None, str(next(model.network.parameters()).dtype).removeprefix("torch.")):
+        raise UserError(f"--compute {options.compute}: this model scores in float32, whatever it decodes with")
+    sources, targets = parallel_texts([source_text(options.source), target_text(options.target, "--target")])
+    scores = score(sources, targets)
+    records = [_record(one, token_log_probs=[*map(_finite, one.token_log_probs)]) for one in scores]
+    _write_records(options.output, records)
+    tokens = sum(len(score.token_log_probs) for score in scores)
+    print(f"perplexity {corpus_perplexity(scores):.6g} over {tokens:,} tokens, {len(scores):,} pairs", file=sys.stderr)
+
+
+def _score_text(options: argparse.Namespace, model: Any) -> None:
+    """The perplexity that a language model has on one text."""
+    found = model.perplexity("\n".join(read_lines(options.source)), options.stride)
+    _write_records(options.output, [_record(found, tokens=found.tokens)])
+    print(f"perplexity {found.perplexity:.6g} over {found.tokens:,} tokens", file=sys.stderr)
+
+
+def _record(score: Any, **more: Any) -> dict[str, Any]:
+    return {"log_prob": _finite(score.log_prob), "perplexity": _finite(score.perplexity), **more}
+
+
+def _write_records(path: str, records: list[dict[str, Any]]) -> None:
+    with output(path) as file:
+        file.writelines(json.dumps(record, allow_nan=False) + "\n" for record in records)
+
+
+def _finite(number: float) -> float | None:
+    """A number for JSON, which has no infinity: null stands for an impossible text, and for its perplexity."""
+    return number if math.isfinite(number) else None

@@ -1,0 +1,22 @@
+"""Example: headwise seal runs/ende"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from headwise.checkpoint.layout import ADAPTER, CONFIG
+from headwise.checkpoint.manifest import MANIFEST, seal
+from headwise.errors import UserError
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="model folder; its files are accepted as they are now")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write the checksums again, after a file was changed on purpose."""
+    folder = Path(options.model)
+    if not any((folder / name).is_file() for name in (CONFIG, ADAPTER)):
+        raise UserError(f"{folder}: has no {CONFIG}, so it is no model folder; give the folder that holds it")
+    names = seal(folder, again=True)
+    print(f"{folder / MANIFEST}: digests of {len(names)} files ({', '.join(names)})", file=sys.stderr)

@@ -1,0 +1,97 @@
+"""Example: headwise serve runs/ende runs/deen --languages en-de de-en"""
+
+import argparse
+from functools import partial
+
+from headwise.cli.decoding import decode_overrides
+from headwise.cli.options import (
+    TRANSLATION_MODEL,
+    decode_options,
+    device_option,
+    direction,
+    file_option,
+    host_option,
+    whole_number,
+)
+from headwise.cli.rules import FlagRule
+from headwise.cluster.serving import serve_replicas
+from headwise.models.load import load_translator
+from headwise.serve.access import AccessRules, read_keys
+from headwise.serve.batching import BatchSettings
+from headwise.serve.models import load_served_models
+from headwise.serve.parameters import RequestLimits
+from headwise.serve.server import ServerSettings, serve
+
+UNSERVED = ("n_best", "sample", "temperature", "top_k", "top_p", "seed", "draft_length", "batch_tokens")
+RULES = (FlagRule(("replicas",), lambda o: o.ray is None, "is for --ray: one process has one server"),)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("models", metavar="MODEL", nargs="+", help=TRANSLATION_MODEL)
+    pairs = "language pairs, if the model folder does not define them: en-de; with several models one pair per model"
+    parser.add_argument("--languages", nargs="+", type=direction, default=[], metavar="FROM-TO", help=pairs)
+    host_option(parser)
+    port = "port; 0 chooses a free one (default: %(default)s)"
+    parser.add_argument("--port", type=whole_number(0), default=5000, help=port)
+    device_option(parser)
+    ray = "serve with replicas on this Ray cluster, behind its proxy (default: start one on this machine)"
+    parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help=ray)
+    replicas = "with --ray: servers that share the requests, each on a CPU or GPU (default: %(default)s)"
+    parser.add_argument("--replicas", type=whole_number(1), default=1, metavar="N", help=replicas)
+    _access_options(parser)
+    _limit_options(parser)
+    decode_options(parser, without=UNSERVED)
+
+
+def _access_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("access")
+    file_option(group, "--api-keys", "API keys, one per line; every translation request must have one of them")
+    names = "host names that requests may use besides the address, such as a proxy's"
+    group.add_argument("--hosts", nargs="+", default=[], metavar="NAME", help=names)
+    origins = "other sites whose pages may send requests, such as https://example.org (default: none)"
+    group.add_argument("--origins", nargs="+", default=[], metavar="SITE", help=origins)
+    group.add_argument("--log-text", action="store_true", help="also log the texts that are translated")
+
+
+def _limit_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("limits")
+    for name, default, text in (
+        ("max-body", 4 * 1024 * 1024, "bytes per request"),
+        ("max-characters", 100_000, "characters per request, over all texts"),
+        ("max-texts", 1000, "texts per request"),
+        ("max-terms", 1000, "terms in a request's glossary, with those to keep"),
+        ("max-seconds", 60, "seconds for a response"),
+        ("arrival-seconds", 30, "seconds to receive a request, and between two of a connection"),
+        ("max-waiting", 5000, "queued sentences before new requests are turned away"),
+        ("drain", 30, "seconds that running requests get after SIGTERM"),
+        ("batch-tokens", 4096, "approximate batch size: tokens times hypotheses"),
+    ):
+        text += " (default: %(default)s)"
+        group.add_argument(f"--{name}", type=whole_number(1), default=default, metavar="N", help=text)
+    wait = "milliseconds that a first sentence waits for others to share its batch (default: %(default)s)"
+    group.add_argument("--wait", type=whole_number(0), default=2, metavar="N", help=wait)
+    idle = "unload a model after this many seconds without a request, until the next one (default: never)"
+    group.add_argument("--idle", type=whole_number(0), default=0, metavar="N", help=idle)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Serve until SIGTERM or Ctrl-C."""
+    keys = read_keys(options.api_keys) if options.api_keys else ()
+    settings = decode_overrides(options)
+    settings.pop("batch_tokens", None)
+    load = partial(load_translator, device=options.device)
+    models = load_served_models(options.models, options.languages, load, settings, not options.idle)
+    limits = RequestLimits(
+        body=options.max_body,
+        characters=options.max_characters,
+        texts=options.max_texts,
+        terms=options.max_terms,
+        seconds=float(options.max_seconds),
+        body_seconds=float(options.arrival_seconds),
+    )
+    batching = BatchSettings(options.wait / 1000, options.batch_tokens, options.max_waiting, float(options.idle))
+    access = AccessRules(options.host, tuple(options.hosts), tuple(options.origins), keys)
+    wanted = ServerSettings(options.port, access, limits, batching, options.log_text, options.drain)
+    if options.ray is None:
+        return serve(models, wanted)
+    serve_replicas(options.ray, models, options.device, not options.idle, wanted, options.replicas)

@@ -1,0 +1,33 @@
+"""Example: headwise shortlist runs/ende --train train.en train.de"""
+
+import argparse
+import sys
+
+from headwise.checkpoint.sidecar_files import write_shortlist
+from headwise.cli.loading import translator_of
+from headwise.cli.options import TRANSLATION_MODEL, corpus_option, language_options, whole_number
+from headwise.config.data import TranslationData
+from headwise.data.corpus import parse_corpora
+from headwise.data.prepared import prepare, spool
+from headwise.data.shortlist import learn_shortlist
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help=f"{TRANSLATION_MODEL}; the shortlist is written into its folder")
+    corpus_option(parser)
+    candidates = "target tokens for each source token (default: %(default)s)"
+    parser.add_argument("--candidates", type=whole_number(1), default=50, metavar="N", help=candidates)
+    frequent = "most frequent target tokens, always allowed (default: %(default)s)"
+    parser.add_argument("--frequent", type=whole_number(1), default=200, metavar="M", help=frequent)
+    language_options(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write the shortlist of a model."""
+    options.device = "cpu"
+    model = translator_of(options)
+    tokenizer, data = model.sides, getattr(model.config, "data", TranslationData())
+    corpus = prepare(spool(parse_corpora(options.train)), tokenizer, data)
+    shortlist = learn_shortlist(corpus, model.n_pieces, options.candidates, options.frequent)
+    path = write_shortlist(model.path, shortlist, tokenizer)
+    print(f"{path}: trained on {len(corpus):,} pairs; use it with --shortlist", file=sys.stderr)

@@ -1,0 +1,25 @@
+"""Example: headwise study --quick --out runs/study"""
+
+import argparse
+
+from headwise.cli.options import device_option, whole_number
+from headwise.study.run import request_of, study
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", default="runs/study", metavar="DIR", help="folder to write (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="small measurements: some minutes on two CPU cores")
+    only = "measure only these claims, for example sequential or order"
+    parser.add_argument("--only", nargs="+", action="extend", default=[], metavar="NAME", help=only)
+    seeds = "repetitions of each measurement (default: what each claim needs)"
+    parser.add_argument("--seeds", type=whole_number(1), default=0, metavar="N", help=seeds)
+    data = "folder with the corpora multi30k, tatoeba and lm; each is used if it exists"
+    parser.add_argument("--data", metavar="DIR", help=data)
+    device_option(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure what is missing, and print where the report is."""
+    request = request_of(options.out, options.quick, options.only, options.seeds, options.data, options.device)
+    for line in study(request):
+        print(line)

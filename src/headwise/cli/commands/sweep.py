@@ -1,0 +1,94 @@
+"""Example: headwise sweep small --train train.tsv --valid valid.tsv --set model.dropout=0.1,0.3 --out runs/sweep"""
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from headwise.checkpoint.hub import folder_of
+from headwise.cli.files import output
+from headwise.cli.options import device_option
+from headwise.cluster.sweep import Sweep, sweep, trials_from
+from headwise.config.tasks import TASKS
+from headwise.errors import UserError
+from headwise.report.figures import render_figure
+from headwise.results.curves import learning_curves, validation_table
+from headwise.results.formats import FORMATS
+from headwise.results.runs import group_runs, read_runs
+from headwise.tasks.run import TrainRequest, run_config
+
+TABLE, CURVES = "results.md", "curves.svg"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    as_train = "as for `headwise train`"
+    parser.add_argument("recipe", metavar="RECIPE", help=as_train)
+    parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help=as_train)
+    parser.add_argument("--valid", nargs="+", default=[], metavar="FILE", help=as_train)
+    parser.add_argument("--task", choices=TASKS, default="", help="task to train for (default: the recipe's)")
+    out = f"folder to write: a run for each combination of values, {TABLE} and {CURVES}"
+    parser.add_argument("--out", required=True, metavar="DIR", help=out)
+    setting = "values of a setting, such as train.learning_rate=1e-3,3e-3; with several settings every combination"
+    parser.add_argument("--set", nargs="+", action="extend", required=True, metavar="KEY=VALUE,VALUE", help=setting)
+    parser.add_argument("--init", default="", metavar="MODEL", help=as_train)
+    parser.add_argument("--special", nargs="+", default=[], metavar="TOKEN", help=as_train)
+    to_the_end = "complete every run; by default runs with a worse validation loss are stopped early (ASHA)"
+    parser.add_argument("--to-the-end", action="store_true", help=to_the_end)
+    parser.add_argument("--resume", action="store_true", help="continue the sweep in --out, with the same command")
+    ray = "Ray cluster to train on, with a CPU or GPU per run (default: start one on this machine)"
+    parser.add_argument("--ray", default="", metavar="ADDRESS", help=ray)
+    device_option(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train all combinations and compare them."""
+    out, trials = Path(options.out).absolute(), trials_from(options.set)
+    if out.exists() and any(out.iterdir()) and not options.resume:
+        raise UserError(f"--out {options.out}: is not empty; add --resume to go on with its sweep, or name another")
+    init = str(folder_of(options.init)) if options.init else ""
+    request = TrainRequest(options.recipe, options.train, options.valid, options.out, init=init, task=options.task)
+    configs = [run_config(replace(request, settings=settings)) for settings in trials.values()]
+    out.mkdir(parents=True, exist_ok=True)
+    arguments = {name: [*_arguments(options), "--set", "train.threads=1", *own] for name, own in trials.items()}
+    train = configs[0].train
+    wanted = Sweep(
+        arguments,
+        out,
+        max(config.train.max_steps for config in configs),
+        min(config.train.validate_every for config in configs),
+        options.device == "cuda",
+        options.to_the_end,
+    )
+    print(f"headwise: {len(trials)} runs of {train.max_steps:,} updates at most, into {out}", file=sys.stderr)
+    failed = sweep(wanted, options.ray)
+    _compare([name for name in trials if name not in failed], out)
+    if failed:
+        raise UserError(f"{', '.join(failed)}: did not train; the output is in {out / failed[0]}.log")
+
+
+def _arguments(options: argparse.Namespace) -> list[str]:
+    """The arguments of `headwise train`, except settings and folder."""
+    recipe = str(Path(options.recipe).absolute()) if options.recipe.endswith(".toml") else options.recipe
+    files = {"--train": options.train, "--valid": options.valid}
+    given = [word for flag, paths in files.items() if paths for word in (flag, *map(_absolute, paths))]
+    given += ["--task", options.task] if options.task else []
+    given += ["--init", _absolute(options.init)] if options.init else []
+    given += ["--special", *options.special] if options.special else []
+    return ["--recipe", recipe, *given, "--device", options.device]
+
+
+def _absolute(path: str) -> str:
+    """A file of this folder for a process in another folder; an amount such as 1% stays."""
+    return str(Path(path).absolute()) if Path(path).exists() else path
+
+
+def _compare(names: list[str], out: Path) -> None:
+    if not names:
+        return
+    groups = group_runs(read_runs([str(out / name) for name in names]), {})
+    table = FORMATS["markdown"](validation_table(groups))
+    with output(str(out / TABLE)) as file:
+        file.write(table)
+    with output(str(out / CURVES)) as file:
+        file.buffer.write(render_figure(learning_curves(groups, "updates"), "svg"))
+    print(table, end="")

@@ -1,0 +1,169 @@
+"""Example: headwise translate runs/ende input.txt -o output.txt"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict
+from itertools import islice, tee
+from typing import Any
+
+from headwise.cli.arriving import arrives, arriving
+from headwise.cli.decoding import decode_overrides
+from headwise.cli.files import lines_of, not_too_long, output, with_progress_bar
+from headwise.cli.loading import model_or_ensemble
+from headwise.cli.options import (
+    ANY_MODEL,
+    ONE_PROCESS,
+    TERMS,
+    decode_options,
+    document_languages,
+    ensemble_options,
+    file_option,
+    format_option,
+    glossary_options,
+    input_option,
+    output_option,
+)
+from headwise.cli.rules import FlagRule, out_file
+from headwise.data.corpus import read_head
+from headwise.data.links import format_links
+from headwise.decode.request import TooLarge
+from headwise.decode.translator import Translation
+from headwise.localisation import MEMORIES, is_document
+from headwise.localisation.unsupported_types import HEAD_BYTES, check_content, check_file_name
+
+CHUNK_LINES = 1000  # translated together, if as many are available
+Linked = Iterable[tuple[Translation, str | None]]  # with word links, if requested
+
+
+def _is_document(options: argparse.Namespace) -> bool:
+    return is_document(options.input, options.sentences, options.lines)
+
+
+NEEDS = {"documents": _is_document}
+RULES = (
+    FlagRule(("sentences",), lambda o: o.lines, "does not go with --lines: say how the file is to be cut, once"),
+    FlagRule(
+        ("format", "alignment", "prefix", "draft", "n_best", "workers", "ray"),
+        _is_document,
+        "is for lines of text, and this is a document that is filled unit by unit",
+    ),
+    FlagRule(
+        ("report",),
+        lambda o: not _is_document(o),
+        f"is for documents (files such as {', '.join(MEMORIES)}), and with --sentences for any text",
+    ),
+    FlagRule(
+        ("languages",),
+        lambda o: not (o.glossary or _is_document(o)),
+        "is for documents and for --glossary, which may have several",
+    ),
+    FlagRule(("draft_length",), lambda o: not o.draft, "is for --draft, which is not given"),
+    FlagRule(
+        ("workers", "sample", "shortlist", "n_best", "batch_tokens", *TERMS),
+        lambda o: o.draft,
+        "does not go with --draft, which is greedy search of one line at a time",
+    ),
+    FlagRule(("beam_size",), lambda o: o.draft and o.beam_size > 1, "does not go with --draft: it is greedy search"),
+    FlagRule(("alignment",), lambda o: o.ensemble, "does not go with --ensemble: links are of one model's attention"),
+    FlagRule(("alignment",), lambda o: o.ray is not None, "does not go with --ray: links are read on one machine"),
+    ONE_PROCESS,
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    ensemble_options(parser, ANY_MODEL)
+    input_option(parser)
+    output_option(parser)
+    format_option(parser, "jsonl adds scores and tokens")
+    alignment = "write word links (i-j) into this file, one line per translation; '-' writes them into the output: "
+    alignment += "after ' ||| ', or in jsonl as 'alignment'"
+    parser.add_argument("--alignment", type=out_file, default="", metavar="FILE", help=alignment)
+    report = "for a document: write its translations as JSON lines, those with quality flags first"
+    parser.add_argument("--report", type=out_file, default="", metavar="FILE.jsonl", help=report)
+    parser.add_argument("--sentences", action="store_true", help="split lines into sentences and translate each")
+    lines = "translate the lines of a file as plain text, with its tags and keys, whatever its type"
+    parser.add_argument("--lines", action="store_true", help=lines)
+    document_languages(parser)
+    parser.add_argument("--prefix", default="", help="text that every translation must begin with")
+    draft = "speculative decoding, faster for single sentences, with the same output as --beam-size 1: 'input', the "
+    draft += "folder of a smaller model, or a translation memory (a file as `headwise train` takes it)"
+    file_option(parser, "--draft", draft, "FROM")
+    glossary_options(parser)
+    decode_options(parser, n_best="translations per line; in text output separated by tabs")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Translate line by line, or a document unit by unit."""
+    if _is_document(options):
+        return options.modules["documents"].fill_document(options)
+    if not options.lines and os.path.isfile(options.input):
+        check_file_name(options.input)
+        check_content(options.input, read_head(options.input, HEAD_BYTES))
+    model = model_or_ensemble(options, languages_required=bool(options.alignment))
+    overrides = decode_overrides(options, model.decode_config)
+    apart = options.alignment not in ("", "-")
+    with output(options.output) as file, output(options.alignment) if apart else nullcontext() as links_file:
+        for chunk in _chunks(model, options, overrides):
+            for translation, links in chunk:
+                file.write(format_translation(translation, options.format, None if apart else links) + "\n")
+                if links_file:
+                    links_file.write(f"{links}\n")
+            file.flush()
+    if "glossary" in overrides:
+        print(overrides["glossary"].summary(), file=sys.stderr)
+
+
+def _chunks(model: Any, options: argparse.Namespace, overrides: Mapping[str, Any]) -> Iterator[Linked]:
+    """The translations of all lines; if lines arrive one by one, as soon as no more are available."""
+    if not arrives(options.input) or options.workers > 1 or options.ray is not None:
+        lines = lines_of(options.input, "translate")
+        translations = _translated(model, lines, options, overrides, options.workers, options.draft)
+        yield with_progress_bar(translations, options.input)
+        return
+    done, draft = 0, getattr(model, "draft", str)(options.draft)  # made once
+    for lines in arriving(sys.stdin.fileno(), CHUNK_LINES):
+        short = not_too_long(lines, "standard input", done)
+        try:
+            yield list(_translated(model, short, options, overrides, 1, draft))
+        except TooLarge as error:
+            raise TooLarge(done + error.index, error.why, "line") from None
+        done += len(lines)
+
+
+def _translated(
+    model: Any,
+    lines: Iterable[str],
+    options: argparse.Namespace,
+    overrides: Mapping[str, Any],
+    workers: int,
+    draft: Any,
+) -> Linked:
+    settings = {"chunk_lines": CHUNK_LINES, "workers": workers, "draft": draft, **overrides}
+    if not options.alignment:
+        return ((translation, None) for translation in model.translate_lines(lines, options.prefix, **settings))
+    lines, again = tee(lines)
+    return _with_links(model, again, model.translate_lines(lines, options.prefix, **settings))
+
+
+def _with_links(model: Any, lines: Iterable[str], translations: Iterable[Translation]) -> Iterator[tuple[Any, str]]:
+    """Each translation and its word links; a line that was translated in parts has none."""
+    pairs = zip(lines, translations, strict=True)
+    while chunk := list(islice(pairs, CHUNK_LINES)):
+        whole = [(line, translation.text) if translation.parts == 1 else ("", "") for line, translation in chunk]
+        sources, targets = zip(*whole, strict=True)
+        for (_, translation), links in zip(chunk, model.align(sources, targets), strict=True):
+            yield translation, format_links(links)
+
+
+def format_translation(translation: Translation, style: str, links: str | None = None) -> str:
+    """One line: a JSON object, or the text and its alternatives separated by tabs; with word links if there are any."""
+    if style == "jsonl":
+        alignment = {} if links is None else {"alignment": links}
+        return json.dumps({**asdict(translation), **alignment}, ensure_ascii=False)
+    texts = [translation.text, *(other.text for other in translation.alternatives)]
+    line = "\t".join(texts) if len(texts) == 1 else "\t".join(text.replace("\t", " ") for text in texts)
+    return line if links is None else f"{line} ||| {links}"

@@ -1,0 +1,53 @@
+"""Corpora that commands write, and the translation of their lines."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headwise.cli.files import output, with_progress_bar
+from headwise.cli.rules import out_file
+from headwise.data.rows import Pair
+from headwise.errors import UserError
+
+
+def corpus_output_option(parser: argparse.ArgumentParser) -> None:
+    text = "corpus to write, .jsonl or .tsv"
+    parser.add_argument("-o", "--output", type=out_file, required=True, metavar="FILE.jsonl", help=text)
+
+
+def line_translator(
+    options: argparse.Namespace, model: Any, overrides: Mapping[str, Any], files: Sequence[str]
+) -> Callable[[Iterable[str]], Iterable[Any]]:
+    """A function that translates lines of `files` and shows its progress."""
+    return lambda lines: with_progress_bar(model.translate_lines(lines, workers=options.workers, **overrides), *files)
+
+
+def pair_format(path: str) -> Callable[[Pair], str]:
+    """How to write a pair into a corpus of that name; `UserError` for a name without a known ending."""
+    lines = {".jsonl": _json_line, ".tsv": _tsv_line}
+    if Path(path).suffix not in lines:
+        raise UserError(f"-o {path}: give it the ending .jsonl or .tsv, by which `headwise train` knows the format")
+    return lines[Path(path).suffix]
+
+
+def _json_line(pair: Pair) -> str:
+    return json.dumps({"src": pair[0], "tgt": pair[1]}, ensure_ascii=False)
+
+
+def _tsv_line(pair: Pair) -> str:
+    return "\t".join(text.replace("\t", " ") for text in pair)
+
+
+def write_corpus(path: str, as_line: Callable[[Pair], str], pairs: Iterable[Pair]) -> int:
+    """Write a corpus, which appears when it is complete; returns its number of pairs."""
+    count = 0
+    with output(path) as file:
+        for pair in pairs:
+            file.write(as_line(pair) + "\n")
+            count += 1
+    if not count:
+        print(f"headwise: {path}: has no pair", file=sys.stderr)
+    return count

@@ -1,0 +1,44 @@
+"""`--glossary` and `--keep`: the terms that translations must contain."""
+
+import argparse
+from collections.abc import Iterable
+
+from headwise.errors import UserError
+from headwise.glossary.files import read_glossary
+from headwise.glossary.terms import Glossary, Term
+
+SHOWN = 10  # missing terms that are listed
+
+
+class CountedGlossary(Glossary):
+    """A glossary that counts how many of its terms appear in the translations."""
+
+    def __init__(self, terms: Iterable[Term]) -> None:
+        super().__init__(terms)
+        self._texts = self._wanted = 0
+        self._lost: list[str] = []
+
+    def note(self, source: str, translation: str) -> None:
+        """Count the terms of a text."""
+        self._texts += 1
+        self._wanted += len({match.term for match in self.matches(source)})
+        lost = self.missing(source, translation)
+        self._lost += [f"text {self._texts}: '{term.source}' without '{term.target}'" for term in lost]
+
+    def summary(self) -> str:
+        """Terms in sources, how many of them are in the translations, and some that are missing."""
+        kept = self._wanted - len(self._lost)
+        share = f" ({kept / self._wanted:.1%})" if self._wanted else ""
+        more = [f"and {len(self._lost) - SHOWN:,} more"] if len(self._lost) > SHOWN else []
+        head = f"{self._wanted:,} terms in {self._texts:,} texts, {kept:,} in their translations{share}"
+        return "\n  ".join([head, *self._lost[:SHOWN], *more])
+
+
+def requested_glossary(options: argparse.Namespace) -> CountedGlossary:
+    """The terms of the files; `UserError` for sampling."""
+    flag = "--glossary" if options.glossary else "--keep"
+    if getattr(options, "sample", False):
+        raise UserError(f"{flag} does not go with --sample: sampling cannot guarantee terms")
+    languages = getattr(options, "languages", ("", ""))
+    files = [path for path in (options.glossary, options.keep) if path]
+    return CountedGlossary(term for path in files for term in read_glossary(path, languages))

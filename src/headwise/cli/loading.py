@@ -1,0 +1,72 @@
+"""The models that a command line names: of the requested kind, precision and languages, on this machine or on Ray."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from headwise.cli.options import HALF
+from headwise.errors import UserError
+from headwise.models.load import load, load_translator, load_translators
+
+
+def model_of(options: argparse.Namespace, path: str = "", languages_required: bool = True) -> Any:
+    """Any model: MODEL or the one in `path`.
+
+    A multilingual model needs both languages, unless `languages_required` is false, because it can generate text
+    without them, as in transformers.
+    """
+    path = path or str(options.model)
+    return _set_up(load(path, options.device, _dtype(options)), options, path, languages_required)
+
+
+def translator_of(options: argparse.Namespace, path: str = "", languages_required: bool = True) -> Any:
+    """`model_of` for a translation model; `UserError` for any other model."""
+    path = path or str(options.model)
+    return _set_up(load_translator(path, options.device, _dtype(options)), options, path, languages_required)
+
+
+def model_or_ensemble(options: argparse.Namespace, languages_required: bool = True) -> Any:
+    """MODEL, or the ensemble of it and the models of `--ensemble`."""
+    files = [path for path in options.ensemble if Path(path).is_file()]
+    if files:
+        raise UserError(f"{files[0]}: is a file, and --ensemble names model directories; name files before --ensemble")
+    if not options.ensemble:
+        return translator_of(options, languages_required=languages_required)
+    model = load_translators([options.model, *options.ensemble], options.device, _dtype(options))
+    return _set_up(model, options, options.model)
+
+
+def model_with(method: str, options: argparse.Namespace, what: str) -> Any:
+    """MODEL, if it has that method; otherwise a `UserError` that says it cannot do `what`."""
+    dtype = "auto" if options.compute in (None, "int8") else options.compute  # int8 is made when a model first decodes
+    model = load(options.model, options.device, dtype)
+    if not hasattr(model, method):
+        family = getattr(getattr(model, "config", None), "family", "")
+        raise UserError(f"{options.model}: a model{f' of {family}' if family else ''} that cannot {what}")
+    _mention_unused(model, options.model)
+    return model
+
+
+def _mention_unused(model: Any, path: str) -> None:
+    for name in getattr(model, "unused", ()) or getattr(getattr(model, "generation", None), "unused", ()):
+        print(f"{path}: generation_config.json asks for {name}, which is not supported", file=sys.stderr)
+
+
+def _dtype(options: argparse.Namespace) -> str:
+    """The precision to load a model in; int8 is a setting of decoding."""
+    compute = getattr(options, "compute", None)
+    return compute if compute in HALF else "auto"
+
+
+def _set_up(model: Any, options: argparse.Namespace, path: str, languages_required: bool = True) -> Any:
+    """The model with its languages, and with its lines on a cluster if `--ray` is given."""
+    source, target = (getattr(options, f"{side}_language", "") for side in ("source", "target"))
+    if hasattr(model, "between"):
+        _mention_unused(model, path)
+        model = model.between(source, target, complete=languages_required or bool(source and target))
+    elif (source or target) and getattr(model, "reads", "") != "sound":
+        raise UserError("--source-language and --target-language are for multilingual models, and this is none")
+    if getattr(options, "ray", None) is None:
+        return model
+    return options.modules["cluster"].on_cluster(model, options, _dtype(options))

@@ -1,0 +1,96 @@
+"""Parallel texts on a command line: sources, translations and references, which belong together line by line.
+
+Files are those that `headwise train` takes, read as it reads them: lines of text, pairs (`.tsv`, `.jsonl`, `hf:`), and
+translation memories (`.po`, `.tmx`, `.xliff`, or folders of them). The option determines the side.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headwise.data.corpus import parse_corpora, read_lines, read_pairs, stands_alone
+from headwise.data.first_look import check_files
+from headwise.data.prepared import spool
+from headwise.data.rows import STANDARD_INPUT, display_name
+from headwise.errors import UserError
+from headwise.localisation import is_memory
+from headwise.localisation.memory import memories_as_tsv
+
+
+@dataclass(frozen=True)
+class NamedText:
+    """One side of a text, as an option names it."""
+
+    option: str
+    path: str
+    is_target: bool  # which side of a file of pairs is used
+
+
+def source_text(path: str, option: str = "--source") -> NamedText:
+    """A text to translate, or that was translated."""
+    return NamedText(option, path, is_target=False)
+
+
+def target_text(path: str, option: str) -> NamedText:
+    """A translation."""
+    return NamedText(option, path, is_target=True)
+
+
+def holds_pairs(path: str) -> bool:
+    """Whether a file holds both sides, by its name."""
+    return path != STANDARD_INPUT and (stands_alone(path) or is_memory(path))
+
+
+def texts_to_score(
+    source: str, references: Sequence[str], options: tuple[str, str] = ("--source", "--reference")
+) -> list[NamedText]:
+    """A source and its references, by default the target side of the source file."""
+    option, name = options
+    if not references and not holds_pairs(source):
+        raise UserError(f"{name} is required: the file or files to compare translations with")
+    others = [target_text(path, name) for path in references] or [target_text(source, option)]
+    return [source_text(source, option), *others]
+
+
+def parallel_texts(named: Sequence[NamedText], languages: Sequence[str] = ("", "")) -> list[list[str]]:
+    """The lines of texts that must have as many lines each.
+
+    Args:
+        languages: codes of the two languages to read from a translation memory with several.
+
+    Raises:
+        UserError: a file cannot be read, they have different numbers of lines, or two files of pairs different sources.
+    """
+    read: dict[str, tuple[list[str], ...]] = {}
+    for one in named:
+        if one.path not in read:
+            read[one.path] = _sides(one, languages)
+    columns = [read[one.path][one.is_target and len(read[one.path]) > 1] for one in named]
+    for one, column in zip(named, columns, strict=True):
+        if len(column) != len(columns[0]):
+            counts = f"{_name(named[0])} has {len(columns[0]):,} lines but {_name(one)} has {len(column):,}"
+            raise UserError(f"{counts}; line n must belong to line n")
+    first, *others = [(path, sides[0]) for path, sides in read.items() if len(sides) > 1] or [("", [])]
+    for path, sources in others:
+        for number, (one, other) in enumerate(zip(first[1], sources, strict=True), start=1):
+            if one != other:
+                where = f"pair {number} of {display_name(first[0])} and of {display_name(path)}"
+                raise UserError(f"{where} have different sources; name files of the same pairs in the same order")
+    return columns
+
+
+def _name(text: NamedText) -> str:
+    return display_name(text.path)
+
+
+def _sides(text: NamedText, languages: Sequence[str]) -> tuple[list[str], ...]:
+    """The lines of a file, or both sides of its pairs."""
+    if not holds_pairs(text.path):
+        check_files({text.option: [text.path]})
+        return (list(read_lines(text.path)),)
+    paths, report = memories_as_tsv([text.path], languages)
+    if report.units:
+        print(f"headwise: {text.option} {text.path}: {report}", file=sys.stderr)
+    check_files({text.option: paths})
+    sources, targets = zip(*read_pairs(spool(parse_corpora(paths))), strict=True)
+    return list(sources), list(targets)

@@ -1,0 +1,398 @@
+"""Configuration: frozen dataclasses, strict TOML, and overrides of the form `section.key=value`.
+
+A run is described by four tables. [model] is the section of its architecture (`config.model`), [data] that of its task
+(`config.data`); [train] and [decode] are the same for all. The resolved configuration is saved with every run, so a
+model directory says how it was made. Nothing here knows modules, files of text or devices.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from headwise.config.model import MODELS, ModelConfig, TransformerConfig
+from headwise.config.setting import (
+    A_CHARACTER,
+    ANY,
+    POSITIVE,
+    SEED,
+    SHARE,
+    Setting,
+    check_values,
+    choice,
+    converted,
+    setting,
+)
+from headwise.config.tasks import TASKS, tasks_with
+from headwise.config.training import METRICS, TrainConfig
+from headwise.errors import UserError, unknown
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+WITH_DECODER = tasks_with("decoder")  # a denoiser itself does not search, but a translator that starts from it does
+
+
+ENDINGS = ("exact", "no", "yes", "never")  # of a beam; the last three are those of generation_config.json
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How to search for an output, whichever model writes it; section 6.1 of the paper."""
+
+    beam_size: int = setting(4, "hypotheses kept; 1 is greedy", POSITIVE)
+    length_penalty: float = setting(0.6, "alpha of GNMT (arXiv:1609.08144, eq. 14); higher favours longer output", ANY)
+    early_stopping: str = choice(ENDINGS, "when a beam ends; all but exact: as transformers, by log P / length^alpha")
+    max_length_factor: float = setting(2.0, "longest output = this * source tokens + max_length_extra")
+    max_length_extra: int = setting(50, "tokens, see max_length_factor (section 6.1)")
+    min_length_factor: float = setting(0.0, "shortest output = this * source tokens + min_length_extra")
+    min_length_extra: int = setting(0, "tokens, see min_length_factor")
+    no_repeat_ngram: int = setting(0, "no n-gram of this size twice in an output; 0 is off")
+    n_best: int = setting(1, "hypotheses returned, at most beam_size when searching", POSITIVE)
+    sample: bool = setting(False, "use random sampling instead of search")
+    temperature: float = setting(1.0, "sampling temperature", POSITIVE)
+    top_k: int = setting(0, "sample from the k most probable tokens only; 0 is all")
+    top_p: float = setting(1.0, "sample from the most probable tokens with this total probability", SHARE)
+    seed: int = setting(1, "random seed for sampling", SEED)
+    stop: tuple[str, ...] = setting((), "end an output before this string; may be given several times")
+    batch_size: int = setting(0, "texts per batch; 0 = as many as batch_tokens allows")
+    batch_tokens: int = setting(4096, "source tokens per batch", POSITIVE)
+    max_source_length: int = setting(256, "split texts longer than this, tokens; 0 = no limit", A_CHARACTER)
+    shortlist: bool = setting(False, "restrict outputs to the shortlist of `headwise shortlist`; faster on a CPU")
+    draft_length: int = setting(6, "tokens drafted per step of speculative decoding", POSITIVE)
+    compute: str = choice(("float32", "int8", "bfloat16", "float16"), "weight precision; int8: CPU, float16: CUDA")
+
+    def changed(self, given: Mapping[str, Any], computes: Sequence[str] = ()) -> "SearchSettings":
+        """The settings of one call; `UserError` for one that is unknown or makes no sense.
+
+        The beam is as wide as `n_best` unless `given` has its width. `computes` are the precisions that a model has.
+
+        >>> SearchSettings().changed({"n_best": 9}).beam_size
+        9
+        >>> SearchSettings().changed({"max_new_tokens": 5}).max_length_extra
+        5
+        """
+        values = _absolute(given)
+        n_best = values.get("n_best")
+        if isinstance(n_best, int) and n_best > self.beam_size:
+            values = {"beam_size": n_best, **values}
+        types = get_type_hints(SearchSettings)
+        for name in values:
+            if name not in types:
+                raise unknown("setting", name, [*types, *ABSOLUTE])
+        settings = replace(self, **{name: _coerce(value, types[name], name) for name, value in values.items()})
+        settings.check("")
+        if computes and settings.compute not in computes:
+            raise unknown("this model's compute", settings.compute, computes)
+        return settings
+
+    def check(self, section: str = "decode") -> None:
+        """Raise a `UserError` for settings that contradict each other or have no meaning."""
+        check_values(section, self)
+        name = f"{section}.".lstrip(".")
+        if not self.sample and self.n_best > self.beam_size:
+            raise UserError(
+                f"{name}n_best = {self.n_best} is more than {name}beam_size = {self.beam_size}: "
+                "ask for fewer or search with a wider beam"
+            )
+        if self.early_stopping == "exact" and self.length_penalty < 0:
+            raise UserError(
+                f"{name}length_penalty = {self.length_penalty}: must be at least 0 for early_stopping = exact"
+            )
+        if not self.max_length_factor and not self.min_length_factor and self.min_length_extra > self.max_length_extra:
+            raise UserError(
+                f"min_new_tokens = {self.min_length_extra} is more than max_new_tokens = {self.max_length_extra}"
+            )
+        if any(not text for text in self.stop):
+            raise UserError("stop: an empty string would end every output before it begins")
+
+
+# Lengths of a call that do not depend on the source: `max_new_tokens=5` is max_length_factor=0 and max_length_extra=5.
+ABSOLUTE = {
+    "max_new_tokens": Setting(128, "longest output, tokens", POSITIVE),
+    "min_new_tokens": Setting(0, "shortest output, tokens"),
+}
+
+
+def _absolute(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a call by the names of `SearchSettings`, with values of its types."""
+    values = {name: value for name, value in given.items() if name not in ABSOLUTE}
+    for name in given.keys() & ABSOLUTE.keys():
+        ABSOLUTE[name].check(name, given[name])
+        values |= {f"{name[:3]}_length_factor": 0.0, f"{name[:3]}_length_extra": given[name]}
+    if isinstance(values.get("early_stopping"), bool):
+        values["early_stopping"] = "yes" if values["early_stopping"] else "no"
+    if isinstance(values.get("stop"), str):
+        values["stop"] = (values["stop"],)
+    return values
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything one training run depends on but its files; the sections are those of architecture and task."""
+
+    model: Any = field(default_factory=TransformerConfig)  # the section of its architecture, a `ModelConfig`
+    data: Any = None  # the section of `model.task`, a `DataConfig`; None = its defaults
+    train: TrainConfig = field(default_factory=TrainConfig)
+    decode: SearchSettings = field(default_factory=SearchSettings)
+
+    def __post_init__(self) -> None:
+        if self.data is None:
+            object.__setattr__(self, "data", TASKS[self.model.task].data())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Nested plain dictionary, ready for JSON."""
+        return asdict(self)
+
+
+def _choices() -> dict[str, dict[str, type]]:
+    """The sections that there are: of [model] by architecture, of [data] by task."""
+    return {
+        "model": dict(MODELS),
+        "data": {name: task.data for name, task in TASKS.items()},
+        "train": {"": TrainConfig},
+        "decode": {"": SearchSettings},
+    }
+
+
+CHOOSES = {"model": "architecture", "data": "task"}  # the key of [model] that chooses a section
+CHOOSING = ("model.architecture", "model.task")  # which are applied first
+
+
+def _declared() -> Iterator[tuple[str, Setting, Any]]:
+    """Every setting with its key and type, in the order of declaration; the first section that declares it decides."""
+    for section, choices in _choices().items():
+        hints = {name: get_type_hints(table) for name, table in choices.items()}
+        for key in dict.fromkeys(own.name for table in choices.values() for own in fields(table)):
+            owners = [name for name, table in choices.items() if key in hints[name]]
+            declared: Setting = choices[owners[0]].__dataclass_fields__[key].metadata["setting"]
+            only_for = dict(declared.only_for)
+            if len(owners) < len(choices):
+                only_for[CHOOSES[section]] = tuple(owners)
+            if section == "decode":
+                only_for["task"] = WITH_DECODER
+            if declared.task:
+                only_for["task"] = tasks_with(declared.task)
+            yield f"{section}.{key}", replace(declared, only_for=only_for), hints[owners[0]][key]
+
+
+SETTINGS = {key: declared for key, declared, _ in _declared()}  # by "section.key", in the order of declaration
+TYPES = {key: kind for key, _, kind in _declared()}
+
+
+def check(config: RunConfig) -> RunConfig:
+    """`config` itself when every value makes sense; `UserError` naming the first key that does not."""
+    for part in fields(config):
+        check_values(part.name, getattr(config, part.name))
+    config.decode.check()
+    _check_meaning(config)
+    _check_task(config)
+    _check_alignment(config)
+    config.model.check()
+    config.data.check()
+    assert type(config.model) is MODELS[config.model.architecture]
+    assert type(config.data) is TASKS[config.model.task].data
+    return config
+
+
+def _check_meaning(config: RunConfig) -> None:
+    """Refuse what an architecture or a task would silently ignore."""
+    for key, value in flatten(config).items():
+        if value != SETTINGS[key].default and (other := SETTINGS[key].unread_by(config.model)):
+            raise _meaningless(key, value, config.model, other)
+
+
+def _meaningless(key: str, value: Any, model: ModelConfig, other: str) -> UserError:
+    return UserError(
+        f"{key} = {value} means nothing to model.{other} = {getattr(model, other)}: "
+        f"leave it out or start from a recipe of that {other}"
+    )
+
+
+def _check_task(config: RunConfig) -> None:
+    task = config.model.task
+    if config.train.best_metric in METRICS.difference(TASKS[task].metrics):
+        raise UserError(f"train.best_metric = {config.train.best_metric} is not measured by model.task = {task}")
+    if task in (*tasks_with("running"), *tasks_with("pictures")) and config.model.architecture != "transformer":
+        raise UserError(f"model.architecture = {config.model.architecture}: model.task = {task} is for a transformer")
+    if getattr(config.data, "subword", "") == "characters" and task not in tasks_with("running"):
+        able = " or ".join(tasks_with("running"))
+        raise UserError(f"data.subword = characters is for model.task = {able}, not for {task}: use bpe or unigram")
+
+
+def _check_alignment(config: RunConfig) -> None:
+    """Refuse what does not go with an attention head that learns links."""
+    values = flatten(config)
+    others = {"data.bpe_dropout": 0.0, "data.both_directions": 0.0, "train.compile": False, "train.recompute": False}
+    others |= {"model.biases": True, "model.n_kv_heads": 0, "model.normalise_heads": False}
+    layer, depth = config.train.alignment_layer, config.model.n_decoder_layers
+    if not -depth <= layer < depth and layer != TrainConfig.alignment_layer:
+        raise UserError(f"train.alignment_layer = {layer}: the decoder has layers 0 to {depth - 1}, -1 is the last")
+    for key in others if config.train.alignment_weight else ():
+        if values[key] != others[key]:
+            raise UserError(f"train.alignment_weight does not go with {key} = {values[key]}: leave out one")
+
+
+def flatten(config: RunConfig) -> dict[str, Any]:
+    """`{"section.key": value}` in the order of declaration."""
+    return {f"{part}.{key}": value for part, table in config.as_dict().items() for key, value in table.items()}
+
+
+def meaningful(config: RunConfig) -> dict[str, dict[str, Any]]:
+    """`config.as_dict()` without the settings that mean nothing to its architecture or its task.
+
+    >>> sorted(meaningful(apply_settings(RunConfig(), ["model.task=forecast"])))
+    ['data', 'model', 'train']
+    """
+    said: dict[str, dict[str, Any]] = {}
+    for key, value in flatten(config).items():
+        section, name = key.split(".")
+        if not SETTINGS[key].unread_by(config.model):
+            said.setdefault(section, {})[name] = value
+    return said
+
+
+def from_dict(tables: Mapping[str, Any], origin: str, base: RunConfig | None = None) -> RunConfig:
+    """The configuration of nested tables on top of `base`; `origin` is named in errors.
+
+    [model] decides which sections the others are: the settings that its architecture and its task have are kept.
+    """
+    config = base or RunConfig()
+    sections = [f.name for f in fields(RunConfig)]
+    for name, table in sorted(tables.items(), key=lambda item: item[0] != "model"):
+        if name not in sections:
+            raise UserError(f"{origin}: {unknown('section', name, sections)}")
+        if not isinstance(table, Mapping):
+            raise UserError(f"{origin}: '{name}' must be a table, write [{name}] and its keys below it")
+        values = _values(name, table, origin)
+        if name == "model":
+            config = _of_architecture(config, values)
+            config = _of_task(config)
+        else:
+            config = replace(config, **{name: replace(getattr(config, name), **_had(config, name, values))})
+    return config
+
+
+def _of_architecture(config: RunConfig, values: dict[str, Any]) -> RunConfig:
+    """With [model] of the architecture that `values` name, and these values."""
+    model, architecture = config.model, values.get("architecture", config.model.architecture)
+    lost = _lost("model", model, section := MODELS.get(architecture, type(model)))
+    config = replace(config, model=replace(converted(model, section), architecture=architecture))
+    for key, value in lost.items():
+        raise _meaningless(key, value, config.model, "architecture")
+    return replace(config, model=replace(config.model, **_had(config, "model", values)))
+
+
+def _of_task(config: RunConfig) -> RunConfig:
+    """With [data] of the task."""
+    section = TASKS[config.model.task].data if config.model.task in TASKS else type(config.data)
+    for key, value in _lost("data", config.data, section).items():
+        raise _meaningless(key, value, config.model, "task")
+    return replace(config, data=converted(config.data, section))
+
+
+def _lost(name: str, table: Any, section: type) -> dict[str, Any]:
+    """What a table has that another section has not, by "section.key", and that is not the default."""
+    kept = {own.name for own in fields(section)}
+    values = {f"{name}.{own.name}": getattr(table, own.name) for own in fields(table) if own.name not in kept}
+    return {key: value for key, value in values.items() if value != SETTINGS[key].default}
+
+
+def _had(config: RunConfig, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that a section has; those of other architectures or tasks may only be defaults, as in older files."""
+    there = {own.name for own in fields(getattr(config, name))}
+    for key, value in values.items():
+        if key not in there and value != (known := SETTINGS[f"{name}.{key}"]).default:
+            known.check(f"{name}.{key}", value)
+            raise _meaningless(f"{name}.{key}", value, config.model, CHOOSES[name])
+    return {key: value for key, value in values.items() if key in there}
+
+
+def _values(section: str, table: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """The values of a table in the types of their settings."""
+    known = [key.split(".")[1] for key in TYPES if key.startswith(f"{section}.")]
+    for key in table:
+        if key not in known:
+            raise UserError(f"{origin}: {unknown(f'key in [{section}]', key, known)}")
+    return {key: _coerce(v, TYPES[f"{section}.{key}"], f"{origin}: {section}.{key}") for key, v in table.items()}
+
+
+def load_recipe(name: str, base: RunConfig | None = None) -> RunConfig:
+    """The recipe of that name, or in the TOML file at that path, on top of `base`."""
+    return from_dict(recipe_tables(name), name, base)
+
+
+def recipe_tables(name: str) -> dict[str, Any]:
+    """The tables of a recipe as they are written, by its name or the path of a TOML file."""
+    import tomllib  # which no translation needs
+
+    path = Path(name) if name.endswith(".toml") else RECIPES / f"{name}.toml"
+    if not path.is_file():
+        if name.endswith(".toml"):
+            raise UserError(f"{name}: no such recipe file; check the path or use one of: {', '.join(recipe_names())}")
+        raise unknown("recipe", name, recipe_names())
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{name}: not valid TOML: {error}") from None
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with the package."""
+    return sorted(path.stem for path in RECIPES.glob("*.toml"))
+
+
+def apply_settings(config: RunConfig, settings: Sequence[str]) -> RunConfig:
+    """`config` with `section.key=value` settings applied in order.
+
+    >>> apply_settings(RunConfig(), ["train.max_steps=10", "model.norm_position=pre"]).model.norm_position
+    'pre'
+    """
+    valid = [key for key, known in SETTINGS.items() if not known.derived]
+    for given in sorted(settings, key=lambda given: given.partition("=")[0].strip() not in CHOOSING):
+        key, equals, text = given.partition("=")
+        key = key.strip()
+        if not equals:
+            raise UserError(f"--set {given}: write it as section.key=value, for example train.max_steps=1000")
+        if key not in valid:
+            raise UserError(f"--set: {_nearest_key(key, valid)}")
+        section, name = key.split(".")
+        config = from_dict({section: {name: _parse(text.strip())}}, f"--set {given}", config)
+    return config
+
+
+def _nearest_key(key: str, valid: Sequence[str]) -> UserError:
+    same_name = [v for v in valid if v.split(".")[1] == key.split(".")[-1]]
+    if same_name:
+        return UserError(f"unknown key '{key}'; did you mean '{same_name[0]}'?")
+    error = unknown("key", key, valid)
+    return UserError(str(error).split(" (valid:")[0])
+
+
+def _parse(text: str) -> Any:
+    import tomllib
+
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _coerce(value: Any, wanted: Any, where: str) -> Any:
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if wanted is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if wanted == tuple[float, float]:
+        if isinstance(value, list | tuple) and len(value) == 2:
+            return tuple(_coerce(v, float, where) for v in value)
+        raise UserError(f"{where} = {value!r}: must be two numbers, for example [0.9, 0.98]")
+    if wanted == tuple[str, ...]:
+        if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
+            return tuple(value)
+        raise UserError(f"{where} = {value!r}: must be a list of strings")
+    if wanted in (tuple[int, ...], tuple[float, ...]):
+        if isinstance(value, list | tuple):
+            return tuple(_coerce(v, get_args(wanted)[0], where) for v in value)
+        raise UserError(f"{where} = {value!r}: must be a list of numbers, for example [4, 4, 2, 3]")
+    if type(value) is not wanted:
+        raise UserError(f"{where} = {value!r}: must be of type {wanted.__name__}")
+    return value

@@ -1,0 +1,49 @@
+"""Word alignments and tokens: the links of a prepared corpus, and the word that each token belongs to."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Int64
+
+from headwise.data.corpus import Corpus, read_pairs
+from headwise.data.links import check_links, read_links
+from headwise.data.prepared import Column, PreparedCorpus
+from headwise.data.side import Side
+
+WORD = re.compile(r"\S+")
+
+
+NO_WORD = -1
+
+
+def links_of_corpus(path: str, corpora: Sequence[Corpus], prepared: PreparedCorpus) -> Column:
+    """The links of every pair that `prepare` has kept of the corpora, as word numbers in turn: i, j, i, j...
+
+    `path` has a line for each pair of the files, dropped or not. Whether a pair is dropped depends on its texts alone,
+    so those kept are found again by them, in order.
+
+    Raises:
+        UserError: as `read_links` and `check_links`.
+    """
+    pairs = list(read_pairs(corpora))
+    links = read_links(path)
+    check_links(path, links, *zip(*pairs, strict=True))
+    values, ends = [], [0]
+    for pair, found in zip(pairs, links, strict=True):
+        if len(ends) <= len(prepared) and pair == prepared.text(len(ends) - 1):
+            values += [number for link in sorted(found) for number in link]
+            ends.append(len(values))
+    assert len(ends) == len(prepared) + 1, "what was kept is a part of what was read"
+    return Column(np.array(values, np.int32), np.array(ends, np.int64))
+
+
+def words_of_pieces(tokenizer: Side, text: str) -> tuple[list[int], Int64[np.ndarray, " pieces"]]:
+    """The ids of a text, and for each piece the number of its word; `NO_WORD` for blanks at the end.
+
+    A piece that is a blank alone belongs to the word after it.
+    """
+    ids, starts = tokenizer.encode_with_starts(text)
+    ends = np.array([match.end() for match in WORD.finditer(text)], dtype=np.int64)
+    words = np.searchsorted(ends, np.array(starts, dtype=np.int64), side="right")
+    return ids, np.where(words < len(ends), words, NO_WORD)

@@ -1,0 +1,139 @@
+"""Sound files to what Whisper hears: log-mel spectrograms (arXiv:2212.04356, section 2.2).
+
+Whatever libsndfile reads (WAV, FLAC, OGG, MP3 ...), of any sampling rate; channels are averaged, and other rates than
+16 kHz are resampled. Not here: cutting long recordings, which transcription does by what it has understood.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from headwise.data.corpus import unreadable
+from headwise.errors import UserError
+
+RATE = 16_000  # samples a second
+WINDOW, HOP = 400, 160  # samples: 25 and 10 ms
+SECONDS = 30  # a spectrogram's
+INSTALL = "pip install 'headwise[audio]'"
+
+# Slaney's mel scale (Auditory Toolbox, 1998): linear up to 1 kHz, then logarithmic, 27 mels for a factor of 6.4.
+LINEAR_HZ, BREAK_HZ, PER_FACTOR, FACTOR = 200 / 3, 1000.0, 27, 6.4
+ZEROS, PASSED = 32, 0.97  # of the resampler: zero crossings on each side; share of the band that is kept
+
+
+def read_audio(path: str | Path) -> Float[Tensor, " samples"]:
+    """The samples of a sound file, between -1 and 1, 16,000 a second.
+
+    Raises:
+        UserError: there is no such file, it is no sound, or `soundfile` is not installed.
+    """
+    with _opened(path) as sound:
+        samples, rate = sound.read(dtype="float32", always_2d=True), sound.samplerate
+    if not len(samples):
+        raise UserError(f"{path}: has no sound in it")
+    return resample(torch.from_numpy(samples).mean(1), rate)
+
+
+def sound_seconds(path: str | Path) -> float:
+    """How long a sound file is, by its header; `UserError` as of `read_audio`."""
+    with _opened(path) as sound:
+        seconds = sound.frames / sound.samplerate
+    if not seconds:
+        raise UserError(f"{path}: has no sound in it")
+    return seconds
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[Any]:
+    """A `soundfile.SoundFile`."""
+    try:
+        import soundfile
+    except ImportError:
+        raise UserError(f"{path}: reading sound needs soundfile: {INSTALL}") from None
+    try:
+        with open(path, "rb") as file, soundfile.SoundFile(file) as sound:
+            yield sound
+    except OSError as error:
+        raise unreadable(str(path), error) from error
+    except soundfile.SoundFileError as error:
+        raise UserError(f"{path}: is no sound file that can be read, such as WAV or FLAC ({error})") from None
+
+
+def log_mel(
+    samples: Float[Tensor, " samples"], n_mels: int = 80, seconds: int = SECONDS
+) -> Float[Tensor, "mels frames"]:
+    """The log-mel spectrogram of the first `seconds`, silence behind a shorter sound; 100 frames a second.
+
+    log10 of the power in each band, at most 8 below the loudest, then shifted and divided by 4.
+
+    Args:
+        samples: 16,000 a second.
+        n_mels: bands, 80, or 128 from Whisper large-v3 on.
+        seconds: length of the result; 0 = as long as the sound.
+    """
+    length = seconds * RATE or len(samples)
+    samples = F.pad(samples[:length], (0, max(length - len(samples), 0)))
+    spectrum = torch.stft(samples, WINDOW, HOP, window=torch.hann_window(WINDOW), return_complex=True)
+    power = spectrum[:, :-1].abs().square()
+    loudness = (mel_filters(n_mels) @ power).clamp(min=1e-10).log10()
+    return (loudness.clamp(min=loudness.max() - 8) + 4) / 4
+
+
+@cache
+def mel_filters(n_mels: int) -> Float[Tensor, "mels frequencies"]:
+    """A triangle for each band over the frequencies of the spectrum, 0 to 8 kHz, all of area 1 over Hz.
+
+    Band i rises from the centre of band i - 1 and falls to that of band i + 1; centres are equally far apart in mels.
+    """
+    edges = hz(torch.linspace(0, mel(RATE / 2), n_mels + 2, dtype=torch.float64))
+    low, centre, high = (edges[i : len(edges) - 2 + i].unsqueeze(1) for i in range(3))
+    frequencies = torch.linspace(0, RATE / 2, WINDOW // 2 + 1, dtype=torch.float64)
+    rising, falling = (frequencies - low) / (centre - low), (high - frequencies) / (high - centre)
+    triangles = torch.minimum(rising, falling).clamp(min=0)
+    return (triangles * 2 / (high - low)).float()
+
+
+def mel(frequency: float) -> float:
+    """A frequency in Hz on Slaney's scale.
+
+    >>> round(mel(500.0), 6), round(mel(6400.0), 6)
+    (7.5, 42.0)
+    """
+    if frequency < BREAK_HZ:
+        return frequency / LINEAR_HZ
+    return BREAK_HZ / LINEAR_HZ + PER_FACTOR * math.log(frequency / BREAK_HZ) / math.log(FACTOR)
+
+
+def hz(mels: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+    """The inverse of `mel`."""
+    above = (mels - BREAK_HZ / LINEAR_HZ).clamp(min=0)
+    return torch.where(above > 0, BREAK_HZ * FACTOR ** (above / PER_FACTOR), mels * LINEAR_HZ)
+
+
+def resample(samples: Float[Tensor, " samples"], rate: int) -> Float[Tensor, " resampled"]:
+    """The same sound at 16 kHz: each new sample is the old ones under a sinc (J. O. Smith, Digital Audio Resampling).
+
+    The sinc is cut by a squared cosine after ZEROS crossings, and somewhat wider than the lower of the two rates asks
+    for, so that nothing above half of it comes back as a lower tone.
+    """
+    if rate == RATE:
+        return samples
+    shared = math.gcd(rate, RATE)
+    old, new = rate // shared, RATE // shared  # `new` samples for every `old`, at `new` different places between them
+    band = PASSED * min(1, new / old)  # of the old band
+    reach = math.ceil(ZEROS / band)
+    offset = torch.arange(-reach, reach + old, dtype=torch.float64)
+    place = torch.arange(new, dtype=torch.float64).unsqueeze(1) * old / new
+    t = ((offset - place) * band).clamp(-ZEROS, ZEROS)
+    kernels = band * torch.sinc(t) * torch.cos(t * math.pi / (2 * ZEROS)).square()
+    padded = F.pad(samples, (reach, reach + old))
+    found = F.conv1d(padded[None, None], kernels.float().unsqueeze(1), stride=old)
+    return found[0].T.flatten()[: math.ceil(len(samples) * new / old)]

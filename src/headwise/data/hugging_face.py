@@ -1,0 +1,121 @@
+"""Pairs out of a dataset in the format of Hugging Face's library, from a folder or the hub; the library is optional.
+
+Files of text are `corpus.py`'s, which asks for this where a path begins with `hf:`.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import parse_qsl
+
+from headwise.data.rows import HF_PREFIX, Pair, changed, text_field
+from headwise.errors import UserError, unknown
+
+FORMAT = 1  # of a copy; raise it when the same rows make other lines
+EVERY = 10_000  # pairs after which the position is kept
+
+
+def read_hugging_face(spec: str) -> Iterator[Pair]:
+    """Pairs of a Hugging Face dataset: `hf:PATH_OR_NAME[?split=train&src=en&tgt=de&config=NAME]`.
+
+    The columns may be flat (named by `src` and `tgt`) or lie in one `translation` column, `{"en": ..., "de":
+    ...}`.
+    """
+    name, options = parse_hf_spec(spec)
+    return _pairs(open_dataset(name, options)[0], name, options)
+
+
+def _pairs(rows: Iterable[dict[str, Any]], name: str, options: Mapping[str, str], start: int = 1) -> Iterator[Pair]:
+    """The pairs of some rows, of which the first has the number `start`."""
+    for number, row in enumerate(rows, start):
+        record = row["translation"] if isinstance(row.get("translation"), dict) else row
+        location = f"{HF_PREFIX}{name}?src={options['src']}&tgt={options['tgt']}: row {number}"
+        yield text_field(record, options["src"], location), text_field(record, options["tgt"], location)
+
+
+def parse_hf_spec(spec: str) -> tuple[str, dict[str, str]]:
+    """The name and the options of an `hf:` spec.
+
+    >>> parse_hf_spec("hf:wmt14?config=de-en&src=en&tgt=de")
+    ('wmt14', {'split': 'train', 'src': 'en', 'tgt': 'de', 'config': 'de-en'})
+    """
+    options = {"split": "train", "src": "src", "tgt": "tgt", "config": ""}
+    name, _, query = spec.removeprefix(HF_PREFIX).partition("?")
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key not in options:
+            raise unknown(f"option in {spec}", key, options)
+        options[key] = value
+    return name, options
+
+
+def open_dataset(name: str, options: Mapping[str, str]) -> tuple[Any, str]:
+    """A dataset to stream, and what changes when its files do; `name` is a folder of data files, a saved dataset or a
+    hub name.
+    """
+    try:
+        datasets = import_module("datasets")  # optional, and slow to import
+    except ImportError as error:
+        raise UserError(f"{HF_PREFIX}{name}: needs one more package: pip install 'headwise[datasets]'") from error
+    try:
+        if (Path(name) / "state.json").exists() or (Path(name) / "dataset_dict.json").exists():
+            saved = datasets.load_from_disk(name)
+            split = saved[options["split"]] if isinstance(saved, datasets.DatasetDict) else saved
+            return split.to_iterable_dataset(), "".join(
+                path.read_text(encoding="utf-8") for path in sorted(Path(name).rglob("state.json"))
+            )
+        builder = datasets.load_dataset_builder(name, options["config"] or None)
+        return builder.as_streaming_dataset(split=options["split"]), f"{builder.config_id} {builder.hash}"
+    except Exception as error:  # the library raises dozens of types for a wrong name, split, file or network
+        reason = " ".join(str(error).split())
+        raise UserError(f"{HF_PREFIX}{name}: cannot be opened ({type(error).__name__}: {reason})") from error
+
+
+def copied(spec: str, folder: Path) -> Path:
+    """The pairs of a dataset in a .jsonl file of `folder`, for which it is streamed once: what follows reads lines, in
+    any order and again and again.
+
+    Every `EVERY` pairs the position is kept (`IterableDataset.state_dict`), so that a copy that was killed goes on
+    there. What is written is a function of the dataset, so nothing is lost if two processes write the same file.
+
+    Raises:
+        UserError: the dataset cannot be read, or its files have changed meanwhile; then nothing is kept.
+    """
+    name, options = parse_hf_spec(spec)
+    dataset, version = open_dataset(name, options)
+    digest = hashlib.sha256(json.dumps([FORMAT, name, options, version]).encode()).hexdigest()[:16]
+    whole = folder / f"hf-{re.sub('[^A-Za-z0-9]+', '-', name)[-40:].strip('-')}-{digest}.jsonl"
+    if whole.exists():
+        return whole
+    begun, position = whole.with_suffix(".part"), whole.with_suffix(".position")
+    known = json.loads(position.read_text(encoding="utf-8")) if begun.exists() and position.exists() else None
+    if known:
+        dataset.load_state_dict(known["state"])
+    done, size = (known["rows"], known["bytes"]) if known else (0, 0)
+    with begun.open("r+b" if known else "wb") as file:
+        file.seek(size)
+        for number, (src, tgt) in enumerate(_pairs(dataset, name, options, done + 1), start=done + 1):
+            file.write(json.dumps({"src": src, "tgt": tgt}).encode() + b"\n")
+            if number % EVERY == 0:
+                _keep(position, file, {"rows": number, "bytes": file.tell(), "state": dataset.state_dict()})
+        file.truncate()
+    if open_dataset(name, options)[1] != version:  # the rows may be some of before and some of after
+        begun.unlink()
+        position.unlink(missing_ok=True)
+        raise changed([spec])
+    begun.replace(whole)
+    position.unlink(missing_ok=True)
+    return whole
+
+
+def _keep(position: Path, file: BinaryIO, known: Mapping[str, Any]) -> None:
+    """Write down a position, behind what it speaks of."""
+    file.flush()
+    os.fsync(file.fileno())
+    draft = position.with_suffix(f".{os.getpid()}")
+    draft.write_text(json.dumps(known), encoding="utf-8")
+    draft.replace(position)

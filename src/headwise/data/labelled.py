@@ -1,0 +1,203 @@
+"""Batches of labelled texts for classifiers.
+
+For a network trained here the files (`labelled_texts.py`) are tokenized and cached like parallel text, with labels in
+place of translations. The inputs of a pretrained network, with its special tokens, are kept in memory (`ReadTexts`).
+A text longer than `data.max_length` is truncated, not dropped. Not here: training (`tasks.classification`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headwise.data.arranging import Rows
+from headwise.data.batch import OnDevices, Tokens, pad
+from headwise.data.batching import plan_batches
+from headwise.data.prepared import PreparedCorpus
+from headwise.data.side import Side
+
+One = TypeVar("One")
+HELD_OUT = 0  # seed of what is held out
+
+
+@dataclass(frozen=True)
+class Classification:
+    """What a classifier makes of a text."""
+
+    label: str  # the likeliest
+    probability: float
+    probabilities: dict[str, float]  # of every label
+
+    def as_record(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return asdict(self)
+
+
+def classification(labels: Sequence[str], probabilities: Sequence[float]) -> Classification:
+    """The likeliest of `labels`.
+
+    >>> classification(["no", "yes"], [0.25, 0.75]).label
+    'yes'
+    """
+    by_label = dict(zip(labels, probabilities, strict=True))
+    best = max(by_label, key=by_label.__getitem__)
+    return Classification(best, by_label[best], by_label)
+
+
+def parted(examples: Sequence[One], count: int) -> tuple[list[One], list[One]]:
+    """All but `count` of the examples, drawn at random, always alike, and these."""
+    taken = set(np.random.default_rng(HELD_OUT).permutation(len(examples))[:count].tolist())
+    kept = [one for i, one in enumerate(examples) if i not in taken]
+    return kept, [examples[i] for i in sorted(taken)]
+
+
+@dataclass(frozen=True)
+class LabelledBatch(OnDevices):
+    """Texts, padded on the right, and the class of each."""
+
+    src: Int[Tensor, "batch src_len"]
+    src_mask: Bool[Tensor, "batch src_len"]  # True on real tokens
+    labels: Int[Tensor, "batch *each"]  # of a text; subclasses have several for each
+    n_real: int  # real tokens, end marks included
+    types: Int[Tensor, "batch src_len"] | None = None  # of two texts the one that a token belongs to (BERT)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What a network reads."""
+        return (self.src, self.src_mask) if self.types is None else (self.src, self.src_mask, self.types)
+
+    @property
+    def n_targets(self) -> int:
+        """Texts: what the loss is a sum over."""
+        return len(self.labels)
+
+    @property
+    def n_tokens(self) -> int:
+        """Pieces: what speed is counted in."""
+        return self.n_real
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of `src`."""
+        return self.src.numel()
+
+    @property
+    def extent(self) -> str:
+        """How large it is, in words."""
+        rows, src_len = self.src.shape
+        return f"{rows} texts, {src_len} pieces long"
+
+
+def collate_labelled(texts: Sequence[Tokens], labels: Sequence[int], pad_id: int, eos_id: int) -> LabelledBatch:
+    """Tensors of some texts in ids, without their end marks, and their classes.
+
+    >>> batch = collate_labelled([[5, 6], [8]], [1, 0], pad_id=0, eos_id=2)
+    >>> batch.src.tolist(), batch.labels.tolist(), batch.n_real
+    ([[5, 6, 2], [8, 2, 0]], [1, 0], 5)
+    """
+    src, src_mask = pad(texts, pad_id, last=eos_id)
+    labelled = torch.tensor(labels, dtype=torch.int64)
+    return LabelledBatch(torch.from_numpy(src), torch.from_numpy(src_mask), labelled, int(src_mask.sum()))
+
+
+@dataclass(frozen=True)
+class LabelledCorpus:
+    """A prepared corpus whose target texts are labels."""
+
+    prepared: PreparedCorpus
+    labels: tuple[str, ...]  # class i is labels[i]
+    max_length: int  # longest text in pieces with its end mark; what is beyond is cut
+
+    def __len__(self) -> int:
+        return len(self.prepared)
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """Pieces of every text as it is read, the end mark included."""
+        return np.minimum(self.prepared.src_lengths, self.max_length)
+
+    def tokens(self, row: int) -> Tokens:
+        """Ids of a text, without its end mark."""
+        return self.prepared.src(row)[: self.max_length - 1]
+
+    @property
+    def classes(self) -> list[int]:
+        """The class of every text."""
+        return [self.label(row) for row in range(len(self))]
+
+    def label(self, row: int) -> int:
+        """The class of a text."""
+        return self.labels.index(self.prepared.text(row)[1].strip())
+
+    def load(self, tokenizer: Side, rows: Rows) -> LabelledBatch:
+        """The batch of some rows."""
+        chosen = rows.tolist()
+        tokens, labels = [self.tokens(row) for row in chosen], [self.label(row) for row in chosen]
+        return collate_labelled(tokens, labels, tokenizer.pad_id, tokenizer.eos_id)
+
+    def plan(self, tokens_per_batch: int, seed: int, epoch: int) -> list[Rows]:
+        """Section 5.1 for texts alone: the batches of an epoch, drawn from (seed, epoch); the first starts largest."""
+        return plan_batches(self.lengths, self.lengths, tokens_per_batch, seed, epoch, largest_first=epoch == 0)
+
+
+@dataclass(frozen=True)
+class MarkedTexts:
+    """A text, or two behind one another, as a published network reads them: with all their marks."""
+
+    ids: Tokens
+    n_first: int  # those that belong to the first text
+    n_apart: int = 0  # the last of them: marks of neither text (XLNet)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def collate_marked(rows: Sequence[MarkedTexts], labels: Sequence[Any], pad_id: int, typed: bool) -> LabelledBatch:
+    """Tensors of such texts and their classes, one each or several.
+
+    `typed`: the network is told which of two texts a token belongs to, or that it belongs to neither.
+
+    >>> batch = collate_marked([MarkedTexts([8, 5, 2, 6, 2], 3), MarkedTexts([8, 5, 2], 3)], [1, 0], 0, typed=True)
+    >>> batch.src.tolist(), batch.types.tolist()
+    ([[8, 5, 2, 6, 2], [8, 5, 2, 0, 0]], [[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]])
+    """
+    sizes = np.array([(len(row), row.n_first, len(row) - row.n_apart) for row in rows])
+    lengths, firsts, texts = sizes.T[..., None]
+    places = np.arange(lengths.max())
+    mask = places < lengths
+    src = np.full(mask.shape, pad_id, dtype=np.int64)
+    src[mask] = np.concatenate([row.ids for row in rows])
+    kinds = mask * ((places >= firsts) + (places >= texts).astype(np.int64))
+    types = torch.from_numpy(kinds) if typed else None
+    labelled = torch.tensor(labels, dtype=torch.int64)
+    return LabelledBatch(torch.from_numpy(src), torch.from_numpy(mask), labelled, int(mask.sum()), types)
+
+
+@dataclass(frozen=True)
+class ReadTexts:
+    """Labelled texts as a published network reads them, in memory."""
+
+    rows: Sequence[MarkedTexts]
+    classes: Sequence[Any]  # of each: here a number
+    labels: tuple[str, ...]  # class i is labels[i]
+    typed: bool  # as of `collate_marked`
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def load(self, tokenizer: Side, rows: Rows) -> LabelledBatch:
+        """The batch of some rows."""
+        chosen = rows.tolist()
+        return collate_marked(
+            [self.rows[i] for i in chosen], [self.classes[i] for i in chosen], tokenizer.pad_id, self.typed
+        )
+
+    def plan(self, tokens_per_batch: int, seed: int, epoch: int) -> list[Rows]:
+        """As of `LabelledCorpus`."""
+        lengths = np.array([len(row) for row in self.rows])
+        return plan_batches(lengths, lengths, tokens_per_batch, seed, epoch, largest_first=epoch == 0)

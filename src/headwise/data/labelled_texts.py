@@ -1,0 +1,67 @@
+"""Files of texts with labels: `text TAB label` per line, or `text TAB text TAB label` for text pairs."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from headwise.data.corpus import Corpus, RawLines, read_lines
+from headwise.data.rows import HF_PREFIX, display_name
+from headwise.errors import UserError, unknown
+
+FORMATS = {1: "write 'text TAB label' on every line", 2: "write 'text TAB text TAB label' on every line"}
+
+
+def labelled_corpora(paths: Sequence[str]) -> list[Corpus]:
+    """One corpus for each file; `-` is standard input.
+
+    >>> [corpus.paths for corpus in labelled_corpora(["a.tsv", "b.tsv.gz"])]
+    [('a.tsv',), ('b.tsv.gz',)]
+    """
+    for path in paths:
+        if path != "-" and (path.startswith(HF_PREFIX) or not path.removesuffix(".gz").endswith(".tsv")):
+            raise UserError(f"{path}: texts with labels come as .tsv or .tsv.gz files; {FORMATS[1]}")
+    return [Corpus((path,)) for path in paths]
+
+
+def read_labelled(path: str, raw: RawLines | None = None) -> Iterator[tuple[str, str]]:
+    """Texts and labels of a file, as `read_examples`."""
+    return ((texts[0], label) for texts, label in read_examples(path, 1, raw))
+
+
+def read_examples(path: str, n_texts: int, raw: RawLines | None = None) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The text or the two texts of each line, and their label; blanks around a label are no part of it.
+
+    Raises:
+        UserError: a line has no tab, too many or too few, or an empty label; or what `read_lines` raises.
+    """
+    for number, line in enumerate(read_lines(path, raw=raw), start=1):
+        *texts, label = line.split("\t")
+        location = f"{display_name(path)}: line {number}"
+        if len(texts) != n_texts:
+            found = f"{len(texts)} tab{'s' * (len(texts) > 1)}" if texts else "no tab"
+            raise UserError(f"{location} has {found}; {FORMATS[n_texts]}")
+        if not label.strip():
+            raise UserError(f"{location} has an empty label; {FORMATS[n_texts]}, or remove the line")
+        yield tuple(texts), label.strip()
+
+
+def texts_a_line(corpora: Sequence[Corpus]) -> int:
+    """How many texts there are before a label, 1 or 2, as the first line of the first file has it."""
+    first = next(iter(read_lines(corpora[0].paths[0])))
+    return 2 if first.count("\t") == 2 else 1
+
+
+def count_labels(corpora: Sequence[Corpus], n_texts: int = 1) -> dict[str, int]:
+    """The labels of the training files, sorted, and how often each stands there; two at least."""
+    counts = Counter(label for corpus in corpora for _, label in read_examples(corpus.paths[0], n_texts))
+    if len(counts) < 2:
+        names = ", ".join(map(str, corpora))
+        raise UserError(f"{names}: every line has the label '{next(iter(counts))}'; a classifier needs two labels")
+    return dict(sorted(counts.items()))
+
+
+def check_labels(corpora: Sequence[Corpus], labels: Sequence[str], n_texts: int = 1) -> None:
+    """`UserError` with file and line of the first label that is not among `labels`."""
+    for corpus in corpora:
+        for number, (_, label) in enumerate(read_examples(corpus.paths[0], n_texts), start=1):
+            if label not in labels:
+                raise UserError(f"{corpus}: line {number}: {unknown('label', label, labels)}; training has no such one")

@@ -1,0 +1,80 @@
+"""Word alignments as files.
+
+A link (i, j) joins source word i to target word j, both counted from 0; words are separated by blanks. A file has one
+line per pair, `0-0 1-2 2-1` (the Pharaoh format, which fast_align, Marian and Moses write and read). Gold files also
+have `ipj` for links that annotators found possible rather than sure (Och and Ney 2003, section 6,
+https://aclanthology.org/J03-1002). Not here: how good links are (`evaluate/alignment.py`), how a model finds them
+(`inspect/alignment.py`), and links of tokens (`alignment.py`).
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from headwise.data.corpus import read_lines
+from headwise.data.rows import display_name
+from headwise.errors import UserError
+
+Link = tuple[int, int]
+Links = frozenset[Link]
+
+LINK = re.compile(r"([0-9]+)([-p])([0-9]+)")
+
+
+@dataclass(frozen=True)
+class GoldLinks:
+    """What annotators say of a pair; every sure link is a possible one, too."""
+
+    sure: Links
+    possible: Links
+
+
+def read_links(path: str) -> list[Links]:
+    """The links of every pair of a Pharaoh file; a pair without links is an empty line.
+
+    Raises:
+        UserError: what is no link, with its line.
+    """
+    return [gold.sure for gold in _read(path, "-", "only gold files have possible links (ipj); write i-j")]
+
+
+def read_gold(path: str) -> list[GoldLinks]:
+    """The same for a gold file, in which `ipj` is a possible link."""
+    return list(_read(path, "-p", "write i-j for a sure link, ipj for a possible one"))
+
+
+def _read(path: str, kinds: str, advice: str) -> Iterator[GoldLinks]:
+    for number, line in enumerate(read_lines(path), start=1):
+        found: dict[str, set[Link]] = {"-": set(), "p": set()}
+        for text in line.split():
+            match = LINK.fullmatch(text)
+            if match is None or match[2] not in kinds:
+                raise UserError(f"{display_name(path)}: line {number}: '{text}' is not a link; {advice}, from 0")
+            found[match[2]].add((int(match[1]), int(match[3])))
+        yield GoldLinks(frozenset(found["-"]), frozenset(found["-"] | found["p"]))
+
+
+def format_links(links: Collection[Link]) -> str:
+    """A line of a Pharaoh file.
+
+    >>> format_links({(1, 2), (0, 0), (1, 1)})
+    '0-0 1-1 1-2'
+    """
+    return " ".join(f"{i}-{j}" for i, j in sorted(links))
+
+
+def check_links(path: str, links: Sequence[Collection[Link]], sources: Sequence[str], targets: Sequence[str]) -> None:
+    """`UserError` where links do not belong to these texts: another number of pairs, or a word that is not there."""
+    if len(links) != len(sources):
+        raise UserError(
+            f"{display_name(path)} has {len(links):,} lines, but there are {len(sources):,} pairs; line n must belong "
+            "to pair n, and a pair without links is an empty line"
+        )
+    for number, (pair, src, tgt) in enumerate(zip(links, sources, targets, strict=True), start=1):
+        words = len(src.split()), len(tgt.split())
+        beyond = next((f"{i}-{j}" for i, j in sorted(pair) if i >= words[0] or j >= words[1]), None)
+        if beyond:
+            raise UserError(
+                f"{display_name(path)}: line {number}: link {beyond} is beyond the pair, which has {words[0]} source "
+                f"and {words[1]} target words; words are counted from 0, source first"
+            )

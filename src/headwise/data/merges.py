@@ -1,0 +1,137 @@
+"""BPE-dropout, beside `tokenizer.py`: a byte-level BPE model's merges, some of them left out (arXiv:1910.13267).
+
+Not here: which texts are cut so, and by which seed (`bpe_dropout.py`).
+"""
+
+import heapq
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+
+import tokenizers
+
+from headwise.data.words import BYTES, REMEMBERED_WORDS, cut, split_at
+from headwise.errors import UserError
+
+Merge = tuple[int, int, str, str]  # a merge: rank, position of its left symbol, left, right
+
+
+class Merges:
+    """The merges of a byte-level BPE model, applied in Python so that what is dropped follows from a seed.
+
+    The library can drop merges too, but from a generator of its own that cannot be seeded.
+    """
+
+    def __init__(
+        self, backend: tokenizers.Tokenizer, declared: Mapping[int, str], letters: Mapping[int, str] | None
+    ) -> None:
+        """The merges of a tokenizer of the library with its declared tokens; `letters` as of its table of words."""
+        model = json.loads(backend.to_str())["model"]
+        self.vocab: dict[str, int] = model["vocab"] if model["type"] == "BPE" else {}
+        if not self.vocab.keys() >= BYTES.keys():
+            raise UserError("data.bpe_dropout needs byte-level BPE subwords; set it to 0 or data.subword to 'bpe'")
+        self.backend = backend
+        self.declared = {content: index for index, content in declared.items()}
+        pairs = (tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"])
+        self.rank = {pair: rank for rank, pair in enumerate(pairs)}
+        self.undropped: dict[str, tuple[list[int], int]] = {}
+        self.letters = letters
+
+    def segment(self, text: str, probability: float, seed: int | Random) -> list[int]:
+        """Ids of a text with merges dropped."""
+        drops = Drops(probability, seed if isinstance(seed, Random) else Random(seed))
+        tokens: list[int] = []
+        for part in split_at(self.declared, text):
+            if part in self.declared:
+                tokens.append(self.declared[part])
+                continue
+            for word in self.words(part):
+                tokens += self.segment_word(word, drops)
+        return tokens
+
+    def words(self, text: str) -> Iterator[str]:
+        """The words of a text in byte letters."""
+        if self.letters and (words := cut(" " + text)):
+            return ("".join(map(self.letters.__getitem__, word.encode())) for word in words)
+        normalizer, pre_tokenizer = self.backend.normalizer, self.backend.pre_tokenizer
+        normal = normalizer.normalize_str(text) if normalizer else text
+        return (word for word, _ in pre_tokenizer.pre_tokenize_str(normal))
+
+    def segment_word(self, word: str, drops: "Drops") -> list[int]:
+        """Ids of a word; most words lose no merge, and those come from a table."""
+        if word not in self.undropped:
+            if len(self.undropped) >= REMEMBERED_WORDS:
+                self.undropped.clear()
+            self.undropped[word] = self.merge(word, None)
+        tokens, n_merges = self.undropped[word]
+        return tokens if drops.spare(n_merges) else self.merge(word, drops)[0]
+
+    def merge(self, word: str, drops: "Drops | None") -> tuple[list[int], int]:
+        """Algorithm 1 of the paper: at each step apply the best merge that is not dropped, until all are
+        dropped.
+
+        Returns the ids and the number of merges. The symbols form a linked list; `possible` is a heap of the
+        merges that apply now, best first, with some that a neighbour has overtaken.
+        """
+        symbols = [*word, ""]  # the empty symbol ends the word and merges with nothing
+        after, before = [*range(1, len(word) + 1), len(word)], [*range(-1, len(word))]
+        possible = [found for at in range(len(word) - 1) if (found := self.candidate(symbols, at, at + 1))]
+        heapq.heapify(possible)
+        dropped: list[Merge] = []
+        n_merges = 0
+        while possible:
+            found = heapq.heappop(possible)
+            _, at, left, right = found
+            if symbols[at] != left or symbols[after[at]] != right:
+                continue  # overtaken
+            if drops is not None and drops.next():
+                dropped.append(found)
+                continue
+            n_merges += 1
+            symbols[at], symbols[after[at]] = left + right, ""
+            after[at] = after[after[at]]
+            before[after[at]] = at
+            for start, end in ((before[at], at), (at, after[at])):
+                if start >= 0 and (found := self.candidate(symbols, start, end)):
+                    heapq.heappush(possible, found)
+            for found in dropped:  # dropped for this step only
+                heapq.heappush(possible, found)
+            dropped.clear()
+        return [self.vocab[symbol] for symbol in symbols if symbol], n_merges
+
+    def candidate(self, symbols: Sequence[str], start: int, end: int) -> Merge | None:
+        """The merge of two neighbouring symbols, if there is one: rank, position and both symbols."""
+        rank = self.rank.get((symbols[start], symbols[end]))
+        return None if rank is None else (rank, start, symbols[start], symbols[end])
+
+
+class Drops:
+    """A stream of independent yes/no decisions, yes with a given probability, drawn as gaps between two yes.
+
+    The gaps are geometric, so a word of m merges that falls into a gap needs no draw at all.
+    """
+
+    def __init__(self, probability: float, generator: Random) -> None:
+        self.generator = generator
+        self.log_keep = math.log1p(-probability) if probability < 1 else -math.inf
+        self.gap = self.draw()
+
+    def draw(self) -> int:
+        """The number of no until the next yes."""
+        return int(math.log(1.0 - self.generator.random()) / self.log_keep)
+
+    def next(self) -> bool:
+        """The next decision."""
+        if self.gap == 0:
+            self.gap = self.draw()
+            return True
+        self.gap -= 1
+        return False
+
+    def spare(self, count: int) -> bool:
+        """Whether the next `count` decisions are all no; if so they are consumed."""
+        if self.gap < count:
+            return False
+        self.gap -= count
+        return True

@@ -1,0 +1,69 @@
+"""Columns of token ids, packed into flat arrays."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.config.data import PairData
+from headwise.data.rows import Pair
+from headwise.data.side import Side
+
+Item = TypeVar("Item")
+
+
+Packed = tuple[bytes, NDArray[np.int32]]  # rows of a column, one behind the other, and their lengths
+
+
+COLUMNS = {
+    "src": np.dtype("<i4"),
+    "tgt": np.dtype("<i4"),
+    "src_text": np.dtype("u1"),
+    "tgt_text": np.dtype("u1"),
+}
+
+
+LENGTH = np.dtype("<i4")  # the end mark included
+
+
+def pack_pairs(pairs: Sequence[Pair], tokenizer: Side, limits: PairData | None) -> tuple[list[Packed], Counter[str]]:
+    """The pairs that are kept as rows of the four columns, and how many were dropped for which reason."""
+    src_texts, tgt_texts = zip(*pairs, strict=True)
+    src, tgt = tokenizer.source.encode_batch(src_texts), tokenizer.encode_batch(tgt_texts)
+    rows: list[tuple[Any, ...]] = []
+    faults = Counter[str]()
+    for src_text, tgt_text, src_row, tgt_row in zip(src_texts, tgt_texts, src, tgt, strict=True):
+        reason = fault(src_text, tgt_text, len(src_row), len(tgt_row), limits) if limits else None
+        if reason:
+            faults[reason] += 1
+        else:
+            rows.append((src_row, tgt_row, src_text.encode(), tgt_text.encode()))
+    return [
+        pack_column(*column) for column in zip(zip(*rows, strict=True), COLUMNS.values(), strict=bool(rows))
+    ], faults
+
+
+def pack_column(rows: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> Packed:
+    """Rows of numbers (bytes are numbers too) one behind the other, and their lengths."""
+    lengths = np.fromiter(map(len, rows), LENGTH, len(rows))
+    if dtype.itemsize == 1:
+        return b"".join(map(bytes, rows)), lengths
+    return np.fromiter(chain.from_iterable(rows), dtype, lengths.sum()).tobytes(), lengths
+
+
+def fault(src: str, tgt: str, n_src: int, n_tgt: int, limits: PairData) -> str | None:
+    """Why a pair is no training material; lengths in pieces without end mark.
+
+    >>> fault("Go!", " ", 2, 1, PairData())
+    'one side is empty'
+    """
+    if not src.strip() or not tgt.strip():
+        return "one side is empty"
+    if max(n_src, n_tgt) + 1 > limits.max_length:
+        return "longer than data.max_length"
+    if 0 < limits.max_length_ratio * min(n_src, n_tgt) < max(n_src, n_tgt):
+        return "more uneven than data.max_length_ratio"
+    return None

@@ -1,0 +1,314 @@
+"""Third stage of the pipeline: a corpus cut into pieces once, kept on disk, mapped into memory.
+
+`prepare` reads the pairs, drops what no model should be trained on, and writes token ids and texts into flat
+arrays under a name made from their content, so that the next run with the same input starts at once and
+memory does not grow with the corpus. Not here: reading files (`corpus.py`), where the cache is (`cache.py`), grouping
+pairs (`batching.py`).
+"""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+
+from headwise.config.data import LineData, PairData, TextData
+from headwise.data.cache import cache, partial, partial_folder
+from headwise.data.content import Content, HashedLines, content, digest
+from headwise.data.corpus import Corpus, read_corpus
+from headwise.data.hugging_face import copied
+from headwise.data.pack import COLUMNS, LENGTH, Item, pack_pairs
+from headwise.data.packers import packers
+from headwise.data.rows import HF_PREFIX, STANDARD_INPUT, CachedCopy, Pair, display_name
+from headwise.data.side import Side
+from headwise.data.tokenizer import Tokenizer
+from headwise.errors import UserError
+
+FORMAT = 1  # of the cache; raise it when its files, or how a tokenizer is built, change their meaning
+CHUNK = 4096  # pairs tokenised at once
+ENOUGH = 50_000  # pairs for a process of its own
+ENDS = np.dtype("<i8")
+META = "meta.json"
+
+
+@dataclass(frozen=True)
+class Column:
+    """Rows of different lengths in one flat array; row i is `values[ends[i]:ends[i + 1]]`."""
+
+    values: NDArray[Any]
+    ends: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def __getitem__(self, row: int) -> NDArray[Any]:
+        return self.values[self.ends[row] : self.ends[row + 1]]
+
+
+@dataclass(frozen=True)
+class PreparedCorpus:
+    """A tokenised parallel corpus on disk."""
+
+    columns: dict[str, Column]
+    src_lengths: NDArray[np.int32]  # pieces of every source, the end mark included
+    tgt_lengths: NDArray[np.int32]  # the same of the targets
+    kept: list[int]  # pairs of each of the corpora it was made of, which lie one behind the other
+    read: int  # pairs in the files
+    dropped: dict[str, int]  # pairs left out, by reason
+    key: str  # hash of everything that went in
+
+    def __len__(self) -> int:
+        return len(self.columns["src"])
+
+    def src(self, row: int) -> NDArray[np.int32]:
+        """Source ids of a pair, without end mark."""
+        return self.columns["src"][row]
+
+    def tgt(self, row: int) -> NDArray[np.int32]:
+        """Target ids of a pair, without start or end mark."""
+        return self.columns["tgt"][row]
+
+    def text(self, row: int) -> Pair:
+        """Both sides of a pair as they stand in the files."""
+        src, tgt = self.columns["src_text"][row], self.columns["tgt_text"][row]
+        return src.tobytes().decode(), tgt.tobytes().decode()
+
+    def in_epoch(self, epoch: int) -> "PreparedCorpus":
+        """All of it, in every epoch."""
+        return self
+
+
+def learn_tokenizer(
+    corpora: Sequence[Corpus],
+    config: TextData,
+    special: Sequence[str] = (),
+    cache_dir: Path | None = None,
+    sources_only: bool = False,
+) -> Tokenizer:
+    """Learn subwords on both sides of all pairs; the same files and settings give the cached tokenizer.
+
+    With `sources_only` the targets, which are labels then, teach nothing.
+    """
+    settings = [config.subword, config.vocab_size, config.normalization, config.lowercase, *special]
+    with cache(cache_dir) as folder:
+        contents = content(corpora := spool(corpora, folder))
+        hashes = [one.key for one in contents]
+        sides = ["src"] if sources_only else []
+        name = folder / f"tokenizer-{digest(FORMAT, tokenizers.__version__, settings, hashes, *sides)}.json"
+        with suppress(UserError):  # absent or damaged
+            return Tokenizer.load(name)
+        pairs = chain.from_iterable(map(unchanged_pairs, corpora, contents))
+        texts = (side for pair in pairs for side in pair[: 1 if sources_only else 2])
+        learnt = Tokenizer.learn(texts, config, special)
+        with partial(folder, name.name) as draft:
+            learnt.save(draft)
+            draft.replace(name)
+    return learnt
+
+
+def prepare(
+    corpora: Sequence[Corpus],
+    tokenizer: Side,
+    config: LineData,
+    cache_dir: Path | None = None,
+    progress: bool = True,
+    clean: bool = True,
+    workers: int = 1,
+) -> PreparedCorpus:
+    """Tokenise pairs into memory-mapped arrays, or find them in the cache.
+
+    Args:
+        clean: drop pairs with an empty side, longer than `config.max_length` or more uneven than
+            `config.max_length_ratio`; for training. Validation and test sets keep every pair.
+        workers: processes at most that cut a large corpus into pieces of ours; the same bytes by any number.
+
+    Raises:
+        UserError: a file is bad, or nothing is left; then nothing is written.
+    """
+    from tqdm import tqdm  # a translation needs none
+
+    with cache(cache_dir) as folder:
+        contents = content(corpora := spool(corpora, folder))
+        hashes, n_pairs = [one.key for one in contents], sum(one.lines[0] for one in contents)
+        assert isinstance(config, PairData) or not clean
+        limits = config if isinstance(config, PairData) and clean else None
+        cleaning = [limits.max_length, limits.max_length_ratio] if limits else []
+        target = folder / digest(FORMAT, tokenizers.__version__, tokenizer.fingerprint, cleaning, hashes)
+        if not intact(target):
+            shutil.rmtree(target, ignore_errors=True)
+            shown = None if progress else True  # None: on a terminal only
+            with tqdm(total=n_pairs, desc="tokenising", unit=" pairs", disable=shown) as bar:
+                share = workers if isinstance(tokenizer, Tokenizer) else 1  # others hold functions
+                build_corpus(target, corpora, contents, tokenizer, limits, bar, min(share, n_pairs // ENOUGH))
+        return open_prepared(target)
+
+
+def build_corpus(
+    target: Path,
+    corpora: Sequence[Corpus],
+    contents: Sequence[Content],
+    tokenizer: Side,
+    limits: PairData | None,
+    bar: Any,
+    workers: int = 1,
+) -> None:
+    """Write a prepared corpus, then give it the name `target` in one step.
+
+    Raises:
+        UserError: a file no longer holds what it held when it was hashed, or no pair is left; then nothing is written.
+    """
+    with partial_folder(target, intact) as folder:
+        pairs = list(map(unchanged_pairs, corpora, contents))
+        kept, dropped = write_columns(folder, pairs, tokenizer, limits, bar, workers)
+        if not any(kept):
+            raise nothing_left(corpora, dropped)
+        sizes = {name: (folder / name).stat().st_size for name in file_names()}
+        meta = {"read": sum(kept) + sum(dropped.values()), "kept": kept, "dropped": dropped, "sizes": sizes}
+        (folder / META).write_text(json.dumps(meta), encoding="utf-8")
+
+
+def unchanged_pairs(corpus: Corpus, known: Content) -> Iterator[Pair]:
+    """The pairs of a corpus, which must still hold what is `known` of it."""
+    return known.read(lambda raw: read_corpus(corpus, raw))
+
+
+def write_columns(
+    folder: Path,
+    corpora: Sequence[Iterator[Pair]],
+    tokenizer: Side,
+    limits: PairData | None,
+    bar: Any,
+    workers: int,
+) -> tuple[list[int], dict[str, int]]:
+    """Tokenise in chunks, append what is kept; returns the pairs kept of each corpus and those dropped, by reason."""
+    kept, dropped = [0] * len(corpora), Counter[str]()
+    with ExitStack() as files:
+        columns = [files.enter_context(column_writer(folder, name)) for name in COLUMNS]
+        share_out = None
+        if workers > 1:
+            share_out = files.enter_context(packers(workers, tokenizer, limits))
+        for i, pairs in enumerate(corpora):
+            read = chunks(pairs)
+            results = share_out(read) if share_out else (pack_pairs(chunk, tokenizer, limits) for chunk in read)
+            for packed, faults in results:
+                for column, rows in zip(columns, packed, strict=bool(packed)):
+                    column.append(*rows)
+                fitting = len(packed[0][1]) if packed else 0
+                kept[i] += fitting
+                dropped.update(faults)
+                bar.update(fitting + faults.total())
+    return kept, dict(dropped)
+
+
+def chunks(items: Iterator[Item]) -> Iterator[list[Item]]:
+    """Lists of up to CHUNK items."""
+    while chunk := list(islice(items, CHUNK)):
+        yield chunk
+
+
+def nothing_left(corpora: Sequence[Corpus], dropped: dict[str, int]) -> UserError:
+    """The message for a corpus without a usable pair."""
+    read, names = sum(dropped.values()), ", ".join(map(str, corpora))
+    reasons = ", ".join(f"{reason}: {count}" for reason, count in dropped.items()) or "no pair in it"
+    return UserError(
+        f"{names}: nothing to train on, all {read} pairs were dropped ({reasons}); "
+        "check the files, or raise data.max_length or data.max_length_ratio"
+    )
+
+
+class ColumnWriter:
+    """Appends rows to a column on disk."""
+
+    def __init__(self, files: Sequence[IO[bytes]]) -> None:
+        self.values, self.ends, *self.lengths = files
+        self.end = 0
+        self.ends.write(np.zeros(1, ENDS).tobytes())
+
+    def append(self, values: bytes, lengths: NDArray[np.int32]) -> None:
+        """Write rows behind those already there."""
+        ends = self.end + np.cumsum(lengths, dtype=ENDS)
+        self.end = int(ends[-1])
+        self.values.write(values)
+        self.ends.write(ends.tobytes())
+        for file in self.lengths:
+            file.write((lengths + 1).tobytes())
+
+
+@contextmanager
+def column_writer(folder: Path, name: str) -> Iterator[ColumnWriter]:
+    """A writer for the files of a column."""
+    with ExitStack() as files:
+        yield ColumnWriter([files.enter_context(open(folder / file, "wb")) for file in files_of(name)])
+
+
+def files_of(column: str) -> list[str]:
+    """Those of a column; of pieces the lengths, too, by which batches are planned."""
+    parts = ("values", "ends") if column.endswith("_text") else ("values", "ends", "lengths")
+    return [f"{column}.{part}" for part in parts]
+
+
+def file_names() -> list[str]:
+    """The files of a prepared corpus beside its meta.json."""
+    return list(chain.from_iterable(map(files_of, COLUMNS)))
+
+
+def intact(folder: Path) -> bool:
+    """Whether a prepared corpus is there and all its files have the sizes noted when it was written."""
+    try:
+        sizes = json.loads((folder / META).read_text(encoding="utf-8"))["sizes"]
+        return all((folder / name).stat().st_size == sizes[name] for name in file_names())
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def open_prepared(folder: Path) -> PreparedCorpus:
+    """Map a prepared corpus into memory."""
+    meta = json.loads((folder / META).read_text(encoding="utf-8"))
+    columns = {
+        name: Column(mapped(folder / f"{name}.values", dtype), mapped(folder / f"{name}.ends", ENDS))
+        for name, dtype in COLUMNS.items()
+    }
+    src_lengths, tgt_lengths = (mapped(folder / f"{side}.lengths", LENGTH) for side in ("src", "tgt"))
+    return PreparedCorpus(columns, src_lengths, tgt_lengths, meta["kept"], meta["read"], meta["dropped"], folder.name)
+
+
+def mapped(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A file as an array, paged in on demand; a plain view, since slicing `np.memmap` itself is slow."""
+    if path.stat().st_size == 0:  # which cannot be mapped
+        return np.empty(0, dtype)
+    return np.memmap(path, dtype, mode="r").view(np.ndarray)
+
+
+def spool(corpora: Sequence[Corpus], cache_dir: Path | None = None) -> list[Corpus]:
+    """The same corpora, but what can be read only once (standard input, pipes) or is streamed (datasets) is copied to
+    the cache first.
+
+    Call it before `learn_tokenizer`, which reads everything, when `prepare` is to read it again.
+    """
+    with cache(cache_dir) as folder:
+        return [replace(corpus, paths=tuple(spooled(path, folder) for path in corpus.paths)) for corpus in corpora]
+
+
+def spooled(path: str, folder: Path) -> str:
+    """A path that can be read again and again; it keeps the ending, which says what the file holds."""
+    if path.startswith(HF_PREFIX):
+        return CachedCopy(str(copied(path, folder)), [path])
+    if path != STANDARD_INPUT and not Path(path).is_fifo():
+        return path
+    ending = ".tsv" if path == STANDARD_INPUT else "".join(Path(path).suffixes).removesuffix(".gz")
+    origin, lines = "standard-input" if path == STANDARD_INPUT else "pipe", HashedLines()
+    with partial(folder, "spool") as draft:
+        with draft.open("wb") as copy:
+            copy.writelines(lines(path))
+        copied_to = folder / f"{origin}-{lines.hashes[0][:16]}{ending}"
+        if not copied_to.exists():  # else it has this content, and may be another user's
+            draft.replace(copied_to)
+        return CachedCopy(str(copied_to), [display_name(path)])

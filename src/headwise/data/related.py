@@ -1,0 +1,122 @@
+"""Texts that belong together, for vectors: a question and its answer, two wordings of one thing.
+
+A line of a `.tsv` file has a text, the one that belongs to it, and perhaps one that does not, though it looks so. Not
+here: what is learnt from them (`headwise.tasks.embedding`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from headwise.data.arranging import Rows
+from headwise.data.batch import OnDevices
+from headwise.data.batching import EndlessStream, plan_batches
+from headwise.data.corpus import read_lines
+from headwise.data.epochs import walk_epochs
+from headwise.data.rows import display_name
+from headwise.errors import UserError
+
+FORMAT = "write 'text TAB text that belongs to it' on every line, or with a third text that does not"
+Texts = tuple[str, ...]  # of a line
+
+
+def read_related(paths: Sequence[str]) -> list[Texts]:
+    """The lines of files, all of two texts, or all of three.
+
+    Raises:
+        UserError: a line has other columns than the first, an empty one, or there is no line.
+    """
+    found, columns = list[Texts](), 0
+    for path in paths:
+        for number, line in enumerate(read_lines(path), start=1):
+            texts = tuple(text.strip() for text in line.split("\t"))
+            columns = columns or len(texts)
+            if len(texts) not in (2, 3) or len(texts) != columns or not all(texts):
+                what = "an empty column" if len(texts) == columns in (2, 3) else f"{len(texts)} columns"
+                what += f" where the first has {columns}" if len(texts) != columns else ""
+                raise UserError(f"{display_name(path)}: line {number} has {what}; {FORMAT}")
+            found.append(texts)
+    if not found:
+        raise UserError(f"{', '.join(paths)}: has no line; {FORMAT}")
+    return found
+
+
+@dataclass(frozen=True)
+class RelatedBatch(OnDevices):
+    """The first texts of some lines, below them the second ones, and the third ones where there are."""
+
+    src: Int[Tensor, "texts length"]
+    src_mask: Bool[Tensor, "texts length"]  # True on real tokens
+    same: Bool[Tensor, "lines others"]  # whether a second or third text is word for word the second one of a line
+
+    @property
+    def n_targets(self) -> int:
+        """Lines: what the loss is a sum over."""
+        return len(self.same)
+
+    @property
+    def n_tokens(self) -> int:
+        """What speed is counted in."""
+        return self.n_real
+
+    @property
+    def n_real(self) -> int:
+        """Real tokens, marks included."""
+        return int(self.src_mask.sum())
+
+    @property
+    def n_cells(self) -> int:
+        """The same with padding."""
+        return self.src.numel()
+
+    @property
+    def extent(self) -> str:
+        """How large it is, in words."""
+        return f"{self.n_targets} lines, {len(self.src)} texts of up to {self.src.size(1)} tokens"
+
+
+@dataclass(frozen=True)
+class RelatedTexts:
+    """Lines as a network reads them, in memory."""
+
+    lines: Sequence[Texts]
+    ids: Sequence[Sequence[Sequence[int]]]  # of each line's texts, marks included
+    pad_id: int
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def load(self, rows: Rows) -> RelatedBatch:
+        """The batch of some lines."""
+        chosen = rows.tolist()
+        columns = range(len(self.lines[0]))
+        ids = [self.ids[row][column] for column in columns for row in chosen]
+        second = [self.lines[row][1] for row in chosen]
+        others = [self.lines[row][column] for column in columns[1:] for row in chosen]
+        lengths = np.array([len(text) for text in ids])[:, None]
+        mask = np.arange(lengths.max()) < lengths
+        src = np.full(mask.shape, self.pad_id, dtype=np.int64)
+        src[mask] = np.concatenate(ids)
+        same = np.array(second, dtype=object)[:, None] == np.array(others, dtype=object)[None]
+        return RelatedBatch(torch.from_numpy(src), torch.from_numpy(mask), torch.from_numpy(same))
+
+    def plan(self, seed: int, epoch: int, tokens_per_batch: int) -> list[Rows]:
+        """Lines of like length together, as many as have room; which ones is drawn from (seed, epoch)."""
+        lengths = np.array([max(map(len, line)) for line in self.ids]) * len(self.lines[0])
+        return plan_batches(lengths, lengths, tokens_per_batch, seed, epoch, largest_first=epoch == 0)
+
+    def stream(
+        self, tokens_per_batch: int, seed: int, state: Mapping[str, int] | None, pin: bool = False
+    ) -> EndlessStream[RelatedBatch]:
+        """Training batches without end, from `state` on."""
+        plan = partial(self.plan, seed, tokens_per_batch=tokens_per_batch)
+        return EndlessStream(lambda start: walk_epochs(plan, self.load, start), state, pin=pin)
+
+    def batches(self, tokens_per_batch: int) -> Iterator[RelatedBatch]:
+        """All lines once."""
+        return map(self.load, self.plan(0, 0, tokens_per_batch))

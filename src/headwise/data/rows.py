@@ -1,0 +1,60 @@
+"""A pair of texts, and the names of the files that pairs come from."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headwise.errors import UserError
+
+Pair = tuple[str, str]
+HF_PREFIX = "hf:"
+OUTSIDE = "O"  # the tag of words outside of every entity
+
+
+def text_field(record: Mapping[str, Any], key: str, location: str) -> str:
+    """`record[key]`, which must be a string that UTF-8 can hold."""
+    if key not in record:
+        raise UserError(f'{location} has no "{key}"; it has {", ".join(map(repr, record)) or "nothing"}')
+    value = record[key]
+    if not isinstance(value, str):
+        raise UserError(f'{location}: "{key}" must be a string, not {type(value).__name__}')
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise UserError(f'{location}: "{key}" holds half a surrogate pair, which is no text; remove the \\ud... escape')
+    return value
+
+
+def changed(paths: Sequence[str]) -> UserError:
+    """The message for files that something writes to while they are read."""
+    return UserError(
+        f"{' + '.join(map(display_name, paths))}: changed while it was being read, so nothing of it was kept; "
+        "run the same command again when nothing writes to it any more"
+    )
+
+
+STANDARD_INPUT = "-"
+
+
+class CachedCopy(str):
+    """The path of a file in the cache that was made of others; messages and reports call it by their names."""
+
+    names: tuple[str, ...]
+
+    def __new__(cls, path: str, names: Sequence[str] = ()) -> "CachedCopy":
+        made = super().__new__(cls, path)
+        made.names = tuple(names)
+        return made
+
+
+def display_name(path: str) -> str:
+    """How messages call a path."""
+    return " + ".join(names_of(path))
+
+
+def names_of(path: str) -> tuple[str, ...]:
+    """The names that the user gave of what a path holds.
+
+    >>> names_of("a.tsv"), names_of(CachedCopy("/cache/memory-3f.tsv", ["a.po", "b.tmx"]))
+    (('a.tsv',), ('a.po', 'b.tmx'))
+    """
+    if isinstance(path, CachedCopy):
+        return path.names
+    return ("standard input" if path == STANDARD_INPUT else path,)

@@ -1,0 +1,217 @@
+"""Validation pairs taken out of the training files, for whoever has one file: `--valid 1%` or `--valid 500pairs`.
+
+No sentence of a validation pair, on whichever side, stands in a training pair, so what is taken are connected groups of
+pairs that share sentences (`sentences.py` says when two are the same). Which groups is decided by their hashes alone:
+the same pairs give the same split in any order and with any seed, and a resumed run its own. Where groups are too
+large, as with few different targets, single pairs are taken, and those that share a sentence with them are dropped.
+
+Memory holds hashes, not texts. Both parts are written into the cache, as `prepared.py` writes what can be read once.
+"""
+
+import json
+import shutil
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.data.amount import Amount
+from headwise.data.cache import cache, partial_folder
+from headwise.data.content import Content, content, digest
+from headwise.data.corpus import Corpus, read_corpus
+from headwise.data.labelled_texts import read_labelled
+from headwise.data.prepared import META, spool
+from headwise.data.rows import STANDARD_INPUT, CachedCopy, Pair, display_name, names_of
+from headwise.data.sentences import EMPTY, SentenceKeys, mixed, pair_keys, sentence_key
+from headwise.errors import UserError
+
+Labels = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Known = tuple[Corpus, Content]  # a corpus, and what it held when it was hashed
+
+FORMAT = 2  # raise it when the same files are split another way
+LARGE = 10  # a group of more than this part of what is wanted is taken only if smaller ones do not do
+
+
+@dataclass(frozen=True)
+class Split:
+    """The two parts, as files in the cache, and what became of the pairs."""
+
+    train: list[Corpus]  # what is left of each
+    valid: Corpus
+    taken: int
+    dropped: int  # in neither part: they share a sentence with a pair that was taken
+
+
+def split(corpora: Sequence[Corpus], amount: Amount, labelled: bool = False, cache_dir: Path | None = None) -> Split:
+    """Take validation pairs out of training files, or find the two parts in the cache.
+
+    Args:
+        labelled: targets are labels, which may repeat; of each label as large a part is taken.
+
+    Raises:
+        UserError: a file can be read only once, or is bad, or nothing would be left to train on.
+    """
+    once = [p for corpus in corpora for p in corpus.paths if p == STANDARD_INPUT or Path(p).is_fifo()]
+    if once:
+        raise UserError(f"--valid {amount.text}: {display_name(once[0])} can be read only once; write it to a file")
+    with cache(cache_dir) as folder:
+        contents = content(corpora := spool(corpora, folder))
+        wanted = [amount.share, amount.pairs, labelled]
+        target = folder / f"split-{digest(FORMAT, wanted, [one.key for one in contents])}"
+        ending = ".tsv" if labelled else ".jsonl"
+        parts = [target / f"{name}{ending}" for name in (*(f"train-{i + 1}" for i in range(len(corpora))), "valid")]
+        names = [path.name for path in parts]
+        if not _is_whole(target, names):
+            shutil.rmtree(target, ignore_errors=True)
+            _write(target, list(zip(corpora, contents, strict=True)), amount, labelled, names)
+        counts = json.loads((target / META).read_text(encoding="utf-8"))
+        origins = [[name for path in corpus.paths for name in names_of(path)] for corpus in corpora]
+        origins.append([f"{amount.text} of {', '.join(map(str, corpora))}"])
+        *train, valid = (Corpus((CachedCopy(str(path), of),)) for path, of in zip(parts, origins, strict=True))
+        return Split([corpus for corpus in train if Path(*corpus.paths).stat().st_size], valid, **counts)
+
+
+def _is_whole(target: Path, names: Sequence[str]) -> bool:
+    return all((target / name).is_file() for name in (*names, META))
+
+
+def _write(target: Path, corpora: Sequence[Known], amount: Amount, labelled: bool, names: Sequence[str]) -> None:
+    """Both parts, beside `target` until they are complete."""
+    valid, dropped = _choose(corpora, amount, labelled)
+    if not valid.any():
+        raise UserError(f"--valid {amount.text}: no pair of the training files has text on both sides; check the files")
+    if (valid | dropped).all():
+        raise UserError(
+            f"--valid {amount.text}: every pair shares a sentence with those taken, so that none is left to train on; "
+            "take fewer, or name files to validate on"
+        )
+    with partial_folder(target, lambda folder: _is_whole(folder, names)) as draft:
+        with ExitStack() as files:
+            parts = [files.enter_context(open(draft / name, "w", encoding="utf-8", newline="")) for name in names]
+            write = _labelled_line if labelled else _json_line
+            pairs = ((i, pair) for i, corpus in enumerate(corpora) for pair in _read([corpus], labelled))
+            for (i, pair), is_valid, is_dropped in zip(pairs, valid, dropped, strict=True):
+                if not is_dropped:
+                    parts[-1 if is_valid else i].write(write(pair))
+        counts = {"taken": int(valid.sum()), "dropped": int(dropped.sum())}
+        (draft / META).write_text(json.dumps(counts), encoding="utf-8")
+
+
+def _read(corpora: Sequence[Known], labelled: bool) -> Iterator[Pair]:
+    """The pairs, of files that must still hold what is known of them."""
+    return chain.from_iterable(_read_one(corpus, known, labelled) for corpus, known in corpora)
+
+
+def _read_one(corpus: Corpus, known: Content, labelled: bool) -> Iterator[Pair]:
+    return known.read(lambda raw: read_labelled(corpus.paths[0], raw) if labelled else read_corpus(corpus, raw))
+
+
+def _json_line(pair: Pair) -> str:
+    """Texts may hold what ends a line of another format."""
+    return json.dumps({"src": pair[0], "tgt": pair[1]}, ensure_ascii=False) + "\n"
+
+
+def _labelled_line(pair: Pair) -> str:
+    return f"{pair[0]}\t{pair[1]}\n"
+
+
+def _choose(corpora: Sequence[Known], amount: Amount, labelled: bool) -> tuple[Flags, Flags]:
+    """Which pairs of the files are taken, and which are dropped."""
+    src, tgt, labels = array("Q"), array("Q"), array("q")
+    known: dict[str, int] = {}
+    for source, target in _read(corpora, labelled):
+        src.append(sentence_key(source))
+        tgt.append(src[-1] if labelled else sentence_key(target))
+        labels.append(known.setdefault(target, len(known)) if labelled else 0)
+    keys = np.array(src, np.uint64), np.array(tgt, np.uint64)
+    return choose_pairs(*keys, np.array(labels, np.int64), amount.of(len(src)))
+
+
+def choose_pairs(src: SentenceKeys, tgt: SentenceKeys, labels: Labels, wanted: int) -> tuple[Flags, Flags]:
+    """Which pairs to take, and which to drop because they share a sentence with them.
+
+    Args:
+        src, tgt: keys of the sentences; `EMPTY` for a blank side.
+        labels: a number for each pair; of each label as large a part is taken.
+        wanted: pairs to take; fewer are taken where there are no more that have both sides.
+    """
+    usable = (src != EMPTY) & (tgt != EMPTY)
+    src, tgt = np.where(src == EMPTY, tgt, src), np.where(tgt == EMPTY, src, tgt)  # a blank side connects nothing
+    sentences, ids = np.unique(np.concatenate([src, tgt]), return_inverse=True)
+    left, right = ids[: len(src)], ids[len(src) :]
+    group = connected(left, right, len(sentences))[left]
+    taken = np.zeros(len(src), np.bool_)
+    for label, count in enumerate(_shares(np.bincount(labels), wanted)):
+        rest = count - _take_groups(taken, group, usable, labels == label, sentences, count)
+        if rest:
+            _take_pairs(taken, left, right, usable & (labels == label), pair_keys(src, tgt), rest)
+    inside = np.zeros(len(sentences), np.bool_)
+    inside[left[taken]] = inside[right[taken]] = True
+    return taken, ~taken & (inside[left] | inside[right])
+
+
+def _shares(counts: Labels, wanted: int) -> list[int]:
+    """`wanted` shared out in proportion to `counts`, by largest remainders.
+
+    >>> _shares(np.array([70, 20, 10]), 5)
+    [4, 1, 0]
+    """
+    exact = counts * (wanted / counts.sum())
+    whole = np.floor(exact).astype(np.int64)
+    order = np.argsort(whole - exact, kind="stable")
+    whole[order[: wanted - whole.sum()]] += 1
+    return whole.tolist()
+
+
+def connected(left: Labels, right: Labels, n: int) -> Labels:
+    """The smallest id that each of `n` sentences is connected to by pairs of ids, step by step.
+
+    >>> connected(np.array([0, 2, 4]), np.array([1, 1, 4]), 5).tolist()
+    [0, 0, 0, 3, 4]
+    """
+    root = np.arange(n)
+    while True:
+        least = np.minimum(root[left], root[right])
+        joined = root.copy()
+        for ids in (left, right, root[left], root[right]):  # hook the sentences, and what they hang on
+            np.minimum.at(joined, ids, least)
+        joined = joined[joined]
+        if np.array_equal(joined, root):
+            return root
+        root = joined
+
+
+def _take_groups(
+    taken: Flags, group: Labels, usable: Flags, of_label: Flags, sentences: SentenceKeys, wanted: int
+) -> int:
+    """Mark whole groups whose first pair has the label, up to `wanted` pairs; returns how many pairs they have.
+
+    Every group is as likely as any other, whatever its size, so that every pair is: their order is that of hashes.
+    """
+    names, first, size = np.unique(group, return_index=True, return_counts=True)
+    spoilt = np.bincount(group, weights=~usable, minlength=len(sentences))[names] > 0
+    free = np.flatnonzero(of_label[first] & ~spoilt & ~taken[first] & (size <= wanted))
+    order = free[np.lexsort((mixed(sentences[names[free]]), size[free] > max(1, wanted // LARGE)))]
+    chosen, room = [], wanted
+    for number, pairs in zip(names[order].tolist(), size[order].tolist(), strict=True):
+        if pairs <= room:
+            chosen.append(number)
+            room -= pairs
+        if not room:
+            break
+    taken |= np.isin(group, chosen)
+    return wanted - room
+
+
+def _take_pairs(taken: Flags, left: Labels, right: Labels, usable: Flags, keys: SentenceKeys, wanted: int) -> None:
+    """Mark single pairs; first those whose sentences stand in the fewest others, which will have to go."""
+    uses = np.bincount(np.concatenate([left, right]))
+    free = np.flatnonzero(usable & ~taken)
+    order = np.lexsort((keys[free], uses[left[free]] + uses[right[free]]))
+    taken[free[order[:wanted]]] = True

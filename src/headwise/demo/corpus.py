@@ -1,0 +1,71 @@
+"""The embedded demo corpus: English dates and times into German, French, Spanish and Japanese.
+
+Pairs are generated, so no data is shipped or downloaded, and written to text files, as for any other training. The
+first token of a source, such as `<2de>`, chooses the language, as in Johnson et al. 2017 (arXiv:1611.04558). Training,
+validation and test sets share no date: see `Moment.part`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from random import Random
+
+from headwise.data.rows import Pair
+from headwise.demo.cldr import LANGUAGES, write_target
+from headwise.demo.english import write_english
+from headwise.demo.moment import Part, random_moment
+
+SPECIAL_TOKENS = tuple(f"<2{language}>" for language in LANGUAGES)
+
+
+@dataclass(frozen=True)
+class DemoCorpus:
+    """Three lists of (source, target) that share no date; within a list no source occurs twice."""
+
+    train: list[Pair]
+    valid: list[Pair]
+    test: list[Pair]
+
+
+def generate_corpus(seed: int = 1, n_train: int = 30_000, n_valid: int = 500, n_test: int = 1_000) -> DemoCorpus:
+    """The corpus for a seed; the same arguments give the same corpus.
+
+    The parts are sampled independently, so the number of training pairs does not affect the test set.
+
+    >>> generate_corpus(n_train=0, n_valid=0, n_test=1).test
+    [('<2ja> Jan 12 1954', '1954年1月12日')]
+    """
+    return DemoCorpus(
+        train=_generate_part("train", n_train, seed),
+        valid=_generate_part("valid", n_valid, seed),
+        test=_generate_part("test", n_test, seed),
+    )
+
+
+def _generate_part(part: Part, n_pairs: int, seed: int) -> list[Pair]:
+    rng = Random(f"{part} {seed}")
+    pairs: dict[str, str] = {}
+    while len(pairs) < n_pairs:
+        moment = random_moment(rng)
+        if moment.part == part:
+            language = rng.choice(LANGUAGES)
+            pairs[f"<2{language}> {write_english(moment, rng)}"] = write_target(moment, language)
+    return list(pairs.items())
+
+
+def write_demo_corpus(corpus: DemoCorpus, folder: Path) -> dict[str, tuple[Path, Path]]:
+    """Write `train.src`, `train.tgt`, `valid.src` ... into `folder`, a pair per line; the paths by part."""
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = {field.name: getattr(corpus, field.name) for field in fields(corpus)}
+    return {name: _write_part(pairs, folder / name) for name, pairs in parts.items()}
+
+
+def _write_part(pairs: list[Pair], stem: Path) -> tuple[Path, Path]:
+    src, tgt = stem.with_suffix(".src"), stem.with_suffix(".tgt")
+    _write_lines(src, (source for source, _ in pairs))
+    _write_lines(tgt, (target for _, target in pairs))
+    return src, tgt
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")

@@ -1,0 +1,143 @@
+"""BART (arXiv:1910.13461): the paper's Transformer with BERT's parts, trained to undo noise.
+
+Changed in the Transformer: learned positions that begin at row 2, a norm after the sum of embeddings, GELU.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from headwise.families.family import Family
+from headwise.families.keys import ACTIVATIONS_TO_HF, Keys
+from headwise.network.axes import NetworkConfig, StackConfig
+
+HEADS = {"BartForConditionalGeneration": "language", "BartModel": "language"}
+LAYER = {  # of either stack, here and in mBART, Marian, M2M-100 and Whisper
+    "self_attn.q_proj": "self_attn.q_proj",
+    "self_attn.k_proj": "self_attn.k_proj",
+    "self_attn.v_proj": "self_attn.v_proj",
+    "self_attn.out_proj": "self_attn.o_proj",
+    "self_attn_layer_norm": "self_attn_sublayer.norm",
+    "fc1": "ffn.up_proj",
+    "fc2": "ffn.down_proj",
+    "final_layer_norm": "ffn_sublayer.norm",
+}
+CROSS = {
+    "encoder_attn.q_proj": "cross_attn.q_proj",
+    "encoder_attn.k_proj": "cross_attn.k_proj",
+    "encoder_attn.v_proj": "cross_attn.v_proj",
+    "encoder_attn.out_proj": "cross_attn.o_proj",
+    "encoder_attn_layer_norm": "cross_attn_sublayer.norm",
+}
+STACKS = {
+    **{f"model.encoder.layers.{{i}}.{key}": f"encoder.layers.{{i}}.{name}" for key, name in LAYER.items()},
+    **{f"model.decoder.layers.{{i}}.{key}": f"decoder.layers.{{i}}.{name}" for key, name in (LAYER | CROSS).items()},
+    "model.encoder.layer_norm": "encoder.norm",  # where layers normalise first
+    "model.decoder.layer_norm": "decoder.norm",
+}
+NAMES = {
+    **STACKS,
+    "model.encoder.embed_positions": "src_embeddings.positions.table",
+    "model.decoder.embed_positions": "tgt_embeddings.positions.table",
+    "model.encoder.layernorm_embedding": "src_embeddings.norm",
+    "model.decoder.layernorm_embedding": "tgt_embeddings.norm",
+    "final_logits_bias": "+head.output.bias",
+    "lm_head.weight": "head.output.weight",
+}
+SAME = {f"model.{stack}.embed_tokens.weight": "model.shared.weight" for stack in ("encoder", "decoder")}
+IGNORED = r"^model\.shared\.weight$"  # where either stack has embeddings of its own
+
+
+def embedding_names(config: NetworkConfig) -> dict[str, str]:
+    """One table of embeddings, or one for each stack."""
+    if config.share_embeddings:
+        return {"model.shared": "src_embeddings.tokens"}
+    return {
+        "model.encoder.embed_tokens": "src_embeddings.tokens",
+        "model.decoder.embed_tokens": "tgt_embeddings.tokens",
+    }
+
+
+# Keys of older files: repeated elsewhere, or said by the family's name.
+OLD = "num_hidden_layers add_bias_logits extra_pos_embeddings static_position_embeddings normalize_embedding"
+
+
+def stack_from_hf(k: Keys, side: str) -> StackConfig:
+    """The "encoder" or the "decoder", as BART and its relatives describe it."""
+    d_model, n_heads, d_head = k.heads("d_model", f"{side}_attention_heads")
+    return StackConfig(
+        d_model=d_model,
+        n_layers=k.layers(f"{side}_layers"),
+        n_heads=n_heads,
+        d_ff=k.size(f"{side}_ffn_dim"),
+        d_head=d_head,
+        activation=k.activation("activation_function", "gelu"),
+        embedding_scale=d_model**0.5 if k.flag("scale_embedding", default=False) else 1.0,
+    )
+
+
+def stack_to_hf(stack: StackConfig, side: str) -> dict[str, Any]:
+    """What `stack_from_hf` reads, and the dropout to train on with."""
+    return {
+        "d_model": stack.d_model,
+        f"{side}_layers": stack.n_layers,
+        f"{side}_attention_heads": stack.n_heads,
+        f"{side}_ffn_dim": stack.d_ff,
+        "activation_function": ACTIVATIONS_TO_HF.get(stack.activation, stack.activation),
+        "scale_embedding": stack.embedding_scale != 1.0,
+        "dropout": stack.dropout,
+    }
+
+
+def network_to_hf(config: NetworkConfig, heads: Mapping[str, str]) -> dict[str, Any]:
+    """What any relative with an encoder and a decoder says of itself."""
+    assert config.encoder and config.decoder
+    return {
+        "model_type": config.family,
+        "architectures": [next(name for name, head in heads.items() if head == config.head)],
+        "vocab_size": config.vocab_size,
+        **stack_to_hf(config.encoder, "encoder"),
+        **stack_to_hf(config.decoder, "decoder"),
+        "tie_word_embeddings": config.tie_head,
+        "is_encoder_decoder": True,
+    }
+
+
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
+    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    k = Keys(values)
+    k.only("normalize_before", False)
+    k.only("add_final_layer_norm", False)
+    k.only("do_blenderbot_90_layernorm", False)
+    return network_from_hf("bart", k, HEADS, norm_position="post")
+
+
+def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], norm_position: str) -> NetworkConfig:
+    """What BART and mBART have in common."""
+    max_len = k.size("max_position_embeddings", default=1024)
+    encoder, decoder = (
+        replace(
+            stack_from_hf(k, side),
+            norm_position=norm_position,
+            positions="learned",
+            max_len=max_len,
+            position_offset=2,
+            embedding_norm=True,
+        )
+        for side in ("encoder", "decoder")
+    )
+    config = NetworkConfig(
+        family,
+        vocab_size=k.size("vocab_size"),
+        encoder=encoder,
+        decoder=decoder,
+        head=k.head(heads),
+        head_bias=True,
+        tie_head=k.flag("tie_word_embeddings", default=True),
+    )
+    k.only("is_decoder", False)
+    k.done(ignored=OLD)
+    return config
+
+
+FAMILY = Family(config_from_hf, NAMES, embedding_names, prefix="model.", ignored=IGNORED, same=SAME)

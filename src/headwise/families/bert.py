@@ -1,0 +1,133 @@
+"""BERT (arXiv:1810.04805): the encoder alone, reading both ways; it says what stood where a token is masked.
+
+Changed in the Transformer: learned positions, segments, a norm after the sum of embeddings, GELU.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headwise.families.family import Family
+from headwise.families.keys import ACTIVATIONS_TO_HF, Keys
+from headwise.network.axes import NetworkConfig, StackConfig
+
+HEADS = {
+    "BertForMaskedLM": "masked",
+    "BertForPreTraining": "masked",
+    "BertModel": "none",
+    "BertForSequenceClassification": "text_class",
+    "BertForTokenClassification": "token_class",
+    "BertForQuestionAnswering": "span",
+}
+LAYERS = {  # shared by RoBERTa and ELECTRA, behind the name of their network
+    "encoder.layer.{i}.attention.self.query": "encoder.layers.{i}.self_attn.q_proj",
+    "encoder.layer.{i}.attention.self.key": "encoder.layers.{i}.self_attn.k_proj",
+    "encoder.layer.{i}.attention.self.value": "encoder.layers.{i}.self_attn.v_proj",
+    "encoder.layer.{i}.attention.output.dense": "encoder.layers.{i}.self_attn.o_proj",
+    "encoder.layer.{i}.attention.output.LayerNorm": "encoder.layers.{i}.self_attn_sublayer.norm",
+    "encoder.layer.{i}.intermediate.dense": "encoder.layers.{i}.ffn.up_proj",
+    "encoder.layer.{i}.output.dense": "encoder.layers.{i}.ffn.down_proj",
+    "encoder.layer.{i}.output.LayerNorm": "encoder.layers.{i}.ffn_sublayer.norm",
+    "embeddings.word_embeddings": "embeddings.tokens",
+    "embeddings.token_type_embeddings": "embeddings.types",
+    "embeddings.LayerNorm": "embeddings.norm",
+}
+NAMES = {f"bert.{key}": name for key, name in LAYERS.items()} | {
+    "bert.embeddings.position_embeddings": "embeddings.positions.table",
+}
+
+
+def head_names(config: NetworkConfig) -> dict[str, str]:
+    """The names of the head a network has."""
+    heads = {
+        "masked": {
+            "cls.predictions.transform.dense": "head.dense",
+            "cls.predictions.transform.LayerNorm": "head.norm",
+            **output_names(config, "cls.predictions.bias", "cls.predictions.decoder"),
+        },
+        "text_class": {"bert.pooler.dense": "head.pool", "classifier": "head.classes"},
+        "token_class": {"classifier": "head.classes"},
+        "span": {"qa_outputs": "head.classes"},
+    }
+    return heads.get(config.head, {})
+
+
+def output_names(config: NetworkConfig, bias: str, output: str) -> dict[str, str]:
+    """The projection to the vocabulary: a bias alone where the matrix is that of the embeddings."""
+    return {bias: "head.output.bias"} if config.tie_head else {output: "head.output"}
+
+
+def stack_from_hf(k: Keys) -> StackConfig:
+    """The encoder, as BERT, RoBERTa and ELECTRA describe it."""
+    k.only("is_decoder", False)
+    k.only("add_cross_attention", False)
+    k.only("position_embedding_type", "absolute")
+    d_model, n_heads, d_head = k.heads("hidden_size", "num_attention_heads")
+    return StackConfig(
+        d_model=d_model,
+        n_layers=k.layers("num_hidden_layers"),
+        n_heads=n_heads,
+        d_ff=k.size("intermediate_size"),
+        d_head=d_head,
+        activation=k.activation("hidden_act", "gelu"),
+        norm_eps=k.fraction("layer_norm_eps", default=1e-12),
+        norm_position="post",
+        positions="learned",
+        max_len=k.size("max_position_embeddings", default=512),
+        embedding_norm=True,
+        n_types=k.size("type_vocab_size", default=2),
+    )
+
+
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
+    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    k = Keys(values)
+    stack, head = stack_from_hf(k), k.head(HEADS)
+    config = NetworkConfig(
+        "bert",
+        vocab_size=k.size("vocab_size"),
+        encoder=stack,
+        head=head,
+        head_activation="tanh" if head == "text_class" else stack.activation,
+        n_classes=k.n_classes() if head.endswith("_class") else 0,
+        tie_head=k.flag("tie_word_embeddings", default=True) and head == "masked",
+    )
+    k.done()
+    return config
+
+
+def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
+    """The `config.json` of those axes, without ids of tokens."""
+    return network_to_hf(config, HEADS)
+
+
+def network_to_hf(config: NetworkConfig, heads: Mapping[str, str]) -> dict[str, Any]:
+    """What BERT and ELECTRA say of themselves; nothing is dropped of attention's weights."""
+    stack = config.encoder
+    assert stack
+    return {
+        "model_type": config.family,
+        "architectures": [name for name, head in heads.items() if head == config.head][:1],
+        "vocab_size": config.vocab_size,
+        "hidden_size": stack.d_model,
+        "num_hidden_layers": stack.n_layers,
+        "num_attention_heads": stack.n_heads,
+        "intermediate_size": stack.d_ff,
+        "hidden_act": ACTIVATIONS_TO_HF.get(stack.activation, stack.activation),
+        "max_position_embeddings": stack.max_len,
+        "type_vocab_size": stack.n_types,
+        "layer_norm_eps": stack.norm_eps,
+        "tie_word_embeddings": config.tie_head,
+        "hidden_dropout_prob": stack.dropout,
+        "attention_probs_dropout_prob": 0.0,
+    }
+
+
+FAMILY = Family(
+    config_from_hf,
+    NAMES,
+    head_names,
+    prefix="bert.",
+    ignored=r"position_ids$|^bert\.pooler\.|^cls\.seq_relationship\.|^cls\.predictions\.bias$",
+    same={"cls.predictions.decoder.bias": "cls.predictions.bias"},
+    config_to_hf=config_to_hf,
+)

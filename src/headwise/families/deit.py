@@ -1,0 +1,38 @@
+"""DeiT (arXiv:2012.12877): ViT with a second vector before the patches, which learns from a teacher."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from headwise.families import vit
+from headwise.families.family import Family
+from headwise.families.keys import Keys
+from headwise.network.axes import NetworkConfig
+
+WITH_TEACHER = "DeiTForImageClassificationWithTeacher"
+HEADS = {"DeiTForImageClassification": "image_class", WITH_TEACHER: "image_class", "DeiTModel": "none"}
+
+
+def distilled(network: str) -> dict[str, str]:
+    """What DeiT has beside the table of ViT, behind the name of its network."""
+    return {f"{network}.embeddings.distillation_token": "+embeddings.prefix.1"}
+
+
+NAMES = {**vit.names("deit"), **distilled("deit")}
+
+
+def _head_names(config: NetworkConfig) -> dict[str, str]:
+    """One head on the first state, or one on each of the first two."""
+    if config.n_class_states == 1:
+        return {"classifier": "head.outputs.0"}
+    return {"cls_classifier": "head.outputs.0", "distillation_classifier": "head.outputs.1"}
+
+
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
+    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    config = vit.network_from_hf("deit", Keys(values), HEADS, n_prefix=2)
+    with_teacher = WITH_TEACHER in (values.get("architectures") or ())
+    return replace(config, n_class_states=2 if with_teacher else 1)
+
+
+FAMILY = Family(config_from_hf, NAMES, _head_names, prefix="deit.", ignored=r"^deit\.pooler\.|mask_token$")

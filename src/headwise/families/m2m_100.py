@@ -1,0 +1,53 @@
+"""M2M-100 (arXiv:2010.11125) and NLLB (arXiv:2207.04672): one Transformer between a hundred languages, and two hundred.
+
+Changed in the Transformer: norms before the sub-layers and one after the last; sines and cosines in halves, at
+tensor2tensor's rates, at places that are counted without padding.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from headwise.families import bart
+from headwise.families.family import Family
+from headwise.families.keys import Keys
+from headwise.network.axes import NetworkConfig
+
+HEADS = {"M2M100ForConditionalGeneration": "language", "M2M100Model": "language"}
+NAMES = {**bart.STACKS, "lm_head": "head.output"}
+
+
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
+    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    k = Keys({"activation_function": "relu", "scale_embedding": True, **values})  # where a file says nothing
+    pad_id = k.size("pad_token_id", default=1, least=0)
+    encoder, decoder = (
+        replace(
+            bart.stack_from_hf(k, side),
+            positions="sinusoidal_tensor2tensor",
+            position_offset=pad_id + 1,
+            count_from=pad_id,
+        )
+        for side in ("encoder", "decoder")
+    )
+    config = NetworkConfig(
+        "m2m_100",
+        vocab_size=k.size("vocab_size"),
+        encoder=encoder,
+        decoder=decoder,
+        head=k.head(HEADS),
+        tie_head=k.flag("tie_word_embeddings", default=True),
+    )
+    k.only("is_decoder", False)
+    k.done(ignored=f"max_position_embeddings {bart.OLD}")
+    return config
+
+
+FAMILY = Family(
+    config_from_hf,
+    NAMES,
+    bart.embedding_names,
+    prefix="model.",
+    ignored=rf"embed_positions\.weights?$|^final_logits_bias$|{bart.IGNORED}",
+    same=bart.SAME,
+)

@@ -1,0 +1,34 @@
+"""Mistral (arXiv:2310.06825): LLaMA whose layers look back a window of positions only."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from headwise.families import llama
+from headwise.families.family import Family
+from headwise.families.keys import Keys
+from headwise.network.axes import NetworkConfig
+
+HEADS = {"MistralForCausalLM": "language", "MistralModel": "none"}
+
+
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
+    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    k = Keys({"sliding_window": 4096, **values})  # what a file means that does not say it; null is none
+    k.only("attention_bias", False)
+    stack, window = llama.stack_from_hf(k), k.size("sliding_window", default=0)
+    head = k.head(HEADS)
+    config = NetworkConfig(
+        "mistral",
+        vocab_size=k.size("vocab_size"),
+        decoder=replace(
+            stack, activation=k.activation("hidden_act", "silu"), windows=(window,) * stack.n_layers if window else ()
+        ),
+        head=head,
+        tie_head=k.flag("tie_word_embeddings", default=False) and head == "language",
+    )
+    k.done(ignored="max_position_embeddings")
+    return config
+
+
+FAMILY = Family(config_from_hf, llama.NAMES, prefix="model.", ignored=llama.IGNORED)

@@ -1,0 +1,44 @@
+"""Pegasus (arXiv:1912.08777): the Transformer that summarises; what our own models with norms in front are exported as.
+
+Changed in the Transformer: norms before the sub-layers and one after the last, sines and cosines in halves instead of
+turns, a bias on the logits.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from headwise.families import bart, marian
+from headwise.families.keys import Keys
+from headwise.network.axes import NetworkConfig
+
+HEADS = {"PegasusForConditionalGeneration": "language", "PegasusModel": "language"}
+
+
+def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
+    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    k = Keys(values)
+    k.only("normalize_before", True)
+    k.only("add_final_layer_norm", True)
+    k.only("normalize_embedding", False)
+    encoder, decoder = (replace(bart.stack_from_hf(k, side), positions="sinusoidal") for side in ("encoder", "decoder"))
+    config = NetworkConfig(
+        "pegasus",
+        vocab_size=k.size("vocab_size"),
+        encoder=encoder,
+        decoder=decoder,
+        head=k.head(HEADS),
+        head_bias=True,
+        tie_head=k.flag("tie_word_embeddings", default=True),
+    )
+    k.only("is_decoder", False)
+    k.done(ignored=f"max_position_embeddings {bart.OLD}")  # any length: the codes are computed
+    return config
+
+
+def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
+    """The `config.json` of those axes, without ids of tokens."""
+    return bart.network_to_hf(config, HEADS)
+
+
+FAMILY = replace(marian.FAMILY, config_from_hf=config_from_hf, config_to_hf=config_to_hf)

@@ -1,0 +1,149 @@
+"""Extractive question answering: an encoder with a head for the start and the end of answers.
+
+Question and context are read together, long contexts in overlapping passages. The answer is the best span of all
+passages, at most `LONGEST` tokens long. The score of no answer is that of the first token, the lowest over all
+passages. All this is as in the example of `transformers`. Not here: files (`headwise.data.questions`), scores
+(`headwise.evaluate.answers`), training (`tasks.answering`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headwise.data.arranging import cut_padded
+from headwise.data.labelled import MarkedTexts, collate_marked
+from headwise.errors import UserError
+from headwise.generation.label import BATCH_TOKENS
+from headwise.generation.reading import TextReader
+
+READ, OVERLAP = 384, 128  # tokens, unless the folder says how the model was trained
+LONGEST = 30  # tokens of an answer
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a question."""
+
+    text: str  # "" = no answer
+    start: int | None  # its first character in the context
+    end: int | None  # the one after its last
+    probability: float  # among all possible spans
+
+    def as_record(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A question with a part of its context, as input of the network."""
+
+    read: MarkedTexts
+    question: int  # its number
+    first: int  # position of the first token of the context
+    offsets: Sequence[tuple[int, int]]  # the characters of each of its tokens
+
+    def __len__(self) -> int:
+        return len(self.read)
+
+    def tokens_of(self, start: int, end: int) -> tuple[int, int]:
+        """The first and the last token of some characters of the context; 0 and 0 if some are not in here."""
+        inside = [i for i, (a, b) in enumerate(self.offsets) if a < end and b > start and b > a]
+        if not inside or self.offsets[0][0] > start or self.offsets[-1][1] < end:
+            return 0, 0
+        return self.first + inside[0], self.first + inside[-1]
+
+
+def read_passages(reader: TextReader, given: Sequence[tuple[str, str]], longest: int, overlap: int) -> list[Passage]:
+    """Questions with their contexts as passages of at most `longest` tokens, special tokens included.
+
+    Args:
+        overlap: tokens of a context that two neighbouring passages share.
+
+    Raises:
+        UserError: the vocabulary has no separator of two texts or no offsets of tokens, or there is no room.
+    """
+    if reader.between is None or reader.placed is None or not reader.before:
+        raise UserError("this model's vocabulary has no offsets of tokens, or no separator of two texts")
+    n_special = len(reader.before) + len(reader.between) + len(reader.behind)
+    if longest < n_special + 2:
+        raise UserError(f"data.max_length = {longest} leaves no room for question and context; raise it")
+    known: dict[str, tuple[list[int], list[tuple[int, int]]]] = {}
+    found: list[Passage] = []
+    for number, (question, context) in enumerate(given):
+        begun = [*reader.before, *reader.side.encode(question)[: (longest - n_special) // 2], *reader.between]
+        if context not in known:
+            known[context] = reader.placed(context)
+        ids, offsets = known[context]
+        room = longest - len(begun) - len(reader.behind)
+        for part in _parts(len(ids), room, min(overlap, room // 2)):
+            read = MarkedTexts([*begun, *ids[part], *reader.behind], len(begun))
+            found.append(Passage(read, number, len(begun), offsets[part]))
+    return found
+
+
+def _parts(n: int, room: int, overlap: int) -> list[slice]:
+    """Parts of `n` tokens with `room` tokens each, which share `overlap` with the next.
+
+    >>> _parts(9, 5, 2), _parts(3, 5, 2)
+    ([slice(0, 5, None), slice(3, 8, None), slice(6, 9, None)], [slice(0, 3, None)])
+    """
+    starts = range(0, max(1, n - overlap), max(1, room - overlap))
+    return [slice(start, min(n, start + room)) for start in starts]
+
+
+@torch.inference_mode()
+def passage_logits(
+    network: Any, reader: TextReader, passages: Sequence[Passage], device: torch.device
+) -> list[Float[Tensor, "length 2"]]:
+    """The logits of each token of each passage for the start and the end of the answer, on the CPU."""
+    lengths = np.array([len(one) for one in passages], dtype=np.int64)
+    order, found = np.argsort(lengths, kind="stable"), dict[int, Tensor]()
+    for some in cut_padded(order, lengths[order], BATCH_TOKENS) if passages else []:
+        chosen = some.tolist()
+        rows = [passages[i].read for i in chosen]
+        batch = collate_marked(rows, [0] * len(rows), reader.side.pad_id, reader.typed)
+        logits = network(*batch.to(device).inputs).float().cpu()
+        found |= {i: row[: lengths[i]] for i, row in zip(chosen, logits, strict=True)}
+    return [found[i] for i in range(len(passages))]
+
+
+def answers_in(
+    given: Sequence[tuple[str, str]], passages: Sequence[Passage], logits: Sequence[Tensor], nothing: bool
+) -> list[Answer]:
+    """The best answer to each question; with `nothing` also no answer, if its score is higher."""
+    of: list[list[tuple[Passage, Tensor]]] = [[] for _ in given]
+    for passage, scores in zip(passages, logits, strict=True):
+        of[passage.question].append((passage, scores))
+    return [_answer(context, parts, nothing) for (_, context), parts in zip(given, of, strict=True)]
+
+
+def _answer(context: str, parts: Sequence[tuple[Passage, Tensor]], nothing: bool) -> Answer:
+    spans = [span_scores(scores[passage.first : passage.first + len(passage.offsets)]) for passage, scores in parts]
+    none = torch.stack([scores[0].sum() for _, scores in parts]).min()
+    best = [float(one.max()) if one.numel() else -float("inf") for one in spans]
+    which = max(range(len(parts)), key=best.__getitem__)
+    whole = torch.cat([*(one.flatten() for one in spans), none.view(1) if nothing else none.new_zeros(0)])
+    if best[which] == -float("inf") or (nothing and float(none) > best[which]):
+        return Answer("", None, None, float((none - whole.logsumexp(0)).exp()) if nothing else 0.0)
+    first, last = divmod(int(spans[which].argmax()), len(spans[which]))
+    offsets = parts[which][0].offsets
+    start, end = offsets[first][0], offsets[last][1]
+    text = context[start:end]
+    start += len(text) - len(text.lstrip())  # the offsets of some vocabularies include the blank before a word
+    return Answer(
+        text.strip(), start, start + len(text.strip()), float((spans[which].max() - whole.logsumexp(0)).exp())
+    )
+
+
+def span_scores(scores: Float[Tensor, "tokens 2"]) -> Float[Tensor, "tokens tokens"]:
+    """The score of each span, by its first and its last token; minus infinity for impossible ones."""
+    n = len(scores)
+    sums = scores[:, 0, None] + scores[None, :, 1]
+    possible = torch.ones(n, n, dtype=torch.bool).triu().tril(LONGEST - 1)
+    return sums.masked_fill(~possible, -float("inf"))

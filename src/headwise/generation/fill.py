@@ -1,0 +1,95 @@
+"""Prediction of masked tokens (BERT and its relatives)."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from headwise.checkpoint.vocabulary import Vocabulary
+from headwise.data.masking import MASKS, MaskedBatch
+from headwise.errors import UserError
+from headwise.generation.chat import mark_of, tokenizer_settings
+
+
+@dataclass(frozen=True)
+class Filling:
+    """A prediction for one mask."""
+
+    text: str  # of this token
+    token: int
+    probability: float
+
+
+@runtime_checkable
+class MaskedPredictor(Protocol):
+    """A network that predicts the token at each position: `EncoderOnly`, or `QueryStream`."""
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]: ...
+    def encode(self, src: Tensor, /) -> Tensor: ...
+    def logits(self, hidden: Tensor) -> Tensor: ...
+
+
+@torch.inference_mode()
+def predict_masks(
+    network: MaskedPredictor, tokens: Sequence[int], mask_id: int, top: int
+) -> list[list[tuple[int, float]]]:
+    """For each mask in `tokens` the `top` most probable ids with their probabilities; masks are independent.
+
+    Raises:
+        UserError: there is no mask.
+    """
+    masked = [i for i, token in enumerate(tokens) if token == mask_id]
+    if not masked:
+        raise UserError("the text has no mask to fill")
+    row = torch.tensor([list(tokens)], device=next(network.parameters()).device)
+    hidden = network.encode(row)[:, masked]
+    best = network.logits(hidden)[0].softmax(-1, dtype=torch.float32).topk(top)
+    rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return [list(zip(ids, probabilities, strict=True)) for ids, probabilities in rows]
+
+
+def fillings(
+    guesser: Callable[[int], MaskedPredictor], text: str, path: Path, vocabulary: Vocabulary, top: int
+) -> list[list[Filling]]:
+    """`Model.fill_mask`; `guesser` gives the network for the id of the mask."""
+    written, mask_id = mask_of(vocabulary, mark_of(tokenizer_settings(path), "mask_token"))
+    tokens = vocabulary.encode(text)
+    if mask_id not in tokens:
+        raise UserError(f"the text has no mask to fill; this model's is written {written}")
+    found = predict_masks(guesser(mask_id), tokens, mask_id, top)
+    return [[Filling(vocabulary.decode([i]), i, probability) for i, probability in one] for one in found]
+
+
+def mask_of(vocabulary: Vocabulary, named: str) -> tuple[str, int]:
+    """The text of the mask token and its id; `named` is its name in tokenizer_config.json, or ""."""
+    for text in (named, *MASKS):
+        token = vocabulary.id_of(text) if text else None
+        if token is not None:
+            return text, token
+    raise UserError("this model has no mask: its vocabulary knows neither [MASK] nor <mask>")
+
+
+@torch.inference_mode()
+def predict_masked(network: MaskedPredictor, batches: Iterable[MaskedBatch]) -> tuple[float, int, int]:
+    """The log-probability of all masked tokens, how many the network predicts right, and how many there are."""
+    log_prob, right, n = 0.0, 0, 0
+    device = next(network.parameters()).device
+    for batch in (batch.to(device) for batch in batches):
+        logits = hidden_logits(network.encode, network.logits, batch)
+        log_prob -= F.cross_entropy(logits.float(), batch.targets, reduction="sum").item()
+        right += int((logits.argmax(-1) == batch.targets).sum())
+        n += batch.n_targets
+    return log_prob, right, n
+
+
+def hidden_logits(
+    encode: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor], batch: MaskedBatch
+) -> Float[Tensor, "chosen vocab"]:
+    """The logits at masked positions only, because the vocabulary is large."""
+    states = encode(batch.src).flatten(0, 1).index_select(0, batch.places)
+    return logits(states[None])[0]

@@ -1,0 +1,159 @@
+"""Text embeddings: from strings to an array, by the settings of the folder (`sentences`) and `embed`.
+
+Every model with a state for each token can embed. A text that is too long is cut.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from headwise.checkpoint.vocabulary import Vocabulary, marks_around
+from headwise.errors import UserError
+from headwise.evaluate.retrieval import RetrievalReport, retrieval_report
+from headwise.generation.chat import refuse_single
+from headwise.generation.embed import TextEncoder, embed
+from headwise.generation.sentences import SentenceSettings, read_sentence_settings
+from headwise.network.halves import DecoderOnly
+
+BATCH = 32  # texts in a batch for retrieval
+LISTED = 10  # truncated texts that a warning lists
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A text that was truncated."""
+
+    index: int  # among the texts
+    tokens: int  # before, special tokens included
+
+
+@dataclass(frozen=True)
+class TextEmbedder:
+    """A network, its vocabulary, and the settings of its embeddings."""
+
+    network: TextEncoder
+    vocabulary: Vocabulary
+    pad_id: int
+    d_model: int  # width of the network's states
+    settings: SentenceSettings
+    longest: int  # text that is read, in tokens, special tokens included; 0 = any
+
+    def __call__(
+        self, texts: Sequence[str], pooling: str, normalize: bool | None, batch_size: int, prompt: str | None
+    ) -> tuple[np.ndarray, list[Cut]]:
+        """`Model.embed`, with the truncated texts instead of a warning."""
+        refuse_single(texts, "embed")
+        chosen, encode = self.settings.changed(pooling, normalize), self.vocabulary.encode
+        before, marks = chosen.prompt(prompt), encode("")
+        whole = [self._whole(before, text) for text in texts]
+        read = [truncated_ids(ids, self.longest, marks) for ids in whole]
+        cuts = [Cut(i, len(ids)) for i, ids in enumerate(whole) if len(read[i]) < len(ids)]
+        begun = encode(before) if before and not chosen.pool_prompt else []
+        skip = len(begun) - marks_around(marks, begun)[1] if begun else 0
+        width = chosen.width(self.d_model)
+        found = embed(self.network, read, self.pad_id, chosen.poolings, chosen.steps, width, batch_size, skip)
+        return found.numpy(), cuts
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of texts with the default prompt, truncated."""
+        before, marks = self.settings.prompt(None), self.vocabulary.encode("")
+        return [truncated_ids(self._whole(before, text), self.longest, marks) for text in texts]
+
+    def _whole(self, before: str, text: str) -> list[int]:
+        return self.vocabulary.encode((before + text).lower() if self.settings.lowercase else before + text)
+
+
+def retrieved(embedder: TextEmbedder, queries: Sequence[str], texts: Sequence[str]) -> RetrievalReport:
+    """How often each query retrieves the text with its number, among all distinct texts."""
+    there, wanted = numbered(texts)
+    return retrieval_report(vectors(embedder, queries), vectors(embedder, there), wanted)
+
+
+def numbered(texts: Sequence[str]) -> tuple[list[str], list[int]]:
+    """Distinct texts, and the number of each text among them.
+
+    >>> numbered(["b", "a", "b"])
+    (['b', 'a'], [0, 1, 0])
+    """
+    numbers = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    return [*numbers], [numbers[text] for text in texts]
+
+
+def vectors(embedder: TextEmbedder, texts: Sequence[str]) -> np.ndarray:
+    """The embeddings of texts, (texts, width)."""
+    return embedder(texts, "", None, BATCH, None)[0]
+
+
+def text_embedder(
+    network: TextEncoder,
+    vocabulary: Vocabulary,
+    hf_config: Mapping[str, Any],
+    d_model: int,
+    max_len: int | None,
+    folder: Path,
+) -> TextEmbedder:
+    """The embedder with the settings of `folder`; `max_len` is the limit of the network, if it has one."""
+    settings = read_sentence_settings(folder)
+    longest = min(filter(None, (settings.max_tokens, max_len)), default=0)
+    return TextEmbedder(network, vocabulary, max(0, hf_config.get("pad_token_id") or 0), d_model, settings, longest)
+
+
+def embed_texts(
+    self: Any,
+    texts: Sequence[str],
+    pooling: str = "",
+    normalize: bool | None = None,
+    batch_size: int = 16,
+    prompt: str | None = None,
+) -> np.ndarray:
+    """`Model.embed` for every model with an `embedder`."""
+    vectors, cuts = self.embedder(texts, pooling, normalize, batch_size, prompt)
+    if cuts:
+        listed = truncation_warning([(f"texts[{cut.index}]", cut.tokens) for cut in cuts], self.embedder.longest)
+        warnings.warn(listed, stacklevel=2)
+    return vectors
+
+
+def truncated_ids(ids: list[int], longest: int, marks: Sequence[int]) -> list[int]:
+    """A text truncated to `longest` tokens, with its last special tokens; 0 = unchanged. `marks` are those of "".
+
+    >>> truncated_ids([8, 5, 6, 7, 2], 4, marks=[8, 2])
+    [8, 5, 6, 2]
+    """
+    if not longest or len(ids) <= longest:
+        return ids
+    if longest <= len(marks):
+        raise UserError(f"the longest text read is {longest} tokens, {len(marks)} of them special: no room for text")
+    behind = marks_around(marks, ids)[1]
+    return [*ids[: longest - behind], *ids[len(ids) - behind :]]
+
+
+def truncation_warning(cuts: Sequence[tuple[str, int]], longest: int) -> str:
+    """A warning that lists truncated texts with their lengths in tokens.
+
+    >>> truncation_warning([("line 3", 600)], 512)
+    'longer than the limit of 512 tokens, truncated: line 3 (600)'
+    """
+    listed = ", ".join(f"{name} ({tokens:,})" for name, tokens in cuts[:LISTED])
+    more = f" and {len(cuts) - LISTED:,} more" if len(cuts) > LISTED else ""
+    return f"longer than the limit of {longest:,} tokens, truncated: {listed}{more}"
+
+
+class DecoderEmbedder:
+    """A decoder as a text encoder; its states do not see later tokens, so padding at the end needs no mask."""
+
+    def __init__(self, network: DecoderOnly) -> None:
+        self.network = network
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """The parameters of the decoder."""
+        return self.network.parameters()
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
+        """The last hidden states of the decoder."""
+        return self.network.decode(src)

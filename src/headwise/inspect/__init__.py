@@ -1,0 +1,1 @@
+"""Inspection of models by hooks; nothing in `headwise.network` stores or returns attention weights."""

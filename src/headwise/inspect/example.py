@@ -1,0 +1,39 @@
+"""An example text for the explorer: one that the model was validated on, if this machine still has it.
+
+Model folders are shared, so they contain no data. They contain the key of the prepared validation data, which finds
+them in the cache of the machine that trained the model.
+"""
+
+import re
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from headwise.data.cache import cache_folder
+from headwise.data.prepared import PreparedCorpus, intact, open_prepared
+
+SUITABLE = range(8, 25)  # tokens, end token included
+KEY = re.compile("[0-9a-f]{32}")  # of a prepared corpus: `digest` makes it, and it is the name of its folder
+MOST_READ = 1000  # sentences to choose from
+
+
+def example_source(about: Mapping[str, Any]) -> str:
+    """A source that fits on a screen; "" if the data are not on this machine.
+
+    `about` is `Model.about`.
+    """
+    corpus = about.get("corpus")
+    key = corpus.get("valid_key") if isinstance(corpus, Mapping) else None
+    if not (isinstance(key, str) and KEY.fullmatch(key)):
+        return ""
+    folder = cache_folder(None) / key
+    return _suitable(open_prepared(folder)) if intact(folder) else ""
+
+
+def _suitable(prepared: PreparedCorpus) -> str:
+    """The first of a suitable length, or the one nearest to it."""
+    lengths = list(islice(prepared.src_lengths.tolist(), MOST_READ))
+    row = min(
+        range(len(lengths)), key=lambda row: max(SUITABLE.start - lengths[row], lengths[row] - SUITABLE.stop + 1, 0)
+    )
+    return " ".join(prepared.text(row)[0].split())

@@ -1,0 +1,93 @@
+// @ts-check
+// The rows of buttons above the views: which view, which part of the model, which layer, which head.
+
+import { choice, element } from "./dom.js";
+import { PARTS, ROWS } from "./inspection.js";
+import { VIEWS, partOf } from "./pane.js";
+
+const PART_TEXTS = { encoder: "encoder", decoder: "decoder", cross: "cross" };
+
+export class Controls {
+  /** @param {import("./state.js").Store} store @param {string[]} names of the views @param {() => void} help */
+  constructor(store, names, help) {
+    this.store = store;
+    this.names = names;
+    this.views = element("nav", { class: "views", "aria-label": "views" });
+    this.choices = element("div", { class: "choices" });
+    this.theme = element("button", { type: "button", class: "quiet", onclick: () => store.set({ theme: nextTheme(store.state.theme) }) });
+    const helpButton = element("button", { type: "button", class: "quiet", "aria-label": "help and keys", title: "help and keys (?)", onclick: help }, "?");
+    const name = element("strong", { class: "name" }, "Headwise");
+    this.node = element("header", { class: "top" }, element("div", { class: "bar-top" }, name, this.views, element("span", { class: "space" }), this.theme, helpButton), this.choices);
+    this.shown = "";
+  }
+
+  /**
+   * @param {import("./inspection.js").Inspection[]} inspections
+   * @param {import("./state.js").State} state
+   */
+  update(inspections, state) {
+    const options = available(inspections, state);
+    const { view, part, stack, layer, head, row, theme } = state;
+    const shown = JSON.stringify([options, view, part, stack, layer, head, row, theme]);
+    if (shown === this.shown) return; // rebuilding buttons would take the focus away from them
+    this.shown = shown;
+    const focused = focusOf(this.node);
+    this.theme.textContent = { auto: "◐ auto", light: "○ light", dark: "● dark" }[theme] ?? theme;
+    this.theme.setAttribute("aria-label", `theme: ${theme}`);
+    this.views.replaceChildren(...this.names.map((name) => this.viewButton(name, VIEWS[name].text, view)));
+    this.choices.replaceChildren(...this.rows(options, state));
+    focused(this.node);
+  }
+
+  /** @param {string} name @param {string} text @param {string} chosen */
+  viewButton(name, text, chosen) {
+    return element("button", { type: "button", "data-key": `view ${name}`, "aria-current": name === chosen ? "page" : null, onclick: () => this.store.set({ view: name, hover: null }) }, text);
+  }
+
+  /** @param {{parts: string[], layers: number[], heads: number}} options @param {import("./state.js").State} state */
+  rows({ parts, layers, heads }, state) {
+    const walking = state.view === "walk"; // through one layer and one head, never a mean
+    const mean = walking ? [] : [{ value: null, text: "mean" }];
+    const numbers = (/** @type {number[]} */ found) => [...mean, ...found.map((value) => ({ value, text: String(value) }))];
+    const { layer, head } = walking ? { layer: layers.find((number) => number === state.layer) ?? 0, head: (state.head ?? 0) < heads ? (state.head ?? 0) : 0 } : state;
+    const all = {
+      part: () => choice("attention", parts.map((value) => ({ value, text: /** @type {any} */ (PART_TEXTS)[value] })), partOf(state), (part) => this.store.set({ part, fix: null, hover: null })),
+      stack: () => choice("stack", ["encoder", "decoder"].map((value) => ({ value, text: value })), state.stack, (stack) => this.store.set({ stack, stop: 0 })),
+      layer: () => choice("layer", numbers(layers), layer, (layer) => this.store.set({ layer })),
+      row: () => choice("step", [{ value: "", text: "auto" }, ...ROWS.map((value) => ({ value, text: `${value} the word` }))], state.row, (row) => this.store.set({ row })),
+      head: () => choice("head", numbers(Array.from({ length: heads }, (_, head) => head)), head, (head) => this.store.set({ head })),
+    };
+    return VIEWS[state.view].choices.map((name) => /** @type {any} */ (all)[name]());
+  }
+}
+
+/**
+ * What any of the translations shown has.
+ * @param {import("./inspection.js").Inspection[]} inspections
+ * @param {import("./state.js").State} state
+ */
+export function available(inspections, state) {
+  const part = partOf(state);
+  const layers = new Set(inspections.flatMap((inspection) => inspection.layers(part)));
+  return {
+    parts: PARTS.filter((name) => state.view !== "sound" || name !== "decoder").filter((name) => inspections.some((inspection) => inspection.parts().includes(name))),
+    layers: [...layers].sort((one, other) => one - other),
+    heads: Math.max(0, ...inspections.map((inspection) => inspection.heads(part, state.layer))),
+  };
+}
+
+/** @param {string} theme */
+export function nextTheme(theme) {
+  return { auto: "light", light: "dark" }[theme] ?? "auto";
+}
+
+/**
+ * Remember which button has the focus, for when it has been made anew.
+ * @param {HTMLElement} node
+ * @returns {(node: HTMLElement) => void}
+ */
+function focusOf(node) {
+  const buttons = (/** @type {HTMLElement} */ within) => [...within.querySelectorAll("button")];
+  const place = buttons(node).indexOf(/** @type {any} */ (document.activeElement));
+  return (made) => (place >= 0 ? buttons(made)[place]?.focus() : undefined);
+}

@@ -1,0 +1,142 @@
+"""From the records of the inspector to the JSON of the page. Not here: HTML and style.
+
+Weights are most of the page. Each becomes one byte, 255 times its square root, which keeps the error of small weights
+small (at most 0.004 near 1 and 0.0001 near 0.001). The bytes of a layer are deflated and encoded in base64.
+"""
+
+import base64
+import io
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from headwise.inspect.alignment import AlignmentHead
+from headwise.inspect.readings import clearest_head
+from headwise.inspect.record import AttentionRecord, Axis, Patches, Times, Trace, Word
+from headwise.inspect.walk import WalkStep
+
+PARTS = ("encoder", "decoder", "cross")
+
+
+def page_contents(
+    record: AttentionRecord, trace: Trace | None = None, model: str = "", aligns: AlignmentHead | None = None
+) -> dict[str, Any]:
+    """The data of the page for one input; `model` is a name to show.
+
+    The page opens on the head that `aligns` words, or else on the clearest head for this pair (`clearest_head`).
+    """
+    known = (aligns.layer, aligns.head, aligns.row) if aligns else clearest_head(record)
+    layer, head, row = known or (None, None, None)
+    return {
+        **_texts(record, model, trace is not None),
+        "aligns": {"layer": layer, "head": head, "row": row},
+        "attention": {part: [_packed(layer) for layer in getattr(record, part)] for part in PARTS},
+        **_trace(trace),
+    }
+
+
+def plain_contents(record: AttentionRecord, trace: Trace | None = None, model: str = "") -> dict[str, Any]:
+    """The same for other programs: weights as nested lists [layer][head][query][key], rounded to six digits."""
+    return {
+        **_texts(record, model, trace is not None),
+        "attention": {part: [_listed(layer) for layer in getattr(record, part)] for part in PARTS},
+        **_trace(trace),
+    }
+
+
+def walk_contents(stops: Sequence[WalkStep]) -> list[dict[str, Any]]:
+    """The steps of a walk; values as little-endian float32 in base64, row by row."""
+    return [
+        {
+            **{name: getattr(stop, name) for name in ("place", "name", "formula", "rows", "columns")},
+            "shape": list(stop.values.shape),
+            "data": base64.b64encode(stop.values.astype("<f4").tobytes()).decode("ascii"),
+        }
+        for stop in stops
+    ]
+
+
+def encode_weights(weights: Float[np.ndarray, "heads query key"]) -> str:
+    """Weights between 0 and 1, a byte each, deflated, in base64.
+
+    >>> len(encode_weights(np.ones((4, 100, 100), np.float32))) < 100
+    True
+    """
+    rounded = np.rint(np.sqrt(np.clip(weights, 0.0, 1.0)) * 255.0).astype(np.uint8)
+    return base64.b64encode(zlib.compress(rounded.tobytes(), 9)).decode("ascii")
+
+
+def _texts(record: AttentionRecord, model: str, traced: bool) -> dict[str, Any]:
+    return {
+        "model": model,
+        "about": about(_kind(record.src), bool(record.tgt.labels), traced),
+        "text": record.text,
+        "translation": record.translation,
+        "src": _axis(record.src),
+        "tgt": _axis(record.tgt),
+        "read": list(record.read),
+    }
+
+
+def about(reads: str, writes: bool, traced: bool) -> dict[str, Any]:
+    """What the page chooses its views by: the input of the encoder ("pieces", "patches", "times", or "" without one),
+    whether there is a decoder (`writes`), and whether there is a trace (`traced`).
+    """
+    return {"reads": reads, "writes": writes, "traced": traced}
+
+
+def _kind(axis: Axis) -> str:
+    return {Patches: "patches", Times: "times"}.get(type(axis.of), "pieces") if axis.labels else ""
+
+
+def _axis(axis: Axis) -> dict[str, Any]:
+    """An axis: its "pieces", "patches" or "times"."""
+    plain = {"pieces": axis.drawn, "words": _spans(axis.words)}
+    if isinstance(axis.of, Patches):
+        of = axis.of
+        return {
+            **plain,
+            "patches": {"rows": of.rows, "columns": of.columns, "before": of.n_before, "picture": _png(of)},
+        }
+    if isinstance(axis.of, Times):
+        return {**plain, "times": {"step": axis.of.step, "loudness": [round(float(x), 3) for x in axis.of.loudness]}}
+    return plain
+
+
+def _png(patches: Patches) -> str:
+    """The picture as a data URL."""
+    from PIL import Image  # has read the picture, so it is installed
+
+    file = io.BytesIO()
+    Image.fromarray(patches.pixels).save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
+
+
+def _spans(words: Sequence[Word]) -> list[list[str | int]]:
+    return [[word.text, word.start, word.stop] for word in words]
+
+
+def _packed(layer: Float[np.ndarray, "heads query key"] | None) -> dict[str, Any] | None:
+    return None if layer is None else {"shape": list(layer.shape), "data": encode_weights(layer)}
+
+
+def _listed(layer: Float[np.ndarray, "heads query key"] | None) -> list[Any] | None:
+    return None if layer is None else np.round(layer.astype(np.float64), 6).tolist()
+
+
+def _trace(trace: Trace | None) -> dict[str, Any]:
+    plain = asdict(trace) if trace else {"positions": [], "beam": []}
+    return {name: _rounded(plain[name]) for name in ("positions", "beam")}
+
+
+def _rounded(value: Any) -> Any:
+    """Five digits are enough to draw."""
+    if isinstance(value, float):
+        return round(value, 5)
+    if isinstance(value, dict):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    return [_rounded(inner) for inner in value] if isinstance(value, list | tuple) else value

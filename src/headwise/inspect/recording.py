@@ -1,0 +1,101 @@
+"""Record the attention weights of a model with fused kernels, which return none, and the outputs of its modules.
+
+During a recording each chosen attention is computed a second time by the explicit kernel, from the same inputs. The
+output of the model is unchanged, bit for bit. Not here: texts and tokens (`attend`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import get_ident
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwise.architectures.attention import DotAttention
+from headwise.network.attention import MultiHeadAttention
+from headwise.network.cache import LayerCache
+from headwise.network.masks import Mask
+
+RecordableAttention = MultiHeadAttention | DotAttention
+Keep = Callable[[str, Tensor], Tensor]  # name and weights of an attention -> the weights to record
+STACKS = {"encoder": ("encoder.", "self_attn"), "decoder": ("decoder.", "self_attn"), "cross": ("", "cross_attn")}
+
+
+def attentions(model: nn.Module) -> dict[str, dict[str, RecordableAttention]]:
+    """Every attention by its name in the model, first layer first, by kind.
+
+    "encoder" and "decoder" are self-attention, "cross" is attention to the source. Kinds that the network lacks are
+    empty: an encoder alone has the first, a decoder alone the second.
+    """
+    named = [(name, module) for name, module in model.named_modules() if isinstance(module, RecordableAttention)]
+    return {
+        stack: {name: module for name, module in named if name.startswith(start) and name.endswith(end)}
+        for stack, (start, end) in STACKS.items()
+    }
+
+
+def cross_attentions(model: nn.Module) -> dict[str, RecordableAttention]:
+    """The attentions of the decoder to the source by name, first layer first."""
+    return attentions(model)["cross"]
+
+
+@contextmanager
+def recording(modules: Mapping[str, RecordableAttention], keep: Keep | None = None) -> Iterator[dict[str, Tensor]]:
+    """Inside, the weights (batch, heads, queries, keys) of the last call of each of `modules`, by its name.
+
+    A recurrent decoder may call its attention once per target position; the queries of all calls are concatenated, so
+    such a recording is for one pass. `keep` can reduce the weights of multi-head attention, because those of long
+    sounds would fill the memory.
+    """
+    weights: dict[str, Float[Tensor, "batch heads queries keys"]] = {}
+
+    def record(name: str, module: Any, inputs: tuple[Any, ...], _: Tensor) -> None:
+        with torch.no_grad():
+            if isinstance(module, MultiHeadAttention):
+                found = _multi_head_weights(module, *inputs)
+                weights[name] = keep(name, found) if keep else found
+            else:
+                query, keys, _, src_mask = inputs
+                new = module.weights(query, keys, src_mask).unsqueeze(1)
+                weights[name] = torch.cat([weights[name], new], 2) if name in weights else new
+
+    with _hooks(modules, record):
+        yield weights
+
+
+@contextmanager
+def outputs(modules: Mapping[str, nn.Module]) -> Iterator[dict[str, Tensor]]:
+    """Inside, what the last call of each of `modules` returned, by its name."""
+    returned: dict[str, Tensor] = {}
+
+    def keep(name: str, _module: Any, _inputs: Any, output: Any) -> None:
+        returned[name] = output
+
+    with _hooks(modules, keep):
+        yield returned
+
+
+@contextmanager
+def _hooks(modules: Mapping[str, nn.Module], hook: Any) -> Iterator[None]:
+    """Inside, `hook(name, module, inputs, output)` is called after each call of one of `modules` by this thread."""
+    handles = [module.register_forward_hook(_named(hook, name)) for name, module in modules.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _named(hook: Any, name: str) -> Any:
+    here = get_ident()  # other threads may use the same model
+    return lambda module, inputs, output: hook(name, module, inputs, output) if get_ident() == here else None
+
+
+def _multi_head_weights(
+    module: MultiHeadAttention, x: Tensor, memory: Tensor | None, mask: Mask, cache: LayerCache | None = None
+) -> Float[Tensor, "batch heads queries keys"]:
+    k, _ = module.keys_and_values(x if memory is None else memory, None) if cache is None else cache.read()
+    start = k.size(2) - x.size(1) if cache is not None and cache.grows else 0
+    return module.kernel.weights(module.queries(x, start), k, mask)

@@ -1,0 +1,154 @@
+"""Markdown (.md) by `markdown-it-py`, which finds the blocks (CommonMark with GitHub's tables).
+
+Paragraphs, headings, list items and table cells are units. The texts of links and images are part of them, between two
+codes. Code and HTML blocks, front matter and reference definitions stay, as do code, HTML, addresses and escapes inside
+a text. A translated paragraph is one line. Hard line breaks, and lines such as `[!NOTE]` and `:::`, separate units.
+Deviation: `[a text]` that is its own reference becomes `[a translation][a text]`.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from headwise.errors import UserError
+from headwise.localisation.passages import Characters, Passages, TextPassage
+from headwise.localisation.placeholders import with_codes
+from headwise.localisation.unit import Code, Parts, join_parts, plain
+
+FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*?\r?\n)??(?:\1|\.\.\.)[ \t]*(?:\r?\n|$)", re.DOTALL)
+LINE_END = re.compile(r"\r\n?|\n")
+BREAKS = re.compile(r"(?:(?<! ) {2,}|\\)$")  # at a line's end
+ALONE = re.compile(r":{3}|\[!\w+\]\s*$|\{%.*%\}\s*$|\{\{[<%].*[>%]\}\}\s*$")  # containers, alerts, template tags
+TASK = re.compile(r"\[[ xX]\](?:\s+|$)")
+OPENING = re.compile(r"!?\[|[*_~]+")
+EMPHASIS = re.compile(r"[*_]+|~~")
+BLOCK = re.compile(r"(?:#{1,6}|[-+*]|\d{1,9}[.)])(?=\s|$)|>|~~~")  # start of another block
+PIPE = re.compile(r"(?<!\\)\|")
+BLANKS = re.compile(r"[ \t\r\n]+")
+OPENS, CLOSES = "\ue000", "\ue001"  # private characters that mark emphasis during output
+EMPTY = re.compile(rf"{OPENS}[*_~]+{CLOSES}[*_~]+")
+LOOSE_OPENING = re.compile(rf"(?<![*_~])((?:{OPENS}[*_~]++)++)(\s+)")
+LOOSE_CLOSING = re.compile(rf"(?<!\s)(\s+)((?:{CLOSES}[*_~]++)+)")
+REFERENCE = re.compile(
+    r"(?<!`)(`{1,9})(?!`).*?(?<!`)\1(?!`)|(?<!\])(!?\[)((?:[^\[\]\\]|\\.){1,999})\](?:\[\])?(?![\[(:])"
+)
+
+
+def read_markdown(path: str, data: bytes, languages: Sequence[str]) -> Passages:
+    """Read a Markdown file; `languages` are ignored."""
+    try:
+        from markdown_it import MarkdownIt
+    except ImportError:
+        raise UserError(f"{path}: reading .md files needs markdown-it-py: pip install 'headwise[files]'") from None
+    characters, found = Characters(path, data), dict[str, Any]()
+    front = FRONT_MATTER.match(characters.text)
+    begin = front.end() if front else 0
+    blocks = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
+    tokens = blocks.parse(characters.text[begin:], found)
+    return Passages(characters, _passages(characters.text, begin, tokens, found.get("references", {})))
+
+
+def _passages(text: str, begin: int, tokens: Sequence[Any], references: Collection[str]) -> Iterator[TextPassage]:
+    """A passage for every inline token; text that does not occur as parsed stays."""
+    ends = [found.span() for found in LINE_END.finditer(text, begin)]
+    lines = list(zip([begin, *(end for _, end in ends)], [*(start for start, _ in ends), len(text)], strict=True))
+    cells_end = 0  # of the preceding cell in the row
+    for before, token in pairwise(tokens):
+        if token.type != "inline":
+            continue
+        first = token.map[0]
+        is_cell = before.type in ("th_open", "td_open")
+        if is_cell:
+            content = token.content.replace("|", r"\|")
+            at = text.find(content, max(cells_end, lines[first][0]), lines[first][1])
+            cells_end = max(cells_end, at + len(content))
+            runs = [[(at, at + len(content))]] if at >= 0 else []
+        else:
+            runs = _runs(text, lines[first : first + token.content.count("\n") + 1], token.content.split("\n"))
+        for run in runs:
+            yield _passage(text, run, references, is_cell)
+
+
+def _runs(text: str, lines: Sequence[tuple[int, int]], read: Sequence[str]) -> list[list[tuple[int, int]]]:
+    """The line spans of a block, grouped by unit; prefixes (`> `, `- `) have no letters."""
+    runs: list[list[tuple[int, int]]] = [[]]
+    for number, ((start, end), line) in enumerate(zip(lines, map(str.strip, read), strict=True)):
+        at = text.rfind(line, start, end)
+        if at < 0:
+            return []
+        task = None if number else TASK.match(line)
+        at, line = (at + task.end(), line[task.end() :]) if task else (at, line)
+        alone, breaks = ALONE.match(line), BREAKS.search(text, at, end)
+        if alone:
+            runs.append([])
+        elif shown := text[at : breaks.start() if breaks else at + len(line)].rstrip():
+            runs[-1].append((at, at + len(shown)))
+        if breaks:
+            runs.append([])
+    return [run for run in runs if run]
+
+
+def _passage(text: str, run: Sequence[tuple[int, int]], references: Collection[str], is_cell: bool) -> TextPassage:
+    start, end = run[0][0], run[-1][1]
+    parts = _with_references(" ".join(text[slice(*span)] for span in run), references)
+    while (pair := _enclosing_codes(parts)) and text.endswith(pair[1].text, start, end):
+        start, end, parts = start + len(pair[0].text), end - len(pair[1].text), parts[1:-1]
+    inside = text[start:end]
+    start, end = end - len(inside.lstrip()), start + len(inside.rstrip())
+    return TextPassage(start, end, parts, partial(_to_markdown, parts, is_cell), markup="markdown")
+
+
+def _with_references(line: str, references: Collection[str]) -> Parts:
+    """The parts of a text; a link whose text is its reference gets an explicit reference."""
+    from markdown_it.common.utils import normalizeReference
+
+    pieces, at = list[str | Code](), 0
+    for found in REFERENCE.finditer(line):
+        if found[2] and normalizeReference(found[3]) in references:
+            pieces += [line[at : found.start()], Code(found[2]), found[3], Code(f"][{found[3]}]")]
+            at = found.end()
+    parts = with_codes(join_parts([*pieces, line[at:]]), "markdown")
+    return _mapped(parts, lambda text: BLANKS.sub(" ", text))
+
+
+def _enclosing_codes(parts: Parts) -> tuple[Code, Code] | None:
+    """The first and last part if they enclose the rest: `**a text**`, `[a text](address)`."""
+    first, last = (parts[0], parts[-1]) if len(parts) > 2 else ("", "")
+    if not (isinstance(first, Code) and isinstance(last, Code) and OPENING.fullmatch(first.text)):
+        return None
+    fits = last.text.startswith("]") if first.text.endswith("[") else last.text == first.text
+    return (first, last) if fits and first not in parts[1:-1] and last not in parts[1:-1] else None
+
+
+def _to_markdown(source: Parts, is_cell: bool, parts: Parts) -> str:
+    """A translation as one line of Markdown that starts no block, unless the source does."""
+    parts = _mapped(parts, lambda text: BLANKS.sub(" ", PIPE.sub(r"\\|", text) if is_cell else text))
+    text = (_tighten_emphasis(parts) if _tighten_emphasis(source) == plain(source) else plain(parts)).strip()
+    return re.sub(r"^\d*", r"\g<0>\\", text) if BLOCK.match(text) and not BLOCK.match(plain(source)) else text
+
+
+def _mapped(parts: Parts, change: Callable[[str], str]) -> Parts:
+    return tuple(change(part) if isinstance(part, str) else part for part in parts)
+
+
+def _tighten_emphasis(parts: Parts) -> str:
+    """The text, with blanks inside emphasis moved outside: emphasis must start and end at a word.
+
+    >>> _tighten_emphasis(("a ", Code("**"), " b ", Code("**"), "c"))
+    'a  **b** c'
+    """
+    left, opened, pieces = Counter(part for part in parts if isinstance(part, Code)), set[Code](), list[str]()
+    for part in parts:
+        if isinstance(part, str) or not EMPHASIS.fullmatch(part.text) or not (part in opened or left[part] > 1):
+            pieces.append(part if isinstance(part, str) else part.text)
+            continue
+        pieces.append((CLOSES if part in opened else OPENS) + part.text)
+        opened ^= {part}
+        left[part] -= 1
+    text = EMPTY.sub("", "".join(pieces))
+    text = LOOSE_OPENING.sub(r"\2\1", text)
+    text = LOOSE_CLOSING.sub(r"\2\1", text)
+    return text.replace(OPENS, "").replace(CLOSES, "")

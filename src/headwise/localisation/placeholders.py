@@ -1,0 +1,89 @@
+"""Finds text that a translation must contain unchanged: addresses, placeholders, tags, roles of reStructuredText.
+
+Formats: C and Python (`%s`, `%(name)s`, `%1$d`), braces of Python, .NET and ICU (`{0}`, `{name:.2f}`), templates
+(`{{name}}`, `{% if name %}`, `${name}`, `%name%`, `$t(name)`), `$NAME$` of browser extensions, HTML tags and character
+references. ICU messages with alternatives (`{n, plural, ...}`) have texts inside their code and are not translated;
+`is_icu_choice` recognises them.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from headwise.localisation.unit import Code, Parts, join_parts, plain
+
+# Every pattern runs in linear time (`test_scanners.py`): an unclosed opening before another opening is not a code, so
+# no two searches for an end scan the same span; possessive quantifiers (`*+`) do not backtrack.
+ADDRESS = r"https?://[^\s<>\"'`\]]*[^\s<>\"'`\].,;:!?)]|(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+"
+TEMPLATE = r"\{%(?:[^%{\n]|%(?!\})|\{(?!%))*+%\}|\{#(?:[^#{\n]|#(?!\})|\{(?!#))*+#\}"
+BRACES = rf"\{{\{{[^{{}}]*\}}\}}|{TEMPLATE}|\$\{{[^{{}}]*\}}|\$t\([^()]*\)|\{{[\w.\[\]!:,<>^+#%-]*\}}"
+SIZE = r"(?:hh?|ll?|[Lqjzt])?"
+PERCENT = rf"%(?:\d++\$)?(?:\(\w+\))?[-+#0]*+\d*+(?:\.\d+)?{SIZE}[diouxXeEfFgGcrsa@](?![A-Za-z])|%%|%\w+%"
+COMMENT = r"<!--(?:[^<\n-]|<(?!!--)|-(?!->))*+-->"
+TAGS = rf"</?[A-Za-z][\w:.-]*+(?:\s[^<>]*)?/?>|{COMMENT}|&(?:[A-Za-z]\w*|#\d+|#x[0-9A-Fa-f]+);"
+ANYWHERE = "|".join((ADDRESS, BRACES, PERCENT, TAGS))
+OF_MARKUP = {
+    "": re.compile(ANYWHERE),
+    # A role with its target, a literal, a substitution, a footnote reference, and both ends of a link with a text; also
+    # unclosed double backticks, because they would break the following text.
+    "rst": re.compile(
+        r":[\w:.+-]{1,64}:`[^`]+`|``.+?``|\|[\w.-]+\||\[[#\w*]+\]_|`_{1,2}(?!\w)|\s<[^<>`]+>`_{1,2}|(?<!\w)`(?=[^`\s])|"
+        rf"\s?::(?=\s*$)|``|{ANYWHERE}"
+    ),
+    "extension": re.compile(rf"\$\w+\$|\$\d|{ANYWHERE}"),
+    # An escaped character, a reference whose text is code, code, a footnote, an address, both ends of links, images and
+    # emphasis, which starts or ends at a word; not `_` inside a word.
+    "markdown": re.compile(
+        r"\\[!-/:-@\[-`{-~]|\[`+[^`\[\]]+`+\](?!\()(?:\[[^\[\]]*\])?|(?<!`)(`{1,9})(?!`).*?(?<!`)\1(?!`)|\[\^[^\s\[\]]+\]:?|"
+        r"<[^<>\s:@]*[:@][^<>\s]*>|!?\[(?=[^\]]{0,999}+\][(\[])|\]\[[^\[\]]*\]|"
+        r"\]\((?:<[^<>]*>|(?:[^()\s]|\([^()\s]*\))*+)(?:\s+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?\s*\)|"
+        rf"{ANYWHERE}|(?<!\s)\*+|\*+(?!\s)|(?<!\w)_++(?!\s)|(?<![\s_])_++(?!\w)|~~|`+"
+    ),
+}
+ICU_CHOICE_PATTERN = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
+
+
+def with_codes(parts: Parts, markup: str = "") -> Parts:
+    """Parts with placeholders, tags and addresses in their strings turned into codes.
+
+    >>> [part if isinstance(part, str) else part.text for part in with_codes(("Delete {n} of %(all)s files?",))]
+    ['Delete ', '{n}', ' of ', '%(all)s', ' files?']
+    >>> with_codes(("100% of us",))
+    ('100% of us',)
+    >>> [part if isinstance(part, str) else part.text for part in with_codes(("{% if a %}New: {% endif %}{{ b }}",))]
+    ['{% if a %}', 'New: ', '{% endif %}', '{{ b }}']
+    """
+    return join_parts(
+        [piece for part in parts for piece in (_split(part, markup) if isinstance(part, str) else [part])]
+    )
+
+
+def _split(text: str, markup: str) -> Iterator[str | Code]:
+    at = 0
+    for found in OF_MARKUP[markup].finditer(text):
+        yield text[at : found.start()]
+        yield Code(found[0])
+        at = found.end()
+    yield text[at:]
+
+
+def adds_codes(source: Parts, target: Parts, markup: str = "") -> bool:
+    """Whether the plain text of a translation has codes that its source does not have.
+
+    >>> adds_codes(("100 files",), ("100%s",)), adds_codes(("a ", Code("``b``")), ("``a ", Code("``b``")), "rst")
+    (True, True)
+    >>> adds_codes(("%d of ", Code("%d")), (Code("%d"),))
+    False
+    """
+    pattern = OF_MARKUP[markup]
+    found, wanted = (Counter(one[0] for one in pattern.finditer(plain(parts))) for parts in (target, source))
+    return bool(found - wanted)
+
+
+def is_icu_choice(parts: Parts) -> bool:
+    """Whether a text is an ICU message with alternatives inside its code.
+
+    >>> is_icu_choice(("{n, plural, one {a file} other {# files}}",)), is_icu_choice(("{n} files",))
+    (True, False)
+    """
+    return any(ICU_CHOICE_PATTERN.search(part) for part in parts if isinstance(part, str))

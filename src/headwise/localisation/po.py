@@ -1,0 +1,245 @@
+"""GNU gettext catalogues (.po, .pot); only the `msgstr` lines of translated entries change.
+
+https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html. A plural entry has a unit for each form: the source
+of the first is the singular, of the others the plural. Machine translations are marked `fuzzy`, as by gettext's tools,
+so that programs do not use them before review. Obsolete entries (`#~`) stay.
+
+`polib` writes entries. It does not read them: it accepts entries without a closing quote or without a `msgstr`, and its
+time is quadratic in the lines of an entry.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headwise.errors import UserError
+from headwise.localisation.encodings import decode_file
+from headwise.localisation.unit import Parts, Unit, UnitState, plain
+
+CHARSET = re.compile(rb'"Content-Type:[^"]*?charset=([\w.:-]+)', re.IGNORECASE)
+FORMS = re.compile(r"nplurals\s*=\s*(\d)")
+WIDTH = 78  # of written lines, the default of gettext
+ROLE = re.compile(r":[\w:.+-]{1,64}:`|``|`_\b")
+STRING = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[\d\])?)?[ \t]*"((?:[^"\\]|\\.)*+)"$')
+ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{2}|.)")
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", '"': '"', "\\": "\\"}
+BEFORE = {  # the keywords that must precede a keyword
+    "msgid": ((), ("msgctxt",)),
+    "msgctxt": ((),),
+    "msgid_plural": (("msgid",), ("msgctxt", "msgid")),
+    "msgstr": (("msgid",), ("msgctxt", "msgid")),
+}
+
+
+@dataclass
+class CatalogueEntry:
+    """An entry; lines are counted from 0."""
+
+    start: int  # of its first comment
+    strings: dict[str, list[str]] = field(default_factory=dict)  # of each keyword, before concatenation
+    fuzzy: bool = False
+    msgstr: int = -1  # line of its first msgstr
+    end: int = -1  # the line after its last string
+
+    def text(self, keyword: str) -> str:
+        """The text of a keyword."""
+        return "".join(self.strings.get(keyword, ()))
+
+    @property
+    def is_plural(self) -> bool:
+        """Whether it has plural forms."""
+        return "msgid_plural" in self.strings
+
+    @property
+    def forms(self) -> dict[int, str]:
+        """The translations of a plural entry, by form."""
+        return {int(name[7]): self.text(name) for name in self.strings if name.startswith("msgstr[")}
+
+
+@dataclass(frozen=True)
+class Msgstr:
+    """The position of the translation of a unit."""
+
+    entry: int
+    form: int  # plural form; -1 for an entry without
+
+
+class Catalogue:
+    """A gettext catalogue."""
+
+    def __init__(self, lines: Sequence[str], encoding: str, entries: Sequence[CatalogueEntry], forms: int) -> None:
+        """`lines` include their line ends; `forms` is the number of plural forms, from the header."""
+        self._encoding, self._entries, self._lines = encoding, entries, lines
+        found = [pair for number, entry in enumerate(entries) for pair in _units(number, entry, forms)]
+        self._places = [place for place, _ in found]
+        self.units = [unit for _, unit in found]
+
+    def filled(self, targets: Mapping[int, Parts]) -> bytes:
+        """See `unit.Document`."""
+        changed: dict[int, dict[int, str]] = {}
+        for number, parts in targets.items():
+            place = self._places[number]
+            changed.setdefault(place.entry, {})[place.form] = plain(parts)
+        lines, at = list[str](), 0
+        for number, texts in sorted(changed.items()):
+            entry = self._entries[number]
+            lines += [*self._lines[at : entry.start], *self._written(entry, texts)]
+            at = entry.end
+        return "".join([*lines, *self._lines[at:]]).encode(self._encoding)
+
+    def _written(self, entry: CatalogueEntry, texts: Mapping[int, str]) -> list[str]:
+        """The lines of an entry with these translations by form, marked fuzzy."""
+        import polib
+
+        head = list(self._lines[entry.start : entry.msgstr])
+        end = "\r\n" if self._lines[entry.start].endswith("\r\n") else "\n"
+        msgid = entry.text("msgid")
+        if -1 in texts:
+            fresh = polib.POEntry(msgid="x", msgstr=with_outer_newlines(msgid, texts[-1]))
+        else:
+            forms = {i: with_outer_newlines(msgid, text) for i, text in {**entry.forms, **texts}.items()}
+            fresh = polib.POEntry(msgid="x", msgid_plural="x", msgstr_plural=forms)
+        written = fresh.__unicode__(wrapwidth=WIDTH).split("\n")
+        first = next(i for i, line in enumerate(written) if line.startswith("msgstr"))
+        return _fuzzy(head, end) + [line + end for line in written[first:] if line]
+
+
+def _fuzzy(head: list[str], end: str) -> list[str]:
+    """The lines before the translation, with the fuzzy flag."""
+    if any(line.startswith("#,") and "fuzzy" in line for line in head):
+        return head
+    for i, line in enumerate(head):
+        if line.startswith("#,"):
+            return [*head[:i], line.replace("#,", "#, fuzzy,", 1), *head[i + 1 :]]
+    at = next(i for i, line in enumerate(head) if line.lstrip().startswith(("msg", "#|")))
+    return [*head[:at], f"#, fuzzy{end}", *head[at:]]
+
+
+def with_outer_newlines(source: str, text: str) -> str:
+    """A translation that starts and ends with a newline where its source does, as `msgfmt --check` requires.
+
+    >>> with_outer_newlines("Usage:\\n", "Aufruf:")
+    'Aufruf:\\n'
+    """
+    text = text.strip("\n")
+    return "\n" * source.startswith("\n") + text + "\n" * (source.endswith("\n") and source != "\n")
+
+
+def read_po(path: str, data: bytes, languages: Sequence[str]) -> Catalogue:
+    """Read a catalogue; `languages` are ignored, because it is bilingual."""
+    try:
+        import polib  # noqa: F401  (used for writing)
+    except ImportError:
+        raise UserError(f"{path}: .po files need polib: pip install 'headwise[files]'") from None
+    named = CHARSET.search(data)
+    encoding = named[1].decode() if named and named[1] != b"CHARSET" else "utf-8"
+    try:
+        text = decode_file(data, encoding)
+    except (LookupError, UnicodeDecodeError) as error:
+        why = f"not valid in the encoding of its header, {encoding} ({error})"
+        raise UserError(f"{path}: {why}; convert the file") from error
+    lines = [found[0] for found in re.finditer(r"[^\n]*+\n|[^\n]++", text)]
+    entries = list(_EntryReader(path).entries(lines))
+    header = next((entry.text("msgstr") for entry in entries if not entry.text("msgid")), "")
+    forms = FORMS.search(header)
+    texts = [entry for entry in entries if entry.text("msgid")]
+    return Catalogue(lines, encoding, texts, int(forms[1]) if forms else 2)
+
+
+class _EntryReader:
+    """Parses lines into entries, and rejects what gettext's `msgfmt` rejects."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._entry: CatalogueEntry | None = None
+
+    def entries(self, lines: Sequence[str]) -> Iterator[CatalogueEntry]:
+        """The entries that are not obsolete, in order; `UserError` for the first invalid line."""
+        for number, line in enumerate(lines):
+            text = (line.removeprefix("\ufeff") if number == 0 else line).strip()
+            if text.startswith("#"):
+                yield from self._finished(number)
+                self._comment(text, number)
+            elif text:
+                found = STRING.match(text)
+                if not found:
+                    raise self._error(
+                        number, f"{_shortened_line(text)}; expected a keyword such as msgstr and a quoted text"
+                    )
+                if found[1] in ("msgid", "msgctxt") and self._has_translation:
+                    yield from self._finished(number)
+                self._string(found[1] or "", found[2], number)
+        yield from self._finished(len(lines))
+
+    @property
+    def _has_translation(self) -> bool:
+        return self._entry is not None and self._entry.msgstr >= 0
+
+    def _finished(self, number: int) -> Iterator[CatalogueEntry]:
+        """The entry that ends before this line, unless only its comments have been read."""
+        entry = self._entry
+        if entry is not None and entry.strings:
+            if not self._has_translation:
+                raise self._error(number - 1, 'the preceding entry has no msgstr; add msgstr ""')
+            self._entry = None
+            yield entry
+
+    def _comment(self, text: str, number: int) -> None:
+        if text.startswith("#~"):
+            self._entry = None  # preceding comments belong to an obsolete entry
+            return
+        self._entry = self._entry or CatalogueEntry(number)
+        self._entry.fuzzy |= text.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", text)
+
+    def _string(self, keyword: str, raw: str, number: int) -> None:
+        entry = self._entry = self._entry or CatalogueEntry(number)
+        if keyword:
+            self._check(entry, keyword, number)
+            entry.strings[keyword] = []
+            entry.msgstr = number if keyword.startswith("msgstr") and entry.msgstr < 0 else entry.msgstr
+        elif not entry.strings:
+            raise self._error(number, "a quoted text before any msgid; add a msgid or remove it")
+        unknown = next((one[0] for one in ESCAPE.finditer(raw) if len(one[1]) == 1 and one[1] not in ESCAPES), "")
+        if unknown and not unknown[1].isdigit():
+            raise self._error(number, f"unknown escape {unknown}; write a backslash as two")
+        entry.strings[next(reversed(entry.strings))].append(ESCAPE.sub(_unescaped_character, raw))
+        entry.end = number + 1
+
+    def _check(self, entry: CatalogueEntry, keyword: str, number: int) -> None:
+        """`UserError` for a keyword in the wrong position."""
+        there = tuple(entry.strings)
+        if keyword.startswith("msgstr["):
+            fits = entry.is_plural and keyword == f"msgstr[{len(entry.forms)}]"
+        else:
+            fits = there in BEFORE[keyword]
+        if not fits:
+            where = f"after {there[-1]}" if there else "without a msgid"
+            raise self._error(number, f"{keyword} {where}; the order is msgctxt, msgid, msgid_plural, msgstr")
+
+    def _error(self, number: int, what: str) -> UserError:
+        return UserError(f"{self._path}: line {number + 1}: invalid .po entry: {what}")
+
+
+def _shortened_line(text: str) -> str:
+    return text if len(text) < 40 else f"{text[:40]}..."
+
+
+def _unescaped_character(escape: re.Match[str]) -> str:
+    code = escape[1]
+    return ESCAPES.get(code) or chr(int(code[1:], 16) if code.startswith("x") else int(code, 8))
+
+
+def _units(number: int, entry: CatalogueEntry, forms: int) -> Iterator[tuple[Msgstr, Unit]]:
+    msgid = entry.text("msgid")
+    markup = "rst" if ROLE.search(msgid) else ""
+    if not entry.is_plural:
+        yield Msgstr(number, -1), _unit(entry, msgid, entry.text("msgstr"), markup)
+        return
+    for form in range(forms):
+        source = entry.text("msgid_plural") if form or forms == 1 else msgid
+        yield Msgstr(number, form), _unit(entry, source, entry.forms.get(form, ""), markup)
+
+
+def _unit(entry: CatalogueEntry, source: str, target: str, markup: str) -> Unit:
+    state = UnitState.FUZZY if target and entry.fuzzy else UnitState.TRANSLATED if target else UnitState.UNTRANSLATED
+    return Unit((source,) if source else (), (target,) if target else (), state, entry.start + 1, markup)

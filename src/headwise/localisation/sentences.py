@@ -1,0 +1,85 @@
+"""Sentence splitting, and joining of translated sentences.
+
+`sentencex` finds sentence ends; it knows the abbreviations of about forty languages. Line ends of a text and blanks
+between its sentences stay. Not here: sentences that are too long for a model (`decode.translator.split_text`).
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from headwise.data.scripts import blank_after
+from headwise.errors import UserError
+from headwise.localisation.unit import Code, Parts, join_parts, without_inline_codes
+
+FIRST_STAND_IN = 0xF0000  # first of the private characters that stand for codes during splitting
+MAX_CODES = 0x10FFFF - FIRST_STAND_IN  # of a text
+MAX_CHARACTERS = 2000  # characters of a window
+BLANK = re.compile(r"\s")  # sentencex 1.0 panics at a multi-byte blank after an initial
+LINES = re.compile(r"((?<!\s)\s*\n\s*)")
+
+
+@dataclass(frozen=True)
+class SentenceSpan:
+    """A sentence to translate, and what follows it."""
+
+    parts: Parts
+    behind: str  # blanks, line ends
+    same_line: bool = False  # whether the next sentence is in the same line
+
+    def behind_translation(self, text: str) -> str:
+        """What follows the translation `text`: no blank in Chinese and Japanese, a blank in other languages."""
+        same = blank_after(without_inline_codes(self.parts)) == blank_after(text)
+        return self.behind if same or not (text and self.same_line) else blank_after(text)
+
+
+def split_into_sentences(parts: Parts, language: str) -> tuple[str, list[SentenceSpan]]:
+    """The blanks before the first sentence, and every sentence with what follows it; none for a text without words."""
+    codes = [part for part in parts if isinstance(part, Code)]
+    if len(codes) > MAX_CODES:
+        return "", [SentenceSpan(parts, "")]
+    stand_ins = iter(range(FIRST_STAND_IN, FIRST_STAND_IN + len(codes)))
+    text = "".join(part if isinstance(part, str) else chr(next(stand_ins)) for part in parts)
+    start = len(text) - len(text.lstrip())
+    found: list[SentenceSpan] = []
+    for number, line in enumerate(LINES.split(text[start:])):
+        if number % 2:
+            found.append(SentenceSpan((), line))
+            continue
+        at, first = 0, len(found)
+        for size in _sizes(BLANK.sub(" ", line), language or "en"):
+            piece = line[at : at + size]
+            at += size
+            body = piece.rstrip()
+            found.append(SentenceSpan(_with_codes(codes, body), piece[len(body) :]))
+        found[first:-1] = [replace(one, same_line=True) for one in found[first:-1]]
+    return text[:start], found
+
+
+def _sizes(line: str, language: str) -> Iterator[int]:
+    """The number of characters of each sentence of a line, with the blanks after it.
+
+    A long line is split in windows, each starting at the last sentence of the one before, because `sentencex` takes
+    quadratic time.
+    """
+    try:
+        from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]  # of a compiled module
+    except ImportError:
+        raise UserError("splitting into sentences needs sentencex: pip install 'headwise[files]'") from None
+    at = begun = 0  # `begun`: characters of a sentence that is longer than a window
+    while at < len(line):
+        window = line[at : at + MAX_CHARACTERS]
+        sizes = [len(sentence) for sentence in segment(language, window)] or [len(window)]
+        at += sum(sizes)
+        if at >= len(line):
+            yield from (begun + sizes[0], *sizes[1:])
+        elif len(sizes) == 1:
+            begun += sizes[0]
+        else:
+            yield from (begun + sizes[0], *sizes[1:-1])
+            at, begun = at - sizes[-1], 0
+
+
+def _with_codes(codes: list[Code], text: str) -> Parts:
+    pieces = re.split(f"([{chr(FIRST_STAND_IN)}-{chr(FIRST_STAND_IN + len(codes))}])", text)
+    return join_parts([codes[ord(piece) - FIRST_STAND_IN] if i % 2 else piece for i, piece in enumerate(pieces)])

@@ -1,0 +1,128 @@
+"""Captioners: an encoder of patches (ViT) and a decoder of text (GPT-2).
+
+Not here: image files (`headwise.data.image`), and fine-tuning (`headwise.tasks.captioning`).
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headwise.checkpoint.generation_config import IDS, GenerationConfig, read_generation_config
+from headwise.contract import Hypothesis, Stop
+from headwise.data.captions import captions_by_picture, read_captions
+from headwise.data.image import Preprocessing, read_image
+from headwise.decode.request import search_options
+from headwise.decode.stepwise import counting, step_of
+from headwise.decode.stopping import stop_at
+from headwise.evaluate.captions import CaptionReport, caption_report
+from headwise.generation.chat import refuse_single
+from headwise.generation.decoding import begin_generation, limits_of, search
+from headwise.generation.output import Output, output_of
+from headwise.generation.reading import longest_text
+from headwise.inspect.importance import Example
+from headwise.inspect.inputs import CaptionedPicture
+from headwise.models.inputs import captioned_picture, described_input, preprocessing_of
+from headwise.models.introspection import (
+    attend_input,
+    input_head_importance,
+    inspect_input,
+    mask_model_heads,
+    prune_model,
+    trace_input,
+)
+from headwise.models.model import Model
+from headwise.network.transformer import Transformer
+
+
+class Captioner(Model):
+    """An encoder of patches and a decoder that attends to them: it describes a picture in words."""
+
+    does = "looks at a picture and writes a caption"
+    reads = "picture"
+    writes = True
+    usual_task = "caption"
+    attend, trace, look_inside = attend_input, trace_input, inspect_input
+    mask_heads, prune, head_importance = (
+        mask_model_heads,
+        prune_model,
+        input_head_importance,
+    )
+
+    def caption(self, pictures: Sequence[str | Path], **settings: Any) -> list[Output]:
+        refuse_single(pictures, "caption")
+        chosen, found = self.generation.changed(settings), list[Output]()
+        stops, size = chosen.settings.stop, chosen.settings.batch_size or len(pictures)
+        stop = stop_at(stops, self.tokenizer.decode)
+        for at in range(0, len(pictures), size):
+            pixels = [read_image(path, self.preprocessing) for path in pictures[at : at + size]]
+            found += [output_of(ranked, self.decode, stops) for ranked in self.search(pixels, chosen, stop)]
+        return found
+
+    @torch.inference_mode()
+    def search(
+        self,
+        pictures: Sequence[Float[Tensor, "3 height width"]],
+        config: GenerationConfig,
+        stop: Stop | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses for each picture, best first, without the start tokens."""
+        pixels = torch.stack(list(pictures)).to(next(self.network.parameters()))  # its device, its precision
+        return search_captions(self.network, self.network.encode(pixels), config, self.max_len, stop)
+
+    def evaluate(self, paths: Sequence[str]) -> CaptionReport:
+        """BLEU and chrF++ of captions against all references of each picture in some tables (`data.captions`)."""
+        references = captions_by_picture(read_captions(paths))
+        return caption_report([one.text for one in self.caption([*references])], [*references.values()])
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """A caption without special tokens and surrounding blanks."""
+        return self.tokenizer.decode(list(tokens)).strip()
+
+    def observed(self, given: str | Path, **options: Any) -> CaptionedPicture:
+        """An image file with its caption as the inspector reads it."""
+        return captioned_picture(self, given, **options)
+
+    def example(self, given: str | Path, target: Any) -> Example:
+        """An image file and its caption, by default the model's own, with their loss."""
+        return described_input(self.observed(given, target=target))
+
+    @cached_property
+    def generation(self) -> GenerationConfig:
+        """Settings of generation; special tokens that config.json does not name are those of its decoder."""
+        decoder = self.hf_config.get("decoder") or {}
+        ids = {name: decoder[name] for name in IDS if decoder.get(name) is not None}
+        own = {name: value for name, value in self.hf_config.items() if value is not None}
+        return read_generation_config(self.path, {**ids, **own}, has_encoder=True)
+
+    @cached_property
+    def preprocessing(self) -> Preprocessing:
+        """How a picture is resized and normalised for the network."""
+        return preprocessing_of(self)
+
+    @cached_property
+    def max_len(self) -> int | None:
+        """The longest caption, with its start token."""
+        return longest_text(self.config.decoder)
+
+
+@torch.inference_mode()
+def search_captions(
+    network: Transformer,
+    memory: Float[Tensor, "pictures positions d_model"],
+    config: GenerationConfig,
+    max_len: int | None,
+    stop: Stop | None = None,
+) -> list[list[Hypothesis]]:
+    """The hypotheses for encoded pictures, best first, without the start tokens."""
+    beginning = config.special.prompt
+    room = None if max_len is None else max_len - len(beginning) + 1
+    prompts = torch.tensor([beginning] * len(memory), device=memory.device)
+    begun = begin_generation(step_of(network), network.start_cache(memory), prompts)
+    limits = limits_of([room] * len(memory), config, memory.device)
+    options = counting(search_options(config.settings, config.special, stop=stop), beginning)
+    return search(step_of(network), begun, limits, options, config.settings.sample, [0] * len(memory))

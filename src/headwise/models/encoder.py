@@ -1,0 +1,194 @@
+"""Pretrained encoders (BERT, RoBERTa, ...). Not here: classes of texts (`classifier`)."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headwise.checkpoint.folder import Folder
+from headwise.checkpoint.layout import read_json
+from headwise.checkpoint.trained import RUN
+from headwise.checkpoint.vocabulary import bare, fingerprint
+from headwise.data.documents import Cutter, prepare_documents
+from headwise.data.masking import MaskedText, Masking, joints_of
+from headwise.data.questions import read_questions
+from headwise.data.related import read_related
+from headwise.errors import UserError
+from headwise.evaluate.answers import AnswerReport, answer_report
+from headwise.evaluate.entities import TagReport, tag_report
+from headwise.evaluate.language import MaskedReport
+from headwise.evaluate.retrieval import RetrievalReport
+from headwise.generation.answer import OVERLAP, READ, Answer, answers_in, passage_logits, read_passages
+from headwise.generation.chat import mark_of, tokenizer_settings
+from headwise.generation.fill import Filling, fillings, mask_of, predict_masked
+from headwise.generation.label import class_names
+from headwise.generation.reading import TextReader, longest_text, reader_of
+from headwise.generation.sides import FamilySide, marks_of_side
+from headwise.generation.tag import Tagging, read_known_tags, read_words, tagging, word_logits, word_offsets
+from headwise.generation.vectors import TextEmbedder, embed_texts, retrieved, text_embedder
+from headwise.inspect.importance import Example
+from headwise.inspect.inputs import EncodedInput
+from headwise.models.inputs import encoded_text, masked_text
+from headwise.models.introspection import (
+    attend_input,
+    input_head_importance,
+    inspect_input,
+    mask_model_heads,
+    prune_model,
+    trace_input,
+)
+from headwise.models.model import Model, only_with
+
+AT_ONCE = 4096  # tokens
+USUAL_TASKS = {"masked": "mlm", "token_class": "tag", "span": "answer"}
+DOES = {"token_class": "tags words", "span": "answers questions"}
+
+
+class EncoderModel(Model):
+    """An encoder alone (BERT, RoBERTa, ...): it embeds texts, and does what its head is for.
+
+    Heads: "masked" for masked tokens, "token_class" for tags of words, "span" for answers, "none".
+    """
+
+    attend, trace, look_inside = attend_input, trace_input, inspect_input
+    mask_heads, prune = mask_model_heads, prune_model
+    head_importance = only_with("masked")(input_head_importance)
+    embed = embed_texts
+
+    def __init__(self, folder: Folder) -> None:
+        super().__init__(folder)
+        self.does = DOES.get(self.head, "reads texts")
+        self.usual_task = USUAL_TASKS.get(self.head, "translate")
+
+    def evaluate(self, paths: Sequence[str]) -> MaskedReport | TagReport | AnswerReport | RetrievalReport:
+        """How good the head is on files as `train` takes them; without one, how often the vector of a text finds the
+        text that belongs to it.
+        """
+        ways = {"masked": self._evaluate_masked, "token_class": self._evaluate_tags, "span": self._evaluate_answers}
+        return ways.get(self.head, self._evaluate_vectors)(paths)
+
+    def observed(self, given: str) -> EncodedInput:
+        """A text as the inspector reads it."""
+        return encoded_text(self, given)
+
+    def example(self, given: str, target: Any) -> Example:
+        """A text and the loss of its tokens, some of which are masked."""
+        return masked_text(self.observed(given).values, self.tokenizer, self._mask_id)
+
+    @cached_property
+    def reader(self) -> TextReader:
+        """Turns texts into what the network reads."""
+        return reader_of(self)
+
+    @cached_property
+    def embedder(self) -> TextEmbedder:
+        """Turns texts into vectors."""
+        stack = self.config.encoder
+        return text_embedder(
+            self.network, self.tokenizer, self.hf_config, stack.d_model, longest_text(stack), self.path
+        )
+
+    def _evaluate_vectors(self, paths: Sequence[str]) -> RetrievalReport:
+        lines = read_related(paths)
+        return retrieved(self.embedder, [line[0] for line in lines], [line[1] for line in lines])
+
+    # --- Masked tokens ---
+
+    @only_with("masked")
+    def fill_mask(self, text: str, top: int = 5) -> list[list[Filling]]:
+        return fillings(lambda mask_id: self.network, text, self.path, self.tokenizer, min(top, self.config.vocab_size))
+
+    def _evaluate_masked(self, paths: Sequence[str]) -> MaskedReport:
+        """How well the model predicts masked tokens, always the same ones, of text files in blocks of `max_len`."""
+        text = prepare_documents(paths, self.cutter, progress=False)
+        hidden = self.hidden(text.tokens, self.max_len, self.masking())
+        return MaskedReport(*predict_masked(self.network, hidden.fixed(AT_ONCE)), read=len(text), files=len(paths))
+
+    @property
+    def max_len(self) -> int:
+        """The longest text that the network reads."""
+        return longest_text(self.config.encoder) or AT_ONCE
+
+    @property
+    def cutter(self) -> Cutter:
+        """Tokenizes documents, with the special token that ends a text between them."""
+        encode, _, behind = bare(self.tokenizer)
+        origin, size = fingerprint(self.path), self.config.vocab_size
+        return Cutter(lambda texts: [encode(text) for text in texts], [], behind, origin, size)
+
+    def hidden(self, tokens: NDArray[np.int32], length: int, masking: Masking) -> MaskedText:
+        """Tokens in blocks of `length` with the special tokens around each, some of them masked."""
+        _, before, behind = bare(self.tokenizer)
+        return MaskedText(tokens, length, before, behind, masking)
+
+    def masking(self, share: float = 0.15, whole_words: bool = False) -> Masking:
+        """Which tokens, or whole words, of a text are masked."""
+        side, ids = (
+            FamilySide(self.tokenizer, self.tokenizer.encode, marks_of_side(0, 0, 0)),
+            range(self.config.vocab_size),
+        )
+        known = [i for i in ids if side.piece(i) and not side.is_mark(i)]
+        joints = joints_of(side.pieces(ids)) if whole_words else None
+        return Masking(self._mask_id, np.array(known, np.int64), share, joints)
+
+    @property
+    def _mask_id(self) -> int:
+        return mask_of(self.tokenizer, mark_of(tokenizer_settings(self.path), "mask_token"))[1]
+
+    # --- Tags of words ---
+
+    @cached_property
+    def tags(self) -> tuple[str, ...]:
+        """The name of each class of the head."""
+        return class_names(self.hf_config, self.config.n_classes)
+
+    @only_with("token_class")
+    def tag(self, texts: Sequence[str | Sequence[str]]) -> list[Tagging]:
+        if isinstance(texts, str):
+            raise UserError("tag takes a list of texts, or of lists of words; this is one string")
+        split = [word_offsets(text) for text in texts]
+        words = [[text[start:end] for start, end in positions] for text, positions in split]
+        parts = read_words(self.reader, [one for one in words if one])
+        found = iter(word_logits(self.network, self.reader, parts, self.device))
+        best = [self._best(next(found)) if one else [] for one in words]
+        return [tagging(*one, tags) for one, tags in zip(split, best, strict=True)]
+
+    def _best(self, logits: Float[Tensor, "words classes"]) -> list[tuple[str, float]]:
+        """The most probable tag of each word, and its probability."""
+        highest = logits.softmax(1).max(1)
+        return [(self.tags[i], p) for p, i in zip(highest.values.tolist(), highest.indices.tolist(), strict=True)]
+
+    def _evaluate_tags(self, paths: Sequence[str]) -> TagReport:
+        sentences = [one for path in paths for one in read_known_tags(path, self.tags)]
+        found = self.tag([one.words for one in sentences])
+        return tag_report([one.tags for one in sentences], [one.tags for one in found])
+
+    # --- Answers ---
+
+    @only_with("span")
+    def answer(self, questions: Sequence[tuple[str, str]], unanswerable: bool = False) -> list[Answer]:
+        if any(isinstance(one, str) or len(one) != 2 for one in questions):
+            raise UserError("answer takes a list of pairs, (question, text); one of these is none")
+        passages = read_passages(self.reader, questions, *self._passage_size)
+        logits = passage_logits(self.network, self.reader, passages, self.device)
+        return answers_in(questions, passages, logits, unanswerable)
+
+    @cached_property
+    def _passage_size(self) -> tuple[int, int]:
+        """Tokens of a passage and of the overlap of two, as in training where that is known."""
+        path = self.path / RUN
+        data = read_json(path).get("data", {}) if path.is_file() else {}
+        longest, overlap = data.get("max_length") or READ, data.get("overlap", OVERLAP)
+        return min(longest, self.reader.longest or longest), overlap
+
+    def _evaluate_answers(self, paths: Sequence[str]) -> AnswerReport:
+        """Exact match and F1; where some questions have no answer, the model may give none."""
+        examples = [one for path in paths for one in read_questions(path)]
+        unanswerable = not all(one.answers for one in examples)
+        found = self.answer([(one.question, one.context) for one in examples], unanswerable)
+        gold = [[answer.text for answer in one.answers or ()] for one in examples]
+        return answer_report([one.text for one in found], gold)

@@ -1,0 +1,130 @@
+"""Several models that write one translation: at every step their log-probabilities are averaged.
+
+Not here: the averaging itself (`native/search.c`, and with torch `decode.ensemble`).
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from headwise.checkpoint.trained import TOKENIZER
+from headwise.config.settings import RunConfig
+from headwise.contract import SearchEngine
+from headwise.decode.translator import TextTranslator
+from headwise.errors import UserError
+from headwise.models.model import Unable
+from headwise.models.translator import LoadedNetwork, Translator
+from headwise.models.workers import Loading
+from headwise.native.network import CompiledEnsemble, CompiledNetwork
+
+OF_ONE = (  # what is about one network
+    *("network", "score", "align", "rank_heads", "head_importance", "mask_heads", "prune", "silent_heads", "walk"),
+    *("attend", "attribute", "trace", "look_inside", "alignment_head", "known_alignment_head", "info"),
+)
+Average = Callable[[Sequence[Any], Sequence[Any], str], SearchEngine]  # engines, networks, numbers
+
+
+class Ensemble(Translator):
+    """Models whose log-probabilities are averaged at every step of one search; made by `headwise.load([a, b])`.
+
+    Settings and the shortlist are those of the first; else the order of the models changes no more than rounding.
+    What is about one network, such as its attention, has to be asked of one of `models`.
+    """
+
+    @property
+    def models(self) -> tuple[Translator, ...]:
+        """The members."""
+        loaded: Any = self._loaded
+        return loaded.members
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in OF_ONE:
+            raise Unable(f"an ensemble has no '{name}': ask one of its `models`")
+        return super().__getattribute__(name)
+
+
+def ensemble_of(models: Sequence[Translator], loading: Loading, average: Callable[[], Average]) -> Ensemble:
+    """Models as one; `UserError` for one whose tokenizer is not that of the first.
+
+    `average` gives what averages with torch, where the compiled library does not have all of them.
+    """
+    first, *others = models
+    for model in others:
+        if (model.hf_config == {}) != (first.hf_config == {}):
+            raise UserError(
+                f"{model.path}: an ensemble is of pretrained models, or of models trained here, not of both"
+            )
+        if _tokens(model) != _tokens(first):
+            trained = isinstance(first.config, RunConfig)
+            hint = f": train them with --set data.tokenizer={first.path / TOKENIZER}" if trained else ""
+            raise UserError(
+                f"{model.path}: has another tokenizer than {first.path}, and models that translate together share "
+                f"one{hint}"
+            )
+    return Ensemble(AveragedTranslators(tuple(models), average), loading)
+
+
+def _tokens(model: Translator) -> Any:
+    return model._for().tokenizer.fingerprint
+
+
+class AveragedTranslators:
+    """Several models as `models.translator.LoadedNetwork`."""
+
+    def __init__(self, members: tuple[Translator, ...], average: Callable[[], Average]) -> None:
+        self.members, self._average = members, average
+        self._parts: list[LoadedNetwork] = [member._loaded for member in members]
+        first = self._parts[0]
+        self.path: Path = first.path
+        self.config, self.about, self.hf_config = first.config, first.about, first.hf_config
+        self.device_name = first.device_name
+        self.languages = getattr(first, "languages", None)
+        self.generation = getattr(first, "generation", None)
+
+    def torch_module(self) -> Any:
+        """There are several."""
+        raise Unable("an ensemble has no 'network': ask one of its `models`")
+
+    @property
+    def in_library(self) -> bool:
+        """Whether the compiled library takes all of them."""
+        return all(part.in_library for part in self._parts)
+
+    @property
+    def changed(self) -> bool:
+        """Whether one of them computes anything else than its files say."""
+        return any(part.changed for part in self._parts)
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """As of the first."""
+        return self._parts[0].unused
+
+    def check_languages(self, source: str, target: str) -> None:
+        """As of the first."""
+        self._parts[0].check_languages(source, target)
+
+    def engine(self, compute: str) -> SearchEngine:
+        """The compiled library, where it has all models; else torch has all of them."""
+        engines: list[Any] = [part.engine(compute) for part in self._parts]
+        if all(isinstance(engine, CompiledNetwork) for engine in engines):
+            return CompiledEnsemble(tuple(engines))
+        return self._average()(engines, [part.torch_module() for part in self._parts], compute)
+
+    def translator(self, source: str, target: str, instruction: str) -> TextTranslator:
+        """That of the first, searching with all of them."""
+        own = [part.translator(source, target, instruction) for part in self._parts]
+        first = own[0]
+        return TextTranslator(
+            self.engine,
+            first.tokenizer,
+            first.config,
+            min((one.max_len for one in own if one.max_len), default=None),
+            first.shortlist,
+            None,
+            min((one.longest_source for one in own if one.longest_source), default=None),
+        )
+
+    def info(self) -> dict[str, Any]:
+        """As of the first."""
+        return self._parts[0].info()

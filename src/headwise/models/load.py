@@ -1,0 +1,126 @@
+"""The public verbs: `load` a model, `train` one. Everything a program needs to use Headwise as a library.
+
+What only training, scoring or drafts need is imported there: a first translation is not to wait for it. Torch itself is
+one of these things where the compiled library can translate (`checkpoint.compiled`).
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from headwise.checkpoint.folder import Folder
+from headwise.checkpoint.read import read_folder
+from headwise.checkpoint.trained_network import Trained
+from headwise.config.tasks import TASKS
+from headwise.device import device_name
+from headwise.errors import UserError
+from headwise.models.ensemble import ensemble_of
+from headwise.models.kinds import model_kind
+from headwise.models.model import Model
+from headwise.models.trained import TrainedNetwork
+from headwise.models.translator import Translator
+from headwise.models.workers import Loading
+
+
+def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: str = "auto") -> Model:
+    """The model in a directory that `train` wrote, or in a folder in the Hugging Face layout; or several as one.
+
+    Args:
+        path: the folder; or OWNER/NAME of the Hugging Face hub, if it is in its cache, and hf:OWNER/NAME to fetch it.
+            A list of model directories of one tokenizer is an ensemble.
+        device: "auto", "cpu" or "cuda".
+        dtype: numbers to compute with: "float32", "float16" or "bfloat16". "auto" is float32 on a CPU, elsewhere what
+            the file has. Weights that are in the file as they are asked for are mapped into memory, pages that
+            processes share and the system may drop; others are converted, a copy of 4 bytes (half precision: 2) a
+            parameter beside the file. Networks that Headwise has trained stay float32: these numbers are what they
+            decode with, as `translate(..., compute=...)` has it for one call.
+
+    Returns:
+        A `Model`. What it can be asked depends on what its network reads and writes; any other verb is a `UserError`
+        that says what this model can do.
+
+    Raises:
+        UserError: there is no such model, or something in it is missing, not understood or does not fit.
+    """
+    if not isinstance(path, str | Path):
+        return load_translators(path, device, dtype)
+    return _model_of(_read(path, device, dtype), dtype)
+
+
+def _torch_side() -> Any:
+    from headwise.checkpoint import with_torch
+
+    return with_torch
+
+
+def _inspector(*given: Any) -> Any:
+    from headwise.models.pair_inspector import PairInspector
+
+    return PairInspector(*given)
+
+
+def _read(
+    path: str | Path, device: str, dtype: str = "file", tasks: Sequence[str] | None = None, published: bool = True
+) -> Folder:
+    return read_folder(path, device_name(device), dtype, tasks, published, _torch_side)
+
+
+def _model_of(folder: Folder, dtype: str) -> Model:
+    loading = Loading((str(folder.path),), folder.device, dtype, load, _inspector)
+    if not isinstance(folder.weights, Trained):
+        return pretrained_model(folder, loading)
+    folder = _decoding_in(dtype, folder)
+    if folder.config.model.task == "translate":
+        return Translator(TrainedNetwork(folder), loading)
+    return resolve_name(TASKS[folder.config.model.task].model)(folder)
+
+
+def pretrained_model(folder: Folder, loading: Loading | None = None) -> Model:
+    """The model of a folder in the Hugging Face layout, or one that `headwise import` wrote."""
+    kind: Any = resolve_name(f"headwise.models.{model_kind(folder.config)}")
+    if kind is not Translator:
+        return kind(folder)
+    network = resolve_name("headwise.models.pretrained:PretrainedNetwork")(folder)
+    return Translator(network, loading or Loading((str(folder.path),), folder.device, "auto", load, _inspector))
+
+
+def _decoding_in(dtype: str, folder: Folder) -> Folder:
+    """A model trained here, whose network is float32: `dtype` are the numbers that it decodes with."""
+    config = folder.config
+    if dtype in ("auto", "float32"):
+        return folder
+    if config.model.task != "translate":
+        raise UserError(f"{folder.path}: dtype = {dtype} is for models that translate, and for published ones")
+    return replace(folder, config=replace(config, decode=replace(config.decode, compute=dtype)))
+
+
+def load_translator(path: str | Path, device: str = "auto", dtype: str = "auto") -> Model:
+    """`load` for what reads a text and writes another; `UserError`, with what it can do, for any other model."""
+    model = _model_of(_read(path, device, dtype, ("translate",)), dtype)
+    _ = model.translate
+    return model
+
+
+def load_task(task: str, path: str | Path, device: str = "auto", published: bool = False) -> Model:
+    """`load` for a model that `train` wrote for `task`, or a `published` one; `UserError` where it is another."""
+    return _model_of(_read(path, device, tasks=(task,), published=published), "auto")
+
+
+def load_translators(paths: Sequence[str | Path], device: str = "auto", dtype: str = "auto") -> Model:
+    """One model that translates, or several as an ensemble; a `UserError` names what does not go with them."""
+    if not paths:
+        raise UserError("load takes a model directory, or a list of them; this list is empty")
+    models: list[Any] = [load_translator(path, device, dtype) for path in paths]
+    if len(models) == 1:
+        return models[0]
+    loading = Loading(tuple(map(str, paths)), device_name(device), dtype, load, _inspector)
+    return ensemble_of(models, loading, lambda: _torch_side().average_engines)
+
+
+def load_alignment() -> None:
+    """Import what aligns words, if torch is installed: seconds and 200 MiB that translating does not need."""
+    with suppress(ImportError):
+        from headwise.models import pair_inspector  # noqa: F401

@@ -1,0 +1,104 @@
+"""A pretrained encoder-decoder (T5, BART, Marian, M2M-100, NLLB, ...), as `models.translator.LoadedNetwork`."""
+
+from functools import cached_property, partial
+from typing import Any
+
+from headwise.checkpoint.folder import Folder
+from headwise.checkpoint.generation_config import GenerationConfig, read_generation_config
+from headwise.checkpoint.sidecar_files import read_shortlist
+from headwise.checkpoint.vocabulary import Vocabulary, fingerprint, read_vocabulary
+from headwise.contract import SearchEngine
+from headwise.decode.candidates import CandidateTable
+from headwise.decode.stepwise import engine_of
+from headwise.decode.translator import TextTranslator
+from headwise.generation.languages import Languages, read_languages
+from headwise.generation.reading import longest_text
+from headwise.generation.sides import FamilySide, offered_by, target_side
+from headwise.network.axes_file import meaningful_axes
+from headwise.network.compiled import native_available
+from headwise.network.prepared import PreparedForms
+from headwise.network.transformer import Transformer
+
+
+class PretrainedNetwork:
+    """What a folder in the Hugging Face layout holds, or what `headwise import` made of one."""
+
+    def __init__(self, folder: Folder, network: Transformer | None = None) -> None:
+        """`network` takes the place of the folder's, such as one that is being trained."""
+        self.folder = folder
+        self.network: Any = network or folder.network
+        self.config, self.hf_config, self.path = folder.config, folder.about, folder.path
+        self.device_name = folder.device
+        self.about: dict[str, Any] = {}
+        self._forms = PreparedForms(self.network)  # knows the network as it was loaded
+
+    def with_network(self, network: Transformer) -> "PretrainedNetwork":
+        """The same with another network of its kind."""
+        return PretrainedNetwork(self.folder, network)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Between text and ids; `UserError` where the folder has no vocabulary."""
+        return read_vocabulary(self.path, self.hf_config)
+
+    @cached_property
+    def generation(self) -> GenerationConfig:
+        """How its files want it to be searched."""
+        return read_generation_config(self.path, self.hf_config, has_encoder=True)
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Settings that its files ask for and that are not supported."""
+        return self.generation.unused
+
+    @cached_property
+    def languages(self) -> Languages:
+        """What it knows of languages."""
+        return read_languages(self.path, self.config.family, self.vocabulary, self.hf_config)
+
+    @property
+    def in_library(self) -> bool:
+        """Whether the compiled library takes it."""
+        return native_available(self.network)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the network computes anything else than the files say."""
+        return self._forms.changed
+
+    def torch_module(self) -> Any:
+        """The network."""
+        return self.network
+
+    def engine(self, compute: str) -> SearchEngine:
+        """What searches with it in these numbers."""
+        return engine_of(self._forms(compute))
+
+    def check_languages(self, source: str, target: str) -> None:
+        """`UserError` where it does not know a language, or needs to know which."""
+        self.languages.check(source, target, self.generation.special)
+
+    def translator(self, source: str, target: str, instruction: str) -> TextTranslator:
+        """What translates between these languages, with `instruction` in front of each text."""
+        size = self.config.tgt_vocab_size or self.config.vocab_size
+        ids, origin = self.generation.special, fingerprint(self.path)
+        side = target_side(self.languages, ids, source, target, origin, size, instruction)
+        return TextTranslator(
+            self.engine,
+            side,
+            self.generation.settings,
+            longest_text(self.config.decoder),
+            partial(self._shortlist, source, target, side),
+            self.torch_module,
+            longest_text(self.config.encoder),
+        )
+
+    def _shortlist(self, source: str, target: str, side: FamilySide) -> CandidateTable:
+        self.check_languages(source, target)
+        size = max(self.config.vocab_size, self.config.tgt_vocab_size)
+        return offered_by(read_shortlist(self.path, side, size), side)
+
+    def info(self) -> dict[str, Any]:
+        """What the model is."""
+        parameters = sum(parameter.numel() for parameter in self.network.parameters())
+        return {"family": self.config.family, "parameters": parameters, **meaningful_axes(self.config)}

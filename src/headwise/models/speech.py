@@ -1,0 +1,179 @@
+"""Speech recognition with Whisper: recordings to transcripts.
+
+Not here: its decoding rules (`transcribe.py`), sound files (`headwise.data.audio`), and fine-tuning
+(`headwise.tasks.transcription`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwise.checkpoint.generation_config import FILE as SETTINGS_FILE
+from headwise.checkpoint.generation_config import GenerationConfig, read_generation_config
+from headwise.checkpoint.layout import read_json
+from headwise.data.audio import HOP, RATE, log_mel, read_audio
+from headwise.data.speech import Recording, read_recordings
+from headwise.errors import UserError
+from headwise.evaluate.transcripts import TranscriptReport, check_jiwer, normalizer_of, transcript_report
+from headwise.generation.fallback import (
+    BEST_OF,
+    Attempt,
+    Listener,
+    compression_ratio,
+    hear_once,
+    no_speech_probability,
+    prompted,
+)
+from headwise.generation.reading import longest_text
+from headwise.generation.transcribe import (
+    FRAMES,
+    Marks,
+    Segment,
+    Transcript,
+    beginning_of,
+    detect_language,
+    hear,
+    marks_of,
+    windows,
+)
+from headwise.inspect.importance import Example
+from headwise.inspect.inputs import TranscribedSound
+from headwise.models.inputs import described_input, transcribed_sound
+from headwise.models.introspection import (
+    attend_input,
+    input_head_importance,
+    inspect_input,
+    mask_model_heads,
+    prune_model,
+    trace_input,
+)
+from headwise.models.model import Model
+
+
+class SpeechModel(Model):
+    """Whisper: it writes down what it hears, or translates it into English."""
+
+    does = "hears speech and writes it down"
+    reads = "sound"
+    writes = True
+    usual_task = "transcribe"
+    attend, trace, look_inside = attend_input, trace_input, inspect_input
+    mask_heads, prune, head_importance = (
+        mask_model_heads,
+        prune_model,
+        input_head_importance,
+    )
+
+    def transcribe(
+        self,
+        sound: str | Path,
+        language: str = "",
+        task: str = "transcribe",
+        timestamps: bool = True,
+        fallback: bool = False,
+        condition: bool = False,
+        **settings: Any,
+    ) -> Transcript:
+        chosen, size = self.generation.changed({"n_best": 1, **settings}), self.window
+        samples = read_audio(sound)
+        frames = max(1, len(samples) // HOP)
+        seconds = (
+            0 if frames > size else -(-size * HOP // RATE)
+        )  # only a recording of one window is padded with silence
+        mel = log_mel(samples, self.config.n_mels, seconds)
+        language = language or detect_language(self.network, mel[:, :size], self.marks)
+        in_segments = timestamps or frames > size
+        beginning = beginning_of(self.marks, language, task, in_segments)
+
+        if fallback or condition:
+            listen = self._listener(beginning, chosen, in_segments, fallback, condition)
+        else:
+            listen = partial(self._listen, beginning, chosen, in_segments)
+        if in_segments:
+            heard = windows(listen, mel, frames, size, self.marks.first_timestamp)
+        else:
+            heard = [(0.0, frames * HOP / RATE, listen(mel[:, :size]))]
+        segments = tuple(Segment(start, end, self.tokenizer.decode(text).strip()) for start, end, text in heard)
+        return Transcript(" ".join(segment.text for segment in segments), language, segments)
+
+    def _listen(
+        self, beginning: Sequence[int], chosen: GenerationConfig, in_segments: bool, window: Tensor
+    ) -> list[int]:
+        return hear(self.network, window, beginning, self.marks, chosen, in_segments, self.max_len).tokens
+
+    def _listener(
+        self, beginning: Sequence[int], chosen: GenerationConfig, in_segments: bool, fallback: bool, condition: bool
+    ) -> Listener:
+        """Transcribes windows with fallback and conditioning, like the reference implementation."""
+        previous, silence = (self._mark(*names) for names in (("<|startofprev|>",), ("<|nospeech|>", "<|nocaptions|>")))
+        if condition and previous is None:
+            raise UserError(f"{self.path}: its vocabulary has no <|startofprev|>, which earlier text needs")
+
+        def listen(window: Tensor, before: Sequence[int], temperature: float) -> Attempt:
+            with torch.inference_mode():
+                memory = self.network.encode(window.unsqueeze(0).to(next(self.network.parameters())))
+            prompt = prompted(before, beginning, previous, self.max_len)
+            drawn = {"sample": True, "beam_size": 1, "n_best": BEST_OF, "temperature": temperature, "top_k": 0}
+            config = replace(chosen, settings=replace(chosen.settings, **(drawn if temperature else {})))
+            tokens, log_prob = hear_once(self.network, memory, prompt, self.marks, config, in_segments, self.max_len)
+            begun = self.network, memory, prompt, self.marks.start
+            silent = 0.0 if silence is None else no_speech_probability(*begun, silence)
+            ratio = compression_ratio(self.tokenizer.decode(tokens).strip())
+            return Attempt(tokens, log_prob, ratio, silent, temperature)
+
+        return Listener(listen, self.marks.first_timestamp, fallback, condition)
+
+    def _mark(self, *names: str) -> int | None:
+        return next((found for name in names if (found := self.tokenizer.id_of(name)) is not None), None)
+
+    def evaluate(self, paths: Sequence[str], language: str = "", normalizer: str = "basic") -> TranscriptReport:
+        """Word and character error rates on tables of recordings with transcripts; recordings are independent.
+
+        `normalizer` makes texts comparable: "basic", or "english", where "7" is seven.
+        """
+        check_jiwer()
+        normalizer_of(normalizer)
+        recordings = [recording for path in paths for recording in read_recordings(path)]
+        written = [self._heard(recording, language) for recording in recordings]
+        return transcript_report([recording.text for recording in recordings], written, normalizer)
+
+    def _heard(self, recording: Recording, language: str) -> str:
+        try:
+            return self.transcribe(recording.sound, language, timestamps=False).text
+        except UserError as error:
+            raise UserError(f"{recording.origin}: {error}") from None
+
+    def observed(self, given: str | Path, **options: Any) -> TranscribedSound:
+        """A sound file with its transcript as the inspector reads it."""
+        return transcribed_sound(self, given, **options)
+
+    def example(self, given: str | Path, target: Any) -> Example:
+        """A sound file and its transcript, by default the model's own, with their loss."""
+        return described_input(self.observed(given, target=target))
+
+    @cached_property
+    def generation(self) -> GenerationConfig:
+        """Settings of generation; `unused` names those of its file that are not supported."""
+        return read_generation_config(self.path, self.hf_config, has_encoder=True)
+
+    @cached_property
+    def marks(self) -> Marks:
+        """Its special tokens."""
+        path = self.path / SETTINGS_FILE
+        return marks_of(self.generation, read_json(path) if path.is_file() else {}, self.tokenizer)
+
+    @property
+    def window(self) -> int:
+        """Frames of a spectrogram in a window."""
+        assert self.config.encoder
+        return FRAMES * self.config.encoder.max_len
+
+    @cached_property
+    def max_len(self) -> int | None:
+        """The longest output, with its start tokens."""
+        return longest_text(self.config.decoder)

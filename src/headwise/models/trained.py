@@ -1,0 +1,94 @@
+"""A translation model that was trained here, as `models.translator.LoadedNetwork`; without torch until it is needed."""
+
+from functools import cached_property
+from typing import Any
+
+from headwise.checkpoint.compiled import is_for_library
+from headwise.checkpoint.folder import Folder
+from headwise.checkpoint.sidecar_files import SHORTLIST, read_shortlist
+from headwise.checkpoint.trained_network import Trained
+from headwise.config.model import longest_sequence
+from headwise.config.settings import meaningful
+from headwise.contract import SearchEngine
+from headwise.data.tagged_source import TaggedTokenizer
+from headwise.decode.candidates import CandidateTable
+from headwise.decode.translator import TextTranslator
+from headwise.errors import UserError
+from headwise.training.allocator import keep_freed_memory
+
+
+class TrainedNetwork:
+    """What `headwise train` wrote into a folder."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.path = folder.path
+        self.config = folder.config
+        self.about = folder.about
+        self.device_name = folder.device
+        self.hf_config: dict[str, Any] = {}
+        self.unused: tuple[str, ...] = ()
+        self.tokenizer = folder.tokenizer
+        self.trained: Trained = folder.weights
+        if folder.device == "cpu":
+            keep_freed_memory()  # decoding, too, allocates the same large blocks again and again
+
+    def torch_module(self) -> Any:
+        """The network, one of `architectures.Network`; it is made when it is first asked for."""
+        return self.trained.network
+
+    @property
+    def changed(self) -> bool:
+        """Whether the network computes anything else than the files say."""
+        return self.trained.changed
+
+    @property
+    def in_library(self) -> bool:
+        """Whether the compiled library takes it."""
+        return is_for_library(self.config.model)
+
+    def engine(self, compute: str) -> SearchEngine:
+        """What searches with it in these numbers."""
+        return self.trained.engine(compute)
+
+    def check_languages(self, source: str, target: str) -> None:
+        """`UserError` for a language that no token of the tokenizer names."""
+        _ = target and self._tag(target)
+        if source and not target:
+            raise UserError(f"{self.path}: source_language alone means nothing to a model trained here")
+
+    def _tag(self, target: str) -> str:
+        tag, declared = f"<2{target}>", [*self.tokenizer.declared.values()]
+        if tag not in declared:
+            known = ", ".join(name[2:-1] for name in declared if name.startswith("<2") and name.endswith(">"))
+            hint = f"it writes {known}" if known else "it was trained for one pair of languages: leave them out"
+            raise UserError(f"language '{target}': this model has no token {tag}; {hint}")
+        return f"{tag} "
+
+    def translator(self, source: str, target: str, instruction: str) -> TextTranslator:
+        """What translates between these languages, with `instruction` in front of each text."""
+        self.check_languages(source, target)
+        front = (self._tag(target) if target else "") + instruction
+        tokenizer: Any = TaggedTokenizer(self.tokenizer, front) if front else self.tokenizer
+        return TextTranslator(
+            self.engine,
+            tokenizer,
+            self.config.decode,
+            longest_sequence(self.config.model),
+            lambda: self._shortlist,
+            self.torch_module,
+        )
+
+    @cached_property
+    def _shortlist(self) -> CandidateTable:
+        shortlist = read_shortlist(self.path, self.tokenizer)
+        return CandidateTable(shortlist.frequent, shortlist.likely)
+
+    def info(self) -> dict[str, Any]:
+        """What the model is and how it was made."""
+        return {
+            "parameters": self.trained.n_parameters,
+            "vocabulary": self.tokenizer.vocab_size,
+            "shortlist": (self.path / SHORTLIST).is_file(),
+            **self.about,
+            **meaningful(self.config),
+        }

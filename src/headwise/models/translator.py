@@ -1,0 +1,417 @@
+"""A model that reads a text and writes another, whoever trained it.
+
+`headwise.load` makes one of every encoder-decoder of text. What a call means does not depend on where the model came
+from. What does (files, vocabulary, network) is a
+`LoadedNetwork`: `models.trained`, `models.pretrained` or, for several at once, `models.ensemble`. Nothing here needs
+torch.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, wraps
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from headwise.checkpoint.compiled import described
+from headwise.config.settings import SearchSettings
+from headwise.contract import Draft, SearchEngine
+from headwise.decode.drafts import ModelDraft
+from headwise.decode.engine import execute
+from headwise.decode.translator import TextTranslator, Translation
+from headwise.errors import UserError
+from headwise.evaluate.bleu import METRICS
+from headwise.evaluate.report import TranslationReport, evaluate_model
+from headwise.generation.chat import refuse_single
+from headwise.generation.drafts import draft_from
+from headwise.generation.output import Output, output_of
+from headwise.glossary.translation import with_glossary
+from headwise.models.model import Model
+from headwise.models.workers import Loading, translate_in_processes, worth_sharing
+
+
+def inspected(name: str) -> Callable[..., Any]:
+    """The method of `PairInspector` with this name, which needs torch, unlike translating."""
+
+    @wraps(getattr(Model, name))
+    def method(
+        self: Any,
+        *given: Any,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
+        **options: Any,
+    ) -> Any:
+        inspector = self.inspector(source_language, target_language, instruction)
+        return getattr(inspector, name)(*given, **options)
+
+    return method
+
+
+@runtime_checkable
+class LoadedNetwork(Protocol):
+    """What came in a folder, or in several."""
+
+    path: Path
+    config: Any  # `RunConfig` of a model trained here, otherwise the `NetworkConfig`
+    about: dict[str, Any]  # what is known of its training
+    hf_config: dict[str, Any]  # config.json of a pretrained model
+
+    @property
+    def device_name(self) -> str: ...  # "cpu" or "cuda"
+    @property
+    def in_library(self) -> bool: ...  # whether the compiled library takes it
+    @property
+    def changed(self) -> bool: ...  # whether the network computes anything else than the files say
+    @property
+    def unused(self) -> tuple[str, ...]: ...  # settings that its files ask for and that are not supported
+    def torch_module(self) -> Any: ...  # the network, which may have to be made first
+    def engine(self, compute: str) -> SearchEngine: ...
+    def check_languages(self, source: str, target: str) -> None: ...  # `UserError` where it needs others
+    def translator(self, source: str, target: str, instruction: str) -> TextTranslator: ...
+    def info(self) -> dict[str, Any]: ...
+
+
+class Translator(Model):
+    """A translation model, or any other that rewrites texts (T5, BART, ...), with its tokenizer and its settings."""
+
+    does = "reads a text and writes another"
+    reads = "pairs"
+    usual_task = "translate"
+
+    score, align, rank_heads, attribute, walk = map(inspected, ("score", "align", "rank_heads", "attribute", "walk"))
+    attend, trace, look_inside = map(inspected, ("attend", "trace", "look_inside"))
+    mask_heads, prune, head_importance = map(inspected, ("mask_heads", "prune", "head_importance"))
+
+    def __init__(
+        self, loaded: LoadedNetwork, loading: Loading, source_language: str = "", target_language: str = ""
+    ) -> None:
+        """`loading` is how other processes get the model; the languages are those of calls that do not name any."""
+        self._loaded = loaded
+        self._loading = loading
+        self.source_language, self.target_language = source_language, target_language
+        self._translators: dict[tuple[str, str, str], TextTranslator] = {}
+
+    # --- What it is ---
+
+    @property
+    def path(self) -> Path:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Its folder."""
+        return self._loaded.path
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All of its folders."""
+        return self._loading.paths
+
+    @property
+    def config(self) -> Any:
+        """`RunConfig` of a model trained here; of a pretrained one the axes of its network."""
+        return self._loaded.config
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What is known of its training."""
+        return self._loaded.about
+
+    @cached_property
+    def hf_config(self) -> dict[str, Any]:
+        """`config.json` of a pretrained model; empty for one that was trained here."""
+        return self._loaded.hf_config
+
+    @property
+    def network(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The torch module; made when it is first used."""
+        return self._loaded.torch_module()
+
+    @cached_property
+    def device(self) -> Any:
+        """Where the network is, as torch has it."""
+        return next(iter(self.network.parameters())).device
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """Between texts and token ids, a `data.side.Side`: that of what is written, which has that of what is read."""
+        return self._for().tokenizer
+
+    @property
+    def vocabulary(self) -> Any:
+        """The files of a pretrained model's vocabulary, a `checkpoint.vocabulary.Vocabulary`; otherwise None."""
+        return getattr(self._loaded, "vocabulary", None)
+
+    @property
+    def languages(self) -> Any:
+        """What a pretrained model knows of languages; None for one that was trained here."""
+        return getattr(self._loaded, "languages", None)
+
+    @property
+    def generation(self) -> Any:
+        """What the files of a pretrained model say of how to search; None for one that was trained here."""
+        return getattr(self._loaded, "generation", None)
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Settings that its files ask for and that are not supported."""
+        return self._loaded.unused
+
+    @property
+    def decode_config(self) -> SearchSettings:
+        """How texts are translated unless a call says otherwise."""
+        return self._for().config
+
+    def settings(self, **settings: Any) -> SearchSettings:
+        """The settings of a call; `UserError` for one that is unknown or makes no sense."""
+        return self.decode_config.changed(settings)
+
+    @property
+    def engine(self) -> str:
+        """What translates unless a call says otherwise: "torch", or the library and its build."""
+        compiled = self._loaded.device_name == "cpu" and self._translates_in_threads(self.decode_config)
+        return described() if compiled else "torch"
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the compiled library searches with it."""
+        return self._loaded.device_name == "cpu" and self._loaded.in_library
+
+    def info(self) -> dict[str, Any]:
+        """What the model is, and how it was made where that is known."""
+        return self._loaded.info()
+
+    def __str__(self) -> str:
+        family = f"this {self.config.family}" if self.hf_config else "this model"
+        return f"{self.path}: {family} {self.does}"
+
+    def inspector(self, source_language: str = "", target_language: str = "", instruction: str = "") -> Any:
+        """The `PairInspector` of this model, which needs torch; arguments as of `translate`."""
+        return self._loading.inspector(self, source_language, target_language, instruction)
+
+    @property
+    def alignment_head(self) -> Any:
+        """The attention that `align` reads."""
+        return self.inspector().alignment_head
+
+    @property
+    def known_alignment_head(self) -> Any:
+        """The same, if it was chosen for this folder or trained to align."""
+        return self.inspector().known_alignment_head
+
+    @property
+    def sides(self) -> Any:
+        """Between texts and ids, of what is read and of what is written: a `data.side.Side`."""
+        return self._translator.tokenizer
+
+    @property
+    def n_pieces(self) -> int:
+        """The size of the vocabulary."""
+        return self.sides.vocab_size
+
+    # --- Languages ---
+
+    def between(self, source_language: str = "", target_language: str = "", *, complete: bool = True) -> "Translator":
+        """The same model for one pair of languages, for all its methods.
+
+        Without `complete` it may do without a language that it needs for scores and alignments.
+
+        Raises:
+            UserError: it does not know one of them, or needs to know which.
+        """
+        source, target = source_language or self.source_language, target_language or self.target_language
+        if complete:
+            self._loaded.check_languages(source, target)
+        return type(self)(self._loaded, self._loading, source, target)
+
+    def with_network(self, network: Any) -> "Translator":
+        """The same pretrained model with another network of its kind, such as one that is being trained."""
+        loaded: Any = self._loaded
+        return type(self)(loaded.with_network(network), self._loading, self.source_language, self.target_language)
+
+    def _for(self, source_language: str = "", target_language: str = "", instruction: str = "") -> TextTranslator:
+        source, target = source_language or self.source_language, target_language or self.target_language
+        key = source, target, instruction
+        if key not in self._translators:
+            self._translators[key] = self._loaded.translator(*key)
+        return self._translators[key]
+
+    def translator_of_pairs(
+        self, source_language: str = "", target_language: str = "", instruction: str = ""
+    ) -> TextTranslator:
+        """What knows network, tokenizer and settings, for looking inside; `UserError` where a language is missing."""
+        source, target = source_language or self.source_language, target_language or self.target_language
+        self._loaded.check_languages(source, target)
+        return self._for(source, target, instruction)
+
+    @property
+    def _translator(self) -> TextTranslator:
+        return self.translator_of_pairs()
+
+    # --- Translating ---
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        prefix: str = "",
+        draft: Draft | str = "",
+        glossary: Any = None,
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
+        **settings: Any,
+    ) -> list[Translation]:
+        """Translate each text; as many results as texts, in their order. Blank texts stay blank.
+
+        Args:
+            texts: any strings. What is too long for the model, or for `max_source_length`, is translated in parts.
+            prefix: what every output must begin with.
+            draft: where guesses for greedy search come from, as `draft` takes it: quicker for single sentences.
+            glossary: terms that translations keep to: a `headwise.glossary.Glossary`, a file (`docs/glossaries.md`),
+                or pairs of a source and its target.
+            source_language, target_language: codes as the model has them ("de", "deu_Latn", "de_DE"), for models of
+                several languages.
+            instruction: what the model reads before each text, such as T5's "summarize: ".
+            **settings: fields of `headwise.config.settings.SearchSettings`, such as `beam_size=1`.
+
+        Raises:
+            UserError: a setting makes no sense, or the model has no such language.
+        """
+        refuse_single(texts, "translate")
+        translator = self._for(source_language, target_language, instruction)
+        guesses = self._guesses(draft, translator)
+        return _with_glossary(translator, glossary).translate(texts, prefix, guesses, **settings)
+
+    def translate_lines(
+        self,
+        lines: Iterable[str],
+        prefix: str = "",
+        chunk_lines: int = 1000,
+        workers: int = 1,
+        draft: Draft | str = "",
+        glossary: Any = None,
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
+        **settings: Any,
+    ) -> Iterator[Translation]:
+        """`translate` for a stream of any length, in constant memory.
+
+        With several `workers`, that many processes share the lines (see `headwise.models.workers`). 0 is one for each
+        CPU core where there are lines enough and torch decodes; the compiled library uses all cores from one process.
+        """
+        if workers < 0:
+            raise UserError(f"workers = {workers}: must be a number of processes, or 0 for as many as pay")
+        translator = self._for(source_language, target_language, instruction)
+        guesses, chosen = self._guesses(draft, translator), translator.settings(dict(settings))
+        if self._loaded.changed or guesses or glossary:
+            workers = 1  # other processes would read the whole model from its directory, and that alone
+        if workers == 0 and self._loaded.device_name == "cpu" and not self._translates_in_threads(chosen):
+            workers, lines = worth_sharing(lines)
+        if workers > 1:
+            own = {"prefix": prefix, "instruction": instruction, **settings}
+            own |= {"source_language": source_language or self.source_language}
+            own |= {"target_language": target_language or self.target_language}
+            return translate_in_processes(self._loading, lines, workers, own)
+        return _with_glossary(translator, glossary).translate_lines(lines, prefix, chunk_lines, guesses, **settings)
+
+    def _translates_in_threads(self, settings: SearchSettings) -> bool:
+        return settings.compute != "float16" and not settings.stop and self._loaded.in_library
+
+    def stream(
+        self,
+        text: str,
+        prefix: str = "",
+        draft: Draft | str = "",
+        glossary: Any = None,
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
+        **settings: Any,
+    ) -> Iterator[str]:
+        """The translation of one text by greedy search, or sampled, handed over while it is being written.
+
+        Arguments as of `translate`; a glossary is for beam search, and refused.
+
+        >>> print(*model.stream("A dog runs."), sep="|")  # doctest: +SKIP
+        Ein| Hund| läuft|.
+        """
+        if glossary:
+            raise UserError("a glossary is kept to by beam search, and a stream has no beam: leave out the glossary")
+        translator = self._for(source_language, target_language, instruction)
+        return translator.stream(text, prefix, self._guesses(draft, translator), **settings)
+
+    def generate(
+        self,
+        texts: Sequence[str],
+        prefix: str = "",
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
+        **settings: Any,
+    ) -> list[Output]:
+        """What the model makes of each text as it is, line ends and blanks included, with tokens and scores.
+
+        Arguments as of `translate`. `UserError` for a text that is longer than the model can read.
+        """
+        refuse_single(texts, "generate")
+        translator = self._for(source_language, target_language, instruction)
+        chosen, forced = translator.settings(dict(settings)), translator.encode_prefix(prefix)
+        sources = translator.tokenizer.source.encode_batch(texts)
+        longest = translator.longest_source
+        for source in sources:
+            if longest and (n := len(translator.special.ended(source))) > longest:
+                raise UserError(f"the text has {n} tokens, and this model reads {longest}: `translate` cuts long texts")
+        request = translator.request(sources, [forced] * len(sources), chosen)
+        found = execute(translator.engine(chosen), request)
+        return [output_of(ranked, translator.tokenizer.decode, chosen.stop) for ranked in found]
+
+    def evaluate(  # pyright: ignore[reportIncompatibleMethodOverride] of translations
+        self,
+        sources: Sequence[str],
+        references: Sequence[Sequence[str]],
+        *,
+        metrics: Sequence[str] = METRICS,
+        tokenize: str = "",
+        multi30k: str = "",
+        **arguments: Any,
+    ) -> TranslationReport:
+        """How good translations of `sources` are against one or several lists of `references`.
+
+        `metrics`, `tokenize` and `multi30k` as of `headwise.evaluate.report.evaluate_model`; all other arguments as of
+        `translate`.
+        """
+        return evaluate_model(
+            self, sources, references, None, multi30k or None, tokenize, overrides=arguments, metrics=metrics
+        )
+
+    # --- Drafts ---
+
+    def draft(self, origin: Draft | str, *, source_language: str = "", target_language: str = "") -> Draft | None:
+        """A draft for `translate` and `stream`, to be made once and used often.
+
+        Args:
+            origin: "input" (what is copied from the source), the folder of a smaller model with the same tokenizer,
+                a translation memory (a file as `headwise.train` takes it), a draft already made, or "" for none.
+            source_language, target_language: as of `translate`.
+        """
+        return self._guesses(origin, self._for(source_language, target_language))
+
+    def _guesses(self, origin: Draft | str, translator: TextTranslator) -> Draft | None:
+        if not isinstance(origin, str) or not origin:
+            return origin or None
+
+        def small(path: str) -> ModelDraft:
+            model = self._loading.load(path, self._loading.device)
+            other = model._for(self.source_language, self.target_language)
+            if other.tokenizer.fingerprint != translator.tokenizer.fingerprint:
+                raise UserError(
+                    f"{path}: has another tokenizer than {self.path}; a draft must be trained with the same"
+                )
+            return ModelDraft(other.engine(other.config), translator.special)
+
+        return draft_from(origin, translator.tokenizer.source.encode, translator.encode_prefix, small)
+
+
+def _with_glossary(translator: TextTranslator, glossary: Any) -> TextTranslator:
+    """What translates, with a glossary if one is given."""
+    return with_glossary(translator, glossary) if glossary else translator

@@ -1,0 +1,21 @@
+/* Section 3.3 and what came after: the function between the two layers of a feed-forward network. */
+
+#ifndef HEADWISE_ACTIVATIONS_H
+#define HEADWISE_ACTIVATIONS_H
+
+#ifdef _WIN32
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+
+/* In the order of ACTIVATIONS in network.py. Of those behind RELU every output is a function of its input alone. */
+typedef enum Activation { NONE, RELU, GELU, GELU_TANH, QUICK_GELU, SILU } Activation;
+
+/* x becomes f(x). */
+EXPORT void headwise_activate(Activation kind, float *x, int n);
+
+/* x becomes f(x) * by: the gated networks of arXiv:2002.05202. */
+void gate(Activation kind, float *x, const float *by, int n);
+
+#endif

@@ -1,0 +1,407 @@
+/* See products.h. In int8, inputs have 7 bits: 64 + round(63 x / s), s the largest magnitude of the row, or
+   round(127 x / s) where none is negative. `vpmaddubsw` multiplies them with weights of 8 bits and adds neighbouring
+   products in 16 bits; GROUP / 4 such results are added before they are widened to 32. No sum can leave 16 bits,
+   because the levels of each output are chosen so: 127 times those of one sign that meet there stays below 2^15. So
+   all sums are exact, and there is half as much to do as where each product is widened (Marian's intgemm adds in 16
+   bits as well, but lets them saturate). */
+
+#include "products.h"
+
+#define HEAD ((sizeof(Linear) + 63) / 64 * 64)
+#define LARGEST 127   /* level of an input */
+#define MOST 258      /* of the levels of one sign in a sum: 127 * 258 < 2^15 */
+#define ROWS 48       /* computed together: their levels stay in the processor's second cache */
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* Of which sources the library was made: `version` in build.py. */
+int headwise_version(void) { return HEADWISE_VERSION; }
+
+void *room(Buffer *buffer, int64_t size) {
+    if (!buffer->bytes || buffer->size < size) { /* also where nothing is wanted: NULL means that memory is out */
+        free(buffer->bytes);
+        size = (size + size / 2 + 64) / 64 * 64;
+        buffer->bytes = aligned_alloc(64, size);
+        buffer->size = buffer->bytes ? size : 0;
+    }
+    return buffer->bytes;
+}
+
+/* --- Packing --- */
+
+static int panels(const Linear *layer) { return (layer->d_out + PANEL - 1) / PANEL; }
+
+static int64_t depth_of(int d_in, Numbers numbers) { return numbers == INT8 ? (d_in + GROUP - 1) / GROUP * GROUP : d_in; }
+
+static size_t size_of(Numbers numbers) { return numbers == FLOAT32 ? 4 : numbers == BFLOAT16 ? 2 : 1; }
+
+static Numbers numbers_of(const Linear *layer) { return layer->levels ? INT8 : layer->half ? BFLOAT16 : FLOAT32; }
+
+int64_t headwise_linear_size(int d_out, int d_in, Numbers numbers) {
+    const int64_t columns = (d_out + PANEL - 1) / PANEL * PANEL, depth = depth_of(d_in, numbers);
+    return HEAD + columns * ((numbers == INT8 ? 12 : 4) + (int64_t)size_of(numbers) * depth);
+}
+
+/* A layer of nothing in memory that holds zeros: all its parts are whole registers long. */
+static Linear *blank(void *zeros, int d_out, int d_in, Numbers numbers, int zero) {
+    Linear *layer = zeros;
+    *layer = (Linear){.d_in = d_in, .d_out = d_out, .depth = depth_of(d_in, numbers), .zero = zero, .half = numbers == BFLOAT16};
+    const int64_t columns = (int64_t)panels(layer) * PANEL;
+    char *parts = (char *)zeros + HEAD;
+    layer->bias = (float *)parts;
+    if (numbers != INT8) {
+        layer->values = parts + 4 * columns;
+        return layer;
+    }
+    layer->shifts = (int32_t *)(parts + 4 * columns);
+    layer->scales = (float *)(parts + 8 * columns);
+    layer->levels = (int8_t *)(parts + 12 * columns);
+    return layer;
+}
+
+/* Where the level of an output and an input stands. */
+static int64_t place(const Linear *layer, int output, int input) {
+    int64_t panel = (int64_t)(output / PANEL) * PANEL * layer->depth;
+    return panel + (int64_t)(input / 4) * PANEL * 4 + (output % PANEL) * 4 + input % 4;
+}
+
+/* Where the weights of an output begin, PANEL numbers apart. */
+static int64_t value_at(const Linear *layer, int output) {
+    return (int64_t)(output / PANEL) * PANEL * layer->depth + output % PANEL;
+}
+
+/* Sums of levels of one sign that meet in 16 bits: in a group, of the first and third, or the second and fourth pair of each
+   eight inputs. */
+INLINE f8 group_sums(const float *weight, f8 inverse) {
+    const f8 none = all8(0);
+    f8 a = round8(mul8(load8(weight), inverse)), b = round8(mul8(load8(weight + 8), inverse));
+    f8 above = add8(max8(a, none), max8(b, none)), below = sub8(above, add8(a, b));
+    return fours8(above, below);
+}
+
+/* The largest of them. `weight` has `depth` numbers, a multiple of GROUP. */
+static float heaviest(const float *weight, int depth, float inverse) {
+    f8 most = all8(0);
+    for (int i = 0; i < depth; i += GROUP) most = max8(most, group_sums(weight + i, all8(inverse)));
+    float sums[8], largest = 0;
+    store8(sums, most);
+    for (int i = 0; i < 8; i++) largest = MAX(largest, sums[i]);
+    return largest;
+}
+
+/* Compared as integers, which sort magnitudes as they are and put above them all what is no number. */
+static float largest_magnitude(const float *x, int n) {
+    int32_t largest = 0;
+    for (int i = 0; i < n; i++) {
+        int32_t bits;
+        memcpy(&bits, x + i, 4);
+        largest = MAX(largest, bits & INT32_MAX);
+    }
+    float found;
+    memcpy(&found, &largest, 4);
+    return found;
+}
+
+/* The finest scale with which an output's levels keep within their bounds. A coarser one makes no level greater: groups
+   that kept within them still do. */
+static float finest_scale(const float *weight, int depth) {
+    const float largest = largest_magnitude(weight, depth);
+    if (!isfinite(largest)) return NAN; /* and so will the output be */
+    float scale = MAX(1e-30f, largest) / 127;
+    scale *= MAX(1, heaviest(weight, depth, 1 / scale) / (MOST + 4)); /* with half a level for each of eight to spare */
+    f8 inverse = all8(1 / scale);
+    for (int i = 0; i < depth; i += GROUP)
+        while (hits8(group_sums(weight + i, inverse), all8(MOST + 1))) scale *= 1.002f, inverse = all8(1 / scale);
+    return scale;
+}
+
+/* `levels` has room for the depth of the layer; `weight` has as many numbers, those that it lacks are 0. */
+static void pack_levels(Linear *layer, int output, const float *weight, int8_t *levels) {
+    const int depth = layer->depth;
+    const float scale = finest_scale(weight, depth);
+    int32_t total = 0;
+    const float inverse = isfinite(scale) ? 1 / scale : 0;
+    for (int i = 0; i < depth; i++) levels[i] = isfinite(scale) ? (int8_t)rintf(weight[i] * inverse) : 0, total += levels[i];
+    int8_t *to = layer->levels + place(layer, output, 0);
+    for (int i = 0; i < depth; i += 4) memcpy(to + (int64_t)i * PANEL, levels + i, 4);
+    layer->scales[output] = scale;
+    layer->shifts[output] = layer->zero * total;
+}
+
+/* Half a panel: eight outputs from `output` on, or as many as there are. */
+static void pack_values(Linear *layer, int output, const float *weight) {
+    const int64_t d_in = layer->d_in, count = MIN(8, layer->d_out - output);
+    const int64_t to = value_at(layer, output);
+    float columns[64] = {0}; /* of eight inputs, or of one; outputs that are missing stay 0 */
+    int64_t i = 0;
+    for (; count == 8 && i + 8 <= d_in; i += 8) {
+        f8 block[8];
+        for (int o = 0; o < 8; o++) block[o] = load8(weight + o * d_in + i);
+        transpose8(block, columns, 8);
+        for (int k = 0; k < 8; k++) write8(layer->values, to + (i + k) * PANEL, load8(columns + 8 * k), layer->half);
+    }
+    for (; i < d_in; i++) {
+        for (int o = 0; o < count; o++) columns[o] = weight[o * d_in + i];
+        write8(layer->values, to + i * PANEL, load8(columns), layer->half);
+    }
+}
+
+Linear *headwise_linear(void *zeros, const float *weight, const float *bias, int d_out, int d_in, Numbers numbers,
+                         int after_relu) {
+    const int int8 = numbers == INT8;
+    Linear *layer = blank(zeros, d_out, d_in, numbers, after_relu ? 0 : 64);
+    if (!weight) return layer;
+    float *padded = calloc(5 * (size_t)layer->depth + 64, 1); /* a row and its levels */
+    if (!padded) return NULL;
+    for (int o = 0; o < d_out; o += int8 ? 1 : 8) {
+        const float *row = weight + (int64_t)o * d_in;
+        if (int8 && layer->depth > d_in) row = memcpy(padded, row, 4 * (size_t)d_in);
+        if (int8) pack_levels(layer, o, row, (int8_t *)(padded + layer->depth));
+        else pack_values(layer, o, row);
+    }
+    if (bias) memcpy(layer->bias, bias, 4 * (size_t)d_out);
+    free(padded);
+    return layer;
+}
+
+Linear *headwise_linear_rows(void *zeros, const Linear *layer, const int32_t *rows, int count) {
+    const Numbers numbers = numbers_of(layer);
+    const size_t size = size_of(numbers);
+    Linear *few = blank(zeros, count, layer->d_in, numbers, layer->zero);
+    for (int o = 0; o < count; o++) {
+        few->bias[o] = layer->bias[rows[o]];
+        if (layer->levels) {
+            few->scales[o] = layer->scales[rows[o]];
+            few->shifts[o] = layer->shifts[rows[o]];
+            int8_t *to = few->levels + place(few, o, 0);
+            const int8_t *from = layer->levels + place(layer, rows[o], 0);
+            for (int i = 0; i < layer->depth / 4; i++) memcpy(to + i * 4 * PANEL, from + i * 4 * PANEL, 4);
+        } else {
+            char *to = (char *)few->values + size * value_at(few, o);
+            const char *from = (const char *)layer->values + size * value_at(layer, rows[o]);
+            for (int i = 0; i < layer->depth; i++) memcpy(to + size * PANEL * i, from + size * PANEL * i, size);
+        }
+    }
+    return few;
+}
+
+/* The levels (d_out, d_in) and the scale of each output: W is about scale * level. */
+void headwise_levels(const Linear *layer, int8_t *levels, float *scales) {
+    for (int o = 0; o < layer->d_out; o++) {
+        scales[o] = layer->scales[o];
+        for (int i = 0; i < layer->d_in; i++)
+            levels[(int64_t)o * layer->d_in + i] = layer->levels[place(layer, o, i)];
+    }
+}
+
+void headwise_halve(const float *x, int64_t n, uint16_t *to) { convert(x, 0, n, to, 1); }
+
+/* What tiles have not done: of their outputs they know but whether they are below 0. */
+static void finish(const Linear *layer, float *y, int rows, int64_t stride, Activation kind) {
+    if (kind <= RELU) return;
+    for (int r = 0; r < rows; r++) headwise_activate(kind, y + r * stride, layer->d_out);
+}
+
+/* --- Tiles --- */
+
+/* Rows of inputs, as levels or as they are, and where their outputs go. */
+typedef struct Product {
+    const Linear *layer;
+    const void *x;
+    const float *x_scales; /* int8: of each row */
+    float *y;
+    int64_t x_stride, y_stride;
+    int relu;
+} Product;
+
+/* Some rows from `row` on by some panels from `panel` on. */
+typedef void Tile(const Product *product, int row, int panel);
+
+/* A function for each shape, MR rows by P panels, whose sums go through memory once they are made: with many shapes in one
+   function, or with what follows in reach, gcc stores every sum in every turn of the loop. */
+#define TILE(KIND, MR, P) \
+    static __attribute__((noinline)) void KIND##_##MR##_##P(const Product *product, int row, int panel) { \
+        KIND##_tile(MR, P, product, row, panel); \
+    }
+#define TILES(KIND, P) \
+    TILE(KIND, 1, P) TILE(KIND, 2, P) TILE(KIND, 3, P) TILE(KIND, 4, P) TILE(KIND, 5, P) TILE(KIND, 6, P)
+
+#define HELD(sums) __asm__ volatile("" : : "r"(sums) : "memory")
+
+/* Those of P panels, as high as registers hold SUMS panels of sums. */
+#define FITTING(KIND, SUMS, MR, P) MR * P <= SUMS ? KIND##_##MR##_##P : NULL
+#define HEIGHTS(KIND, SUMS, P) \
+    {FITTING(KIND, SUMS, 1, P), FITTING(KIND, SUMS, 2, P), FITTING(KIND, SUMS, 3, P), \
+     FITTING(KIND, SUMS, 4, P), FITTING(KIND, SUMS, 5, P), FITTING(KIND, SUMS, 6, P)}
+
+/* All rows by all panels, up to `wide` at a time; tiles of much the same height. */
+static void multiply_tiles(const Product *product, int rows, Tile *const (*shapes)[TALLEST], int sums, int wide) {
+    for (int panel = 0, all = panels(product->layer), width; panel < all; panel += width) {
+        width = wide >= 4 && panel + 4 <= all ? 4 : wide >= 2 && panel + 2 <= all ? 2 : 1;
+        const int tallest = MIN(TALLEST, sums / width);
+        int left = (rows + tallest - 1) / tallest;
+        for (int row = 0, height; row < rows; row += height, left--) {
+            height = (rows - row + left - 1) / left;
+            shapes[width / 2][height - 1](product, row, panel);
+        }
+    }
+}
+
+/* --- Products in 8-bit integers --- */
+
+/* The levels of a row of inputs, padded to the layer's depth; their scale. */
+static float round_row(const Linear *layer, const float *restrict x, uint8_t *restrict levels) {
+    const int n = layer->d_in, zero = layer->zero, steps = LARGEST - zero;
+    const float largest = largest_magnitude(x, n), quotient = steps / largest;
+    const float inverse = isfinite(quotient) ? quotient : 0; /* of zeros, and of what is no number */
+    for (int i = 0; i < n; i++) levels[i] = (uint8_t)((int)rintf(x[i] * inverse) + zero);
+    for (int i = n; i < layer->depth; i++) levels[i] = 0;
+    return largest / steps;
+}
+
+/* Outputs of a panel, as far as there are that many. */
+INLINE void put(const Linear *layer, int panel, f16 values, float *y) {
+    const int n = panel * PANEL;
+    float out[PANEL];
+    if (n + PANEL <= layer->d_out) {
+        store16(y + n, values);
+    } else {
+        store16(out, values);
+        memcpy(y + n, out, 4 * (size_t)(layer->d_out - n));
+    }
+}
+
+/* What sums of a row and a panel are worth, to the outputs. */
+INLINE void put_sums(const Product *product, int row, int panel, i16 sums, f16 scales, f16 bias) {
+    const f16 scale = mul16(all16(product->x_scales[row]), scales);
+    f16 value = fma16(less16(sums, product->layer->shifts + panel * PANEL), scale, bias);
+    if (product->relu) value = max16(all16(0), value);
+    put(product->layer, panel, value, product->y + row * product->y_stride);
+}
+
+INLINE void int8_tile(const int MR, const int P, const Product *product, int row, int panel) {
+    const Linear *layer = product->layer;
+    const int64_t depth = layer->depth;
+    const int8_t *w = layer->levels + panel * PANEL * depth;
+    const uint8_t *x = (const uint8_t *)product->x + row * depth;
+    i16 total[TALLEST][4], sums[TALLEST][4];
+    UNROLL(TALLEST)
+    for (int r = 0; r < MR; r++)
+        UNROLL(4)
+        for (int p = 0; p < P; p++) total[r][p] = none16();
+    for (int64_t k = 0; k < depth; k += GROUP) add_products(MR, P, total, x + k, depth, w + k * PANEL);
+    by_rows(MR, P, total);
+    UNROLL(TALLEST)
+    for (int r = 0; r < MR; r++)
+        UNROLL(4)
+        for (int p = 0; p < P; p++) sums[r][p] = total[r][p];
+    HELD(sums);
+    for (int p = 0; p < P; p++) {
+        const int n = (panel + p) * PANEL;
+        const f16 scales = load16(layer->scales + n), bias = load16(layer->bias + n);
+        for (int r = 0; r < MR; r++) put_sums(product, row + r, panel + p, sums[r][p], scales, bias);
+    }
+}
+
+TILES(int8, 1) TILES(int8, 2) TILES(int8, 4)
+static Tile *const INT8_TILES[3][TALLEST] = {
+    HEIGHTS(int8, INT8_TILE, 1), HEIGHTS(int8, INT8_TILE, 2), HEIGHTS(int8, INT8_TILE, 4)};
+
+#ifdef __AMX_INT8__
+#include "tiles_amx.h"
+#else
+#define TILE_ROWS 1
+#define AMX_LEAST (ROWS + 1)
+static void multiply_matrices(const Product *product, int rows) { (void)product, (void)rows; } /* never called */
+#endif
+
+static int apply_int8(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
+                      Activation kind, Scratch *scratch) {
+    const int64_t depth = layer->depth;
+    const int tall = (MIN(rows, ROWS) + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+    uint8_t *levels = room(&scratch->levels, tall * depth);
+    if (!levels) return -1;
+    float scales[ROWS];
+    for (; rows > 0; rows -= ROWS, x += ROWS * x_stride, y += ROWS * y_stride) {
+        if (stopped(scratch)) return -1;
+        const int count = MIN(ROWS, rows);
+        const Product product = {layer, levels, scales, y, depth, y_stride, kind == RELU};
+        for (int r = 0; r < count; r++) scales[r] = round_row(layer, x + r * x_stride, levels + r * depth);
+        if (count >= AMX_LEAST) multiply_matrices(&product, count);
+        else multiply_tiles(&product, count, INT8_TILES, INT8_TILE, count > TALLEST ? INT8_TILE / TALLEST : 1);
+        finish(layer, y, count, y_stride, kind);
+    }
+    return 0;
+}
+
+/* --- Products in float32, with weights in float32 or bfloat16 --- */
+
+/* Every output is one chain of additions, whatever MR and P, and the same one for weights of either kind. */
+INLINE void chain_tile(const int HALF, const int MR, const int P, const Product *product, int row, int panel) {
+    const Linear *layer = product->layer;
+    const int64_t depth = layer->depth, x_stride = product->x_stride;
+    const float *x = (const float *)product->x + row * x_stride;
+    f16 total[TALLEST][4], sums[TALLEST][4];
+    UNROLL(TALLEST)
+    for (int r = 0; r < MR; r++)
+        UNROLL(4)
+        for (int p = 0; p < P; p++) total[r][p] = all16(0);
+    for (int64_t k = 0; k < depth; k++) {
+        f16 w[4];
+        UNROLL(4)
+        for (int p = 0; p < P; p++) w[p] = read16(layer->values, ((panel + p) * depth + k) * PANEL, HALF);
+        UNROLL(TALLEST)
+        for (int r = 0; r < MR; r++) {
+            f16 a = all16(x[r * x_stride + k]);
+            UNROLL(4)
+            for (int p = 0; p < P; p++) total[r][p] = fma16(a, w[p], total[r][p]);
+        }
+    }
+    UNROLL(TALLEST)
+    for (int r = 0; r < MR; r++)
+        UNROLL(4)
+        for (int p = 0; p < P; p++) sums[r][p] = total[r][p];
+    HELD(sums);
+    for (int p = 0; p < P; p++) {
+        const f16 bias = load16(layer->bias + (panel + p) * PANEL);
+        for (int r = 0; r < MR; r++) {
+            f16 value = add16(sums[r][p], bias);
+            if (product->relu) value = max16(all16(0), value);
+            put(layer, panel + p, value, product->y + (row + r) * product->y_stride);
+        }
+    }
+}
+
+#define float_tile(...) chain_tile(0, __VA_ARGS__)
+#define half_tile(...) chain_tile(1, __VA_ARGS__)
+TILES(float, 1) TILES(float, 2) TILES(float, 4)
+TILES(half, 1) TILES(half, 2) TILES(half, 4)
+static Tile *const CHAIN_TILES[2][3][TALLEST] = {
+    {HEIGHTS(float, FLOAT_TILE, 1), HEIGHTS(float, FLOAT_TILE, 2), HEIGHTS(float, FLOAT_TILE, 4)},
+    {HEIGHTS(half, FLOAT_TILE, 1), HEIGHTS(half, FLOAT_TILE, 2), HEIGHTS(half, FLOAT_TILE, 4)}};
+
+static int apply_chains(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
+                        Activation kind, const Scratch *scratch) {
+    for (; rows > 0; rows -= ROWS, x += ROWS * x_stride, y += ROWS * y_stride) {
+        if (stopped(scratch)) return -1;
+        const int count = MIN(ROWS, rows);
+        const Product product = {layer, x, NULL, y, x_stride, y_stride, kind == RELU};
+        multiply_tiles(&product, count, CHAIN_TILES[layer->half], FLOAT_TILE, FLOAT_TILE / MIN(count, TALLEST));
+        finish(layer, y, count, y_stride, kind);
+    }
+    return 0;
+}
+
+int apply(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride, Activation kind,
+          Scratch *scratch) {
+    if (layer->levels) return apply_int8(layer, x, rows, x_stride, y, y_stride, kind, scratch);
+    return apply_chains(layer, x, rows, x_stride, y, y_stride, kind, scratch);
+}
+
+/* `apply` to rows without gaps; 0, or -1 without memory. */
+int headwise_apply(const Linear *layer, const float *x, int rows, float *y) {
+    Scratch scratch = {0};
+    int failed = apply(layer, x, rows, layer->d_in, y, layer->d_out, NONE, &scratch);
+    free(scratch.levels.bytes);
+    return failed;
+}

@@ -1,0 +1,615 @@
+/* See search.h. */
+
+#include "search.h"
+
+#include "attention.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* Rows that live, those of one output side by side, best first. */
+typedef struct Live {
+    int32_t *tokens, *paths; /* (rows, longest) */
+    float *token_log_probs;  /* (rows, longest) */
+    float *log_probs;        /* -inf: nothing lives here */
+    int32_t *outputs;        /* whose rows they are: sample c of sentence s is output s * copies + c */
+    int32_t *reached;        /* (rows, n_phrases): pieces of each phrase that stand at the end, all once it is written */
+} Live;
+
+typedef struct Candidate {
+    float log_prob, last; /* of the hypothesis, of its last token */
+    int row, token;
+} Candidate;
+
+/* A token that may be drawn: its weight, which is exp(score) of its own scale. */
+typedef struct Chance {
+    float score, weight;
+    int32_t token;
+} Chance;
+
+struct Search {
+    Members members;
+    const int32_t *ids;
+    const float *barred;
+    int32_t *own; /* see list_own; NULL where nothing is barred */
+    Options options;
+    Limits limits;
+    Found found;
+    int vocab, most;   /* most: candidates of an output */
+    int rows, length;  /* rows that live, tokens that they have */
+    Candidate *best;   /* (most), and with phrases as many as they ask for */
+    Candidate *needed; /* what phrases ask for, in the order of rows: of each the next pieces, and its best piece */
+    int asked;         /* how many of these */
+    int32_t *reached, *met, *offered; /* of candidates as of rows; pieces that count; the sizes of banks */
+    Chance *chances;   /* (vocab): where draws are from the likeliest only */
+    Live old, new;
+    Buffer memory;
+    float *logits, *spare; /* of the rows, and one row more */
+};
+
+/* What a log-probability is divided by. */
+static float penalty(int length, const Options *options) {
+    const double size = options->ending == UNSURPASSED ? (5.0 + length) / 6.0 : length;
+    return (float)pow(size, options->length_penalty);
+}
+
+static int among(int32_t id, const Ids *list) {
+    for (int i = 0; i < list->count; i++)
+        if (list->ids[i] == id) return 1;
+    return 0;
+}
+
+static int sentence_of(const Search *s, int row) { return s->old.outputs[row] / s->options.copies; }
+
+/* --- What may not be written: -inf among the logits --- */
+
+static void bar(float *logits, int vocab, const Ids *list) {
+    for (int i = 0; i < list->count; i++)
+        if (list->ids[i] >= 0 && list->ids[i] < vocab) logits[list->ids[i]] = -INFINITY;
+}
+
+/* Token `at` of a row; the start mark stands before the first. */
+static int32_t token_at(const Search *s, int row, int at) {
+    return at < 0 ? s->options.bos_id : s->old.tokens[(int64_t)row * s->found.longest + at];
+}
+
+/* Bar what would complete an n-gram that the row has already. */
+static void bar_repeats(const Search *s, int row, float *logits) {
+    const int n = s->options.no_repeat_ngram, newest = s->length - n + 1, first = s->options.start_counts ? -1 : 0;
+    for (int i = first; i + n <= s->length; i++) {
+        int same = 0;
+        while (same < n - 1 && token_at(s, row, i + same) == token_at(s, row, newest + same)) same++;
+        if (same == n - 1) logits[token_at(s, row, i + same)] = -INFINITY;
+    }
+}
+
+/* --- Phrases: see decode/phrases.py --- */
+
+static const int32_t *phrase_of(const Search *s, int sentence, int phrase) {
+    return s->limits.phrases + ((int64_t)sentence * s->limits.n_phrases + phrase) * s->limits.phrase_length;
+}
+
+static int pieces_of(const Search *s, const int32_t *phrase) {
+    int n = 0;
+    while (n < s->limits.phrase_length && phrase[n] >= 0) n++;
+    return n;
+}
+
+/* Pieces of all phrases of a sentence. */
+static int pieces_wanted(const Search *s, int sentence) {
+    int n = 0;
+    for (int p = 0; p < s->limits.n_phrases; p++) n += pieces_of(s, phrase_of(s, sentence, p));
+    return n;
+}
+
+static int complete(const Search *s, int sentence, const int32_t *reached) {
+    for (int p = 0; p < s->limits.n_phrases; p++)
+        if (reached[p] < pieces_of(s, phrase_of(s, sentence, p))) return 0;
+    return 1;
+}
+
+/* The most pieces of a phrase that stand at the end, after `before` of them and a token. */
+static int reached_by(const int32_t *phrase, int length, int before, int32_t token) {
+    if (before == length) return length;
+    for (int n = before + 1; n > 0; n--)
+        if (phrase[n - 1] == token && !memcmp(phrase, phrase + before - (n - 1), 4 * (size_t)(n - 1))) return n;
+    return 0;
+}
+
+/* How far each phrase is with every candidate, and how many pieces count: of written phrases, and of one more. */
+static void reach(const Search *s, int sentence, int count) {
+    const int n = s->limits.n_phrases;
+    for (int i = 0; i < count; i++) {
+        const Candidate *c = s->best + i;
+        int32_t *now = s->reached + (int64_t)i * n, furthest = 0;
+        s->met[i] = 0;
+        for (int p = 0; p < n; p++) {
+            const int32_t *phrase = phrase_of(s, sentence, p), length = pieces_of(s, phrase);
+            now[p] = reached_by(phrase, length, s->old.reached[(int64_t)c->row * n + p], c->token);
+            if (now[p] == length) s->met[i] += length;
+            else furthest = MAX(furthest, now[p]);
+        }
+        s->met[i] += furthest;
+    }
+}
+
+/* Note what the phrases of a row ask for, and its best piece. */
+static void note_needed(Search *s, int row, const float *logits, float largest, float rest) {
+    const int n = s->limits.n_phrases, sentence = sentence_of(s, row);
+    const float so_far = s->old.log_probs[row], top = maximum(logits, s->vocab);
+    if (!pieces_wanted(s, sentence)) return;
+    for (int p = 0; p <= n; p++) {
+        int token = 0;
+        if (p < n) {
+            const int32_t *phrase = phrase_of(s, sentence, p);
+            const int at = s->old.reached[(int64_t)row * n + p];
+            if (at == pieces_of(s, phrase)) continue;
+            token = phrase[at];
+        } else while (token < s->vocab - 1 && logits[token] != top) token++;
+        if (!(logits[token] > -INFINITY)) continue;
+        const float last = logits[token] - largest - rest;
+        s->needed[s->asked++] = (Candidate){so_far + last, last, row, token};
+    }
+}
+
+/* Put what phrases ask for among the best candidates, behind those that are as good. How many there are. */
+static int add_needed(Search *s, int count) {
+    for (int i = 0; i < s->asked; i++) {
+        const Candidate new = s->needed[i];
+        int at = count, known = 0;
+        for (int k = 0; k < count; k++) known |= s->best[k].row == new.row && s->best[k].token == new.token;
+        if (known) continue;
+        for (; at > 0 && new.log_prob > s->best[at - 1].log_prob; at--) s->best[at] = s->best[at - 1];
+        s->best[at] = new, count++;
+    }
+    s->asked = 0;
+    return count;
+}
+
+static int may_live(const Search *s, const Candidate *c, int at_limit) {
+    return !at_limit && !among(c->token, &s->options.ends);
+}
+
+/* How many each bank keeps, as `shares` has it, where the candidates that may live are offered to them. */
+static void share(const Search *s, int banks, int count, int at_limit) {
+    const int beam = s->options.beam_size;
+    int left = 0;
+    memset(s->offered, 0, 4 * (size_t)banks);
+    for (int i = 0; i < count; i++) s->offered[s->met[i]] += may_live(s, s->best + i, at_limit);
+    int32_t *kept = s->offered + banks;
+    for (int b = 0; b < banks; b++) kept[b] = beam / banks + (b == banks - 1 ? beam % banks : 0);
+    for (int turn = 0; turn < 2; turn++)
+        for (int b = banks - 1; b >= 0; b--) {
+            const int space = kept[b] + left;
+            kept[b] = MIN(space, s->offered[b]), left = space - kept[b];
+        }
+}
+
+/* A row with nothing left to write may end, even if it is short. */
+static void rule_out(const Search *s, int row, float *logits) {
+    const Options *o = &s->options;
+    const int end = o->ends.ids[0], may_end = s->length >= s->limits.min_length[sentence_of(s, row)];
+    if (s->length == o->begun) bar(logits, s->vocab, &o->suppressed_first);
+    const float ending = end >= 0 && end < s->vocab ? logits[end] : -INFINITY;
+    bar(logits, s->vocab, &o->suppressed);
+    if (!may_end) bar(logits, s->vocab, &o->ends);
+    if (!o->no_repeat_ngram) return;
+    bar_repeats(s, row, logits);
+    if (ending > -INFINITY && maximum(logits, s->vocab) == -INFINITY) logits[end] = ending;
+}
+
+/* --- Draws, as in decode/sampling.py --- */
+
+/* One step of SplitMix64 (https://prng.di.unimi.it/splitmix64.c). */
+static uint64_t mix(uint64_t x) {
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+/* The number in [0, 1) for what a row writes next. */
+static double uniform(const Search *s, int row) {
+    const int copy = s->old.outputs[row] % s->options.copies;
+    uint64_t state = mix((uint64_t)s->limits.streams[0]);
+    state = mix(state ^ (uint64_t)s->limits.streams[1 + sentence_of(s, row)]);
+    state = mix(state ^ (uint64_t)copy);
+    state = mix(state ^ (uint64_t)(s->length - s->options.begun));
+    return (double)(state >> 11) * 0x1p-53;
+}
+
+static int likelier(Chance a, Chance b) { return a.score > b.score || (a.score == b.score && a.token < b.token); }
+
+/* Let a chance of a heap sink below likelier ones. */
+static void sink(Chance *heap, int count, int at) {
+    for (int child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && likelier(heap[child + 1], heap[child])) child++;
+        if (!likelier(heap[child], heap[at])) return;
+        const Chance above = heap[at];
+        heap[at] = heap[child], heap[child] = above;
+    }
+}
+
+/* The likeliest of a heap, which goes behind what is left of it. */
+static Chance pop(Chance *heap, int *left) {
+    const Chance top = heap[0];
+    heap[0] = heap[--*left];
+    sink(heap, *left, 0);
+    return heap[*left] = top;
+}
+
+/* Bring the likeliest chances to the end, the very likeliest last: the `top_k` and what equals the last of them, and of
+   these the fewest whose share of the weight is `top_p`. How many. */
+static int likeliest(Chance *chances, int count, int top_k, double top_p) {
+    int left = count, kept = 0;
+    double total = 0, weight = 0;
+    for (int i = count / 2 - 1; i >= 0; i--) sink(chances, count, i);
+    while (top_k && left && (count - left < top_k || chances[0].score == chances[left].score))
+        total += pop(chances, &left).weight;
+    for (int i = 0; !top_k && i < count; i++) total += chances[i].weight;
+    const int offered = top_k ? count - left : count;
+    if (!(top_p < 1)) return offered;
+    for (; kept < offered && weight < top_p * total; kept++) {
+        if (kept == count - left) pop(chances, &left);
+        weight += chances[count - 1 - kept].weight;
+    }
+    return kept;
+}
+
+/* Scores become weights, those of all but the likeliest tokens 0. */
+static void keep_likeliest(const Search *s, float *scores) {
+    int count = 0;
+    for (int v = 0; v < s->vocab; v++)
+        if (scores[v] > -INFINITY) s->chances[count++] = (Chance){scores[v], 0, v};
+    exponentials(scores, s->vocab, maximum(scores, s->vocab));
+    for (int i = 0; i < count; i++) s->chances[i].weight = scores[s->chances[i].token];
+    const int kept = likeliest(s->chances, count, s->options.top_k, s->options.top_p);
+    memset(scores, 0, 4 * (size_t)s->vocab);
+    for (int i = count - kept; i < count; i++) scores[s->chances[i].token] = s->chances[i].weight;
+}
+
+/* The token that a row's random number falls on, from log-probabilities, which are overwritten; -1: there is none. */
+static int draw(const Search *s, int row, float *log_probs) {
+    double total = 0, below = 0;
+    for (int v = 0; v < s->vocab; v++) log_probs[v] /= s->options.temperature;
+    if (s->chances) keep_likeliest(s, log_probs);
+    else exponentials(log_probs, s->vocab, maximum(log_probs, s->vocab));
+    for (int v = 0; v < s->vocab; v++) total += log_probs[v];
+    const double target = fmin(uniform(s, row) * total, nextafter(total, 0)); /* rounding must not lead past the end */
+    for (int v = 0; v < s->vocab; v++)
+        if ((below += log_probs[v]) > target) return v;
+    return -1;
+}
+
+/* --- Candidates --- */
+
+/* Put a candidate among the best ones, behind those that are as good: they came earlier. */
+static int offer(const Search *s, int count, Candidate new) {
+    Candidate *best = s->best;
+    if (count == s->most && !(new.log_prob > best[count - 1].log_prob)) return count;
+    int at = count < s->most ? count : count - 1;
+    for (; at > 0 && new.log_prob > best[at - 1].log_prob; at--) best[at] = best[at - 1];
+    best[at] = new;
+    return count < s->most ? count + 1 : count;
+}
+
+/* Offer the continuations of a row that may be among the best; a log-probability is logit - largest - rest. */
+static int offer_best(const Search *s, int row, const float *logits, float largest, float rest, int count) {
+    const float so_far = s->old.log_probs[row];
+    for (int v = 0; v < s->vocab; v += 8) {
+        /* what is lower than this logit is lower than the worst of the best; a little less, for rounding */
+        const float bound = count < s->most ? -INFINITY : s->best[count - 1].log_prob - so_far + rest + largest;
+        const float low = bound - 1e-5f * (1 + fabsf(bound));
+        int hits = 0xff;
+        if (v + 8 <= s->vocab && count == s->most) hits = hits8(load8(logits + v), all8(low));
+        for (; hits; hits &= hits - 1) {
+            const int token = v + __builtin_ctz(hits);
+            if (token >= s->vocab) break;
+            if (logits[token] == -INFINITY) continue;
+            const float last = logits[token] - largest - rest;
+            count = offer(s, count, (Candidate){so_far + last, last, row, token});
+        }
+    }
+    return count;
+}
+
+/* The logits of a row as `spare`, with a shortlist those of its own sentence alone: gaps that others leave would change
+   the order in which exponentials are added, and so the last bits. How many. */
+static int possible(const Search *s, int row, const float *logits) {
+    if (!s->own) {
+        memcpy(s->spare, logits, 4 * (size_t)s->vocab);
+        return s->vocab;
+    }
+    const int32_t *own = s->own + (int64_t)sentence_of(s, row) * (s->vocab + 1), n = *own++;
+    for (int i = 0; i < n; i++) s->spare[i] = logits[own[i]];
+    return n;
+}
+
+/* For each sentence (1 + vocab): how many pieces are not barred, and these. */
+static void list_own(Search *s) {
+    for (int i = 0; i < s->members.decodings[0]->sentences; i++) {
+        const float *barred = s->barred + (int64_t)i * s->vocab;
+        int32_t *own = s->own + (int64_t)i * (s->vocab + 1), n = 0;
+        for (int v = 0; v < s->vocab; v++)
+            if (barred[v] == 0) own[++n] = v;
+        own[0] = n;
+    }
+}
+
+/* Offer what may follow a row of `length` tokens. */
+static int continue_row(Search *s, int row, float *logits, int count) {
+    const Options *o = &s->options;
+    const Limits *limits = &s->limits;
+    const float so_far = s->old.log_probs[row];
+    const int64_t begins = (int64_t)sentence_of(s, row) * limits->prefix_length;
+    const int forced = s->length < limits->prefix_length ? limits->prefix[begins + s->length] : -1;
+    if (s->length < o->begun) return offer(s, count, (Candidate){so_far, 0, row, forced});
+    if (s->length + 1 == o->end_at) return offer(s, count, (Candidate){so_far, 0, row, o->forced_end});
+    const float largest = maximum(logits, s->vocab);
+    const float rest = logarithm(exponentials(s->spare, possible(s, row, logits), largest));
+    int token = forced;
+    if (forced < 0) rule_out(s, row, logits);
+    if (forced < 0 && limits->n_phrases) {
+        if (!complete(s, sentence_of(s, row), s->old.reached + (int64_t)row * limits->n_phrases))
+            bar(logits, s->vocab, &o->ends);
+        note_needed(s, row, logits, largest, rest);
+    }
+    if (forced < 0 && !limits->streams) return offer_best(s, row, logits, largest, rest, count);
+    if (forced < 0) {
+        for (int v = 0; v < s->vocab; v++) s->spare[v] = logits[v] - largest - rest;
+        token = draw(s, row, s->spare);
+    }
+    const float last = token < 0 ? -INFINITY : logits[token] - largest - rest;
+    return token < 0 ? count : offer(s, count, (Candidate){so_far + last, last, row, token});
+}
+
+/* --- Hypotheses that have ended --- */
+
+/* Behind those that are as good, if it is one of the pool; what a row says and one more token. */
+static void finish(const Search *s, int output, const Candidate *c, int length, float score) {
+    const Found *found = &s->found;
+    const int pool = s->options.pool;
+    const int64_t first = (int64_t)output * pool, stride = found->longest;
+    if (!(score > found->scores[first + pool - 1])) return;
+    int at = pool - 1;
+    for (; at > 0 && score > found->scores[first + at - 1]; at--) {
+        const int64_t to = first + at, from = to - 1;
+        memcpy(found->tokens + to * stride, found->tokens + from * stride, 4 * (size_t)stride);
+        memcpy(found->token_log_probs + to * stride, found->token_log_probs + from * stride, 4 * (size_t)stride);
+        found->lengths[to] = found->lengths[from];
+        found->log_probs[to] = found->log_probs[from], found->scores[to] = found->scores[from];
+    }
+    const int64_t to = first + at, from = (int64_t)c->row * stride;
+    memcpy(found->tokens + to * stride, s->old.tokens + from, 4 * (size_t)(length - 1));
+    memcpy(found->token_log_probs + to * stride, s->old.token_log_probs + from, 4 * (size_t)(length - 1));
+    found->tokens[to * stride + length - 1] = c->token;
+    found->token_log_probs[to * stride + length - 1] = c->last;
+    found->lengths[to] = length, found->log_probs[to] = c->log_prob, found->scores[to] = score;
+}
+
+static void live_on(const Search *s, int to, const Candidate *c, int length, int alive) {
+    const Live *old = &s->old, *new = &s->new;
+    const int64_t phrases = s->limits.n_phrases;
+    if (phrases) memcpy(new->reached + to * phrases, s->reached + (c - s->best) * phrases, 4 * (size_t)phrases);
+    const int64_t stride = s->found.longest, from = (int64_t)c->row * stride, at = (int64_t)to * stride;
+    memcpy(new->tokens + at, old->tokens + from, 4 * (size_t)(length - 1));
+    memcpy(new->paths + at, old->paths + from, 4 * (size_t)length);
+    memcpy(new->token_log_probs + at, old->token_log_probs + from, 4 * (size_t)(length - 1));
+    new->tokens[at + length - 1] = c->token;
+    new->token_log_probs[at + length - 1] = c->last;
+    new->log_probs[to] = alive ? c->log_prob : -INFINITY;
+    new->outputs[to] = old->outputs[c->row];
+}
+
+/* Whether nothing alive, of log-probabilities up to `most`, is waited for any more. */
+static int settled(float most, float worst, int length, int max_length, const Options *options) {
+    int reached = length;
+    if (options->ending == UNSURPASSED) return most / penalty(max_length, options) <= worst;
+    if (worst == -INFINITY) return 0;
+    if (options->ending == POOL_FILLED_EARLY) return 1;
+    if (options->ending == POOL_FILLED_PATIENT && options->length_penalty > 0) reached = max_length;
+    return most / penalty(reached, options) <= worst;
+}
+
+/* One output's step: its candidates end or live on. How many rows it has next; 0: it is done. */
+static int advance(const Search *s, int to, int count) {
+    if (!count) return 0; /* nothing but numbers that are none */
+    const Options *o = &s->options;
+    const int length = s->length + 1, output = s->old.outputs[s->best[0].row];
+    const int max_length = s->limits.max_length[output / o->copies], at_limit = length >= max_length;
+    const int sentence = output / o->copies, n = s->limits.n_phrases, banks = n ? pieces_wanted(s, sentence) + 1 : 0;
+    if (n) reach(s, sentence, count), share(s, banks, count, at_limit);
+    const int counted = o->ending == UNSURPASSED ? count : MIN(count, o->beam_size);
+    const float divisor = penalty(length, o);
+    float most = -INFINITY;
+    int rows = 0;
+    for (int i = 0; i < count; i++) {
+        const Candidate *c = s->best + i;
+        if (!may_live(s, c, at_limit)) {
+            if (n && !complete(s, sentence, s->reached + (int64_t)i * n)) continue;
+            if (i < counted) finish(s, output, c, length, c->log_prob / divisor);
+        } else if (n ? s->offered[banks + s->met[i]]-- > 0 : rows < o->beam_size) {
+            live_on(s, to + rows++, c, length, 1);
+            most = MAX(most, c->log_prob);
+        }
+    }
+    const float worst = s->found.scores[(int64_t)output * o->pool + o->pool - 1];
+    if (!rows || at_limit || settled(most, worst, length, max_length, o)) return 0;
+    for (; rows < o->beam_size; rows++) live_on(s, to + rows, s->best, length, 0);
+    return rows;
+}
+
+/* --- Steps --- */
+
+static int widest_state(const Members *members) {
+    int d = 0;
+    for (int m = 0; m < members->count; m++) d = MAX(d, members->decodings[m]->model->d_model);
+    return d;
+}
+
+static void add(float *sums, const float *terms, int64_t n) {
+    for (int64_t i = 0; i < n; i++) sums[i] += terms[i];
+}
+
+static void divide(float *sums, float by, int64_t n) {
+    for (int64_t i = 0; i < n; i++) sums[i] /= by;
+}
+
+/* What the models are fed: the newest token of every row, or of the only one with guesses behind it. */
+static void feed(Search *s, const int32_t *guesses, int count, int32_t *tokens, int32_t *positions, int32_t *sentences) {
+    const int64_t place = headwise_places(s->members.decodings[0]), stride = s->found.longest;
+    for (int r = 0; r < s->rows + count; r++) {
+        const int row = MIN(r, s->rows - 1), ahead = r - row;
+        tokens[r] = ahead ? guesses[ahead - 1] : token_at(s, row, s->length - 1);
+        if (s->ids) tokens[r] = s->ids[tokens[r]];
+        positions[r] = s->length + ahead, sentences[r] = sentence_of(s, row);
+        s->old.paths[row * stride + s->length + ahead] = (int32_t)(place + r);
+    }
+}
+
+/* The logits after every token that is fed, of several models their mean: that of their log-probabilities but for one
+   number a row, which the search's own softmax takes away. 0, or -1. */
+static int predict(Search *s, const int32_t *guesses, int count) {
+    const Members *members = &s->members;
+    const int rows = s->rows + count, d = widest_state(members);
+    const int64_t cells = (int64_t)rows * s->vocab, more = members->count > 1 ? cells : 0, stride = s->found.longest;
+    if (make_room(members->decodings, members->count, rows, s->old.paths, s->rows, stride, s->length)) return -1;
+    float *hidden = room(&s->memory, 4 * ((int64_t)rows * (d + 3) + cells + more + s->vocab + 64));
+    if (!hidden) return -1;
+    s->logits = hidden + (int64_t)rows * d, s->spare = s->logits + cells;
+    float *others = s->spare + s->vocab;
+    int32_t *tokens = (int32_t *)(others + more), *positions = tokens + rows, *sentences = positions + rows;
+    feed(s, guesses, count, tokens, positions, sentences);
+    for (int m = 0; m < members->count; m++) {
+        Decoding *of = members->decodings[m];
+        float *own = m ? others : s->logits;
+        if (headwise_step(of, rows, tokens, positions, sentences, s->old.paths, count ? 0 : stride, hidden)) return -1;
+        if (apply(members->outputs[m], hidden, rows, of->model->d_model, own, s->vocab, NONE, &of->scratch)) return -1;
+        if (m) add(s->logits, others, cells);
+    }
+    if (members->count > 1) divide(s->logits, (float)members->count, cells);
+    return 0;
+}
+
+/* What was ranked in a step of the only sentence. */
+static void show(const Search *s, const Ranked *ranked, int step, int count) {
+    const int at_limit = s->length + 1 >= s->limits.max_length[0];
+    ranked->counts[step] = count;
+    for (int i = 0; i < count; i++) {
+        const Candidate *c = s->best + i;
+        const int64_t to = (int64_t)step * s->most + i;
+        ranked->tokens[to] = c->token, ranked->parents[to] = c->row;
+        ranked->ended[to] = at_limit || among(c->token, &s->options.ends);
+        ranked->log_probs[to] = c->log_prob, ranked->token_log_probs[to] = c->last;
+    }
+}
+
+#ifdef __wasm__ /* a page shows what is being written: the best that lives, after each step */
+__attribute__((import_module("page"), import_name("written"))) void written(const int32_t *tokens, int length);
+#else
+static void written(const int32_t *tokens, int length) { (void)tokens, (void)length; }
+#endif
+
+/* Every output by one token. 0, or -1 when stopped. */
+static int rank(Search *s, float *logits, const Ranked *ranked, int step) {
+    int next_rows = 0;
+    for (int r = 0; r < s->rows;) {
+        const int output = s->old.outputs[r], sentence = output / s->options.copies;
+        const float *barred = s->barred ? s->barred + (int64_t)sentence * s->vocab : NULL;
+        int count = 0;
+        for (; r < s->rows && s->old.outputs[r] == output; r++) {
+            float *row = logits + (int64_t)r * s->vocab;
+            if (s->old.log_probs[r] == -INFINITY) continue;
+            if (barred) add(row, barred, s->vocab);
+            count = continue_row(s, r, row, count);
+        }
+        if (s->limits.n_phrases) count = add_needed(s, count);
+        if (ranked) show(s, ranked, step, count);
+        next_rows += advance(s, next_rows, count);
+        if (stopped(&s->members.decodings[0]->scratch)) return -1;
+    }
+    const Live former = s->old;
+    s->old = s->new, s->new = former;
+    s->rows = next_rows, s->length++;
+    if (s->rows) written(s->old.tokens, s->length);
+    return 0;
+}
+
+int headwise_search_step(Search *s, const int32_t *guesses, int count, const Ranked *ranked) {
+    if (!s->rows) return 0;
+    count = MIN(count, s->found.longest - s->length - 1);
+    if (predict(s, guesses, count)) return -1;
+    const int64_t place = headwise_places(s->members.decodings[0]) - s->rows - count;
+    for (int made = 0, right = 1; right; ) {
+        if (count) s->old.paths[s->length] = (int32_t)(place + made);
+        if (rank(s, s->logits + (int64_t)made * s->vocab, ranked, made)) return -1;
+        right = made < count && s->rows && s->old.tokens[s->length - 1] == guesses[made];
+        made++;
+        if (right) continue;
+        for (int m = 0; count && m < s->members.count; m++) headwise_forget(s->members.decodings[m], place + made);
+        return made;
+    }
+    return -1;
+}
+
+/* --- The search --- */
+
+static int allocate(Live *live, int rows, int longest, int phrases) {
+    const int64_t cells = (int64_t)rows * longest + 1;
+    live->tokens = malloc(4 * cells), live->paths = malloc(4 * cells), live->token_log_probs = malloc(4 * cells);
+    live->log_probs = malloc(4 * ((size_t)rows + 1)), live->outputs = malloc(4 * ((size_t)rows + 1));
+    live->reached = calloc((size_t)rows * phrases + 1, 4);
+    return live->tokens && live->paths && live->token_log_probs && live->log_probs && live->outputs && live->reached ? 0 : -1;
+}
+
+static void release(Live *live) {
+    free(live->tokens), free(live->paths), free(live->token_log_probs), free(live->log_probs), free(live->outputs);
+    free(live->reached);
+}
+
+Search *headwise_search_start(const Members *members, const int32_t *ids, const float *barred, const Options *options,
+                               const Limits *limits, const Found *found) {
+    Search *s = calloc(1, sizeof(Search));
+    if (!s) return NULL;
+    s->members = *members, s->ids = ids, s->barred = barred;
+    s->options = *options, s->limits = *limits, s->found = *found;
+    s->vocab = members->outputs[0]->d_out, s->rows = members->decodings[0]->sentences * options->copies;
+    /* of the candidates of a beam as many as it is wide live on at least */
+    s->most = options->beam_size == 1 ? 1 : (1 + options->ends.count) * options->beam_size;
+    const int64_t n = limits->n_phrases, asked = n ? (n + 1) * options->beam_size : 0;
+    s->best = malloc(sizeof(Candidate) * (s->most + asked)), s->needed = malloc(sizeof(Candidate) * (asked + 1));
+    s->reached = malloc(4 * (size_t)((s->most + asked) * n + 1)), s->met = malloc(4 * (size_t)(s->most + asked));
+    s->offered = malloc(8 * (size_t)(n * limits->phrase_length + 1));
+    const int few = limits->streams && (options->top_k || options->top_p < 1);
+    if (few) s->chances = malloc(sizeof(Chance) * s->vocab);
+    const int rows = s->rows * options->beam_size;
+    if (barred) s->own = malloc(4 * (size_t)members->decodings[0]->sentences * (s->vocab + 1));
+    const int failed = (barred && !s->own) || !s->best || !s->needed || !s->reached || !s->met || !s->offered || (few && !s->chances);
+    if (failed || allocate(&s->old, rows, found->longest, (int)n) || allocate(&s->new, rows, found->longest, (int)n)) {
+        headwise_search_end(s);
+        return NULL;
+    }
+    for (int64_t i = 0; i < (int64_t)s->rows * options->pool; i++) found->scores[i] = -INFINITY, found->lengths[i] = 0;
+    for (int r = 0; r < s->rows; r++) s->old.outputs[r] = r, s->old.log_probs[r] = 0;
+    if (barred) list_own(s);
+    return s;
+}
+
+void headwise_search_end(Search *s) {
+    if (!s) return;
+    release(&s->old), release(&s->new);
+    free(s->best), free(s->needed), free(s->reached), free(s->met), free(s->offered);
+    free(s->own), free(s->chances), free(s->memory.bytes), free(s);
+}
+
+int headwise_search(const Members *members, const int32_t *ids, const float *barred, const Options *options,
+                     const Limits *limits, const Found *found) {
+    Search *s = headwise_search_start(members, ids, barred, options, limits, found);
+    int made = s ? 1 : -1;
+    while (made > 0) made = headwise_search_step(s, NULL, 0, NULL);
+    headwise_search_end(s);
+    return made;
+}

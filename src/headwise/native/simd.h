@@ -1,0 +1,116 @@
+/* SIMD: eight numbers (f8) or a panel of sixteen (f16, and i16 of whole numbers) at a time. The only files that know what
+   a processor calls its instructions are this one's bodies; which is taken follows from the compiler's flags, and
+   build.py compiles the library once for each.
+
+   The same bits from all of them are the contract: no approximations, no other order. `fma8` rounds once, `max8` is
+   a > b ? a : b, so of two, the latter where one is no number; roundings are to even; `lanes_sum` is
+   ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)). */
+
+#ifndef HEADWISE_SIMD_H
+#define HEADWISE_SIMD_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+#define PANEL 16 /* outputs that are computed together */
+#define TALLEST 6 /* rows of a tile */
+#define GROUP 16 /* inputs whose products in 8 bits are added at once: see products.c */
+
+/* Sums of a tile stay in registers only where the loops over them are gone. */
+#define PRAGMA(text) _Pragma(#text)
+#ifdef __clang__
+#define UNROLL(n) PRAGMA(clang loop unroll(full))
+#else
+#define UNROLL(n) PRAGMA(GCC unroll n)
+#endif
+
+typedef int32_t i8 __attribute__((vector_size(32))); /* whole numbers go by the compiler's own operators */
+typedef uint32_t u8 __attribute__((vector_size(32)));
+typedef uint16_t h8 __attribute__((vector_size(16)));
+
+/* The bits of eight numbers in bfloat16, from the i-th on, as those of float32, whose upper halves they are. */
+INLINE void widen8(const void *x, int64_t i, u8 *bits) {
+    h8 upper;
+    memcpy(&upper, (const uint16_t *)x + i, 16);
+    *bits = __builtin_convertvector(upper, u8) << 16;
+}
+
+#if defined(__AVX2__) && !defined(SCALAR)
+#include "simd_avx2.h"
+#elif defined(__aarch64__) && !defined(SCALAR)
+#include "simd_neon.h"
+#elif defined(__wasm_simd128__)
+#include "simd_wasm.h"
+#else
+#include "simd_scalar.h"
+#endif
+
+#ifndef SUMS_IN_BLOCKS
+/* What `add_products` has added, as the sums of each row: elsewhere it keeps them so. */
+INLINE void by_rows(const int ROWS, const int P, i16 total[][4]) { (void)ROWS, (void)P, (void)total; }
+#endif
+
+/* --- bfloat16: the upper half of a float32 --- */
+
+/* Eight numbers from the i-th on, which are bfloat16 if `half`, else float32. */
+INLINE f8 read8(const void *x, int64_t i, int half) {
+    if (!half) return load8((const float *)x + i);
+    u8 bits;
+    f8 y;
+    widen8(x, i, &bits);
+    memcpy(&y, &bits, 32);
+    return y;
+}
+
+/* Rounded to even, as torch does it, by whole numbers: the same bits everywhere. What is no number stays so. */
+INLINE void write8(void *to, int64_t i, f8 x, int half) {
+    if (!half) {
+        store8((float *)to + i, x);
+        return;
+    }
+    u8 bits;
+    memcpy(&bits, &x, 32);
+    const u8 none = (u8)((bits & 0x7fffffff) > 0x7f800000), nearest = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    const h8 upper = __builtin_convertvector((none & 0x7fc0) | (~none & nearest), h8);
+    memcpy((uint16_t *)to + i, &upper, 16);
+}
+
+/* `n` numbers, any many, from and to those of either kind. */
+static inline void convert(const void *x, int half, int64_t n, void *to, int to_half) {
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) write8(to, i, read8(x, i, half), to_half);
+    if (i == n) return;
+    const size_t rest = (size_t)(n - i), size = half ? 2 : 4, to_size = to_half ? 2 : 4;
+    float last[8] = {0}, result[8];
+    memcpy(last, (const char *)x + i * (int64_t)size, rest * size);
+    write8(result, 0, read8(last, 0, half), to_half);
+    memcpy((char *)to + i * (int64_t)to_size, result, rest * to_size);
+}
+
+/* ln x by its series in double precision: systems' own differ in the last bit. */
+static inline float logarithm(float x) {
+    if (!(x > 0) || isinf(x)) return x == 0 ? -INFINITY : x > 0 ? x : NAN;
+    int exponent;
+    double m = frexp(x, &exponent), sum = 0;
+    if (m < 0.70710678) m *= 2, exponent--;
+    const double s = (m - 1) / (m + 1);
+    for (int k = 17; k > 0; k -= 2) sum = sum * (s * s) + 1.0 / k;
+    return (float)(2 * s * sum + exponent * 0.69314718055994530942);
+}
+
+/* e^x for x <= 0, within two units of the last place: x = n ln 2 + r, e^r by its series (Cephes, expf). */
+INLINE f8 exponential(f8 x) {
+    const f8 least = all8(-87.0f), clipped = max8(least, x), n = round8(mul8(clipped, all8(1.44269504f)));
+    const f8 r = fnma8(n, all8(-2.12194440e-4f), fnma8(n, all8(0.693359375f), clipped));
+    f8 p = fma8(all8(1.9875691500e-4f), r, all8(1.3981999507e-3f));
+    p = fma8(p, r, all8(8.3334519073e-3f));
+    p = fma8(p, r, all8(4.1665795894e-2f));
+    p = fma8(p, r, all8(1.6666665459e-1f));
+    p = fma8(p, r, all8(5.0000001201e-1f));
+    p = fma8(p, mul8(r, r), add8(r, all8(1.0f)));
+    return unless_below8(mul8(p, power8(n)), x, least); /* what is no number stays so */
+}
+
+#endif

@@ -1,0 +1,47 @@
+/* See team.h. The library links no OpenMP of its own: a second one beside torch's would have its threads wait for work on
+   the very cores that torch computes on. */
+
+#include "team.h"
+
+#ifndef _WIN32
+#include <pthread.h>
+#endif
+#include <stdatomic.h>
+
+#define PARTS 4 /* for each thread: one that was held up leaves the rest to others */
+
+typedef void (*Parallel)(void (*body)(void *), void *data, unsigned threads, unsigned flags);
+
+static Parallel run_parallel;
+
+typedef struct Shares {
+    int64_t count, parts;
+    atomic_llong taken;
+    Work work;
+    void *data;
+} Shares;
+
+#ifdef _WIN32
+static void forget_in_children(void) {} /* nobody forks */
+#else
+static void forget(void) { run_parallel = NULL; }
+
+static void forget_in_children(void) { pthread_atfork(NULL, NULL, forget); }
+#endif
+
+void headwise_team(void *parallel) {
+    if (!run_parallel) forget_in_children();
+    run_parallel = (Parallel)parallel;
+}
+
+static void take_parts(void *data) {
+    Shares *s = data;
+    for (int64_t p; (p = atomic_fetch_add(&s->taken, 1)) < s->parts;)
+        s->work(s->data, s->count * p / s->parts, s->count * (p + 1) / s->parts);
+}
+
+void share(int64_t count, int threads, Work work, void *data) {
+    Shares shares = {count, (int64_t)PARTS * threads, 0, work, data};
+    if (!run_parallel || threads < 2 || count < 2) work(data, 0, count);
+    else run_parallel(take_parts, &shares, threads, 0);
+}

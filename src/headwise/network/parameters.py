@@ -1,0 +1,38 @@
+"""Parameters by name: what `model.safetensors` holds. The names are a file format, older ones are in `names.py`."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import UserError
+from headwise.network.names import todays_names
+
+
+def parameters_of(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter once, shared ones under the first of their names; the tensors are the model's own."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], origin: str) -> None:
+    """Copy `tensors` into `model`; all misfits are named in one `UserError`, and then nothing is copied."""
+    own = parameters_of(model)
+    tensors = todays_names(tensors, own)
+    problems = [f"missing {name}" for name in own if name not in tensors]
+    problems += [f"unexpected {name}" for name in tensors if name not in own]
+    problems += [
+        f"{name} is {list(tensors[name].shape)}, should be {list(value.shape)}"
+        for name, value in own.items()
+        if name in tensors and tensors[name].shape != value.shape
+    ]
+    if problems:
+        more = f"; and {len(problems) - 20} more" if len(problems) > 20 else ""
+        raise UserError(f"{origin} does not fit its configuration: {'; '.join(problems[:20])}{more}")
+    with torch.no_grad():
+        for name, value in own.items():
+            value.copy_(tensors[name])
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Number of trained values, shared ones counted once."""
+    return sum(parameter.numel() for parameter in model.parameters())

@@ -1,0 +1,193 @@
+"""Middleware around all requests: allowed hosts and origins, API keys, size and time limits, and the log.
+
+Against DNS rebinding, a request must be for an address of this server; pages of other sites need the operator's
+permission. Plain ASGI, so that a body is counted while it is received. Not here: the content of requests
+(`parameters`).
+"""
+
+import asyncio
+import hmac
+import json
+import secrets
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headwise.errors import UserError
+from headwise.serve.hosts import is_own_host
+from headwise.serve.parameters import RequestError, RequestLimits
+
+HEADERS = {
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+}
+CORS_HEADERS = {
+    "access-control-allow-methods": "GET, POST",
+    "access-control-allow-headers": "authorization, content-type",
+}
+OnRequestEnd = Callable[[str, str, int, float], None]  # method, path, status, seconds
+
+
+@dataclass(frozen=True)
+class AccessRules:
+    """Who may send requests."""
+
+    host: str = "127.0.0.1"  # address that the server is bound to
+    names: tuple[str, ...] = ()  # further host names, such as those of a proxy
+    origins: tuple[str, ...] = ()  # other sites whose pages may send requests
+    keys: tuple[str, ...] = ()  # valid API keys; none: no key is required
+
+    def check(self, headers: Mapping[str, str]) -> None:
+        """`RequestError` for a foreign host name, or a page of another site."""
+        host, origin = headers.get("host", ""), headers.get("origin", "")
+        is_open = self.host in ("0.0.0.0", "::")  # any name may resolve to this machine
+        if not (is_open or host in self.names or host.rpartition(":")[0] in self.names or is_own_host(host, self.host)):
+            raise RequestError(403, "this host name is not allowed; allow it with --hosts")
+        from_page = origin.startswith(("http://", "https://"))
+        if from_page and origin not in self.origins and origin.partition("://")[2] != host:
+            raise RequestError(403, "requests from pages of other sites are not allowed; allow a site with --origins")
+
+    def check_key(self, given: str) -> None:
+        """`RequestError` without a valid key; compares with every key in constant time."""
+        if self.keys:
+            matches = [hmac.compare_digest(given.encode(), key.encode()) for key in self.keys]
+            if not given:
+                raise RequestError(403, "Please contact the server operator to get an API key")
+            if not any(matches):
+                raise RequestError(403, "Invalid API key")
+
+
+def read_keys(path: str) -> tuple[str, ...]:
+    """Read API keys: one a line, with an optional note after a blank.
+
+    Raises:
+        UserError: the file cannot be read or is empty, or a key is too short.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--api-keys {path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+    keys = tuple(line.split()[0] for line in lines if line.strip() and not line.startswith("#"))
+    if not keys:
+        raise UserError(f"--api-keys {path}: no keys; write one per line, such as {secrets.token_urlsafe(24)}")
+    short = next((number for number, line in enumerate(lines, 1) if line.split() and len(line.split()[0]) < 16), 0)
+    if short and not lines[short - 1].startswith("#"):
+        raise UserError(f"--api-keys {path}, line {short}: the key is too short; use at least 16 characters")
+    return keys
+
+
+class AccessMiddleware:
+    """ASGI middleware."""
+
+    def __init__(self, app: Any, access: AccessRules, limits: RequestLimits, ended: OnRequestEnd) -> None:
+        self.app, self.access, self.limits, self.ended = app, access, limits, ended
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        started, answer = time.monotonic(), ResponseSender(send, self.access.origins, origin_of(scope))
+        try:
+            self.access.check(headers := headers_of(scope))
+            length = headers.get("content-length", "")
+            if length.isdecimal() and int(length[:18]) > self.limits.body:
+                raise body_too_large(self.limits)
+            if scope["method"] == "OPTIONS" and headers.get("origin", "-") in self.access.origins:
+                return await answer.empty()
+            await self.app(scope, LimitedBody(receive, self.limits), answer)
+        except RequestError as error:
+            await answer.refuse(error)
+        finally:
+            self.ended(scope["method"], scope["path"], answer.status, time.monotonic() - started)
+
+
+class LimitedBody:
+    """Receives a request body, with limits on size and time."""
+
+    def __init__(self, receive: Any, limits: RequestLimits) -> None:
+        self.receive, self.limits = receive, limits
+        self.size, self.is_complete, self.deadline = 0, False, time.monotonic() + limits.body_seconds
+
+    async def __call__(self) -> Any:
+        if self.is_complete:
+            return await self.receive()  # waits until the client disconnects
+        try:
+            async with asyncio.timeout(self.deadline - time.monotonic()):
+                message = await self.receive()
+        except TimeoutError:
+            raise RequestError(
+                408, f"the request was not received within {self.limits.body_seconds:g} s", CLOSE
+            ) from None
+        self.size += len(message.get("body", b""))
+        self.is_complete = not message.get("more_body", False)
+        if self.size > self.limits.body:
+            raise body_too_large(self.limits)
+        return message
+
+
+class ResponseSender:
+    """Sends responses, with the headers that all of them have."""
+
+    def __init__(self, send: Any, origins: Sequence[str], origin: str) -> None:
+        self.send, self.status = send, 0
+        self.headers = dict(HEADERS)
+        if origin in origins:
+            self.headers |= {"access-control-allow-origin": origin, "vary": "origin", **CORS_HEADERS}
+
+    async def __call__(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            present = {name.lower() for name, _ in message["headers"]}
+            more = [
+                (name.encode(), value.encode()) for name, value in self.headers.items() if name.encode() not in present
+            ]
+            message = {**message, "headers": [*message["headers"], *more]}
+        await self.send(message)
+
+    async def empty(self) -> None:
+        """The answer to a CORS preflight request: its headers."""
+        await self({"type": "http.response.start", "status": 204, "headers": []})
+        await self.send({"type": "http.response.body"})
+
+    async def refuse(self, error: RequestError) -> None:
+        """Send an error, unless the response has started."""
+        if self.status:
+            raise error
+        body = json.dumps({"error": str(error)}).encode()
+        headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
+        encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        await self({"type": "http.response.start", "status": error.status, "headers": encoded})
+        await self.send({"type": "http.response.body", "body": body})
+
+
+CLOSE = {"connection": "close"}  # the rest of the request is not read
+
+
+def body_too_large(limits: RequestLimits) -> RequestError:
+    """For a body above the limit."""
+    return RequestError(413, f"the request is too large; the limit is {limits.body:,} bytes", CLOSE)
+
+
+def headers_of(scope: Any) -> dict[str, str]:
+    """Headers by lower-case name; the last of repeated ones."""
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def origin_of(scope: Any) -> str:
+    """The origin of the page that sends the request; "" without any."""
+    return headers_of(scope).get("origin", "")
+
+
+def log_event(**values: Any) -> None:
+    """Write one line of JSON to standard error, with the time."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+    print(json.dumps({"time": f"{now}Z", **values}, ensure_ascii=False), file=sys.stderr, flush=True)
+
+
+def log_request(method: str, path: str, status: int, seconds: float) -> None:
+    """Log a request, without its text and query."""
+    log_event(event="request", method=method, path=path, status=status, ms=round(1000 * seconds, 1))

@@ -1,0 +1,230 @@
+"""Batching of the sentences of all requests for one model: queueing, fair turns, and batches.
+
+The model works in one thread, a batch at a time; meanwhile sentences gather on the event loop. Requests take turns
+sentence by sentence, so that a long document delays a short request by at most a batch. Sentences of cancelled requests
+leave the queue untranslated. Not here: HTTP, and models.
+"""
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from headwise.errors import UserError
+
+DecodeSentences = Callable[[list[str], Any], list[Any]]  # texts and options -> a result for each
+
+
+class QueueFull(UserError):
+    """Too many sentences are queued."""
+
+    def __init__(self, waiting: int, seconds: int) -> None:
+        super().__init__(f"Slowdown: {waiting} sentences are waiting; try again in {seconds} s")
+        self.seconds = seconds
+
+
+@dataclass(frozen=True)
+class BatchSettings:
+    """When a batch starts, and its size."""
+
+    wait: float = 0.002  # seconds that the first sentence waits for others after a pause
+    batch_tokens: int = 4096  # approximate source tokens times hypotheses of a batch
+    most_waiting: int = 5000  # queued sentences; a request may have more if the queue is empty
+    idle: float = 0.0  # idle seconds before `rest` is called; 0 = never
+
+
+@dataclass(eq=False)
+class QueuedSentence:
+    """A sentence, and the future of its translation."""
+
+    text: str
+    size: int  # approximate source tokens times hypotheses
+    answer: asyncio.Future[Any]
+
+
+@dataclass(eq=False)
+class QueuedRequest:
+    """The sentences of a request that are still queued, and its time of arrival."""
+
+    options: Hashable  # the sentences of a batch share these
+    waiting: deque[QueuedSentence]
+    arrived: float = field(default_factory=time.monotonic)
+
+
+@dataclass
+class Throughput:
+    """Counts of the work done so far."""
+
+    batches: int = 0
+    sentences: int = 0
+    seconds_per_sentence: float = 0.01  # moving average of the model thread
+
+
+class Batcher:
+    """The queue of one model; create it on an event loop, and close it."""
+
+    def __init__(
+        self,
+        decode: DecodeSentences,
+        batching: BatchSettings,
+        done: Callable[[int, float], None] = lambda sentences, seconds: None,
+        rest: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`decode` and `rest` are called in the thread of the model, `done` after every batch."""
+        self._decode, self._settings, self._done, self._rest = decode, batching, done, rest
+        self._queue: deque[QueuedRequest] = deque()
+        self._arrived, self._full = asyncio.Event(), asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, "translating")
+        self._loop = asyncio.create_task(self._serve())
+        self.throughput = Throughput()
+
+    @property
+    def waiting(self) -> int:
+        """The number of queued sentences."""
+        return sum(len(request.waiting) for request in self._queue)
+
+    async def answers(self, texts: Sequence[str], options: Hashable, hypotheses: int = 1) -> AsyncGenerator[Any, None]:
+        """The results of texts in order, each as soon as it is ready.
+
+        Close the generator (`contextlib.aclosing`) when leaving early, to cancel the rest.
+
+        Raises:
+            QueueFull: too many sentences are queued.
+            UserError: raised by `decode` for these texts.
+        """
+        request = self._enter(texts, options, hypotheses)
+        sentences = list(request.waiting)
+        try:
+            for one in sentences:
+                yield await one.answer
+        finally:
+            self._leave(request, sentences)
+
+    async def ask(self, texts: Sequence[str], options: Hashable, hypotheses: int = 1) -> list[Any]:
+        """All results at once."""
+        async with aclosing(self.answers(texts, options, hypotheses)) as answers:
+            return [answer async for answer in answers]
+
+    async def close(self) -> None:
+        """Stop after the current batch; queued requests are cancelled."""
+        self._loop.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._loop
+        for request in self._queue:
+            for one in request.waiting:
+                one.answer.cancel()
+        await asyncio.to_thread(self._thread.shutdown)
+
+    def _enter(self, texts: Sequence[str], options: Hashable, hypotheses: int) -> QueuedRequest:
+        loop, waiting = asyncio.get_running_loop(), self.waiting
+        if waiting and waiting + len(texts) > self._settings.most_waiting:
+            raise QueueFull(waiting, math.ceil(waiting * self.throughput.seconds_per_sentence) or 1)
+        sentences = (QueuedSentence(text, estimate_tokens(text) * hypotheses, loop.create_future()) for text in texts)
+        request = QueuedRequest(options, deque(sentences))
+        if request.waiting:
+            self._queue.append(request)
+            self._arrived.set()
+            if self._is_full():
+                self._full.set()
+        return request
+
+    def _leave(self, request: QueuedRequest, sentences: Sequence[QueuedSentence]) -> None:
+        request.waiting.clear()
+        with suppress(ValueError):
+            self._queue.remove(request)
+        for one in sentences:
+            if not one.answer.cancel() and not one.answer.cancelled():
+                one.answer.exception()  # retrieved, to avoid a warning of asyncio
+
+    def _is_full(self) -> bool:
+        size = 0
+        for request in self._queue:
+            size += sum(one.size for one in request.waiting)
+            if size >= self._settings.batch_tokens:
+                return True
+        return False
+
+    async def _serve(self) -> None:
+        while True:
+            await self._arrival()
+            await self._gather()
+            batch, options = self._next()
+            if batch:
+                await self._run(batch, options)
+
+    async def _arrival(self) -> None:
+        """Wait for a request; unload the model when idle for too long."""
+        if not self._queue:
+            self._arrived.clear()
+            try:
+                async with asyncio.timeout(self._settings.idle or None):
+                    await self._arrived.wait()
+            except TimeoutError:
+                await asyncio.get_running_loop().run_in_executor(self._thread, self._rest)
+                await self._arrived.wait()
+
+    async def _gather(self) -> None:
+        """Wait for further requests: after a pause, the first one waits for others."""
+        if self._queue and not self._is_full():
+            self._full.clear()
+            rest = self._queue[0].arrived + self._settings.wait - time.monotonic()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(rest, 0)):
+                    await self._full.wait()
+
+    def _next(self) -> tuple[list[QueuedSentence], Hashable]:
+        """A batch: sentences of each request in turn, as far as options match the first and there is room."""
+        batch: list[QueuedSentence] = []
+        if not self._queue:
+            return batch, None
+        options, size, others = self._queue[0].options, 0, []
+        while self._queue:
+            request = self._queue.popleft()
+            if request.options != options:
+                others.append(request)
+                continue
+            if batch and size + request.waiting[0].size > self._settings.batch_tokens:
+                self._queue.appendleft(request)
+                break
+            batch.append(request.waiting.popleft())
+            size += batch[-1].size
+            if request.waiting:
+                self._queue.append(request)
+        self._queue.extendleft(reversed(others))  # whose turn is next
+        return batch, options
+
+    async def _run(self, batch: list[QueuedSentence], options: Hashable) -> None:
+        loop, started = asyncio.get_running_loop(), time.monotonic()
+        try:
+            results = await loop.run_in_executor(self._thread, self._decode, [one.text for one in batch], options)
+        except Exception as error:
+            if len(batch) > 1:  # one text may be the cause: retry each alone
+                for one in batch:
+                    await self._run([one], options)
+            elif not batch[0].answer.done():
+                batch[0].answer.set_exception(error)
+            return
+        for one, answer in zip(batch, results, strict=True):
+            if not one.answer.done():
+                one.answer.set_result(answer)
+        self._count(batch, time.monotonic() - started)
+
+    def _count(self, batch: list[QueuedSentence], seconds: float) -> None:
+        stats = self.throughput
+        stats.batches, stats.sentences = stats.batches + 1, stats.sentences + len(batch)
+        stats.seconds_per_sentence += 0.1 * (seconds / len(batch) - stats.seconds_per_sentence)
+        self._done(len(batch), seconds)
+
+
+def estimate_tokens(text: str) -> int:
+    """A rough number of tokens with EOS, without a tokenizer, because the model may not be loaded.
+
+    >>> estimate_tokens("A dog runs.")
+    3
+    """
+    return len(text.encode("utf-8", errors="replace")) // 4 + 1

@@ -1,0 +1,92 @@
+"""Language pairs of models, names of languages, and language detection.
+
+Codes are those of the model, or file name endings of its training data. Not here: how a model selects languages
+(`generation.languages`).
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from headwise.errors import UserError
+
+LanguagePair = tuple[str, str]  # codes of source and target
+
+PAIR_PATTERN = re.compile(r"([a-z]{2,3})[-_ ](?:to )?([a-z]{2,3})$")
+LANGUAGE_NAMES = {
+    "ar": "Arabic", "az": "Azerbaijani", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech",
+    "cy": "Welsh", "da": "Danish", "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish",
+    "et": "Estonian", "eu": "Basque", "fa": "Persian", "fi": "Finnish", "fr": "French", "ga": "Irish",
+    "gl": "Galician", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "hy": "Armenian",
+    "id": "Indonesian", "is": "Icelandic", "it": "Italian", "ja": "Japanese", "ka": "Georgian", "kk": "Kazakh",
+    "ko": "Korean", "ky": "Kyrgyz", "lb": "Luxembourgish", "lt": "Lithuanian", "lv": "Latvian", "mk": "Macedonian",
+    "ms": "Malay", "mt": "Maltese", "nb": "Norwegian Bokmål", "nl": "Dutch", "nn": "Norwegian Nynorsk",
+    "no": "Norwegian", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak",
+    "sl": "Slovenian", "sq": "Albanian", "sr": "Serbian", "sv": "Swedish", "sw": "Swahili", "ta": "Tamil",
+    "te": "Telugu", "th": "Thai", "tl": "Tagalog", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese",
+    "zh": "Chinese",
+}  # fmt: skip
+TWO_LETTER_CODES = {
+    "eng": "en", "deu": "de", "fra": "fr", "spa": "es", "ita": "it", "por": "pt", "nld": "nl", "rus": "ru", "zho": "zh",
+    "jpn": "ja", "arb": "ar", "pol": "pl", "ces": "cs", "tur": "tr", "ukr": "uk", "swe": "sv", "fin": "fi",
+}  # fmt: skip
+
+
+def language_name(code: str) -> str:
+    """The English name of a language; the code itself if unknown.
+
+    >>> language_name("de"), language_name("deu_Latn"), language_name("xx")
+    ('German', 'German', 'xx')
+    """
+    return LANGUAGE_NAMES.get(base_language(code), code)
+
+
+def base_language(code: str) -> str:
+    """A code without script and region, in two letters if it has such a code.
+
+    >>> base_language("deu_Latn"), base_language("pt-BR"), base_language("de_DE")
+    ('de', 'pt', 'de')
+    """
+    first = re.split("[_-]", code)[0].lower()
+    return TWO_LETTER_CODES.get(first, first)
+
+
+def language_pair_of(model: Any) -> LanguagePair | None:
+    """The language pair of a model, from its folder; None if unknown."""
+    about = getattr(model, "about", None) or getattr(model, "hf_config", {})
+    files = [name.removesuffix(".gz") for name in (about.get("corpus") or {}).get("train", ())]
+    endings = tuple(name.rpartition(".")[2] for name in files[:2])
+    if len(endings) == 2 and endings[0] != endings[1] and all(ending in LANGUAGE_NAMES for ending in endings):
+        return endings[0], endings[1]
+    for text in (str(about.get("languages", "")), str(about.get("_name_or_path", "")), model.path.name):
+        found = PAIR_PATTERN.search(text)
+        if found and found[1] != found[2] and {found[1], found[2]} <= LANGUAGE_NAMES.keys():
+            return found[1], found[2]
+    return None
+
+
+def detect_languages(text: str, known: Collection[str]) -> list[dict[str, Any]]:
+    """The known languages by probability for a text, as percentages among all languages, highest first.
+
+    Raises:
+        UserError: the language detector is not installed.
+    """
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    except ImportError:
+        raise UserError("language detection needs py3langid: pip install 'headwise[serve]'") from None
+    if not _identifiers:
+        _identifiers.append(LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True))
+    shares = dict(_identifiers[0].rank(text))
+    found = [
+        {"confidence": round(100 * float(shares.get(base_language(code), 0.0)), 1), "language": code} for code in known
+    ]
+    return sorted(found, key=lambda one: -one["confidence"])
+
+
+_identifiers: list[Any] = []  # of this process; loading takes a second
+
+
+def most_likely_language(text: str, known: Sequence[str]) -> dict[str, Any]:
+    """The first of `detect_languages`; without detection if there is only one."""
+    return detect_languages(text, known)[0] if len(known) > 1 else {"confidence": 100.0, "language": known[0]}

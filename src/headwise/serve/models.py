@@ -1,0 +1,227 @@
+"""The served models: their languages, loading on the first request, and unloading when idle.
+
+Each model has one thread (`batching`), in which it is loaded, translates and is unloaded. Not here: texts of several
+sentences (`translation`).
+"""
+
+import gc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headwise.errors import UserError
+from headwise.generation.languages import CODED
+from headwise.glossary.translation import MIN_BEAM_SIZE
+from headwise.localisation import fill
+from headwise.serve.batching import Batcher, BatchSettings
+from headwise.serve.languages import LanguagePair, language_name, language_pair_of
+
+
+@dataclass(frozen=True)
+class SentenceOptions:
+    """The options of a sentence; the sentences of a batch share them."""
+
+    source: str
+    target: str
+    prefix: str = ""  # forced start of the translation
+    n_best: int = 1
+    aligned: bool = False  # with word alignment
+    terms: tuple[tuple[str, str], ...] = ()  # glossary: sources and targets
+
+
+@dataclass(frozen=True)
+class SentenceTranslation:
+    """A translated sentence."""
+
+    source: str
+    text: str
+    score: float  # as `Translation.score`
+    log_prob: float
+    n_tokens: tuple[int, int]  # of source and target
+    alternatives: tuple[tuple[str, float], ...] = ()  # texts and their scores
+    alignment: tuple[tuple[int, int], ...] | None = None  # pairs of word numbers, if requested
+
+
+@dataclass
+class ServedModel:
+    """A model and its queue."""
+
+    path: Path
+    language_pairs: tuple[LanguagePair, ...]
+    load: Callable[[str], Any]  # loads a model from its path
+    settings: Mapping[str, Any] = field(default_factory=dict)  # search settings
+    model: Any = None
+    queue: Batcher | None = None
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it is in memory."""
+        return self.model is not None
+
+    @property
+    def supports_markers(self) -> bool:
+        """Whether it was trained on markers for placeholders; False while it is not loaded."""
+        return self.model is not None and fill.supports_markers(self.model.tokenizer)
+
+    def open(self, batching: BatchSettings, done: Callable[[int, float], None]) -> None:
+        """Start accepting sentences; call on the event loop, and `close` at the end."""
+        self.queue = Batcher(self.translate, batching, done, self.unload)
+
+    async def close(self) -> None:
+        """Stop accepting sentences."""
+        if self.queue:
+            await self.queue.close()
+
+    def unload(self) -> None:
+        """Unload it until the next request."""
+        self.model = None
+        gc.collect()
+
+    def hypotheses(self, options: SentenceOptions) -> int:
+        """The number of hypotheses per sentence, as far as known before loading."""
+        default = getattr(getattr(self.model, "decode_config", None), "beam_size", 1)
+        return max(options.n_best, int(self.settings.get("beam_size", default)), MIN_BEAM_SIZE if options.terms else 1)
+
+    def translate(self, sentences: list[str], options: SentenceOptions) -> list[SentenceTranslation]:
+        """Translate sentences, in the thread of the model."""
+        model = self.model = self.model or self._load()
+        languages = language_arguments(model, options.source, options.target)
+        settings = {**self.settings, **({"n_best": options.n_best} if options.n_best > 1 else {}), **languages}
+        if options.terms:
+            settings["glossary"] = options.terms
+        outputs = model.translate(sentences, prefix=options.prefix, **settings)
+        links = self._links(model, sentences, outputs, languages) if options.aligned else [None] * len(outputs)
+        return [
+            SentenceTranslation(
+                source=text,
+                text=one.text,
+                score=one.score,
+                log_prob=one.log_prob,
+                n_tokens=(len(one.source_pieces), len(one.pieces)),
+                alternatives=tuple((other.text, other.score) for other in one.alternatives),
+                alignment=pairs,
+            )
+            for text, one, pairs in zip(sentences, outputs, links, strict=True)
+        ]
+
+    def _links(
+        self, model: Any, sentences: Sequence[str], outputs: Sequence[Any], languages: Mapping[str, str]
+    ) -> list[Any]:
+        """Word alignments; None for sentences that were split, and for models without cross-attention."""
+        aligner = model.between(**languages) if languages else model
+        whole = [one.parts == 1 for one in outputs]
+        sources = [text if is_whole else "" for text, is_whole in zip(sentences, whole, strict=True)]
+        targets = [one.text if is_whole else "" for one, is_whole in zip(outputs, whole, strict=True)]
+        try:
+            links = aligner.align(sources, targets)
+        except (UserError, ImportError, AttributeError):  # without cross-attention, or without torch
+            return [None] * len(outputs)
+        return [tuple(sorted(pairs)) if is_whole else None for pairs, is_whole in zip(links, whole, strict=True)]
+
+    def _load(self) -> Any:
+        try:
+            return self.load(str(self.path))
+        except UserError as error:
+            raise ModelUnavailable(f"{self.path}: {error}") from error
+
+
+class ModelUnavailable(UserError):
+    """A model can no longer be loaded; the message is for the operator."""
+
+
+def language_arguments(model: Any, source: str, target: str) -> dict[str, str]:
+    """The arguments of the model's methods that select languages; none for a bilingual model."""
+    if not hasattr(model, "between"):
+        return {}
+    both = {"source_language": source, "target_language": target}
+    if model.languages is None:
+        tagged = f"<2{target}>" in getattr(model.tokenizer, "declared", {}).values()
+        return {"target_language": target} if tagged else {}
+    if model.languages.family in CODED:
+        return both
+    try:
+        model.languages.encode("", source, target)
+    except UserError:  # a bilingual model
+        return {}
+    return both
+
+
+def load_served_models(
+    paths: Sequence[str],
+    language_pairs: Sequence[LanguagePair],
+    load: Callable[[str], Any],
+    settings: Mapping[str, Any],
+    keep: bool,
+) -> list[ServedModel]:
+    """Load each model once to check it, and find its language pairs.
+
+    Args:
+        paths: folders.
+        language_pairs: all pairs of a single model, or one pair for each of several; empty: from the folders.
+        load: loads a model from its path.
+        settings: search settings.
+        keep: keep the models in memory.
+
+    Raises:
+        UserError: a model cannot be loaded or does not translate, or its languages are unknown.
+    """
+    if language_pairs and len(paths) > 1 and len(language_pairs) != len(paths):
+        raise UserError(
+            f"--languages has {len(language_pairs)} pairs for {len(paths)} models; give one for each, in the same order"
+        )
+    models: list[ServedModel] = []
+    for number, path in enumerate(paths):
+        model = load(path)
+        known = _language_pairs(model, language_pairs if len(paths) == 1 else language_pairs[number : number + 1], path)
+        for source, target in known:
+            if language_arguments(model, source, target):
+                model.between(source, target)  # a `UserError` for unknown languages
+            _check_duplicate(models, source, target, path)
+        models.append(ServedModel(Path(path), known, load, settings, model if keep else None))
+    return models
+
+
+def _language_pairs(model: Any, given: Sequence[LanguagePair], path: str) -> tuple[LanguagePair, ...]:
+    own = language_pair_of(model) if not given else None
+    if not (given or own):
+        raise UserError(f"{path}: its languages are unknown; add --languages, such as --languages en-de")
+    return (own,) if own else tuple(given)
+
+
+def _check_duplicate(models: Sequence[ServedModel], source: str, target: str, path: str) -> None:
+    for other in models:
+        if (source, target) in other.language_pairs:
+            raise UserError(f"{path}: {other.path} also translates {source}-{target}; serve only one of them")
+
+
+class ModelRouter:
+    """All served models by language pair."""
+
+    def __init__(self, models: Sequence[ServedModel]) -> None:
+        self.models = tuple(models)
+        self.by_pair = {pair: model for model in models for pair in model.language_pairs}
+        self.sources = tuple(dict.fromkeys(source for source, _ in self.by_pair))
+        self.targets = tuple(dict.fromkeys(target for _, target in self.by_pair))
+        self.codes = tuple(dict.fromkeys(code for pair in self.by_pair for code in pair))
+
+    def find(self, source: str, target: str) -> ServedModel:
+        """The model for a language pair; `UserError` with LibreTranslate's message if there is none."""
+        if (source, target) in self.by_pair:
+            return self.by_pair[source, target]
+        for code in (source, target):
+            if code not in self.codes:
+                raise UserError(f"{code} is not supported")
+        named = f"{language_name(target)} ({target}) is not available as a target language"
+        raise UserError(f"{named} from {language_name(source)} ({source})")
+
+    def languages(self) -> list[dict[str, object]]:
+        """The languages in LibreTranslate's format: each with its possible targets."""
+        return [
+            {
+                "code": code,
+                "name": language_name(code),
+                "targets": [to for from_, to in self.by_pair if from_ == code],
+            }
+            for code in self.codes
+        ]

@@ -1,0 +1,183 @@
+"""The OpenAPI document, from the tables of `parameters`, and the schemas of responses.
+
+Not here: its page (`page`), and the responses (`routes`).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from headwise.serve.parameters import DETECT, FILE, NATIVE, TRANSLATE, Parameter, RequestLimits
+
+ERRORS = {
+    400: "Invalid request, or no model for these languages",
+    403: "An API key is required, or this client is not allowed",
+    408: "The request was not received in time",
+    413: "The request is too large",
+    429: "The queue is full; see Retry-After",
+    504: "Time limit exceeded",
+}
+NUMBER, TEXT = {"type": "number"}, {"type": "string"}
+CODE = {"type": "string", "example": "en"}
+JSON_ONLY = ("terms", "kept")  # kinds of parameters not available in forms
+ERROR = {"type": "object", "properties": {"error": TEXT}, "required": ["error"]}
+DETECTED_LANGUAGE = {
+    "type": "object",
+    "properties": {"confidence": NUMBER, "language": CODE},
+    "required": ["confidence", "language"],
+}
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _either(one: Any) -> dict[str, Any]:
+    return {"oneOf": [one, {"type": "array", "items": one}]}
+
+
+def _list(one: Any) -> dict[str, Any]:
+    return {"type": "array", "items": one}
+
+
+LANGUAGES = _list(_object(code=CODE, name=TEXT, targets=_list(CODE)))
+LANGUAGE = _object(code=CODE, name=TEXT)
+TRANSLATION = {
+    "type": "object",
+    "properties": {
+        "translatedText": _either(TEXT),
+        "detectedLanguage": _either(DETECTED_LANGUAGE),
+        "alternatives": {"oneOf": [_list(TEXT), _list(_list(TEXT))]},
+    },
+    "required": ["translatedText"],
+}
+SENTENCE = _object(
+    source=TEXT,
+    text=TEXT,
+    score={"type": "number", "description": "log-probability divided by the length penalty; higher is better"},
+    log_prob={"type": "number", "description": "natural logarithm"},
+    alternatives=_list(_object(text=TEXT, score=NUMBER)),
+    alignment={
+        "type": ["array", "null"],
+        "items": {"type": "array", "items": {"type": "integer"}},
+        "description": "pairs of word numbers (source, translation) from 0; words are separated by blanks",
+    },
+)
+NATIVE_TRANSLATION = _object(
+    source=CODE, target=CODE, translations=_list(_object(text=TEXT, score=NUMBER, sentences=_list(SENTENCE)))
+)
+SETTINGS = _object(
+    apiKeys={"type": "boolean"},
+    charLimit={"type": "integer"},
+    filesTranslation={"type": "boolean"},
+    frontendTimeout={"type": "integer"},
+    keyRequired={"type": "boolean"},
+    language=_object(source=LANGUAGE, target=LANGUAGE),
+    suggestions={"type": "boolean"},
+    supportedFilesFormat=_list(TEXT),
+)
+
+
+def openapi_document(limits: RequestLimits, sources: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
+    """The document, with the limits and languages of this server."""
+    known = {"source": [*sources, "auto"], "target": list(targets)}
+    paths = {
+        "/translate": _post("Translate, in LibreTranslate's format", TRANSLATE, limits, TRANSLATION, known),
+        "/detect": _post("Detect the language of a text", DETECT, limits, _list(DETECTED_LANGUAGE), known),
+        "/translate_file": _post("Translate a file", FILE, limits, _object(translatedFileUrl=TEXT), known),
+        "/download_file/{name}": _download(),
+        "/languages": _get("Languages with their possible targets", LANGUAGES),
+        "/frontend/settings": _get("Settings for a web page", SETTINGS),
+        "/health": _get("Health check", _object(status=TEXT)),
+        "/v1/translate": _native(limits, known),
+    }
+    return {"openapi": "3.1.0", "info": {"title": "Headwise", "version": "1"}, "paths": paths}
+
+
+def _get(summary: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"get": {"summary": summary, "responses": _responses(_content(schema), (403,))}}
+
+
+def _post(
+    summary: str,
+    parameters: Sequence[Parameter],
+    limits: RequestLimits,
+    schema: dict[str, Any],
+    known: dict[str, list[str]],
+) -> dict[str, Any]:
+    fields = _schema(parameters, limits)
+    for name, codes in known.items():
+        if name in fields["properties"]:
+            fields["properties"][name] |= {"enum": codes, "example": codes[0]}
+    kinds = ["application/json", "application/x-www-form-urlencoded"]
+    if any(parameter.kind == "file" for parameter in parameters):
+        kinds = ["multipart/form-data"]
+    in_forms = [parameter.name for parameter in parameters if parameter.kind not in JSON_ONLY]
+    forms = {**fields, "properties": {name: _one(fields["properties"][name]) for name in in_forms}}
+    body = {"required": True, "content": {kind: {"schema": fields if "json" in kind else forms} for kind in kinds}}
+    return {"post": {"summary": summary, "requestBody": body, "responses": _responses(_content(schema), tuple(ERRORS))}}
+
+
+def _native(limits: RequestLimits, known: dict[str, list[str]]) -> dict[str, Any]:
+    operation = _post(
+        "Translate, with details of each sentence, or as a stream of events",
+        NATIVE,
+        limits,
+        NATIVE_TRANSLATION,
+        known,
+    )
+    operation["post"]["responses"]["200"]["content"]["text/event-stream"] = {"schema": {}}
+    return operation
+
+
+def _download() -> dict[str, Any]:
+    name = {"name": "name", "in": "path", "required": True, "schema": TEXT}
+    responses = _responses({"application/octet-stream": {"schema": {}}}, (403, 404))
+    return {"get": {"summary": "A translated file", "parameters": [name], "responses": responses}}
+
+
+def _responses(content: dict[str, Any], errors: Sequence[int]) -> dict[str, Any]:
+    descriptions = {404: "Not found", **ERRORS}
+    failed = {str(status): {"description": descriptions[status], "content": _content(ERROR)} for status in errors}
+    return {"200": {"description": "Success", "content": content}, **failed}
+
+
+def _content(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _schema(parameters: Sequence[Parameter], limits: RequestLimits) -> dict[str, Any]:
+    required = [parameter.name for parameter in parameters if parameter.required]
+    properties = {parameter.name: _property(parameter, limits) for parameter in parameters}
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _property(parameter: Parameter, limits: RequestLimits) -> dict[str, Any]:
+    text: dict[str, Any] = {"type": "string", "maxLength": limits.characters}
+    if parameter.required:
+        text["minLength"] = 1
+    if parameter.choices:
+        text["enum"] = list(parameter.choices)
+    term = {"type": "string", "maxLength": limits.term_characters}
+    mapping = {"type": "object", "additionalProperties": term, "maxProperties": limits.terms}
+    kinds: dict[str, dict[str, Any]] = {
+        "text": text,
+        "texts": {
+            "oneOf": [text, {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": limits.texts}]
+        },
+        "number": {"type": "integer", "minimum": 0, "maximum": limits.alternatives},
+        "flag": {"type": "boolean"},
+        "file": {"type": "string", "format": "binary"},
+        "terms": {
+            "oneOf": [{**_list(_list(term) | {"minItems": 2, "maxItems": 2}), "maxItems": limits.terms}, mapping]
+        },
+        "kept": {**_list(term), "maxItems": limits.terms},
+    }
+    more = {} if parameter.default is None else {"default": parameter.default}
+    more |= {} if parameter.example is None else {"example": parameter.example}
+    return {**kinds[parameter.kind], "description": parameter.help, **more}
+
+
+def _one(schema: dict[str, Any]) -> dict[str, Any]:
+    """In a form, where there are no lists."""
+    rest = {name: value for name, value in schema.items() if name != "oneOf"}
+    return {**schema["oneOf"][0], **rest} if "oneOf" in schema else schema

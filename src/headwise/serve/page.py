@@ -1,0 +1,55 @@
+"""The translation page, and the OpenAPI document as a page; neither loads anything from other servers.
+
+They share their style with the other pages: `paper.css`, and the page of `export --to web`.
+"""
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from headwise.localisation.reading import ENDINGS
+from headwise.report.document import as_script_json, asset, document, fill_template, script_text
+
+
+def translation_page(languages: Sequence[Mapping[str, Any]], needs_key: bool) -> str:
+    """The HTML."""
+    style = asset("paper.css") + _read("headwise.export.web", "page.css") + _own("serve.css")
+    data = as_script_json({"languages": list(languages), "needsKey": needs_key, "formats": list(ENDINGS)})
+    body = fill_template(_own("page.html"), {"data": data})
+    return document("Headwise", style, body, script_text("main.js", _own_or_shared), ("connect-src 'self'",))
+
+
+def _own(name: str) -> str:
+    return _read("headwise.serve", name)
+
+
+def _own_or_shared(name: str) -> str:
+    return _own(name) if name == "main.js" else asset(name)
+
+
+def _read(package: str, name: str) -> str:
+    return resources.files(package).joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def api_page(openapi: Mapping[str, Any]) -> str:
+    """All operations with their parameters and responses."""
+    parts = "".join(
+        f"<h2>{method.upper()} {html.escape(path)}</h2><p>{html.escape(one['summary'])}</p>{_body(one)}"
+        for path, methods in openapi["paths"].items()
+        for method, one in methods.items()
+    )
+    style = asset("paper.css") + "main { max-width: 60rem; margin: 0 auto; padding: 1rem; } pre { overflow-x: auto; }"
+    link = "<p>As JSON: <a href='openapi.json'>openapi.json</a></p>"
+    return document("Headwise API", style, f"<main><h1>API</h1>{link}{parts}</main>")
+
+
+def _body(one: Mapping[str, Any]) -> str:
+    content = one.get("requestBody", {}).get("content", {})
+    request = "".join(
+        f"<h3>{html.escape(kind)}</h3><pre>{html.escape(json.dumps(body['schema'], indent=2))}</pre>"
+        for kind, body in list(content.items())[:1]
+    )
+    responses = {status: list(response["content"]) for status, response in one["responses"].items()}
+    return f"{request}<h3>Responses</h3><pre>{html.escape(json.dumps(responses, indent=2))}</pre>"

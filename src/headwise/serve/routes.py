@@ -1,0 +1,343 @@
+"""The request handlers: LibreTranslate's API, our own API under /v1, and the pages.
+
+LibreTranslate accepts JSON, forms and queries at the same addresses, so bodies are read here and validated by the
+tables of `parameters`. Not here: access control (`access`), and running the server (`server`).
+"""
+
+import asyncio
+import json
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from headwise.errors import UserError
+from headwise.localisation.reading import ENDINGS
+from headwise.localisation.unit import without_inline_codes
+from headwise.models.load import load_alignment
+from headwise.serve.access import AccessRules, log_event
+from headwise.serve.batching import QueueFull
+from headwise.serve.files import FileStore, parse_upload
+from headwise.serve.languages import detect_languages, language_name, most_likely_language
+from headwise.serve.metrics import Metrics
+from headwise.serve.models import ModelRouter, ModelUnavailable, SentenceOptions, SentenceTranslation
+from headwise.serve.openapi import openapi_document
+from headwise.serve.page import api_page, translation_page
+from headwise.serve.parameters import (
+    DETECT,
+    FILE,
+    NATIVE,
+    TRANSLATE,
+    Parameter,
+    RequestError,
+    RequestLimits,
+    glossary_terms,
+    read_values,
+)
+from headwise.serve.translation import (
+    TextTranslation,
+    cancel_when,
+    gather_or_cancel,
+    stream_texts,
+    translate_document,
+    translate_texts,
+)
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+JSON_LIKE = ("application/json", "+json")
+Handler = Callable[["Request"], Awaitable[Any]]  # returns a response, or a value for JSON
+
+
+@dataclass(frozen=True)
+class RequestHandlers:
+    """The state of the server, and a method for each address."""
+
+    router: ModelRouter
+    limits: RequestLimits
+    access: AccessRules
+    metrics: Metrics
+    files: FileStore
+    log_text: bool = False  # log translated sentences
+
+    # --- LibreTranslate's API
+
+    async def translate(self, request: "Request") -> Any:
+        """Translate a text or a list of texts."""
+        values = await self.parameters(request, TRANSLATE)
+        texts = values["q"] if isinstance(values["q"], list) else [values["q"]]
+        sources = self.sources(values["source"], texts)
+        count, is_html = values["alternatives"], values["format"] == "html"
+        work = self.translate_by_source(sources, texts, values["target"], count + 1, is_html)
+        translations = await self.with_timeout(request, work)
+        answer: dict[str, Any] = {"translatedText": [one.text for one in translations]}
+        if values["source"] == "auto":
+            answer["detectedLanguage"] = sources
+        if count:
+            answer["alternatives"] = [one.alternatives for one in translations]
+        return answer if isinstance(values["q"], list) else {name: parts[0] for name, parts in answer.items()}
+
+    async def languages(self, request: "Request") -> Any:
+        """The served languages."""
+        return self.router.languages()
+
+    async def detect(self, request: "Request") -> Any:
+        """Detect the language of a text."""
+        values = await self.parameters(request, DETECT)
+        return await asyncio.to_thread(detect_languages, values["q"], self.router.codes)
+
+    async def translate_file(self, request: "Request") -> Any:
+        """Translate a file; the result can be downloaded for a limited time."""
+        values = await self.parameters(request, FILE)
+        name = values["file"].filename or ""
+        if not name:
+            raise RequestError(400, "Invalid request: empty file")
+        languages = ("" if values["source"] == "auto" else values["source"], values["target"])
+        content = await values["file"].read()
+        document = await asyncio.to_thread(parse_upload, name, content, languages, self.limits.body)
+        text = "\n".join(without_inline_codes(unit.source) for unit in document.units)
+        source = self.sources(values["source"], [text])[0]["language"]
+        model = self.router.find(source, values["target"])
+        (written,), found = await self.with_timeout(
+            request, translate_document(model, document, SentenceOptions(source, values["target"]))
+        )
+        self.record(found)
+        key = self.files.put(name, written)
+        return {"translatedFileUrl": f"{request.url.scheme}://{request.url.netloc}/download_file/{key}"}
+
+    async def download_file(self, request: "Request") -> Any:
+        """Download a translated file."""
+        from starlette.responses import Response
+
+        name, content = self.files.take(request.path_params["name"])
+        headers = {"content-disposition": f'attachment; filename="{name.encode("ascii", "replace").decode()}"'}
+        return Response(content, media_type="application/octet-stream", headers=headers)
+
+    async def settings(self, request: "Request") -> Any:
+        """Settings for a web page."""
+        source, target = next(iter(self.router.by_pair))
+        return {
+            "apiKeys": bool(self.access.keys),
+            "charLimit": self.limits.characters,
+            "filesTranslation": True,
+            "frontendTimeout": 500,
+            "keyRequired": bool(self.access.keys),
+            "language": {
+                "source": {"code": source, "name": language_name(source)},
+                "target": {"code": target, "name": language_name(target)},
+            },
+            "suggestions": False,
+            "supportedFilesFormat": list(ENDINGS),
+        }
+
+    async def health(self, request: "Request") -> Any:
+        """Health check."""
+        return {"status": "ok"}
+
+    # --- our own API
+
+    async def native(self, request: "Request") -> Any:
+        """Translate with details of each sentence, at once or as a stream."""
+        values = await self.parameters(request, NATIVE)
+        texts = values["text"] if isinstance(values["text"], list) else [values["text"]]
+        source = self.sources(values["source"], ["\n".join(texts)])[0]["language"]
+        n_best, terms = max(values["n_best"], 1), glossary_terms(values)
+        options = SentenceOptions(source, values["target"], values["prefix"], n_best, values["alignment"], terms)
+        if values["stream"]:
+            return await self.events(texts, options)
+        found = await self.with_timeout(request, translate_texts(self.router, texts, options))
+        self.record(chain.from_iterable(one.sentences for one in found))
+        return {"source": source, "target": options.target, "translations": [text_json(one) for one in found]}
+
+    async def events(self, texts: list[str], options: SentenceOptions) -> Any:
+        """A stream of events. Errors of the request are raised before it starts."""
+        from starlette.responses import StreamingResponse
+
+        stream = stream_texts(self.router, texts, options)
+        first = await anext(stream)
+
+        async def lines() -> AsyncIterator[str]:
+            async with aclosing(stream):
+                try:
+                    yield self.event(first)
+                    async with asyncio.timeout(self.limits.seconds):
+                        async for part in stream:
+                            yield self.event(part)
+                    yield "event: done\ndata: {}\n\n"
+                except (UserError, TimeoutError) as error:
+                    yield f"event: error\ndata: {json.dumps({'error': str(error) or 'time limit exceeded'})}\n\n"
+
+        return StreamingResponse(lines(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+    def event(self, part: tuple[int, SentenceTranslation | TextTranslation]) -> str:
+        """A sentence, or a complete text with its number in the request."""
+        number, found = part
+        if isinstance(found, SentenceTranslation):
+            self.metrics.translated([found])
+            return f"event: sentence\ndata: {json.dumps({'number': number, **sentence_json(found)})}\n\n"
+        whole = {"number": number, "text": found.text, "score": found.score}
+        return f"event: translation\ndata: {json.dumps(whole)}\n\n"
+
+    async def prometheus(self, request: "Request") -> Any:
+        """Prometheus metrics."""
+        from starlette.responses import Response
+
+        text, kind = self.metrics.text()
+        return Response(text, headers={"content-type": kind})
+
+    async def page(self, request: "Request") -> Any:
+        """The translation page. It requests alignments, so torch is loaded while the user types."""
+        from starlette.responses import HTMLResponse
+
+        asyncio.get_running_loop().run_in_executor(None, load_alignment)
+        return HTMLResponse(translation_page(self.router.languages(), bool(self.access.keys)))
+
+    async def description(self, request: "Request") -> Any:
+        """The OpenAPI document as a page."""
+        from starlette.responses import HTMLResponse
+
+        return HTMLResponse(api_page(await self.openapi(request)))
+
+    async def openapi(self, request: "Request") -> Any:
+        """The OpenAPI document of this server."""
+        return openapi_document(self.limits, self.router.sources, self.router.targets)
+
+    # --- shared by the handlers
+
+    async def parameters(self, request: "Request", parameters: tuple[Parameter, ...]) -> dict[str, Any]:
+        """The parameters of a request with a valid API key."""
+        values = await request_values(request)
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        key = values.get("api_key") or (bearer.strip() if scheme.lower() == "bearer" else "")
+        self.access.check_key(key if isinstance(key, str) else "")
+        return read_values(parameters, values, self.limits)
+
+    def sources(self, source: str, texts: list[str]) -> list[dict[str, Any]]:
+        """The language of each text in LibreTranslate's format: as given, or detected."""
+        if source != "auto":
+            return [{"confidence": 100.0, "language": source}] * len(texts)
+        overall = most_likely_language("\n".join(texts), self.router.sources)
+        return [most_likely_language(text, self.router.sources) if len(text) > 40 else overall for text in texts]
+
+    async def translate_by_source(
+        self, sources: list[dict[str, Any]], texts: list[str], target: str, n_best: int, is_html: bool
+    ) -> list[TextTranslation]:
+        """Translate texts of several source languages, those of each language together."""
+        by_source: dict[str, list[int]] = {}
+        for number, source in enumerate(sources):
+            by_source.setdefault(source["language"], []).append(number)
+        work = []
+        for source, numbers in by_source.items():
+            options = SentenceOptions(source, target, n_best=n_best)
+            work.append(translate_texts(self.router, [texts[i] for i in numbers], options, is_html))
+        translated = chain.from_iterable(await gather_or_cancel(work))
+        by_number = dict(zip(chain.from_iterable(by_source.values()), translated, strict=True))
+        self.record(chain.from_iterable(one.sentences for one in by_number.values()))
+        return [by_number[number] for number in range(len(texts))]
+
+    def record(self, sentences: Iterable[SentenceTranslation]) -> None:
+        """Count sentences, and log them if enabled."""
+        sentences = list(sentences)
+        self.metrics.translated(sentences)
+        for sentence in sentences if self.log_text else ():
+            log_event(event="translated", source=sentence.source, text=sentence.text)
+
+    async def with_timeout(self, request: "Request", work: Any) -> Any:
+        """The result of `work`, unless it exceeds the time limit or the client disconnects."""
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                found = await cancel_when(work, client_disconnected(request))
+        except TimeoutError:
+            raise RequestError(504, f"not finished within {self.limits.seconds:g} s; send less text at once") from None
+        if found is None:
+            raise RequestError(499, "the client disconnected")
+        return found
+
+    def guarded(self, handler: Handler) -> Handler:
+        """A handler for Starlette, with errors in LibreTranslate's format."""
+        from starlette.exceptions import HTTPException
+        from starlette.requests import ClientDisconnect
+
+        async def answer(request: "Request") -> "Response":
+            try:
+                return to_response(await handler(request))
+            except QueueFull as error:
+                return error_response(429, str(error), {"retry-after": str(error.seconds)})
+            except RequestError as error:
+                return error_response(error.status, str(error), error.headers)
+            except ModelUnavailable as error:
+                log_event(event="unavailable", error=str(error))
+                return error_response(400, "the model for these languages is currently not available")
+            except UserError as error:
+                return error_response(400, str(error))
+            except HTTPException as error:
+                return error_response(error.status_code, f"Invalid request: {error.detail}")
+            except ClientDisconnect:
+                return error_response(499, "the client disconnected")
+            except Exception as error:  # a bug; its message may contain the text, and is not logged
+                where = traceback.format_tb(error.__traceback__)
+                log_event(event="fault", error=type(error).__name__, where=where)
+                return error_response(500, f"Cannot translate text: {type(error).__name__}; see the log of the server")
+
+        return answer
+
+
+async def client_disconnected(request: "Request") -> None:
+    """Wait until the client disconnects, after its request has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def request_values(request: "Request") -> dict[str, Any]:
+    """The parameters of a request: from its query, its form or its JSON."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind.endswith(JSON_LIKE):
+        return parse_json_object(await request.body())
+    form = await request.form(max_files=1, max_fields=50, max_part_size=64 * 1024 * 1024)
+    return {**request.query_params, **form}
+
+
+def parse_json_object(body: bytes) -> dict[str, Any]:
+    """`RequestError` for anything but a JSON object."""
+    try:
+        values = json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise RequestError(400, "Invalid request: the body is not JSON in UTF-8") from None
+    if not isinstance(values, dict):
+        raise RequestError(400, "Invalid request: the body must be a JSON object")
+    return values
+
+
+def text_json(whole: TextTranslation) -> dict[str, Any]:
+    """A text of /v1/translate."""
+    return {"text": whole.text, "score": whole.score, "sentences": [sentence_json(one) for one in whole.sentences]}
+
+
+def sentence_json(one: SentenceTranslation) -> dict[str, Any]:
+    """A sentence of /v1/translate; `alignment` is null if not requested, or if the sentence was split."""
+    return {
+        "source": one.source,
+        "text": one.text,
+        "score": one.score,
+        "log_prob": one.log_prob,
+        "alternatives": [{"text": text, "score": score} for text, score in one.alternatives],
+        "alignment": one.alignment,
+    }
+
+
+def to_response(value: Any) -> "Response":
+    """A value as JSON; a response unchanged."""
+    from starlette.responses import JSONResponse, Response
+
+    return value if isinstance(value, Response) else JSONResponse(value)
+
+
+def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> "Response":
+    """An error in LibreTranslate's format."""
+    from starlette.responses import JSONResponse
+
+    return JSONResponse({"error": message}, status, headers)

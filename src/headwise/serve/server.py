@@ -1,0 +1,151 @@
+"""The server: an ASGI application for a list of models, and a process that runs it until it is stopped.
+
+SIGTERM stops it gracefully: new connections are rejected, running requests are finished, and the exit code is 0.
+"""
+
+import logging
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from headwise.errors import UserError
+from headwise.serve.access import AccessMiddleware, AccessRules, log_event, log_request
+from headwise.serve.batching import BatchSettings
+from headwise.serve.connections import protocol_with_timeout
+from headwise.serve.files import FileStore
+from headwise.serve.metrics import Metrics
+from headwise.serve.models import ModelRouter, ServedModel
+from headwise.serve.parameters import RequestLimits
+from headwise.serve.routes import RequestHandlers, error_response
+
+INSTALL = "pip install 'headwise[serve]'"
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Settings of a server."""
+
+    port: int = 5000
+    access: AccessRules = field(default_factory=AccessRules)
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    batching: BatchSettings = field(default_factory=BatchSettings)
+    log_text: bool = False
+    drain: int = 30  # seconds for running requests after SIGTERM
+
+
+def application(models: Sequence[ServedModel], settings: ServerSettings, folder: Path) -> Any:
+    """The ASGI application; `folder` stores translated files.
+
+    Raises:
+        UserError: a required library is not installed.
+    """
+    try:
+        from starlette.applications import Starlette
+        from starlette.exceptions import HTTPException
+        from starlette.routing import Route
+    except ImportError:
+        raise UserError(f"serving needs starlette and uvicorn: {INSTALL}") from None
+    metrics = Metrics(models, ROUTES)
+    handlers = RequestHandlers(
+        ModelRouter(models), settings.limits, settings.access, metrics, FileStore(folder), settings.log_text
+    )
+    routes = [
+        Route(path + "{name}" * (path == DOWNLOADS), handlers.guarded(getattr(handlers, name)), methods=[method])
+        for path, (method, name) in ROUTES.items()
+    ]
+
+    @asynccontextmanager
+    async def working(app: Any) -> AsyncIterator[None]:
+        for model in models:
+            model.open(settings.batching, partial(metrics.batched, model))
+        yield
+        for model in models:
+            await model.close()
+
+    async def not_found(request: Any, error: Any) -> Any:
+        return error_response(error.status_code, error.detail, error.headers)
+
+    def ended(method: str, path: str, status: int, seconds: float) -> None:
+        metrics.ended(path, status, seconds)
+        log_request(method, path, status, seconds)
+
+    app = Starlette(routes=routes, lifespan=working, exception_handlers={HTTPException: not_found})
+    return AccessMiddleware(app, settings.access, settings.limits, ended)
+
+
+DOWNLOADS = "/download_file/"  # followed by a name
+ROUTES = {  # HTTP method, and method of `RequestHandlers`
+    "/": ("GET", "page"),
+    "/docs": ("GET", "description"),
+    "/openapi.json": ("GET", "openapi"),
+    "/metrics": ("GET", "prometheus"),
+    "/translate": ("POST", "translate"),
+    "/detect": ("POST", "detect"),
+    "/translate_file": ("POST", "translate_file"),
+    DOWNLOADS: ("GET", "download_file"),
+    "/languages": ("GET", "languages"),
+    "/frontend/settings": ("GET", "settings"),
+    "/health": ("GET", "health"),
+    "/v1/translate": ("POST", "native"),
+}
+
+
+def serve(models: Sequence[ServedModel], settings: ServerSettings) -> None:
+    """Run until SIGTERM (a normal end) or Ctrl-C (`KeyboardInterrupt`).
+
+    Raises:
+        UserError: the address or port is not available, or a library is missing.
+    """
+    try:
+        import uvicorn
+    except ImportError:
+        raise UserError(f"serving needs starlette and uvicorn: {INSTALL}") from None
+    # Its warnings about malformed requests would be lines of the log that are not JSON.
+    logging.getLogger("python_multipart").addHandler(logging.NullHandler())
+    with tempfile.TemporaryDirectory(prefix="headwise-") as folder:
+        app = application(models, settings, Path(folder))
+        host = settings.access.host
+        config = uvicorn.Config(
+            app,
+            host=host,
+            port=settings.port,
+            http=protocol_with_timeout(settings.limits.body_seconds),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            loop="asyncio",  # even if uvloop is installed
+            timeout_graceful_shutdown=settings.drain,
+        )
+        socket = _bind(config, host, settings.port)
+        # uvicorn re-raises a handled signal for the previous handler, which must ignore SIGTERM
+        before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+        try:
+            address = f"[{host}]" if ":" in host else host
+            pairs = ["-".join(pair) for model in models for pair in model.language_pairs]
+            log_event(event="serving", url=f"http://{address}:{socket.getsockname()[1]}/", languages=pairs)
+            uvicorn.Server(config).run(sockets=[socket])
+            log_event(event="ended")
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _bind(config: Any, host: str, port: int) -> Any:
+    import socket
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+        made.listen(config.backlog)  # from here on clients wait instead of being rejected
+    except (OSError, OverflowError) as error:
+        made.close()
+        why = getattr(error, "strerror", None) or "ports are from 0 to 65535"
+        raise UserError(f"--host {host} --port {port}: {why}; choose another port; --port 0 finds a free one") from None
+    return made

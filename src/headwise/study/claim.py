@@ -1,0 +1,106 @@
+"""The parts of a claim: a sentence, conditions, a measurement, figures and a verdict.
+
+A condition is a frozen dataclass of plain values. With a seed it determines a measurement, so its values are also the
+key under which the result is stored. Figures are described here and drawn in `report/figures.py`.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from headwise.report.figures import Figure, Series
+from headwise.report.statistics import PowerLaw, power_law, seed_range
+
+Scale = Literal["toy", "quick", "full"]  # of the tests, of --quick, of the study
+Row = dict[str, Any]  # numbers and names of one measured point
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Settings of the study for every claim."""
+
+    scale: Scale = "full"
+    device: str = "cpu"
+    data: Path | None = None  # folder with multi30k/, tatoeba/ and lm/, as docs/study.md describes it
+
+    def pick(self, toy: Any, quick: Any, full: Any) -> Any:
+        """The value for this plan's scale."""
+        return {"toy": toy, "quick": quick, "full": full}[self.scale]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a claim held, and the reason, one sentence computed from the numbers."""
+
+    held: Literal["held", "held in part", "not held"]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim with everything needed to judge it; `claims.py` lists them."""
+
+    name: str
+    sentence: str  # the claim as usually stated
+    source: str
+    method: str  # for readers who know no code
+    conditions: Callable[[Plan], Sequence[Any]]  # frozen dataclasses; none: the plan lacks what is needed
+    measure: Callable[[Any, int], list[Row]]  # a pure function of a condition and a seed
+    figures: Callable[[Sequence[Row]], list[Figure]]
+    judge: Callable[[Sequence[Row]], Verdict]
+    seeds: Mapping[Scale, int]
+    cost: Mapping[Scale, float]  # approximate seconds per unit, for the time left
+    timed: bool = False  # results depend on the machine, so another machine measures again
+    needs: str = ""  # what to add when there are no conditions
+
+
+def select_rows(rows: Sequence[Row], **wanted: Any) -> list[Row]:
+    """The rows with these values.
+
+    >>> select_rows([{"a": 1, "b": 2}, {"a": 3, "b": 2}], a=3)
+    [{'a': 3, 'b': 2}]
+    """
+    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
+def column(rows: Sequence[Row], key: str) -> list[float]:
+    """One column."""
+    return [float(row[key]) for row in rows]
+
+
+def distinct(rows: Sequence[Row], key: str) -> list[Any]:
+    """The different values of a column, in order of appearance."""
+    return list(dict.fromkeys(row[key] for row in rows))
+
+
+def series(rows: Sequence[Row], name: str, x: str, y: str) -> Series:
+    """The median of `y` over seeds and its range for each `x`, in ascending order."""
+    by_x: dict[float, list[float]] = defaultdict(list)
+    for row in rows:
+        by_x[float(row[x])].append(float(row[y]))
+    return Series(name, sorted(by_x), [seed_range(by_x[place]) for place in sorted(by_x)])
+
+
+def series_by(rows: Sequence[Row], name: str, x: str, y: str) -> list[Series]:
+    """A series for every value of the column `name`."""
+    return [series(select_rows(rows, **{name: value}), str(value), x, y) for value in distinct(rows, name)]
+
+
+def mean_of(rows: Sequence[Row], key: str, **wanted: Any) -> float:
+    """The mean of a column over the `wanted` rows; `ValueError` if there are none."""
+    values = column(select_rows(rows, **wanted), key)
+    if not values:
+        raise ValueError(f"no rows to take the mean of {key} from")
+    return sum(values) / len(values)
+
+
+def fit_column(rows: Sequence[Row], x: str, y: str) -> PowerLaw:
+    """The power law of column `y` over column `x`."""
+    return power_law(column(rows, x), column(rows, y))
+
+
+def growth(rows: Sequence[Row], y: str, x: str = "length", by: str = "network") -> dict[str, PowerLaw]:
+    """How column `y` grows with column `x`, for every value of the column `by`."""
+    return {name: fit_column(select_rows(rows, **{by: name}), x, y) for name in distinct(rows, by)}

@@ -1,0 +1,96 @@
+"""Any job that starts from a published model, with adapters of low rank: all that is trained, kept and written.
+
+What is minimised, and by what it is judged, is the job's. Not here: the adapters (`network/low_rank.py`) and their
+folder (`checkpoint/adapter_layout.py`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headwise.checkpoint.adapter_layout import AdapterLayout, adaptable, head_entries
+from headwise.checkpoint.layout import CONFIG, adapters_in, read_json
+from headwise.checkpoint.tuned import SameLayout
+from headwise.config.settings import RunConfig
+from headwise.errors import UserError
+from headwise.families.table import Entry
+from headwise.network.axes import NetworkConfig
+from headwise.network.low_rank import adapt, merged
+from headwise.network.parameters import count_parameters
+from headwise.network.unfilled import build_unfilled
+from headwise.tasks.job import Job, TrainRequest, notify
+from headwise.training.validation import Outputs, Shard
+
+KEPT = 3  # numbers that training keeps of a weight beside it: its gradient and two moments
+
+
+@dataclass(frozen=True)
+class AdaptedJob:
+    """See `headwise.tasks.job.Job`; whatever is not here is that of `job`."""
+
+    job: Job
+    layout: AdapterLayout
+    about: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.job, name)
+
+    def network(self) -> nn.Module:
+        """The job's, in which nothing is trained but adapters and a new head."""
+        network, train = self.job.network(), self.layout.train
+        layers = [[name.removesuffix(".weight") for name in entry.names] for entry in self.layout.layers]
+        whole = [name for entry in self.layout.heads for name in entry.names]
+        adapt(network, layers, train.lora_rank, train.lora_alpha, train.lora_dropout, whole)
+        return network
+
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """As the job's, of the weights with what the adapters add."""
+        with merged(network):
+            return self.job.outputs(network, device, shard)
+
+
+def adapted(job: Job, request: TrainRequest) -> Any:
+    """The job with adapters as `train` says; `UserError` where what it trains can have none."""
+    config = job.config
+    _check(job, request, config)
+    inner: Any = job.layout
+    network = build_unfilled(inner.model.config)
+    layers = adaptable(network, inner.model, [name.strip() for name in config.train.lora_layers.split(",")])
+    heads = head_entries(network, inner.model) if config.model.task == "classify" else []
+    row = _row(network, config, layers, heads)
+    notify(request, f"adapters: {row}")
+    about = {**job.about, "network": {**job.about.get("network", {}), "adapters": row}}
+    return AdaptedJob(job, AdapterLayout(inner, Path(request.init), config.train, layers, heads), about)
+
+
+def _check(job: Job, request: TrainRequest, config: RunConfig) -> None:
+    rank = f"train.lora_rank = {config.train.lora_rank}"
+    if not request.init or not isinstance(job.layout, SameLayout):
+        raise UserError(f"{rank}: adapters are for a published model; start from one with --init, or leave it out")
+    if adapters_in(Path(request.init)):
+        raise UserError(f"{rank}: --init {request.init} has adapters; put them into a model first, by export --to hf")
+    if not isinstance(job.layout.model.config, NetworkConfig):
+        raise UserError(f"{rank}: an XLNet can have no adapters; leave it out")
+    if "family" in read_json(job.layout.model.path / CONFIG):
+        raise UserError(f"{rank}: --init {request.init} was imported; start from the folder that it was made of")
+    if config.train.optimizer != "adam":
+        raise UserError(f"{rank}: adapters are trained by train.optimizer = adam")
+
+
+def _row(network: nn.Module, config: RunConfig, layers: Sequence[Entry], heads: Sequence[Entry]) -> str:
+    """What the model card says of them."""
+    rank, sizes = config.train.lora_rank, {name: p.numel() for name, p in network.named_parameters()}
+    shapes = {name: p.shape for name, p in network.named_parameters()}
+    trained = sum(rank * (shapes[e.names[0]][1] + sum(shapes[name][0] for name in e.names)) for e in layers)
+    trained += sum(sizes[name] for entry in heads for name in entry.names)
+    total, kept = count_parameters(network), KEPT * 4 / 2**20
+    head = " and of the head" if heads else ""
+    return (
+        f"rank {rank}, alpha {config.train.lora_alpha:g}, on {len(layers)} layers ({config.train.lora_layers}){head}: "
+        f"{trained:,} numbers are trained where the model has {total:,} ({trained / total:.2%}); gradients and moments "
+        f"take {trained * kept:,.1f} MiB, not {total * kept:,.1f}"
+    )

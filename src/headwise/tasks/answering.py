@@ -1,0 +1,181 @@
+"""Answers that stand in a text, learnt by a published encoder from files of questions (SQuAD's extractive answering).
+
+What is learnt is where the first of a question's answers begins and ends in each passage of its context, and the first
+token where it is not in it (BERT, arXiv:1810.04805, section 4.2 and 4.3). Deviation from `transformers`: padding is no
+place where an answer may begin, so that a batch's other rows change nothing. Not here: the head (`heads`), files
+(`headwise.data.questions`), passages and the best span of them (`headwise.generation.answer`).
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headwise.checkpoint.tuned import SameLayout
+from headwise.config.settings import RunConfig
+from headwise.data.amount import parse_amount
+from headwise.data.content import digest
+from headwise.data.labelled import LabelledBatch, ReadTexts, parted
+from headwise.data.questions import Question, read_questions
+from headwise.errors import UserError
+from headwise.evaluate.answers import answer_report
+from headwise.generation.answer import Passage, answers_in, passage_logits, read_passages
+from headwise.generation.reading import TextReader
+from headwise.models.classifier import Classifier
+from headwise.models.encoder import EncoderModel
+from headwise.network.halves import EncoderOnly
+from headwise.tasks.automatic import decided
+from headwise.tasks.classification import LabellingJob, check_length
+from headwise.tasks.from_scratch import encoder_from_scratch
+from headwise.tasks.heads import ENCODERS, about_run, headed, known_head, said_of_head, with_head
+from headwise.tasks.job import TrainRequest, notify
+from headwise.tasks.pretrained import FineTuning
+from headwise.training.loss import Loss, at_least_float32
+from headwise.training.packed import packed_forward
+from headwise.training.step import Objective
+from headwise.training.validation import Outputs, Shard
+
+
+@dataclass(frozen=True)
+class AnsweringJob(LabellingJob):
+    """See `headwise.tasks.job.Job`."""
+
+    reader: TextReader = field(kw_only=True)
+    asked: Sequence[Question] = field(kw_only=True)  # the questions of `valid`
+    passages: Sequence[Passage] = field(kw_only=True)  # of them
+
+    @property
+    def baseline(self) -> dict[str, float]:
+        """Of all tokens being equally likely; an exact match needs at least the right first token."""
+        length = sum(map(len, self.train.rows)) / len(self.train)  # type: ignore[union-attr]
+        return {"loss": math.log(length), "exact_match": 1 / length}
+
+    def objective(self, network: nn.Module) -> Objective:
+        compiled = self.config.train.compile
+        return span_objective(torch.compile(network) if compiled else packed_forward(network))
+
+    @property
+    def gold(self) -> list[list[str]]:
+        """The texts of the right answers to each question; none where its context has no answer."""
+        return [[answer.text for answer in one.answers or ()] for one in self.asked]
+
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """Of each question its answer, and the cross-entropy of its passages."""
+        given = [(one.question, one.context) for one in self.asked]
+        own = {question: number for number, question in enumerate(shard.of(range(len(given))))}
+        rows = [row for row, one in enumerate(self.passages) if one.question in own]
+        parts = [replace(self.passages[row], question=own[self.passages[row].question]) for row in rows]
+        logits, losses = passage_logits(network, self.reader, parts, device), [0.0] * len(own)
+        for row, part, scores in zip(rows, parts, logits, strict=True):
+            span = torch.tensor([self.valid.classes[row]])
+            losses[part.question] += span_loss(scores[None], span).objective.item()
+        answers = answers_in([given[question] for question in own], parts, logits, nothing=not all(self.gold))
+        return {"loss": losses, "answer": [one.text for one in answers]}
+
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        """Cross-entropy of a passage, and exact match and F1 of the answers to all questions."""
+        report = answer_report(outputs["answer"], self.gold)
+        loss = sum(outputs["loss"]) / len(self.passages)
+        return {"loss": loss, "exact_match": report.exact_match, "f1": report.f1}
+
+
+def span_objective(forward: Callable[..., Tensor]) -> Objective:
+    """Mean of the cross-entropies of a passage's first and last token of the answer."""
+
+    def objective(batch: LabelledBatch) -> Loss:
+        return span_loss(forward(*batch.inputs), batch.labels, batch.src_mask)
+
+    return objective
+
+
+def span_loss(
+    logits: Float[Tensor, "batch length 2"],
+    spans: Int[Tensor, "batch 2"],
+    mask: Bool[Tensor, "batch length"] | None = None,
+) -> Loss:
+    """That of some passages in nats, and of how many the likeliest ends are right; `mask` is True on real tokens."""
+    logits = at_least_float32(logits)
+    if mask is not None:
+        logits = logits.masked_fill(~mask[..., None], -float("inf"))
+    right = (logits.argmax(1) == spans).all(1).sum()
+    return Loss(F.cross_entropy(logits, spans, reduction="sum") / 2, {"accuracy": right.float()})
+
+
+def tuned_answers_job(request: TrainRequest, config: RunConfig, folder: Path) -> AnsweringJob:
+    """Read, check and tokenise the data that a pretrained encoder is fine-tuned on."""
+    check_length(config)
+    base: EncoderModel = FINE_TUNING.read(request.init)
+    train, valid, held = _files(request)
+    model = with_head(base, "span", [])
+    reader = model.reader
+    passages, checked = (_passages(reader, questions, config) for questions in (train, valid))
+    without = sum(not one.answers for one in train)
+    amount = f"{len(train):,} questions in {len(passages):,} passages"
+    notify(request, f"training on {amount}" + (f", {without:,} without an answer" if without else ""))
+    known = known_head(base, model)
+    notify(request, said_of_head(base, "the ends of answers", known))
+    corpus = {"questions": len(train), "key": _key(train, reader), "valid_key": _key(valid, reader)}
+    about = about_run(request, model, config.model.dropout, amount, corpus, held)
+
+    def make() -> EncoderOnly:
+        return headed(base, model, known, config.model.dropout)
+
+    config = replace(config, train=replace(config.train, precision=decided(request, config, folder).precision))
+    read, reading = (_read(*one, reader) for one in ((train, passages), (valid, checked)))
+    return AnsweringJob(
+        config, reader.side, about, read, reading, layout=SameLayout(model), make=make,
+        reader=reader, asked=valid, passages=checked,
+    )  # fmt: skip
+
+
+def _texts(request: TrainRequest) -> Iterator[str]:
+    """Every context once, and all questions."""
+    questions = list(chain.from_iterable(map(read_questions, request.train)))
+    yield from dict.fromkeys(one.context for one in questions)
+    yield from (one.question for one in questions)
+
+
+answering_job = partial(encoder_from_scratch, tuned_answers_job, _texts)
+FINE_TUNING = FineTuning(tuned_answers_job, (EncoderModel, Classifier), ENCODERS, "max_length")
+
+
+def _files(request: TrainRequest) -> tuple[list[Question], list[Question], dict[str, Any]]:
+    """Questions to train and to validate on, and what config.json says of a part held out: whole contexts."""
+    train = list(chain.from_iterable(map(read_questions, request.train)))
+    if not (amount := parse_amount(request.valid)):
+        return train, list(chain.from_iterable(map(read_questions, request.valid))), {}
+    contexts = list(dict.fromkeys(one.context for one in train))
+    share = amount.of(len(train)) / len(train)
+    if len(contexts) < 2:
+        raise UserError(f"--valid {amount.text}: all questions are on one context; name a file to validate on")
+    _, taken = parted(contexts, min(len(contexts) - 1, max(1, round(share * len(contexts)))))
+    there = {*taken}
+    valid = [one for one in train if one.context in there]
+    return [one for one in train if one.context not in there], valid, {"held_out": {"taken": len(valid), "dropped": 0}}
+
+
+def _passages(reader: TextReader, questions: Sequence[Question], config: RunConfig) -> list[Passage]:
+    given = [(one.question, one.context) for one in questions]
+    return read_passages(reader, given, config.data.max_length, config.data.overlap)
+
+
+def _read(questions: Sequence[Question], passages: Sequence[Passage], reader: TextReader) -> ReadTexts:
+    """Passages with the first and the last token of the answer in each."""
+    answers = [questions[one.question].answers for one in passages]
+    spans = [
+        list(one.tokens_of(found[0].start, found[0].end)) if found else [0, 0]
+        for one, found in zip(passages, answers, strict=True)
+    ]
+    return ReadTexts([one.read for one in passages], spans, (), reader.typed)
+
+
+def _key(questions: Sequence[Question], reader: TextReader) -> str:
+    return digest(reader.side.fingerprint, [astuple(one) for one in questions])

@@ -1,0 +1,304 @@
+"""Texts to labels: training a classifier on labelled TSV, and using one."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headwise.architectures.registry import build_pooled_network
+from headwise.architectures.xlnet import XLNetClassifier, XLNetShape
+from headwise.checkpoint.tuned import SameLayout
+from headwise.checkpoint.xlnet import XLNetLayout
+from headwise.config.model import longest_sequence
+from headwise.config.settings import RunConfig
+from headwise.config.training import TrainConfig
+from headwise.data.amount import parse_amount
+from headwise.data.batching import EndlessStream
+from headwise.data.content import content, digest
+from headwise.data.corpus import Corpus
+from headwise.data.epochs import walk_epochs
+from headwise.data.first_look import has_header
+from headwise.data.labelled import LabelledBatch, LabelledCorpus, ReadTexts
+from headwise.data.labelled_texts import (
+    check_labels,
+    count_labels,
+    labelled_corpora,
+    read_examples,
+    read_labelled,
+    texts_a_line,
+)
+from headwise.data.prepared import learn_tokenizer, prepare, spool
+from headwise.data.side import Side
+from headwise.errors import UserError
+from headwise.evaluate.classes import label_report
+from headwise.generation.reading import TextReader
+from headwise.models.classifier import Classifier, logits_of
+from headwise.models.encoder import EncoderModel
+from headwise.models.language_model import LanguageModel
+from headwise.network.halves import EncoderOnly
+from headwise.tasks.automatic import decided
+from headwise.tasks.heads import LABELLED, about_run, headed, known_head, labels_in_order, said_of_head, with_head
+from headwise.tasks.job import (
+    OURS,
+    FolderLayout,
+    TrainRequest,
+    base_names,
+    choose_tokenizer,
+    held_out_row,
+    hold_out,
+    notify,
+)
+from headwise.tasks.pretrained import FineTuning, in_words
+from headwise.training.loss import Loss
+from headwise.training.losses import label_loss
+from headwise.training.packed import packed_forward
+from headwise.training.step import Objective
+from headwise.training.validation import Outputs, Shard
+
+
+@dataclass(frozen=True)
+class ClassificationJob:
+    """See `headwise.tasks.job.Job`."""
+
+    config: RunConfig
+    tokenizer: Side
+    about: dict[str, Any]
+    train: LabelledCorpus | ReadTexts
+    valid: LabelledCorpus | ReadTexts
+    signature: str = ""
+    layout: FolderLayout = OURS
+
+    @property
+    def baseline(self) -> dict[str, float]:
+        return label_baseline(self.valid.classes, len(self.train.labels))
+
+    def network(self) -> nn.Module:
+        return build_pooled_network(self.config.model)
+
+    def objective(self, network: nn.Module) -> Objective:
+        return classification_objective(network, self.config.train)
+
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[LabelledBatch]:
+        train, seed, tokens = self.train, self.config.train.seed, self.config.train.tokens_per_batch
+
+        def load(rows: Any) -> LabelledBatch:
+            return train.load(self.tokenizer, rows)
+
+        return EndlessStream(
+            lambda start: walk_epochs(lambda epoch: train.plan(tokens, seed, epoch), load, start), state, pin=pin
+        )
+
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """Scores and labels of batches: see `label_outputs`."""
+        plan = self.valid.plan(self.config.train.tokens_per_batch, seed=0, epoch=0)
+        batches = (self.valid.load(self.tokenizer, rows) for rows in shard.of(plan))
+        return label_outputs((logits_of(network, [batch], device), batch.labels) for batch in batches)
+
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        """Cross-entropy without smoothing, accuracy and macro F1 of the whole validation set."""
+        return label_figures(self.valid.labels, outputs)
+
+
+def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -> ClassificationJob:
+    """Read, check and tokenise everything a classifier is trained on."""
+    check_length(config)
+    files = labelled_corpora(request.train)
+    parts = hold_out(request, files, labelled=True)
+    files, valid = spool(files), [] if parts else spool(labelled_corpora(request.valid))
+    for corpus in files + valid:
+        if has_header(list(islice(read_labelled(corpus.paths[0]), 1))):
+            notify(
+                request, f"{corpus}: line 1 looks like a header and would be learnt as a text with its label; remove it"
+            )
+    train, valid = (parts.train, [parts.valid]) if parts else (files, valid)
+    counts = count_labels(train)
+    say_seen_once(request, counts)
+    labels = [*counts]
+    check_labels(valid, labels)
+    tokenizer = choose_tokenizer(
+        request,
+        config,
+        folder,
+        lambda: learn_tokenizer(train, config.data, request.special, sources_only=True),
+    )
+    training, validating = (
+        LabelledCorpus(
+            prepare(files, tokenizer, config.data, progress=request.show, clean=False),
+            tuple(labels),
+            config.data.max_length,
+        )
+        for files in (train, valid)
+    )
+    notify(request, f"training on {len(training):,} texts with {len(labels)} labels")
+    model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, n_outputs=len(labels))
+    about = {
+        "corpus": {
+            "train": base_names(request.train),
+            "valid": base_names(request.valid),
+            "texts": len(training),
+            "key": training.prepared.key,
+            "valid_key": validating.prepared.key,
+            **held_out_row(parts),
+        },
+        "labels": labels,
+        "material": _material(request, replace(config, model=model), labels, len(training)),
+    }
+    return ClassificationJob(replace(config, model=model), tokenizer, about, training, validating)
+
+
+def _material(request: TrainRequest, config: RunConfig, labels: Sequence[str], n_texts: int) -> dict[str, str]:
+    """What the model card says of it."""
+    return {
+        "vocabulary": f"{config.model.vocab_size:,} {config.data.subword} pieces",
+        "labels": ", ".join(labels),
+        "training data": f"{', '.join(base_names(request.train))}: {n_texts:,} texts",
+    }
+
+
+def say_seen_once(request: TrainRequest, counts: Mapping[str, int], what: str = "label") -> None:
+    """A line on labels that stand once in what is trained on: from one example nothing is learnt."""
+    rare = [label for label, count in counts.items() if count == 1]
+    if rare:
+        named = ", ".join(f"'{label}'" for label in rare[:5]) + ", ..." * (len(rare) > 5)
+        notify(
+            request,
+            f"seen once in training, which is too little to learn: {what} {named}; is it spelt as it should be?",
+        )
+
+
+def check_length(config: RunConfig) -> None:
+    """`UserError` where texts longer than the network reads would be left."""
+    limit = longest_sequence(config.model)
+    if limit is not None and config.data.max_length > limit:
+        raise UserError(
+            f"model.max_len = {limit} is less than data.max_length = {config.data.max_length}, "
+            "at which texts are cut; change one of them"
+        )
+
+
+def classification_objective(model: Callable[..., Tensor], train: TrainConfig) -> Objective:
+    """Label-smoothed cross-entropy of a text's label."""
+    forward = torch.compile(model) if train.compile else model
+
+    def objective(batch: LabelledBatch) -> Loss:
+        return label_loss(forward(*batch.inputs), batch.labels, train.label_smoothing)
+
+    return objective
+
+
+def label_outputs(batches: Iterable[tuple[Float[Tensor, "texts classes"], Int[Tensor, " texts"]]]) -> Outputs:
+    """For each batch of scores and labels the loss without smoothing, the likeliest classes and the right ones."""
+    outputs: Outputs = {"loss": [], "found": [], "right": []}
+    for logits, labels in batches:
+        scores = logits.float().cpu()
+        outputs["loss"].append(label_loss(scores, labels).objective.item())
+        outputs["found"].append(scores.argmax(1).tolist())
+        outputs["right"].append(labels.tolist())
+    return outputs
+
+
+def label_baseline(classes: Iterable[Hashable], n_labels: int) -> dict[str, float]:
+    """Figures of guessing: all labels are equally likely, or the most frequent class of the validation set is chosen.
+
+    >>> label_baseline([0, 1, 1, 1], n_labels=2)
+    {'loss': 0.693..., 'accuracy': 0.75}
+    """
+    counts = Counter(classes)
+    return {"loss": math.log(n_labels), "accuracy": max(counts.values()) / counts.total()}
+
+
+def label_figures(names: Sequence[str], outputs: Outputs) -> dict[str, float]:
+    """Loss, accuracy and macro F1 of `label_outputs`."""
+    found, right = ([names[i] for classes in outputs[which] for i in map(int, classes)] for which in ("found", "right"))
+    report = label_report(right, found)
+    return {"loss": sum(outputs["loss"]) / len(right), "accuracy": report.accuracy, "macro_f1": report.macro_f1}
+
+
+@dataclass(frozen=True)
+class LabellingJob(ClassificationJob):
+    """See `headwise.tasks.job.Job`."""
+
+    make: Callable[[], EncoderOnly | XLNetClassifier] = field(kw_only=True)
+
+    def network(self) -> nn.Module:
+        return self.make()
+
+    def objective(self, network: nn.Module) -> Objective:
+        compiled = self.config.train.compile
+        return classification_objective(network if compiled else packed_forward(network), self.config.train)
+
+
+def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> LabellingJob:
+    """Read, check and tokenise the data that a pretrained encoder is fine-tuned on."""
+    check_length(config)
+    base: EncoderModel | Classifier | LanguageModel = FINE_TUNING.read(request.init)
+    train, valid, n_texts, held = _files(request)
+    counts = count_labels(train, n_texts)
+    say_seen_once(request, counts)
+    labels = labels_in_order(request, base, "text_class", [*counts])
+    check_labels(valid, labels, n_texts)
+    model = with_head(base, "text_class", labels)
+    training, validating = (
+        _read(files, model.reader, labels, n_texts, config.data.max_length) for files in (train, valid)
+    )
+    what = "pairs of texts" if n_texts == 2 else "texts"
+    notify(request, f"training on {len(training):,} {what} with {len(labels)} labels")
+    known = known_head(base, model)
+    notify(request, said_of_head(base, f"{len(labels)} classes", known))
+    corpus = {"texts": len(training), "key": _key(train, model.reader), "valid_key": _key(valid, model.reader)}
+    amount = f"{len(training):,} {what}"
+    about = about_run(request, model, config.model.dropout, amount, corpus, held, labels)
+
+    def make() -> EncoderOnly | XLNetClassifier:
+        return headed(base, model, known, config.model.dropout)
+
+    train = replace(config.train, precision=decided(request, config, folder).precision)
+    config = replace(config, model=replace(config.model, n_outputs=len(labels)), train=train)
+    layout = (XLNetLayout if isinstance(model.config, XLNetShape) else SameLayout)(model)
+    return LabellingJob(config, model.reader.side, about, training, validating, layout=layout, make=make)
+
+
+FINE_TUNING = FineTuning(
+    tuned_labels_job,
+    (EncoderModel, Classifier, LanguageModel),
+    LABELLED,
+    "max_length",
+    words=in_words,
+    heads=("none", "masked", "replaced", "token_class", "span", "text_class", "permutation"),
+)
+
+
+def _files(request: TrainRequest) -> tuple[list[Corpus], list[Corpus], int, dict[str, Any]]:
+    """Training and validation files, how many texts a line has, and what config.json says of a part held out."""
+    files = labelled_corpora(request.train)
+    if (amount := parse_amount(request.valid)) and texts_a_line(files) == 2:
+        raise UserError(f"--valid {amount.text}: of pairs of texts no share can be taken; name a file to validate on")
+    parts = hold_out(request, files, labelled=True)
+    if parts:
+        return parts.train, [parts.valid], 1, held_out_row(parts)
+    files, valid = spool(files), spool(labelled_corpora(request.valid))
+    n_texts = texts_a_line(files)
+    for corpus in [*files, *valid] if n_texts == 1 else []:
+        if has_header(list(islice(read_labelled(corpus.paths[0]), 1))):
+            notify(request, f"{corpus}: line 1 looks like a header and would be learnt as a text; remove it")
+    return files, valid, n_texts, {}
+
+
+def _read(
+    corpora: Sequence[Corpus], reader: TextReader, labels: Sequence[str], n_texts: int, longest: int
+) -> ReadTexts:
+    examples = [row for corpus in corpora for row in read_examples(corpus.paths[0], n_texts)]
+    rows = reader.read([texts for texts, _ in examples], longest)
+    numbers = {label: i for i, label in enumerate(labels)}
+    return ReadTexts(rows, [numbers[label] for _, label in examples], tuple(labels), reader.typed)
+
+
+def _key(corpora: Sequence[Corpus], reader: TextReader) -> str:
+    return digest(reader.side.fingerprint, [one.key for one in content(corpora)])

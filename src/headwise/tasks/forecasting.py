@@ -1,0 +1,117 @@
+"""Time series: a window in, the values after it out; training a forecaster on a CSV file, and using one.
+
+Of many steps ahead all are put out at once, from the pooled state of the encoder. A decoder would feed its own
+forecasts back to itself, and its errors with them; a linear map cannot, and is the simplest form of both cases. What is
+forecast are changes from the last known row (see `headwise.data.series.centred`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headwise.architectures.registry import build_pooled_network
+from headwise.config.model import longest_sequence
+from headwise.config.settings import RunConfig
+from headwise.config.training import TrainConfig
+from headwise.data.batching import EndlessStream
+from headwise.data.epochs import walk_epochs
+from headwise.data.series import Scaling, WindowBatch, Windows, read_table
+from headwise.errors import UserError
+from headwise.network.pooled import PooledEncoder
+from headwise.tasks.job import OURS, FolderLayout, TrainRequest, base_names, notify
+from headwise.training.loss import Loss
+from headwise.training.losses import squared_loss
+from headwise.training.step import Objective
+from headwise.training.validation import Outputs, Shard, mean_over_shards
+
+
+@dataclass(frozen=True)
+class ForecastJob:
+    """See `headwise.tasks.job.Job`."""
+
+    config: RunConfig
+    about: dict[str, Any]
+    train: Windows
+    valid: Windows
+    tokenizer: None = None
+    signature: str = ""
+    baseline: Mapping[str, float] = field(default_factory=dict)
+    layout: FolderLayout = OURS
+
+    def network(self) -> PooledEncoder:
+        return build_pooled_network(self.config.model)
+
+    def objective(self, network: nn.Module) -> Objective:
+        return forecast_objective(network, self.config.train)
+
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[WindowBatch]:
+        train, seed, tokens = self.train, self.config.train.seed, self.config.train.tokens_per_batch
+        return EndlessStream(
+            lambda start: walk_epochs(lambda epoch: train.plan(tokens, seed, epoch), train.load, start), state, pin=pin
+        )
+
+    @torch.inference_mode()
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """Squared ("loss") and absolute error of standardised values, and the number of windows, of each batch."""
+        objective = forecast_objective(network, replace(self.config.train, compile=False))
+        outputs: Outputs = {"loss": [], "mae": [], "targets": []}
+        for batch in shard.of(self.valid.in_order(self.config.train.tokens_per_batch)):
+            loss = objective(batch.to(device))
+            outputs["loss"].append(loss.objective.item())
+            outputs["mae"].append(loss.figures["mae"].item())
+            outputs["targets"].append(batch.n_targets)
+        return outputs
+
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        """The two errors per window."""
+        return {name: mean_over_shards(outputs, name, "targets") for name in ("loss", "mae")}
+
+
+def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> ForecastJob:
+    """Read, check, split and standardise the series; the statistics are those of the training rows alone."""
+    if request.special:
+        raise UserError("--init and --special are for texts; a forecaster has neither tokenizer nor a model before it")
+    data, limit = config.data, longest_sequence(config.model)
+    if limit is not None and data.window > limit:
+        raise UserError(f"model.max_len = {limit} is less than data.window = {data.window}; change one of them")
+    train = [read_table(path) for path in request.train]
+    if request.valid:
+        valid = [read_table(path) for path in request.valid]
+    else:
+        train, valid = map(list, zip(*(table.split(data.valid_share) for table in train), strict=True))
+    scaling = Scaling.learn(train, data.target)
+    training, validating = (Windows.of(part, scaling, data.window, data.horizon) for part in (train, valid))
+    notify(
+        request, f"training on {len(training):,} windows of {len(scaling.columns)} columns to forecast {scaling.target}"
+    )
+    shape = f"{data.window} rows in, {data.horizon} out"
+    about = {
+        "corpus": {
+            "train": base_names(request.train),
+            "valid": base_names(request.valid) or [f"the last {data.valid_share:.0%} of the rows"],
+            "windows": len(training),
+            "key": " ".join(table.key for table in train),
+            "valid_key": " ".join(table.key for table in valid),
+        },
+        "series": asdict(scaling),
+        "material": {
+            "forecasts": f"{scaling.target} from {', '.join(scaling.columns)}: {shape}",
+            "training data": f"{', '.join(base_names(request.train))}: {len(training):,} windows",
+        },
+    }
+    model = replace(config.model, n_inputs=len(scaling.columns), n_outputs=data.horizon)
+    return ForecastJob(replace(config, model=model), about, training, validating)
+
+
+def forecast_objective(model: nn.Module, train: TrainConfig) -> Objective:
+    """Squared error of the standardised values after a window."""
+    forward = torch.compile(model) if train.compile else model
+
+    def objective(batch: WindowBatch) -> Loss:
+        return squared_loss(forward(batch.src, batch.src_mask), batch.targets)
+
+    return objective

@@ -1,0 +1,195 @@
+"""The files of a translator: pairs, translation memories, mixed corpora, and warnings about too few of them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from headwise.config.data import TranslationData
+from headwise.config.model import longest_sequence
+from headwise.config.settings import RunConfig
+from headwise.data.arranging import Pairs
+from headwise.data.corpus import Corpus, parse_corpora
+from headwise.data.first_look import doubts, leaks, parse_pairs
+from headwise.data.mixing import Mixture, Portion, drawn
+from headwise.data.prepared import PreparedCorpus, prepare, spool
+from headwise.data.rows import display_name
+from headwise.data.side import Side
+from headwise.data.tokenizer import Tokenizer
+from headwise.device import usable_cores
+from headwise.errors import UserError
+from headwise.localisation.memory import memories_as_tsv
+from headwise.tasks.job import (
+    TrainRequest,
+    base_names,
+    held_out_row,
+    hold_out,
+    notify,
+)
+
+
+def _small_data(config: RunConfig, tokenizer: Tokenizer | None, train: Pairs, valid: Pairs) -> Iterator[str]:
+    """Warnings about few data; `tokenizer` is that of a model that starts from scratch."""
+    if tokenizer:
+        yield from few_training_pairs(len(train.src_lengths))
+        if not config.data.tokenizer:
+            tokens = int(train.src_lengths.sum(dtype=np.int64) + train.tgt_lengths.sum(dtype=np.int64))
+            yield from large_vocabulary(tokenizer.vocab_size, tokens)
+    yield from few_validation_pairs(len(valid.src_lengths))
+
+
+def read_files(request: TrainRequest) -> tuple[Sequence[Corpus], Sequence[Corpus], Sequence[Corpus], dict[str, Any]]:
+    """The training files; what to train and to validate on; what config.json says of a part that was held out."""
+    files = parse_pairs("--train", request.train)
+    parts = hold_out(request, files)
+    files, valid = spool(files), [] if parts else spool(parse_pairs("--valid", request.valid))
+    for doubt in (*doubts(files, valid), *leaks(files, valid)):
+        notify(request, doubt)
+    return files, *((parts.train, [parts.valid]) if parts else (files, valid)), held_out_row(parts)
+
+
+def prepare_both(
+    request: TrainRequest,
+    config: RunConfig,
+    tokenizer: Side,
+    train: Sequence[Corpus],
+    valid: Sequence[Corpus],
+    noun: str,
+) -> tuple[Pairs, PreparedCorpus, dict[str, Any]]:
+    """What is trained and validated on, cut into pieces and checked, and what config.json says of it; a row is a
+    `noun`.
+    """
+    workers = request.workers or usable_cores()
+    prepared = prepare(train, tokenizer, config.data, progress=request.show, workers=workers)
+    reasons = "".join(f"; dropped {count:,}: {reason}" for reason, count in prepared.dropped.items())
+    notify(request, f"training on {len(prepared):,} of {prepared.read:,} {noun}{reasons}")
+    validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=False)
+    _check(request.valid, config, tokenizer, validating)
+    corpus = {
+        "train": base_names(request.train),
+        "valid": base_names(request.valid),
+        noun: len(prepared),
+        "dropped": prepared.dropped,
+        "key": prepared.key,
+        "valid_key": validating.key,
+    }
+    data = config.data
+    if isinstance(data, TranslationData) and (data.weights or data.mix or data.temperature != 1):
+        return mixed_corpora(request, config, tokenizer, prepared, corpus), validating, corpus
+    return prepared, validating, corpus
+
+
+def _check(valid_files: Sequence[str], config: RunConfig, tokenizer: Side, valid: PreparedCorpus) -> None:
+    """Settings that turn out to be impossible once the text is cut into pieces."""
+    if config.data.bpe_dropout and isinstance(tokenizer, Tokenizer):
+        _ = tokenizer.merges  # a UserError if there is nothing to drop
+    limit = longest_sequence(config.model)
+    if limit is None:
+        return
+    way_out = "raise model.max_len or choose a model without such a limit (a Transformer's model.positions=sinusoidal)"
+    if not isinstance(tokenizer, Tokenizer):
+        way_out = "that is all this model reads: leave out longer texts, and lower data.max_length"
+    if config.data.max_length > limit:
+        raise UserError(f"model.max_len = {limit} is less than data.max_length = {config.data.max_length}; {way_out}")
+    longest = max(valid.src_lengths.max(), valid.tgt_lengths.max())
+    if longest > limit:
+        files = " + ".join(map(display_name, valid_files))
+        raise UserError(f"{files}: a text has {longest} pieces, more than model.max_len = {limit}; {way_out}")
+
+
+def with_memories(request: TrainRequest) -> TrainRequest:
+    """The request with pairs, in files of the cache, for the memories among its files and in its folders."""
+    files = {}
+    for name in ("train", "valid"):
+        paths = getattr(request, name)
+        files[name], report = memories_as_tsv(paths, request.languages)
+        if report.units:
+            notify(request, f"--{name} {' '.join(paths)}: {report}")
+    return replace(request, **files)
+
+
+# The recipe `tiny` needs some 10,000 pairs even of such simple text as captions: 29,000 give a BLEU of 39, 2,900 of 22
+# (benchmarks/results/little-text_1-core-cpu-avx2_2026-11-23.md).
+PAIRS = 10_000
+
+
+# A corpus BLEU of 200 captions has a 95 % interval of about 4 to each side, of 100 of 6, of 50 of 9 (bootstrap).
+VALIDATION_PAIRS = 200
+
+
+OCCURRENCES, BETTER = 20, 50  # of a token in the training text, on average: warned about if fewer, and recommended
+SMALLEST = 300  # pieces worth recommending
+
+
+def few_training_pairs(pairs: int) -> Iterator[str]:
+    """Of a translator that is trained from scratch."""
+    if pairs < PAIRS:
+        yield (
+            f"warning: --train has {pairs:,} pairs, too few to train a translator from scratch (at least {PAIRS:,}): "
+            "fine-tune a pretrained model on them with `headwise tune MODEL`, or add pairs"
+        )
+
+
+def few_validation_pairs(pairs: int) -> Iterator[str]:
+    """Of figures that say little."""
+    if pairs < VALIDATION_PAIRS:
+        yield (
+            f"warning: --valid has {pairs:,} pairs, too few to compare models (at least {VALIDATION_PAIRS}): its loss "
+            "and BLEU may be off by several points; hold out more, for example --valid 500pairs"
+        )
+
+
+def large_vocabulary(vocab_size: int, tokens: int) -> Iterator[str]:
+    """Of a tokenizer trained on so many tokens.
+
+    >>> list(large_vocabulary(8000, 800_000))
+    []
+    >>> next(large_vocabulary(8000, 60_000)).partition(": set ")[2]
+    'data.vocab_size=1200'
+    """
+    better = max(SMALLEST, tokens // BETTER // 100 * 100)
+    if tokens < OCCURRENCES * vocab_size and better < vocab_size:
+        yield (
+            f"warning: a vocabulary of {vocab_size:,} pieces is too large for {tokens:,} training tokens, which is "
+            f"{tokens / vocab_size:.1f} for each (at least {OCCURRENCES}): set data.vocab_size={better}"
+        )
+
+
+def mixed_corpora(
+    request: TrainRequest, config: RunConfig, tokenizer: Side, own: PreparedCorpus, noted: dict[str, Any]
+) -> Mixture:
+    """The corpora of `request.train`, which lie in `own` one behind the other, each as often as it shall come, and
+    those of `data.mix`; which these are is `noted`, so that a run goes on with the same.
+
+    Raises:
+        UserError: weights and corpora are not equally many; a corpus has nothing to train on, or cannot be read; links
+            of words are to be learnt, which are those of pairs as they lie in the files.
+    """
+    data, names = config.data, [*map(str, parse_corpora(request.train))]
+    if request.alignments:
+        raise UserError("--alignments does not go with data.weights, data.temperature or data.mix: leave one out")
+    weights = data.weights or (1.0,) * len(names)
+    if len(weights) != len(names):
+        named = f"--train names {len(names)} ({', '.join(names)})"
+        raise UserError(f"data.weights = {list(weights)}: give one for each corpus, of which {named}")
+    if len(own.kept) != len(names) or not all(own.kept):
+        empty = [name for name, size in zip(names, own.kept, strict=False) if not size]
+        raise UserError(f"{', '.join(empty or names)}: a corpus without a pair to train on has no share; leave it out")
+    starts = [sum(own.kept[:i]) for i in range(len(names))]
+    counts = drawn(own.kept, weights, data.temperature)
+    shares = [Portion(own, *numbers) for numbers in zip(starts, own.kept, counts, strict=True)]
+    if data.mix:
+        general = prepare(
+            spool(parse_pairs("data.mix", [*map(str.strip, data.mix.split(","))])),
+            tokenizer,
+            data,
+            progress=request.show,
+        )
+        noted["mix_key"] = general.key
+        count = round(sum(counts) * data.mix_share / (1 - data.mix_share))
+        shares, names = [*shares, Portion(general, 0, len(general), count)], [*names, data.mix]
+    for share, name in zip(shares, names, strict=True):
+        times = share.drawn / share.size
+        notify(request, f"an epoch has {share.drawn:,} pairs of {name}, which has {share.size:,}: {times:.2f} times")
+    return Mixture(shares)

@@ -1,0 +1,141 @@
+"""Tags of words learnt by a published encoder: names of persons and places, parts of speech (token classification).
+
+The first piece of each word is labelled, a sentence that is longer than `data.max_length` is read in parts. What is
+judged are whole entities. What comes out is a folder in the layout it came in. Not here: the head (`heads`), files
+(`headwise.data.tagged`), and what stands where in a text (`headwise.generation.tag`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headwise.checkpoint.tuned import SameLayout
+from headwise.config.settings import RunConfig
+from headwise.data.amount import parse_amount
+from headwise.data.content import digest
+from headwise.data.labelled import parted
+from headwise.data.tagged import IGNORED, ReadTags, TaggedWords, check_tags, count_tags, read_tagged
+from headwise.errors import UserError
+from headwise.evaluate.entities import tag_report
+from headwise.generation.reading import TextReader
+from headwise.generation.tag import PartOfSentence, read_words, word_logits
+from headwise.models.classifier import Classifier
+from headwise.models.encoder import EncoderModel
+from headwise.network.halves import EncoderOnly
+from headwise.tasks.automatic import decided
+from headwise.tasks.classification import LabellingJob, check_length, label_baseline, say_seen_once
+from headwise.tasks.from_scratch import encoder_from_scratch
+from headwise.tasks.heads import ENCODERS, about_run, headed, known_head, labels_in_order, said_of_head, with_head
+from headwise.tasks.job import TrainRequest, notify
+from headwise.tasks.pretrained import FineTuning
+from headwise.training.losses import label_loss
+from headwise.training.validation import Outputs, Shard
+
+
+@dataclass(frozen=True)
+class TaggingJob(LabellingJob):
+    """See `headwise.tasks.job.Job`."""
+
+    reader: TextReader = field(kw_only=True)
+    checked: Sequence[TaggedWords] = field(kw_only=True)  # the sentences of `valid`
+    parts: Sequence[PartOfSentence] = field(kw_only=True)  # of them
+
+    @property
+    def baseline(self) -> dict[str, float]:
+        return label_baseline((tag for sentence in self.checked for tag in sentence.tags), len(self.train.labels))
+
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """Of each sentence the loss of its words and their likeliest classes."""
+        tags, numbers = [one.tags for one in self.checked], {label: i for i, label in enumerate(self.valid.labels)}
+        own = {sentence: number for number, sentence in enumerate(shard.of(range(len(tags))))}
+        parts = [replace(one, sentence=own[one.sentence]) for one in self.parts if one.sentence in own]
+        found = word_logits(network, self.reader, parts, device)
+        true = [torch.tensor([numbers[tag] for tag in tags[sentence]]) for sentence in own]
+        losses = [label_loss(*one).objective.item() for one in zip(found, true, strict=True)]
+        return {"loss": losses, "found": [logits.argmax(1).tolist() for logits in found]}
+
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        """Cross-entropy of a word without smoothing, accuracy of words and F1 of entities of all sentences."""
+        tags, labels = [one.tags for one in self.checked], self.valid.labels
+        report = tag_report(tags, [[labels[i] for i in classes] for classes in outputs["found"]])
+        loss = sum(outputs["loss"]) / sum(map(len, tags))
+        return {"loss": loss, "accuracy": report.accuracy, "f1": report.all.f1}
+
+
+def tuned_tags_job(request: TrainRequest, config: RunConfig, folder: Path) -> TaggingJob:
+    """Read, check and tokenise the data that a pretrained encoder is fine-tuned on."""
+    check_length(config)
+    base: EncoderModel = FINE_TUNING.read(request.init)
+    train, valid, held = _files(request)
+    counts = count_tags(train, ", ".join(request.train))
+    say_seen_once(request, counts, "tag")
+    labels = labels_in_order(request, base, "token_class", [*counts])
+    model = with_head(base, "token_class", labels)
+    reader, length = model.reader, config.data.max_length
+    parts = read_words(reader, [one.words for one in valid], length)
+    training = read_tags(train, read_words(reader, [one.words for one in train], length), labels, reader.typed)
+    amount = f"{len(train):,} sentences of {sum(counts.values()):,} words"
+    notify(request, f"training on {amount} with {len(labels)} tags, validating on {len(valid):,}")
+    known = known_head(base, model)
+    notify(request, said_of_head(base, f"{len(labels)} classes", known))
+    corpus = {"sentences": len(train), "key": _key(train, reader), "valid_key": _key(valid, reader)}
+    about = about_run(request, model, config.model.dropout, amount, corpus, held, labels, "tags")
+
+    def make() -> EncoderOnly:
+        return headed(base, model, known, config.model.dropout)
+
+    precise = replace(config.train, precision=decided(request, config, folder).precision)
+    config = replace(config, model=replace(config.model, n_outputs=len(labels)), train=precise)
+    validating = read_tags(valid, parts, labels, reader.typed)
+    return TaggingJob(
+        config, reader.side, about, training, validating, layout=SameLayout(model), make=make,
+        reader=reader, checked=valid, parts=parts,
+    )  # fmt: skip
+
+
+def _texts(request: TrainRequest) -> Iterator[str]:
+    return (" ".join(one.words) for path in request.train for one in read_tagged(path))
+
+
+tagging_job = partial(encoder_from_scratch, tuned_tags_job, _texts)
+FINE_TUNING = FineTuning(tuned_tags_job, (EncoderModel, Classifier), ENCODERS, "max_length")
+
+
+def read_tags(
+    sentences: Sequence[TaggedWords], parts: Sequence[PartOfSentence], labels: Sequence[str], typed: bool
+) -> ReadTags:
+    """Parts of sentences with the classes of their tokens."""
+    numbers = {label: i for i, label in enumerate(labels)}
+    classes = [[IGNORED] * len(part) for part in parts]
+    for part, row in zip(parts, classes, strict=True):
+        for word, first in zip(part.words, part.firsts, strict=True):
+            row[first] = numbers[sentences[part.sentence].tags[word]]
+    return ReadTags([part.read for part in parts], classes, tuple(labels), typed)
+
+
+def _files(request: TrainRequest) -> tuple[list[TaggedWords], list[TaggedWords], dict[str, Any]]:
+    """Training and validation sentences, and what config.json says of a part held out."""
+    train = list(chain.from_iterable(map(read_tagged, request.train)))
+    if amount := parse_amount(request.valid):
+        rest, valid = parted(train, amount.of(len(train)))
+        there = {one.words for one in valid}
+        kept = [one for one in rest if one.words not in there]
+        if not kept:
+            raise UserError(f"--valid {amount.text}: every other sentence is the same as one of these; name a file")
+        return kept, valid, {"held_out": {"taken": len(valid), "dropped": len(rest) - len(kept)}}
+    tags, valid = count_tags(train, ", ".join(request.train)), list[TaggedWords]()
+    for path in request.valid:
+        found = read_tagged(path)
+        check_tags(found, [*tags], path)
+        valid += found
+    return train, valid, {}
+
+
+def _key(sentences: Sequence[TaggedWords], reader: TextReader) -> str:
+    return digest(reader.side.fingerprint, [astuple(one)[:2] for one in sentences])

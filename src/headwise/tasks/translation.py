@@ -1,0 +1,300 @@
+"""Training a translator: aligned text, an encoder and a decoder, cross-entropy of the next piece, BLEU."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headwise.architectures.registry import build_network
+from headwise.checkpoint.folder import Folder
+from headwise.checkpoint.layout import is_family
+from headwise.checkpoint.trained import RUN
+from headwise.checkpoint.tuned import SameLayout
+from headwise.checkpoint.with_torch import read_any
+from headwise.config.data import TranslationData
+from headwise.config.model import longest_sequence
+from headwise.config.settings import WITH_DECODER, RunConfig
+from headwise.data.arranging import Noise, Pairs
+from headwise.data.batch import Stream
+from headwise.data.batching import BatchStream, unchanged_tokens, validation_batches
+from headwise.data.directions import BothDirections, TwoStages
+from headwise.data.noise import PieceDropout
+from headwise.data.prepared import Column, PreparedCorpus, learn_tokenizer
+from headwise.data.rows import Pair
+from headwise.data.side import Side
+from headwise.data.tokenizer import Tokenizer
+from headwise.decode.translator import TextTranslator
+from headwise.evaluate.bleu import bleu_signature, corpus_scores
+from headwise.evaluate.significance import paired_bootstrap
+from headwise.inspect.alignment import supervised_layer
+from headwise.models.translator import Translator
+from headwise.network.more_dropout import without
+from headwise.network.parameters import load_parameters, parameters_of
+from headwise.network.transformer import Transformer
+from headwise.tasks.alignment import alignment_objective, links_to_learn
+from headwise.tasks.automatic import decided, report_batching
+from headwise.tasks.job import (
+    OURS,
+    FolderLayout,
+    TrainRequest,
+    check_special,
+    choose_tokenizer,
+    notify,
+)
+from headwise.tasks.parallel_text import (
+    _small_data,
+    few_validation_pairs,
+    prepare_both,
+    read_files,
+)
+from headwise.tasks.pretrained import FineTuning, more_dropout, trainable
+from headwise.tasks.validation import FIRST, progress_bar, searching, validation_texts
+from headwise.training.step import Objective, nll_of, translation_objective
+from headwise.training.validation import Outputs, Shard, mean_over_shards
+
+
+@dataclass(frozen=True)
+class TranslationJob:
+    """See `headwise.tasks.job.Job`."""
+
+    config: RunConfig
+    tokenizer: Side
+    about: dict[str, Any]
+    train: Pairs
+    valid: PreparedCorpus
+    start: Folder | None  # whose weights come first
+    origin: str  # its path
+    links: Column | None = None  # of the training pairs' words, for `train.alignment_weight`
+    show: bool = False  # progress of a validation
+    layout: FolderLayout = OURS
+
+    @property
+    def baseline(self) -> dict[str, float]:
+        return {"loss": math.log(self.config.model.vocab_size)}
+
+    @property
+    def signature(self) -> str:
+        return bleu_signature([tgt for _, tgt in self.searched_pairs])
+
+    @cached_property
+    def searched_pairs(self) -> list[Pair]:
+        """The first `train.validate_bleu` sources of the validation set to search with, and their references."""
+        return [self.searched(row) for row in range(min(len(self.valid), self.config.train.validate_bleu))]
+
+    def network(self) -> nn.Module:
+        network = build_network(self.config.model)
+        if self.start:
+            load_parameters(network, parameters_of(self.start.network), self.origin)
+        return network
+
+    def objective(self, network: nn.Module) -> Objective:
+        train = self.config.train
+        objective = translation_objective(network, self.config.model.pad_id, train, padded=self.links is not None)
+        if self.links is None:
+            return objective
+        assert isinstance(network, Transformer)
+        layer = supervised_layer(train.alignment_layer, len(network.decoder.layers))
+        weight, text = train.alignment_weight, self.train.text
+        return alignment_objective(objective, network, layer, weight, self.links, text, self.tokenizer)
+
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> Stream:
+        """Pairs as they are; for the first `data.both_directions` of the updates also the other way round."""
+        train, data = self.config.train, self.config.data
+        share = data.both_directions if isinstance(data, TranslationData) else 0
+        one_way = partial(self._read, self.train, pin)
+        if not share:
+            return one_way(state)
+        both_ways = partial(self._read, BothDirections(self.train), pin)
+        return TwoStages(both_ways, one_way, round(share * train.max_steps) * train.accumulate, state)
+
+    def _read(self, pairs: Pairs, pin: bool, state: Mapping[str, int] | None) -> BatchStream:
+        train, data = self.config.train, self.config.data
+        settings = data, train.tokens_per_batch, train.seed, train.batching == "bucketed"
+        noise = self.noise(train.seed)
+        if isinstance(data, TranslationData) and data.source_dropout:
+            assert isinstance(self.tokenizer, Tokenizer)
+            noise = PieceDropout(self.tokenizer, data.source_dropout, train.seed)
+        return BatchStream(pairs, self.tokenizer, *settings, state, pin=pin, noise=noise)
+
+    def noise(self, seed: int) -> Noise:
+        """What is done to a source before it is read, in training and in validation: nothing."""
+        return unchanged_tokens
+
+    def searched(self, row: int) -> Pair:
+        """A source of the validation set to search with, and its reference."""
+        return self.valid.text(row)
+
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """The log-likelihood of batches, and translations of the `searched_pairs`."""
+        pad_id, pairs = self.tokenizer.pad_id, self.searched_pairs
+        own = [*shard.of(range(len(pairs)))]
+        rows = sorted({*range(min(FIRST, len(pairs))), *own}) if own else []  # the first bound the search of all
+        nll, targets, texts = list[float](), list[int](), list[str]()
+        with progress_bar(len(self.valid) + len(rows), self.show) as bar:
+            batches = validation_batches(self.valid, self.tokenizer, self.config.train.tokens_per_batch, self.noise(0))
+            for batch in shard.of(batches):
+                nll.append(nll_of(network, batch, pad_id, device))
+                targets.append(batch.n_target_tokens)
+                bar.update(len(batch.src))
+            for some in self.translated(network, [pairs[row] for row in rows]):
+                texts += some
+                bar.update(len(some))
+        of_row = dict(zip(rows, texts, strict=True))
+        return {"nll": nll, "targets": targets, "text": [of_row[row] for row in own]}
+
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        """Loss over the validation set, and BLEU of real search output on its first `train.validate_bleu` pairs."""
+        loss = {"loss": mean_over_shards(outputs, "nll", "targets")}
+        return {**loss, "bleu": bleu(outputs["text"], self.searched_pairs)} if self.searched_pairs else loss
+
+    def translated(self, network: Any, pairs: Sequence[Pair]) -> Iterator[list[str]]:
+        """What the network makes of the sources as it is now, a few texts at a time."""
+        assert isinstance(self.tokenizer, Tokenizer)
+        limit = longest_sequence(self.config.model)
+        return validation_texts(network, self.tokenizer, self.config.decode, limit, pairs)
+
+
+def bleu(texts: Sequence[str], pairs: Sequence[Pair]) -> float:
+    """Of translations of the first of each pair."""
+    return corpus_scores(texts, [tgt for _, tgt in pairs], metrics=["BLEU"])["BLEU"].score
+
+
+def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> TranslationJob:
+    """Read, tokenise and check everything a translator is trained on."""
+    start = read_any(request.init, tasks=WITH_DECODER, published=False) if request.init else None
+    if start:
+        check_special(request.special, start.tokenizer, f"of --init {request.init}")
+    files, train, valid, held = read_files(request)
+
+    def learn() -> Tokenizer:
+        return learn_tokenizer(train, config.data, request.special)
+
+    tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, learn)
+    prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
+    for warning in _small_data(config, None if start else tokenizer, prepared, validating):
+        notify(request, warning)
+    links = None
+    if request.alignments or config.train.alignment_weight:
+        links, corpus["key"] = links_to_learn(request, config, files, prepared, corpus["key"])
+    config = completed(request, config, folder, tokenizer)
+    about = {"corpus": {**corpus, **held}}
+    return TranslationJob(config, tokenizer, about, prepared, validating, start, request.init, links, request.show)
+
+
+def completed(request: TrainRequest, config: RunConfig, folder: Path, tokenizer: Tokenizer) -> RunConfig:
+    """The configuration with what the data and the machine decide."""
+    model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
+    config = replace(config, model=model, train=decided(request, config, folder))
+    report_batching(request, config)
+    return config
+
+
+@dataclass(frozen=True)
+class PublishedJob(TranslationJob):
+    """See `headwise.tasks.job.Job`."""
+
+    model: Translator = field(kw_only=True)
+
+    def network(self) -> nn.Module:
+        dropout = self.config.model.dropout
+        return trainable(self.model.network, dropout, more_dropout(self.model.hf_config, dropout))
+
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """As of `TranslationJob`, and as fast as for a network without dropouts of its own."""
+        with without(network):
+            return super().outputs(network, device, shard)
+
+    def translated(self, network: Any, pairs: Sequence[Pair]) -> Iterator[list[str]]:
+        """Searched as the model's generation_config.json says."""
+        return in_chunks(self.model.with_network(network), [src for src, _ in pairs])
+
+
+def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> PublishedJob:
+    """Read, tokenise and check the data that a pretrained model is fine-tuned on."""
+    model: Translator = FINE_TUNING.read(request.init).between(request.source_language, request.target_language)
+    _, train, valid, held = read_files(request)
+    tokenizer = model._translator.tokenizer
+    prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
+    for warning in few_validation_pairs(len(validating)):
+        notify(request, warning)
+    config = replace(config, train=decided(request, config, folder))
+    report_batching(request, config)
+    own = model.decode_config
+    search = f"beam {own.beam_size}, length penalty {own.length_penalty}"
+    about = {
+        "corpus": {**corpus, **held},
+        "network": translator_rows(model, config.model.dropout),
+        "search": search,
+        "settings": RUN,
+    }
+    return PublishedJob(
+        config, tokenizer, about, prepared, validating, None, request.init, None, request.show,
+        SameLayout(model), model=model,
+    )  # fmt: skip
+
+
+def translator_rows(model: Translator, dropout: float) -> dict[str, str]:
+    """What the model card says of the network."""
+    config, stack = model.config, model.config.encoder
+    assert stack and config.decoder
+    shape = f"{stack.n_layers} + {config.decoder.n_layers} layers, d_model {stack.d_model}, d_ff {stack.d_ff}"
+    between = " to ".join(filter(None, (model.source_language, model.target_language)))
+    more = more_dropout(model.hf_config, dropout)
+    rates = ", ".join(f"{name} {rate}" for name, rate in vars(more).items() if rate)
+    return {
+        "architecture": f"{config.family}: {shape}, {stack.n_heads} heads, {stack.norm_position}-norm",
+        "vocabulary": f"{config.tgt_vocab_size or config.vocab_size:,} pieces of `{model.path.absolute().name}`",
+        **({"languages": between} if between else {}),
+        **({"dropout": f"beside {dropout}: {rates}"} if rates else {}),
+    }
+
+
+def before_and_after(request: TrainRequest, job: Any) -> None:
+    """Say what the run has changed, on the validation pairs that are searched.
+
+    The difference is judged by a paired bootstrap (Koehn 2004); these pairs have chosen the best model, which makes it
+    look better than other pairs would.
+    """
+    pairs = [job.searched(row) for row in range(min(len(job.valid), job.config.train.validate_bleu))]
+    if not pairs:
+        return
+    sources = [src for src, _ in pairs]
+    translations = list[list[str]]()
+    with progress_bar(2 * len(pairs), request.show) as bar:
+        for path in (request.init, request.out):
+            translations.append([])
+            for texts in in_chunks(_translator(path, request), sources):
+                translations[-1] += texts
+                bar.update(len(texts))
+    before, after = translations
+    compared = paired_bootstrap(before, after, [tgt for _, tgt in pairs], metrics=["BLEU", "chrF++"])
+    figures = (f"{one.name} {one.a.score:.2f} and {one.b.score:.2f} (p {one.p_value:.3f})" for one in compared.values())
+    notify(request, f"before and after, on {len(pairs):,} pairs validated on: {', '.join(figures)}")
+
+
+def _translator(path: str, request: TrainRequest) -> Any:
+    """The translator in a folder, of ours or a published one."""
+    if is_family(path):
+        return FINE_TUNING.read(path).between(request.source_language, request.target_language)
+    folder = read_any(path, tasks=WITH_DECODER, published=False)
+    config = folder.config
+    return TextTranslator(searching(folder.network), folder.tokenizer, config.decode, longest_sequence(config.model))
+
+
+AT_ONCE = 50  # sentences translated between two updates of a progress bar
+
+
+def in_chunks(model: Any, sources: Sequence[str]) -> Iterator[list[str]]:
+    """The translations of all sources, a line each, a few at a time."""
+    for start in range(0, len(sources), AT_ONCE):
+        yield [" ".join(one.text.split()) for one in model.translate(sources[start : start + AT_ONCE])]
+
+
+FINE_TUNING = FineTuning(
+    published_job, Translator, "one that reads a text and writes another", "max_length", before_and_after
+)

@@ -1,0 +1,96 @@
+"""From a batch to its loss: the forward half of a training step, and the same for validation.
+
+What is trained for is a function from a batch to a `Loss`; the trainer is given one and knows no task. Here is that of
+a translator; classifiers and forecasters have theirs in `headwise.tasks`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwise.config.training import TrainConfig
+from headwise.data.batch import Batch
+from headwise.training.loss import Loss, sequence_loss
+from headwise.training.packed import can_pack, packed_states
+
+Objective = Callable[[Any], Loss]  # of one kind of batch
+StatesOf = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # see `real_states`, which is one
+
+
+def real_states(
+    network: Any, src: Tensor, tgt_in: Tensor, src_mask: Tensor, tgt_mask: Tensor
+) -> Float[Tensor, "rows d_model"]:
+    """Hidden states at the positions that `tgt_mask` is True for; without padding where that is possible."""
+    if can_pack(network, src_mask, tgt_mask):
+        return packed_states(network, src, tgt_in, src_mask, tgt_mask)
+    return _padded_states(network.states, src, tgt_in, src_mask, tgt_mask)
+
+
+def _padded_states(
+    states: Callable[..., Tensor], src: Tensor, tgt_in: Tensor, src_mask: Tensor, tgt_mask: Tensor
+) -> Float[Tensor, "rows d_model"]:
+    return _at(tgt_mask, states(src, tgt_in, src_mask))
+
+
+def translation_objective(model: nn.Module, pad_id: int, train: TrainConfig, padded: bool = False) -> Objective:
+    """Section 5.4: label-smoothed cross-entropy of the next piece, with R-Drop if asked for.
+
+    `padded`: whoever looks at the model's layers meanwhile finds sentences one beside the other, with padding.
+    """
+    states = partial(real_states, model)
+    if padded or train.compile or train.shard != "none":  # compiled for shapes, of which there are fewer with padding
+        network: Any = model
+        states = partial(_padded_states, torch.compile(network.states) if train.compile else network.states)
+
+    def objective(batch: Batch) -> Loss:
+        weight, bias, scale = projection(model)  # which may be put together for this batch
+        smoothing, r_drop = train.label_smoothing, train.r_drop
+        return batch_loss(states, weight, batch, pad_id, smoothing, r_drop, bias, scale)
+
+    return objective
+
+
+def batch_loss(
+    states: StatesOf,
+    weight: Float[Tensor, "vocab d_model"],
+    batch: Batch,
+    pad_id: int,
+    label_smoothing: float = 0.0,
+    r_drop: float = 0.0,
+    bias: Float[Tensor, " vocab"] | None = None,
+    scale: float = 1.0,
+) -> Loss:
+    """Loss of a batch, summed over its target pieces; with `r_drop` every pair passes twice, in one batch.
+
+    `states` gives hidden states as `real_states` does; `weight`, `bias` and `scale` are those of `projection`.
+    """
+    real = batch.tgt_out != pad_id
+    inputs = batch.src, batch.tgt_in, batch.src_mask, real
+    passes = 2 if r_drop else 1
+    if passes == 2:
+        inputs = tuple(torch.cat([t, t]) for t in inputs)
+    rows = states(*inputs).unflatten(0, (passes, -1))
+    rows = rows if scale == 1.0 else rows * scale
+    return sequence_loss(rows, weight, _at(real, batch.tgt_out), label_smoothing, r_drop, bias)
+
+
+def projection(model: nn.Module) -> tuple[nn.Parameter, nn.Parameter | None, float]:
+    """What makes logits of hidden states: a matrix, a bias where there is one, a factor on the states before (T5)."""
+    output: Any = model.get_submodule("output")
+    return output.weight, output.bias, getattr(getattr(model, "head", None), "scale", 1.0)
+
+
+def _at(mask: Tensor, x: Tensor) -> Tensor:
+    """x[mask], with a cheaper gradient."""
+    return x.flatten(0, 1).index_select(0, mask.flatten().nonzero().squeeze(1))
+
+
+@torch.inference_mode()
+def nll_of(model: nn.Module, batch: Batch, pad_id: int, device: torch.device) -> float:
+    """Negative log-likelihood of a batch in nats, without smoothing; the model is in evaluation mode."""
+    weight, bias, scale = projection(model)
+    return batch_loss(partial(real_states, model), weight, batch.to(device), pad_id, bias=bias, scale=scale).nll.item()

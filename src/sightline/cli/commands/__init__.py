@@ -1,5 +1,0 @@
-"""One module per command, with `add_options(parser)` and `run(options)`; `sightline.cli` imports the requested one.
-
-The docstring of a module is the example at the end of its help. `RULES`, if it has them, list options that have no
-effect beside others; `NEEDS` lists modules of `sightline.cli` that only some of its command lines need.
-"""
