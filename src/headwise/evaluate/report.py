@@ -18,6 +18,10 @@ class Translates(Protocol):
     def translate(self, texts: Sequence[str], **overrides: Any) -> Sequence[Written]: ...
 
 
+# Arguments of `translate` that are not settings of the search.
+OF_TRANSLATE = ("prefix", "draft", "glossary", "source_language", "target_language", "instruction")
+
+
 @dataclass(frozen=True)
 class TranslationReport:
     """Scores of a test set, and everything needed to reproduce them."""
@@ -61,7 +65,7 @@ def evaluate_model(
     measures(metrics, tokenize, multi30k=multi30k or "", references=references)
     settings = dict(overrides or {})
     others = hypotheses_of(other, sources, settings) if other else None
-    decoding = model.settings(**{name: value for name, value in settings.items() if name != "glossary"})
+    decoding = model.settings(**{name: value for name, value in settings.items() if name not in OF_TRANSLATE})
     written = hypotheses_of(model, sources, settings)
     return evaluate_text(written, references, others, multi30k, tokenize, decoding, metrics)
 
