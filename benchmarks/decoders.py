@@ -25,7 +25,7 @@ from headwise.contract import SpecialIds
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.candidates import CandidateTable
 from headwise.decode.engine import decode_tokens
-from headwise.decode.stepwise import engine_of, pad_sources
+from headwise.decode.stepwise import engine_of, pad_right
 from headwise.export.exported import ExportedModel, exported_model
 from headwise.export.onnx import DECODER, ENCODER, GreedyTranslator
 from headwise.network.transformer import Transformer
@@ -139,7 +139,7 @@ def transformers(folder: Path) -> Translate:
             options["length_penalty"] = LENGTH_PENALTY
         outputs: dict[int, Tokens] = {}
         for rows in sorted_batches(sources, job.batch or 32):
-            src, src_mask = pad_sources([sources[i] for i in rows], SpecialIds(PAD, BOS, EOS, UNK))
+            src, src_mask = pad_right([[*sources[i], EOS] for i in rows], PAD)
             found = model.generate(
                 src,
                 attention_mask=src_mask.long(),
@@ -161,7 +161,7 @@ def graphs(folder: Path, compute: str, runtime: str) -> Translate:
         assert job.beam == 1 and job.length, "greedy search of so many steps"
         outputs: dict[int, Tokens] = {}
         for rows in sorted_batches(sources, job.batch or 32):
-            src, src_mask = pad_sources([sources[i] for i in rows], SpecialIds(PAD, BOS, EOS, UNK))
+            src, src_mask = pad_right([[*sources[i], EOS] for i in rows], PAD)
             state, columns = translator.source(src.numpy(), src_mask.numpy()), [np.full((len(rows), 1), BOS)]
             while len(columns) <= job.length:
                 logits, state = translator.step(columns[-1], state)
@@ -257,7 +257,7 @@ def agreement(folder: Path) -> Callable[[], dict[str, float]]:
         sources = [row.tolist() for row in draw_tokens(draw_lengths(16)[:, 0] - 1, vocab_size)]
         targets = torch.randint(UNK + 1, vocab_size, (16, 14), generator=torch.Generator().manual_seed(1))
         targets[:, 0] = BOS
-        src, src_mask = pad_sources(sources, SpecialIds(PAD, BOS, EOS, UNK))
+        src, src_mask = pad_right([[*source, EOS] for source in sources], PAD)
         with torch.inference_mode():
             logits = network(src, targets, src_mask)
             model = load_transformers(folder / "transformers")

@@ -304,7 +304,7 @@ def measure_trained(folder: Path, cores: int, options: argparse.Namespace) -> tu
     """Tables of a trained model, outputs as long as it makes them; every turn translates the whole file."""
     exports.export(options.model, folder)
     agreed = check_agreement(folder)
-    tokenizer = exports.read_folder(options.model).tokenizer
+    tokenizer = exports.read_any(options.model).tokenizer
     sources = [ids for ids in tokenizer.encode_batch(lines(options.source)) if ids]
     workers = contenders(folder, cores, options.contenders)
     found = []

@@ -19,11 +19,12 @@ from typing import Any
 
 import machine
 import torch
-from headwise.generation.rewrite import rewrite
-from headwise.generation.settings import GenerationSettings
 from turns import speed_ratio, take_turns
 
 import headwise
+from headwise.checkpoint.generation_config import GenerationConfig
+from headwise.decode.engine import decode_tokens
+from headwise.decode.stepwise import engine_of
 from headwise.generation.text import write_on
 
 END = 2  # what no output writes, for its length is forced
@@ -72,12 +73,16 @@ def theirs(network: Any, length: int, beams: int) -> Generate:
 
 def ours(model: Any, length: int, beams: int) -> Generate:
     """What `model.generate` calls, with ids."""
-    settings = GenerationSettings(length, length, beams, batch_size=64, end_ids=(END,), pad_id=1)
-    alone = model.config.encoder is None
-    settings = settings if alone else replace(settings, start_id=model.generation.start_id)
+    absolute = {"max_new_tokens": length, "min_new_tokens": length, "beam_size": beams, "batch_size": 64}
+    own: GenerationConfig = replace(model.generation, special=replace(model.generation.special, pad_id=1, eos_id=END))
+    chosen = own.changed(absolute)
+    special = replace(chosen.special, source_end=())
 
     def generate(prompts: Prompts) -> list[list[int]]:
-        return [found[0].tokens for found in (write_on if alone else rewrite)(model.network, prompts, settings)]
+        if model.config.encoder is None:
+            return [found[0].tokens for found in write_on(model.network, prompts, chosen)]
+        found = decode_tokens(engine_of(model.network), prompts, chosen.settings, special)
+        return [ranked[0].tokens for ranked in found]
 
     return generate
 

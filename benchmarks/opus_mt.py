@@ -25,6 +25,11 @@ from turns import speed_ratio, spread, take_turns
 from work import draw_lengths
 from workers import Worker
 
+import headwise
+from headwise.contract import SpecialIds
+from headwise.decode.candidates import CandidateTable
+from headwise.decode.engine import decode_tokens
+
 EOS, UNK, VOCABULARY = 0, 1, machine.pick(58_101, 1_000)
 START = VOCABULARY - 1
 STEPS, CANDIDATES = 14, 100
@@ -97,19 +102,16 @@ def candidates() -> list[int]:
 
 def ours(folder: Path, compute: str, shortlist: bool = False) -> Translate:
     """What `headwise.load(folder).translate` calls, with ids."""
-    from headwise.generation.rewrite import rewrite
-    from headwise.generation.settings import GenerationSettings
-
-    import headwise
-    from headwise.decode.candidates import CandidateTable
-
-    form = headwise.load(folder, "cpu").forms(compute)
+    model: Any = headwise.load(folder, "cpu")
     table = CandidateTable(np.array(candidates()), np.zeros((VOCABULARY, 0), np.int64))
-    settings = GenerationSettings(STEPS, STEPS - 1, start_id=START, end_ids=(EOS,), suppressed=(START,), pad_id=START)
+    settings = model.settings(max_new_tokens=STEPS, min_new_tokens=STEPS - 1, compute=compute)
+    special = SpecialIds(START, START, EOS, source_end=(), suppressed=(START,))
 
     def translate(sources: list[Tokens], beam: int, batch: int) -> list[Tokens]:
         chosen = replace(settings, beam_size=beam, batch_size=batch)
-        return [found[0].tokens for found in rewrite(form, sources, chosen, offered=table if shortlist else None)]
+        engine = model._translator.engine(chosen)
+        found = decode_tokens(engine, sources, chosen, special, shortlist=table if shortlist else None)
+        return [ranked[0].tokens for ranked in found]
 
     return translate
 

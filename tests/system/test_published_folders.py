@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from headwise.generation.rewrite import beginning_of
 from safetensors.torch import load_file, save_file
 from tiny_families import MARKS, write_tiny
 
@@ -164,18 +163,16 @@ def translated(cli: Cli, published: tuple[Path, list[str]], file: Path, *more: A
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_forced_beginning(cli: Cli, published: tuple[Path, list[str]], files: tuple[Path, Path], beam: int) -> None:
-    """It costs nothing, and what follows is what the network says behind it."""
+    """The output begins with it, and continues with what the network predicts after it."""
     rows = translated(cli, published, files[0], "--prefix", " Ein  Hund", "--beam-size", beam)
     assert all(row["text"].strip().startswith("Ein Hund") for row in rows)
-    assert all(row["token_log_probs"][:8] == [0.0] * 8 for row in rows)
     languages = [option.partition("=")[2] for option in published[1]]
     model: Any = load_translator(published[0], "cpu").between(*languages)  # type: ignore[union-attr]
     tokens = [model._translator.tokenizer.vocabulary.id_of(piece) for piece in "EinĠHund"]
-    chosen = model._translator.config.changed({"beam_size": beam, "max_new_tokens": 11}, ("float32",))
+    chosen = model._translator.config.changed({"beam_size": beam, "max_new_tokens": 11})
     sources = model._translator.segment(SOURCES, chosen)
     found = [ranked[0].tokens for ranked in model._translator.search(sources, tokens, chosen)]
-    forced = [] if chosen.forced_start_id is None else [chosen.forced_start_id]
-    assert all(row[: len(forced) + 8] == [*forced, *tokens] for row in found)
+    assert all(row[:8] == tokens for row in found)
     shown = cli("inspect", published[0], SOURCES[0], "--format", "json", "--prefix", "Ein Hund", *published[1])
     assert shown.code == 0, shown.err
     assert json.loads(shown.out)["translation"].startswith("Ein Hund")
@@ -241,7 +238,7 @@ def test_a_shortlist_of_two_vocabularies(
     """Ids that are read mean something else where they are written; a name is copied by how its pieces are called."""
     changes = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": n_written}
     write_tiny(tmp_path / "model", "marian", changes, SETTINGS)
-    monkeypatch.setattr("headwise.models.family_model.read_vocabulary", two_vocabularies)
+    monkeypatch.setattr("headwise.models.pretrained.read_vocabulary", two_vocabularies)
     learn = ["shortlist", tmp_path / "model", "--train", *files, "--candidates", 2, "--frequent", 3]
     ran = cli(*learn)
     assert ran.code == 0, ran.err
@@ -328,16 +325,16 @@ def test_several_write_together(
     both: Any = load_translators([published[0], other], "cpu")
     found = both.between(*languages).generate([SOURCES[0]], beam_size=1, max_new_tokens=1)[0]
     members = [load_translator(path, "cpu").between(*languages)._translator for path in (published[0], other)]  # type: ignore[union-attr]
-    chosen, side = members[0].config, members[0].tokenizer
+    side = members[0].tokenizer
     src = torch.tensor([[*side.source.encode(SOURCES[0]), side.source.eos_id]])
     with torch.inference_mode():
-        mean = sum(member.model(src, torch.tensor([beginning_of(chosen)]))[0, -1] for member in members) / 2
-        mean[[*chosen.suppressed]] = -torch.inf
+        mean = sum(member.model(src, torch.tensor([side.special.prompt]))[0, -1] for member in members) / 2
+        mean[[*side.special.unwritten]] = -torch.inf
     assert found.token_log_probs[0] == pytest.approx(mean.log_softmax(-1).max().item(), abs=1e-3)
     judged = ["--source", files[0], "--reference", files[1]]
     ran = cli("evaluate", published[0], *judged, "--ensemble", other, *published[1])
     assert ran.code == 0, ran.err
-    with pytest.raises(UserError, match="only write together"):
+    with pytest.raises(UserError, match="an ensemble has no"):
         both.between(*languages).score(SOURCES, TARGETS)
 
 

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
 import headwise
+from headwise.decode.engine import decode_tokens
+from headwise.decode.stepwise import engine_of
 
 Cli = Callable[..., Any]
 TASKS = {"task_specific_params": {"translation_de_to_it": {"prefix": "to it: "}}}
@@ -204,11 +207,10 @@ def test_transformers_loads_the_result(cli: Cli, files: list[str], tmp_path: Pat
         [sys.executable, "-c", code, tmp_path / "out"], capture_output=True, text=True, check=False, env=environment
     )
     assert ran.returncode == 0, ran.stderr
-    from headwise.generation.rewrite import rewrite
-
     model = headwise.load(tmp_path / "out", "cpu")
     settings = model.settings(beam_size=1, max_new_tokens=8)
-    own = rewrite(model.network, [[20, 21, 2]], settings)[0][0]
+    special = replace(model.generation.special, source_end=())
+    own = decode_tokens(engine_of(model.network), [[20, 21, 2]], settings, special)[0][0]
     assert json.loads(ran.stdout)[1 : 1 + len(own.tokens)] == own.tokens
 
 
