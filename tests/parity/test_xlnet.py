@@ -218,7 +218,7 @@ def test_it_writes_the_same(beams: int, tmp_path: Path) -> None:
             torch.tensor([prompt]), max_new_tokens=6, num_beams=beams, do_sample=False, use_mems=False
         )[0, len(prompt) :].tolist()
         assert ours == wanted[: len(ours)]
-        assert set(wanted[len(ours) :]) <= {model.generation.end_ids[0], model.generation.pad_id}
+        assert set(wanted[len(ours) :]) <= {model.generation.special.eos_id, model.generation.special.pad_id}
 
 
 @torch.no_grad()
