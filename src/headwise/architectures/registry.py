@@ -65,12 +65,12 @@ def with_parameters(
     return network.eval()
 
 
-def decoding_forms(network: Network) -> Callable[[str], Any]:
+def decoding_forms(network: nn.Module) -> Callable[[str], Any]:
     """What gives the network in the form for `SearchSettings.compute`; only the Transformer has others than itself."""
     if isinstance(network, Transformer):
         return PreparedForms(network)
 
-    def form(compute: str) -> Network:
+    def form(compute: str) -> nn.Module:
         if compute != "float32":
             raise UserError(f"decode.compute = {compute} is for the Transformer; this model decodes in float32")
         return network
