@@ -67,7 +67,7 @@ def test_transformers_loads_it(cli: Cli, files: list[str], tmp_path: Path) -> No
     ids = tokenizer("a <term> b").input_ids
     assert 265 in ids and theirs.config.vocab_size == 266 and theirs.final_logits_bias.shape == (1, 266)
     ours = headwise.load(tmp_path / "out", "cpu")
-    assert ours.tokenizer.encode("a <term> b") == ids
+    assert ours.vocabulary.encode("a <term> b") == ids
     src = torch.tensor([ids])
     logits = theirs(input_ids=src, decoder_input_ids=src).logits
     found = ours.network.logits(ours.network.states(src, src, torch.ones_like(src, dtype=torch.bool)))

@@ -287,7 +287,7 @@ def test_the_class_token_or_the_mean_over_the_patches(cli: Cli, made: Callable[.
         (CAPTIONS, ["--prefix", "a"], "--prefix is for models that translate; this one reads a picture"),
         ("vit", ["--beam-size", 2], "--beam-size is for models that translate; this one reads a picture"),
         ("whisper", ["--target-language", "de"], "--target-language is for models that translate"),
-        ("whisper", ["--max-length-factor", 2], "is for models that Headwise has trained"),
+        ("whisper", ["--max-length-factor", 2], "--max-length-factor is for models that translate"),
         ("bert", ["--part", "cross", "--format", "text"], "this model has none"),
         ("vit", ["--layer", 7, "--format", "text"], "layer 7 does not exist"),
     ],

@@ -246,9 +246,10 @@ def test_a_shortlist_of_two_vocabularies(
     row = translated(cli, (tmp_path / "model", []), files[0], "--shortlist", *more)[0]
     assert {*row["text"]} <= {*"QXJ ", *"".join(TARGETS)}
     model: Any = load_translator(tmp_path / "model", "cpu")
-    few = model.offered.candidates([model.tokenizer.encode("Q")], [[]], [])
-    assert model.tokenizer.written.id_of("Q") in few.ids[few.allowed[0]]
-    assert model.tokenizer.id_of("Q") not in few.ids[few.allowed[0]]
+    table = model._translator.shortlist()
+    few = table.candidates([model.vocabulary.encode("Q")], [[]], [])
+    assert model.vocabulary.written.id_of("Q") in few.ids[few.allowed[0]]
+    assert model.vocabulary.id_of("Q") not in few.ids[few.allowed[0]]
 
 
 def two_vocabularies(path: Path, hf_config: dict[str, Any]) -> Vocabulary:
@@ -342,9 +343,9 @@ def test_what_does_not_write_together(cli: Cli, files: tuple[Path, Path], tmp_pa
     write_tiny(tmp_path / "a", "marian", {}, SETTINGS)
     write_tiny(tmp_path / "b", "marian", {}, SETTINGS, marks=["<new>"])
     ran = cli("translate", tmp_path / "a", files[0], "--ensemble", tmp_path / "b")
-    assert "has another vocabulary than" in ran.complaint
+    assert "has another tokenizer than" in ran.complaint
     ran = cli("translate", tmp_path / "a", files[0], "--ensemble", model_path)
-    assert "all published or all made by `headwise train`" in ran.complaint
+    assert "an ensemble is of pretrained models, or of models trained here" in ran.complaint
 
 
 def test_head_importance_masks_and_attribution(published: tuple[Path, list[str]]) -> None:
@@ -366,8 +367,6 @@ def test_head_importance_masks_and_attribution(published: tuple[Path, list[str]]
     "arguments",
     [
         ("export", "MODEL", "--to", "onnx", "OUT"),
-        ("translate", "MODEL", "SRC", "--draft", "MODEL"),
-        ("translate", "MODEL", "SRC", "--workers", "2"),
     ],
 )
 def test_what_is_for_models_of_our_own_says_so(

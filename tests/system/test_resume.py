@@ -5,6 +5,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,7 @@ import pytest
 from programs import Program
 
 from headwise.checkpoint.model_card import DECODING, with_row
-from headwise.checkpoint.trained import write_decoding
-from headwise.config.settings import SearchSettings
+from headwise.checkpoint.trained import read_settings, write_decoding
 
 STEPS = 45
 RECIPE = f"""
@@ -313,8 +313,8 @@ def test_a_setting_chosen_for_earlier_weights_goes_and_is_named(
     out = tmp_path / "model"
     shutil.copytree(whole, out)
     settings, card = (whole / "generation_config.json").read_bytes(), (whole / "README.md").read_text(encoding="utf-8")
-    decoding = {**json.loads(settings), "length_penalty": 1.25}
-    write_decoding(out, SearchSettings(**decoding), lambda text: with_row(text, DECODING, "length penalty 1.25"))
+    decoding = replace(read_settings(out)[0].decode, length_penalty=1.25)
+    write_decoding(out, decoding, lambda text: with_row(text, DECODING, "length penalty 1.25"))
     assert "1.25" in (out / "README.md").read_text(encoding="utf-8")
     ran = cli(*command, "--out", out, "--resume")
     assert "decode.length_penalty was 1.25, now 0.6: the settings of the run" in ran.err

@@ -39,14 +39,15 @@ STEPS = """
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import SearchSettings
 from headwise.contract import SpecialIds
-from headwise.decode.engine import Asked, begin
+from headwise.decode.engine import begin
+from headwise.decode.request import SearchRequest
 from headwise.architectures.transformer import build_model
 from headwise.network.compiled import packed
 
 shape = {"vocab_size": 4000, "d_model": 256, "d_ff": 1024, "n_encoder_layers": 1, "n_decoder_layers": 3}
 model = packed(build_model(TransformerConfig(**shape)), "int8")
 config = SearchSettings(beam_size=4, min_length_factor=9000.0, max_length_factor=10000.0)
-search = begin(model, Asked([[5] * 20], [[]], config, SpecialIds()))
+search = begin(model, SearchRequest([[5] * 20], [[]], config, SpecialIds()))
 assert search.advance()
 print("begin", flush=True)
 try:

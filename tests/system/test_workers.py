@@ -11,14 +11,19 @@ import pytest
 import headwise
 from headwise.errors import UserError
 from headwise.models import workers
-from headwise.models.workers import CHUNK_LINES, translate_in_processes, worth_sharing
+from headwise.models.load import load
+from headwise.models.workers import CHUNK_LINES, Loading, translate_in_processes, worth_sharing
+
+
+def located(path: Path) -> Loading:
+    return Loading((str(path),), "cpu", "auto", load)
 
 
 def test_two_processes_write_what_one_writes(model_path: Path, task: Any, cli: Any, tmp_path: Path) -> None:
     lines = [src for src, _ in task(60, 3)]
     lines[7] = lines[20] = ""
     whole = [found.text for found in headwise.load(model_path, "cpu").translate(lines)]
-    shared = translate_in_processes(model_path, "cpu", lines, 2, overrides={}, chunk_lines=7)
+    shared = translate_in_processes(located(model_path), lines, 2, chunk_lines=7)
     assert [found.text for found in shared] == whole
     (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     assert cli("translate", model_path, tmp_path / "in.txt", "--device", "cpu", "--workers", 2).lines == whole
@@ -26,7 +31,7 @@ def test_two_processes_write_what_one_writes(model_path: Path, task: Any, cli: A
 
 def test_errors_come_through(model_path: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such model directory"):
-        list(translate_in_processes(tmp_path / "none", "cpu", ["a"], 1))
+        list(translate_in_processes(located(tmp_path / "none"), ["a"], 1))
     with pytest.raises(UserError, match="workers = -1"):
         headwise.load(model_path, "cpu").translate_lines(["a"], workers=-1)
 
@@ -42,7 +47,7 @@ def test_a_killed_process_is_told(model_path: Path, task: Any) -> None:
             yield src
 
     with pytest.raises(UserError, match="ended from outside"):
-        list(translate_in_processes(model_path, "cpu", lines(), 1, chunk_lines=20))
+        list(translate_in_processes(located(model_path), lines(), 1, chunk_lines=20))
 
 
 def test_only_long_inputs_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:

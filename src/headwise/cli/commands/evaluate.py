@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> None:
     hears = getattr(model, "reads", "") == "sound"
     if options.normalizer and not hears:
         raise UserError(f"--normalizer is for transcripts, and {options.model} does not transcribe speech")
-    if hasattr(model, "translate"):
+    if hasattr(model, "translate") or not hasattr(model, "evaluate"):
         _evaluate_translator(options, model)
         return
     settings = {"language": options.source_language, "normalizer": options.normalizer or "basic"} if hears else {}

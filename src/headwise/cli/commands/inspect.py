@@ -13,6 +13,7 @@ from typing import Any
 
 from headwise.cli.decoding import decode_overrides
 from headwise.cli.files import output
+from headwise.cli.generation import GENERATION
 from headwise.cli.loading import model_of
 from headwise.cli.options import ANY_MODEL, DECODING, decode_options, language_options, model_option, whole_number
 from headwise.cli.rules import FlagRule, out_file
@@ -35,6 +36,7 @@ MARGIN, CELL = 16, 2  # columns of the terminal beside the weights, and of each 
 STEPS_IN_PICTURE, STEPS_IN_PAGE = 60, 300  # time steps of a sound that are shown
 FOR_PAIRS = ("prefix", "target_language")
 FOR_WRITERS = ("target", "source_language", *DECODING)
+ONLY_FOR_PAIRS = tuple(name for name in DECODING if name not in (*GENERATION, "sample", "stop", "compute"))
 
 
 def format_of(options: argparse.Namespace) -> str:
@@ -134,7 +136,7 @@ def _pair_settings(options: argparse.Namespace, model: Any) -> dict[str, Any]:
 
 def _single_settings(options: argparse.Namespace, model: Any, style: str) -> dict[str, Any]:
     """The settings for a sound or a picture; `UserError` for one without a meaning there."""
-    for name in FOR_PAIRS if model.writes else (*FOR_PAIRS, *FOR_WRITERS):
+    for name in (*FOR_PAIRS, *ONLY_FOR_PAIRS) if model.writes else (*FOR_PAIRS, *FOR_WRITERS):
         if name in options.flags:
             raise UserError(f"{options.flags[name]} is for models that translate; this one reads a {model.reads}")
     if not model.writes:
