@@ -26,9 +26,9 @@ from tiny_families import HEARING, write_tiny
 
 import headwise
 from headwise import cli as command_line
+from headwise.cli.commands import serve as serving
 from headwise.cli.rules import out_file
 from headwise.errors import UserError
-from headwise.serve import server as serving
 from headwise.serve.explorer.server import ExplorerServer
 from headwise.serve.server import application
 from headwise.study import run as study_run
