@@ -35,6 +35,8 @@ from turns import Spread, speed_ratio, spread, take_turns
 from work import SIZES, Size, decoding_operations, draw_lengths, draw_tokens
 from workers import Reply, Team, Worker
 
+from headwise.checkpoint.with_torch import read_any
+
 FORCED = 14  # steps of an output
 SENTENCES = machine.pick({1: 16, 32: 128, 128: 256}, {1: 2, 32: 8})  # by batch; how many are translated in a turn
 
@@ -304,7 +306,7 @@ def measure_trained(folder: Path, cores: int, options: argparse.Namespace) -> tu
     """Tables of a trained model, outputs as long as it makes them; every turn translates the whole file."""
     exports.export(options.model, folder)
     agreed = check_agreement(folder)
-    tokenizer = exports.read_any(options.model).tokenizer
+    tokenizer = read_any(options.model).tokenizer
     sources = [ids for ids in tokenizer.encode_batch(lines(options.source)) if ids]
     workers = contenders(folder, cores, options.contenders)
     found = []

@@ -27,19 +27,26 @@ class StepCounter:
 
     def __init__(self) -> None:
         self.steps = self.pieces = 0
-        self._check: Callable[..., Any] = speculative._check
+        self._begin: Callable[..., Any] = speculative.begin
 
     def __enter__(self) -> "StepCounter":
-        def counted(*arguments: Any) -> Any:
-            found = self._check(*arguments)
-            self.steps, self.pieces = self.steps + 1, self.pieces + len(found)
-            return found
+        def begin(*arguments: Any) -> Any:
+            search = self._begin(*arguments)
+            advance = search.advance
 
-        speculative._check = counted
+            def counted(guesses: Any) -> Any:
+                found = advance(guesses)
+                self.steps, self.pieces = self.steps + bool(found), self.pieces + len(found)
+                return found
+
+            search.advance = counted
+            return search
+
+        speculative.begin = begin
         return self
 
     def __exit__(self, *_: object) -> None:
-        speculative._check = self._check
+        speculative.begin = self._begin
 
 
 def first_and_whole(pieces: Any) -> tuple[float, float, str]:

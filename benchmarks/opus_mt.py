@@ -26,6 +26,7 @@ from work import draw_lengths
 from workers import Worker
 
 import headwise
+from headwise.config.settings import SearchSettings
 from headwise.contract import SpecialIds
 from headwise.decode.candidates import CandidateTable
 from headwise.decode.engine import decode_tokens
@@ -104,12 +105,12 @@ def ours(folder: Path, compute: str, shortlist: bool = False) -> Translate:
     """What `headwise.load(folder).translate` calls, with ids."""
     model: Any = headwise.load(folder, "cpu")
     table = CandidateTable(np.array(candidates()), np.zeros((VOCABULARY, 0), np.int64))
-    settings = model.settings(max_new_tokens=STEPS, min_new_tokens=STEPS - 1, compute=compute)
+    engine = model._loaded.engine(compute)  # the model has no vocabulary
+    settings = SearchSettings().changed({"max_new_tokens": STEPS, "min_new_tokens": STEPS - 1, "compute": compute})
     special = SpecialIds(START, START, EOS, source_end=(), suppressed=(START,))
 
     def translate(sources: list[Tokens], beam: int, batch: int) -> list[Tokens]:
         chosen = replace(settings, beam_size=beam, batch_size=batch)
-        engine = model._translator.engine(chosen)
         found = decode_tokens(engine, sources, chosen, special, shortlist=table if shortlist else None)
         return [ranked[0].tokens for ranked in found]
 

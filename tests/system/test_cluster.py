@@ -60,7 +60,7 @@ def actors(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterExe
     import ray
 
     with ClusterExecutor(ray, gpu=False) as kept:
-        monkeypatch.setattr("headwise.cluster.actors.ClusterExecutor", lambda *_: nullcontext(kept))
+        monkeypatch.setattr("headwise.cli.cluster.ClusterExecutor", lambda *_: nullcontext(kept))
         yield kept
 
 
