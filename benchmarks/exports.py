@@ -14,6 +14,7 @@ from work import BOS, EOS, PAD, SIZES, UNK
 from headwise.architectures.transformer import build_model
 from headwise.checkpoint.sidecar_files import SHORTLIST, read_shortlist
 from headwise.checkpoint.trained import write_settings, write_weights
+from headwise.checkpoint.with_torch import read_any
 from headwise.config.settings import RunConfig
 from headwise.data.tokenizer import Tokenizer
 from headwise.export import ctranslate2, hf, onnx

@@ -138,8 +138,8 @@ def batches(model: str, count: int) -> list[Rows]:
 def ours(model: str, folder: str, count: int, name: str) -> Update:
     """An update as our trainer makes it."""
     from headwise.tasks.classification import classification_objective
-    from headwise.tasks.initial_model import fine_tuning_of
     from headwise.tasks.pretrained import head_dropout, more_dropout, trainable
+    from headwise.tasks.table import fine_tuning_of
     from headwise.training.optimizer import clip_gradients, gradient_norm, make_optimizer
     from headwise.training.packed import packed_forward
     from headwise.training.step import translation_objective
@@ -151,7 +151,7 @@ def ours(model: str, folder: str, count: int, name: str) -> Update:
     train = TrainConfig(label_smoothing=0.0, betas=(0.9, 0.999), eps=1e-8, weight_decay=DECAY)
     objective = classification_objective(packed_forward(network) if model == "bert" else network, train)
     if model == "marian":
-        objective = translation_objective(network, base.generation.pad_id, train)
+        objective = translation_objective(network, base.generation.special.pad_id, train)
     made, optimizer = [our_batch(model, rows) for rows in batches(model, count)], make_optimizer(network, train)
 
     def update(turn: int) -> float:
