@@ -20,8 +20,7 @@ import torch
 from headwise.architectures.registry import build_network
 from headwise.checkpoint.trained import write_settings, write_weights
 from headwise.config.data import TranslationData
-from headwise.config.model import TransformerConfig
-from headwise.config.settings import RunConfig, SearchSettings
+from headwise.config.settings import RunConfig, SearchSettings, from_dict
 from headwise.data.corpus import Corpus
 from headwise.data.prepared import prepare
 from headwise.data.tokenizer import Tokenizer
@@ -108,7 +107,8 @@ def model_paths(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[s
 
 def write_model(folder: Path, shape: dict[str, Any], tokenizer: Tokenizer, about: dict[str, Any]) -> Path:
     torch.manual_seed(1)
-    model = TransformerConfig(d_model=16, vocab_size=tokenizer.vocab_size, **shape)
+    settings = {"d_model": 16, "vocab_size": tokenizer.vocab_size, **shape}
+    model = from_dict({"model": settings}, "test").model
     network = build_network(model).eval()
     with torch.no_grad():
         for parameter in network.parameters():
