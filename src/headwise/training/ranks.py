@@ -18,7 +18,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import DTensor
 
 from headwise.errors import UserError
 
@@ -181,7 +180,8 @@ def sum_gradients(state: None, bucket: dist.GradBucket) -> torch.futures.Future[
 
 def whole(parameter: Tensor) -> Tensor:
     """All of a parameter that ranks share out, to each of them."""
-    return parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+    full: Any = getattr(parameter, "full_tensor", None)  # of a DTensor, whose module is slow to import
+    return full() if full else parameter
 
 
 def mesh(device: torch.device) -> DeviceMesh:

@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
-from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 
 from headwise.data.batch import TrainingBatch
 from headwise.training.checkpoint import (
@@ -42,11 +40,27 @@ METADATA = ".metadata"  # which part lies where, as torch calls it
 MOMENTS = ("exp_avg", "exp_avg_sq")  # of Adam, as large as the parameter
 
 
+def load_parts(tensors: dict[str, Tensor], checkpoint: Path) -> None:
+    """Fill tensors, by their names in a checkpoint, with what its parts hold."""
+    import torch.distributed.checkpoint as dcp  # slow to import, and only for this kind of training
+
+    dcp.load(tensors, checkpoint_id=checkpoint)
+
+
+def save_parts(tensors: dict[str, Tensor], checkpoint: Path, group: Any) -> Any:
+    """Begin to write this rank's parts; returns a future of the end."""
+    import torch.distributed.checkpoint as dcp  # as above
+
+    return dcp.async_save(tensors, checkpoint_id=checkpoint, process_group=group)
+
+
 def shard(network: nn.Module, precision: str, device: torch.device, offload: bool = False) -> SummedLoss:
     """Share out the parameters of a network, which is changed: each layer by itself, the others together.
 
     With `offload` parts lie and are updated in the CPU's memory; a layer is on the device while it computes.
     """
+    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard  # slow to import
+
     in_half = precision == "bf16" or (precision == "auto" and device.type == "cuda")
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
     stacks = [module for module in network.modules() if isinstance(module, nn.ModuleList)]
@@ -98,7 +112,7 @@ class ShardedTrainer(ParallelTrainer):
     def _model_of(self, checkpoint: Path) -> dict[str, Tensor]:
         self._state_of(checkpoint)
         parameters = {name: torch.empty_like(p.detach()) for name, p in self._parameters().items()}
-        dcp.load({f"model.{name}": p for name, p in parameters.items()}, checkpoint_id=checkpoint)
+        load_parts({f"model.{name}": p for name, p in parameters.items()}, checkpoint)
         return parameters
 
     def _outputs(self, model: nn.Module) -> Outputs:
@@ -128,7 +142,7 @@ class ShardedTrainer(ParallelTrainer):
             shutil.rmtree(draft, ignore_errors=True)  # left by a crash, perhaps of more ranks
         self.ranks.meet("the checkpoint of rank 0")
         with self.ranks.during("the parts of a checkpoint"):
-            writing = dcp.async_save(tensors, checkpoint_id=draft, process_group=self._group)
+            writing = save_parts(tensors, draft, self._group)
         self._pending = writing, draft, state
         if self._stop_signal or state["step"] == self.config.train.max_steps or self._out_of_patience():
             self._settle()
@@ -173,7 +187,7 @@ class ShardedTrainer(ParallelTrainer):
         average = {f"ema.{name}": value for name, value in self.average.items()}
         random = self._draws() if state["ranks"] == self.ranks.size else {}
         with self.ranks.during("the parts of a checkpoint"):
-            dcp.load({**model, **training, **average, **random}, checkpoint_id=path)
+            load_parts({**model, **training, **average, **random}, path)
         self.optimizer.restore(self.model, training)
         self._warn = warn
         self._draw_as(Checkpoint({}, random, state))

@@ -28,7 +28,7 @@ from headwise.training.ranks import Ranks, joined
 def test_offloaded_parts_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch is told so of every layer and of the rest, and nothing goes to a device as a whole: here there is none."""
     told: list[tuple[nn.Module, dict[str, Any]]] = []
-    monkeypatch.setattr(sharded, "fully_shard", lambda module, **options: told.append((module, options)))
+    monkeypatch.setattr("torch.distributed.fsdp.fully_shard", lambda module, **options: told.append((module, options)))
     monkeypatch.setattr(sharded, "mesh", lambda device: f"all of {device.type}")
     network = build_model(MODEL)
     root = sharded.shard(network, "bf16", torch.device("cuda"), offload=True)
