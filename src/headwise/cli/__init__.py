@@ -28,66 +28,70 @@ UNWRITABLE = (*FULL, errno.EIO, errno.EBADF)  # numbers of errors of standard ou
 
 
 class Command(NamedTuple):
-    """A command, its module in `commands/` and a sentence for the help."""
+    """A command and a sentence for the help."""
 
     name: str
-    module: str
     help: str
+
+    @property
+    def module(self) -> str:
+        """Its module in `commands/`; `import` is a word of Python's."""
+        return "import_checkpoint" if self.name == "import" else self.name.replace("-", "_")
 
 
 # In the order of the help.
 COMMANDS = {
     "start": (
-        Command("demo", "demo", "train on dates in five languages and show the result"),
-        Command("info", "info", "show what a model is and how it was trained"),
+        Command("demo", "train on dates in five languages and show the result"),
+        Command("info", "show what a model is and how it was trained"),
     ),
     "data": (
-        Command("check-corpus", "check_corpus", "check parallel files for duplicates, leaks and errors"),
-        Command("distill", "distill", "translate a corpus, to train a smaller model on"),
-        Command("backtranslate", "backtranslate", "translate target text back, for more training pairs"),
-        Command("annotate", "annotate", "write term translations into the sources of a corpus"),
+        Command("check-corpus", "check parallel files for duplicates, leaks and errors"),
+        Command("distill", "translate a corpus, to train a smaller model on"),
+        Command("backtranslate", "translate target text back, for more training pairs"),
+        Command("annotate", "write term translations into the sources of a corpus"),
     ),
     "train": (
-        Command("train", "train", "train a model on your files, for translation or another task"),
-        Command("tune", "tune", "fine-tune a translation model on your own pairs"),
-        Command("settings", "settings", "list every training setting: default, range, meaning"),
-        Command("sweep", "sweep", "train with several values of settings on a Ray cluster"),
-        Command("join", "join", "combine a ViT and a GPT-2 into a captioner, to be trained"),
-        Command("prune", "prune", "remove a model's least important attention heads"),
+        Command("train", "train a model on your files, for translation or another task"),
+        Command("tune", "fine-tune a translation model on your own pairs"),
+        Command("settings", "list every training setting: default, range, meaning"),
+        Command("sweep", "train with several values of settings on a Ray cluster"),
+        Command("join", "combine a ViT and a GPT-2 into a captioner, to be trained"),
+        Command("prune", "remove a model's least important attention heads"),
     ),
     "translate": (
-        Command("translate", "translate", "translate lines of text, or documents"),
-        Command("shortlist", "shortlist", "build a shortlist of likely target tokens from a corpus"),
-        Command("align", "align", "print word alignments of given translations"),
+        Command("translate", "translate lines of text, or documents"),
+        Command("shortlist", "build a shortlist of likely target tokens from a corpus"),
+        Command("align", "print word alignments of given translations"),
     ),
     "evaluate": (
-        Command("evaluate", "evaluate", "score a model or its output on a test set"),
-        Command("score", "score", "compute the probability of given translations or a text"),
-        Command("results", "results", "compare runs: a table of scores, and learning curves"),
-        Command("study", "study", "measure claims made for attention and write a report"),
+        Command("evaluate", "score a model or its output on a test set"),
+        Command("score", "compute the probability of given translations or a text"),
+        Command("results", "compare runs: a table of scores, and learning curves"),
+        Command("study", "measure claims made for attention and write a report"),
     ),
     "look inside": (
-        Command("inspect", "inspect", "show the attention of a model on one input"),
-        Command("explore", "explore", "serve a page that shows what a model does, live"),
+        Command("inspect", "show the attention of a model on one input"),
+        Command("explore", "serve a page that shows what a model does, live"),
     ),
     "serve and export": (
-        Command("serve", "serve", "serve translation over HTTP, with a web page"),
-        Command("export", "export", "write a model for transformers, CTranslate2, ONNX or the web"),
-        Command("import", "import_checkpoint", "convert a Hugging Face folder into a model folder"),
-        Command("pack", "pack", "store weights ready for inference, for a faster start"),
-        Command("seal", "seal", "update the checksums of a model folder"),
+        Command("serve", "serve translation over HTTP, with a web page"),
+        Command("export", "write a model for transformers, CTranslate2, ONNX or the web"),
+        Command("import", "convert a Hugging Face folder into a model folder"),
+        Command("pack", "store weights ready for inference, for a faster start"),
+        Command("seal", "update the checksums of a model folder"),
     ),
     "other tasks": (
-        Command("generate", "generate", "continue or rewrite a text with a language model"),
-        Command("fill", "fill", "predict masked words of a text (BERT and similar models)"),
-        Command("embed", "embed", "compute text embeddings"),
-        Command("classify", "classify", "predict the label of every line"),
-        Command("tag", "tag", "find names or other entities in every line"),
-        Command("answer", "answer", "find the answers to questions in a text"),
-        Command("label", "label", "classify a picture (ViT and similar models)"),
-        Command("caption", "caption", "describe pictures in words (ViT with GPT-2)"),
-        Command("transcribe", "transcribe", "transcribe speech (Whisper)"),
-        Command("forecast", "forecast", "continue a time series"),
+        Command("generate", "continue or rewrite a text with a language model"),
+        Command("fill", "predict masked words of a text (BERT and similar models)"),
+        Command("embed", "compute text embeddings"),
+        Command("classify", "predict the label of every line"),
+        Command("tag", "find names or other entities in every line"),
+        Command("answer", "find the answers to questions in a text"),
+        Command("label", "classify a picture (ViT and similar models)"),
+        Command("caption", "describe pictures in words (ViT with GPT-2)"),
+        Command("transcribe", "transcribe speech (Whisper)"),
+        Command("forecast", "continue a time series"),
     ),
 }
 Needs = Mapping[str, Callable[[argparse.Namespace], Any]]  # modules of this package, and when they are needed
