@@ -93,11 +93,6 @@ class PreparedText:
 # --- Reading
 
 
-def read_documents(paths: Sequence[str]) -> Iterator[Stretch]:
-    """The documents of files in stretches; `UserError` for a file that holds none."""
-    return chain.from_iterable(map(_read, paths))
-
-
 def _read(path: str, raw: RawLines | None = None) -> Iterator[Stretch]:
     empty = True
     for stretch in _stretches_of(path, raw):
