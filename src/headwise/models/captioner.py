@@ -47,11 +47,7 @@ class Captioner(Model):
     writes = True
     usual_task = "caption"
     attend, trace, look_inside = attend_input, trace_input, inspect_input
-    mask_heads, prune, head_importance = (
-        mask_model_heads,
-        prune_model,
-        input_head_importance,
-    )
+    mask_heads, prune, head_importance = mask_model_heads, prune_model, input_head_importance
 
     def caption(self, pictures: Sequence[str | Path], **settings: Any) -> list[Output]:
         refuse_single(pictures, "caption")

@@ -1,7 +1,7 @@
-"""The public verbs: `load` a model, `train` one. Everything a program needs to use Headwise as a library.
+"""`load`: the model in a folder, as the class for its kind of network.
 
-What only training, scoring or drafts need is imported there: a first translation is not to wait for it. Torch itself is
-one of these things where the compiled library can translate (`checkpoint.compiled`).
+This module may import inside functions: the class for the kind that it finds, and what needs torch when that is first
+needed. The compiled library translates without torch (`checkpoint.compiled`).
 """
 
 from collections.abc import Sequence
@@ -39,8 +39,8 @@ def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: s
             decode with, as `translate(..., compute=...)` has it for one call.
 
     Returns:
-        A `Model`. What it can be asked depends on what its network reads and writes; any other verb is a `UserError`
-        that says what this model can do.
+        A `Model`. Its methods depend on what its network reads and writes; any other one is a `UserError` that lists
+        those it has.
 
     Raises:
         UserError: there is no such model, or something in it is missing, not understood or does not fit.
@@ -62,6 +62,10 @@ def _inspector(*given: Any) -> Any:
     return PairInspector(*given)
 
 
+def _loading(paths: Sequence[str | Path], device: str, dtype: str) -> Loading:
+    return Loading(tuple(map(str, paths)), device, dtype, load, _inspector)
+
+
 def _read(
     path: str | Path, device: str, dtype: str = "file", tasks: Sequence[str] | None = None, published: bool = True
 ) -> Folder:
@@ -69,7 +73,7 @@ def _read(
 
 
 def _model_of(folder: Folder, dtype: str) -> Model:
-    loading = Loading((str(folder.path),), folder.device, dtype, load, _inspector)
+    loading = _loading([folder.path], folder.device, dtype)
     if not isinstance(folder.weights, Trained):
         return pretrained_model(folder, loading)
     folder = _decoding_in(dtype, folder)
@@ -84,7 +88,7 @@ def pretrained_model(folder: Folder, loading: Loading | None = None) -> Model:
     if kind is not Translator:
         return kind(folder)
     network = resolve_name("headwise.models.pretrained:PretrainedNetwork")(folder)
-    return Translator(network, loading or Loading((str(folder.path),), folder.device, "auto", load, _inspector))
+    return Translator(network, loading or _loading([folder.path], folder.device, "auto"))
 
 
 def _decoding_in(dtype: str, folder: Folder) -> Folder:
@@ -93,7 +97,7 @@ def _decoding_in(dtype: str, folder: Folder) -> Folder:
     if dtype in ("auto", "float32"):
         return folder
     if config.model.task != "translate":
-        raise UserError(f"{folder.path}: dtype = {dtype} is for models that translate, and for published ones")
+        raise UserError(f"{folder.path}: dtype = {dtype} is for translation models and pretrained ones")
     return replace(folder, config=replace(config, decode=replace(config.decode, compute=dtype)))
 
 
@@ -116,7 +120,7 @@ def load_translators(paths: Sequence[str | Path], device: str = "auto", dtype: s
     models: list[Any] = [load_translator(path, device, dtype) for path in paths]
     if len(models) == 1:
         return models[0]
-    loading = Loading(tuple(map(str, paths)), device_name(device), dtype, load, _inspector)
+    loading = _loading(paths, device_name(device), dtype)
     return ensemble_of(models, loading, lambda: _torch_side().average_engines)
 
 

@@ -1,9 +1,8 @@
 """A model that reads a text and writes another, whoever trained it.
 
 `headwise.load` makes one of every encoder-decoder of text. What a call means does not depend on where the model came
-from. What does (files, vocabulary, network) is a
-`LoadedNetwork`: `models.trained`, `models.pretrained` or, for several at once, `models.ensemble`. Nothing here needs
-torch.
+from. What does (files, vocabulary, network) is a `LoadedNetwork`: `models.trained`, `models.pretrained` or, for several
+at once, `models.ensemble`. Nothing here needs torch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -87,15 +86,12 @@ class Translator(Model):
         """`loading` is how other processes get the model; the languages are those of calls that do not name any."""
         self._loaded = loaded
         self._loading = loading
+        self.path, self.config, self.about = loaded.path, loaded.config, loaded.about
+        self.hf_config = loaded.hf_config
         self.source_language, self.target_language = source_language, target_language
         self._translators: dict[tuple[str, str, str], TextTranslator] = {}
 
     # --- What it is ---
-
-    @property
-    def path(self) -> Path:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Its folder."""
-        return self._loaded.path
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -103,29 +99,9 @@ class Translator(Model):
         return self._loading.paths
 
     @property
-    def config(self) -> Any:
-        """`RunConfig` of a model trained here; of a pretrained one the axes of its network."""
-        return self._loaded.config
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """What is known of its training."""
-        return self._loaded.about
-
-    @cached_property
-    def hf_config(self) -> dict[str, Any]:
-        """`config.json` of a pretrained model; empty for one that was trained here."""
-        return self._loaded.hf_config
-
-    @property
     def network(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The torch module; made when it is first used."""
         return self._loaded.torch_module()
-
-    @cached_property
-    def device(self) -> Any:
-        """Where the network is, as torch has it."""
-        return next(iter(self.network.parameters())).device
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -214,7 +190,7 @@ class Translator(Model):
         Raises:
             UserError: it does not know one of them, or needs to know which.
         """
-        source, target = source_language or self.source_language, target_language or self.target_language
+        source, target = self._pair(source_language, target_language)
         if complete:
             self._loaded.check_languages(source, target)
         return type(self)(self._loaded, self._loading, source, target)
@@ -224,8 +200,11 @@ class Translator(Model):
         loaded: Any = self._loaded
         return type(self)(loaded.with_network(network), self._loading, self.source_language, self.target_language)
 
+    def _pair(self, source: str, target: str) -> tuple[str, str]:
+        return source or self.source_language, target or self.target_language
+
     def _for(self, source_language: str = "", target_language: str = "", instruction: str = "") -> TextTranslator:
-        source, target = source_language or self.source_language, target_language or self.target_language
+        source, target = self._pair(source_language, target_language)
         key = source, target, instruction
         if key not in self._translators:
             self._translators[key] = self._loaded.translator(*key)
@@ -235,7 +214,7 @@ class Translator(Model):
         self, source_language: str = "", target_language: str = "", instruction: str = ""
     ) -> TextTranslator:
         """What knows network, tokenizer and settings, for looking inside; `UserError` where a language is missing."""
-        source, target = source_language or self.source_language, target_language or self.target_language
+        source, target = self._pair(source_language, target_language)
         self._loaded.check_languages(source, target)
         return self._for(source, target, instruction)
 
@@ -306,9 +285,9 @@ class Translator(Model):
         if workers == 0 and self._loaded.device_name == "cpu" and not self._translates_in_threads(chosen):
             workers, lines = worth_sharing(lines)
         if workers > 1:
+            source, target = self._pair(source_language, target_language)
             own = {"prefix": prefix, "instruction": instruction, **settings}
-            own |= {"source_language": source_language or self.source_language}
-            own |= {"target_language": target_language or self.target_language}
+            own |= {"source_language": source, "target_language": target}
             return translate_in_processes(self._loading, lines, workers, own)
         return _with_glossary(translator, glossary).translate_lines(lines, prefix, chunk_lines, guesses, **settings)
 
