@@ -36,7 +36,7 @@ def ours(path: str, threads: int) -> Encode:
     from headwise.data.tokenizer import Tokenizer
 
     text = lines(Path(path))
-    tokenizer = Tokenizer.learn(text, TranslationData(vocab_size=PIECES))
+    tokenizer = Tokenizer.train(text, TranslationData(vocab_size=PIECES))
     return lambda: sum(map(len, tokenizer.encode_batch(text)))
 
 

@@ -31,7 +31,10 @@ OTHERS = (  # modules of packages of which only a part works without torch
     *("contract", "device", "errors", "version"),
     *(f"data.{name}" for name in ("alignment", "amount", "cache", "content", "corpus", "documents", "first_look")),
     *(f"data.{name}" for name in ("hugging_face", "links", "marks", "merges", "pack", "packers", "prepared")),
-    *(f"data.{name}" for name in ("processes", "questions", "rows", "scripts", "sentences", "shortlist", "side")),
+    *(
+        f"data.{name}"
+        for name in ("processes", "questions", "rows", "pair_tokenizer", "scripts", "sentences", "shortlist")
+    ),
     *("data.tokenizer", "data.words"),
     *(f"decode.{name}" for name in ("candidates", "engine", "repetition", "request", "streaming", "translator")),
     *(f"checkpoint.{name}" for name in ("compiled", "folder", "manifest", "packed", "read", "trained")),

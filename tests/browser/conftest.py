@@ -94,7 +94,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def model_paths(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[str, Path]:
     """Directories of two small models with random parameters and one tokenizer, validated on a corpus that is here."""
-    tokenizer = Tokenizer.learn(LINES, TranslationData(vocab_size=340))
+    tokenizer = Tokenizer.train(LINES, TranslationData(vocab_size=340))
     files = tmp_path_factory.mktemp("corpus")
     (files / "valid.tsv").write_text("\n".join(f"{line}\t{line}" for line in VALIDATED), encoding="utf-8")
     prepared = prepare([Corpus((str(files / "valid.tsv"),))], tokenizer, TranslationData(), cache, progress=False)

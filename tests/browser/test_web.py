@@ -206,7 +206,7 @@ def test_nothing_is_cut_off_and_all_can_be_read(opened: Opened, width: int, sche
 def tokenizers() -> list[Tokenizer]:
     lines = [" ".join(WORDS), "日本語 नमस्ते naïve", *STRANGE] * 3
     configs = [TranslationData(vocab_size=420), TranslationData(vocab_size=420, normalization="nfkc", lowercase=True)]
-    return [Tokenizer.learn(lines, config, ["<2de>", "<2fr>"]) for config in configs]
+    return [Tokenizer.train(lines, config, ["<2de>", "<2fr>"]) for config in configs]
 
 
 @pytest.fixture

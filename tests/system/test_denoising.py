@@ -162,7 +162,7 @@ def test_it_is_no_translator_yet(arguments: list[str], stage: Path, files: Path,
 
 def test_what_it_does_not_take(stage: Path, files: Path, cli: Any, tmp_path: Path) -> None:
     out, given = tmp_path / "out", tmp_path / "tokenizer.json"
-    Tokenizer.learn(["a b c"], TranslationData(vocab_size=270)).save(given)
+    Tokenizer.train(["a b c"], TranslationData(vocab_size=270)).save(given)
     told = cli(*command(files, out, 1, f"data.tokenizer={given}")).complaint
     assert f"data.tokenizer = {given}: has no piece <mask>" in told
     started = cli(*command(files, out, 1), "--init", stage).complaint

@@ -187,7 +187,7 @@ print("torch" in sys.modules)
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model directory with random weights; what it writes is the same every time."""
     folder = tmp_path_factory.mktemp("models") / "random"
-    tokenizer = Tokenizer.learn(["the cat sat on the mat", "a dog and a cat"], TranslationData(vocab_size=300))
+    tokenizer = Tokenizer.train(["the cat sat on the mat", "a dog and a cat"], TranslationData(vocab_size=300))
     widths = {"d_model": 18, "d_ff": 33, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 1}
     shape = TransformerConfig(vocab_size=tokenizer.vocab_size, **widths)
     write_settings(folder, RunConfig(model=shape), tokenizer, {})

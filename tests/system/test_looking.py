@@ -226,13 +226,13 @@ def test_pieces_of_words_with_hashes(tmp_path: Path) -> None:
     """BERT's vocabulary says which piece goes on with a word; a page says which one begins it."""
     from headwise.checkpoint.vocabulary import Vocabulary
     from headwise.inspect.words import words_spelled
-    from headwise.models.inputs import side_of
+    from headwise.models.inputs import bare_tokenizer
 
     names = ["[CLS]", "run", "##ning", "dog", "##s"]
     marks = {"[CLS]"}
     decode = lambda ids: " ".join(names[i] for i in ids if names[i] not in marks)  # noqa: E731
     known = {name: i for i, name in enumerate(names)}
-    side = side_of(Vocabulary(lambda text: [], decode, known.get, lambda: known, lambda i: names[i]))
+    side = bare_tokenizer(Vocabulary(lambda text: [], decode, known.get, lambda: known, lambda i: names[i]))
     assert side.pieces(range(5)) == ["[CLS]", "▁run", "ning", "▁dog", "s"]
     assert [(word.text, word.start, word.stop) for word in words_spelled(side, range(5))] == [
         ("running", 1, 3),

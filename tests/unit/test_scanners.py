@@ -218,7 +218,7 @@ def in_docx(text: str) -> bytes:
 def tokenizer(subword: str) -> Tokenizer:
     """One that has learnt little."""
     texts = ["a dog runs . the dog sleeps !", "aaaaaaaa bbbb", "漢字 &amp; <a>"] * 20
-    return Tokenizer.learn(texts, TranslationData(subword=subword, vocab_size=300), ["<2de>"])
+    return Tokenizer.train(texts, TranslationData(subword=subword, vocab_size=300), ["<2de>"])
 
 
 GLOSSARY = Glossary([Term("a a a a a", "b"), Term("a b", "c"), Term("漢" * 20, "d"), Term("A", "A")])

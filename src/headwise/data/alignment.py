@@ -8,8 +8,8 @@ from jaxtyping import Int64
 
 from headwise.data.corpus import Corpus, read_pairs
 from headwise.data.links import check_links, read_links
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import Column, PreparedCorpus
-from headwise.data.side import Side
 
 WORD = re.compile(r"\S+")
 
@@ -38,7 +38,7 @@ def links_of_corpus(path: str, corpora: Sequence[Corpus], prepared: PreparedCorp
     return Column(np.array(values, np.int32), np.array(ends, np.int64))
 
 
-def words_of_pieces(tokenizer: Side, text: str) -> tuple[list[int], Int64[np.ndarray, " pieces"]]:
+def words_of_pieces(tokenizer: PairTokenizer, text: str) -> tuple[list[int], Int64[np.ndarray, " pieces"]]:
     """The ids of a text, and for each piece the number of its word; `NO_WORD` for blanks at the end.
 
     A piece that is a blank alone belongs to the word after it.

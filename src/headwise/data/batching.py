@@ -22,7 +22,7 @@ from headwise.config.data import PairData
 from headwise.data.arranging import Lengths, Noise, Pairs, Rows, arrange
 from headwise.data.batch import Batch, Tokens, TrainingBatch, collate
 from headwise.data.bpe_dropout import window_batches
-from headwise.data.side import Side
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.tokenizer import Tokenizer
 
 Cursor = tuple[int, int, int]  # epoch, planned batches done with, batches given of a window begun
@@ -91,14 +91,16 @@ def unchanged_tokens(source: Tokens, epoch: int, row: int) -> Tokens:
 
 
 def validation_batches(
-    corpus: Pairs, tokenizer: Side, tokens_per_batch: int, noise: Noise = unchanged_tokens
+    corpus: Pairs, tokenizer: PairTokenizer, tokens_per_batch: int, noise: Noise = unchanged_tokens
 ) -> Iterator[Batch]:
     """Every pair of a corpus once, always in the same batches with the same noise, never with BPE-dropout."""
     for rows in plan_batches(corpus.src_lengths, corpus.tgt_lengths, tokens_per_batch, seed=0, epoch=0):
         yield load_batch(corpus, tokenizer, rows, noise)
 
 
-def load_batch(corpus: Pairs, tokenizer: Side, rows: Rows, noise: Noise = unchanged_tokens, epoch: int = 0) -> Batch:
+def load_batch(
+    corpus: Pairs, tokenizer: PairTokenizer, rows: Rows, noise: Noise = unchanged_tokens, epoch: int = 0
+) -> Batch:
     """The batch of some rows."""
     pairs = [(noise(corpus.src(row), epoch, row), corpus.tgt(row)) for row in rows.tolist()]
     marks = tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id
@@ -172,7 +174,7 @@ class BatchStream(EndlessStream[Batch]):
     def __init__(
         self,
         corpus: Pairs,
-        tokenizer: Side,
+        tokenizer: PairTokenizer,
         config: PairData,
         tokens_per_batch: int,
         seed: int,
@@ -190,7 +192,7 @@ class BatchStream(EndlessStream[Batch]):
 
 def walk_batches(
     corpus: Pairs,
-    tokenizer: Side,
+    tokenizer: PairTokenizer,
     config: PairData,
     tokens_per_batch: int,
     seed: int,

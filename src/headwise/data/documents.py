@@ -182,7 +182,7 @@ def learn_pieces(
 def learn(
     texts: Iterable[str], config: TextData, special: Sequence[str] = (), marks: Sequence[str] = SPECIALS
 ) -> Tokenizer:
-    """As `Tokenizer.learn`, but that no blank is put before a text: it begins wherever the last one ended.
+    """As `Tokenizer.train`, but that no blank is put before a text: it begins wherever the last one ended.
 
     By "characters" a piece is a character, the most frequent `config.vocab_size` of them; others are unknown. `marks`
     are the special tokens, the four of `SPECIALS` first, by whichever names.

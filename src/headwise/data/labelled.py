@@ -18,8 +18,8 @@ from torch import Tensor
 from headwise.data.arranging import Rows
 from headwise.data.batch import OnDevices, Tokens, pad
 from headwise.data.batching import plan_batches
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import PreparedCorpus
-from headwise.data.side import Side
 
 One = TypeVar("One")
 HELD_OUT = 0  # seed of what is held out
@@ -134,7 +134,7 @@ class LabelledCorpus:
         """The class of a text."""
         return self.labels.index(self.prepared.text(row)[1].strip())
 
-    def load(self, tokenizer: Side, rows: Rows) -> LabelledBatch:
+    def load(self, tokenizer: PairTokenizer, rows: Rows) -> LabelledBatch:
         """The batch of some rows."""
         chosen = rows.tolist()
         tokens, labels = [self.tokens(row) for row in chosen], [self.label(row) for row in chosen]
@@ -190,7 +190,7 @@ class ReadTexts:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def load(self, tokenizer: Side, rows: Rows) -> LabelledBatch:
+    def load(self, tokenizer: PairTokenizer, rows: Rows) -> LabelledBatch:
         """The batch of some rows."""
         chosen = rows.tolist()
         return collate_marked(

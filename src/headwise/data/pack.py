@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config.data import PairData
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.rows import Pair
-from headwise.data.side import Side
 
 Item = TypeVar("Item")
 
@@ -29,7 +29,9 @@ COLUMNS = {
 LENGTH = np.dtype("<i4")  # the end mark included
 
 
-def pack_pairs(pairs: Sequence[Pair], tokenizer: Side, limits: PairData | None) -> tuple[list[Packed], Counter[str]]:
+def pack_pairs(
+    pairs: Sequence[Pair], tokenizer: PairTokenizer, limits: PairData | None
+) -> tuple[list[Packed], Counter[str]]:
     """The pairs that are kept as rows of the four columns, and how many were dropped for which reason."""
     src_texts, tgt_texts = zip(*pairs, strict=True)
     src, tgt = tokenizer.source.encode_batch(src_texts), tokenizer.encode_batch(tgt_texts)

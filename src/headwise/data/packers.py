@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 from headwise.config.data import PairData
 from headwise.data.pack import Packed, pack_pairs
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.processes import in_order, processes
 from headwise.data.rows import Pair
-from headwise.data.side import Side
 
 AHEAD = 3  # chunks of each process that are on their way, so that none waits and memory does not grow with the corpus
 Result = tuple[list[Packed], Counter[str]]
@@ -21,7 +21,7 @@ Result = tuple[list[Packed], Counter[str]]
 
 @contextmanager
 def packers(
-    workers: int, tokenizer: Side, limits: PairData | None
+    workers: int, tokenizer: PairTokenizer, limits: PairData | None
 ) -> Iterator[Callable[[Iterable[list[Pair]]], Iterator[Result]]]:
     """So many processes, as a function that has them `prepared.pack` chunk after chunk.
 
@@ -33,10 +33,10 @@ def packers(
         yield lambda chunks: in_order(chunks, lambda chunk: submit(_pack, chunk), lambda: AHEAD * workers)
 
 
-_how: list[tuple[Side, PairData | None]] = []  # of this process
+_how: list[tuple[PairTokenizer, PairData | None]] = []  # of this process
 
 
-def _begin(tokenizer: Side, limits: PairData | None) -> None:
+def _begin(tokenizer: PairTokenizer, limits: PairData | None) -> None:
     """A process of the pool has one thread."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     _how.append((tokenizer, limits))

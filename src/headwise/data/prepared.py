@@ -27,8 +27,8 @@ from headwise.data.corpus import Corpus, read_corpus
 from headwise.data.hugging_face import copied
 from headwise.data.pack import COLUMNS, LENGTH, Item, pack_pairs
 from headwise.data.packers import packers
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.rows import HF_PREFIX, STANDARD_INPUT, CachedCopy, Pair, display_name
-from headwise.data.side import Side
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 
@@ -107,7 +107,7 @@ def learn_tokenizer(
             return Tokenizer.load(name)
         pairs = chain.from_iterable(map(unchanged_pairs, corpora, contents))
         texts = (side for pair in pairs for side in pair[: 1 if sources_only else 2])
-        learnt = Tokenizer.learn(texts, config, special)
+        learnt = Tokenizer.train(texts, config, special)
         with partial(folder, name.name) as draft:
             learnt.save(draft)
             draft.replace(name)
@@ -116,7 +116,7 @@ def learn_tokenizer(
 
 def prepare(
     corpora: Sequence[Corpus],
-    tokenizer: Side,
+    tokenizer: PairTokenizer,
     config: LineData,
     cache_dir: Path | None = None,
     progress: bool = True,
@@ -155,7 +155,7 @@ def build_corpus(
     target: Path,
     corpora: Sequence[Corpus],
     contents: Sequence[Content],
-    tokenizer: Side,
+    tokenizer: PairTokenizer,
     limits: PairData | None,
     bar: Any,
     workers: int = 1,
@@ -183,7 +183,7 @@ def unchanged_pairs(corpus: Corpus, known: Content) -> Iterator[Pair]:
 def write_columns(
     folder: Path,
     corpora: Sequence[Iterator[Pair]],
-    tokenizer: Side,
+    tokenizer: PairTokenizer,
     limits: PairData | None,
     bar: Any,
     workers: int,

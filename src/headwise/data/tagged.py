@@ -18,8 +18,8 @@ from torch import Tensor
 from headwise.data.arranging import Rows
 from headwise.data.corpus import json_object, read_lines
 from headwise.data.labelled import LabelledBatch, MarkedTexts, ReadTexts, collate_marked
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.rows import display_name
-from headwise.data.side import Side
 from headwise.errors import UserError, unknown
 
 FORMAT = "write 'word TAB tag' on every line, and an empty line between sentences"
@@ -142,7 +142,7 @@ class ReadTags(ReadTexts):
 
     classes: Sequence[Sequence[int]]  # of every token of each row
 
-    def load(self, tokenizer: Side, rows: Rows) -> TaggedBatch:
+    def load(self, tokenizer: PairTokenizer, rows: Rows) -> TaggedBatch:
         """The batch of some rows."""
         chosen = rows.tolist()
         return collate_tagged(

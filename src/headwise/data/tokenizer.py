@@ -1,21 +1,21 @@
-"""Second stage of the pipeline: text to subword ids and back, over the `tokenizers` library.
+"""Text to subword ids and back, with the `tokenizers` library.
 
-The construction, chosen so that nothing is ever unknown and every text survives the round trip exactly:
+No character is ever unknown, and every text survives the round trip exactly:
 
-1. The text is normalised as the configuration states, and one blank is put in front, so that a word at the
-   start of a sentence is the same piece as in the middle. Decoding takes exactly one blank away again.
-2. It is cut into words (with the blank before them), single digits, runs of one punctuation mark and single
-   blanks, so that `dog` and `dog.` share a piece and numbers are spelt digit by digit.
-3. Each of these is written in the 256-letter byte alphabet of GPT-2, all of which is in the vocabulary, and
-   segmented by byte-pair encoding (arXiv:1508.07909) or a unigram model (arXiv:1804.10959).
+1. The text is normalised as configured, and one space is added in front, so that a word at the start of a sentence is
+   the same token as in the middle. Decoding removes exactly one space.
+2. The text is split into words (with the space before them), single digits, runs of one punctuation character and
+   single spaces, so that `dog` and `dog.` share a token and numbers are spelled digit by digit.
+3. Each part is written in the 256-letter byte alphabet of GPT-2, which is always in the vocabulary, and segmented by
+   byte-pair encoding (arXiv:1508.07909) or a unigram model (arXiv:1804.10959).
 
-Text never becomes a control token: a sentence that contains `</s>` keeps it as five characters. Only the
-extra specials declared by the caller are recognised in text. Not here: adding start and end marks
-(`batch.py`).
+Text never becomes a special token: `</s>` in a sentence stays four characters. Only the tokens that the caller adds
+are recognised in text. Start and end tokens are added by `batch.py`.
 """
 
 import json
 from collections.abc import Iterable, Sequence
+from copy import copy
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -35,20 +35,23 @@ from headwise.errors import UserError, unknown
 PAD, BOS, EOS, UNK = SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 OTHER_NAMES = {PAD: ["[PAD]"], BOS: ["<bos>", "[CLS]", "<cls>"], EOS: ["<eos>", "[SEP]", "<sep>"], UNK: ["[UNK]"]}
 
-# A word with the blank before it (the two joiners belong to Persian and Indic words), one digit, a run of one
-# punctuation mark or symbol, one blank of any kind. Every character falls under one of the four.
+# A word with the space before it (the two joiners belong to Persian and Indic words), one digit, a run of one
+# punctuation character or symbol, one whitespace character. Every character matches one of the four.
 WORDS = r" ?\p{L}[\p{L}\p{M}\u200c\u200d]*| ?\p{N}| ?([^\s\p{L}\p{N}])\1*|\s"
 
-TABLE_SPEED = 3  # cores on which the library is as fast as the table of words, which works on one
-FEW = 16  # texts that the library has cut before a table is made
+TABLE_SPEED = 3  # number of cores with which the library is as fast as the word table, which uses one
+FEW = 16  # texts; for fewer, building the word table does not pay
 NORMALIZERS = {"none": (), "nfc": (normalizers.NFC,), "nfkc": (normalizers.NFKC,)}
 
 
 class Tokenizer:
-    """Subwords in both directions: `decode(encode(x)) == x` for every text x, after normalisation."""
+    """Subword tokenizer of models trained here: `decode(encode(x)) == x` for every text x, after normalisation."""
+
+    _source: "Tokenizer | None" = None
+    prefix = ""  # put in front of every text that is encoded: a language token, an instruction
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
-        """Wrap a tokenizer of the library; its four special tokens go by the usual names.
+        """Wrap a tokenizer of the library that has padding, start, end and unknown tokens under usual names.
 
         Raises:
             UserError: a special token is missing.
@@ -62,16 +65,16 @@ class Tokenizer:
         self.declared = {index: token.content for index, token in added.items() if not token.special}
 
     @classmethod
-    def learn(cls, texts: Iterable[str], config: TextData, special: Sequence[str] = ()) -> "Tokenizer":
-        """Learn `config.vocab_size` pieces from texts of both languages together.
+    def train(cls, texts: Iterable[str], config: TextData, special: Sequence[str] = ()) -> "Tokenizer":
+        """Train a vocabulary of `config.vocab_size` tokens on texts of both languages together.
 
-        BPE gives the same pieces every time; the library's unigram trainer sums in no fixed order, so its
-        pieces may differ from one run to the next.
+        BPE gives the same tokens every time. The library's unigram trainer sums in no fixed order, so its tokens may
+        differ between runs.
 
         Args:
             texts: read once, as a stream.
-            config: `subword`, `vocab_size`, `normalization` and `lowercase` matter here.
-            special: strings that are one token wherever a text contains them, such as `<2de>`.
+            config: uses `subword`, `vocab_size`, `normalization` and `lowercase`.
+            special: added tokens, recognised wherever a text contains them, such as `<2de>`.
         """
         backend = tokenizers.Tokenizer(subword_model(config.subword))
         backend.normalizer = normalizers.Sequence([*normalization(config), normalizers.Prepend(" ")])
@@ -84,10 +87,10 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
-        """Read a `tokenizer.json`, ours or any other that has padding, start, end and unknown tokens.
+        """Read a `tokenizer.json` that has padding, start, end and unknown tokens.
 
         Raises:
-            UserError: the file is missing or is no such tokenizer.
+            UserError: the file is missing or is not such a tokenizer.
         """
         try:
             return cls(tokenizers.Tokenizer.from_str(Path(path).read_text(encoding="utf-8")))
@@ -124,35 +127,44 @@ class Tokenizer:
 
     @property
     def source(self) -> "Tokenizer":
-        """What texts to translate are encoded with: this one, for both sides are written alike (see `side.py`)."""
-        return self
+        """The tokenizer of source texts: this one, unless `with_source_prefix` has set another."""
+        return self._source or self
+
+    def with_source_prefix(self, prefix: str) -> "Tokenizer":
+        """A tokenizer of the same vocabulary that puts `prefix` in front of every source text."""
+        tokenizer, source = copy(self), copy(self)
+        tokenizer._source, source.prefix = source, prefix
+        return tokenizer
 
     @cached_property
     def in_bytes(self) -> bool:
-        """Whether pieces are spelt in the byte alphabet."""
+        """Whether pieces are written in the byte alphabet."""
         return self.backend.token_to_id("Ġ") is not None
 
-    def is_mark(self, token: int) -> bool:
-        """Whether an id is one of the four special ones."""
+    def is_special(self, token: int) -> bool:
+        """Whether an id is one of the four special tokens."""
         return token in (self.pad_id, self.bos_id, self.eos_id, self.unk_id)
 
     def piece(self, token: int) -> str:
-        """The piece of an id as the vocabulary has it; empty where there is none."""
+        """The subword string of an id as in the vocabulary; empty if there is none."""
         return self.backend.id_to_token(token) or ""
 
     def encode_with_starts(self, text: str) -> tuple[list[int], list[int]]:
-        """`encode`, and the character of the text that each piece begins with."""
-        encoding = self.backend.encode(text, add_special_tokens=False)
-        return encoding.ids, [start for start, _ in encoding.offsets]
+        """`encode`, and the index of each token's first character; tokens of the prefix get the text's length."""
+        encoding = self.backend.encode(self.prefix + text, add_special_tokens=False)
+        starts = [start - len(self.prefix) for start, _ in encoding.offsets]
+        return encoding.ids, [start if start >= 0 else len(text) for start in starts]
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without start or end marks."""
+        """The ids of a text, without start or end tokens."""
+        text = self.prefix + text
         known = self.from_table(text)
         return known if known is not None else self.backend.encode(text, add_special_tokens=False).ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many texts on all cores (the environment variable RAYON_NUM_THREADS sets fewer)."""
         on_all_cores = len(texts) > 1000 and usable_cores() > TABLE_SPEED
+        texts = [self.prefix + text for text in texts] if self.prefix else texts
         by_table = len(texts) >= FEW and not on_all_cores
         found = [self.from_table(text) if by_table else None for text in texts]
         rest = [text for text, tokens in zip(texts, found, strict=True) if tokens is None]
@@ -161,21 +173,21 @@ class Tokenizer:
 
     @cached_property
     def table(self) -> WordTable | None:
-        """The ids of words, where Python cuts texts as the library does."""
+        """The ids of words, if Python can split texts as the library does; otherwise None."""
         return word_table(self.backend)
 
     def from_table(self, text: str) -> list[int] | None:
-        """The ids of a plain text in which nothing declared occurs; None for any other."""
-        if self.table is None or not text or any(mark in text for mark in self.declared.values()):
+        """The ids of a text without added tokens; None for any other."""
+        if self.table is None or not text or any(token in text for token in self.declared.values()):
             return None
         return self.table.encode(text)
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The text of ids; special tokens vanish, declared ones are kept, broken UTF-8 becomes U+FFFD."""
+        """The text of ids, without special tokens; added tokens are kept, invalid UTF-8 becomes U+FFFD."""
         parts: list[str] = []
         stretch: list[int] = []
         for token in map(int, tokens):
-            if token in self.declared:  # each stretch between declared tokens has its own blank in front
+            if token in self.declared:  # each stretch between added tokens has its own space in front
                 parts += [self.backend.decode(stretch), self.declared[token]]
                 stretch = []
             else:
@@ -183,17 +195,16 @@ class Tokenizer:
         return "".join([*parts, self.backend.decode(stretch)])
 
     def pieces(self, tokens: Iterable[int]) -> list[str]:
-        """One readable string per id: blanks as `▁`, bytes that are no text on their own as `<0xE3>`."""
+        """One readable string per id: spaces as `▁`, incomplete UTF-8 as `<0xE3>`."""
         return [readable(self.backend.id_to_token(int(token)) or f"<{token}>") for token in tokens]
 
     def encode_with_dropout(self, text: str, probability: float, seed: int | Random) -> list[int]:
-        """A random segmentation: `encode` with each merge left out with a probability at each step.
+        """A random segmentation: `encode` that skips each merge with a probability at each step.
 
-        BPE-dropout (arXiv:1910.13267, Algorithm 1). The same seed gives the same ids; probability 0 gives
-        `encode`.
+        BPE-dropout (arXiv:1910.13267, Algorithm 1). The same seed gives the same ids; probability 0 gives `encode`.
 
         Raises:
-            UserError: the subwords are not byte-level BPE.
+            UserError: the tokenizer is not byte-level BPE.
         """
         return self.encode(text) if probability <= 0 else self.merges.segment(text, probability, seed)
 
@@ -204,7 +215,7 @@ class Tokenizer:
 
 
 def word_table(backend: tokenizers.Tokenizer) -> WordTable | None:
-    """A table for a tokenizer that `learn` made without folding case; None for any other."""
+    """A table for a tokenizer trained by `train` without lowercasing; None for any other."""
     content = json.loads(backend.to_str())
     ours = tokenizers.Tokenizer(models.BPE())
     ours.pre_tokenizer = pre_tokenizer()
@@ -223,16 +234,18 @@ def pre_tokenizer() -> pre_tokenizers.PreTokenizer:
 
 
 def special_id(backend: tokenizers.Tokenizer, name: str) -> int:
-    """The id of a special token under its own or another usual name."""
+    """The id of a special token under one of its usual names."""
     for candidate in [name, *OTHER_NAMES[name]]:
         index = backend.token_to_id(candidate)
         if index is not None:
             return index
-    raise UserError(f"the tokenizer has no {name} token (or {', '.join(OTHER_NAMES[name])}); learn one, or add it")
+    raise UserError(
+        f"the tokenizer has no {name} token (or {', '.join(OTHER_NAMES[name])}); add it, or train a tokenizer"
+    )
 
 
 def normalization(config: TextData) -> list[normalizers.Normalizer]:
-    """The normalisation that the configuration states; what `decode` gives back is its result."""
+    """The configured normalisation; `decode` returns the normalised text."""
     if config.normalization not in NORMALIZERS:
         raise unknown("data.normalization", config.normalization, NORMALIZERS)
     lowercase = (normalizers.Lowercase,) if config.lowercase else ()
@@ -246,25 +259,25 @@ def subword_model(subword: str) -> models.Model:
     return models.BPE() if subword == "bpe" else models.Unigram()
 
 
-def subword_trainer(config: TextData, n_declared: int, marks: Sequence[str] = SPECIALS) -> trainers.Trainer:
-    """A trainer whose vocabulary, with the tokens declared later, has the configured size."""
+def subword_trainer(config: TextData, n_declared: int, special: Sequence[str] = SPECIALS) -> trainers.Trainer:
+    """A trainer whose vocabulary has the configured size, including the tokens added later."""
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    smallest = len(marks) + len(alphabet) + n_declared
+    smallest = len(special) + len(alphabet) + n_declared
     if config.vocab_size < smallest:
         raise UserError(f"data.vocab_size is {config.vocab_size}; bytes and special tokens alone need {smallest}")
     common = {
         "vocab_size": config.vocab_size - n_declared,
-        "special_tokens": list(marks),
+        "special_tokens": list(special),
         "initial_alphabet": alphabet,
         "show_progress": False,
     }
     if config.subword == "bpe":
         return trainers.BpeTrainer(min_frequency=2, **common)
-    return trainers.UnigramTrainer(unk_token=marks[SPECIALS.index(UNK)], **common)
+    return trainers.UnigramTrainer(unk_token=special[SPECIALS.index(UNK)], **common)
 
 
 def readable(piece: str) -> str:
-    """A piece in byte letters as people read it.
+    """A subword string written in byte letters, in readable form.
 
     >>> readable("Ġdog"), readable("æĹ¥"), readable("æĹ"), readable("</s>")
     ('▁dog', '日', '<0xE6><0x97>', '</s>')
@@ -276,7 +289,7 @@ def readable(piece: str) -> str:
 
 
 def readable_character(character: str) -> str:
-    """A character that shows in a picture: a blank is `▁`, the invisible and half characters are bytes."""
+    """A printable form of a character: a space is `▁`, invisible and incomplete characters are bytes."""
     if character == " ":
         return "▁"
     if character.isprintable():

@@ -13,8 +13,8 @@ from typing import Any
 
 from headwise.config.settings import SearchSettings
 from headwise.contract import Draft, Hypothesis, Look, SearchEngine, SpecialIds
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.scripts import running
-from headwise.data.side import Side
 from headwise.decode.candidates import CandidateTable
 from headwise.decode.engine import begin, execute
 from headwise.decode.request import SearchRequest, TooLarge
@@ -56,7 +56,7 @@ class TextTranslator:
     def __init__(
         self,
         engine: SearchEngine | Callable[[str], SearchEngine],
-        tokenizer: Side,
+        tokenizer: PairTokenizer,
         config: SearchSettings | None = None,
         max_len: int | None = None,
         shortlist: Callable[[], CandidateTable] | None = None,

@@ -76,7 +76,7 @@ def read_passages(reader: TextReader, given: Sequence[tuple[str, str]], longest:
     known: dict[str, tuple[list[int], list[tuple[int, int]]]] = {}
     found: list[Passage] = []
     for number, (question, context) in enumerate(given):
-        begun = [*reader.before, *reader.side.encode(question)[: (longest - n_special) // 2], *reader.between]
+        begun = [*reader.before, *reader.tokenizer.encode(question)[: (longest - n_special) // 2], *reader.between]
         if context not in known:
             known[context] = reader.placed(context)
         ids, offsets = known[context]
@@ -107,7 +107,7 @@ def passage_logits(
     for some in cut_padded(order, lengths[order], BATCH_TOKENS) if passages else []:
         chosen = some.tolist()
         rows = [passages[i].read for i in chosen]
-        batch = collate_marked(rows, [0] * len(rows), reader.side.pad_id, reader.typed)
+        batch = collate_marked(rows, [0] * len(rows), reader.tokenizer.pad_id, reader.typed)
         logits = network(*batch.to(device).inputs).float().cpu()
         found |= {i: row[: lengths[i]] for i, row in zip(chosen, logits, strict=True)}
     return [found[i] for i in range(len(passages))]

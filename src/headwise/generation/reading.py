@@ -10,9 +10,9 @@ from typing import Any
 
 from headwise.checkpoint.vocabulary import EncodeAt, Vocabulary, fingerprint, marks_around
 from headwise.data.labelled import MarkedTexts
-from headwise.data.side import Side
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.errors import UserError
-from headwise.generation.sides import FamilySide, marks_of_side
+from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, special_ids_of
 from headwise.network.axes import StackConfig
 
 OneOrTwo = str | tuple[str, ...]  # a text; or one, or two, in a tuple
@@ -44,7 +44,7 @@ def longest_text(stack: StackConfig | None) -> int | None:
 class TextReader:
     """Turns texts into the input of a network."""
 
-    side: Side  # without special tokens
+    tokenizer: PairTokenizer  # without special tokens
     before: tuple[int, ...]  # special tokens
     between: tuple[int, ...] | None  # None: it reads single texts only
     behind: tuple[int, ...]
@@ -64,7 +64,7 @@ class TextReader:
         parts = [(one,) if isinstance(one, str) else one for one in given]
         if any(len(texts) not in (1, 2) for texts in parts):
             raise UserError("each input is a text or a pair of texts; one of these is neither")
-        ids = iter(self.side.encode_batch([self.clean(text) for texts in parts for text in texts]))
+        ids = iter(self.tokenizer.encode_batch([self.clean(text) for texts in parts for text in texts]))
         return [self._marked([next(ids) for _ in texts], longest) for texts in parts]
 
     def _marked(self, texts: list[list[int]], longest: int) -> MarkedTexts:
@@ -118,9 +118,9 @@ def text_reader(
         return ids[before : len(ids) - behind], places[before : len(ids) - behind]
 
     start, end = (marks[0] if before else -1), (marks[-1] if behind else -1)
-    side = FamilySide(
-        vocabulary, bare, marks_of_side(pad_id, start, end), fingerprint=fingerprint(folder), vocab_size=size
+    tokenizer = PretrainedTokenizer(
+        vocabulary, bare, special_ids_of(pad_id, start, end), fingerprint=fingerprint(folder), vocab_size=size
     )
     at = placed if vocabulary.encode_at else None
     typed, ends = told and types > 1, tuple(marks[before:])
-    return TextReader(side, tuple(marks[:before]), between, ends, typed, max_len or 0, at, apart)
+    return TextReader(tokenizer, tuple(marks[:before]), between, ends, typed, max_len or 0, at, apart)

@@ -86,8 +86,8 @@ def read_words(reader: TextReader, sentences: Sequence[Sequence[str]], longest: 
 def _tokens_of(reader: TextReader, sentences: Sequence[Sequence[str]]) -> dict[str, list[int]]:
     """The tokens of every word, with a blank before all but the first of a sentence."""
     words = {" " * (i > 0) + word: None for sentence in sentences for i, word in enumerate(sentence)}
-    found = dict(zip(words, reader.side.encode_batch([*words]), strict=True))
-    instead = reader.side.encode(VANISHED) if not all(found.values()) else []
+    found = dict(zip(words, reader.tokenizer.encode_batch([*words]), strict=True))
+    instead = reader.tokenizer.encode(VANISHED) if not all(found.values()) else []
     return {word: pieces or instead for word, pieces in found.items()}
 
 
@@ -121,7 +121,9 @@ def word_logits(
     order, found = np.argsort(lengths, kind="stable"), dict[int, Tensor]()
     for some in cut_padded(order, lengths[order], BATCH_TOKENS) if parts else []:
         chosen = some.tolist()
-        batch = collate_marked([parts[i].read for i in chosen], [0] * len(chosen), reader.side.pad_id, reader.typed)
+        batch = collate_marked(
+            [parts[i].read for i in chosen], [0] * len(chosen), reader.tokenizer.pad_id, reader.typed
+        )
         logits = network(*batch.to(device).inputs).float().cpu()
         found |= {i: row[parts[i].firsts] for i, row in zip(chosen, logits, strict=True)}
     n = max((one.sentence for one in parts), default=-1) + 1

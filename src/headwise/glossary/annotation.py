@@ -9,8 +9,8 @@ here: terms in texts (`terms`), and translation (`translation`).
 import random
 from collections.abc import Iterable, Iterator, Sequence
 
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.rows import Pair
-from headwise.data.side import Side
 from headwise.glossary.terms import Glossary, Match, Term, contains_term
 
 ANNOTATION_TOKENS = BEGIN, TRANSLATED, END = "⟦", "⇒", "⟧"
@@ -56,7 +56,7 @@ def annotate_source(text: str, matches: Sequence[Match]) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def supports_annotations(tokenizer: Side) -> bool:
+def supports_annotations(tokenizer: PairTokenizer) -> bool:
     """Whether a model was trained on annotated sources: each special token is one known token."""
     ids = [tokenizer.encode(token) for token in ANNOTATION_TOKENS]
     return all(len(one) == 1 and tokenizer.unk_id not in one for one in ids)

@@ -24,7 +24,7 @@ from headwise.data.alignment import NO_WORD, words_of_pieces
 from headwise.data.arranging import cut_padded
 from headwise.data.batch import Batch, collate
 from headwise.data.links import GoldLinks, Link, Links
-from headwise.data.side import Side
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.decode.stepwise import evaluating
 from headwise.errors import UserError
 from headwise.evaluate.alignment import AlignmentScore, score_alignment
@@ -79,7 +79,7 @@ def default_head(model: Network) -> AlignmentHead:
 
 def align(
     model: Network,
-    tokenizer: Side,
+    tokenizer: PairTokenizer,
     sources: Sequence[str],
     targets: Sequence[str],
     head: AlignmentHead,
@@ -103,7 +103,7 @@ def align(
 
 def rank_heads(
     model: Network,
-    tokenizer: Side,
+    tokenizer: PairTokenizer,
     sources: Sequence[str],
     targets: Sequence[str],
     gold: Sequence[GoldLinks],
@@ -179,7 +179,7 @@ def _links(source_words: Int64[np.ndarray, " tgt_words"]) -> Links:
 
 def _best_words(
     model: Network,
-    tokenizer: Side,
+    tokenizer: PairTokenizer,
     sources: Sequence[str],
     targets: Sequence[str],
     heads: Sequence[AlignmentHead],
@@ -204,7 +204,7 @@ def _best_words(
     return found
 
 
-def _pair(tokenizer: Side, src: str, tgt: str) -> _Pair:
+def _pair(tokenizer: PairTokenizer, src: str, tgt: str) -> _Pair:
     (src_ids, src_words), (tgt_ids, tgt_words) = words_of_pieces(tokenizer.source, src), words_of_pieces(tokenizer, tgt)
     return _Pair(src_ids, tgt_ids, src_words, tgt_words, len(tgt.split()))
 

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 from headwise.contract import Continuation, Hypothesis, SpecialIds
-from headwise.data.side import Side
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.decode.ending import Ending, ending_of
 from headwise.decode.request import search_options
 from headwise.inspect.pair import PairTranslator, output_ids, with_forced
@@ -37,7 +37,7 @@ def search_with_tree(
 class BeamTree:
     """The tree of the hypotheses of one sentence, which grows step by step."""
 
-    def __init__(self, tokenizer: Side, beam_size: int, length_penalty: float, ending: Ending) -> None:
+    def __init__(self, tokenizer: PairTokenizer, beam_size: int, length_penalty: float, ending: Ending) -> None:
         """`ending` has the penalty of a length that includes the start tokens."""
         self.tokenizer = tokenizer
         self.nodes: list[BeamNode] = []

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from headwise.data.arranging import cut_padded
 from headwise.data.batch import Batch, collate
-from headwise.data.side import Side
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.decode.stepwise import evaluating
 from headwise.errors import UserError
 from headwise.inspect.heads import Head, LayerName, multi_head_attentions
@@ -39,7 +39,7 @@ class Example:
 
 
 def head_importance(
-    model: nn.Module, tokenizer: Side, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = 4096
+    model: nn.Module, tokenizer: PairTokenizer, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = 4096
 ) -> dict[Head, float]:
     """The importance of every head for translating these sources into these targets.
 

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.data.side import Side
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.inspect.pair import device_of
 from headwise.inspect.record import NEXT, Axis, Times, Word
 from headwise.inspect.words import words_spelled
@@ -90,7 +90,7 @@ class DescribedInput:
     values: Float[Tensor, "1 *any"]  # pixels, or a spectrogram
     begun: list[int]  # the start tokens of the decoder
     tgt: list[int]  # the tokens after them, end token included
-    tokenizer: Side
+    tokenizer: PairTokenizer
 
     @property
     def along(self) -> Axis:

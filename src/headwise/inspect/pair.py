@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.contract import Hypothesis, Look
-from headwise.data.side import Side
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.decode.translator import clean_text, one_line
 from headwise.errors import UserError
 from headwise.inspect.record import Axis, Word
@@ -31,7 +31,7 @@ class PairTranslator(Protocol):
     @property
     def model(self) -> Any: ...
     @property
-    def tokenizer(self) -> Side: ...
+    def tokenizer(self) -> PairTokenizer: ...
     def settings(self, overrides: dict[str, Any]) -> Any: ...
     def segment(self, texts: Sequence[str], config: Any) -> list[list[list[int]]]: ...  # the parts of each text
     def encode_prefix(self, prefix: str) -> list[int]: ...
@@ -58,7 +58,7 @@ class InspectedInput(Protocol):
 class TranslatedPair:
     """A source and its translation."""
 
-    tokenizer: Side
+    tokenizer: PairTokenizer
     text: str
     translation: str
     src: list[int]  # with the end token

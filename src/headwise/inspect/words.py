@@ -1,7 +1,7 @@
 """Which tokens spell which word; words are separated by blanks, as in `str.split`.
 
 Subword tokenizers split words anywhere, and rare characters into bytes; alignments and pages use words. Not here: the
-tokenizer itself (`data/side.py`).
+tokenizer itself (`data/pair_tokenizer.py`).
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headwise.data.side import Side
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.tokenizer import BYTES
 from headwise.inspect.record import Word
 
@@ -17,7 +17,7 @@ SENTENCEPIECE_BLANK = "▁"
 SENTENCEPIECE_BYTE = re.compile("<0x([0-9A-F]{2})>")  # a byte that is not a character by itself
 
 
-def words_spelled(tokenizer: Side, tokens: Sequence[int]) -> list[Word]:
+def words_spelled(tokenizer: PairTokenizer, tokens: Sequence[int]) -> list[Word]:
     """The words that `tokens` spell, in order, with the tokens of each.
 
     A token that is only a blank belongs to the word after it. Special tokens (such as the end token) spell nothing; a
@@ -38,11 +38,11 @@ def words_spelled(tokenizer: Side, tokens: Sequence[int]) -> list[Word]:
     return found
 
 
-def spelling(tokenizer: Side, token: int) -> bytes:
+def spelling(tokenizer: PairTokenizer, token: int) -> bytes:
     """What a token adds to a text, in UTF-8; it may end within a character."""
     if token in tokenizer.declared:
         return f" {tokenizer.declared[token]} ".encode()
-    if tokenizer.is_mark(token):
+    if tokenizer.is_special(token):
         return b""
     piece = tokenizer.piece(token)
     if tokenizer.in_bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from headwise.data.links import Links
-from headwise.data.side import Side
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.translator import Translation
 from headwise.errors import UserError
@@ -222,7 +222,7 @@ def _transferred(parts: Parts | None, output: SentenceOutput) -> _Transferred | 
     return None if parts is None else _Transferred(parts, output.log_prob, output.n_tokens)
 
 
-def supports_markers(tokenizer: Side) -> bool:
+def supports_markers(tokenizer: PairTokenizer) -> bool:
     """Whether a model was trained on markers: the first and most frequent one is a token of the vocabulary.
 
     A marker that is unknown, or split into bytes, was rare or absent in the training data.

@@ -106,7 +106,7 @@ class Classifier(Model):
         rows = self.reader.read(texts)
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
         order = np.argsort(lengths, kind="stable")
-        side, typed = self.reader.side, self.reader.typed
+        side, typed = self.reader.tokenizer, self.reader.typed
         for part in cut_padded(order, lengths[order], self._batch_tokens) if rows else []:
             chosen = part.tolist()
             yield chosen, collate_marked([rows[i] for i in chosen], [classes[i] for i in chosen], side.pad_id, typed)

@@ -26,8 +26,8 @@ from headwise.generation.answer import OVERLAP, READ, Answer, answers_in, passag
 from headwise.generation.chat import mark_of, tokenizer_settings
 from headwise.generation.fill import Filling, fillings, mask_of, predict_masked
 from headwise.generation.label import class_names
+from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, special_ids_of
 from headwise.generation.reading import TextReader, longest_text, reader_of
-from headwise.generation.sides import FamilySide, marks_of_side
 from headwise.generation.tag import Tagging, read_known_tags, read_words, tagging, word_logits, word_offsets
 from headwise.generation.vectors import TextEmbedder, embed_texts, retrieved, text_embedder
 from headwise.inspect.importance import Example
@@ -128,10 +128,10 @@ class EncoderModel(Model):
     def masking(self, share: float = 0.15, whole_words: bool = False) -> Masking:
         """Which tokens, or whole words, of a text are masked."""
         side, ids = (
-            FamilySide(self.tokenizer, self.tokenizer.encode, marks_of_side(0, 0, 0)),
+            PretrainedTokenizer(self.tokenizer, self.tokenizer.encode, special_ids_of(0, 0, 0)),
             range(self.config.vocab_size),
         )
-        known = [i for i in ids if side.piece(i) and not side.is_mark(i)]
+        known = [i for i in ids if side.piece(i) and not side.is_special(i)]
         joints = joints_of(side.pieces(ids)) if whole_words else None
         return Masking(self._mask_id, np.array(known, np.int64), share, joints)
 

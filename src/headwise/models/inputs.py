@@ -18,8 +18,8 @@ from headwise.checkpoint.vocabulary import Vocabulary, bare
 from headwise.data.audio import HOP, RATE, log_mel, read_audio
 from headwise.data.image import Preprocessing, preprocessing_from_hf, read_image
 from headwise.errors import UserError
+from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, special_ids_of
 from headwise.generation.reading import longest_text
-from headwise.generation.sides import FamilySide, marks_of_side
 from headwise.generation.transcribe import FRAMES, STEP, beginning_of, detect_language, hear
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import (
@@ -66,17 +66,17 @@ def _text(vocabulary: Vocabulary, text: str, max_len: int | None) -> tuple[Int[T
     ids = vocabulary.encode(text)
     if len(ids) > (most := min(max_len or MOST, MOST)):
         raise UserError(f"the text has {len(ids):,} tokens, more than the {most:,} that can be inspected: shorten it")
-    side = side_of(vocabulary)
+    side = bare_tokenizer(vocabulary)
     return torch.tensor([list(ids)]), Axis(side.pieces(ids), words_spelled(side, ids))
 
 
-def side_of(vocabulary: Vocabulary) -> FamilySide:
+def bare_tokenizer(vocabulary: Vocabulary) -> PretrainedTokenizer:
     """A vocabulary that only spells tokens, without its special ones."""
-    return FamilySide(vocabulary, vocabulary.encode, marks_of_side(0, 0, 0))
+    return PretrainedTokenizer(vocabulary, vocabulary.encode, special_ids_of(0, 0, 0))
 
 
 def _token_names(vocabulary: Vocabulary) -> Names:
-    return side_of(vocabulary).pieces
+    return bare_tokenizer(vocabulary).pieces
 
 
 def _labels(hf_config: Mapping[str, Any]) -> Names:
@@ -107,7 +107,7 @@ def captioned_picture(model: Any, path: str | Path, target: str | None = None, *
     if model.max_len and len(begun) + len(tgt) - 1 > model.max_len:
         raise UserError(f"the caption has {len(tgt)} tokens, and this model writes {model.max_len}: shorten it")
     axis = _patches(model, pixels, model.preprocessing)
-    return CaptionedPicture(Path(path).name, pixels.unsqueeze(0), begun, tgt, side_of(model.tokenizer), axis)
+    return CaptionedPicture(Path(path).name, pixels.unsqueeze(0), begun, tgt, bare_tokenizer(model.tokenizer), axis)
 
 
 def _patches(model: Model, pixels: Float[Tensor, "3 height width"], how: Preprocessing) -> Axis:
@@ -171,7 +171,7 @@ def transcribed_sound(
     if model.max_len and len(begun) + len(tgt) - 1 > model.max_len:
         raise UserError(f"the transcript has {len(tgt)} tokens, and this model writes {model.max_len}: shorten it")
     n_sound, name = min(max(1, ceil(seconds / STEP)), stack.max_len), Path(path).name
-    return TranscribedSound(name, mel.unsqueeze(0), begun, tgt, side_of(model.tokenizer), n_sound, STEP, n_times)
+    return TranscribedSound(name, mel.unsqueeze(0), begun, tgt, bare_tokenizer(model.tokenizer), n_sound, STEP, n_times)
 
 
 # --- With a loss ---
@@ -184,8 +184,8 @@ def next_tokens(ids: Int[Tensor, "1 length"]) -> Example:
 
 def masked_text(ids: Int[Tensor, "1 length"], vocabulary: Vocabulary, mask_id: int) -> Example:
     """A text for a masked language model: `APART` rows, each with other tokens masked, but no special ones."""
-    side = side_of(vocabulary)
-    real = [position for position, token in enumerate(ids[0].tolist()) if not side.is_mark(token)]
+    side = bare_tokenizer(vocabulary)
+    real = [position for position, token in enumerate(ids[0].tolist()) if not side.is_special(token)]
     masked = torch.zeros(min(APART, len(real)), ids.size(1), dtype=torch.bool)
     masked[torch.arange(len(real)) % APART, real] = True
     targets = ids.expand(len(masked), -1).masked_fill(~masked, -100)

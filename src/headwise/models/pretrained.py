@@ -12,8 +12,8 @@ from headwise.decode.candidates import CandidateTable
 from headwise.decode.stepwise import engine_of
 from headwise.decode.translator import TextTranslator
 from headwise.generation.languages import Languages, read_languages
+from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, candidates_of, pretrained_tokenizer
 from headwise.generation.reading import longest_text
-from headwise.generation.sides import FamilySide, offered_by, target_side
 from headwise.network.axes_file import meaningful_axes
 from headwise.network.compiled import native_available
 from headwise.network.prepared import PreparedForms
@@ -82,7 +82,7 @@ class PretrainedNetwork:
         """What translates between these languages, with `instruction` in front of each text."""
         size = self.config.tgt_vocab_size or self.config.vocab_size
         ids, origin = self.generation.special, fingerprint(self.path)
-        side = target_side(self.languages, ids, source, target, origin, size, instruction)
+        side = pretrained_tokenizer(self.languages, ids, source, target, origin, size, instruction)
         return TextTranslator(
             self.engine,
             side,
@@ -93,10 +93,10 @@ class PretrainedNetwork:
             longest_text(self.config.encoder),
         )
 
-    def _shortlist(self, source: str, target: str, side: FamilySide) -> CandidateTable:
+    def _shortlist(self, source: str, target: str, side: PretrainedTokenizer) -> CandidateTable:
         self.check_languages(source, target)
         size = max(self.config.vocab_size, self.config.tgt_vocab_size)
-        return offered_by(read_shortlist(self.path, side, size), side)
+        return candidates_of(read_shortlist(self.path, side, size), side)
 
     def info(self) -> dict[str, Any]:
         """What the model is."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from headwise.contract import EncoderDecoder
 from headwise.data.arranging import cut_padded
 from headwise.data.batch import Batch, Tokens, collate
-from headwise.data.side import Side
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.decode.request import not_finite
 from headwise.decode.stepwise import evaluating
 from headwise.errors import UserError
@@ -20,7 +20,7 @@ from headwise.evaluate.score import SCORED_TOGETHER, PairScore
 
 def score_texts(
     model: EncoderDecoder,
-    tokenizer: Side,
+    tokenizer: PairTokenizer,
     sources: Sequence[str],
     targets: Sequence[str],
     batch_tokens: int = 4096,

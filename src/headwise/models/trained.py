@@ -10,7 +10,6 @@ from headwise.checkpoint.trained_network import Trained
 from headwise.config.model import longest_sequence
 from headwise.config.settings import meaningful
 from headwise.contract import SearchEngine
-from headwise.data.tagged_source import TaggedTokenizer
 from headwise.decode.candidates import CandidateTable
 from headwise.decode.translator import TextTranslator
 from headwise.errors import UserError
@@ -65,10 +64,10 @@ class TrainedNetwork:
         return f"{tag} "
 
     def translator(self, source: str, target: str, instruction: str) -> TextTranslator:
-        """What translates between these languages, with `instruction` in front of each text."""
+        """A translator between these languages that puts `instruction` in front of each text."""
         self.check_languages(source, target)
         front = (self._tag(target) if target else "") + instruction
-        tokenizer: Any = TaggedTokenizer(self.tokenizer, front) if front else self.tokenizer
+        tokenizer = self.tokenizer.with_source_prefix(front) if front else self.tokenizer
         return TextTranslator(
             self.engine,
             tokenizer,

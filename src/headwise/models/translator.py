@@ -105,7 +105,7 @@ class Translator(Model):
 
     @cached_property
     def tokenizer(self) -> Any:
-        """Between texts and token ids, a `data.side.Side`: that of what is written, which has that of what is read."""
+        """The tokenizer of targets, a `data.pair_tokenizer.PairTokenizer`; its `source` is that of source texts."""
         return self._for().tokenizer
 
     @property
@@ -172,7 +172,7 @@ class Translator(Model):
 
     @property
     def sides(self) -> Any:
-        """Between texts and ids, of what is read and of what is written: a `data.side.Side`."""
+        """The tokenizer of targets, a `data.pair_tokenizer.PairTokenizer`; its `source` is that of source texts."""
         return self._translator.tokenizer
 
     @property

@@ -26,9 +26,9 @@ from headwise.data.arranging import Pairs
 from headwise.data.batch import Batch
 from headwise.data.content import digest
 from headwise.data.corpus import Corpus
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import Column, PreparedCorpus
 from headwise.data.rows import Pair
-from headwise.data.side import Side
 from headwise.errors import UserError
 from headwise.network.attention import MultiHeadAttention, scaled_dot_product_attention
 from headwise.network.transformer import Transformer
@@ -59,7 +59,7 @@ def alignment_objective(
     weight: float,
     links: Column,
     text: Callable[[int], Pair],
-    tokenizer: Side,
+    tokenizer: PairTokenizer,
 ) -> Objective:
     """`objective` of a translation with the first head of a layer pulled towards links.
 
@@ -117,7 +117,7 @@ def _cross_entropy(
 
 
 def _wanted(
-    batch: Batch, links: Column, text: Callable[[int], Pair], tokenizer: Side
+    batch: Batch, links: Column, text: Callable[[int], Pair], tokenizer: PairTokenizer
 ) -> Float[np.ndarray, "batch tgt_len src_len"]:
     """For each target piece its linked source pieces in equal shares; zeros where a word has no link."""
     wanted = np.zeros((*batch.tgt_out.shape, batch.src.size(1)), np.float32)

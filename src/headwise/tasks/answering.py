@@ -131,7 +131,7 @@ def tuned_answers_job(request: TrainRequest, config: RunConfig, folder: Path) ->
     config = replace(config, train=replace(config.train, precision=decided(request, config, folder).precision))
     read, reading = (_read(*one, reader) for one in ((train, passages), (valid, checked)))
     return AnsweringJob(
-        config, reader.side, about, read, reading, layout=SameLayout(model), make=make,
+        config, reader.tokenizer, about, read, reading, layout=SameLayout(model), make=make,
         reader=reader, asked=valid, passages=checked,
     )  # fmt: skip
 
@@ -178,4 +178,4 @@ def _read(questions: Sequence[Question], passages: Sequence[Passage], reader: Te
 
 
 def _key(questions: Sequence[Question], reader: TextReader) -> str:
-    return digest(reader.side.fingerprint, [astuple(one) for one in questions])
+    return digest(reader.tokenizer.fingerprint, [astuple(one) for one in questions])

@@ -34,8 +34,8 @@ from headwise.data.labelled_texts import (
     read_labelled,
     texts_a_line,
 )
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import learn_tokenizer, prepare, spool
-from headwise.data.side import Side
 from headwise.errors import UserError
 from headwise.evaluate.classes import label_report
 from headwise.generation.reading import TextReader
@@ -68,7 +68,7 @@ class ClassificationJob:
     """See `headwise.tasks.job.Job`."""
 
     config: RunConfig
-    tokenizer: Side
+    tokenizer: PairTokenizer
     about: dict[str, Any]
     train: LabelledCorpus | ReadTexts
     valid: LabelledCorpus | ReadTexts
@@ -262,7 +262,7 @@ def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
     train = replace(config.train, precision=decided(request, config, folder).precision)
     config = replace(config, model=replace(config.model, n_outputs=len(labels)), train=train)
     layout = (XLNetLayout if isinstance(model.config, XLNetShape) else SameLayout)(model)
-    return LabellingJob(config, model.reader.side, about, training, validating, layout=layout, make=make)
+    return LabellingJob(config, model.reader.tokenizer, about, training, validating, layout=layout, make=make)
 
 
 FINE_TUNING = FineTuning(
@@ -301,4 +301,4 @@ def _read(
 
 
 def _key(corpora: Sequence[Corpus], reader: TextReader) -> str:
-    return digest(reader.side.fingerprint, [one.key for one in content(corpora)])
+    return digest(reader.tokenizer.fingerprint, [one.key for one in content(corpora)])

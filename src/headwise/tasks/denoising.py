@@ -40,7 +40,7 @@ from headwise.data.prepared import learn_tokenizer, spool
 from headwise.data.rows import Pair
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
-from headwise.generation.sides import pieces_of
+from headwise.generation.pretrained_tokenizer import pieces_of
 from headwise.models.translator import Translator
 from headwise.network.more_dropout import without
 from headwise.tasks.automatic import decided

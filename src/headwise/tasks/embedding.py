@@ -25,8 +25,8 @@ from headwise.data.amount import parse_amount
 from headwise.data.batching import EndlessStream
 from headwise.data.content import digest
 from headwise.data.labelled import parted
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.related import RelatedBatch, RelatedTexts, Texts, read_related
-from headwise.data.side import Side
 from headwise.errors import UserError
 from headwise.evaluate.retrieval import retrieval_report
 from headwise.generation.embed import POOLINGS, unit
@@ -54,7 +54,7 @@ class EmbeddingJob:
     """See `headwise.tasks.job.Job`."""
 
     config: RunConfig
-    tokenizer: Side | None
+    tokenizer: PairTokenizer | None
     about: dict[str, Any]
     train: RelatedTexts
     valid: RelatedTexts
@@ -130,7 +130,7 @@ def tuned_embedding_job(request: TrainRequest, config: RunConfig, folder: Path) 
     train, valid, held = _files(request)
     notify(request, f"training on {len(train):,} lines of {len(train[0])} texts, validating on {len(valid):,}")
     training, validating = (RelatedTexts(lines, _ids(embedder, lines), embedder.pad_id) for lines in (train, valid))
-    origin = model.reader.side.fingerprint
+    origin = model.reader.tokenizer.fingerprint
     keys = {"key": digest(origin, train), "valid_key": digest(origin, valid)}
     amount, corpus = f"{len(train):,} lines of texts", {"lines": len(train), **keys}
     about = about_run(request, model, config.model.dropout, amount, corpus, held)
@@ -140,7 +140,7 @@ def tuned_embedding_job(request: TrainRequest, config: RunConfig, folder: Path) 
 
     config = replace(config, train=replace(config.train, precision=decided(request, config, folder).precision))
     layout = EmbedderLayout(model, longest)
-    return EmbeddingJob(config, model.reader.side, about, training, validating, embedder, make, layout)
+    return EmbeddingJob(config, model.reader.tokenizer, about, training, validating, embedder, make, layout)
 
 
 def _texts(request: TrainRequest) -> Iterator[str]:

@@ -15,8 +15,8 @@ from headwise.config.settings import RunConfig
 from headwise.data.amount import parse_amount
 from headwise.data.batch import Stream
 from headwise.data.corpus import Corpus
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.rows import names_of
-from headwise.data.side import Side
 from headwise.data.split import Split, split
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
@@ -66,7 +66,7 @@ class Job(Protocol):
     @property
     def config(self) -> RunConfig: ...  # complete: it has what follows from the data
     @property
-    def tokenizer(self) -> Side | None: ...
+    def tokenizer(self) -> PairTokenizer | None: ...
     @property
     def layout(self) -> FolderLayout: ...  # of the folder that it is written to
     @property

@@ -152,7 +152,7 @@ def with_marks(tokenizer: Tokenizer, config: RunConfig, around: tuple[str, str] 
 def masking_of(tokenizer: Tokenizer, config: RunConfig) -> Masking:
     """What is hidden of a text in the pieces of a tokenizer of ours."""
     mask, ids = mask_id(tokenizer), range(tokenizer.vocab_size)
-    pieces = np.array([i for i in ids if i != mask and not tokenizer.is_mark(i)], np.int64)
+    pieces = np.array([i for i in ids if i != mask and not tokenizer.is_special(i)], np.int64)
     joints = joints_of(tokenizer.pieces(ids)) if config.data.whole_words else None
     return Masking(mask, pieces, config.data.mask_share, joints)
 

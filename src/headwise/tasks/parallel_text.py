@@ -13,9 +13,9 @@ from headwise.data.arranging import Pairs
 from headwise.data.corpus import Corpus, parse_corpora
 from headwise.data.first_look import doubts, leaks, parse_pairs
 from headwise.data.mixing import Mixture, Portion, drawn
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import PreparedCorpus, prepare, spool
 from headwise.data.rows import display_name
-from headwise.data.side import Side
 from headwise.data.tokenizer import Tokenizer
 from headwise.device import usable_cores
 from headwise.errors import UserError
@@ -52,7 +52,7 @@ def read_files(request: TrainRequest) -> tuple[Sequence[Corpus], Sequence[Corpus
 def prepare_both(
     request: TrainRequest,
     config: RunConfig,
-    tokenizer: Side,
+    tokenizer: PairTokenizer,
     train: Sequence[Corpus],
     valid: Sequence[Corpus],
     noun: str,
@@ -80,7 +80,7 @@ def prepare_both(
     return prepared, validating, corpus
 
 
-def _check(valid_files: Sequence[str], config: RunConfig, tokenizer: Side, valid: PreparedCorpus) -> None:
+def _check(valid_files: Sequence[str], config: RunConfig, tokenizer: PairTokenizer, valid: PreparedCorpus) -> None:
     """Settings that turn out to be impossible once the text is cut into pieces."""
     if config.data.bpe_dropout and isinstance(tokenizer, Tokenizer):
         _ = tokenizer.merges  # a UserError if there is nothing to drop
@@ -157,7 +157,7 @@ def large_vocabulary(vocab_size: int, tokens: int) -> Iterator[str]:
 
 
 def mixed_corpora(
-    request: TrainRequest, config: RunConfig, tokenizer: Side, own: PreparedCorpus, noted: dict[str, Any]
+    request: TrainRequest, config: RunConfig, tokenizer: PairTokenizer, own: PreparedCorpus, noted: dict[str, Any]
 ) -> Mixture:
     """The corpora of `request.train`, which lie in `own` one behind the other, each as often as it shall come, and
     those of `data.mix`; which these are is `noted`, so that a run goes on with the same.

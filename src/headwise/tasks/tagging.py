@@ -94,7 +94,7 @@ def tuned_tags_job(request: TrainRequest, config: RunConfig, folder: Path) -> Ta
     config = replace(config, model=replace(config.model, n_outputs=len(labels)), train=precise)
     validating = read_tags(valid, parts, labels, reader.typed)
     return TaggingJob(
-        config, reader.side, about, training, validating, layout=SameLayout(model), make=make,
+        config, reader.tokenizer, about, training, validating, layout=SameLayout(model), make=make,
         reader=reader, checked=valid, parts=parts,
     )  # fmt: skip
 
@@ -138,4 +138,4 @@ def _files(request: TrainRequest) -> tuple[list[TaggedWords], list[TaggedWords],
 
 
 def _key(sentences: Sequence[TaggedWords], reader: TextReader) -> str:
-    return digest(reader.side.fingerprint, [astuple(one)[:2] for one in sentences])
+    return digest(reader.tokenizer.fingerprint, [astuple(one)[:2] for one in sentences])

@@ -24,9 +24,9 @@ from headwise.data.batch import Stream
 from headwise.data.batching import BatchStream, unchanged_tokens, validation_batches
 from headwise.data.directions import BothDirections, TwoStages
 from headwise.data.noise import PieceDropout
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import Column, PreparedCorpus, learn_tokenizer
 from headwise.data.rows import Pair
-from headwise.data.side import Side
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.translator import TextTranslator
 from headwise.evaluate.bleu import bleu_signature, corpus_scores
@@ -63,7 +63,7 @@ class TranslationJob:
     """See `headwise.tasks.job.Job`."""
 
     config: RunConfig
-    tokenizer: Side
+    tokenizer: PairTokenizer
     about: dict[str, Any]
     train: Pairs
     valid: PreparedCorpus

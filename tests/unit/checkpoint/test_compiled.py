@@ -40,7 +40,7 @@ from headwise.network.prepared import prepare_for_inference
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not there")
 
 TEXTS = ["A dog runs.", "Ein Hund rennt.", "日本", "A man and a dog", ""]
-TOKENIZER = Tokenizer.learn(TEXTS * 3, TranslationData(vocab_size=270))
+TOKENIZER = Tokenizer.train(TEXTS * 3, TranslationData(vocab_size=270))
 SMALL = TransformerConfig(
     vocab_size=TOKENIZER.vocab_size, d_model=16, d_ff=24, n_heads=2, n_encoder_layers=2, n_decoder_layers=2, max_len=40
 )

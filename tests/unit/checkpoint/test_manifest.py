@@ -34,7 +34,7 @@ from headwise.errors import UserError
 from headwise.network.parameters import parameters_of
 
 TEXTS = ["A dog runs.", "Ein Hund rennt."]
-TOKENIZER = Tokenizer.learn(TEXTS * 3, TranslationData(vocab_size=270))
+TOKENIZER = Tokenizer.train(TEXTS * 3, TranslationData(vocab_size=270))
 SHAPE = TransformerConfig(
     vocab_size=TOKENIZER.vocab_size, d_model=8, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1
 )
@@ -100,7 +100,7 @@ def test_a_flipped_exponent_is_an_error_that_says_what_to_do(folder: Path) -> No
 
 
 def test_a_foreign_tokenizer_of_the_same_size_is_an_error(folder: Path) -> None:
-    other = Tokenizer.learn(["Zwei Katzen schlafen.", "Two cats sleep."] * 3, TranslationData(vocab_size=270))
+    other = Tokenizer.train(["Zwei Katzen schlafen.", "Two cats sleep."] * 3, TranslationData(vocab_size=270))
     assert other.vocab_size == TOKENIZER.vocab_size
     other.save(folder / "tokenizer.json")
     with pytest.raises(UserError, match=rf"tokenizer\.json: is not the file that {MANIFEST} lists"):

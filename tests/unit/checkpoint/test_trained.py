@@ -36,7 +36,7 @@ from headwise.network.transformer import Transformer
 
 FILES = ["README.md", "SHA256SUMS", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json"]
 TEXTS = ["A dog runs.", "Ein Hund rennt.", "日本"]
-TOKENIZER = Tokenizer.learn(TEXTS * 3, TranslationData(vocab_size=270))
+TOKENIZER = Tokenizer.train(TEXTS * 3, TranslationData(vocab_size=270))
 SHAPE = TransformerConfig(
     vocab_size=TOKENIZER.vocab_size, d_model=8, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1
 )
@@ -254,7 +254,7 @@ def test_damage_is_one_line_that_names_the_file(
 
 
 def test_the_tokenizer_of_another_model_is_refused(folder: Path) -> None:
-    Tokenizer.learn(TEXTS * 3, TranslationData(vocab_size=275)).save(folder / "tokenizer.json")
+    Tokenizer.train(TEXTS * 3, TranslationData(vocab_size=275)).save(folder / "tokenizer.json")
     told = message(folder)
     assert "tokenizer.json" in told
     assert str(TOKENIZER.vocab_size) in told
@@ -295,7 +295,7 @@ def test_a_shortlist_is_one_file_more(folder: Path) -> None:
 
 
 def write_for_another_tokenizer(folder: Path) -> None:
-    write_shortlist(folder, a_shortlist(), Tokenizer.learn(TEXTS * 2, TranslationData(vocab_size=268)))
+    write_shortlist(folder, a_shortlist(), Tokenizer.train(TEXTS * 2, TranslationData(vocab_size=268)))
 
 
 def other_tables(folder: Path, **tables: Any) -> None:

@@ -128,7 +128,7 @@ def pack(*given):
 
 original, prepared.pack_pairs = prepared.pack_pairs, pack
 config = TranslationData(vocab_size=270)
-tokenizer = Tokenizer.learn(["a dog", "ein Hund"], config)
+tokenizer = Tokenizer.train(["a dog", "ein Hund"], config)
 print(prepared.prepare([Corpus((sys.argv[1],))], tokenizer, config, Path(sys.argv[2]), progress=False).key)
 """
 

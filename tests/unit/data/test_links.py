@@ -59,7 +59,7 @@ def test_links_of_other_pairs() -> None:
 @pytest.mark.parametrize("text", ["a dog , runs", "  a\tdog\u00a0,  runs ", "日本 dog 😀😀 x", "¨a ﬁ dog", "", "  "])
 @pytest.mark.parametrize("normalization", ["nfc", "nfkc"])
 def test_pieces_spell_the_words_they_are_said_to_belong_to(text: str, normalization: str) -> None:
-    tokenizer = Tokenizer.learn(["a dog runs"], TranslationData(vocab_size=270, normalization=normalization))
+    tokenizer = Tokenizer.train(["a dog runs"], TranslationData(vocab_size=270, normalization=normalization))
     ids, words = words_of_pieces(tokenizer, text)
     assert ids == tokenizer.encode(text)
     spelled = [
@@ -72,7 +72,7 @@ def test_pieces_spell_the_words_they_are_said_to_belong_to(text: str, normalizat
 
 
 def test_a_blank_alone_belongs_to_the_word_after_it() -> None:
-    tokenizer = Tokenizer.learn(["a dog runs"] * 2, TranslationData(vocab_size=270))
+    tokenizer = Tokenizer.train(["a dog runs"] * 2, TranslationData(vocab_size=270))
     ids, words = words_of_pieces(tokenizer, "a ! ")
     assert tokenizer.pieces(ids) == ["▁a", "▁", "!", "▁"]
     assert words.tolist() == [0, 1, 1, -1]

@@ -27,7 +27,7 @@ from headwise.tasks.job import base_names
 CONFIG = TranslationData(vocab_size=280, max_length=20, max_length_ratio=3.0)
 PAIRS = [("A dog.", "Ein Hund."), ("a  \u2028b", "日本\u0085"), ("dog", "Hund"), ("", "leer"), ("x", " \t")]
 PAIRS += [("word " * 20, "word"), ("a", "a b c d"), ("a", "a b c"), ("e\u0301", "\u00e9")]
-TOKENIZER = Tokenizer.learn((side for pair in PAIRS for side in pair), CONFIG)
+TOKENIZER = Tokenizer.train((side for pair in PAIRS for side in pair), CONFIG)
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_what_changes_the_result_changes_the_key(tmp_path, cache, builds):
     keys = {
         run(),
         run(pairs=PAIRS[:-1]),
-        run(tokenizer=Tokenizer.learn(["a"], CONFIG)),
+        run(tokenizer=Tokenizer.train(["a"], CONFIG)),
         run(config=replace(CONFIG, max_length=19)),
         run(config=replace(CONFIG, max_length_ratio=2.0)),
         run(clean=False),
@@ -256,7 +256,7 @@ def test_a_learnt_tokenizer_is_found_again(tmp_path, cache, monkeypatch):
     config = replace(CONFIG, subword="unigram", vocab_size=262)  # whose training is not repeatable
     first = learn_tokenizer(corpora, config, ["<2de>"], cache)
     key = prepare(corpora, first, config, cache, progress=False).key
-    monkeypatch.setattr(Tokenizer, "learn", None)
+    monkeypatch.setattr(Tokenizer, "train", None)
     again = learn_tokenizer(corpora, config, ["<2de>"], cache)
     assert prepare(corpora, again, config, cache, progress=False).key == key
 

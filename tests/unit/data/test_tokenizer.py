@@ -80,7 +80,7 @@ CONFIGS = {
     "folded": TranslationData(vocab_size=310, normalization="nfkc", lowercase=True),
     "raw": TranslationData(vocab_size=310, normalization="none"),
 }
-LEARNT = {name: Tokenizer.learn(sentences(), config, special=["<2de>"]) for name, config in CONFIGS.items()}
+LEARNT = {name: Tokenizer.train(sentences(), config, special=["<2de>"]) for name, config in CONFIGS.items()}
 BPE = LEARNT["bpe"]
 
 
@@ -133,8 +133,8 @@ def test_declared_tokens_are_one_piece_and_others_are_text():
 
 
 def test_learning_twice_gives_the_same_bpe():
-    assert Tokenizer.learn(sentences(), CONFIGS["bpe"], ["<2de>"]).fingerprint == BPE.fingerprint
-    assert Tokenizer.learn(sentences(), CONFIGS["bpe"]).fingerprint != BPE.fingerprint
+    assert Tokenizer.train(sentences(), CONFIGS["bpe"], ["<2de>"]).fingerprint == BPE.fingerprint
+    assert Tokenizer.train(sentences(), CONFIGS["bpe"]).fingerprint != BPE.fingerprint
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -190,7 +190,7 @@ def test_bad_files_are_named(tmp_path):
 )
 def test_bad_settings(config, message):
     with pytest.raises(UserError, match=message):
-        Tokenizer.learn(["a"], config)
+        Tokenizer.train(["a"], config)
 
 
 @given(text=TEXTS, seed=st.integers(0, 2**64))

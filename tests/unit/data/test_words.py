@@ -16,7 +16,7 @@ PLAIN = st.text(st.sampled_from("".join(map(chr, range(0x20, LAST + 1))) + PUNCT
 
 @pytest.fixture(scope="module", params=["bpe", "unigram"])
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
-    return Tokenizer.learn(LINES, TranslationData(subword=request.param, vocab_size=420), special=["<2de>"])
+    return Tokenizer.train(LINES, TranslationData(subword=request.param, vocab_size=420), special=["<2de>"])
 
 
 def by_library(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -63,4 +63,4 @@ def test_tokenizers_made_otherwise_have_no_table(tokenizer: Tokenizer) -> None:
         TranslationData(lowercase=True, vocab_size=300),
         TranslationData(normalization="nfkc", vocab_size=300),
     ):
-        assert Tokenizer.learn(LINES, changed).table is None
+        assert Tokenizer.train(LINES, changed).table is None

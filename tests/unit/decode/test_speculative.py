@@ -144,7 +144,7 @@ def test_refused_where_the_cache_cannot_take_steps_back():
 
 
 def test_translator_and_stream_take_a_draft():
-    tokenizer = Tokenizer.learn(
+    tokenizer = Tokenizer.train(
         ["A dog runs across the field .", "Two men talk ."] * 20, TranslationData(vocab_size=300)
     )
     model = random_model(4, vocab_size=tokenizer.vocab_size)

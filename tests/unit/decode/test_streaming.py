@@ -55,7 +55,7 @@ class CopyModel(nn.Module):
 @pytest.fixture(scope="module")
 def translator():
     lines = ["A dog runs across the field .", "Two men are talking .", "The dog sees the men ."] * 20
-    tokenizer = Tokenizer.learn(lines, TranslationData(vocab_size=300, normalization="none"))
+    tokenizer = Tokenizer.train(lines, TranslationData(vocab_size=300, normalization="none"))
     return TextTranslator(engine_of(CopyModel(tokenizer.vocab_size)), tokenizer, SearchSettings(beam_size=4))
 
 

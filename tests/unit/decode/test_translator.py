@@ -47,7 +47,7 @@ class CopyModel(nn.Module):
 @pytest.fixture(scope="module")
 def tokenizer():
     lines = ["A dog runs across the field .", "Two men are talking .", "The dog sees the men ."] * 20
-    return Tokenizer.learn(lines, TranslationData(vocab_size=300, normalization="none"), special=["<2de>"])
+    return Tokenizer.train(lines, TranslationData(vocab_size=300, normalization="none"), special=["<2de>"])
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ LINES = ["A dog runs over the meadow.", "Ein Hund rennt über die Wiese.", "Two 
 @pytest.fixture(scope="session")
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Writes a model of some shape; its tokenizer knows a few words."""
-    tokenizer = Tokenizer.learn(LINES * 3, TranslationData(vocab_size=300))
+    tokenizer = Tokenizer.train(LINES * 3, TranslationData(vocab_size=300))
 
     def make(**shape: object) -> Path:
         torch.manual_seed(4)

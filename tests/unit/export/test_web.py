@@ -109,7 +109,7 @@ def test_positions_reach_as_far_as_an_output_may() -> None:
     ids=["unigram", "nfkc", "none"],
 )
 def test_a_tokenizer_of_another_model_is_refused(config: TranslationData, why: str) -> None:
-    learned = Tokenizer.learn(["A dog runs."] * 3, TranslationData(**{**vars(config), "vocab_size": 300}), ["<2de>"])
+    learned = Tokenizer.train(["A dog runs."] * 3, TranslationData(**{**vars(config), "vocab_size": 300}), ["<2de>"])
     if not why:
         content = page_tokenizer(learned, "here")
         assert (
@@ -133,7 +133,7 @@ def test_a_tokenizer_of_another_model_is_refused(config: TranslationData, why: s
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_part_that_the_page_does_not_know_is_named(change: dict[str, Any], why: str) -> None:
-    content = json.loads(Tokenizer.learn(["A dog."] * 3, TranslationData(vocab_size=300)).backend.to_str())
+    content = json.loads(Tokenizer.train(["A dog."] * 3, TranslationData(vocab_size=300)).backend.to_str())
     assert unsupported_part(content) == ""
     for name, value in change.items():
         if name == "added_tokens":

@@ -60,6 +60,6 @@ def test_whoever_has_learnt_from_annotated_sources_knows_the_marks() -> None:
     lines = ["A dog runs across the field .", "Two men are talking ."]
     told = [*lines, "A ⟦ dog ⇒ Hund ⟧ runs ."]
     learnt = [
-        Tokenizer.learn(some * 20, TranslationData(vocab_size=400, normalization="none")) for some in (lines, told)
+        Tokenizer.train(some * 20, TranslationData(vocab_size=400, normalization="none")) for some in (lines, told)
     ]
     assert [supports_annotations(tokenizer) for tokenizer in learnt] == [False, True]

@@ -42,7 +42,7 @@ LINES = ["A dog runs across the field .", "Two men are talking .", "The dog sees
 
 
 def tokenizer_of(lines: list[str], vocab_size: int = 300) -> Tokenizer:
-    return Tokenizer.learn(lines * 20, TranslationData(vocab_size=vocab_size, normalization="none"))
+    return Tokenizer.train(lines * 20, TranslationData(vocab_size=vocab_size, normalization="none"))
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ LINES = ["A dog runs across the field .", "Zwei Männer reden .", "Der Hund sieh
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.learn(LINES, TranslationData(vocab_size=340), special=["<2de>"])
+    return Tokenizer.train(LINES, TranslationData(vocab_size=340), special=["<2de>"])
 
 
 @pytest.fixture(scope="session")

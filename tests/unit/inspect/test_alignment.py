@@ -30,7 +30,7 @@ from headwise.inspect.recording import cross_attentions, recording
 
 SOURCES = ["a little dog runs !", "two cats", "a dog sleeps on the old sofa", "", "x"]
 TARGETS = ["ein kleiner Hund rennt !", "zwei Katzen", "ein Hund schläft auf dem alten Sofa", "nichts", ""]
-TOKENIZER = Tokenizer.learn(SOURCES + TARGETS, TranslationData(vocab_size=290))
+TOKENIZER = Tokenizer.train(SOURCES + TARGETS, TranslationData(vocab_size=290))
 SHAPES: dict[str, dict[str, Any]] = {
     "transformer": {"d_ff": 32, "n_heads": 2},
     "bahdanau": {"architecture": "recurrent"},
@@ -114,7 +114,7 @@ def test_the_end_mark_takes_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
         yield dict.fromkeys(modules, torch.tensor([[[[0.01, 0.02, 0.97], [0.02, 0.01, 0.97], [0.5, 0.5, 0.0]]]]))
 
     monkeypatch.setattr(alignment, "recording", fixed)
-    tokenizer = Tokenizer.learn(["a b c d"] * 3, TranslationData(vocab_size=300))
+    tokenizer = Tokenizer.train(["a b c d"] * 3, TranslationData(vocab_size=300))
     assert [len(tokenizer.encode(text)) for text in ("a b", "c d")] == [2, 2]
     model = build(vocab_size=tokenizer.vocab_size, n_heads=1)
     assert align(model, tokenizer, ["a b"], ["c d"], AlignmentHead(0, 0, "predicts")) == [{(1, 0), (0, 1)}]

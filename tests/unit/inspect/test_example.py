@@ -19,7 +19,7 @@ def key_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def prepared(sources: list[str]) -> str:
         path = tmp_path / "valid.tsv"
         path.write_text("".join(f"{source}\tx\n" for source in sources), encoding="utf-8")
-        tokenizer = Tokenizer.learn(["a b c d e f g h i j k l"] * 9, TranslationData(vocab_size=300))
+        tokenizer = Tokenizer.train(["a b c d e f g h i j k l"] * 9, TranslationData(vocab_size=300))
         return prepare([Corpus((str(path),))], tokenizer, TranslationData(), progress=False, clean=False).key
 
     return prepared

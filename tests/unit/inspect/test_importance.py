@@ -14,7 +14,7 @@ from headwise.network.transformer import Transformer
 
 SOURCES = ["a little dog runs", "two cats", "the old sofa", "a cat and a dog"]
 TARGETS = ["ein kleiner Hund rennt", "zwei Katzen", "das alte Sofa", "eine Katze und ein Hund"]
-TOKENIZER = Tokenizer.learn(SOURCES + TARGETS, TranslationData(vocab_size=280))
+TOKENIZER = Tokenizer.train(SOURCES + TARGETS, TranslationData(vocab_size=280))
 
 
 def build() -> Transformer:

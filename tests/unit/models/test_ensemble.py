@@ -32,8 +32,8 @@ from headwise.native.network import CompiledEnsemble
 from headwise.network.parameters import parameters_of
 
 TEXTS = ["A dog runs.", "Ein Hund rennt.", "", "A man and a dog", "rennt"]
-TOKENIZER = Tokenizer.learn(TEXTS * 3, TranslationData(vocab_size=270))
-OTHER = Tokenizer.learn(["Zwei Männer reden."] * 3, TranslationData(vocab_size=270))
+TOKENIZER = Tokenizer.train(TEXTS * 3, TranslationData(vocab_size=270))
+OTHER = Tokenizer.train(["Zwei Männer reden."] * 3, TranslationData(vocab_size=270))
 SMALL = TransformerConfig(
     vocab_size=TOKENIZER.vocab_size,
     d_model=16,

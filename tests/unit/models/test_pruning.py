@@ -31,7 +31,7 @@ def whole(tmp_path: Path) -> Translator:
 
 
 def made(tmp_path: Path, **more: Any) -> Translator:
-    tokenizer = Tokenizer.learn(TEXTS, TranslationData(vocab_size=270))
+    tokenizer = Tokenizer.train(TEXTS, TranslationData(vocab_size=270))
     shape = {"d_model": 12, "d_ff": 16, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 2, **more}
     config = RunConfig(model=TransformerConfig(vocab_size=tokenizer.vocab_size, **shape))
     network = build_model(config.model)

@@ -124,7 +124,7 @@ def test_nothing_to_score() -> None:
 
 def test_texts_are_scored_as_their_ids() -> None:
     sources, targets = ["a dog runs", "", "two cats"], ["ein Hund rennt", "nichts", ""]
-    tokenizer = Tokenizer.learn(sources + targets, TranslationData(vocab_size=300))
+    tokenizer = Tokenizer.train(sources + targets, TranslationData(vocab_size=300))
     model = tiny_model(tokenizer.vocab_size)
     scores = score_texts(model, tokenizer, sources, targets)
     for src, tgt, score in zip(sources, targets, scores, strict=True):
@@ -133,7 +133,7 @@ def test_texts_are_scored_as_their_ids() -> None:
 
 
 def test_unequal_counts_are_refused() -> None:
-    tokenizer = Tokenizer.learn(["a"], TranslationData(vocab_size=300))
+    tokenizer = Tokenizer.train(["a"], TranslationData(vocab_size=300))
     with pytest.raises(UserError, match="2 source but 1 target"):
         score_texts(tiny_model(), tokenizer, ["a", "b"], ["a"])
 

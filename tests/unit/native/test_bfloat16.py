@@ -136,7 +136,7 @@ def test_what_was_loaded_in_bfloat16_is_packed_so() -> None:
 
 
 def test_it_does_not_go_with_stop() -> None:
-    tokenizer = Tokenizer.learn(["A dog runs."] * 3, TranslationData(vocab_size=270))
+    tokenizer = Tokenizer.train(["A dog runs."] * 3, TranslationData(vocab_size=270))
     translator = TextTranslator(engine_of(build_family()), tokenizer)
     with pytest.raises(UserError, match="compute = bfloat16 does not go together with `stop`"):
         translator.engine(SearchSettings(stop=("x",), compute="bfloat16"))

@@ -28,7 +28,7 @@ LINKS = [[(0, 0), (1, 1), (2, 2)], [(0, 0), (0, 1)], [(0, 0), (1, 0)]]
 COLUMN = Column(
     np.array([n for pair in LINKS for link in pair for n in link], np.int32), np.array([0, 6, 10, 14], np.int64)
 )
-TOKENIZER = Tokenizer.learn([side for pair in PAIRS for side in pair] * 2, TranslationData(vocab_size=300))
+TOKENIZER = Tokenizer.train([side for pair in PAIRS for side in pair] * 2, TranslationData(vocab_size=300))
 
 
 def batch_of(rows: list[int]) -> Batch:

@@ -19,7 +19,7 @@ from headwise.tasks.translation import bleu
 from headwise.tasks.validation import CHUNK, FIRST, validation_texts
 
 TEXTS = ["A dog runs across the field .", "Two men are talking .", "The dog sees the men ."]
-TOKENIZER = Tokenizer.learn(TEXTS * 10, TranslationData(vocab_size=290))
+TOKENIZER = Tokenizer.train(TEXTS * 10, TranslationData(vocab_size=290))
 MODEL = TransformerConfig(
     vocab_size=TOKENIZER.vocab_size, d_model=16, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1
 )

@@ -37,7 +37,7 @@ def check_corpora(sets: Mapping[str, Sequence[Corpus]], config: PairData, notes:
         leak for place, own in enumerate(held) for other in counted[: place + 1] for leak in find_leaks(own, other)
     ]
     odds = word_odds(train.sample)
-    tokenizer = Tokenizer.learn((text for pair in train.sample for text in pair), config)
+    tokenizer = Tokenizer.train((text for pair in train.sample for text in pair), config)
     surveys = [
         survey(
             one, odds, tokenizer if one is train else None, config, [leak for leak in found if leak.held == one.name]

@@ -1,8 +1,8 @@
-"""A published model's vocabulary as the tokenizer of pairs, each side with the marks its family puts there.
+"""The tokenizer of a pretrained encoder-decoder: its vocabulary, with the special tokens of its family on each side.
 
-What stands around a text is the family's: Marian has an end mark behind it, BART a start mark before it too, M2M-100
-and NLLB a language's code before it, mBART one behind its end mark, and a T5 is asked in words. What the decoder begins
-with is not the start mark of a text. Not here: the vocabularies themselves (`checkpoint.vocabulary`).
+Marian adds an end token to a text, BART also a start token, M2M-100 and NLLB put a language code first, mBART puts one
+after the end token, and T5 expects an instruction in words. The decoder's start token is not the start token of a text.
+`checkpoint.vocabulary` reads the vocabularies themselves.
 """
 
 import re
@@ -22,20 +22,20 @@ from headwise.generation.languages import CODED, Languages
 
 WORD = re.compile(r"\S+")
 UNKNOWN = "<unk>", "[UNK]"
-BLANKS = " \u2581\u0120"  # how pieces write a blank
+BLANKS = " \u2581\u0120"  # the ways in which subword strings write a space
 
 
 @dataclass(frozen=True)
-class FamilySide:
-    """One side of a model's pairs (`headwise.data.side.Side`)."""
+class PretrainedTokenizer:
+    """One side of a model's pairs; implements `headwise.data.pair_tokenizer.PairTokenizer`."""
 
     vocabulary: Vocabulary
-    ids_of: Callable[[str], list[int]]  # a text with its marks, but for `bos_id` and `eos_id`
+    ids_of: Callable[[str], list[int]]  # of a text, with special tokens other than `bos_id` and `eos_id`
     special: SpecialIds
-    sources: "FamilySide | None" = None  # the other side; None: this is it
+    sources: "PretrainedTokenizer | None" = None  # the tokenizer of sources; None: this one
     declared: Mapping[int, str] = field(default_factory=dict)
     fingerprint: str = ""
-    vocab_size: int = 0  # of what is written
+    vocab_size: int = 0  # of targets
 
     @property
     def pad_id(self) -> int:
@@ -44,27 +44,27 @@ class FamilySide:
 
     @property
     def bos_id(self) -> int:
-        """What the decoder begins with."""
+        """The decoder's start token."""
         return self.special.bos_id
 
     @property
     def eos_id(self) -> int:
-        """What stands behind a text."""
+        """The end token of a text."""
         return self.special.eos_id
 
     @property
     def unk_id(self) -> int:
-        """What text is cut into that the vocabulary does not know; `NEVER` where it spells everything."""
+        """The unknown token; `NEVER` if the vocabulary can spell every text."""
         return self.special.unk_id
 
     @property
-    def source(self) -> "FamilySide":
-        """The side of texts to translate."""
+    def source(self) -> "PretrainedTokenizer":
+        """The tokenizer of source texts."""
         return self.sources or self
 
     @property
     def in_bytes(self) -> bool:
-        """Whether pieces are spelt in the byte alphabet."""
+        """Whether subword strings are written in the byte alphabet."""
         return in_bytes(self.vocabulary)
 
     def encode(self, text: str) -> list[int]:
@@ -76,9 +76,10 @@ class FamilySide:
         return [self.ids_of(text) for text in texts]
 
     def encode_with_starts(self, text: str) -> tuple[list[int], list[int]]:
-        """`encode`, and the character that each piece's word begins with; marks and blanks at the end belong to none.
+        """`encode`, and for each token the index of the first character of its word.
 
-        Vocabularies do not all say where in the text a piece stands. A word's pieces are those that it adds.
+        Not every vocabulary knows where in the text a token is, so a word's tokens are those that appear when the word
+        is added to the text before it. Special tokens and trailing spaces get the length of the text.
         """
         ids, before, found = self.encode(text), len(self.encode("")), list(WORD.finditer(text))
         ends = [len(self.encode(text[: word.end()])) for word in found]
@@ -86,7 +87,7 @@ class FamilySide:
         return ids, [len(text) if i < before else starts[bisect_right(ends, i)] for i in range(len(ids))]
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The text of ids, without marks."""
+        """The text of ids, without special tokens."""
         return self.vocabulary.decode(list(tokens))
 
     def pieces(self, tokens: Iterable[int]) -> list[str]:
@@ -94,22 +95,22 @@ class FamilySide:
         return pieces_of(self.vocabulary, tokens)
 
     def piece(self, token: int) -> str:
-        """The piece of an id, with a blank before one that begins a word; empty where there is none."""
+        """The subword string of an id, with a space first if it starts a word; empty if there is none."""
         return piece_of(self.vocabulary, token)
 
-    def is_mark(self, token: int) -> bool:
-        """Whether an id is written as nothing, though its piece is more than blanks."""
+    def is_special(self, token: int) -> bool:
+        """Whether an id decodes to nothing although its subword string is not blank."""
         return bool(self.piece(token).strip(BLANKS)) and not self.decode([token])
 
 
-def offered_by(found: Shortlist, side: FamilySide) -> CandidateTable:
-    """A shortlist ready for use; of two vocabularies what is copied is what is called the same."""
-    read, written = side.source.vocabulary, side.vocabulary
+def candidates_of(found: Shortlist, tokenizer: PretrainedTokenizer) -> CandidateTable:
+    """A shortlist for the search. With two vocabularies, tokens can be copied if both have the same string."""
+    read, written = tokenizer.source.vocabulary, tokenizer.vocabulary
     if read is written:
         return CandidateTable(found.frequent, found.likely)
     names = map(read.piece_of, range(len(found.likely)))
     same = [i if name and (i := written.id_of(name)) is not None else found.frequent[0] for name in names]
-    return CandidateTable(found.frequent, np.c_[found.likely, same], side.vocab_size)
+    return CandidateTable(found.frequent, np.c_[found.likely, same], tokenizer.vocab_size)
 
 
 def pieces_of(vocabulary: Vocabulary, tokens: Iterable[int]) -> list[str]:
@@ -119,7 +120,7 @@ def pieces_of(vocabulary: Vocabulary, tokens: Iterable[int]) -> list[str]:
 
 
 def piece_of(vocabulary: Vocabulary, token: int) -> str:
-    """The piece of an id; of BERT's, which mark what goes on with a word, with a blank before what begins one."""
+    """The subword string of an id. In BERT's vocabularies `##` marks continuations; here a space marks word starts."""
     piece = vocabulary.piece_of(token) or ""
     if in_bytes(vocabulary) or vocabulary.id_of("##s") is None or not vocabulary.decode([token]):
         return piece
@@ -127,16 +128,16 @@ def piece_of(vocabulary: Vocabulary, token: int) -> str:
 
 
 def in_bytes(vocabulary: Vocabulary) -> bool:
-    """Whether pieces are spelt in the byte alphabet, where a blank has a letter of its own."""
+    """Whether subword strings are written in the byte alphabet, in which the space is `\u0120`."""
     return vocabulary.id_of("\u0120") is not None
 
 
-def marks_of_side(pad_id: int, bos_id: int, eos_id: int) -> SpecialIds:
-    """The ids of a side that nothing is searched for on."""
+def special_ids_of(pad_id: int, bos_id: int, eos_id: int) -> SpecialIds:
+    """The special tokens of texts that are only read."""
     return SpecialIds(pad_id, bos_id, eos_id, NEVER)
 
 
-def target_side(
+def pretrained_tokenizer(
     languages: Languages,
     special: SpecialIds,
     source_language: str,
@@ -144,32 +145,32 @@ def target_side(
     origin: str = "",
     vocab_size: int = 0,
     instruction: str = "",
-) -> FamilySide:
-    """The side that a model writes, with the one that it reads beside it.
+) -> PretrainedTokenizer:
+    """The tokenizer of a model's targets; its `source` is that of source texts.
 
     Args:
-        languages: of the model, which knows its vocabulary.
+        languages: of the model; holds its vocabulary.
         special: the ids of its generation_config.json.
-        source_language, target_language: as the model has them; "" for what need not be said.
-        origin: the fingerprint of the vocabulary's files.
-        vocab_size: of what is written.
-        instruction: what stands in front of every source.
+        source_language, target_language: the model's own codes; "" if it needs none.
+        origin: fingerprint of the vocabulary's files.
+        vocab_size: of targets.
+        instruction: text in front of every source text.
 
     Raises:
-        UserError: the vocabulary puts no end mark behind a text, or nothing says what the decoder begins with.
+        UserError: the vocabulary adds no end token, or the model's files name no start token.
     """
     vocabulary = languages.vocabulary
     written, special = vocabulary.written or vocabulary, languages.special(special, target_language)
     if NEVER in (special.bos_id, special.eos_id) or not vocabulary.encode(""):
-        raise UserError("the model's files name no mark that an output begins with, or none that a text ends with")
+        raise UserError("the model's files name no start token of outputs, or no end token of texts")
 
     def whole(text: str) -> list[int]:
         return languages.encode(instruction + text, source_language, target_language)
 
     end, forced = whole("")[-1], list(special.forced)
     unknown = next((i for name in UNKNOWN if (i := written.id_of(name)) is not None), NEVER)
-    marks = marks_of_side(special.pad_id, special.bos_id, end)
-    sources = FamilySide(vocabulary, lambda text: whole(text)[:-1], marks, declared=vocabulary.declared)
+    marks = special_ids_of(special.pad_id, special.bos_id, end)
+    sources = PretrainedTokenizer(vocabulary, lambda text: whole(text)[:-1], marks, declared=vocabulary.declared)
     before, behind = marks_around(written.encode(""), written.encode("a"))
 
     def target(text: str) -> list[int]:
@@ -179,7 +180,7 @@ def target_side(
 
     ids = [special.bos_id, special.eos_id, *forced]
     own = "/".join([origin, source_language, target_language, *map(str, ids)])
-    return FamilySide(
+    return PretrainedTokenizer(
         written,
         target,
         replace(special, source_end=(end,), unk_id=unknown),

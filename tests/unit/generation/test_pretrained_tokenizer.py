@@ -7,10 +7,10 @@ import pytest
 
 from headwise.config.data import TranslationData
 from headwise.data.alignment import words_of_pieces
-from headwise.data.side import Side
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
-from headwise.generation.sides import FamilySide
+from headwise.generation.pretrained_tokenizer import PretrainedTokenizer
 from headwise.inspect.words import words_spelled
 
 Make = Callable[..., Any]
@@ -20,11 +20,11 @@ BART = {"model_type": "bart", "decoder_start_token_id": 2}
 MBART = {"model_type": "mbart", "decoder_start_token_id": 2}
 
 
-def side_of(model: Any, *languages: str) -> FamilySide:
+def bare_tokenizer(model: Any, *languages: str) -> PretrainedTokenizer:
     return model.between(*languages)._translator.tokenizer
 
 
-def whole(side: FamilySide) -> tuple[list[int], list[int], list[int]]:
+def whole(side: PretrainedTokenizer) -> tuple[list[int], list[int], list[int]]:
     """A source, what the decoder reads and what it is to write, of one letter each."""
     source, target = [*side.source.encode("a"), side.source.eos_id], side.encode("b")
     return source, [side.bos_id, *target], [*target, side.eos_id]
@@ -53,24 +53,24 @@ def test_marks(
     model = make(kind, changes, {"forced_bos_token_id": BOS} if changes == BART else None, **extra)
     ids = [[model.vocabulary.id_of(one) if isinstance(one, str) else one for one in row]
            for row in (source, read, wanted)]  # fmt: skip
-    assert list(whole(side_of(model, *languages))) == ids
+    assert list(whole(bare_tokenizer(model, *languages))) == ids
 
 
 def test_both_kinds_of_tokenizer_are_sides(make: Make) -> None:
-    assert isinstance(side_of(make("marian")), Side)
-    assert isinstance(Tokenizer.learn(["a dog"], TranslationData(vocab_size=270)), Side)
+    assert isinstance(bare_tokenizer(make("marian")), PairTokenizer)
+    assert isinstance(Tokenizer.train(["a dog"], TranslationData(vocab_size=270)), PairTokenizer)
 
 
 def test_words_of_pieces_leave_out_what_stands_in_front(make: Make) -> None:
     changes = {"task_specific_params": {"translation_de_to_it": {"prefix": "to it: "}}}
-    source = side_of(make("t5", changes), "de", "it").source
+    source = bare_tokenizer(make("t5", changes), "de", "it").source
     ids, numbers = words_of_pieces(source, "ab c ")
     assert source.decode(ids) == "to it: ab c "
     assert numbers.tolist() == [-1] * len("to it: ") + [0, 0, 1, 1, -1]
 
 
 def test_pieces_spell_words_and_marks_spell_none(make: Make) -> None:
-    side = side_of(make("m2m"), "de", "fr")
+    side = bare_tokenizer(make("m2m"), "de", "fr")
     ids = [*side.encode("né un"), side.eos_id]
     assert [(word.text, word.start, word.stop) for word in words_spelled(side, ids)] == [("né", 1, 4), ("un", 4, 7)]
     assert side.pieces(ids)[0] == "__fr__"
