@@ -21,8 +21,8 @@ import machine
 
 import headwise
 from headwise.data.corpus import parse_corpora, read_pairs
-from headwise.data.marks import word_pattern
-from headwise.data.rows import Pair
+from headwise.data.scripts import word_pattern
+from headwise.data.sources import Pair
 from headwise.evaluate.bleu import corpus_scores
 from headwise.glossary.annotation import supports_annotations
 from headwise.glossary.files import read_glossary

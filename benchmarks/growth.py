@@ -118,7 +118,7 @@ def epoch_plan(pairs: int) -> Callable[[], float]:
     """Planning the batches of an epoch of so many pairs, whose lengths are read from a mapped file."""
     from work import draw_lengths
 
-    from headwise.data.batching import plan_epoch
+    from headwise.data.batch_planning import plan_epoch
 
     folder = tempfile.TemporaryDirectory()
     path, drawn = Path(folder.name) / "lengths", draw_lengths(min(pairs, 100_000)).astype(np.int32)

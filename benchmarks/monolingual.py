@@ -23,7 +23,7 @@ from quality import Task, read
 import headwise
 from headwise.cli import main as command
 from headwise.data.corpus import parse_corpora, read_pairs
-from headwise.data.rows import Pair
+from headwise.data.sources import Pair
 from headwise.evaluate.report import evaluate_model
 
 WAYS = {"pairs": "pairs alone", "back": "and back-translation, tagged", "denoise": "a denoising stage, then pairs"}

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from headwise.config.model import ModelConfig, TransformerConfig
 from headwise.data.batch import Batch, collate
-from headwise.data.batching import plan_batches
+from headwise.data.batch_planning import plan_batches
 
 VOCABULARY = 8000
 PAD, BOS, EOS, UNK = range(4)

@@ -29,11 +29,20 @@ sys.meta_path.insert(0, Blocked)
 PACKAGES = ("config", "native", "localisation", "glossary", "evaluate", "serve", "results", "report", "cli")
 OTHERS = (  # modules of packages of which only a part works without torch
     *("contract", "device", "errors", "version"),
-    *(f"data.{name}" for name in ("alignment", "amount", "cache", "content", "corpus", "documents", "first_look")),
-    *(f"data.{name}" for name in ("hugging_face", "links", "marks", "merges", "pack", "packers", "prepared")),
+    *(f"data.{name}" for name in ("alignment", "cache", "corpus", "documents", "file_checks", "file_hashes")),
+    *(f"data.{name}" for name in ("hugging_face", "links", "merges", "prepared", "split")),
     *(
         f"data.{name}"
-        for name in ("processes", "questions", "rows", "pair_tokenizer", "scripts", "sentences", "shortlist")
+        for name in (
+            "processes",
+            "questions",
+            "tokenize_pairs",
+            "sources",
+            "pair_tokenizer",
+            "scripts",
+            "sentences",
+            "shortlist",
+        )
     ),
     *("data.tokenizer", "data.words"),
     *(f"decode.{name}" for name in ("candidates", "engine", "repetition", "request", "streaming", "translator")),

@@ -20,8 +20,8 @@ from tiny_families import vocabulary
 import headwise
 from headwise.checkpoint.compose import write_composed
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
+from headwise.data.conditional_generation import ToldBatch
 from headwise.data.image import read_image
-from headwise.data.told import ToldBatch
 from headwise.network.dropout import Dropout
 from headwise.tasks.captioning import CaptionJob, caption_job
 from headwise.tasks.initial_model import model_section

@@ -18,7 +18,7 @@ from tiny_families import HEARING, WHISPER, write_tiny
 
 import headwise
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
-from headwise.data.told import ToldBatch
+from headwise.data.conditional_generation import ToldBatch
 from headwise.evaluate.transcripts import normalize_transcript
 from headwise.network.dropout import Dropout
 from headwise.network.transformer import Transformer

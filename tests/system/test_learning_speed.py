@@ -11,7 +11,7 @@ from headwise.architectures.registry import build_network
 from headwise.config.model import TransformerConfig
 from headwise.config.training import TrainConfig
 from headwise.data.batch import collate
-from headwise.data.batching import plan_batches
+from headwise.data.batch_planning import plan_batches
 from headwise.training.optimizer import make_optimizer
 from headwise.training.schedule import learning_rate
 from headwise.training.step import nll_of, translation_objective

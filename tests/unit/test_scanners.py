@@ -30,7 +30,7 @@ import headwise
 from headwise.config.data import TranslationData
 from headwise.corpora.survey import characters
 from headwise.data import scripts
-from headwise.data.marks import word_pattern
+from headwise.data.scripts import word_pattern
 from headwise.data.sentences import sentence_key
 from headwise.data.tokenizer import Tokenizer
 from headwise.data.words import cut

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from headwise.data.corpus import LONGEST_LINE, decode_line
-from headwise.data.rows import STANDARD_INPUT
+from headwise.data.sources import STANDARD_INPUT
 from headwise.errors import UserError
 
 BLOCK = 1 << 16  # bytes read at once

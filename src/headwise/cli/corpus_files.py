@@ -9,7 +9,7 @@ from typing import Any
 
 from headwise.cli.files import output, with_progress_bar
 from headwise.cli.rules import out_file
-from headwise.data.rows import Pair
+from headwise.data.sources import Pair
 from headwise.errors import UserError
 
 

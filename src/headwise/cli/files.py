@@ -10,7 +10,7 @@ from typing import TextIO, TypeVar
 
 from headwise.cli.replacing import text_output
 from headwise.data.corpus import read_lines
-from headwise.data.rows import display_name
+from headwise.data.sources import display_name
 from headwise.errors import UserError
 
 Item = TypeVar("Item")

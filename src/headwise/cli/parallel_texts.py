@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headwise.data.corpus import parse_corpora, read_lines, read_pairs, stands_alone
-from headwise.data.first_look import check_files
+from headwise.data.file_checks import check_files
 from headwise.data.prepared import spool
-from headwise.data.rows import STANDARD_INPUT, display_name
+from headwise.data.sources import STANDARD_INPUT, display_name
 from headwise.errors import UserError
 from headwise.localisation import is_memory
 from headwise.localisation.memory import memories_as_tsv

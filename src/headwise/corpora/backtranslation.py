@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import tee
 
-from headwise.data.rows import Pair
 from headwise.data.scripts import words
+from headwise.data.sources import Pair
 from headwise.decode.repetition import repeats_itself
 from headwise.decode.translator import Translation
 

@@ -10,7 +10,7 @@ from itertools import tee
 from sacrebleu.metrics.bleu import BLEU
 
 from headwise.contract import Written
-from headwise.data.rows import Pair
+from headwise.data.sources import Pair
 
 
 def distill(

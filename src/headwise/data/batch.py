@@ -138,3 +138,22 @@ def pad(rows: Sequence[Tokens], pad_id: int, last: int) -> tuple[NDArray[np.int6
     matrix = np.full(mask.shape, pad_id, dtype=np.int64)
     matrix[mask] = np.concatenate([part for row in rows for part in (row, (last,))])
     return matrix, mask
+
+
+class Unpadded(OnDevices):
+    """All that is read is real; a subclass says how much that is, and in what speed is counted (`n_tokens`)."""
+
+    @property
+    def n_tokens(self) -> int:
+        """All of them."""
+        raise NotImplementedError
+
+    @property
+    def n_real(self) -> int:
+        """As many."""
+        return self.n_tokens
+
+    @property
+    def n_cells(self) -> int:
+        """As many."""
+        return self.n_tokens

@@ -8,81 +8,20 @@ by length, but only within a window of some batches. The plan of an epoch is a p
 cursor (where a stream stands in the data) is a few numbers. Not here: tensors (`batch.py`).
 """
 
-import queue
-import threading
-import time
-import weakref
-from collections.abc import Callable, Iterator, Mapping
+import random
+from collections.abc import Iterator, Mapping
 from itertools import count
-from typing import Generic, TypeVar
 
 import numpy as np
 
 from headwise.config.data import PairData
-from headwise.data.arranging import Lengths, Noise, Pairs, Rows, arrange
-from headwise.data.batch import Batch, Tokens, TrainingBatch, collate
-from headwise.data.bpe_dropout import window_batches
+from headwise.data.batch import Batch, Tokens, collate
+from headwise.data.batch_planning import Noise, Pairs, Rows, arrange, plan_batches, plan_epoch
 from headwise.data.pair_tokenizer import PairTokenizer
+from headwise.data.stream import Cursor, EndlessStream
 from headwise.data.tokenizer import Tokenizer
 
-Cursor = tuple[int, int, int]  # epoch, planned batches done with, batches given of a window begun
-
-AnyBatch = TypeVar("AnyBatch", bound=TrainingBatch)
-
-PART = 1 << 20  # pairs planned at once, some fifty bytes each: beyond it memory does not grow with the corpus
 WINDOW = 32  # planned batches whose pairs are arranged anew under BPE-dropout; more pad less and wait longer
-
-
-def plan_epoch(
-    src_lengths: Lengths,
-    tgt_lengths: Lengths,
-    tokens_per_batch: int,
-    seed: int,
-    epoch: int,
-    bucketed: bool = True,
-    part: int = PART,
-) -> Iterator[list[Rows]]:
-    """The batches of one epoch as `plan_batches` has them, planned for about `part` pairs at a time.
-
-    Of a larger corpus every k-th pair is a part, so that however the files are sorted all parts are alike. Epoch 0
-    begins with the largest batch, or with that of the part that has the longest pair.
-    """
-    n_parts = -(-len(src_lengths) // part)
-    if n_parts <= 1:
-        yield plan_batches(src_lengths, tgt_lengths, tokens_per_batch, seed, epoch, bucketed, largest_first=epoch == 0)
-        return
-    order = np.random.default_rng([seed, epoch]).permutation(n_parts).tolist()
-    if epoch == 0:
-        longest = [max(lengths[i::n_parts].max() for lengths in (src_lengths, tgt_lengths)) for i in range(n_parts)]
-        order.sort(key=lambda i: i != int(np.argmax(longest)))  # the others stay in their order
-    for i in order:
-        generator = np.random.default_rng([seed, epoch, i])
-        first = epoch == 0 and i == order[0]
-        lengths = src_lengths[i::n_parts], tgt_lengths[i::n_parts]
-        yield [rows * n_parts + i for rows in arrange(*lengths, tokens_per_batch, generator, bucketed, first)]
-
-
-def plan_batches(
-    src_lengths: Lengths,
-    tgt_lengths: Lengths,
-    tokens_per_batch: int,
-    seed: int,
-    epoch: int,
-    bucketed: bool = True,
-    largest_first: bool = False,
-) -> list[Rows]:
-    """The batches of one epoch, as rows of the corpus: every pair once, in an order drawn from (seed, epoch).
-
-    Args:
-        src_lengths: pieces of every source, end marks included.
-        tgt_lengths: the same for the targets.
-        tokens_per_batch: what stays within this is rows x longest side of a batch with `bucketed`, and otherwise the
-            target pieces of a batch; a pair that is longer on its own gets a batch of its own.
-        bucketed: pairs of similar length together; otherwise they are drawn at random.
-        largest_first: the batch that needs the most memory comes first, so that trouble shows at once.
-    """
-    generator = np.random.default_rng([seed, epoch])
-    return arrange(src_lengths, tgt_lengths, tokens_per_batch, generator, bucketed, largest_first)
 
 
 def unchanged_tokens(source: Tokens, epoch: int, row: int) -> Tokens:
@@ -105,61 +44,6 @@ def load_batch(
     pairs = [(noise(corpus.src(row), epoch, row), corpus.tgt(row)) for row in rows.tolist()]
     marks = tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id
     return collate(pairs, *marks, index=rows, src_end_id=tokenizer.source.eos_id)
-
-
-class EndlessStream(Generic[AnyBatch]):
-    """Batches, epoch after epoch without end, prepared ahead in a thread of its own.
-
-    `walk(cursor)` gives the batches from a cursor on, each with the cursor after it. `state()` says where the stream
-    is; a stream made with that `state` continues with exactly the batches that this one would have given next.
-    `wait_seconds` is the time the consumer has waited for batches so far. Batches are pinned with `pin`, for copies
-    to a CUDA device that need not be waited for.
-    """
-
-    def __init__(
-        self,
-        walk: Callable[[Cursor], Iterator[tuple[Cursor, AnyBatch]]],
-        state: Mapping[str, int] | None = None,
-        prefetch: int = 8,
-        pin: bool = False,
-    ) -> None:
-        self.epoch = state["epoch"] if state else 0
-        self.position = state["position"] if state else 0  # planned batches done with in this epoch
-        self.offset = state.get("offset", 0) if state else 0  # batches already given of a window begun
-        self.wait_seconds = 0.0
-        start = (self.epoch, self.position, self.offset)
-        batches = walk(start)
-        if pin:
-            batches = ((cursor, batch.pinned()) for cursor, batch in batches)
-        self._ready: queue.Queue = queue.Queue(prefetch)  # of (Cursor, batch) or an exception
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=fill, args=(self._ready, self._stop, batches), daemon=True)
-        self._thread.start()
-        weakref.finalize(self, self._stop.set)
-
-    def state(self) -> dict[str, int]:
-        """Where the stream is: after the last batch given, whatever has been prepared beyond it."""
-        return {"epoch": self.epoch, "position": self.position, "offset": self.offset}
-
-    def __iter__(self) -> "EndlessStream[AnyBatch]":
-        return self
-
-    def __next__(self) -> AnyBatch:
-        if self._stop.is_set():
-            raise StopIteration
-        started = time.perf_counter()
-        item = self._ready.get()
-        self.wait_seconds += time.perf_counter() - started
-        if isinstance(item, BaseException):
-            self.close()
-            raise item
-        (self.epoch, self.position, self.offset), batch = item
-        return batch
-
-    def close(self) -> None:
-        """End the thread; the stream gives no more batches."""
-        self._stop.set()
-        self._thread.join()
 
 
 class BatchStream(EndlessStream[Batch]):
@@ -225,22 +109,36 @@ def walk_batches(
         position = 0
 
 
-def fill(ready: queue.Queue, stop: threading.Event, items: Iterator[object]) -> None:
-    """Put items into a queue until told to stop; an exception goes into the queue as the last item."""
-    try:
-        for item in items:
-            if not put(ready, stop, item):
-                return
-    except BaseException as error:
-        put(ready, stop, error)
+def window_batches(
+    corpus: Pairs,
+    tokenizer: Tokenizer,
+    config: PairData,
+    tokens_per_batch: int,
+    seed: int,
+    bucketed: bool,
+    window: tuple[int, int],
+    rows: Rows,
+    noise: Noise,
+) -> Iterator[Batch]:
+    """The pairs of a `window`, epoch and first planned batch, segmented with BPE-dropout and then batched."""
+    epoch, begin = window
+    segmented = ((row, dropped_pair(corpus, tokenizer, config, row, seed, epoch)) for row in rows.tolist())
+    pairs = [(noise(src, epoch, row), tgt) for row, (src, tgt) in segmented]
+    src_lengths, tgt_lengths = (np.array([len(pair[side]) for pair in pairs]) + 1 for side in (0, 1))
+    generator = np.random.default_rng([seed, epoch, begin])
+    for part in arrange(src_lengths, tgt_lengths, tokens_per_batch, generator, bucketed, epoch == begin == 0):
+        chosen = [pairs[i] for i in part.tolist()]
+        yield collate(chosen, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, rows[part])
 
 
-def put(ready: queue.Queue, stop: threading.Event, item: object) -> bool:
-    """Wait for room in the queue; False when told to stop first."""
-    while not stop.is_set():
-        try:
-            ready.put(item, timeout=0.1)
-            return True
-        except queue.Full:
-            continue
-    return False
+def dropped_pair(
+    corpus: Pairs, tokenizer: Tokenizer, config: PairData, row: int, seed: int, epoch: int
+) -> tuple[Tokens, Tokens]:
+    """The segmentation of a pair in an epoch."""
+    generator = random.Random(f"{seed} {epoch} {row}")
+    src_text, tgt_text = corpus.text(row)
+    src = tokenizer.encode_with_dropout(src_text, config.bpe_dropout, generator)
+    both = config.bpe_dropout_sides == "both"
+    tgt = tokenizer.encode_with_dropout(tgt_text, config.bpe_dropout, generator) if both else corpus.tgt(row)
+    fits = max(len(src), len(tgt)) < config.max_length
+    return (src, tgt) if fits else (corpus.src(row), corpus.tgt(row))

@@ -16,10 +16,9 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.data.arranging import Rows
-from headwise.data.batching import AnyBatch, EndlessStream
-from headwise.data.epochs import walk_epochs
-from headwise.data.unpadded import Unpadded
+from headwise.data.batch import Unpadded
+from headwise.data.batch_planning import Rows
+from headwise.data.stream import AnyBatch, EndlessStream, walk_epochs
 
 FIXED = 0, 0  # seed and epoch of the noise that a validation has
 

@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from headwise.data.conditional_generation import Drawn, ToldCorpus
 from headwise.data.corpus import read_lines
 from headwise.data.image import Preprocessing, check_image
 from headwise.data.pictures import Augmentation, Picture, changed_pixels
-from headwise.data.told import Drawn, ToldCorpus
 from headwise.errors import UserError
 
 FORMAT = "write 'file TAB caption' on every line"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from headwise.data.hugging_face import read_hugging_face
-from headwise.data.rows import HF_PREFIX, STANDARD_INPUT, Pair, display_name, text_field
+from headwise.data.sources import HF_PREFIX, STANDARD_INPUT, Pair, display_name, text_field
 from headwise.errors import UserError
 
 RawLines = Callable[[str], Iterator[bytes]]  # reads a file: `read_raw_lines`, or what does more with each line

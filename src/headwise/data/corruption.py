@@ -21,11 +21,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.data.arranging import Rows
 from headwise.data.batch import Batch, collate
-from headwise.data.batching import EndlessStream
+from headwise.data.batch_planning import Rows
 from headwise.data.blocks import fixed_blocks, noised_stream
 from headwise.data.noise import infilled
+from headwise.data.stream import EndlessStream
 
 SHARE, MEAN_SPAN = 0.15, 3.0  # T5's: of the tokens of a block, tokens a span
 STOP = re.compile(r"[.!?…][\"'”\u2019»)\]]*$")  # of a piece behind which a sentence ends, if a blank or nothing follows

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from headwise.data.arranging import Pairs
 from headwise.data.batch import Batch, Tokens
+from headwise.data.batch_planning import Pairs
 from headwise.data.batching import BatchStream
-from headwise.data.rows import Pair
+from headwise.data.sources import Pair
 
 Open = Callable[[Mapping[str, int] | None], BatchStream]  # a stream from a state on
 

@@ -28,10 +28,10 @@ from tqdm import tqdm
 
 from headwise.config.data import TextData
 from headwise.data.cache import cache, partial, partial_folder
-from headwise.data.content import Content, content_of, digest
 from headwise.data.corpus import RawLines, json_object, read_lines
+from headwise.data.file_hashes import Content, content_of, digest
 from headwise.data.prepared import META, mapped, spooled
-from headwise.data.rows import HF_PREFIX, display_name, text_field
+from headwise.data.sources import HF_PREFIX, display_name, text_field
 from headwise.data.tokenizer import (
     SPECIALS,
     UNK,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
 
-from headwise.data.rows import HF_PREFIX, Pair, changed, text_field
+from headwise.data.sources import HF_PREFIX, Pair, changed, text_field
 from headwise.errors import UserError, unknown
 
 FORMAT = 1  # of a copy; raise it when the same rows make other lines

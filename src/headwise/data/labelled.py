@@ -15,9 +15,8 @@ from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.data.arranging import Rows
 from headwise.data.batch import OnDevices, Tokens, pad
-from headwise.data.batching import plan_batches
+from headwise.data.batch_planning import Rows, plan_batches
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import PreparedCorpus
 

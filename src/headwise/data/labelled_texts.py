@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from headwise.data.corpus import Corpus, RawLines, read_lines
-from headwise.data.rows import HF_PREFIX, display_name
+from headwise.data.sources import HF_PREFIX, display_name
 from headwise.errors import UserError, unknown
 
 FORMATS = {1: "write 'text TAB label' on every line", 2: "write 'text TAB text TAB label' on every line"}

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from headwise.data.corpus import read_lines
-from headwise.data.rows import display_name
+from headwise.data.sources import display_name
 from headwise.errors import UserError
 
 Link = tuple[int, int]

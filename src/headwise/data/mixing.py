@@ -14,10 +14,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from headwise.data.arranging import Lengths, Pairs, Rows
 from headwise.data.batch import Tokens
-from headwise.data.batching import PART
-from headwise.data.rows import Pair
+from headwise.data.batch_planning import PART, Lengths, Pairs, Rows
+from headwise.data.sources import Pair
 
 GOLDEN = (5**0.5 - 1) / 2
 Numbers = TypeVar("Numbers", int, Rows)  # one, or several

@@ -19,9 +19,9 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.data.arranging import Rows
-from headwise.data.batching import EndlessStream
+from headwise.data.batch_planning import Rows
 from headwise.data.blocks import WholeBlocks, fixed_blocks, noised_stream
+from headwise.data.stream import EndlessStream
 
 K = 6  # tokens of a text for one that is predicted
 LONGEST_SPAN = 5

@@ -17,11 +17,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headwise.data.arranging import Rows
-from headwise.data.epochs import ReadWhenDue
+from headwise.data.batch import Unpadded
+from headwise.data.batch_planning import Rows
 from headwise.data.image import Preprocessing, check_image, open_image, pixels
 from headwise.data.labelled_texts import read_labelled
-from headwise.data.unpadded import Unpadded
+from headwise.data.stream import ReadWhenDue
 from headwise.errors import UserError, unknown
 
 if TYPE_CHECKING:

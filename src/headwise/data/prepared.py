@@ -22,13 +22,12 @@ from numpy.typing import NDArray
 
 from headwise.config.data import LineData, PairData, TextData
 from headwise.data.cache import cache, partial, partial_folder
-from headwise.data.content import Content, HashedLines, content, digest
 from headwise.data.corpus import Corpus, read_corpus
+from headwise.data.file_hashes import Content, HashedLines, content, digest
 from headwise.data.hugging_face import copied
-from headwise.data.pack import COLUMNS, LENGTH, Item, pack_pairs
-from headwise.data.packers import packers
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.data.rows import HF_PREFIX, STANDARD_INPUT, CachedCopy, Pair, display_name
+from headwise.data.sources import HF_PREFIX, STANDARD_INPUT, CachedCopy, Pair, display_name
+from headwise.data.tokenize_pairs import COLUMNS, LENGTH, Item, pack_pairs, packers
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 

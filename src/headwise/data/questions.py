@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwise.data.corpus import read_raw_lines
-from headwise.data.rows import display_name
+from headwise.data.sources import display_name
 from headwise.errors import UserError
 
 FORMAT = '{"data": [{"paragraphs": [{"context": "...", "qas": [{"id": "...", "question": "...", "answers": [...]}]}]}]}'

@@ -1,7 +1,9 @@
 """Scripts that have no blanks between words, as ranges for the brackets of a regular expression."""
 
 import re
+import unicodedata
 from collections.abc import Iterable
+from functools import cache
 
 SOUTH_ASIAN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\uaa60-\uaa7f"  # Thai, Lao, Burmese, Khmer
 KANA = "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"
@@ -43,3 +45,24 @@ def running(sentences: Iterable[str]) -> str:
     for sentence in filter(None, sentences):
         pieces += [blank_after(pieces[-1]), sentence] if pieces else [sentence]
     return "".join(pieces)
+
+
+LAST_MARK = 0x1FFFF  # behind it are variation selectors alone, and no planes with letters that have marks
+
+
+@cache
+def marks() -> str:
+    """All that stands on or beside a letter and is none, for `re`: the vowels of Hindi and Thai are marks."""
+    return "".join(c for c in map(chr, range(LAST_MARK + 1)) if unicodedata.category(c)[0] == "M")
+
+
+@cache
+def word_pattern(joints: str = "") -> re.Pattern[str]:
+    """A word of running text, punctuation apart: letters with their marks and digits, between which `joints` may stand.
+
+    >>> word_pattern().findall("हिन्दी, 二犬."), word_pattern("-").findall("-to-do")
+    (['हिन्दी', ',', '二', '犬', '.'], ['-', 'to-do'])
+    """
+    letters = rf"(?:[^\W{UNSPACED}]|[{marks()}])+"
+    joined = rf"(?:[{joints}]{letters})*" if joints else ""
+    return re.compile(rf"[{UNSPACED}][{marks()}]*|{letters}{joined}|[^\w\s]")

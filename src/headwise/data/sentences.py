@@ -12,7 +12,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.data.marks import marks
+from headwise.data.scripts import marks
 
 SentenceKeys = NDArray[np.uint64]
 

@@ -18,11 +18,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.data.audio import HOP, RATE, log_mel, read_audio, sound_seconds
-from headwise.data.content import digest
+from headwise.data.conditional_generation import Drawn, ToldCorpus
 from headwise.data.corpus import json_object, read_lines
-from headwise.data.rows import text_field
+from headwise.data.file_hashes import digest
+from headwise.data.sources import text_field
 from headwise.data.spec_augment import SpecAugment
-from headwise.data.told import Drawn, ToldCorpus
 from headwise.errors import UserError
 
 FORMAT = "write 'sound file TAB transcript' on every line"

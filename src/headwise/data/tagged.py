@@ -15,11 +15,11 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from headwise.data.arranging import Rows
+from headwise.data.batch_planning import Rows
 from headwise.data.corpus import json_object, read_lines
 from headwise.data.labelled import LabelledBatch, MarkedTexts, ReadTexts, collate_marked
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.data.rows import display_name
+from headwise.data.sources import display_name
 from headwise.errors import UserError, unknown
 
 FORMAT = "write 'word TAB tag' on every line, and an empty line between sentences"

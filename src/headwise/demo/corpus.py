@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from random import Random
 
-from headwise.data.rows import Pair
+from headwise.data.sources import Pair
 from headwise.demo.cldr import LANGUAGES, write_target
 from headwise.demo.english import write_english
 from headwise.demo.moment import Part, random_moment

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headwise.data.rows import OUTSIDE
+from headwise.data.sources import OUTSIDE
 from headwise.evaluate.classes import ClassCount, class_table
 
 PREFIXES = ("B", "I", "E", "S")

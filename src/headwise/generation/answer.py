@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.data.arranging import cut_padded
+from headwise.data.batch_planning import cut_padded
 from headwise.data.labelled import MarkedTexts, collate_marked
 from headwise.errors import UserError
 from headwise.generation.label import BATCH_TOKENS

@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.data.arranging import cut_padded
+from headwise.data.batch_planning import cut_padded
 from headwise.data.labelled import MarkedTexts, collate_marked
-from headwise.data.marks import word_pattern
+from headwise.data.scripts import word_pattern
 from headwise.data.tagged import TaggedWords, check_tags, read_tagged
 from headwise.errors import UserError
 from headwise.evaluate.entities import entities

@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.data.rows import Pair
+from headwise.data.sources import Pair
 from headwise.glossary.terms import Glossary, Match, Term, contains_term
 
 ANNOTATION_TOKENS = BEGIN, TRANSLATED, END = "⟦", "⇒", "⟧"

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 
-from headwise.data.marks import marks, word_pattern
-from headwise.data.scripts import UNSPACED
+from headwise.data.scripts import UNSPACED, marks, word_pattern
 from headwise.errors import UserError
 
 

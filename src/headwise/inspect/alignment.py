@@ -21,8 +21,8 @@ from torch import Tensor
 
 from headwise.architectures.registry import Network
 from headwise.data.alignment import NO_WORD, words_of_pieces
-from headwise.data.arranging import cut_padded
 from headwise.data.batch import Batch, collate
+from headwise.data.batch_planning import cut_padded
 from headwise.data.links import GoldLinks, Link, Links
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.decode.stepwise import evaluating

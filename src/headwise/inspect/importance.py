@@ -21,8 +21,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.data.arranging import cut_padded
 from headwise.data.batch import Batch, collate
+from headwise.data.batch_planning import cut_padded
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.decode.stepwise import evaluating
 from headwise.errors import UserError

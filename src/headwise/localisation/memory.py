@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headwise.data.cache import cache, partial
-from headwise.data.content import digest
-from headwise.data.rows import CachedCopy, Pair
+from headwise.data.file_hashes import digest
+from headwise.data.sources import CachedCopy, Pair
 from headwise.errors import UserError
 from headwise.localisation import MEMORIES, is_memory
 from headwise.localisation.code_transfer import MARKER, pair_with_markers

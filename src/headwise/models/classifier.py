@@ -12,7 +12,7 @@ from headwise.architectures.xlnet import XLNetShape
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.trained import CONFIG, noted
 from headwise.config.settings import RunConfig
-from headwise.data.arranging import cut_padded
+from headwise.data.batch_planning import cut_padded
 from headwise.data.labelled import Classification, LabelledBatch, classification, collate_marked
 from headwise.data.labelled_texts import check_labels, labelled_corpora, read_examples, texts_a_line
 from headwise.data.prepared import spool

@@ -13,10 +13,10 @@ from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.layout import read_json
 from headwise.checkpoint.trained import RUN
 from headwise.checkpoint.vocabulary import bare, fingerprint
+from headwise.data.contrastive import read_related
 from headwise.data.documents import Cutter, prepare_documents
 from headwise.data.masking import MaskedText, Masking, joints_of
 from headwise.data.questions import read_questions
-from headwise.data.related import read_related
 from headwise.errors import UserError
 from headwise.evaluate.answers import AnswerReport, answer_report
 from headwise.evaluate.entities import TagReport, tag_report

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.trained import CONFIG, noted
-from headwise.data.series import Scaling, Table, WindowBatch, Windows, centred, read_table, seasonal_forecast
+from headwise.data.time_series import Scaling, Table, WindowBatch, Windows, centred, read_table, seasonal_forecast
 from headwise.errors import UserError
 from headwise.evaluate.forecasts import ForecastReport, forecast_report
 from headwise.inspect.heads import Head

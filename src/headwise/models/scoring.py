@@ -9,8 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.contract import EncoderDecoder
-from headwise.data.arranging import cut_padded
 from headwise.data.batch import Batch, Tokens, collate
+from headwise.data.batch_planning import cut_padded
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.decode.request import not_finite
 from headwise.decode.stepwise import evaluating

@@ -22,13 +22,13 @@ from torch.nn import functional as F
 
 from headwise.config.settings import RunConfig
 from headwise.data.alignment import links_of_corpus, words_of_pieces
-from headwise.data.arranging import Pairs
 from headwise.data.batch import Batch
-from headwise.data.content import digest
+from headwise.data.batch_planning import Pairs
 from headwise.data.corpus import Corpus
+from headwise.data.file_hashes import digest
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import Column, PreparedCorpus
-from headwise.data.rows import Pair
+from headwise.data.sources import Pair
 from headwise.errors import UserError
 from headwise.network.attention import MultiHeadAttention, scaled_dot_product_attention
 from headwise.network.transformer import Transformer

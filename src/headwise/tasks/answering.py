@@ -21,10 +21,10 @@ from torch.nn import functional as F
 
 from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
-from headwise.data.amount import parse_amount
-from headwise.data.content import digest
+from headwise.data.file_hashes import digest
 from headwise.data.labelled import LabelledBatch, ReadTexts, parted
 from headwise.data.questions import Question, read_questions
+from headwise.data.split import parse_amount
 from headwise.errors import UserError
 from headwise.evaluate.answers import answer_report
 from headwise.generation.answer import Passage, answers_in, passage_logits, read_passages

@@ -16,7 +16,6 @@ from headwise.checkpoint.trained import RUN
 from headwise.checkpoint.tuned import SameLayout
 from headwise.checkpoint.vocabulary import bare
 from headwise.config.settings import RunConfig
-from headwise.data.amount import parse_amount
 from headwise.data.captions import (
     CaptionedPictures,
     captioned_pictures,
@@ -25,6 +24,7 @@ from headwise.data.captions import (
     read_captions,
 )
 from headwise.data.pictures import Augmentation, Picture, key_of
+from headwise.data.split import parse_amount
 from headwise.errors import UserError
 from headwise.evaluate.captions import caption_report
 from headwise.models.captioner import Captioner, search_captions

@@ -19,12 +19,9 @@ from headwise.checkpoint.xlnet import XLNetLayout
 from headwise.config.model import longest_sequence
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.amount import parse_amount
-from headwise.data.batching import EndlessStream
-from headwise.data.content import content, digest
 from headwise.data.corpus import Corpus
-from headwise.data.epochs import walk_epochs
-from headwise.data.first_look import has_header
+from headwise.data.file_checks import has_header
+from headwise.data.file_hashes import content, digest
 from headwise.data.labelled import LabelledBatch, LabelledCorpus, ReadTexts
 from headwise.data.labelled_texts import (
     check_labels,
@@ -36,6 +33,8 @@ from headwise.data.labelled_texts import (
 )
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import learn_tokenizer, prepare, spool
+from headwise.data.split import parse_amount
+from headwise.data.stream import EndlessStream, walk_epochs
 from headwise.errors import UserError
 from headwise.evaluate.classes import label_report
 from headwise.generation.reading import TextReader

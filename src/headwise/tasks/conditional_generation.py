@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.batching import EndlessStream
-from headwise.data.told import NOT_PREDICTED, ToldBatch
+from headwise.data.conditional_generation import NOT_PREDICTED, ToldBatch
+from headwise.data.stream import EndlessStream
 from headwise.network.transformer import Transformer
 from headwise.tasks.validation import progress_bar
 from headwise.training.loss import Loss, sequence_loss

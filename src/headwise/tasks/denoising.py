@@ -21,9 +21,8 @@ from headwise.checkpoint.tuned import SameLayout
 from headwise.checkpoint.vocabulary import Vocabulary, bare, fingerprint, marks_around
 from headwise.config.model import longest_sequence
 from headwise.config.settings import SETTINGS, RunConfig, flatten
-from headwise.data.arranging import Noise
 from headwise.data.batch import Batch
-from headwise.data.batching import EndlessStream
+from headwise.data.batch_planning import Noise
 from headwise.data.corpus import Corpus, plain_texts
 from headwise.data.corruption import (
     BlockMarks,
@@ -37,7 +36,8 @@ from headwise.data.corruption import (
 from headwise.data.documents import Cutter
 from headwise.data.noise import MASK, Infilling
 from headwise.data.prepared import learn_tokenizer, spool
-from headwise.data.rows import Pair
+from headwise.data.sources import Pair
+from headwise.data.stream import EndlessStream
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 from headwise.generation.pretrained_tokenizer import pieces_of

@@ -21,12 +21,12 @@ from torch.nn import functional as F
 
 from headwise.checkpoint.embedder import EmbedderLayout
 from headwise.config.settings import RunConfig
-from headwise.data.amount import parse_amount
-from headwise.data.batching import EndlessStream
-from headwise.data.content import digest
+from headwise.data.contrastive import RelatedBatch, RelatedTexts, Texts, read_related
+from headwise.data.file_hashes import digest
 from headwise.data.labelled import parted
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.data.related import RelatedBatch, RelatedTexts, Texts, read_related
+from headwise.data.split import parse_amount
+from headwise.data.stream import EndlessStream
 from headwise.errors import UserError
 from headwise.evaluate.retrieval import retrieval_report
 from headwise.generation.embed import POOLINGS, unit

@@ -2,7 +2,7 @@
 
 Of many steps ahead all are put out at once, from the pooled state of the encoder. A decoder would feed its own
 forecasts back to itself, and its errors with them; a linear map cannot, and is the simplest form of both cases. What is
-forecast are changes from the last known row (see `headwise.data.series.centred`).
+forecast are changes from the last known row (see `headwise.data.time_series.centred`).
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,8 @@ from headwise.architectures.registry import build_pooled_network
 from headwise.config.model import longest_sequence
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.batching import EndlessStream
-from headwise.data.epochs import walk_epochs
-from headwise.data.series import Scaling, WindowBatch, Windows, read_table
+from headwise.data.stream import EndlessStream, walk_epochs
+from headwise.data.time_series import Scaling, WindowBatch, Windows, read_table
 from headwise.errors import UserError
 from headwise.network.pooled import PooledEncoder
 from headwise.tasks.job import OURS, FolderLayout, TrainRequest, base_names, notify

@@ -12,12 +12,11 @@ from torch import nn
 from headwise.checkpoint import trained
 from headwise.checkpoint.trained import TOKENIZER
 from headwise.config.settings import RunConfig
-from headwise.data.amount import parse_amount
 from headwise.data.batch import Stream
 from headwise.data.corpus import Corpus
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.data.rows import names_of
-from headwise.data.split import Split, split
+from headwise.data.sources import names_of
+from headwise.data.split import Split, parse_amount, split
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 from headwise.training.step import Objective

@@ -26,8 +26,6 @@ from headwise.checkpoint.vocabulary import bare, fingerprint
 from headwise.config.model import longest_sequence
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.amount import parse_amount
-from headwise.data.batching import EndlessStream
 from headwise.data.blocks import BlockBatch, block_stream, validation_blocks
 from headwise.data.documents import (
     Cutter,
@@ -37,6 +35,8 @@ from headwise.data.documents import (
     prepare_documents,
     spooled_files,
 )
+from headwise.data.split import parse_amount
+from headwise.data.stream import EndlessStream
 from headwise.errors import UserError
 from headwise.models.encoder import EncoderModel
 from headwise.models.language_model import LanguageModel

@@ -22,9 +22,9 @@ from headwise.checkpoint.from_scratch import check_axes, text_layout
 from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.batching import EndlessStream
 from headwise.data.documents import cutter_of, learn_pieces
 from headwise.data.masking import MaskedBatch, MaskedText, Masking, joints_of, mask_id
+from headwise.data.stream import EndlessStream
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 from headwise.generation.fill import hidden_logits, predict_masked

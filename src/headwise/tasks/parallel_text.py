@@ -9,13 +9,13 @@ import numpy as np
 from headwise.config.data import TranslationData
 from headwise.config.model import longest_sequence
 from headwise.config.settings import RunConfig
-from headwise.data.arranging import Pairs
+from headwise.data.batch_planning import Pairs
 from headwise.data.corpus import Corpus, parse_corpora
-from headwise.data.first_look import doubts, leaks, parse_pairs
+from headwise.data.file_checks import doubts, leaks, parse_pairs
 from headwise.data.mixing import Mixture, Portion, drawn
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import PreparedCorpus, prepare, spool
-from headwise.data.rows import display_name
+from headwise.data.sources import display_name
 from headwise.data.tokenizer import Tokenizer
 from headwise.device import usable_cores
 from headwise.errors import UserError

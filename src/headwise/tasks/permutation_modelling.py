@@ -25,9 +25,9 @@ from headwise.checkpoint.xlnet_names import shape_to_hf, xlnet_file_tensors
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.batching import EndlessStream
 from headwise.data.documents import Cutter, cutter_of
 from headwise.data.permutation import PermutedBatch, PermutedText
+from headwise.data.stream import EndlessStream
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 from headwise.models.language_model import LanguageModel

@@ -18,8 +18,6 @@ from headwise.checkpoint.trained import RUN
 from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.amount import parse_amount
-from headwise.data.batching import EndlessStream
 from headwise.data.image import Preprocessing
 from headwise.data.labelled import parted
 from headwise.data.pictures import (
@@ -32,6 +30,8 @@ from headwise.data.pictures import (
     key_of,
     read_pictures,
 )
+from headwise.data.split import parse_amount
+from headwise.data.stream import EndlessStream
 from headwise.errors import UserError
 from headwise.models.vision import VisionModel
 from headwise.network.build import build

@@ -17,8 +17,8 @@ from headwise.checkpoint.model_card import model_card
 from headwise.checkpoint.trained import CONFIG
 from headwise.config.settings import RunConfig, apply_settings, check, load_recipe
 from headwise.config.tasks import TASKS
-from headwise.data.amount import parse_amount
 from headwise.data.batch import Stream
+from headwise.data.split import parse_amount
 from headwise.device import choose_device
 from headwise.errors import UserError
 from headwise.network.parameters import count_parameters, parameters_of

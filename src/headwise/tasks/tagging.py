@@ -17,9 +17,9 @@ from torch import nn
 
 from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
-from headwise.data.amount import parse_amount
-from headwise.data.content import digest
+from headwise.data.file_hashes import digest
 from headwise.data.labelled import parted
+from headwise.data.split import parse_amount
 from headwise.data.tagged import IGNORED, ReadTags, TaggedWords, check_tags, count_tags, read_tagged
 from headwise.errors import UserError
 from headwise.evaluate.entities import tag_report

@@ -11,8 +11,8 @@ import torch
 
 from headwise.checkpoint.hub import folder_of
 from headwise.config.settings import RunConfig
-from headwise.data.amount import parse_amount
-from headwise.data.first_look import check_files
+from headwise.data.file_checks import check_files
+from headwise.data.split import parse_amount
 from headwise.device import choose_device, device_name, usable_threads
 from headwise.errors import UserError
 from headwise.localisation import is_memory

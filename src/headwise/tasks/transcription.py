@@ -21,9 +21,9 @@ from headwise.checkpoint.trained import GENERATION, RUN
 from headwise.checkpoint.tuned import SameLayout
 from headwise.checkpoint.vocabulary import marks_around
 from headwise.config.settings import RunConfig
-from headwise.data.amount import parse_amount
 from headwise.data.spec_augment import Spans, SpecAugment
 from headwise.data.speech import SpokenCorpus, spoken_corpus
+from headwise.data.split import parse_amount
 from headwise.errors import UserError
 from headwise.evaluate.transcripts import check_jiwer, transcript_report
 from headwise.families.keys import Keys

@@ -19,14 +19,14 @@ from headwise.checkpoint.with_torch import read_any
 from headwise.config.data import TranslationData
 from headwise.config.model import longest_sequence
 from headwise.config.settings import WITH_DECODER, RunConfig
-from headwise.data.arranging import Noise, Pairs
 from headwise.data.batch import Stream
+from headwise.data.batch_planning import Noise, Pairs
 from headwise.data.batching import BatchStream, unchanged_tokens, validation_batches
 from headwise.data.directions import BothDirections, TwoStages
 from headwise.data.noise import PieceDropout
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import Column, PreparedCorpus, learn_tokenizer
-from headwise.data.rows import Pair
+from headwise.data.sources import Pair
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.translator import TextTranslator
 from headwise.evaluate.bleu import bleu_signature, corpus_scores

@@ -8,7 +8,7 @@ import pytest
 
 from headwise.cli.parallel_texts import NamedText, parallel_texts, source_text, target_text, texts_to_score
 from headwise.data.corpus import read_pairs
-from headwise.data.first_look import parse_pairs
+from headwise.data.file_checks import parse_pairs
 from headwise.data.prepared import spool
 from headwise.errors import UserError
 from headwise.localisation.memory import memories_as_tsv

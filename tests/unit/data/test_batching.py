@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from headwise.config.data import TranslationData
 from headwise.data import batching
-from headwise.data.arranging import ROOM
 from headwise.data.batch import Batch
-from headwise.data.batching import BatchStream, plan_batches, plan_epoch, validation_batches
+from headwise.data.batch_planning import ROOM, plan_batches, plan_epoch
+from headwise.data.batching import BatchStream, validation_batches
 from headwise.data.corpus import Corpus
 from headwise.data.prepared import PreparedCorpus, learn_tokenizer, prepare
 from headwise.data.tokenizer import Tokenizer

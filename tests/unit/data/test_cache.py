@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from headwise.config.data import TranslationData
-from headwise.data.amount import Amount, parse_amount
 from headwise.data.cache import DRAFTS, partial, partial_folder
 from headwise.data.corpus import parse_corpora
 from headwise.data.documents import cutter_of, prepare_documents
 from headwise.data.prepared import learn_tokenizer, prepare
-from headwise.data.split import split
+from headwise.data.split import Amount, parse_amount, split
 from headwise.errors import UserError
 from headwise.localisation.memory import memories_as_tsv
 

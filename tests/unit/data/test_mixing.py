@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from headwise.config.data import TranslationData
 from headwise.data import mixing
-from headwise.data.arranging import Pairs
 from headwise.data.batch import Batch
-from headwise.data.batching import BatchStream, plan_epoch
+from headwise.data.batch_planning import Pairs, plan_epoch
+from headwise.data.batching import BatchStream
 from headwise.data.corpus import Corpus
 from headwise.data.directions import BothDirections
 from headwise.data.mixing import Mixture, Portion, drawn, stride

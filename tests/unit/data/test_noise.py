@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.config.data import TranslationData
-from headwise.data.arranging import Noise
+from headwise.data.batch_planning import Noise
 from headwise.data.batching import BatchStream, validation_batches
 from headwise.data.corpus import plain_texts
 from headwise.data.noise import MASK, Infilling, PieceDropout, choose_spans, infill, poisson, word_spans

@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 from headwise.config.data import TranslationData
-from headwise.data import packers
 from headwise.data import prepared as module
-from headwise.data.amount import parse_amount
+from headwise.data import tokenize_pairs
 from headwise.data.corpus import Corpus, parse_corpora
 from headwise.data.prepared import learn_tokenizer, prepare, spool
-from headwise.data.split import split
+from headwise.data.split import parse_amount, split
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 from headwise.localisation.memory import memories_as_tsv
@@ -86,7 +85,7 @@ def test_several_processes_write_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 1)
     monkeypatch.setattr(module, "ENOUGH", 2)
     (tmp_path / "more.tsv").write_text("".join(f"a dog {i}\tein Hund {i}\n" for i in range(9)), encoding="utf-8")
-    started, start = [], packers.packers
+    started, start = [], tokenize_pairs.packers
     monkeypatch.setattr(module, "packers", lambda n, *how: started.append(n) or start(n, *how))
     pairs = [pair for pair in PAIRS if "\u2028" not in pair[0]]
     corpora = [*aligned(tmp_path, pairs), Corpus((str(tmp_path / "more.tsv"),))]

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwise.data.amount import parse_amount
 from headwise.data.corpus import Corpus, parse_corpora, read_pairs
-from headwise.data.rows import Pair
-from headwise.data.split import Split, split
+from headwise.data.sources import Pair
+from headwise.data.split import Split, parse_amount, split
 from headwise.errors import UserError
 
 WORDS = ["a", "Dog", "runs", "ein", "Hund", "läuft", "?", "!"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.data.related import RelatedTexts, read_related
+from headwise.data.contrastive import RelatedTexts, read_related
 from headwise.errors import UserError
 from headwise.evaluate.retrieval import retrieval_report
 from headwise.tasks.embedding import contrastive_loss

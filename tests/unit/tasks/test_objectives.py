@@ -6,7 +6,7 @@ from torch import nn
 
 from headwise.config.settings import apply_settings, load_recipe
 from headwise.data.labelled import collate_labelled
-from headwise.data.series import WindowBatch, Windows
+from headwise.data.time_series import WindowBatch, Windows
 from headwise.tasks.classification import label_figures, label_outputs
 from headwise.tasks.forecasting import ForecastJob
 from headwise.training.losses import label_loss, squared_loss

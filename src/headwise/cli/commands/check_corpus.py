@@ -13,11 +13,10 @@ from headwise.config.setting import converted
 from headwise.config.settings import RunConfig, load_recipe, recipe_names
 from headwise.corpora.survey.page import survey_page
 from headwise.corpora.survey.report import TRAINING, VALIDATION, check_corpora, report_lines
-from headwise.data.amount import parse_amount
 from headwise.data.corpus import Corpus
-from headwise.data.first_look import check_files, parse_pairs
+from headwise.data.file_checks import check_files, parse_pairs
 from headwise.data.prepared import spool
-from headwise.data.split import split
+from headwise.data.split import parse_amount, split
 from headwise.errors import UserError
 from headwise.localisation import is_memory
 from headwise.localisation.memory import memories_as_tsv

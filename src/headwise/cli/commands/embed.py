@@ -16,7 +16,7 @@ from headwise.cli.loading import model_with
 from headwise.cli.options import input_option, output_option, whole_number
 from headwise.cli.replacing import binary_output
 from headwise.cli.rules import FlagRule
-from headwise.data.rows import display_name
+from headwise.data.sources import display_name
 from headwise.generation.vectors import truncation_warning
 
 CHUNK_LINES = 1000

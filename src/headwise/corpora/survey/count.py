@@ -15,8 +15,8 @@ from jaxtyping import Bool, Int64, UInt32
 
 from headwise.corpora.survey.characters import check_characters
 from headwise.data.corpus import Corpus, read_pairs
-from headwise.data.rows import Pair, display_name
 from headwise.data.sentences import EMPTY, SentenceKeys, pair_keys, sentence_key
+from headwise.data.sources import Pair, display_name
 
 SAMPLE = 50_000  # pairs for training the tokenizer and counting words, at most
 SHOWN = 5  # locations of a finding

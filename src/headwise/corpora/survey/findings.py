@@ -11,11 +11,11 @@ from jaxtyping import Float, Int64
 from headwise.config.data import PairData
 from headwise.corpora.survey.characters import ADVICE, scripts, usual
 from headwise.corpora.survey.count import SIDES, Counted, FoundRows, numbered_pairs
-from headwise.data.marks import word_pattern
-from headwise.data.pack import fault
 from headwise.data.prepared import chunks
-from headwise.data.rows import Pair
+from headwise.data.scripts import word_pattern
 from headwise.data.sentences import EMPTY, SentenceKeys
+from headwise.data.sources import Pair
+from headwise.data.tokenize_pairs import fault
 from headwise.data.tokenizer import Tokenizer
 
 UNEVEN = 3.0  # factor by which the length ratio of a reported pair differs from the median

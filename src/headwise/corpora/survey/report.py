@@ -8,8 +8,8 @@ from headwise.corpora.survey.characters import position, scripts, visible
 from headwise.corpora.survey.count import SIDES, Counted, FoundRows, SideCounts, count_pairs
 from headwise.corpora.survey.findings import Leak, Survey, find_leaks, survey, word_odds
 from headwise.data.corpus import Corpus
-from headwise.data.first_look import doubts, shortened
-from headwise.data.rows import Pair
+from headwise.data.file_checks import doubts, shortened
+from headwise.data.sources import Pair
 from headwise.data.tokenizer import Tokenizer
 
 TRAINING, VALIDATION = "training", "validation"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.data.series import Scaling, Table, Windows, read_table, select
+from headwise.data.time_series import Scaling, Table, Windows, read_table, select
 from headwise.errors import UserError
 
 

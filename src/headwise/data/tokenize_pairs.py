@@ -1,7 +1,9 @@
 """Columns of token ids, packed into flat arrays."""
 
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -10,7 +12,8 @@ from numpy.typing import NDArray
 
 from headwise.config.data import PairData
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.data.rows import Pair
+from headwise.data.processes import in_order, processes
+from headwise.data.sources import Pair
 
 Item = TypeVar("Item")
 
@@ -69,3 +72,34 @@ def fault(src: str, tgt: str, n_src: int, n_tgt: int, limits: PairData) -> str |
     if 0 < limits.max_length_ratio * min(n_src, n_tgt) < max(n_src, n_tgt):
         return "more uneven than data.max_length_ratio"
     return None
+
+
+AHEAD = 3  # chunks of each process that are on their way, so that none waits and memory does not grow with the corpus
+Result = tuple[list[Packed], Counter[str]]
+
+
+@contextmanager
+def packers(
+    workers: int, tokenizer: PairTokenizer, limits: PairData | None
+) -> Iterator[Callable[[Iterable[list[Pair]]], Iterator[Result]]]:
+    """So many processes, as a function that has them `prepared.pack` chunk after chunk.
+
+    Raises:
+        UserError: one of them was ended from outside.
+    """
+    what = "a process that cuts the corpus into pieces"
+    with processes(workers, what, _begin, tokenizer, limits) as submit:
+        yield lambda chunks: in_order(chunks, lambda chunk: submit(_pack, chunk), lambda: AHEAD * workers)
+
+
+_how: list[tuple[PairTokenizer, PairData | None]] = []  # of this process
+
+
+def _begin(tokenizer: PairTokenizer, limits: PairData | None) -> None:
+    """A process of the pool has one thread."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    _how.append((tokenizer, limits))
+
+
+def _pack(chunk: list[Pair]) -> list[Result]:
+    return [pack_pairs(chunk, *_how[0])]

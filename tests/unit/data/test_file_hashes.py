@@ -10,11 +10,11 @@ import pytest
 
 from headwise.config.data import TranslationData
 from headwise.data import documents, prepared, split
-from headwise.data.amount import parse_amount
 from headwise.data.corpus import Corpus, parse_corpora, read_pairs
 from headwise.data.documents import cutter_of, learn_pieces, prepare_documents
 from headwise.data.prepared import learn_tokenizer, prepare
-from headwise.data.rows import Pair
+from headwise.data.sources import Pair
+from headwise.data.split import parse_amount
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 

@@ -17,10 +17,10 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.data.arranging import Rows
 from headwise.data.batch import OnDevices
+from headwise.data.batch_planning import Rows
 from headwise.data.corpus import read_lines
-from headwise.data.rows import display_name
+from headwise.data.sources import display_name
 from headwise.errors import UserError, unknown
 
 Values = NDArray[np.float64]

@@ -13,12 +13,11 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headwise.data.arranging import Rows
 from headwise.data.batch import OnDevices
-from headwise.data.batching import EndlessStream, plan_batches
+from headwise.data.batch_planning import Rows, plan_batches
 from headwise.data.corpus import read_lines
-from headwise.data.epochs import walk_epochs
-from headwise.data.rows import display_name
+from headwise.data.sources import display_name
+from headwise.data.stream import EndlessStream, walk_epochs
 from headwise.errors import UserError
 
 FORMAT = "write 'text TAB text that belongs to it' on every line, or with a third text that does not"

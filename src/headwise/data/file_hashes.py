@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headwise.data.corpus import Corpus, RawLines, misaligned, pair_reader, read_raw_lines
-from headwise.data.rows import changed
+from headwise.data.sources import changed
 from headwise.errors import UserError
 
 Item = TypeVar("Item")

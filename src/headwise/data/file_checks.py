@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from headwise.data.corpus import Corpus, pair_reader, parse_corpora, read_head, read_lines, read_pairs, read_tsv
-from headwise.data.rows import HF_PREFIX, STANDARD_INPUT, Pair, display_name
+from headwise.data.sources import HF_PREFIX, STANDARD_INPUT, Pair, display_name
 from headwise.errors import UserError
 
 PAIRS = 1000  # looked at of each corpus

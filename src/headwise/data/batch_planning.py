@@ -1,13 +1,13 @@
 """Rows of one length window, cut into batches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headwise.data.batch import Tokens
-from headwise.data.rows import Pair
+from headwise.data.sources import Pair
 
 Lengths = NDArray[np.integer]
 
@@ -96,3 +96,58 @@ def extent(rows: Rows, src_lengths: Lengths, tgt_lengths: Lengths, padded: bool)
     """Positions that are computed for a batch, of both sides."""
     src, tgt = src_lengths[rows], tgt_lengths[rows]
     return len(rows) * (int(src.max()) + int(tgt.max())) if padded else int(src.sum()) + int(tgt.sum())
+
+
+PART = 1 << 20  # pairs planned at once, some fifty bytes each: beyond it memory does not grow with the corpus
+
+
+def plan_epoch(
+    src_lengths: Lengths,
+    tgt_lengths: Lengths,
+    tokens_per_batch: int,
+    seed: int,
+    epoch: int,
+    bucketed: bool = True,
+    part: int = PART,
+) -> Iterator[list[Rows]]:
+    """The batches of one epoch as `plan_batches` has them, planned for about `part` pairs at a time.
+
+    Of a larger corpus every k-th pair is a part, so that however the files are sorted all parts are alike. Epoch 0
+    begins with the largest batch, or with that of the part that has the longest pair.
+    """
+    n_parts = -(-len(src_lengths) // part)
+    if n_parts <= 1:
+        yield plan_batches(src_lengths, tgt_lengths, tokens_per_batch, seed, epoch, bucketed, largest_first=epoch == 0)
+        return
+    order = np.random.default_rng([seed, epoch]).permutation(n_parts).tolist()
+    if epoch == 0:
+        longest = [max(lengths[i::n_parts].max() for lengths in (src_lengths, tgt_lengths)) for i in range(n_parts)]
+        order.sort(key=lambda i: i != int(np.argmax(longest)))  # the others stay in their order
+    for i in order:
+        generator = np.random.default_rng([seed, epoch, i])
+        first = epoch == 0 and i == order[0]
+        lengths = src_lengths[i::n_parts], tgt_lengths[i::n_parts]
+        yield [rows * n_parts + i for rows in arrange(*lengths, tokens_per_batch, generator, bucketed, first)]
+
+
+def plan_batches(
+    src_lengths: Lengths,
+    tgt_lengths: Lengths,
+    tokens_per_batch: int,
+    seed: int,
+    epoch: int,
+    bucketed: bool = True,
+    largest_first: bool = False,
+) -> list[Rows]:
+    """The batches of one epoch, as rows of the corpus: every pair once, in an order drawn from (seed, epoch).
+
+    Args:
+        src_lengths: pieces of every source, end marks included.
+        tgt_lengths: the same for the targets.
+        tokens_per_batch: what stays within this is rows x longest side of a batch with `bucketed`, and otherwise the
+            target pieces of a batch; a pair that is longer on its own gets a batch of its own.
+        bucketed: pairs of similar length together; otherwise they are drawn at random.
+        largest_first: the batch that needs the most memory comes first, so that trouble shows at once.
+    """
+    generator = np.random.default_rng([seed, epoch])
+    return arrange(src_lengths, tgt_lengths, tokens_per_batch, generator, bucketed, largest_first)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headwise.data.corpus import Corpus
-from headwise.data.first_look import check_files, doubts, has_header, is_swapped, leaks, parse_pairs
+from headwise.data.file_checks import check_files, doubts, has_header, is_swapped, leaks, parse_pairs
 from headwise.errors import UserError
 
 ENGLISH = ["the man is reading a book in the garden", "two children play with a red ball", "she sings on the stage"]

@@ -12,9 +12,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from headwise.data.arranging import Rows
 from headwise.data.batch import OnDevices
-from headwise.data.epochs import ReadWhenDue
+from headwise.data.batch_planning import Rows
+from headwise.data.stream import ReadWhenDue
 
 NOT_PREDICTED = -100  # in `tgt_out`: padding, and what an output is given to begin with
 Drawn = tuple[int, int, int]  # seed, epoch and number: what is drawn for an input in training hangs on nothing else
