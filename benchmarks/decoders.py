@@ -85,7 +85,7 @@ def has_compute() -> bool:
 
 def prepare(network: Transformer, compute: str) -> Any:
     """What decodes: the compiled library where it is here."""
-    from headwise.network.prepared import prepare_for_inference
+    from headwise.network.inference import prepare_for_inference
 
     return prepare_for_inference(network.eval(), compute if has_compute() else "float32")
 

@@ -21,9 +21,8 @@ from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.models.load import pretrained_model
-from headwise.network.halves import EncoderOnly
 from headwise.network.low_rank import adapt, merged
-from headwise.network.transformer import Transformer
+from headwise.network.transformer import EncoderOnly, Transformer
 from headwise.tasks.pretrained import trainable
 
 with warnings.catch_warnings():

@@ -31,9 +31,8 @@ from headwise.families.registry import FAMILIES
 from headwise.families.table import entries
 from headwise.inspect.recording import attentions, recording
 from headwise.models.model import Model
-from headwise.network.halves import DecoderOnly, EncoderOnly
-from headwise.network.transformer import Transformer
-from headwise.network.unfilled import build_unfilled
+from headwise.network.build import build_empty
+from headwise.network.transformer import DecoderOnly, EncoderOnly, Transformer
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -512,7 +511,7 @@ def test_a_published_configuration_is_a_network_of_the_same_shape(name: str) -> 
     if config.family in ("t5", "mt5"):  # the file decides, see `checkpoint.published`
         config = replace(config, tie_head=config.tie_head and "lm_head.weight" not in made)
     config = replace(config, head_bias=config.head_bias and "final_logits_bias" in made)
-    shapes = {key: tuple(parameter.shape) for key, parameter in build_unfilled(config).named_parameters()}
+    shapes = {key: tuple(parameter.shape) for key, parameter in build_empty(config).named_parameters()}
     wanted = {entry.key: entry.file_shape(shapes) for entry in entries(family.table(config), config, shapes)}
     prefix = "" if any(key.startswith(family.prefix) for key in made) else family.prefix
     found = {prefix + key: tuple(tensor.shape) for key, tensor in made.items()}

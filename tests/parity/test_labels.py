@@ -26,7 +26,7 @@ from headwise.data.tagged import IGNORED, collate_tagged
 from headwise.generation.reading import text_reader
 from headwise.generation.tag import read_words
 from headwise.network.dropout import Dropout
-from headwise.network.halves import EncoderOnly
+from headwise.network.transformer import EncoderOnly
 from headwise.tasks.answering import span_objective
 from headwise.tasks.classification import FINE_TUNING, classification_objective
 from headwise.tasks.heads import headed, known_head, with_head

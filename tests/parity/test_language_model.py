@@ -24,7 +24,7 @@ from headwise.data.blocks import BlockBatch, block_stream
 from headwise.errors import UserError
 from headwise.models.load import pretrained_model
 from headwise.network.dropout import Dropout
-from headwise.network.halves import DecoderOnly
+from headwise.network.transformer import DecoderOnly
 from headwise.tasks.initial_model import model_section
 from headwise.tasks.language_modelling import language_objective
 from headwise.tasks.pretrained import more_dropout, trainable

@@ -24,7 +24,7 @@ from headwise.data.masking import MaskedBatch, MaskedText, Masking
 from headwise.models.encoder import EncoderModel
 from headwise.models.load import pretrained_model
 from headwise.network.dropout import Dropout
-from headwise.network.halves import EncoderOnly
+from headwise.network.transformer import EncoderOnly
 from headwise.tasks.masked_modelling import masked_objective
 from headwise.tasks.pretrained import more_dropout, trainable
 

@@ -15,7 +15,7 @@ from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.write import file_tensors
 from headwise.data.batch import collate
 from headwise.network.dropout import Dropout
-from headwise.network.more_dropout import without
+from headwise.network.extra_dropout import without_extra_dropout
 from headwise.tasks.pretrained import more_dropout, trainable
 from headwise.training.packed import can_pack
 from headwise.training.step import batch_loss, projection, real_states
@@ -139,7 +139,7 @@ def test_everything_is_dropped_that_transformers_drops(
 
     torch.testing.assert_close(own_loss(), loss, atol=1e-5, rtol=1e-5)
     plain = trainable(read_any(tmp_path, dtype="float32").network, dropout)
-    with without(network):
+    with without_extra_dropout(network):
         network.eval()
         assert can_pack(network, batch.src_mask) == can_pack(plain, batch.src_mask)
         without_all = own_loss()

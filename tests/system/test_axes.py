@@ -8,7 +8,7 @@ import torch
 
 import headwise
 from headwise.native.library import library
-from headwise.network.compiled import foreign
+from headwise.network.compiled import unsupported_module
 
 MODERN = {"norm": "rms", "norm_position": "pre", "activation": "silu", "gated": True, "biases": False}
 SMALL = {"d_model": 32, "d_ff": 40, "n_heads": 4, "n_encoder_layers": 2, "n_decoder_layers": 2}
@@ -38,7 +38,7 @@ def test_a_model_of_other_parts(changes: dict[str, Any], lacks: str, files: list
     settings = {f"model.{key}": value for key, value in (SMALL | changes).items()}
     settings |= {"train.max_steps": 6, "train.validate_every": 3, "train.validate_bleu": 4, "data.vocab_size": 300}
     model = headwise.train(files, files, tmp_path / "run", "tiny", settings, show=False, device="cpu")
-    assert lacks in foreign(model.network)
+    assert lacks in unsupported_module(model.network)
     assert [translation.text for translation in model.translate(["a dog runs", ""])][1] == ""
     again = headwise.load(tmp_path / "run", "cpu")
     (here,), (there,) = (each.score(["a dog runs 3 times"], ["ein Hund rennt 3 mal"]) for each in (model, again))

@@ -25,8 +25,8 @@ from headwise.families.family import Family
 from headwise.native.library import library
 from headwise.network import build as builder
 from headwise.network import parts
-from headwise.network.axes import NetworkConfig
-from headwise.network.compiled import foreign
+from headwise.network.compiled import unsupported_module
+from headwise.network.config import NetworkConfig
 from headwise.training.packed import can_pack
 
 SMALL = {"vocab_size": 40, "d_model": 16, "d_ff": 24, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 1}
@@ -54,7 +54,7 @@ def test_a_norm_is_a_class_and_an_entry(monkeypatch: pytest.MonkeyPatch) -> None
     network(src, src).sum().backward()
     assert network.get_parameter("encoder.layers.1.ffn_sublayer.norm.weight").grad is not None
     assert can_pack(network, src > 0) == (library() is not None)
-    assert "HalvingNorm" in foreign(network)
+    assert "HalvingNorm" in unsupported_module(network)
 
 
 def test_a_constraint_is_a_function() -> None:

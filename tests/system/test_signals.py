@@ -23,12 +23,12 @@ from headwise.config.settings import SearchSettings
 from headwise.decode.engine import decode_tokens
 from headwise.decode.stepwise import engine_of
 from headwise.architectures.transformer import build_model
-from headwise.network.compiled import packed
+from headwise.network.compiled import pack_network
 
 threads, compute = int(sys.argv[1]), sys.argv[2]
 torch.set_num_threads(threads)
 shape = {"vocab_size": 4000, "d_model": 256, "d_ff": 1024, "n_encoder_layers": 1, "n_decoder_layers": 3}
-model = packed(build_model(TransformerConfig(**shape)), compute)
+model = pack_network(build_model(TransformerConfig(**shape)), compute)
 sources = [[5] * 20] * 150
 config = SearchSettings(beam_size=4, min_length_factor=90.0, max_length_factor=100.0, batch_tokens=15000 // threads)
 print("begin", flush=True)
@@ -42,10 +42,10 @@ from headwise.contract import SpecialIds
 from headwise.decode.engine import begin
 from headwise.decode.request import SearchRequest
 from headwise.architectures.transformer import build_model
-from headwise.network.compiled import packed
+from headwise.network.compiled import pack_network
 
 shape = {"vocab_size": 4000, "d_model": 256, "d_ff": 1024, "n_encoder_layers": 1, "n_decoder_layers": 3}
-model = packed(build_model(TransformerConfig(**shape)), "int8")
+model = pack_network(build_model(TransformerConfig(**shape)), "int8")
 config = SearchSettings(beam_size=4, min_length_factor=9000.0, max_length_factor=10000.0)
 search = begin(model, SearchRequest([[5] * 20], [[]], config, SpecialIds()))
 assert search.advance()

@@ -6,14 +6,14 @@ import pytest
 import shapes
 import torch
 
-from headwise.network.positions import numbered_in_order
+from headwise.network.positions import sequential_positions
 
 Function = Callable[[int], None]
 
 
 def test_the_package_is_checked() -> None:
     with pytest.raises(Exception, match=r"Shaped|Int\[Tensor"):
-        numbered_in_order(torch.ones(2, 3))
+        sequential_positions(torch.ones(2, 3))
 
 
 def test_the_first_calls_of_a_test_and_some_more_are_checked() -> None:

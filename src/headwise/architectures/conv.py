@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from headwise.architectures.attention import DotAttention
 from headwise.network.dropout import Dropout
-from headwise.network.positions import LearnedPositions, numbered_in_order
+from headwise.network.positions import LearnedPositions, sequential_positions
 
 HALF_VARIANCE = math.sqrt(0.5)  # a sum of two inputs times this has the variance of one (section 3.4)
 
@@ -69,7 +69,7 @@ class ConvEmbeddings(nn.Module):
 
     def forward(self, tokens: Int[Tensor, "batch length"], start: int = 0) -> Float[Tensor, "batch length d_model"]:
         """Vectors of `tokens`, the first of which stands at position `start`."""
-        return self.dropout(self.tokens(tokens) + self.positions(*numbered_in_order(tokens, start)))
+        return self.dropout(self.tokens(tokens) + self.positions(*sequential_positions(tokens, start)))
 
 
 class ConvEncoderLayer(nn.Module):

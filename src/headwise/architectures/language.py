@@ -11,7 +11,7 @@ from dataclasses import replace
 from headwise.architectures.transformer import stack
 from headwise.config.model import TransformerConfig
 from headwise.errors import UserError
-from headwise.network.axes import NetworkConfig
+from headwise.network.config import NetworkConfig
 
 FAMILY_OF = {"learned": "gpt2", "rotary": "llama"}  # by how positions enter
 NARROWER = 4  # times a generator is narrower than its discriminator (arXiv:2003.10555, section 3.2: 1/4 to 1/2)

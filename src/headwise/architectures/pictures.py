@@ -5,7 +5,7 @@ from dataclasses import replace
 from headwise.architectures.transformer import stack
 from headwise.config.model import TransformerConfig
 from headwise.errors import UserError
-from headwise.network.axes import NetworkConfig
+from headwise.network.config import NetworkConfig
 
 CHANNELS = 3  # red, green, blue
 

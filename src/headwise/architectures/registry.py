@@ -16,9 +16,9 @@ from headwise.architectures.recurrent import Recurrent
 from headwise.architectures.transformer import build_model, build_pooled_transformer
 from headwise.config.model import ModelConfig
 from headwise.errors import UserError, unknown
+from headwise.network.inference import PrecisionVariants
 from headwise.network.parameters import load_parameters
 from headwise.network.pooled import PooledEncoder
-from headwise.network.prepared import PreparedForms
 from headwise.network.transformer import Transformer
 
 Network = Transformer | Recurrent | Convolutional
@@ -68,7 +68,7 @@ def with_parameters(
 def decoding_forms(network: nn.Module) -> Callable[[str], Any]:
     """What gives the network in the form for `SearchSettings.compute`; only the Transformer has others than itself."""
     if isinstance(network, Transformer):
-        return PreparedForms(network)
+        return PrecisionVariants(network)
 
     def form(compute: str) -> nn.Module:
         if compute != "float32":

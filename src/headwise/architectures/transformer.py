@@ -5,10 +5,8 @@ descendant changed. Parameters need no table of names: the names in a model dire
 """
 
 from headwise.config.model import TransformerConfig
-from headwise.network.axes import NetworkConfig, RotaryConfig, StackConfig
-from headwise.network.build import build
-from headwise.network.build_others import build_pooled, series_front
-from headwise.network.parts import token_front
+from headwise.network.build import build, build_pooled, series_front, token_front
+from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
 from headwise.network.pooled import PooledEncoder
 from headwise.network.transformer import Transformer
 

@@ -15,7 +15,7 @@ from headwise.config.model import ModelConfig, TransformerConfig, heads_of_layer
 from headwise.native.library import instructions, library
 from headwise.native.network import CompiledNetwork, PackedMemory, Shape
 from headwise.native.positions import rates_of_pairs, sinusoid_table
-from headwise.network.names import Renamed, todays_names
+from headwise.network.legacy_names import RenamedMapping, current_names
 
 Weights = Mapping[str, NDArray[Any]]  # by the names of the file, shared ones under the first of their names
 SOURCE, TARGET, OUTPUT = "src_embeddings.tokens.weight", "tgt_embeddings.tokens.weight", "head.output.weight"
@@ -47,16 +47,16 @@ def fits(c: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     """Whether these are the shapes of all parameters of that Transformer."""
     assert isinstance(c, TransformerConfig)
     own = parameter_shapes(c)
-    return todays_names(shapes, own) == own
+    return current_names(shapes, own) == own
 
 
 def compiled(c: ModelConfig, weights: Weights, compute: str, memory: PackedMemory | None = None) -> CompiledNetwork:
     """The network packed to compute with `compute`, one of `native.network.NUMBERS`, in `memory` if it is given."""
     assert isinstance(c, TransformerConfig)
-    names = todays_names({name: name for name in weights}, parameter_shapes(c))
+    names = current_names({name: name for name in weights}, parameter_shapes(c))
     names.setdefault(TARGET, names[SOURCE])  # what is shared is in the file once
     names["output.weight"] = names.pop(OUTPUT, names[TARGET])
-    parameters = Renamed(weights, names)
+    parameters = RenamedMapping(weights, names)
     heads = [heads_of_layers(c, part) for part in ("encoder", "decoder", "cross")]
 
     def positions(length: int) -> tuple[Any, Any]:

@@ -26,9 +26,9 @@ from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.write import file_tensors
 from headwise.errors import UserError, writing
 from headwise.families.vision_encoder_decoder import FAMILY
-from headwise.network.axes import NetworkConfig
+from headwise.network.build import build_empty
+from headwise.network.config import NetworkConfig
 from headwise.network.parameters import parameters_of
-from headwise.network.unfilled import build_unfilled
 
 STD = 0.02  # of random weights, GPT-2's `initializer_range`
 HEAD = ("id2label", "label2id", "num_labels", "problem_type")  # of the head, which is dropped
@@ -96,7 +96,7 @@ def _random(config: NetworkConfig, own: Mapping[str, Tensor], seed: int) -> dict
     """Parameters that neither folder has; output projections of attention are smaller, as in GPT-2."""
     assert config.decoder
     generator = torch.Generator().manual_seed(seed)
-    shapes = {name: value.shape for name, value in build_unfilled(config).named_parameters() if name not in own}
+    shapes = {name: value.shape for name, value in build_empty(config).named_parameters() if name not in own}
     found: dict[str, Tensor] = {}
     for name, shape in shapes.items():
         if name.endswith("norm.weight"):

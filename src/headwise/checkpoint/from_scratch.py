@@ -23,7 +23,7 @@ from headwise.config.settings import RunConfig
 from headwise.data.masking import mask_id
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError, writing
-from headwise.network.axes import NetworkConfig
+from headwise.network.config import NetworkConfig
 
 PIXELS = {  # the defaults of `data.image.Preprocessing` in the format of the file
     "image_processor_type": "ViTImageProcessor",

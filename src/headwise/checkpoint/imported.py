@@ -24,9 +24,9 @@ from headwise.checkpoint.trained import write_file, write_json
 from headwise.checkpoint.vocabulary import read_vocabulary
 from headwise.checkpoint.xlnet import read_xlnet
 from headwise.errors import UserError
-from headwise.network.axes_file import network_config
-from headwise.network.build import tie_head
-from headwise.network.unfilled import build_unfilled, replace_parameter
+from headwise.network.build import build_empty, tie_head
+from headwise.network.config import network_config
+from headwise.network.parameters import replace_parameter
 
 
 def read_published(folder: Path, device: str, dtype: str) -> Folder:
@@ -70,7 +70,7 @@ def _read_ours(folder: Path, values: dict[str, Any], dtype: torch.dtype | None) 
         raise UserError(f"{folder / CONFIG}: format {values.get('format')!r} is not {FORMAT}; another version made it")
     config = network_config(values["family"], str(folder / CONFIG))
     try:
-        network = build_unfilled(config)
+        network = build_empty(config)
     except (ArithmeticError, AssertionError, LookupError, RuntimeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise UserError(

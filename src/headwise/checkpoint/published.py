@@ -23,10 +23,9 @@ from headwise.families.family import Family
 from headwise.families.keys import Keys
 from headwise.families.registry import FAMILIES
 from headwise.families.table import Entry, entries
-from headwise.network.axes import NetworkConfig
-from headwise.network.build import tie_head
-from headwise.network.parts import FamilyNetwork
-from headwise.network.unfilled import build_unfilled, replace_parameter
+from headwise.network.build import FamilyNetwork, build_empty, tie_head
+from headwise.network.config import NetworkConfig
+from headwise.network.parameters import replace_parameter
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def _assembled(
     tensors = _with_todays_names(tensors, family)
     config = _as_saved(config, tensors, family)
     tensors = _without_repeats(tensors, family, config)
-    network = build_unfilled(config)
+    network = build_empty(config)
     shapes = {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
     wanted = entries(family.table(config), config, shapes)
     _refuse_misfits(wanted, tensors, shapes, family.ignored, str(folder))
@@ -94,7 +93,7 @@ def file_shapes(values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     if not family:
         return {}
     config = family.config_from_hf(values)
-    shapes = {name: tuple(parameter.shape) for name, parameter in build_unfilled(config).named_parameters()}
+    shapes = {name: tuple(parameter.shape) for name, parameter in build_empty(config).named_parameters()}
     return {entry.key: entry.file_shape(shapes) for entry in entries(family.table(config), config, shapes)}
 
 

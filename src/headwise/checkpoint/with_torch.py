@@ -21,7 +21,7 @@ from headwise.contract import SearchEngine
 from headwise.decode.ensemble import AveragedNetworks
 from headwise.decode.stepwise import TorchEngine, engine_of
 from headwise.errors import UserError
-from headwise.network.prepared import rounded
+from headwise.network.inference import rounded
 
 __all__ = ["average_engines", "build_trained", "engine_of", "read_any", "read_published"]
 

@@ -11,7 +11,7 @@ from headwise.checkpoint.layout import CONFIG, WEIGHTS
 from headwise.checkpoint.trained import write_file, write_json
 from headwise.families.registry import FAMILIES
 from headwise.families.table import entries
-from headwise.network.axes import NetworkConfig
+from headwise.network.config import NetworkConfig
 
 SILENT = ("family", "dropout", "head_bias")  # not in a config.json: the bias is in the file or not
 

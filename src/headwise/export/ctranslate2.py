@@ -24,7 +24,7 @@ from headwise.export.exported import (
     position_table,
 )
 from headwise.families.table import entries
-from headwise.network.axes import NetworkConfig, StackConfig
+from headwise.network.config import NetworkConfig, StackConfig
 from headwise.network.transformer import Transformer
 
 INSTALL = "pip install 'headwise[ctranslate2]'"

@@ -22,7 +22,7 @@ from headwise.data.tokenizer import Tokenizer
 from headwise.decode.engine import decode_tokens
 from headwise.decode.stepwise import engine_of
 from headwise.errors import UserError
-from headwise.network.axes import NetworkConfig
+from headwise.network.config import NetworkConfig
 from headwise.network.positions import LearnedPositions
 from headwise.network.transformer import Transformer
 

@@ -26,7 +26,7 @@ from headwise.errors import UserError
 from headwise.export.exported import MAX_NEW_TOKENS, all_parameters, sample_sentences
 from headwise.models.load import pretrained_model
 from headwise.models.translator import Translator
-from headwise.network.axes import NetworkConfig
+from headwise.network.config import NetworkConfig
 from headwise.network.transformer import Transformer
 
 CONVERTER = "optimum-cli export onnx --model FOLDER OUT"

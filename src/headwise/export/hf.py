@@ -29,7 +29,7 @@ from headwise.export.exported import (
     has_uneven_heads,
     position_table,
 )
-from headwise.network.axes import NetworkConfig, StackConfig
+from headwise.network.config import NetworkConfig, StackConfig
 from headwise.network.parameters import parameters_of
 
 INSTALL = "pip install 'headwise[hf]'"

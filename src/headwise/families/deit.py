@@ -7,7 +7,7 @@ from typing import Any
 from headwise.families import vit
 from headwise.families.family import Family
 from headwise.families.keys import Keys
-from headwise.network.axes import NetworkConfig
+from headwise.network.config import NetworkConfig
 
 WITH_TEACHER = "DeiTForImageClassificationWithTeacher"
 HEADS = {"DeiTForImageClassification": "image_class", WITH_TEACHER: "image_class", "DeiTModel": "none"}

@@ -5,7 +5,7 @@ from typing import Any
 
 from headwise.families.family import Family
 from headwise.families.keys import Keys
-from headwise.network.axes import NetworkConfig, StackConfig
+from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {
     "DistilBertForMaskedLM": "masked",

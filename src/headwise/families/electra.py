@@ -10,7 +10,7 @@ from typing import Any
 from headwise.families import bert
 from headwise.families.family import Family
 from headwise.families.keys import WIDEST, Keys
-from headwise.network.axes import NetworkConfig
+from headwise.network.config import NetworkConfig
 
 HEADS = {
     "ElectraForPreTraining": "replaced",  # the discriminator; the generator is a BERT

@@ -11,7 +11,7 @@ from typing import Any
 from headwise.families import llama
 from headwise.families.family import Family
 from headwise.families.keys import Keys
-from headwise.network.axes import NetworkConfig, StackConfig
+from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {"GemmaForCausalLM": "language", "GemmaModel": "none", "Gemma2ForCausalLM": "language", "Gemma2Model": "none"}
 NAMES_2 = {

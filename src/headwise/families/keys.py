@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from headwise.errors import UserError
-from headwise.network.axes import RotaryConfig
+from headwise.network.config import RotaryConfig
 
 # Of no consequence for what the network computes: how it was trained, saved, is called or generated with.
 IGNORED = """

@@ -10,7 +10,7 @@ from typing import Any
 
 from headwise.families.family import Family
 from headwise.families.keys import ACTIVATIONS_TO_HF, Keys
-from headwise.network.axes import NetworkConfig, StackConfig
+from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {"LlamaForCausalLM": "language", "LlamaModel": "none"}
 NAMES = {  # shared by Mistral, Qwen and Gemma

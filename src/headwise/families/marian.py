@@ -10,7 +10,7 @@ from typing import Any
 from headwise.families import bart
 from headwise.families.family import Family
 from headwise.families.keys import Keys
-from headwise.network.axes import NetworkConfig
+from headwise.network.config import NetworkConfig
 
 HEADS = {"MarianMTModel": "language", "MarianModel": "language"}
 NAMES = {**bart.STACKS, "final_logits_bias": "+head.output.bias", "lm_head.weight": "head.output.weight"}

@@ -6,7 +6,7 @@ from typing import Any
 
 from headwise.families import bart
 from headwise.families.keys import Keys
-from headwise.network.axes import NetworkConfig
+from headwise.network.config import NetworkConfig
 
 HEADS = {"MBartForConditionalGeneration": "language", "MBartModel": "language"}
 

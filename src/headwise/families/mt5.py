@@ -6,7 +6,7 @@ from typing import Any
 
 from headwise.families import t5
 from headwise.families.keys import Keys
-from headwise.network.axes import NetworkConfig
+from headwise.network.config import NetworkConfig
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:

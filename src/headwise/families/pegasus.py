@@ -10,7 +10,7 @@ from typing import Any
 
 from headwise.families import bart, marian
 from headwise.families.keys import Keys
-from headwise.network.axes import NetworkConfig
+from headwise.network.config import NetworkConfig
 
 HEADS = {"PegasusForConditionalGeneration": "language", "PegasusModel": "language"}
 

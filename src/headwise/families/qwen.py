@@ -9,7 +9,7 @@ from typing import Any
 from headwise.families import llama
 from headwise.families.family import Family
 from headwise.families.keys import LAYER_KINDS, Keys
-from headwise.network.axes import NetworkConfig, StackConfig
+from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {"Qwen2ForCausalLM": "language", "Qwen2Model": "none", "Qwen3ForCausalLM": "language", "Qwen3Model": "none"}
 NAMES = {

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headwise.network.axes import NetworkConfig
+from headwise.network.config import NetworkConfig
 
 TensorShape = tuple[int, ...]
 

@@ -10,7 +10,7 @@ from typing import Any
 from headwise.families import deit, gpt2, vit
 from headwise.families.family import Family
 from headwise.families.keys import Keys
-from headwise.network.axes import NetworkConfig, StackConfig
+from headwise.network.config import NetworkConfig, StackConfig
 
 CROSS = {
     "ln_cross_attn": "cross_attn_sublayer.norm",

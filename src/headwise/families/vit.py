@@ -9,7 +9,7 @@ from typing import Any
 
 from headwise.families.family import Family
 from headwise.families.keys import ACTIVATIONS_TO_HF, Keys
-from headwise.network.axes import NetworkConfig, StackConfig
+from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {"ViTForImageClassification": "image_class", "ViTModel": "none"}
 

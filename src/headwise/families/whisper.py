@@ -11,7 +11,7 @@ from typing import Any
 from headwise.families import bart
 from headwise.families.family import Family
 from headwise.families.keys import Keys
-from headwise.network.axes import NetworkConfig
+from headwise.network.config import NetworkConfig
 
 HEADS = {"WhisperForConditionalGeneration": "language", "WhisperModel": "language"}
 NAMES = {

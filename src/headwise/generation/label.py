@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.network.halves import EncoderOnly
+from headwise.network.transformer import EncoderOnly
 
 BATCH_TOKENS = 4096  # in a batch
 

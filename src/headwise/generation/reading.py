@@ -13,7 +13,7 @@ from headwise.data.labelled import MarkedTexts
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.errors import UserError
 from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, special_ids_of
-from headwise.network.axes import StackConfig
+from headwise.network.config import StackConfig
 
 OneOrTwo = str | tuple[str, ...]  # a text; or one, or two, in a tuple
 

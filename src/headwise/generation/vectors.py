@@ -18,7 +18,7 @@ from headwise.evaluate.retrieval import RetrievalReport, retrieval_report
 from headwise.generation.chat import refuse_single
 from headwise.generation.embed import TextEncoder, embed
 from headwise.generation.sentences import SentenceSettings, read_sentence_settings
-from headwise.network.halves import DecoderOnly
+from headwise.network.transformer import DecoderOnly
 
 BATCH = 32  # texts in a batch for retrieval
 LISTED = 10  # truncated texts that a warning lists

@@ -17,8 +17,7 @@ from headwise.inspect.beam import search_with_tree
 from headwise.inspect.pair import InspectedInput, PairTranslator, found_pair, given_pair, read_source
 from headwise.inspect.record import Candidate, Position, Trace
 from headwise.inspect.recording import outputs
-from headwise.network.halves import DecoderOnly, EncoderOnly
-from headwise.network.transformer import Transformer
+from headwise.network.transformer import DecoderOnly, EncoderOnly, Transformer
 
 
 def trace(

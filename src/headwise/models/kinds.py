@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headwise.network.axes import NetworkConfig
+from headwise.network.config import NetworkConfig
 
 ENCODERS = {"text_class": "classifier:Classifier"}  # by head, unlike the others
 DECODERS = {"patches": "captioner:Captioner", "audio": "speech:SpeechModel"}  # by what the encoder reads

@@ -19,8 +19,7 @@ from headwise.checkpoint.folder import Folder
 from headwise.config.settings import RunConfig
 from headwise.config.settings import meaningful as own_settings
 from headwise.errors import UserError
-from headwise.network.axes import NetworkConfig
-from headwise.network.axes_file import meaningful_axes
+from headwise.network.config import NetworkConfig, compact_config
 
 if TYPE_CHECKING:  # types of results: nothing of this is needed to load or to translate
     import numpy as np
@@ -159,7 +158,7 @@ class Model:
         if isinstance(self.config, RunConfig):
             size = {"vocabulary": self.tokenizer.vocab_size} if self.tokenizer else {}
             return {"parameters": n_parameters, **size, **self.about, **own_settings(self.config)}
-        axes = meaningful_axes(self.config) if isinstance(self.config, NetworkConfig) else asdict(self.config)
+        axes = compact_config(self.config) if isinstance(self.config, NetworkConfig) else asdict(self.config)
         return {"family": self.config.family, "parameters": n_parameters, **axes}
 
     def __str__(self) -> str:

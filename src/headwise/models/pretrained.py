@@ -14,9 +14,9 @@ from headwise.decode.translator import TextTranslator
 from headwise.generation.languages import Languages, read_languages
 from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, candidates_of, pretrained_tokenizer
 from headwise.generation.reading import longest_text
-from headwise.network.axes_file import meaningful_axes
 from headwise.network.compiled import native_available
-from headwise.network.prepared import PreparedForms
+from headwise.network.config import compact_config
+from headwise.network.inference import PrecisionVariants
 from headwise.network.transformer import Transformer
 
 
@@ -30,7 +30,7 @@ class PretrainedNetwork:
         self.config, self.hf_config, self.path = folder.config, folder.about, folder.path
         self.device_name = folder.device
         self.about: dict[str, Any] = {}
-        self._forms = PreparedForms(self.network)  # knows the network as it was loaded
+        self._forms = PrecisionVariants(self.network)  # knows the network as it was loaded
 
     def with_network(self, network: Transformer) -> "PretrainedNetwork":
         """The same with another network of its kind."""
@@ -101,4 +101,4 @@ class PretrainedNetwork:
     def info(self) -> dict[str, Any]:
         """What the model is."""
         parameters = sum(parameter.numel() for parameter in self.network.parameters())
-        return {"family": self.config.family, "parameters": parameters, **meaningful_axes(self.config)}
+        return {"family": self.config.family, "parameters": parameters, **compact_config(self.config)}

@@ -1,8 +1,8 @@
 """Section 3.2: scaled dot-product attention and multi-head attention.
 
-`scaled_dot_product_attention` is the formula written out and returns the weights; `DotProduct` is the same function
-through torch's fused kernel, which never materialises them. Masks are made in `masks.py`; other kernels, and what the
-descendants do to queries and keys, in `kernels.py` and `rotary.py`.
+`scaled_dot_product_attention` spells the formula out and returns the weights; `DotProduct` is the same function
+through torch's fused kernel, which never materialises them. Masks are in `masks.py`, other attention functions in
+`kernels.py`, rotary positions in `rotary.py`.
 """
 
 from collections.abc import Sequence
@@ -25,26 +25,26 @@ def scaled_dot_product_attention(
 ) -> tuple[Float[Tensor, "batch heads queries d_v"], Float[Tensor, "batch heads queries keys"]]:
     """softmax(Q K^T / sqrt(d_k)) V and its weights (equation 1).
 
-    `mask` is True where a query may attend. A query that may attend to nothing gets weights and output of zero,
-    where the bare formula would give NaN.
+    `mask` is True where a query may attend. A query that may attend to nothing gets weights and output of zero;
+    the formula would give NaN.
     """
     weights = masked_softmax(q @ k.transpose(-2, -1) * q.size(-1) ** -0.5, mask)
     return weights @ v, weights
 
 
 def masked_softmax(scores: Float[Tensor, "batch heads queries keys"], mask: Mask) -> Float[Tensor, "..."]:
-    """Scores to weights; a mask of numbers is added (relative positions), one of truth values leaves keys out."""
+    """Softmax of scores; a float mask is added (relative positions), a boolean mask excludes keys."""
     if mask is None:
         return scores.softmax(-1)
     if mask.dtype != torch.bool:
         return (scores + mask).softmax(-1)
-    # The lowest finite number, not -inf: a row of -inf has no softmax, and the multiplication clears it anyway.
+    # The lowest finite number, not -inf: softmax of a row of -inf is NaN, and the multiplication clears it anyway.
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1) * mask
 
 
 @runtime_checkable
 class Kernel(Protocol):
-    """An attention function: what multi-head attention is given to compare queries and keys with."""
+    """The attention function of multi-head attention."""
 
     def __call__(
         self,
@@ -53,13 +53,13 @@ class Kernel(Protocol):
         v: Float[Tensor, "batch kv_heads keys d_v"],
         mask: Mask,
     ) -> Float[Tensor, "batch heads queries d_v"]:
-        """The heads' outputs; heads of keys and values may be fewer than those of queries, each serving as many."""
+        """The heads' outputs; several query heads may share one head of keys and values (grouped-query attention)."""
         ...
 
     def weights(
         self, q: Float[Tensor, "batch heads queries d_k"], k: Float[Tensor, "batch kv_heads keys d_k"], mask: Mask
     ) -> Float[Tensor, "batch heads queries keys"]:
-        """What the values are weighted with, written out for whoever looks."""
+        """The attention weights, for inspection."""
         ...
 
 
@@ -70,18 +70,18 @@ class DotProduct:
         self.scale = scale
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """As `Kernel`."""
+        """See `Kernel`."""
         grouped = k.size(1) != q.size(1)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=self.scale or None, enable_gqa=grouped)
 
     def weights(self, q: Tensor, k: Tensor, mask: Mask) -> Tensor:
-        """As `Kernel`."""
+        """See `Kernel`."""
         k = k.repeat_interleave(q.size(1) // k.size(1), 1)
         return masked_softmax(q @ k.transpose(-2, -1) * (self.scale or q.size(-1) ** -0.5), mask)
 
 
-class AsItIs(nn.Module):
-    """Queries and keys as they are: what `rotary.Rotary` takes the place of."""
+class NoRotation(nn.Module):
+    """Identity, used without rotary positions (`rotary.Rotary`)."""
 
     def forward(
         self, x: Float[Tensor, "batch heads length d_k"], start: object
@@ -93,16 +93,16 @@ class AsItIs(nn.Module):
 class MultiHeadAttention(nn.Module):
     """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (3.2.2).
 
-    Deviation, shared with every implementation we know: the projections carry biases, of which the paper is silent.
+    Deviation, as in every implementation we know: the projections have biases, which the paper does not mention.
 
     Args:
         d_k, d_v: width of a head's queries and keys, and of its values.
-        n_kv_heads: heads of keys and values, which heads of queries share (arXiv:2305.13245); 0 = `n_heads`, as in
-            the paper; 1 is multi-query attention (arXiv:1911.02150).
-        biased: which of the projections have a bias, of "qkvo".
+        n_kv_heads: heads of keys and values (grouped-query attention, arXiv:2305.13245); 0 = `n_heads`, as in the
+            paper; 1 is multi-query attention (arXiv:1911.02150).
+        biased: the projections with a bias, a subset of "qkvo".
         kernel: the attention function; None is the paper's.
-        q_norm, k_norm: what every head's queries and keys go through first (Qwen3 normalises them).
-        rotate: turns queries and keys by their position (`rotary.Rotary`); called with the first one's position.
+        q_norm, k_norm: norms of every head's queries and keys (Qwen3).
+        rotate: rotates queries and keys by their position (`rotary.Rotary`); called with the first one's position.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class MultiHeadAttention(nn.Module):
         self.o_proj = nn.Linear(n_heads * d_v, d_model, bias="o" in biased)
         self.kernel = kernel or DotProduct()
         self.q_norm, self.k_norm = q_norm or nn.Identity(), k_norm or nn.Identity()
-        self.rotate = rotate or AsItIs()
+        self.rotate = rotate or NoRotation()
 
     def forward(
         self,
@@ -136,7 +136,7 @@ class MultiHeadAttention(nn.Module):
         mask: Mask | Packing,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch queries d_model"]:
-        """Queries from `x`, keys and values from `memory` and from `cache`; a memory of None is self-attention."""
+        """Queries from `x`, keys and values from `memory` and from `cache`; self-attention if `memory` is None."""
         if isinstance(mask, Packing):
             heads = mask.attend(self.kernel, *self.packed_heads(x, memory, mask), mask)
         else:
@@ -148,13 +148,13 @@ class MultiHeadAttention(nn.Module):
     def queries(
         self, x: Float[Tensor, "batch queries d_model"], start: int
     ) -> Float[Tensor, "batch heads queries d_k"]:
-        """The queries of every head; the first one stands at position `start`."""
+        """The queries of every head; the first one has position `start`."""
         return self.rotate(self.q_norm(split_heads(self.q_proj(x), self.n_heads)), start)
 
     def keys_and_values(
         self, memory: Float[Tensor, "batch keys d_model"], cache: LayerCache | None
     ) -> tuple[Float[Tensor, "batch kv_heads all_keys d_k"], Float[Tensor, "batch kv_heads all_keys d_v"]]:
-        """Keys and values of `memory`, joined with those `cache` holds already; keys are kept as they are turned."""
+        """Keys and values of `memory`, appended to those in `cache`; cached keys are already rotated."""
         if cache is not None and cache.complete:
             return cache.read()
         k = self.k_norm(split_heads(self.k_proj(memory), self.n_kv_heads))
@@ -165,7 +165,7 @@ class MultiHeadAttention(nn.Module):
     def packed_heads(
         self, x: Float[Tensor, "1 rows d_model"], memory: Float[Tensor, "1 keys d_model"] | None, packing: Packing
     ) -> list[Float[Tensor, "1 heads _ _"]]:
-        """Queries, keys and values of a packed batch; what reads the same input is one matrix product.
+        """Queries, keys and values of a packed batch; projections of the same input are one matrix product.
 
         Under autocast, norms and rotations of heads are in float32.
         """
@@ -174,24 +174,24 @@ class MultiHeadAttention(nn.Module):
         else:
             projected = [self.q_proj(x), *project(memory, self.k_proj, self.v_proj)]
         q, k, v = (split_heads(y, n) for y, n in zip(projected, (self.n_heads, *2 * (self.n_kv_heads,)), strict=True))
-        if not self.keeps_heads:
+        if not self.plain_heads:
             q = self.rotate(self.q_norm(q.float()), packing.positions).to(q.dtype)
             k = self.rotate(self.k_norm(k.float()), packing.positions).to(k.dtype)
         return [q, k, v]
 
     @property
-    def keeps_heads(self) -> bool:
-        """Whether queries and keys are the projections as they are, neither normalised nor rotated."""
-        return isinstance(self.rotate, AsItIs) and isinstance(self.q_norm, nn.Identity)
+    def plain_heads(self) -> bool:
+        """Whether queries and keys are plain projections, neither normalised nor rotated."""
+        return isinstance(self.rotate, NoRotation) and isinstance(self.q_norm, nn.Identity)
 
 
 def project(x: Float[Tensor, "1 rows d_model"], *projections: nn.Linear) -> Sequence[Float[Tensor, "1 rows _"]]:
     """The outputs of `projections`, from one matrix product.
 
-    Concatenating the weights costs a copy. One product for the gradient of `x`, where there would be several and their
-    sum, saves more than that.
+    Concatenating the weights costs a copy, but the gradient of `x` then takes one product instead of several and their
+    sum.
     """
-    if any(type(projection) is not nn.Linear for projection in projections):  # adapters add to the matrix product
+    if any(type(projection) is not nn.Linear for projection in projections):  # with adapters
         return [projection(x) for projection in projections]
     weight = torch.cat([projection.weight for projection in projections])
     biases: list[Tensor] = [projection.bias for projection in projections if projection.bias is not None]

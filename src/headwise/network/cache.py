@@ -1,8 +1,7 @@
-"""Keys and values of the positions already decoded, so that a step costs one position, not all of them.
+"""The KV cache: keys and values of decoded positions, so that a step computes only the new position.
 
-`DecoderCache` is the state of incremental decoding, `TextCache` that of a decoder without an encoder. Search moves
-either in two ways only: `reorder` when beams change places within their sentence, `select` when rows are kept, dropped
-or multiplied. Both work in place.
+`DecoderCache` is for an encoder-decoder, `TextCache` for a decoder alone. Search uses `reorder` when hypotheses of one
+sentence move between rows, and `select` when rows are kept, dropped or repeated. Both work in place.
 """
 
 from dataclasses import dataclass
@@ -13,9 +12,9 @@ from torch import Tensor
 
 
 class LayerCache:
-    """Keys and values of one attention, in a buffer that doubles when full.
+    """Keys and values of one attention module, in a buffer that doubles when full.
 
-    Cross-attention is `complete` after its first call: the source does not grow.
+    Cross-attention is `complete` after the first call.
     """
 
     def __init__(self, grows: bool) -> None:
@@ -26,7 +25,7 @@ class LayerCache:
 
     @property
     def complete(self) -> bool:
-        """True when there is nothing to add any more."""
+        """Whether all keys and values are there (cross-attention)."""
         return not self.grows and self._k is not None
 
     def read(self) -> tuple[Float[Tensor, "rows heads keys d_k"], Float[Tensor, "rows heads keys d_v"]]:
@@ -42,15 +41,15 @@ class LayerCache:
             self._k, self._v, self.length = k.contiguous(), v.contiguous(), k.size(2)
             return self.read()
         end = self.length + k.size(2)
-        self._k = _room_for(self._k, k, self.length, end)
-        self._v = _room_for(self._v, v, self.length, end)
+        self._k = _with_capacity(self._k, k, self.length, end)
+        self._v = _with_capacity(self._v, v, self.length, end)
         self._k[:, :, self.length : end] = k
         self._v[:, :, self.length : end] = v
         self.length = end
         return self.read()
 
     def truncate(self, length: int) -> None:
-        """Forget all positions from `length` on."""
+        """Remove all positions from `length` on."""
         self.length = min(self.length, length)
 
     def select(self, index: Int[Tensor, " kept"]) -> None:
@@ -59,7 +58,7 @@ class LayerCache:
             self._k, self._v = self._k.index_select(0, index), self._v.index_select(0, index)
 
 
-def _room_for(buffer: Tensor | None, new: Tensor, used: int, wanted: int) -> Tensor:
+def _with_capacity(buffer: Tensor | None, new: Tensor, used: int, wanted: int) -> Tensor:
     if buffer is not None and buffer.size(2) >= wanted:
         return buffer
     capacity = max(16, 2 * used, wanted)
@@ -71,7 +70,7 @@ def _room_for(buffer: Tensor | None, new: Tensor, used: int, wanted: int) -> Ten
 
 @dataclass
 class DecoderCache:
-    """State of an incremental decoding over `rows` hypotheses."""
+    """State of incremental decoding of `rows` hypotheses."""
 
     memory: Float[Tensor, "rows src_len d_model"]
     src_mask: Bool[Tensor, "rows src_len"]
@@ -89,18 +88,18 @@ class DecoderCache:
         return cls(memory, src_mask, self_attn, cross_attn)
 
     def reorder(self, index: Int[Tensor, " rows"]) -> None:
-        """Row i becomes what row index[i] was, both being hypotheses of one sentence: the source side stays."""
+        """Row i becomes row index[i] of the same sentence; the source side does not change."""
         for layer in self.self_attn:
             layer.select(index)
 
     def truncate(self, length: int) -> None:
-        """Take steps back: forget all target positions from `length` on."""
+        """Remove all target positions from `length` on."""
         self.length = min(self.length, length)
         for layer in self.self_attn:
             layer.truncate(length)
 
     def select(self, index: Int[Tensor, " kept"]) -> None:
-        """Keep the rows of `index`, whichever sentence they belong to."""
+        """Keep the rows of `index`, in its order; they may belong to different sentences."""
         self.memory = torch.index_select(self.memory, 0, index)
         self.src_mask = torch.index_select(self.src_mask, 0, index)
         for layer in (*self.self_attn, *self.cross_attn):
@@ -109,9 +108,9 @@ class DecoderCache:
 
 @dataclass
 class TextCache:
-    """State of an incremental decoding by a decoder alone: `rows` texts, padded on the left to one length."""
+    """State of incremental decoding by a decoder alone: `rows` texts with left padding."""
 
-    padding: Int[Tensor, " rows"]  # positions of each row that are none of its text
+    padding: Int[Tensor, " rows"]  # padding positions of each row
     self_attn: list[LayerCache]  # one per layer
     length: int = 0  # positions decoded so far, padding included
 
@@ -121,18 +120,18 @@ class TextCache:
         return cls(padding, [LayerCache(grows=True) for _ in range(n_layers)])
 
     def position_ids(self, new: int) -> Int[Tensor, "rows new"]:
-        """Where the next `new` tokens stand in their texts; padding counts as the first."""
+        """Position ids of the next `new` tokens, without padding; padding has position 0."""
         index = torch.arange(self.length, self.length + new, device=self.padding.device)
         return (index - self.padding.unsqueeze(1)).clamp(min=0)
 
     def real(self, new: int) -> Bool[Tensor, "rows positions"] | None:
-        """Which positions are text, once there are `new` more; None = all."""
+        """True on positions that are text, including `new` more; None = all."""
         if not self.padding.any():
             return None
         return torch.arange(self.length + new, device=self.padding.device) >= self.padding.unsqueeze(1)
 
     def reorder(self, index: Int[Tensor, " rows"]) -> None:
-        """Row i becomes what row index[i] was."""
+        """Row i becomes row index[i]."""
         self.select(index)
 
     def select(self, index: Int[Tensor, " kept"]) -> None:
@@ -142,7 +141,7 @@ class TextCache:
             layer.select(index)
 
     def truncate(self, length: int) -> None:
-        """Take steps back: forget all positions from `length` on."""
+        """Remove all positions from `length` on."""
         self.length = min(self.length, length)
         for layer in self.self_attn:
             layer.truncate(length)

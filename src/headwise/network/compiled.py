@@ -1,12 +1,12 @@
-"""A trained encoder-decoder handed to the compiled library (`headwise.native`), which then searches by itself.
+"""Packs a trained encoder-decoder for the compiled library (`headwise.native`), which then runs the search itself.
 
-Wherever the network comes from (a recipe, Marian, M2M-100, BART, ...), if the library has its every part. Not here:
-what the library does, and whether to use it (`prepared.prepare_for_inference`).
+This works for any network (a recipe, Marian, M2M-100, BART, ...) whose modules the library supports. Whether to use
+the library is decided in `inference.prepare_for_inference`.
 """
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -14,23 +14,23 @@ from torch import nn
 
 from headwise.native.library import library
 from headwise.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
-from headwise.native.network import CompiledEnsemble, CompiledNetwork, Shape
+from headwise.native.network import CompiledNetwork, Shape
 from headwise.network.attention import DotProduct, MultiHeadAttention
 from headwise.network.embeddings import Embeddings
 from headwise.network.feed_forward import ACTIVATIONS
 from headwise.network.interventions import hooked
-from headwise.network.positions import LearnedPositions, NoPositions, WithoutPadding, numbered_in_order
+from headwise.network.positions import LearnedPositions, NoPositions, PositionsWithoutPadding, sequential_positions
 
 NORMS = {"LayerNorm": "layer", "RMSNorm": "rms", "ShiftedRMSNorm": "rms_shifted"}
-# What a network may be made of, of `headwise.network` and `torch.nn`: known by name, so that nobody has to import what
-# he does not use, and these exactly, for what is derived from them may do something else.
-PARTS = {
+# Classes of `headwise.network` and `torch.nn` that the library supports. They are known by name, so that unused modules
+# are not imported. Subclasses are not supported: they may compute something else.
+SUPPORTED = {
     "Transformer", "Encoder", "Decoder", "EncoderLayer", "DecoderLayer", "Sublayer", "Everywhere", "Causal",
-    "MultiHeadAttention", "AsItIs", "Rotary", "FeedForward", "GatedFeedForward", "LanguageHead", "ScaledLanguageHead",
-    "Embeddings", "SinusoidalPositions", "LearnedPositions", "NoPositions", "Dropout", "Embedding", "Linear",
-    "Identity", "ModuleList", *NORMS,
+    "MultiHeadAttention", "NoRotation", "Rotary", "FeedForward", "GatedFeedForward", "LanguageHead",
+    "ScaledLanguageHead", "Embeddings", "SinusoidalPositions", "LearnedPositions", "NoPositions", "Dropout",
+    "Embedding", "Linear", "Identity", "ModuleList", *NORMS,
 }  # fmt: skip
-PARAMETERS = re.compile(  # which of their parameters are packed; others would be left out in silence
+PARAMETERS = re.compile(  # parameters that are packed; others would be silently ignored
     r"(src|tgt)_embeddings\.(tokens\.weight|norm\.(weight|bias)|positions\.table\.weight)"
     r"|(encoder|decoder)\.layers\.\d+\.((self|cross)_attn\.[qkvo]_proj|ffn\.(gate|up|down)_proj)\.(weight|bias)"
     r"|(encoder|decoder)\.layers\.\d+\.(self_attn|cross_attn|ffn)_sublayer\.norm\.(weight|bias)"
@@ -38,14 +38,14 @@ PARAMETERS = re.compile(  # which of their parameters are packed; others would b
 )
 
 
-class Foreign(ValueError):
-    """A network has a part that the library lacks; says which."""
+class Unsupported(ValueError):
+    """The library does not support a module of the network; the message names it."""
 
 
-def packed(model: Any, compute: str) -> CompiledNetwork:
-    """The network's parameters as they are now, packed in one of `native.network.NUMBERS`; `Foreign` as `shape_of`.
+def pack_network(model: Any, compute: str) -> CompiledNetwork:
+    """A packed copy of the parameters in one of `native.network.NUMBERS`; raises `Unsupported` like `shape_of`.
 
-    What was loaded in bfloat16 stays so where float32 is asked for.
+    Parameters that were loaded in bfloat16 stay in bfloat16 for `compute` = "float32".
     """
     src, tgt = model.src_embeddings, model.tgt_embeddings
     if compute == "float32" and src.tokens.weight.dtype == torch.bfloat16:
@@ -54,44 +54,39 @@ def packed(model: Any, compute: str) -> CompiledNetwork:
     return CompiledNetwork(_parameters(model), shape, lambda n: (_codes(src, n), _codes(tgt, n)), compute)
 
 
-def together(forms: Sequence[Any]) -> CompiledEnsemble | None:
-    """Packed networks that search as one; None where not all of `forms` are packed."""
-    return CompiledEnsemble(tuple(forms)) if all(isinstance(form, CompiledNetwork) for form in forms) else None
-
-
 def native_available(model: nn.Module) -> bool:
-    """Whether the library is there and takes a network like this one."""
-    return library() is not None and not foreign(model)
+    """Whether the library is loaded and supports this network."""
+    return library() is not None and not unsupported_module(model)
 
 
-def foreign(model: nn.Module) -> str:
-    """What of a network the library lacks; nothing if it has everything."""
+def unsupported_module(model: nn.Module) -> str:
+    """The first module or setting that the library does not support; "" if there is none."""
     try:
         shape_of(model)
-    except Foreign as error:
+    except Unsupported as error:
         return str(error)
     return ""
 
 
-def kind_of(part: Any) -> str:
-    """The name of its class, where that is one of `headwise.network` or torch's; otherwise nothing."""
+def _class_name(part: Any) -> str:
+    """The name of a class of `headwise.network` or `torch.nn`; "" for any other class."""
     return type(part).__name__ if type(part).__module__.startswith(("headwise.network.", "torch.nn.")) else ""
 
 
 def shape_of(model: Any) -> Shape:
-    """What the network's parameters do not say; `Foreign` for one that is not for the library."""
+    """The network's hyperparameters; raises `Unsupported` for a network that the library cannot run."""
     if found := hooked(model):
-        raise Foreign(found)
+        raise Unsupported(found)
     for name, module in model.named_modules():
-        if kind_of(module) not in PARTS:
-            raise Foreign(f"{name or 'the network'} is a {type(module).__name__}")
+        if _class_name(module) not in SUPPORTED:
+            raise Unsupported(f"{name or 'the network'} is a {type(module).__name__}")
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if not PARAMETERS.fullmatch(name) or parameter.dtype not in (torch.float32, torch.bfloat16):
-            raise Foreign(f"{name} of {parameter.dtype}")
+            raise Unsupported(f"{name} of {parameter.dtype}")
     modules = list(model.modules())
-    attentions = [module for module in modules if kind_of(module) == "MultiHeadAttention"]
-    networks = [module for module in modules if kind_of(module) in ("FeedForward", "GatedFeedForward")]
-    norms = [module for module in modules if kind_of(module) in NORMS]
+    attentions = [module for module in modules if _class_name(module) == "MultiHeadAttention"]
+    networks = [module for module in modules if _class_name(module) in ("FeedForward", "GatedFeedForward")]
+    norms = [module for module in modules if _class_name(module) in NORMS]
     layers = [*model.encoder.layers, *model.decoder.layers]
     sides = (model.src_embeddings, model.tgt_embeddings)
     _one({side.tokens.embedding_dim for side in sides}, "widths")
@@ -99,9 +94,9 @@ def shape_of(model: Any) -> Shape:
         tuple(layer.self_attn.n_heads for layer in model.encoder.layers),
         tuple(layer.self_attn.n_heads for layer in model.decoder.layers),
         tuple(layer.cross_attn.n_heads for layer in model.decoder.layers),
-        norm_first=_one({bool(module.norm_first) for module in modules if kind_of(module) == "Sublayer"}, "orders"),
+        norm_first=_one({bool(module.norm_first) for module in modules if _class_name(module) == "Sublayer"}, "orders"),
         eps=_one({float(norm.eps) for norm in norms}, "eps of norms"),
-        norm=_one({NORMS[kind_of(norm)] for norm in norms}, "kinds of norms"),
+        norm=_one({NORMS[_class_name(norm)] for norm in norms}, "kinds of norms"),
         activation=_one({_activation(network) for network in networks}, "activations"),
         embedding_scales=(float(sides[0].scale), float(sides[1].scale)),
         score_scale=_one({_score_scale(attention) for attention in attentions}, "factors on scores"),
@@ -111,11 +106,11 @@ def shape_of(model: Any) -> Shape:
     )
 
 
-def _one(found: Iterable[Any], what: str) -> Any:
-    """The only one there is."""
-    only, *others = found
+def _one(values: Iterable[Any], what: str) -> Any:
+    """The single value of all modules."""
+    only, *others = values
     if others:
-        raise Foreign(f"several {what}")
+        raise Unsupported(f"several {what}")
     return only
 
 
@@ -123,33 +118,36 @@ def _activation(network: Any) -> str:
     for name, function in ACTIVATIONS.items():
         if function is network.activation and name in COMPILED_ACTIVATIONS:
             return name
-    raise Foreign(f"the activation {getattr(network.activation, '__name__', network.activation)}")
+    raise Unsupported(f"the activation {getattr(network.activation, '__name__', network.activation)}")
 
 
 def _score_scale(attention: MultiHeadAttention) -> float:
-    """0 for the paper's."""
+    """0 for d_k^-1/2."""
     if type(attention.kernel) is not DotProduct:
-        raise Foreign("attention with a window or a cap")
+        raise Unsupported("attention with a window or a cap")
     scale, d_k = attention.kernel.scale, attention.q_proj.out_features // attention.n_heads
     return 0.0 if math.isclose(scale * scale * d_k, 1.0) else scale
 
 
 def _rotary(attention: MultiHeadAttention) -> tuple[float, ...]:
-    """By how much a position turns each pair of a head, radians; nothing where none is turned."""
+    """The rotation rate of each pair of a head's components, radians a position; () without rotary positions."""
     return tuple(getattr(attention.rotate, "rates", torch.empty(0)).tolist())
 
 
 def _padding(embeddings: Embeddings) -> int:
-    """What does not count as a position; -1 where everything does."""
-    if embeddings.numbering is numbered_in_order:
+    """The id of padding that does not count as a position; -1 if it counts."""
+    if embeddings.numbering is sequential_positions:
         return -1
-    if not isinstance(embeddings.numbering, WithoutPadding) or kind_of(embeddings.positions) != "SinusoidalPositions":
-        raise Foreign("learned positions that are counted without padding")
+    if (
+        not isinstance(embeddings.numbering, PositionsWithoutPadding)
+        or _class_name(embeddings.positions) != "SinusoidalPositions"
+    ):
+        raise Unsupported("learned positions that are counted without padding")
     return embeddings.numbering.pad_id
 
 
 def _codes(embeddings: Embeddings, length: int) -> Any:
-    """The codes of `length` positions or more, if there are more; all where they were learned."""
+    """The encodings of at least `length` positions; all of a learned table."""
     positions: Any = embeddings.positions
     if isinstance(positions, NoPositions):
         return torch.zeros(length, embeddings.tokens.embedding_dim).numpy()
@@ -159,5 +157,5 @@ def _codes(embeddings: Embeddings, length: int) -> Any:
 
 
 def _parameters(model: nn.Module) -> dict[str, Any]:
-    """By the names of our own model directories."""
+    """float32 arrays by the names in a model directory."""
     return {name.removeprefix("head."): value.detach().float().numpy() for name, value in model.state_dict().items()}

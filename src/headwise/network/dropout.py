@@ -1,9 +1,8 @@
-"""Section 5.4: residual dropout, which costs two random bytes an element instead of a float.
+"""Section 5.4: residual dropout, with two random bytes an element instead of a float.
 
-On a CPU the random numbers and masks of torch's dropout take over a tenth of a training step (`benchmarks/`). Here 16
-bits are drawn for an element, so the probability is a multiple of 1/65536; the scale makes up for exactly what was
-dropped. With the compiled library one pass draws, drops and adds, and no mask is kept. Elsewhere than on a CPU this is
-torch's own dropout.
+On a CPU the random numbers and masks of torch's dropout take over a tenth of a training step (`benchmarks/`). Here an
+element takes 16 random bits, so the probability is rounded to a multiple of 1/65536 and the scale to match. With the
+compiled library one pass samples, drops and adds, and no mask is stored. On other devices this is torch's dropout.
 """
 
 from typing import Any
@@ -26,7 +25,7 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Float[Tensor, "*any"], residual: Float[Tensor, "*any"] | None = None) -> Float[Tensor, "*any"]:
-        """dropout(x), or residual + dropout(x) in one go; same shape in and out."""
+        """dropout(x), or residual + dropout(x) in one pass; same shape in and out."""
         if self.training and self.p > 0.0:
             if x.device.type == "cpu" and not torch.compiler.is_compiling():
                 return _CheapDropout.apply(x, residual, self.p)
@@ -35,15 +34,17 @@ class Dropout(nn.Module):
 
 
 class _CheapDropout(torch.autograd.Function):
-    """residual + scale * kept * x; by the compiled library, which draws again from the same seed in the backward pass,
-    or by torch, with a mask of 16-bit numbers, because its comparisons and products with bools are slow.
+    """residual + scale * kept * x.
+
+    The compiled library samples again from the same seed in the backward pass. Torch uses a mask of 16-bit numbers,
+    because its comparisons and products with bools are slow.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, residual: Tensor | None, p: float) -> Tensor:
         dropped = min(max(round(p * _LEVELS), 1), _LEVELS - 1)
         ctx.dropped, ctx.scale = dropped, _LEVELS / (_LEVELS - dropped)
-        if training_library() and _in_order(x) and (residual is None or _in_order(residual, torch.float32)):
+        if training_library() and _is_dense(x) and (residual is None or _is_dense(residual, torch.float32)):
             ctx.seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
             ctx.dtype = x.dtype
             return _drop(x, residual, ctx.seed, dropped, ctx.scale, x.dtype if residual is None else torch.float32)
@@ -65,12 +66,12 @@ class _CheapDropout(torch.autograd.Function):
         return kept, grad if ctx.needs_input_grad[1] else None, None
 
 
-def _in_order(x: Tensor, *dtypes: torch.dtype) -> bool:
+def _is_dense(x: Tensor, *dtypes: torch.dtype) -> bool:
     return x.dtype in (dtypes or (torch.float32, torch.bfloat16)) and x.is_contiguous()
 
 
 def _drop(x: Tensor, residual: Tensor | None, seed: int, dropped: int, scale: float, dtype: torch.dtype) -> Tensor:
-    """By the library, to numbers of that `dtype`."""
+    """residual + dropout(x) by the library, as `dtype`."""
     assert residual is None or residual.shape == x.shape
     out = torch.empty_like(x, dtype=dtype)
     at, threads = None if residual is None else residual.data_ptr(), torch.get_num_threads()
@@ -80,8 +81,8 @@ def _drop(x: Tensor, residual: Tensor | None, seed: int, dropped: int, scale: fl
 
 
 def _random_mask(like: Float[Tensor, "*any"], dropped: int) -> Int16[Tensor, "*any"]:
-    """0 for `dropped` out of 65536 draws, 1 for the rest."""
-    draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    """0 for `dropped` out of 65536 random values, 1 for the rest."""
+    samples = torch.empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     smallest_kept = dropped - _LEVELS // 2
-    mask = draws.view(torch.int16)[: like.numel()].view(like.shape)
+    mask = samples.view(torch.int16)[: like.numel()].view(like.shape)
     return mask.clamp_(smallest_kept - 1, smallest_kept).sub_(smallest_kept - 1)

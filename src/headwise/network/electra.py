@@ -1,23 +1,23 @@
-"""ELECTRA while it is trained (arXiv:2003.10555, section 2): one network fills in, another doubts it.
+"""ELECTRA pretraining (arXiv:2003.10555, section 2): a generator and a discriminator.
 
-The embeddings of tokens, positions and segments are the same for both (section 3.2); each has a norm of its own, as in
-`transformers`. What is kept of it is the discriminator. Not here: what is masked, drawn and told.
+Both share the embeddings of tokens, positions and segments (section 3.2); each has its own norm, as in `transformers`.
+Only the discriminator is saved. Masking, sampling and the loss are in `tasks.replaced_modelling`.
 """
 
 from torch import nn
 
 from headwise.network.embeddings import TypedEmbeddings
-from headwise.network.halves import EncoderOnly
+from headwise.network.transformer import EncoderOnly
 
 
 class Electra(nn.Module):
-    """Both networks, sharing tables; the generator's output matrix is the table of tokens, too."""
+    """Both networks with shared tables; the generator's output matrix is tied to the token table."""
 
     def __init__(self, discriminator: EncoderOnly, generator: EncoderOnly) -> None:
         super().__init__()
         self.discriminator = discriminator
         self.generator = generator
-        ours, theirs = discriminator.embeddings, generator.embeddings
-        assert isinstance(ours, TypedEmbeddings) and isinstance(theirs, TypedEmbeddings)
-        theirs.tokens, theirs.positions, theirs.types = ours.tokens, ours.positions, ours.types
-        generator.head.get_submodule("output").weight = ours.tokens.weight
+        shared, front = discriminator.embeddings, generator.embeddings
+        assert isinstance(shared, TypedEmbeddings) and isinstance(front, TypedEmbeddings)
+        front.tokens, front.positions, front.types = shared.tokens, shared.positions, shared.types
+        generator.head.get_submodule("output").weight = shared.tokens.weight

@@ -5,19 +5,19 @@ from torch import Tensor, nn
 
 from headwise.network.dropout import Dropout
 from headwise.network.masks import Packing
-from headwise.network.positions import Numbering, PositionIds, numbered_in_order
+from headwise.network.positions import PositionIds, PositionNumbering, sequential_positions
 
 
 class Embeddings(nn.Module):
     """dropout(E[token] * scale + PE[position]) (sections 3.4, 3.5, 5.4); the paper's scale is sqrt(d_model).
 
-    The table `tokens` may be the very module another `Embeddings` or the output projection uses.
+    The table `tokens` may be shared with another `Embeddings` or tied to the output projection.
 
     Args:
-        positions: gives the codes of positions; `positions.NoPositions` where they enter elsewhere.
-        norm: of the sum (BERT, BART); None = none.
-        project: to the width of the layers, where that of the table is another (ELECTRA); None = none.
-        numbering: which positions tokens have; fairseq's models do not count padding.
+        positions: position embeddings; `positions.NoPositions` if positions enter elsewhere.
+        norm: normalises the sum (BERT, BART).
+        project: projects to the width of the layers (ELECTRA).
+        numbering: position ids of tokens; fairseq's models do not count padding.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Embeddings(nn.Module):
         dropout: float = 0.0,
         norm: nn.Module | None = None,
         project: nn.Module | None = None,
-        numbering: Numbering = numbered_in_order,
+        numbering: PositionNumbering = sequential_positions,
     ) -> None:
         super().__init__()
         self.tokens = tokens
@@ -42,35 +42,35 @@ class Embeddings(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "rows length"], start: int | PositionIds | Packing = 0
     ) -> Float[Tensor, "rows length d_model"]:
-        """Vectors of `tokens`, which have the positions from `start` on, or those that `start` holds."""
+        """Embeddings of `tokens`; `start` is the position of the first token, or the positions of all."""
         return self.finish(self.sum(tokens, *self.numbered(tokens, start)))
 
     def numbered(
         self, tokens: Int[Tensor, "rows length"], start: int | PositionIds | Packing
     ) -> tuple[PositionIds, int]:
         """Position ids of `tokens`, and an upper bound of them."""
-        if isinstance(start, Packing):  # without padding, all numberings are the same
-            return numbered_in_order(tokens, start.positions[None])
+        if isinstance(start, Packing):  # no padding, so all numberings agree
+            return sequential_positions(tokens, start.positions[None])
         return self.numbering(tokens, start)
 
     def sum(
         self, tokens: Int[Tensor, "rows length"], position_ids: PositionIds, end: int
     ) -> Float[Tensor, "rows length width"]:
-        """The embeddings added up, in the numbers of the table: computed positions are float32."""
+        """The sum of the embeddings in the dtype of the table (computed positions are float32)."""
         x = self.tokens(tokens) * self.scale
         return (x + self.positions(position_ids, end)).to(x.dtype)
 
     def finish(self, x: Float[Tensor, "rows length width"]) -> Float[Tensor, "rows length d_model"]:
-        """From the sum to what the first layer reads."""
+        """Norm, dropout and projection of the sum: the input of the first layer."""
         return self.project(self.dropout(self.norm(x)))
 
     def real(self, mask: Bool[Tensor, "rows length"] | Packing | None) -> Bool[Tensor, "rows length"] | Packing | None:
-        """The mask of the output, given that of the input."""
+        """The mask of the output for a mask of the input."""
         return mask
 
 
 class TypedEmbeddings(Embeddings):
-    """`Embeddings` with one more table in the sum: which of two texts a token belongs to (BERT's segments)."""
+    """`Embeddings` plus token type embeddings (BERT's segments)."""
 
     def __init__(self, types: nn.Embedding, tokens: nn.Embedding, positions: nn.Module, scale: float, **parts: object):
         super().__init__(tokens, positions, scale, **parts)  # pyright: ignore[reportArgumentType] its arguments
@@ -82,6 +82,6 @@ class TypedEmbeddings(Embeddings):
         start: int | PositionIds | Packing = 0,
         types: Int[Tensor, "rows length"] | None = None,
     ) -> Float[Tensor, "rows length d_model"]:
-        """As `Embeddings.forward`; None = every token is of type 0."""
+        """See `Embeddings.forward`; without `types` every token has type 0."""
         added = self.types.weight[0] if types is None else self.types(types)
         return self.finish(self.sum(tokens, *self.numbered(tokens, start)) + added)

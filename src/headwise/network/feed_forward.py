@@ -1,4 +1,4 @@
-"""Section 3.3: the position-wise feed-forward network, and the gated one of its descendants."""
+"""Section 3.3: the position-wise feed-forward network, and the gated variant."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ Activation = Callable[[Tensor], Tensor]
 
 
 def relu(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-    """max(0, x); in place without gradients, for with them torch would copy: x is a view of a matrix product."""
+    """max(0, x); in place without gradients (with them torch would copy, since x is a view of a matrix product)."""
     return F.relu(x, inplace=not torch.is_grad_enabled())
 
 
@@ -36,9 +36,7 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (equation 2), at every position alike; with another activation in the
-    place of max(0, .) where one is given.
-    """
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (equation 2), or with another activation."""
 
     def __init__(self, d_model: int, d_ff: int, activation: Activation = relu, bias: bool = True) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""What stands before the first layer where it is no text: patches of a picture, frames of sound, steps of a series.
+"""Input layers for images, audio and time series. Token embeddings (section 3.4) are in `embeddings.py`.
 
-That of tokens (section 3.4) is in `embeddings.py`. Every `Front` knows which positions of its output are real.
+The method `real` of a `Front` gives the mask of its output.
 """
 
 import torch
@@ -11,13 +11,13 @@ from torch.nn import functional as F
 from headwise.errors import UserError
 from headwise.network.dropout import Dropout
 from headwise.network.embeddings import Embeddings
-from headwise.network.positions import numbered_in_order
+from headwise.network.positions import sequential_positions
 
 
 class PatchFront(nn.Module):
-    """[prefix; W patch + b] + P for the square patches of a picture, row by row (ViT, arXiv:2010.11929, equation 1).
+    """[prefix; W patch + b] + P for the square patches of an image, row by row (ViT, arXiv:2010.11929, equation 1).
 
-    The prefix are trained vectors of no patch: one that will stand for the whole, a second one in DeiT.
+    The prefix holds trained vectors: the class token, and in DeiT also the distillation token.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class PatchFront(nn.Module):
     def forward(
         self, pixels: Float[Tensor, "batch channels height width"], start: object = 0
     ) -> Float[Tensor, "batch length d_model"]:
-        """Vectors of the prefix and of the patches, whatever `start`; `UserError` for a picture of another size."""
+        """Vectors of the prefix and the patches; `start` is ignored. `UserError` for an image of another size."""
         shape, wanted = tuple(pixels.shape[1:]), (self.patches.in_channels, *self.size)
         if shape != wanted:
             raise UserError(f"a picture of (channels, height, width) {shape} is not {wanted}: resize it")
@@ -43,14 +43,14 @@ class PatchFront(nn.Module):
         return self.dropout(torch.cat([*prefix, patches], 1) + self.positions)
 
     def real(self, mask: Bool[Tensor, "batch length"] | None) -> None:
-        """All of a picture is real."""
+        """None: images have no padding."""
         return None
 
 
 class AudioFront(nn.Module):
-    """Two convolutions over a log-mel spectrogram, the second at every other frame, and P (Whisper, arXiv:2212.04356).
+    """Two convolutions over a log-mel spectrogram, the second with stride 2, plus P (Whisper, arXiv:2212.04356).
 
-    A recording has no mask: the model was trained on silence as padding and reads it.
+    Recordings have no mask: the model was trained with silence as padding.
     """
 
     def __init__(self, d_model: int, n_mels: int, max_len: int, dropout: float) -> None:
@@ -63,7 +63,7 @@ class AudioFront(nn.Module):
     def forward(
         self, mel: Float[Tensor, "batch n_mels frames"], start: object = 0
     ) -> Float[Tensor, "batch length d_model"]:
-        """One vector for two frames, whatever `start`; `UserError` for a recording that is too long."""
+        """One vector for two frames; `start` is ignored. `UserError` for a recording that is too long."""
         x = F.gelu(self.conv2(F.gelu(self.conv1(mel.to(self.conv1.weight.dtype))))).transpose(1, 2)
         if x.size(1) > len(self.positions):
             limit = 2 * len(self.positions)
@@ -71,12 +71,12 @@ class AudioFront(nn.Module):
         return self.dropout(x + self.positions[: x.size(1)])
 
     def real(self, mask: Bool[Tensor, "batch frames"] | None) -> None:
-        """Everything counts as real."""
+        """None: padding is silence, which the model reads."""
         return None
 
 
 class SeriesEmbeddings(nn.Module):
-    """dropout(W x + b + PE[position]) for a series of vectors x; without positions where an encoder reads in order."""
+    """dropout(W x + b + PE[position]) for a time series of vectors x."""
 
     def __init__(self, n_columns: int, d_model: int, positions: nn.Module, dropout: float) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class SeriesEmbeddings(nn.Module):
 
     def forward(self, values: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch length d_model"]:
         """One vector for each step of the series."""
-        position_ids, end = numbered_in_order(values[..., 0].long())
+        position_ids, end = sequential_positions(values[..., 0].long())
         return self.dropout(self.proj(values) + self.positions(position_ids, end))
 
 

@@ -1,16 +1,17 @@
-"""From the last hidden states to logits.
+"""Heads: from the last hidden states to logits.
 
-The paper's head is `LanguageHead`. Heads of whatever writes no text are in `other_heads.py`, pooling for our own
-classifiers and forecasters in `pooled.py`.
+The paper's output projection is `LanguageHead`. Classifiers that pool all states are in `pooled.py`.
 """
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headwise.network.feed_forward import Activation
+
 
 class LanguageHead(nn.Module):
-    """W h (+ b), a score for each piece of the vocabulary (section 3.4): the paper's output projection."""
+    """W h (+ b), a score for each token of the vocabulary (section 3.4): the paper's output projection."""
 
     def __init__(self, output: nn.Linear) -> None:
         super().__init__()
@@ -22,7 +23,7 @@ class LanguageHead(nn.Module):
 
 
 class ScaledLanguageHead(LanguageHead):
-    """W (scale * h): T5 scales by d_model^-1/2 where head and embeddings are one matrix."""
+    """W (scale * h): T5 scales by d_model^-1/2 if head and embeddings are tied."""
 
     def __init__(self, output: nn.Linear, scale: float) -> None:
         super().__init__(output)
@@ -34,7 +35,7 @@ class ScaledLanguageHead(LanguageHead):
 
 
 class CappedLanguageHead(LanguageHead):
-    """cap * tanh(logits / cap): no score beyond the cap (Gemma 2, arXiv:2408.00118, section 2.2)."""
+    """cap * tanh(logits / cap): soft-capped scores (Gemma 2, arXiv:2408.00118, section 2.2)."""
 
     def __init__(self, output: nn.Linear, cap: float) -> None:
         super().__init__(output)
@@ -43,3 +44,70 @@ class CappedLanguageHead(LanguageHead):
     def forward(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
         """Unnormalised scores."""
         return self.cap * torch.tanh(super().forward(hidden) / self.cap)
+
+
+class MaskedLanguageHead(nn.Module):
+    """W norm(act(W_t h + b_t)) + b: predicts masked tokens (BERT, arXiv:1810.04805)."""
+
+    def __init__(self, dense: nn.Linear, activation: Activation, norm: nn.Module, output: nn.Linear) -> None:
+        super().__init__()
+        self.dense = dense
+        self.activation = activation
+        self.norm = norm
+        self.output = output
+
+    def forward(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
+        """Unnormalised scores."""
+        return self.output(self.norm(self.activation(self.dense(hidden))))
+
+
+class ReplacedTokenHead(nn.Module):
+    """w act(W_t h + b_t) + b: a score for each token, above 0 if replaced (ELECTRA, arXiv:2003.10555)."""
+
+    def __init__(self, dense: nn.Linear, activation: Activation, output: nn.Linear) -> None:
+        super().__init__()
+        self.dense = dense
+        self.activation = activation
+        self.output = output
+
+    def forward(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any"]:
+        """Unnormalised scores."""
+        return self.output(self.activation(self.dense(hidden))).squeeze(-1)
+
+
+class TextClassHead(nn.Module):
+    """W act(W_p h_0 + b_p) + b: text classification from the state of the first token."""
+
+    def __init__(self, pool: nn.Linear, activation: Activation, classes: nn.Linear) -> None:
+        super().__init__()
+        self.pool = pool
+        self.activation = activation
+        self.classes = classes
+
+    def forward(self, hidden: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch classes"]:
+        """Unnormalised scores."""
+        return self.classes(self.activation(self.pool(hidden[:, 0])))
+
+
+class TokenClassHead(nn.Module):
+    """W h + b: token classification."""
+
+    def __init__(self, classes: nn.Linear) -> None:
+        super().__init__()
+        self.classes = classes
+
+    def forward(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any classes"]:
+        """Unnormalised scores."""
+        return self.classes(hidden)
+
+
+class FirstStateHead(nn.Module):
+    """The mean of W_i h_i + b_i over the first states: image classification, one state for ViT and two for DeiT."""
+
+    def __init__(self, outputs: list[nn.Linear]) -> None:
+        super().__init__()
+        self.outputs = nn.ModuleList(outputs)
+
+    def forward(self, hidden: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch classes"]:
+        """Unnormalised scores."""
+        return torch.stack([output(hidden[:, i]) for i, output in enumerate(self.outputs)]).mean(0)

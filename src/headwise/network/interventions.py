@@ -1,7 +1,6 @@
-"""What is done to a network besides changing its parameters: hooks, replaced parts, other settings.
+"""Detects changes to a network other than its parameters: hooks, replaced modules, other settings.
 
-A form of the network that was prepared for decoding (`prepared`) knows the parameters alone. So decoding asks here
-whether anything else has changed since.
+The compiled library knows only the parameters, so decoding checks here whether anything else has changed.
 """
 
 from collections.abc import Iterator
@@ -12,12 +11,12 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-INTERNAL = vars(nn.Module()).keys()  # what torch keeps in every module; decoding sets `training` itself
-BY_VALUE = (bool, int, float, str, type(None))  # settings that are compared by value; other objects by identity
+INTERNAL = vars(nn.Module()).keys()  # attributes of every module; decoding sets `training` itself
+BY_VALUE = (bool, int, float, str, type(None))  # types compared by value; other objects by identity
 
 
 def hooked(network: nn.Module) -> str:
-    """The first module whose forward pass a hook or another function in its place changes; "" if there is none."""
+    """The first module with a hook or a replaced `forward`, for a message; "" if there is none."""
     if any(getattr(torch_module, f"_global{name}") for name in HOOKS):
         return "a hook on every module"
     for path, module in network.named_modules():
@@ -28,17 +27,17 @@ def hooked(network: nn.Module) -> str:
     return ""
 
 
-class Structure:
-    """A network as it was at one moment, but for its parameters."""
+class ModuleSnapshot:
+    """The modules and attributes of a network at one moment, without its parameters."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
-        self._before = dict(_attributes(network))  # holds on to every part: no other can take its identity
+        self._before = dict(_attributes(network))  # keeps every object alive, so that its id is not reused
 
     def change(self) -> str:
-        """The first thing that is different by now, for a message; "" if nothing is, or if it was undone."""
-        if found := hooked(self._network):
-            return found
+        """The first change since the snapshot, for a message; "" if there is none, or if it was undone."""
+        if hook := hooked(self._network):
+            return hook
         now = dict(_attributes(self._network))
         for path, name in {**self._before, **now}:
             key = path, name
@@ -49,7 +48,7 @@ class Structure:
 
 
 def _attributes(network: nn.Module) -> Iterator[tuple[tuple[str, str], Any]]:
-    """Every module by its path, and what is set on it by path and name: numbers, functions, kernels with their own."""
+    """All modules by their paths, and their attributes by path and name, including those of attention kernels."""
     for path, module in network.named_modules():
         yield (path, ""), module
         for name, value in vars(module).items():

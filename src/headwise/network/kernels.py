@@ -1,7 +1,6 @@
-"""Section 3.2 as the families vary it: attention that looks back a window only, scores that are capped.
+"""Variants of the attention function (section 3.2): sliding windows, soft-capped scores.
 
-Each is a `Kernel` that multi-head attention is given when the network is built. The paper's own is
-`attention.DotProduct`; what positions do to queries and keys is in `rotary.py`.
+Each is a `Kernel` of multi-head attention. The paper's is `attention.DotProduct`; rotary positions are in `rotary.py`.
 """
 
 import torch
@@ -13,7 +12,7 @@ from headwise.network.masks import Mask, within_window
 
 
 class Capped:
-    """Attention whose scores stay within -cap ... cap: cap * tanh(scores / cap) (Gemma 2, arXiv:2408.00118, 2.2)."""
+    """Attention with soft-capped scores: cap * tanh(scores / cap) (Gemma 2, arXiv:2408.00118, 2.2)."""
 
     def __init__(self, scale: float, cap: float) -> None:
         self.scale = scale
@@ -26,31 +25,31 @@ class Capped:
         v: Float[Tensor, "batch kv_heads keys d_head"],
         mask: Mask,
     ) -> Float[Tensor, "batch heads queries d_head"]:
-        """As `Kernel`."""
+        """See `Kernel`."""
         return self.weights(q, k, mask) @ v.repeat_interleave(q.size(1) // v.size(1), 1)
 
     def weights(self, q: Tensor, k: Tensor, mask: Mask) -> Tensor:
-        """As `Kernel`."""
+        """See `Kernel`."""
         k = k.repeat_interleave(q.size(1) // k.size(1), 1)
         return masked_softmax(self.cap * torch.tanh(self.scale * q @ k.transpose(-2, -1) / self.cap), mask)
 
 
 class Windowed:
-    """A kernel that sees the last `width` positions only, the query's own included (Mistral, arXiv:2310.06825)."""
+    """Sliding-window attention over the last `width` positions, the query's included (Mistral, arXiv:2310.06825)."""
 
     def __init__(self, kernel: Kernel, width: int) -> None:
         self.kernel = kernel
         self.width = width
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """As `Kernel`."""
-        return self.kernel(q, k, v, self._narrowed(q, k, mask))
+        """See `Kernel`."""
+        return self.kernel(q, k, v, self._window_mask(q, k, mask))
 
     def weights(self, q: Tensor, k: Tensor, mask: Mask) -> Tensor:
-        """As `Kernel`."""
-        return self.kernel.weights(q, k, self._narrowed(q, k, mask))
+        """See `Kernel`."""
+        return self.kernel.weights(q, k, self._window_mask(q, k, mask))
 
-    def _narrowed(self, q: Tensor, k: Tensor, mask: Mask) -> Mask:
+    def _window_mask(self, q: Tensor, k: Tensor, mask: Mask) -> Mask:
         queries, keys = q.size(2), k.size(2)
         if keys <= self.width:
             return mask

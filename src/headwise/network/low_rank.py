@@ -1,7 +1,7 @@
-"""Adapters of low rank on linear layers (LoRA, arXiv:2106.09685): a network learns while its own weights stay.
+"""Low-rank adapters on linear layers (LoRA, arXiv:2106.09685); the network's own weights are frozen.
 
-They are put in the place of layers of a network that is trained, and taken away where it is only used (`merged`): what
-they add is a matrix, too. Not here: which layers, and files (`checkpoint/adapters.py`).
+`adapt` replaces linear layers for training; `merged` merges the adapters into the weights for inference. Adapter files
+are in `checkpoint/adapters.py`.
 """
 
 import math
@@ -17,16 +17,16 @@ from headwise.network.dropout import Dropout
 
 
 class LowRankLinear(nn.Linear):
-    """x W^T + b + alpha / r dropout(x) A^T B^T (section 4.1); W and b are those of `layer` and stay as they are.
+    """x W^T + b + alpha / r dropout(x) A^T B^T (section 4.1); W and b are those of `layer`, frozen.
 
-    Deviation, as in `peft`: A is drawn as the weights of a linear layer are, not from a normal distribution. B begins
-    as zeros, so that training begins with what the layer computes.
+    Deviation, as in `peft`: A is initialised like the weights of a linear layer, not from a normal distribution. B
+    starts as zeros, so that training starts from the original layer.
 
     Args:
-        layer: the layer whose place this takes.
-        a: A, (r, in_features), which layers that a file holds as one matrix share.
-        alpha: what is added counts alpha / r times.
-        dropout: of what A reads.
+        layer: the layer to replace.
+        a: A, (r, in_features); shared by layers that a file stores as one matrix.
+        alpha: the update is scaled by alpha / r.
+        dropout: on the input of A.
     """
 
     def __init__(self, layer: nn.Linear, a: nn.Parameter, alpha: float, dropout: float) -> None:
@@ -38,12 +38,12 @@ class LowRankLinear(nn.Linear):
         self.dropout = Dropout(dropout)
 
     def forward(self, input: Float[Tensor, "... d_in"]) -> Float[Tensor, "... d_out"]:
-        """As the layer's, and what was learnt on top."""
+        """The layer's output plus the low-rank update."""
         added = F.linear(F.linear(self.dropout(input), self.lora_A), self.lora_B)
         return F.linear(input, self.weight, self.bias) + self.scale * added
 
-    def whole(self) -> nn.Linear:
-        """The layer that computes the same by one matrix."""
+    def merge(self) -> nn.Linear:
+        """A linear layer with the update merged into its weight."""
         layer = nn.Linear(self.in_features, self.out_features, self.bias is not None, device="meta")
         with torch.no_grad():
             layer.weight = nn.Parameter(self.weight + self.scale * (self.lora_B @ self.lora_A), requires_grad=False)
@@ -54,10 +54,10 @@ class LowRankLinear(nn.Linear):
 def adapt(
     network: nn.Module, layers: Sequence[Sequence[str]], rank: int, alpha: float, dropout: float, whole: Collection[str]
 ) -> None:
-    """Put adapters on `layers`, and let nothing else be trained but the parameters named in `whole`.
+    """Put adapters on `layers` and freeze all parameters except those named in `whole`.
 
     Args:
-        layers: names of linear layers; those of a group are one matrix in a file, and share what reads.
+        layers: groups of names of linear layers; a group is one matrix in a file and shares A.
     """
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name in whole)
@@ -66,20 +66,20 @@ def adapt(
         a = nn.Parameter(first.new_empty(rank, first.size(1)))
         nn.init.kaiming_uniform_(a, a=math.sqrt(5))
         for name in group:
-            _put(network, name, LowRankLinear(linear(network, name), a, alpha, dropout))
+            _replace_layer(network, name, LowRankLinear(linear(network, name), a, alpha, dropout))
 
 
 @contextmanager
 def merged(network: nn.Module) -> Iterator[None]:
-    """Inside, every layer is one matrix again, for whoever computes in another form."""
+    """Inside, adapters are merged into plain linear layers."""
     adapted = [(name, module) for name, module in network.named_modules() if isinstance(module, LowRankLinear)]
     for name, module in adapted:
-        _put(network, name, module.whole())
+        _replace_layer(network, name, module.merge())
     try:
         yield
     finally:
         for name, module in adapted:
-            _put(network, name, module.train(linear(network, name).training))
+            _replace_layer(network, name, module.train(linear(network, name).training))
 
 
 def linear(network: nn.Module, name: str) -> nn.Linear:
@@ -89,6 +89,6 @@ def linear(network: nn.Module, name: str) -> nn.Linear:
     return layer
 
 
-def _put(network: nn.Module, name: str, layer: nn.Module) -> None:
+def _replace_layer(network: nn.Module, name: str, layer: nn.Module) -> None:
     parent, _, leaf = name.rpartition(".")
     setattr(network.get_submodule(parent), leaf, layer)

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """The mask of a packed batch: every position may attend to the positions of its own sequence.
+    """The mask of a packed batch: every position may attend to positions of the same sequence.
 
-    A packed batch has no padding. The real tokens of all sequences follow each other in one row, so the network's
-    tensors are `(1, rows, d_model)`. `training/packed.py` makes packed batches.
+    A packed batch has no padding: all sequences are concatenated into one row, and the network's tensors are
+    `(1, rows, d_model)`. `training/packed.py` makes packed batches.
     """
 
     queries: Int[Tensor, " sequences_and_end"]  # int32: the row at which each sequence of queries starts, and the end
-    keys: Int[Tensor, " sequences_and_end"]  # the same for keys; the same tensor in self-attention
+    keys: Int[Tensor, " sequences_and_end"]  # the same for keys; in self-attention the same tensor
     causal: bool  # no position may attend to a later one
     attend: Callable[..., Tensor]  # computes attention from (kernel, q, k, v, packing)
 
@@ -45,7 +45,7 @@ Mask = Bool[Tensor, "#batch #heads #queries all_keys"] | Float[Tensor, "#batch #
 
 
 def causal_mask(queries: int, keys: int, device: torch.device) -> Bool[Tensor, "queries keys"]:
-    """A position sees itself and what came before it (section 3.2.3); the queries are the last of the keys.
+    """Positions see themselves and earlier ones (section 3.2.3); the queries are the last of the keys.
 
     >>> causal_mask(2, 3, torch.device("cpu")).tolist()
     [[True, True, False], [True, True, True]]
@@ -54,7 +54,7 @@ def causal_mask(queries: int, keys: int, device: torch.device) -> Bool[Tensor, "
 
 
 def within_window(queries: int, keys: int, width: int, device: torch.device) -> Bool[Tensor, "queries keys"]:
-    """A position sees the last `width` ones up to itself, and all after it; the queries are the last of the keys.
+    """Positions see the last `width` ones up to themselves, and all later ones; the queries are the last of the keys.
 
     >>> within_window(2, 4, 2, torch.device("cpu")).tolist()
     [[False, True, True, True], [False, False, True, True]]
@@ -63,7 +63,7 @@ def within_window(queries: int, keys: int, width: int, device: torch.device) -> 
 
 
 def over_keys(mask: Bool[Tensor, "batch keys"] | Packing | None) -> Bool[Tensor, "batch 1 1 keys"] | Packing | None:
-    """A mask of keys in the shape that attention takes, the same for all heads and queries."""
+    """A mask of keys, broadcast over heads and queries."""
     return mask if mask is None or isinstance(mask, Packing) else mask[:, None, None, :]
 
 
@@ -83,7 +83,7 @@ class Causal(nn.Module):
     def forward(
         self, mask: Bool[Tensor, "batch keys"] | Packing | None, start: int, queries: int, device: torch.device
     ) -> Bool[Tensor, "#batch 1 #queries keys"] | Packing | None:
-        """As `Everywhere.forward`; the keys are all positions up to the last query."""
+        """See `Everywhere.forward`; the keys are all positions up to the last query."""
         if isinstance(mask, Packing):
             return mask.causal_self_attention()
         # A single new position may attend to everything before it: no mask, and the fastest kernel.

@@ -1,4 +1,4 @@
-"""Norms the families put in the place of layer normalisation (section 3.1 has nn.LayerNorm)."""
+"""Variants of layer normalisation (section 3.1 uses nn.LayerNorm)."""
 
 import torch
 from jaxtyping import Float
@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 
 class RMSNorm(nn.Module):
-    """w * x / sqrt(mean(x^2) + eps): neither a mean is taken off nor a bias added (arXiv:1910.07467)."""
+    """w * x / sqrt(mean(x^2) + eps): layer normalisation without mean and bias (arXiv:1910.07467)."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -20,9 +20,9 @@ class RMSNorm(nn.Module):
 
 
 class ShiftedRMSNorm(RMSNorm):
-    """(1 + w) * x / sqrt(mean(x^2) + eps), as Gemma writes it, so that weight decay pulls towards the identity.
+    """(1 + w) * x / sqrt(mean(x^2) + eps), as in Gemma, so that weight decay pulls towards the identity.
 
-    Computed in float32, or 1 would swallow what half precision knows of w.
+    Computed in float32: in half precision, adding 1 would lose the low bits of w.
     """
 
     def forward(self, x: Float[Tensor, "*any width"]) -> Float[Tensor, "*any width"]:

@@ -1,4 +1,4 @@
-"""Parameters by name: what `model.safetensors` holds. The names are a file format, older ones are in `names.py`."""
+"""Parameters by name, as in `model.safetensors`. The names are a file format; old ones are in `legacy_names.py`."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import UserError
-from headwise.network.names import todays_names
+from headwise.network.legacy_names import current_names
 
 
 def parameters_of(model: nn.Module) -> dict[str, Tensor]:
@@ -15,9 +15,9 @@ def parameters_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], origin: str) -> None:
-    """Copy `tensors` into `model`; all misfits are named in one `UserError`, and then nothing is copied."""
+    """Copy `tensors` into `model`; on any mismatch, one `UserError` lists all of them and nothing is copied."""
     own = parameters_of(model)
-    tensors = todays_names(tensors, own)
+    tensors = current_names(tensors, own)
     problems = [f"missing {name}" for name in own if name not in tensors]
     problems += [f"unexpected {name}" for name in tensors if name not in own]
     problems += [
@@ -31,6 +31,12 @@ def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], origin: str
     with torch.no_grad():
         for name, value in own.items():
             value.copy_(tensors[name])
+
+
+def replace_parameter(network: nn.Module, name: str, tensor: Tensor) -> None:
+    """Replace the parameter called `name` by `tensor`, without a copy."""
+    parent, _, leaf = name.rpartition(".")
+    setattr(network.get_submodule(parent), leaf, nn.Parameter(tensor, requires_grad=False))
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -1,7 +1,6 @@
-"""Many to one: an encoder, its states pooled into one vector, and a linear map to classes or to values to come.
+"""An encoder with pooled states and a linear output layer, for classification and forecasting.
 
-The paper has nothing of this; pooling is what the literature on recurrent and convolutional classifiers uses, and
-"first" is BERT's way (arXiv:1810.04805). Other heads are in `heads.py`.
+Mean and last-state pooling come from recurrent and convolutional classifiers; "first" is BERT's (arXiv:1810.04805).
 """
 
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 from headwise.network.dropout import Dropout
 
-Pooling = Callable[[Tensor, Tensor], Tensor]  # states and mask to one vector a row; see `mean_state`
+Pooling = Callable[[Tensor, Tensor], Tensor]  # (states, mask) to one vector per row
 
 
 def mean_state(
@@ -34,14 +33,14 @@ def first_state(
 def last_state(
     states: Float[Tensor, "batch length width"], mask: Bool[Tensor, "batch length"]
 ) -> Float[Tensor, "batch width"]:
-    """The state at the last real position; real ones stand first."""
+    """The state at the last real position; padding is on the right."""
     return states[torch.arange(len(states), device=states.device), mask.sum(1) - 1]
 
 
 def final_states(
     states: Float[Tensor, "batch length width"], mask: Bool[Tensor, "batch length"]
 ) -> Float[Tensor, "batch width"]:
-    """Of an encoder in two directions, side by side: where each of them ended. The backward one ends at the start."""
+    """The final states of both directions of an encoder, concatenated; the backward one ends at the first position."""
     half = states.size(-1) // 2
     return torch.cat([last_state(states, mask)[:, :half], first_state(states, mask)[:, half:]], -1)
 
@@ -52,8 +51,8 @@ POOLINGS: dict[str, Pooling] = {"mean": mean_state, "first": first_state, "last"
 class PooledEncoder(nn.Module):
     """W dropout(pool(encoder(embeddings(src)))) + b.
 
-    `states` takes the states to be pooled out of what the encoder returns, which is each architecture's own affair.
-    Build one with `headwise.architectures.registry.build_pooled`.
+    `states` extracts the states to pool from the encoder's output. Build one with
+    `headwise.architectures.registry.build_pooled`.
     """
 
     def __init__(
@@ -78,9 +77,6 @@ class PooledEncoder(nn.Module):
         src: Int[Tensor, "batch length"] | Float[Tensor, "batch length columns"],
         src_mask: Bool[Tensor, "batch length"],
     ) -> Float[Tensor, "batch outputs"]:
-        """Unnormalised scores of the classes, or values to come.
-
-        `src_mask` is True on what is real, which stands first; nothing else has an influence.
-        """
+        """Logits of classes, or forecast values; `src_mask` is True on real positions, with padding on the right."""
         states = self._states(self.encoder(self.embeddings(src), src_mask))
         return self.output(self.dropout(self._pool(states, src_mask)))

@@ -1,7 +1,6 @@
-"""Section 3.5: where a token stands in its sequence, added to its embedding.
+"""Section 3.5: position embeddings, sinusoidal or learned (Table 3, row E).
 
-Sinusoids need no parameters and know no end; a table of learned vectors (Table 3, row E) has one. Positions that enter
-elsewhere are in `rotary.py` (turning queries and keys) and `relative.py` (added to scores).
+Rotary positions are in `rotary.py`, relative ones in `relative.py`.
 """
 
 import math
@@ -16,21 +15,21 @@ from torch.nn import functional as F
 from headwise.errors import UserError
 from headwise.native import positions
 
-PositionIds = Int[Tensor, "#rows length"]  # where tokens stand, from 0
+PositionIds = Int[Tensor, "#rows length"]  # from 0
 
 
 def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
-    """The paper's codes: sin and cos in turns. One table (`native.positions`) serves all that computes."""
+    """The paper's encodings: sine and cosine interleaved."""
     return torch.from_numpy(positions.sinusoid_table(0, length, d_model))
 
 
 def halved_sinusoids(
     length: int, d_model: int, rate_steps: float | None = None, dtype: torch.dtype = torch.float64
 ) -> Float[Tensor, "length d_model"]:
-    """All sines, then all cosines, of pos / 10000^(i / rate_steps), where the paper has them in turns.
+    """All sines, then all cosines, of pos / 10000^(i / rate_steps); the paper interleaves them.
 
-    `rate_steps` is d_model / 2 in the paper (None), and one less in tensor2tensor, in fairseq and in what was trained
-    with them. `dtype` is what the angles are computed in: a model knows those it was trained with.
+    `rate_steps` is d_model / 2 in the paper (None), and one less in tensor2tensor and fairseq. `dtype` is the precision
+    of the angles; it must be the one that a model was trained with.
     """
     rate_steps = d_model / 2 if rate_steps is None else rate_steps
     rate = torch.exp(torch.arange((d_model + 1) // 2, dtype=dtype) * -(math.log(10000.0) / rate_steps))
@@ -39,7 +38,7 @@ def halved_sinusoids(
 
 
 class NoPositions(nn.Module):
-    """Nothing is added: positions enter elsewhere."""
+    """No position embeddings: positions enter elsewhere."""
 
     def forward(self, position_ids: PositionIds, end: int) -> float:
         """Zero."""
@@ -47,13 +46,13 @@ class NoPositions(nn.Module):
 
 
 class SinusoidalPositions(nn.Module):
-    """Fixed codes of any length; the table grows when a longer sequence comes.
+    """Sinusoidal encodings; the table grows for longer sequences.
 
-    Codes are float32 whatever the network computes with: who adds them rounds the sum.
+    Encodings are always float32; the caller rounds the sum.
 
     Args:
-        codes: makes the table of so many positions, such as `sinusoids`, given the width.
-        offset: the first token has the code of this position (M2M-100); position -1, which is padding's, zeros.
+        codes: computes the table from length and width, such as `sinusoids`.
+        offset: position of the first token (M2M-100); padding has position -1 and encoding 0.
     """
 
     def __init__(
@@ -66,20 +65,20 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", self._rows(512), persistent=False)
 
     def _rows(self, length: int) -> Float[Tensor, "rows d_model"]:
-        """The code of position p in row p + 1."""
+        """The table, with position p in row p + 1."""
         codes = self.codes(length + self.offset, self.d_model)[self.offset :]
         return torch.cat([torch.zeros_like(codes[:1]), codes])
 
     def forward(self, position_ids: PositionIds, end: int) -> Float[Tensor, "#rows length d_model"]:
-        """The codes of `position_ids`, all of them less than `end`."""
+        """The encodings of `position_ids`, all less than `end`."""
         if end >= len(self.table):
-            with torch.inference_mode(False):  # or a table grown while decoding could not be trained with
+            with torch.inference_mode(False):  # a table grown while decoding must be usable for training
                 self.table = self._rows(2 * end).to(self.table)
         return F.embedding(position_ids + 1, self.table)
 
 
 class LearnedPositions(nn.Module):
-    """A trained vector per position; row `offset` of the table is that of the first (BART keeps two rows free)."""
+    """A trained vector per position; the first position is row `offset` of the table (2 in BART)."""
 
     def __init__(self, d_model: int, max_len: int, offset: int = 0) -> None:
         super().__init__()
@@ -89,23 +88,23 @@ class LearnedPositions(nn.Module):
 
     @property
     def max_len(self) -> int:
-        """How many positions there are."""
+        """The number of positions."""
         return self.table.num_embeddings - self.offset
 
     def forward(self, position_ids: PositionIds, end: int) -> Float[Tensor, "#rows length d_model"]:
-        """The vectors of `position_ids`, all of them less than `end`; `UserError` where there is none any more."""
+        """The vectors of `position_ids`, all less than `end`; `UserError` if `end` exceeds the table."""
         if end > self.max_len:
             raise UserError(f"a sequence of {end} tokens is longer than the model's {self.max_len} learned positions")
         return self.table(position_ids + self.offset)
 
 
-# --- Which positions tokens have ---
+# --- Position ids ---
 
-Numbering = Callable[[Int[Tensor, "rows length"], int | PositionIds], tuple[PositionIds, int]]
+PositionNumbering = Callable[[Int[Tensor, "rows length"], int | PositionIds], tuple[PositionIds, int]]
 
 
-def numbered_in_order(tokens: Int[Tensor, "rows length"], start: int | PositionIds = 0) -> tuple[PositionIds, int]:
-    """Position ids of tokens from `start` on, all rows alike, and their end; or the positions that `start` names."""
+def sequential_positions(tokens: Int[Tensor, "rows length"], start: int | PositionIds = 0) -> tuple[PositionIds, int]:
+    """Position ids counting from `start`, or `start` itself if it holds ids; and an upper bound of them."""
     if isinstance(start, int):
         end = start + tokens.size(1)
         return torch.arange(start, end, device=tokens.device).unsqueeze(0), end
@@ -113,13 +112,13 @@ def numbered_in_order(tokens: Int[Tensor, "rows length"], start: int | PositionI
 
 
 @dataclass(frozen=True)
-class WithoutPadding:
-    """Position ids that count only what is no padding, as models made with fairseq do; padding has position -1."""
+class PositionsWithoutPadding:
+    """Position ids that do not count padding, as in fairseq; padding has position -1."""
 
     pad_id: int
 
     def __call__(self, tokens: Int[Tensor, "rows length"], start: int | PositionIds = 0) -> tuple[PositionIds, int]:
-        """As `numbered_in_order`."""
+        """See `sequential_positions`."""
         real = tokens != self.pad_id
         first = start if isinstance(start, int) else start[:, :1]
         position_ids = (real.cumsum(1) + first) * real - 1

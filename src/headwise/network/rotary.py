@@ -1,4 +1,4 @@
-"""Positions that turn queries and keys (arXiv:2104.09864), where section 3.5 adds them to embeddings."""
+"""Rotary position embeddings (RoPE, arXiv:2104.09864): queries and keys are rotated by their positions."""
 
 import math
 from collections.abc import Callable
@@ -8,23 +8,23 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.native.positions import rates_of_pairs
-from headwise.network.axes import RotaryConfig
+from headwise.network.config import RotaryConfig
 
 
 def rotary_rates(width: int, base: float) -> Float[Tensor, " pairs"]:
-    """base^(-2i/width): by how much a position turns each of the width / 2 pairs, radians."""
+    """base^(-2i/width): the rotation of each of the width / 2 pairs, radians a position."""
     return torch.from_numpy(rates_of_pairs(width, base))
 
 
 def slowed_rates(rates: Float[Tensor, " pairs"], factor: float) -> Float[Tensor, " pairs"]:
-    """Linear scaling: `factor` times as many positions in the same turn (arXiv:2306.15595)."""
+    """Linear scaling (position interpolation, arXiv:2306.15595)."""
     return rates / factor
 
 
 def llama3_rates(
     rates: Float[Tensor, " pairs"], factor: float, low: float, high: float, trained_len: int
 ) -> Float[Tensor, " pairs"]:
-    """LLaMA 3.1's scaling: slow pairs are slowed by `factor`, fast ones stay, those between are blended.
+    """LLaMA 3.1's scaling: slow pairs are divided by `factor`, fast ones stay, those between are interpolated.
 
     A pair is slow when it turns fewer than `low` times in `trained_len` positions, fast when more than `high` times.
     """
@@ -41,35 +41,35 @@ SCALINGS: dict[str, Callable[[Tensor, RotaryConfig], Tensor]] = {
 
 
 def scaled_rates(c: RotaryConfig) -> Float[Tensor, " pairs"]:
-    """The rates of that configuration."""
+    """The rates of a configuration, with its scaling applied."""
     return SCALINGS[c.scaling](rotary_rates(c.width, c.base), c)
 
 
 class Rotary(nn.Module):
-    """Turns pairs (x_i, x_{i + width/2}) of the first `width` components by position * rate_i (arXiv:2104.09864).
+    """Rotates pairs (x_i, x_{i + width/2}) of the first `width` components by position * rate_i.
 
-    The product of a query and a key then depends on their distance alone. One module serves all layers.
+    The product of a query and a key then depends only on their distance. All layers share one module.
     """
 
     def __init__(self, rates: Float[Tensor, " pairs"]) -> None:
         super().__init__()
-        self.rates = rates  # no buffer: rounded to half precision, they would turn far positions by another angle
+        self.rates = rates  # not a buffer: half precision would change the angles of far positions
         self.register_buffer("cos", torch.empty(0, 2 * len(rates)), persistent=False)
         self.register_buffer("sin", torch.empty(0, 2 * len(rates)), persistent=False)
 
     def forward(
         self, x: Float[Tensor, "batch heads length d_head"], start: int | Int[Tensor, " length"]
     ) -> Float[Tensor, "batch heads length d_head"]:
-        """`x` turned; its first position is `start`, or its positions are those of `start`."""
+        """`x` rotated; `start` is the position of the first vector, or the positions of all."""
         end = start + x.size(2) if isinstance(start, int) else int(start.max()) + 1
         if end > len(self.cos):
             self._grow(max(64, end, 2 * len(self.cos)), x.device)
         at = slice(start, end) if isinstance(start, int) else start
         cos, sin = (table[at].to(x.dtype) for table in (self.cos, self.sin))
-        turned, rest = x[..., : cos.size(-1)], x[..., cos.size(-1) :]
-        first, second = turned.chunk(2, -1)
-        turned = turned * cos + torch.cat([-second, first], -1) * sin
-        return torch.cat([turned, rest], -1) if rest.size(-1) else turned
+        rotated, rest = x[..., : cos.size(-1)], x[..., cos.size(-1) :]
+        first, second = rotated.chunk(2, -1)
+        rotated = rotated * cos + torch.cat([-second, first], -1) * sin
+        return torch.cat([rotated, rest], -1) if rest.size(-1) else rotated
 
     def _grow(self, length: int, device: torch.device) -> None:
         with torch.inference_mode(False):

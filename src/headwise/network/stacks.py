@@ -11,7 +11,7 @@ from headwise.network.masks import Causal, Everywhere, Packing, over_keys
 
 
 class Encoder(nn.Module):
-    """N encoder layers; a final norm only where layers normalise first, for otherwise nothing would bound the sum."""
+    """N encoder layers; a final norm follows pre-norm layers, whose sum would otherwise be unbounded."""
 
     def __init__(self, layers: Sequence[EncoderLayer], norm: nn.Module | None, reach: nn.Module | None = None) -> None:
         super().__init__()
@@ -29,8 +29,22 @@ class Encoder(nn.Module):
         return self.norm(x)
 
 
+class ProjectedEncoder(Encoder):
+    """W norm(x) + b: an encoder with its output projected to the decoder's width (vision-encoder-decoder)."""
+
+    def __init__(self, plain: Encoder, project: nn.Linear) -> None:
+        super().__init__([*plain.layers], plain.norm, plain.reach)  # pyright: ignore[reportArgumentType] its layers
+        self.project = project
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | Packing | None
+    ) -> Float[Tensor, "batch length width"]:
+        """See `Encoder.forward`."""
+        return self.project(super().forward(x, mask))
+
+
 class Decoder(nn.Module):
-    """N decoder layers; the final norm as in `Encoder`."""
+    """N decoder layers, with a final norm as in `Encoder`."""
 
     def __init__(self, layers: Sequence[DecoderLayer], norm: nn.Module | None, reach: nn.Module | None = None) -> None:
         super().__init__()
@@ -45,7 +59,7 @@ class Decoder(nn.Module):
         src_mask: Bool[Tensor, "batch src_len"] | Packing | None,
         cache: DecoderCache | None = None,
     ) -> Float[Tensor, "batch tgt_len d_model"]:
-        """With a cache `x` holds the new positions only, and the cache is advanced by them."""
+        """With a cache, `x` holds the new positions only; they are added to the cache."""
         seen = cache.length if cache else 0
         new = x.size(1)
         tgt_mask = self.reach(src_mask if isinstance(src_mask, Packing) else None, seen, new, x.device)
@@ -58,7 +72,7 @@ class Decoder(nn.Module):
 
 
 class CausalStack(nn.Module):
-    """A decoder without attention to a source, which is all that GPT kept of it: N layers, a final norm."""
+    """The decoder of GPT: N layers without cross-attention, and a final norm."""
 
     def __init__(self, layers: Sequence[nn.Module], norm: nn.Module | None) -> None:
         super().__init__()
@@ -72,7 +86,7 @@ class CausalStack(nn.Module):
         mask: Bool[Tensor, "batch positions"] | None,
         cache: TextCache | None = None,
     ) -> Float[Tensor, "batch new d_model"]:
-        """`mask` is True on real tokens, new and cached ones. With a cache `x` holds the new positions only."""
+        """`mask` is True on real tokens, new and cached ones. With a cache, `x` holds the new positions only."""
         seen, new = cache.length if cache else 0, x.size(1)
         visible = self.reach(mask, seen, new, x.device)
         for i, layer in enumerate(self.layers):

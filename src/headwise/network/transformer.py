@@ -1,4 +1,4 @@
-"""The Transformer (figure 1): encoder, decoder, output projection, behind the contract every architecture keeps."""
+"""The Transformer (figure 1): encoder, decoder, output projection; and its halves (BERT and ViT, GPT and LLaMA)."""
 
 from typing import Any
 
@@ -6,17 +6,19 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from headwise.network.cache import DecoderCache
+from headwise.network.cache import DecoderCache, TextCache
 from headwise.network.embeddings import Embeddings
+from headwise.network.fronts import Front
 from headwise.network.masks import Packing
-from headwise.network.stacks import Decoder, Encoder
+from headwise.network.positions import PositionIds
+from headwise.network.stacks import CausalStack, Decoder, Encoder
 
 
 class Transformer(nn.Module):
-    """Encoder-decoder: the paper's, T5, BART and their relatives; Whisper, which listens, and captions, which look.
+    """Encoder-decoder: the paper's, T5, BART, Whisper, image captioning.
 
-    Trainer, search and inspector use `encode`, `decode`, `logits` and `start_cache` only. Half of it alone is in
-    `halves.py`. Build one with `headwise.network.build`.
+    Trainer, search and inspector use only `encode`, `decode`, `logits` and `start_cache`. Build one with
+    `headwise.network.build`.
     """
 
     def __init__(
@@ -32,7 +34,7 @@ class Transformer(nn.Module):
     @property
     def output(self) -> nn.Linear:
         """The projection to the vocabulary."""
-        return self.head.get_submodule("output")  # pyright: ignore[reportReturnType] of a head for language
+        return self.head.get_submodule("output")  # pyright: ignore[reportReturnType] a LanguageHead
 
     def encode(
         self,
@@ -59,7 +61,7 @@ class Transformer(nn.Module):
         return self.decoder(self.tgt_embeddings(tgt_in, start), memory, self.src_embeddings.real(src_mask), cache)
 
     def logits(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
-        """Unnormalised scores of the next piece (the softmax belongs to loss and search)."""
+        """Unnormalised scores of the next token (loss and search apply the softmax)."""
         return self.head(hidden)
 
     def start_cache(
@@ -77,7 +79,7 @@ class Transformer(nn.Module):
         tgt_in: Int[Tensor, "batch tgt_len"],
         src_mask: Bool[Tensor, "batch src_len"] | None = None,
     ) -> Float[Tensor, "batch tgt_len d_model"]:
-        """Hidden states of a teacher-forced pass."""
+        """Hidden states with teacher forcing."""
         return self.decode(tgt_in, self.encode(src, src_mask), src_mask)
 
     def forward(
@@ -86,5 +88,92 @@ class Transformer(nn.Module):
         tgt_in: Int[Tensor, "batch tgt_len"],
         src_mask: Bool[Tensor, "batch src_len"] | None = None,
     ) -> Float[Tensor, "batch tgt_len vocab"]:
-        """Logits of the piece after each of `tgt_in`."""
+        """Logits of the token after each of `tgt_in`."""
         return self.logits(self.states(src, tgt_in, src_mask))
+
+
+class EncoderOnly(nn.Module):
+    """Encoder alone: BERT and its variants; ViT, whose tokens are patches."""
+
+    def __init__(self, embeddings: Front, encoder: Encoder, head: nn.Module) -> None:
+        super().__init__()
+        self.embeddings = embeddings
+        self.encoder = encoder
+        self.head = head
+
+    def encode(
+        self,
+        src: Int[Tensor, "batch length"] | Float[Tensor, "batch channels height width"],
+        mask: Bool[Tensor, "batch length"] | None = None,
+        types: Int[Tensor, "batch length"] | None = None,
+    ) -> Float[Tensor, "batch positions d_model"]:
+        """The last hidden states; arguments as in `forward`."""
+        x = self.embeddings(src) if types is None else self.embeddings(src, types=types)
+        return self.encoder(x, self.embeddings.real(mask))
+
+    def logits(self, hidden: Float[Tensor, "batch positions d_model"]) -> Float[Tensor, "batch *out"]:
+        """The head's output; the hidden states themselves if the checkpoint has no head."""
+        return self.head(hidden)
+
+    def forward(
+        self,
+        src: Int[Tensor, "batch length"] | Float[Tensor, "batch channels height width"],
+        mask: Bool[Tensor, "batch length"] | None = None,
+        types: Int[Tensor, "batch length"] | None = None,
+    ) -> Float[Tensor, "batch *out"]:
+        """Logits for each token, or for the whole input.
+
+        Args:
+            src: token ids, or pixels.
+            mask: True on real tokens; None = all.
+            types: token type ids (BERT's segments); None = 0.
+        """
+        return self.logits(self.encode(src, mask, types))
+
+
+class DecoderOnly(nn.Module):
+    """Decoder alone: GPT-2, LLaMA and their variants. It has `decode`, `logits` and `start_cache`."""
+
+    def __init__(self, embeddings: Embeddings, decoder: CausalStack, head: nn.Module) -> None:
+        super().__init__()
+        self.embeddings = embeddings
+        self.decoder = decoder
+        self.head = head
+
+    @property
+    def output(self) -> nn.Linear:
+        """The projection to the vocabulary."""
+        return self.head.get_submodule("output")  # pyright: ignore[reportReturnType] a LanguageHead
+
+    def decode(
+        self, tokens: Int[Tensor, "batch new"], cache: TextCache | None = None
+    ) -> Float[Tensor, "batch new d_model"]:
+        """Hidden states that predict the next token; with a cache, `tokens` holds the new ones only."""
+        if cache is None:
+            return self.decoder(self.embeddings(tokens), None)
+        new = tokens.size(1)
+        return self.decoder(self.embeddings(tokens, cache.position_ids(new)), cache.real(new), cache)
+
+    def logits(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
+        """Unnormalised scores of the next token."""
+        return self.head(hidden)
+
+    def start_cache(self, padding: Int[Tensor, " rows"]) -> TextCache:
+        """The empty cache for texts with this much left padding."""
+        return TextCache.start(padding, len(self.decoder.layers))
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "batch length"],
+        mask: Bool[Tensor, "batch length"] | None = None,
+        position_ids: int | PositionIds = 0,
+    ) -> Float[Tensor, "batch length vocab"]:
+        """Logits of the next token after each token.
+
+        Args:
+            tokens: token ids.
+            mask: True on real tokens; None = all.
+            position_ids: position of each token, or of the first one. Needed only for learned positions with left
+                padding.
+        """
+        return self.logits(self.decoder(self.embeddings(tokens, position_ids), mask))

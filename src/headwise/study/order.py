@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from headwise.network.masks import causal_mask
 from headwise.network.parameters import count_parameters
-from headwise.network.positions import LearnedPositions, NoPositions, SinusoidalPositions, numbered_in_order
+from headwise.network.positions import LearnedPositions, NoPositions, SinusoidalPositions, sequential_positions
 from headwise.network.rotary import Rotary, rotary_rates
 from headwise.report.figures import Figure, Panel
 from headwise.study.claim import Claim, Plan, Row, Verdict, distinct, mean_of, series, series_by
@@ -57,7 +57,7 @@ class Reader(nn.Module):
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length symbols"]:
         """Logits at every position."""
         length = tokens.size(1)
-        x = self.embedding(tokens) + self.positions(*numbered_in_order(tokens))
+        x = self.embedding(tokens) + self.positions(*sequential_positions(tokens))
         everything = torch.ones(length, length, dtype=torch.bool)
         mask = causal_mask(length, length, tokens.device) if self.is_causal else everything
         for layer in self.layers:

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from headwise.errors import UserError
 from headwise.network.masks import causal_mask
 from headwise.network.parameters import count_parameters
-from headwise.network.positions import SinusoidalPositions, numbered_in_order
+from headwise.network.positions import SinusoidalPositions, sequential_positions
 from headwise.report.figures import Figure, Panel, Series
 from headwise.study.claim import Claim, Plan, Row, Verdict, growth, mean_of, select_rows, series
 from headwise.study.contenders import encoder_layers, width_for
@@ -95,7 +95,7 @@ class CharacterTransformer(nn.Module):
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length characters"]:
         """Logits of the next character at every position."""
-        x = self.embedding(tokens) + self.positions(*numbered_in_order(tokens))
+        x = self.embedding(tokens) + self.positions(*sequential_positions(tokens))
         mask = causal_mask(tokens.size(1), tokens.size(1), tokens.device)[None, None]
         for layer in self.layers:
             x = layer(x, mask)

@@ -18,10 +18,10 @@ from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
 from headwise.errors import UserError
 from headwise.families.table import Entry
-from headwise.network.axes import NetworkConfig
+from headwise.network.build import build_empty
+from headwise.network.config import NetworkConfig
 from headwise.network.low_rank import adapt, merged
 from headwise.network.parameters import count_parameters
-from headwise.network.unfilled import build_unfilled
 from headwise.tasks.job import Job, TrainRequest, notify
 from headwise.training.validation import Outputs, Shard
 
@@ -58,7 +58,7 @@ def adapted(job: Job, request: TrainRequest) -> Any:
     config = job.config
     _check(job, request, config)
     inner: Any = job.layout
-    network = build_unfilled(inner.model.config)
+    network = build_empty(inner.model.config)
     layers = adaptable(network, inner.model, [name.strip() for name in config.train.lora_layers.split(",")])
     heads = head_entries(network, inner.model) if config.model.task == "classify" else []
     row = _row(network, config, layers, heads)

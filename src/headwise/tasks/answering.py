@@ -31,7 +31,7 @@ from headwise.generation.answer import Passage, answers_in, passage_logits, read
 from headwise.generation.reading import TextReader
 from headwise.models.classifier import Classifier
 from headwise.models.encoder import EncoderModel
-from headwise.network.halves import EncoderOnly
+from headwise.network.transformer import EncoderOnly
 from headwise.tasks.automatic import decided
 from headwise.tasks.classification import LabellingJob, check_length
 from headwise.tasks.from_scratch import encoder_from_scratch

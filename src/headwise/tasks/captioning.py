@@ -29,7 +29,7 @@ from headwise.errors import UserError
 from headwise.evaluate.captions import caption_report
 from headwise.models.captioner import Captioner, search_captions
 from headwise.network.dropout import Dropout
-from headwise.network.more_dropout import DroppingKernel
+from headwise.network.extra_dropout import DroppingKernel
 from headwise.network.transformer import Transformer
 from headwise.tasks.conditional_generation import TellingJob
 from headwise.tasks.from_scratch import captioner_from_scratch

@@ -41,7 +41,7 @@ from headwise.generation.reading import TextReader
 from headwise.models.classifier import Classifier, logits_of
 from headwise.models.encoder import EncoderModel
 from headwise.models.language_model import LanguageModel
-from headwise.network.halves import EncoderOnly
+from headwise.network.transformer import EncoderOnly
 from headwise.tasks.automatic import decided
 from headwise.tasks.heads import LABELLED, about_run, headed, known_head, labels_in_order, said_of_head, with_head
 from headwise.tasks.job import (

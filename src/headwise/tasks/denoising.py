@@ -42,7 +42,7 @@ from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 from headwise.generation.pretrained_tokenizer import pieces_of
 from headwise.models.translator import Translator
-from headwise.network.more_dropout import without
+from headwise.network.extra_dropout import without_extra_dropout
 from headwise.tasks.automatic import decided
 from headwise.tasks.job import TrainRequest, choose_tokenizer, held_out_row, hold_out
 from headwise.tasks.language_modelling import LanguageJob, own_texts
@@ -124,7 +124,7 @@ class CorruptionJob(LanguageJob):
         """The log-likelihood of what is written for the validation text, which is always corrupted alike."""
         batches = self.corrupted(self.valid.tokens).fixed(self.config.train.tokens_per_batch)
         outputs: Outputs = {"nll": [], "targets": []}
-        with without(network):
+        with without_extra_dropout(network):
             for batch in shard.of(batches):
                 outputs["nll"].append(nll_of(network, batch, self.config.model.pad_id, device))
                 outputs["targets"].append(batch.n_target_tokens)

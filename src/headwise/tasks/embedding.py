@@ -34,7 +34,7 @@ from headwise.generation.sentences import SentenceSettings
 from headwise.generation.vectors import TextEmbedder, numbered, vectors
 from headwise.models.classifier import Classifier
 from headwise.models.encoder import EncoderModel
-from headwise.network.halves import EncoderOnly
+from headwise.network.transformer import EncoderOnly
 from headwise.tasks.automatic import decided
 from headwise.tasks.classification import check_length
 from headwise.tasks.from_scratch import encoder_from_scratch

@@ -21,8 +21,8 @@ from headwise.families.registry import FAMILIES
 from headwise.generation.label import class_names
 from headwise.models.load import pretrained_model
 from headwise.models.model import Model
-from headwise.network.parameters import parameters_of
-from headwise.network.unfilled import build_unfilled, replace_parameter, unfilled
+from headwise.network.build import build_empty, empty_parameters
+from headwise.network.parameters import parameters_of, replace_parameter
 from headwise.tasks.job import TrainRequest, base_names, notify
 from headwise.tasks.pretrained import head_dropout, more_dropout, trainable, unfrozen, xlnet_rows
 
@@ -101,8 +101,8 @@ def _unread(base: Model, model: Model) -> dict[str, Tensor]:
 def _unfilled(config: Any) -> Any:
     """The network of that shape, whose parameters are to be replaced."""
     if not isinstance(config, XLNetShape):
-        return build_unfilled(config)
-    with unfilled():
+        return build_empty(config)
+    with empty_parameters():
         return build_xlnet(config)
 
 

@@ -27,7 +27,7 @@ from headwise.config.settings import (
 from headwise.config.tasks import TASKS
 from headwise.errors import UserError
 from headwise.models.load import pretrained_model
-from headwise.network.axes import NetworkConfig, StackConfig
+from headwise.network.config import NetworkConfig, StackConfig
 from headwise.tasks.job import TrainRequest, notify
 from headwise.tasks.pretrained import NONE_BY_DEFAULT
 from headwise.tasks.table import fine_tuning_of

@@ -41,8 +41,8 @@ from headwise.errors import UserError
 from headwise.models.encoder import EncoderModel
 from headwise.models.language_model import LanguageModel
 from headwise.network.build import build
-from headwise.network.halves import DecoderOnly
 from headwise.network.heads import CappedLanguageHead
+from headwise.network.transformer import DecoderOnly
 from headwise.tasks.job import FolderLayout, TrainRequest, base_names, choose_tokenizer, notify
 from headwise.tasks.pretrained import FineTuning, more_dropout, trainable
 from headwise.training.loss import Loss, at_least_float32, sequence_loss

@@ -30,7 +30,7 @@ from headwise.errors import UserError
 from headwise.generation.fill import hidden_logits, predict_masked
 from headwise.models.encoder import EncoderModel
 from headwise.network.build import build
-from headwise.network.halves import EncoderOnly
+from headwise.network.transformer import EncoderOnly
 from headwise.tasks.job import TrainRequest, choose_tokenizer
 from headwise.tasks.language_modelling import (
     LanguageJob,

@@ -4,7 +4,7 @@
 
 What is trained are copies of its weights in float32, whatever numbers its file has; a bias on the logits (Marian, BART)
 stays as it is, as in `transformers`. Everything is dropped that the checkpoint's config.json has dropped
-(`network/more_dropout.py`), at its rates. Not here: what it is trained for (`published`, `language_modelling`,
+(`network/extra_dropout.py`), at its rates. Not here: what it is trained for (`published`, `language_modelling`,
 `masked_modelling`).
 """
 
@@ -22,11 +22,10 @@ from headwise.config.settings import RunConfig
 from headwise.errors import UserError
 from headwise.models.load import pretrained_model
 from headwise.models.model import Model
-from headwise.network.axes import NetworkConfig
+from headwise.network.config import NetworkConfig
 from headwise.network.dropout import Dropout
-from headwise.network.halves import DecoderOnly, EncoderOnly
-from headwise.network.more_dropout import DropoutRates, add_dropout
-from headwise.network.transformer import Transformer
+from headwise.network.extra_dropout import DropoutRates, add_dropout
+from headwise.network.transformer import DecoderOnly, EncoderOnly, Transformer
 from headwise.tasks.job import Job, TrainRequest
 
 MORE_DROPOUT = {  # and what others there are

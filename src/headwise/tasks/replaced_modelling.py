@@ -28,10 +28,10 @@ from headwise.config.training import TrainConfig
 from headwise.data.documents import cutter_of
 from headwise.data.masking import MaskedBatch, MaskedText
 from headwise.generation.fill import hidden_logits
-from headwise.network.axes import NetworkConfig
 from headwise.network.build import build
+from headwise.network.config import NetworkConfig
 from headwise.network.electra import Electra
-from headwise.network.halves import EncoderOnly
+from headwise.network.transformer import EncoderOnly
 from headwise.tasks.job import TrainRequest
 from headwise.tasks.language_modelling import loss_of_logits, once_readable, positions_of, prepared_texts
 from headwise.tasks.masked_modelling import MaskedJob, check_block_room, marked_tokenizer, masking_of

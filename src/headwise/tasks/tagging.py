@@ -27,7 +27,7 @@ from headwise.generation.reading import TextReader
 from headwise.generation.tag import PartOfSentence, read_words, word_logits
 from headwise.models.classifier import Classifier
 from headwise.models.encoder import EncoderModel
-from headwise.network.halves import EncoderOnly
+from headwise.network.transformer import EncoderOnly
 from headwise.tasks.automatic import decided
 from headwise.tasks.classification import LabellingJob, check_length, label_baseline, say_seen_once
 from headwise.tasks.from_scratch import encoder_from_scratch

@@ -33,7 +33,7 @@ from headwise.evaluate.bleu import bleu_signature, corpus_scores
 from headwise.evaluate.significance import paired_bootstrap
 from headwise.inspect.alignment import supervised_layer
 from headwise.models.translator import Translator
-from headwise.network.more_dropout import without
+from headwise.network.extra_dropout import without_extra_dropout
 from headwise.network.parameters import load_parameters, parameters_of
 from headwise.network.transformer import Transformer
 from headwise.tasks.alignment import alignment_objective, links_to_learn
@@ -206,7 +206,7 @@ class PublishedJob(TranslationJob):
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
         """As of `TranslationJob`, and as fast as for a network without dropouts of its own."""
-        with without(network):
+        with without_extra_dropout(network):
             return super().outputs(network, device, shard)
 
     def translated(self, network: Any, pairs: Sequence[Pair]) -> Iterator[list[str]]:

@@ -16,7 +16,7 @@ from headwise.contract import EncoderDecoder, SearchEngine
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.stepwise import TorchEngine
 from headwise.decode.translator import TextTranslator, Translation
-from headwise.network.compiled import native_available, packed
+from headwise.network.compiled import native_available, pack_network
 from headwise.network.transformer import Transformer
 
 FIRST, CHUNK = 32, 250  # texts translated at once: those that are looked at, and the others
@@ -50,7 +50,7 @@ def searching(network: EncoderDecoder) -> SearchEngine:
     """The network's parameters in the compiled library where it takes them, else the network itself."""
     on_cpu = next(network.parameters()).device.type == "cpu"
     if isinstance(network, Transformer) and on_cpu and native_available(network):
-        return packed(network, "float32")
+        return pack_network(network, "float32")
     return TorchEngine(network)
 
 

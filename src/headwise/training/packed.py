@@ -19,13 +19,12 @@ from torch import Tensor, nn
 
 from headwise.native.library import Inputs, PackedShape, multiplies_bfloat16, training_library
 from headwise.native.network import LANES
-from headwise.network.attention import AsItIs, DotProduct, Kernel, MultiHeadAttention, merge_heads, split_heads
+from headwise.network.attention import DotProduct, Kernel, MultiHeadAttention, NoRotation, merge_heads, split_heads
 from headwise.network.embeddings import Embeddings
-from headwise.network.halves import EncoderOnly
+from headwise.network.extra_dropout import DroppingKernel
 from headwise.network.masks import Causal, Everywhere, Packing
-from headwise.network.more_dropout import DroppingKernel
 from headwise.network.rotary import Rotary
-from headwise.network.transformer import Transformer
+from headwise.network.transformer import EncoderOnly, Transformer
 
 NARROWEST = 128  # d_model from which bfloat16 was measured to pay (benchmarks/results/training-bf16_*)
 LONGEST = 512  # positions; weights are kept for the backward pass, and beyond this torch's attention needs less memory
@@ -141,7 +140,7 @@ def is_known(attention: MultiHeadAttention) -> bool:
     return (
         _is_equation_1(attention.kernel, widths_of(attention)[0])
         and attention.n_kv_heads == attention.n_heads
-        and type(attention.rotate) in (AsItIs, Rotary)
+        and type(attention.rotate) in (NoRotation, Rotary)
         and len({projection.bias is None for projection in projections}) == 1
     )
 
@@ -149,7 +148,7 @@ def is_known(attention: MultiHeadAttention) -> bool:
 def _is_known_or_drops(attention: MultiHeadAttention) -> bool:
     """Also attention that drops weights, which is computed with padding."""
     if isinstance(attention.kernel, DroppingKernel):
-        return attention.keeps_heads and attention.n_kv_heads == attention.n_heads
+        return attention.plain_heads and attention.n_kv_heads == attention.n_heads
     return is_known(attention)
 
 

@@ -9,7 +9,7 @@ from headwise.config.model import MODELS, TransformerConfig, longest_sequence
 from headwise.config.setting import converted
 from headwise.config.settings import SETTINGS
 from headwise.errors import UserError
-from headwise.network.prepared import PreparedForms
+from headwise.network.inference import PrecisionVariants
 
 CONFIG = TransformerConfig(vocab_size=11, d_model=8, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1)
 
@@ -32,4 +32,4 @@ def test_only_learned_positions_end() -> None:
 
 
 def test_a_transformer_has_prepared_forms() -> None:
-    assert isinstance(decoding_forms(build_network(CONFIG)), PreparedForms)
+    assert isinstance(decoding_forms(build_network(CONFIG)), PrecisionVariants)

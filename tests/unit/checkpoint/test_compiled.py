@@ -33,9 +33,9 @@ from headwise.models import workers
 from headwise.models.workers import CHUNK_LINES
 from headwise.native.library import library
 from headwise.native.positions import sinusoid_table
+from headwise.network.inference import prepare_for_inference
 from headwise.network.parameters import count_parameters, parameters_of
 from headwise.network.positions import SinusoidalPositions
-from headwise.network.prepared import prepare_for_inference
 
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not there")
 

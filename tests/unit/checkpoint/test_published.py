@@ -15,7 +15,7 @@ import headwise
 from headwise.checkpoint.precision import dtype_for
 from headwise.checkpoint.published import read_checkpoint
 from headwise.errors import UserError
-from headwise.network.parts import FamilyNetwork
+from headwise.network.build import FamilyNetwork
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
 

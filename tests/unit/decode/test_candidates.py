@@ -14,7 +14,7 @@ from headwise.decode.candidates import CandidateTable
 from headwise.decode.engine import decode_tokens
 from headwise.decode.stepwise import engine_of
 from headwise.native.library import library
-from headwise.network.prepared import prepare_for_inference
+from headwise.network.inference import prepare_for_inference
 
 VOCAB = 90  # more than one block of the selection
 SPECIAL = {0, 1, 2, 3}

@@ -22,7 +22,7 @@ from headwise.decode.engine import decode_tokens
 from headwise.decode.request import SearchRequest, TooLarge, batches, bounds, random_stream
 from headwise.decode.stepwise import engine_of
 from headwise.errors import UserError
-from headwise.network.prepared import prepare_for_inference
+from headwise.network.inference import prepare_for_inference
 
 VOCAB = 10
 EOS = 2

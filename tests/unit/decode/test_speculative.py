@@ -16,7 +16,7 @@ from headwise.decode.speculative import speculate, speculative_search
 from headwise.decode.stepwise import engine_of
 from headwise.decode.translator import TextTranslator
 from headwise.errors import UserError
-from headwise.network.prepared import prepare_for_inference
+from headwise.network.inference import prepare_for_inference
 
 SPECIAL = SpecialIds()
 SOURCES = [[5, 9, 4], [7], [4, 4, 8, 10, 6, 5, 11], [11, 9, 6]]

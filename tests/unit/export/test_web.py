@@ -23,7 +23,7 @@ from headwise.export.web import page, wasm
 from headwise.export.web.memory import Image, structure_layout
 from headwise.export.web.tokens import page_tokenizer, unsupported_part
 from headwise.native import library as c
-from headwise.network.compiled import packed
+from headwise.network.compiled import pack_network
 
 MakeModel = Callable[..., Path]
 NO_BINARIES = {"simd": b"simd", "relaxed": b"relaxed"}
@@ -56,7 +56,7 @@ def test_a_page_is_one_file_that_asks_no_network(make_model: MakeModel, tmp_path
     "shape", [{}, {"d_model": 12}, {"positions": "learned", "max_len": 20}, {"positions": "rotary"}], ids=str
 )
 def test_the_image_is_what_the_library_has_packed(make_model: MakeModel, shape: dict[str, Any]) -> None:
-    network = packed(read_any(make_model(**shape)).network, "int8")
+    network = pack_network(read_any(make_model(**shape)).network, "int8")
     image = Image(network, 20)
     words = np.frombuffer(image.bytes, "<i4")
     names = [name for name, _ in structure_layout(c.Transformer)]

@@ -13,8 +13,8 @@ from headwise.checkpoint.published import read_checkpoint
 from headwise.checkpoint.xlnet_names import shape_from_hf
 from headwise.errors import UserError
 from headwise.families.registry import FAMILIES
-from headwise.network.axes import NetworkConfig
-from headwise.network.unfilled import build_unfilled
+from headwise.network.build import build_empty
+from headwise.network.config import NetworkConfig
 
 BERT = {
     "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 12, "vocab_size": 11,
@@ -281,7 +281,7 @@ def test_whatever_a_key_says_there_is_a_network_or_an_error_in_one_line(family: 
     assert understood
     for config in understood:
         if isinstance(config, NetworkConfig):
-            build_unfilled(config)
+            build_empty(config)
 
 
 def test_weights_are_not_opened_for_a_configuration_that_is_refused(folder: Path) -> None:

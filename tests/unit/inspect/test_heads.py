@@ -25,8 +25,8 @@ from headwise.inspect.heads import (
 from headwise.native.library import library
 from headwise.native.network import CompiledNetwork
 from headwise.network.attention import split_heads
+from headwise.network.inference import PrecisionVariants
 from headwise.network.parameters import load_parameters, parameters_of
-from headwise.network.prepared import PreparedForms
 from headwise.network.transformer import Transformer
 
 SHAPE = {"vocab_size": 11, "d_model": 12, "d_ff": 16, "n_heads": 3, "n_encoder_layers": 2, "n_decoder_layers": 2}
@@ -131,7 +131,7 @@ def test_heads_of_other_widths() -> None:
 def test_forms_for_decoding_follow_masks_and_pruning(compute: str) -> None:
     """Step by step through the prepared form, as search does it."""
     model = build().float()
-    forms = PreparedForms(model)
+    forms = PrecisionVariants(model)
 
     def steps(form: Any) -> Tensor:
         form = Steps(form) if isinstance(form, CompiledNetwork) else form
@@ -149,7 +149,7 @@ def test_forms_for_decoding_follow_masks_and_pruning(compute: str) -> None:
     masked = steps(forms(compute))
     assert (masked - whole).abs().max() > 2 * tolerance
     torch.testing.assert_close(masked[0], hidden(model)[0], atol=tolerance, rtol=tolerance)
-    torch.testing.assert_close(steps(PreparedForms(pruned)(compute))[0], masked[0], atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(steps(PrecisionVariants(pruned)(compute))[0], masked[0], atol=tolerance, rtol=tolerance)
     mask.set(set())
     torch.testing.assert_close(steps(forms(compute)), whole)
 

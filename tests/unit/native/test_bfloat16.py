@@ -20,8 +20,8 @@ from headwise.decode.translator import TextTranslator
 from headwise.errors import UserError
 from headwise.native.library import library
 from headwise.native.network import CompiledEnsemble, CompiledNetwork, Linear, halves
-from headwise.network.compiled import packed
-from headwise.network.prepared import prepare_for_inference
+from headwise.network.compiled import pack_network
+from headwise.network.inference import prepare_for_inference
 from headwise.network.transformer import Transformer
 
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
@@ -93,8 +93,8 @@ def test_a_search_is_that_with_rounded_weights(
     model, sources = build(2.0, vocab_size=60, **sizes), sentences(7, 1, 12, 5, 30, vocab=60)
     config = SearchSettings(beam_size=beam_size, n_best=beam_size, max_length_extra=10)
     few = CandidateTable(np.array([7, 8]), np.random.default_rng(0).integers(4, 60, (60, 4)))
-    exact, form = packed(model, "float32"), packed(model, "bfloat16")
-    wanted = packed(with_rounded_matrices(model), "float32")
+    exact, form = pack_network(model, "float32"), pack_network(model, "bfloat16")
+    wanted = pack_network(with_rounded_matrices(model), "float32")
     found = decode_tokens(engine_of(form), sources, config)
     assert (
         found == decode_tokens(engine_of(wanted), sources, config) != decode_tokens(engine_of(exact), sources, config)
@@ -110,8 +110,8 @@ def test_a_search_is_that_with_rounded_weights(
 @pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS)
 def test_networks_of_the_families(stack: dict[str, Any]) -> None:
     model = build_family(stack, **NETWORKS["two vocabularies"])
-    form, config = packed(model, "bfloat16"), configured({"beam_size": 3, "n_best": 3})
-    wanted = packed(with_rounded_matrices(model), "float32")
+    form, config = pack_network(model, "bfloat16"), configured({"beam_size": 3, "n_best": 3})
+    wanted = pack_network(with_rounded_matrices(model), "float32")
     assert searched(form, config) == searched(wanted, config)
 
 
@@ -120,7 +120,7 @@ def test_torch_computes_the_same(stack: dict[str, Any], monkeypatch: pytest.Monk
     """Where the library is absent: in float32, of rounded weights; nothing else of the model is changed."""
     model, tgt_in = build_family(stack), torch.randint(1, 24, (4, 9))
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    monkeypatch.setattr("headwise.network.prepared.native_available", lambda model: False)
+    monkeypatch.setattr("headwise.network.inference.native_available", lambda model: False)
     found = family_logits(prepare_for_inference(model, "bfloat16"), tgt_in)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     wanted = family_logits(with_rounded_matrices(model), tgt_in)
@@ -132,7 +132,7 @@ def test_what_was_loaded_in_bfloat16_is_packed_so() -> None:
     model = build_family().bfloat16()
     form = prepare_for_inference(model)
     assert isinstance(form, CompiledNetwork) and form.output.numbers == "bfloat16"
-    assert searched(form, configured()) == searched(packed(model.float(), "float32"), configured())
+    assert searched(form, configured()) == searched(pack_network(model.float(), "float32"), configured())
 
 
 def test_it_does_not_go_with_stop() -> None:

@@ -21,7 +21,7 @@ from headwise.decode.stepwise import engine_of
 from headwise.native import build as original
 from headwise.native import library as c
 from headwise.native.network import NUMBERS, CompiledNetwork, Linear
-from headwise.network.prepared import prepare_for_inference
+from headwise.network.inference import prepare_for_inference
 from headwise.network.transformer import Transformer
 
 DRIVER = Path(__file__).with_name("kernels.c")

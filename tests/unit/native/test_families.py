@@ -19,11 +19,11 @@ from headwise.errors import UserError
 from headwise.native.library import library
 from headwise.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
 from headwise.native.network import CompiledNetwork
-from headwise.network.axes import NetworkConfig, RotaryConfig, StackConfig
 from headwise.network.build import build as build_network
-from headwise.network.compiled import foreign, native_available
+from headwise.network.compiled import native_available, unsupported_module
+from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
 from headwise.network.feed_forward import ACTIVATIONS
-from headwise.network.prepared import prepare_for_inference
+from headwise.network.inference import prepare_for_inference
 from headwise.network.transformer import Transformer
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
@@ -96,7 +96,7 @@ def build(stack: dict[str, Any] | None = None, **network: Any) -> Transformer:
 
 def compiled(network: nn.Module, compute: str = "float32") -> CompiledNetwork:
     prepared = prepare_for_inference(network, compute)
-    assert isinstance(prepared, CompiledNetwork), foreign(network)
+    assert isinstance(prepared, CompiledNetwork), unsupported_module(network)
     return prepared
 
 
@@ -185,7 +185,7 @@ def test_searches_find_what_torch_finds(
 @pytest.mark.parametrize(("stack", "part"), ALIEN.values(), ids=ALIEN)
 def test_what_the_library_lacks_is_never_left_out(stack: dict[str, Any], part: str) -> None:
     network = build(stack)
-    assert not native_available(network) and part in foreign(network)
+    assert not native_available(network) and part in unsupported_module(network)
     assert prepare_for_inference(network) is network
     with pytest.raises(UserError, match="compute = int8 is computed by the compiled library, which lacks a part"):
         prepare_for_inference(network, "int8")
@@ -194,14 +194,14 @@ def test_what_the_library_lacks_is_never_left_out(stack: dict[str, Any], part: s
 def test_sides_that_differ_and_other_numbers() -> None:
     other = replace(STACK, activation="silu")
     network = build_network(NetworkConfig("none", VOCAB, encoder=STACK, decoder=other))
-    assert foreign(network) == "several activations"
-    assert "torch.float16" in foreign(build().half())
+    assert unsupported_module(network) == "several activations"
+    assert "torch.float16" in unsupported_module(build().half())
     network = build()
     network.decoder.layers[0].ffn.activation = lambda x: x
-    assert "the activation <lambda>" in foreign(network)
+    assert "the activation <lambda>" in unsupported_module(network)
     network = build()
     network.get_submodule("encoder.layers.0").extra = nn.Linear(2, 2)  # type: ignore[assignment]
-    assert "encoder.layers.0.extra" in foreign(network)
+    assert "encoder.layers.0.extra" in unsupported_module(network)
 
 
 def test_longer_than_there_are_positions() -> None:

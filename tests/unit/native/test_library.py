@@ -20,7 +20,7 @@ from headwise.native import library as c
 from headwise.native.build import ANYWHERE, ASKS, FLAGS, FOLDER, SOURCES, UNTRIED, builds, compiler, library_of
 from headwise.native.network import ACTIVATIONS
 from headwise.native.settings import ENDINGS
-from headwise.network.prepared import prepare_for_inference
+from headwise.network.inference import prepare_for_inference
 
 BEST = next((name for name in c.usable_builds() if name not in (UNTRIED, ANYWHERE)), "")
 OTHER_NAMES = {"PackedShape": "Packing"}  # of structures in C
@@ -32,7 +32,7 @@ from headwise.config.settings import SearchSettings
 from headwise.decode.engine import decode_tokens
 from headwise.decode.stepwise import engine_of
 from headwise.architectures.transformer import build_model
-from headwise.network.prepared import prepare_for_inference
+from headwise.network.inference import prepare_for_inference
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -140,7 +140,7 @@ def test_plain_c_alone_on_a_better_processor(only: Callable[..., None], monkeypa
     ):
         assert c.instructions() == "" and c.usable_builds() == [ANYWHERE]
     model = build_model(TransformerConfig(vocab_size=40, d_model=16, d_ff=32, n_heads=2))
-    monkeypatch.setattr("headwise.network.prepared.native_available", lambda _: False)  # it remembers the library
+    monkeypatch.setattr("headwise.network.inference.native_available", lambda _: False)  # it remembers the library
     with pytest.raises(UserError, match=rf"not built for this processor \({BEST}\): .*build"):
         prepare_for_inference(model, "int8")
 

@@ -26,7 +26,7 @@ from headwise.native.build import FLAGS, FOLDER, SOURCES, builds, compiler
 from headwise.native.network import CompiledEnsemble, Decoding, Linear, Stopped
 from headwise.native.search import Search
 from headwise.network.attention import merge_heads, split_heads
-from headwise.network.compiled import packed
+from headwise.network.compiled import pack_network
 from headwise.network.dropout import _drop
 from headwise.network.masks import Packing
 from headwise.network.transformer import Transformer
@@ -83,7 +83,7 @@ def test_parameters_that_do_not_fit_together(
     parameters = {**model.state_dict(), name: torch.ones(shape)}
     monkeypatch.setattr(model, "state_dict", lambda: parameters)
     with pytest.raises((AssertionError, ValueError)):  # numpy joins no biases to weights of another number
-        packed(model, "float32")
+        pack_network(model, "float32")
 
 
 def limits(sentences: int = 2, **changes: Any) -> Bounds:
@@ -128,7 +128,7 @@ SEARCHES: dict[str, tuple[Any, Any, Any]] = {
 
 @pytest.mark.parametrize(("bounds", "options", "few"), SEARCHES.values(), ids=SEARCHES)
 def test_searches(build: Build, bounds: Any, options: Any, few: Any) -> None:
-    network = packed(build(), "float32")
+    network = pack_network(build(), "float32")
     with pytest.raises(AssertionError):
         network.search([[5, 2], [6, 7, 2]], bounds, options, few)
 
@@ -136,7 +136,7 @@ def test_searches(build: Build, bounds: Any, options: Any, few: Any) -> None:
 @pytest.mark.parametrize("sources", [[], [[5, 2], []]], ids=str)
 def test_sources_of_nothing(build: Build, sources: list[list[int]]) -> None:
     with pytest.raises(AssertionError):
-        packed(build(), "float32").start(sources)
+        pack_network(build(), "float32").start(sources)
 
 
 def paths(*rows: list[int], dtype: Any = np.int32) -> Any:
@@ -160,7 +160,7 @@ STEPS: dict[str, Callable[[Decoding], object]] = {
 
 @pytest.mark.parametrize("misuse", STEPS.values(), ids=STEPS)
 def test_steps(build: Build, misuse: Callable[[Decoding], object]) -> None:
-    decoding = packed(build(), "float32").start([[5, 2]])
+    decoding = pack_network(build(), "float32").start([[5, 2]])
     decoding.make_room(1, paths([0] * 4), 0)
     decoding.step(np.array([5]), ROWS, ROWS, paths([0] * 4))  # as it should be
     decoding.forget(0)
@@ -169,9 +169,9 @@ def test_steps(build: Build, misuse: Callable[[Decoding], object]) -> None:
 
 
 OTHERS: dict[str, Callable[[Build], Decoding]] = {
-    "more sources": lambda build: packed(build(), "float32").start([[5, 2], [6, 2]]),
-    "another vocabulary": lambda build: packed(build(vocab_size=20), "float32").start([[5, 2]]),
-    "a past": lambda build: with_a_past(packed(build(), "float32").start([[5, 2]])),
+    "more sources": lambda build: pack_network(build(), "float32").start([[5, 2], [6, 2]]),
+    "another vocabulary": lambda build: pack_network(build(vocab_size=20), "float32").start([[5, 2]]),
+    "a past": lambda build: with_a_past(pack_network(build(), "float32").start([[5, 2]])),
 }
 
 
@@ -182,7 +182,7 @@ def with_a_past(decoding: Decoding) -> Decoding:
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
 def test_decodings_that_do_not_go_together(build: Build, other: Callable[[Build], Decoding]) -> None:
-    decoding = packed(build(), "float32").start([[5, 2]])
+    decoding = pack_network(build(), "float32").start([[5, 2]])
     with pytest.raises(AssertionError, match="of the same sources"):
         Search([decoding, other(build)], PLAIN, limits(1))
 
@@ -219,7 +219,7 @@ def test_passes_of_training(misuse: Callable[[], object]) -> None:
 
 
 def test_whoever_stops_a_search_is_told_so(build: Build) -> None:
-    network = packed(build(), "float32")
+    network = pack_network(build(), "float32")
     with pytest.raises(Stopped):
         network.search([[5, 2], [6, 7, 2]], limits(), PLAIN, None, np.ones(1, np.int32))
     with pytest.raises(Stopped):
@@ -257,9 +257,9 @@ def test_every_allocation_may_fail(build: Build, scarce: Any, compute: str, monk
     left = c.ctypes.c_long.in_dll(scarce, "allocations_left")
     sources = [[5, 6, 7], [8], [9, 9], [10, 4, 4, 5, 6]]
     kind = "float32" if compute == "ensemble" else compute
-    model: Any = packed(build(3.0, vocab_size=30, tied_embeddings="none"), kind)
+    model: Any = pack_network(build(3.0, vocab_size=30, tied_embeddings="none"), kind)
     if compute == "ensemble":
-        model = CompiledEnsemble((model, packed(build(3.0, vocab_size=30, d_model=24), kind)))
+        model = CompiledEnsemble((model, pack_network(build(3.0, vocab_size=30, d_model=24), kind)))
     wanted, failures = decode_tokens(engine_of(model), sources, CONFIG), 0
     for number in range(1000):
         left.value = number
@@ -277,7 +277,7 @@ def test_every_allocation_of_a_search_in_steps_may_fail(
     """Guesses that need more room among them; what has failed does not go on."""
     monkeypatch.setattr(c, "library", lambda: scarce)
     left = c.ctypes.c_long.in_dll(scarce, "allocations_left")
-    network = packed(build(3.0, vocab_size=30, tied_embeddings="none"), "float32")
+    network = pack_network(build(3.0, vocab_size=30, tied_embeddings="none"), "float32")
     options = SearchOptions(beam_size=1, top_k=3)
     for bounds in (limits(1, max_length=np.array([40])), limits(1, streams=np.ones(1, int))):
         left.value = -1
@@ -301,7 +301,7 @@ def test_every_allocation_of_a_search_in_steps_may_fail(
 
 def test_no_memory_at_all(build: Build, scarce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(c, "library", lambda: scarce)
-    model = packed(build(), "float32")
+    model = pack_network(build(), "float32")
     monkeypatch.setattr(Decoding, "__init__", lambda *_: (_ for _ in ()).throw(MemoryError))
     with pytest.raises(UserError, match=re.escape("text 1: memory does not hold the search")):
         decode_tokens(engine_of(model), [[5, 6]], CONFIG)
@@ -323,12 +323,12 @@ from headwise.decode.engine import decode_tokens
 from headwise.decode.stepwise import engine_of
 from headwise.errors import UserError
 from headwise.architectures.transformer import build_model
-from headwise.network.compiled import packed
+from headwise.network.compiled import pack_network
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
 shape = {"vocab_size": 200, "d_model": 128, "d_ff": 128, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 2}
-model = packed(build_model(TransformerConfig(**shape)), "float32")
+model = pack_network(build_model(TransformerConfig(**shape)), "float32")
 long = int(sys.argv[1])
 config = SearchSettings(beam_size=4, min_length_factor=1.0, batch_tokens=1_000_000, max_length_extra=long)
 sources = [[5 + i % 90] * 20 for i in range(400)]

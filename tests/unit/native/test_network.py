@@ -14,9 +14,9 @@ from headwise.errors import UserError
 from headwise.inspect.heads import Head, heads_left, parameters_without
 from headwise.native.library import library
 from headwise.native.network import CompiledNetwork
-from headwise.network.compiled import packed
+from headwise.network.compiled import pack_network
+from headwise.network.inference import PrecisionVariants, prepare_for_inference
 from headwise.network.parameters import load_parameters
-from headwise.network.prepared import PreparedForms, prepare_for_inference
 from headwise.network.transformer import Transformer
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
@@ -194,7 +194,7 @@ def test_only_models_it_takes_go_to_the_library(build: Build) -> None:
 
 def test_a_changed_model_is_packed_anew(build: Build, padded: Any) -> None:
     model = build()
-    forms = PreparedForms(model)
+    forms = PrecisionVariants(model)
     before = forms("float32")
     assert isinstance(before, CompiledNetwork) and forms("float32") is before
     with torch.no_grad():
@@ -210,7 +210,7 @@ def test_a_changed_model_is_packed_anew(build: Build, padded: Any) -> None:
 @pytest.mark.parametrize("strange", [12, -1])
 def test_ids_beyond_the_vocabulary_are_refused(build: Build, strange: int) -> None:
     """C would read whatever stands beyond the table."""
-    network = packed(build(), "float32")
+    network = pack_network(build(), "float32")
     with pytest.raises(UserError, match=f"token {strange} is outside the vocabulary of 12"):
         network.start([[5, strange, 2]])
     decoding, zeros = network.start([[5, 2]]), np.zeros(1, np.int32)

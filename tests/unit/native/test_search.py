@@ -23,7 +23,7 @@ from headwise.native.library import Ids, Options, library
 from headwise.native.network import CompiledEnsemble, CompiledNetwork
 from headwise.native.search import Search
 from headwise.native.settings import options_of
-from headwise.network.prepared import prepare_for_inference
+from headwise.network.inference import prepare_for_inference
 from headwise.network.transformer import Transformer
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")

@@ -23,7 +23,7 @@ SMALL = {
 
 @pytest.fixture
 def build_small() -> Callable[..., Transformer]:
-    """A small model with those fields of its configuration changed; every parameter random, none zero or one."""
+    """A small model with changed fields of its configuration; every parameter is random, none zero or one."""
 
     def build(**changes: Any) -> Transformer:
         model = build_model(TransformerConfig(**{**SMALL, **changes})).double().eval()

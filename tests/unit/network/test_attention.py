@@ -37,7 +37,7 @@ def queries_keys_values(d_k: int, d_v: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def equation_1(q: np.ndarray, k: np.ndarray, v: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """The output for one query of one head, the forbidden keys left out rather than masked."""
+    """The output for one query of one head, with forbidden keys left out instead of masked."""
     scores = k[allowed] @ q / math.sqrt(len(q))
     weights = np.exp(scores) / np.exp(scores).sum()
     return weights @ v[allowed]
@@ -57,7 +57,7 @@ def test_explicit_kernel_is_equation_1(d_k: int, d_v: int, mask: Tensor | None) 
 @pytest.mark.parametrize(("d_k", "d_v"), [(6, 6), (6, 3), (3, 6)])
 @pytest.mark.parametrize("mask", masks().values(), ids=masks())
 def test_kernels_agree(d_k: int, d_v: int, mask: Tensor | None) -> None:
-    """In value and in gradient."""
+    """In values and gradients."""
     qkv = queries_keys_values(d_k, d_v)
     explicit, fused = scaled_dot_product_attention(*qkv, mask)[0], DotProduct()(*qkv, mask)
     torch.testing.assert_close(explicit, fused, rtol=1e-12, atol=1e-12)
@@ -71,7 +71,7 @@ def test_kernels_agree(d_k: int, d_v: int, mask: Tensor | None) -> None:
 
 
 @pytest.mark.parametrize("mask", masks().values(), ids=masks())
-def test_weights_are_a_distribution_over_the_allowed(mask: Tensor | None) -> None:
+def test_weights_are_a_distribution_over_allowed_keys(mask: Tensor | None) -> None:
     _, weights = scaled_dot_product_attention(*queries_keys_values(6, 6), mask)
     torch.testing.assert_close(weights.sum(-1), torch.ones(BATCH, HEADS, QUERIES, dtype=torch.float64))
     assert weights.min() >= 0
@@ -82,7 +82,7 @@ def test_weights_are_a_distribution_over_the_allowed(mask: Tensor | None) -> Non
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("kernel", ["explicit", "fused"])
 def test_query_that_may_attend_to_nothing_gets_zero(kernel: str, dtype: torch.dtype) -> None:
-    """Zero in the output and a finite gradient, where the bare formula is 0 / 0; the other queries do not notice."""
+    """Output zero and a finite gradient, although the formula is 0 / 0; other queries are not affected."""
     q, k, v = (x.detach().to(dtype).requires_grad_() for x in queries_keys_values(6, 6))
     mask = torch.ones(BATCH, 1, QUERIES, KEYS, dtype=torch.bool)
     mask[0, 0, 1] = False

@@ -1,4 +1,4 @@
-"""From a configuration to modules: every field does what it says, and Table 3 comes out."""
+"""Building from a recipe's configuration: every field has its effect, and sizes match Table 3."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -16,13 +16,13 @@ from headwise.network.norms import RMSNorm
 from headwise.network.parameters import count_parameters
 from headwise.network.transformer import Transformer
 
-BASE = TransformerConfig(vocab_size=37_000)  # section 5.1: about 37,000 pieces
+BASE = TransformerConfig(vocab_size=37_000)  # section 5.1: about 37,000 tokens
 BIG: dict[str, Any] = {"d_model": 1024, "d_ff": 4096, "n_heads": 16}
 
 
 @pytest.fixture
 def count(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Parameters of the base model with those fields changed; the memory stays untouched, so big ones cost nothing."""
+    """Number of parameters of the base model with changed fields; memory is not touched, so big models are cheap."""
     for initialise in ("normal_", "kaiming_uniform_", "xavier_uniform_"):
         monkeypatch.setattr(nn.init, initialise, lambda tensor, **_: tensor)
     return lambda **changes: count_parameters(build_model(replace(BASE, **changes)))
@@ -48,7 +48,7 @@ def feed_forward(d_model: int, d_ff: int) -> int:
 def test_parameters_of_the_papers_models(
     changes: dict[str, Any], d_model: int, d_ff: int, total: int, count: Callable[..., int]
 ) -> None:
-    """The paper says 65 and 213 million; what its exact vocabulary was, it does not say."""
+    """The paper gives 65 and 213 million, but not the exact size of its vocabulary."""
     norm = 2 * d_model
     encoder_layer = attention(d_model) + feed_forward(d_model, d_ff) + 2 * norm
     decoder_layer = 2 * attention(d_model) + feed_forward(d_model, d_ff) + 3 * norm
@@ -87,7 +87,7 @@ def test_rows_of_table_3_differ_from_base_as_printed(
 
 Reader = Callable[[Transformer], Any]
 
-# field: (a change, what to read off the built model, its value before, its value after)
+# field: (a change, a property of the built model, its value before, its value after)
 FLIPS: dict[str, tuple[dict[str, Any], Reader, Any, Any]] = {
     "vocab_size": ({"vocab_size": 13}, lambda m: m.output.out_features, 11, 13),
     "d_model": ({"d_model": 12}, lambda m: m.src_embeddings.tokens.embedding_dim, 8, 12),
@@ -125,7 +125,7 @@ def attentions(model: Transformer) -> list[MultiHeadAttention]:
 
 
 def attention_widths(model: Transformer) -> tuple[int, int, int]:
-    """Heads, d_k and d_v, which every attention of the model has alike."""
+    """Heads, d_k and d_v, the same in every attention module."""
     (widths,) = {
         (a.n_heads, a.q_proj.out_features // a.n_heads, a.v_proj.out_features // a.n_heads) for a in attentions(model)
     }
@@ -137,7 +137,7 @@ def n_layers(model: Transformer) -> tuple[int, int]:
 
 
 def norms(model: Transformer) -> tuple[set[bool], int]:
-    """Which order the sub-layers have, and how many norms there are: pre needs a final one for each stack."""
+    """The order in sub-layers, and the number of norms: pre-norm adds a final one for each stack."""
     modules = [*model.modules()]
     orders = {module.norm_first for module in modules if hasattr(module, "norm_first")}
     return orders, sum(isinstance(module, nn.LayerNorm) for module in modules)
@@ -163,7 +163,7 @@ def test_every_field_is_flipped() -> None:
     assert settings == {*FLIPS, *READ_ELSEWHERE}
 
 
-def test_dropout_stands_where_section_5_4_puts_it(build_small: Callable[..., Transformer]) -> None:
+def test_dropout_is_where_section_5_4_puts_it(build_small: Callable[..., Transformer]) -> None:
     """On the output of each sub-layer and on both sums of embeddings and positions, and nowhere else."""
     names = {name for name, module in build_small(dropout=0.1).named_modules() if isinstance(module, Dropout)}
     encoder = {f"encoder.layers.{i}.{part}_sublayer.dropout" for i in (0, 1) for part in ("self_attn", "ffn")}
@@ -176,7 +176,7 @@ def test_dropout_stands_where_section_5_4_puts_it(build_small: Callable[..., Tra
     ("tied", "source_is_target", "target_is_output"),
     [("all", True, True), ("target", False, True), ("none", False, False)],
 )
-def test_which_tables_are_one(
+def test_tied_embeddings(
     tied: str, source_is_target: bool, target_is_output: bool, build_small: Callable[..., Transformer]
 ) -> None:
     model = build_small(tied_embeddings=tied)
@@ -184,7 +184,7 @@ def test_which_tables_are_one(
     assert (source is target, target is model.output.weight) == (source_is_target, target_is_output)
 
 
-# --- fresh parameters
+# --- initial parameters
 
 
 def fresh(seed: int, **changes: Any) -> Transformer:
@@ -206,7 +206,7 @@ def test_embedded_tokens_start_with_variance_one(tied: str) -> None:
         assert (embeddings.tokens.weight * embeddings.scale).std().item() == pytest.approx(1, rel=0.05)
 
 
-def test_projections_start_as_glorot_has_it_what_sublayers_add_smaller_and_biases_at_zero() -> None:
+def test_projections_start_xavier_uniform_with_smaller_residual_projections_and_zero_biases() -> None:
     torch.manual_seed(1)
     shape = TransformerConfig(vocab_size=20, d_model=64, d_ff=128, n_heads=4, n_encoder_layers=2, n_decoder_layers=8)
     for name, module in build_model(replace(shape, tied_embeddings="none")).named_modules():
@@ -220,7 +220,7 @@ def test_projections_start_as_glorot_has_it_what_sublayers_add_smaller_and_biase
 
 @pytest.mark.parametrize("positions", ["rotary", "relative", "none"])
 def test_positions_that_enter_in_attention(positions: str, build_small: Callable[..., Transformer]) -> None:
-    """Nothing is added to embeddings; with the first two a sentence in another order is another sentence."""
+    """Nothing is added to embeddings; with the first two, word order still matters."""
     model = build_small(positions=positions).eval()
     src = torch.tensor([[5, 6, 7, 2]])
     turned, mask = src[:, [1, 0, 2, 3]], torch.ones(1, 4, dtype=torch.bool)

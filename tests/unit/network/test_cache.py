@@ -1,4 +1,4 @@
-"""Incremental decoding computes what a full forward pass computes, and moving rows of the cache moves all of a row."""
+"""Incremental decoding matches a full forward pass, and cache operations move whole rows."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ TIGHT = {"rtol": 0, "atol": 1e-12}
 
 
 def targets(rows: int, length: int) -> Tensor:
-    """Any tokens: the decoder does not care."""
+    """Random tokens."""
     return torch.randint(3, 11, (rows, length))
 
 
@@ -29,7 +29,7 @@ def advance(model: Transformer, cache: DecoderCache, tokens: Tensor) -> Tensor:
     "chunks", [[1] * 20, [20], [1, 19], [5, 1, 1, 13], [16, 1, 3], [15, 2, 1, 2]], ids=lambda c: "+".join(map(str, c))
 )
 def test_incremental_decoding_is_the_full_forward(model: Transformer, chunks: list[int]) -> None:
-    """Twenty positions, so that the buffers grow at least once on the way."""
+    """Twenty positions, so that the buffers grow at least once."""
     tgt_in = targets(3, 20)
     cache = start(model)
     hidden = torch.cat([advance(model, cache, chunk) for chunk in tgt_in.split(chunks, dim=1)], dim=1)
@@ -39,7 +39,7 @@ def test_incremental_decoding_is_the_full_forward(model: Transformer, chunks: li
 
 @pytest.mark.parametrize("prefix_length", [0, 1, 5, 17])
 @pytest.mark.parametrize("index", [[2, 0], [1, 1, 0, 2, 2], [2], [0, 1, 2]], ids=str)
-def test_select_is_a_fresh_start_with_those_rows(model: Transformer, index: list[int], prefix_length: int) -> None:
+def test_select_equals_decoding_only_those_rows(model: Transformer, index: list[int], prefix_length: int) -> None:
     prefix, chosen = targets(3, prefix_length), torch.tensor(index)
     new = targets(len(index), 3)
     cache = start(model)
@@ -52,7 +52,7 @@ def test_select_is_a_fresh_start_with_those_rows(model: Transformer, index: list
 
 @pytest.mark.parametrize("index", [[1, 0, 2, 3, 5, 4], [0, 0, 3, 3, 5, 5], [1, 1, 2, 3, 4, 4]], ids=str)
 @pytest.mark.parametrize("prefix_length", [1, 5])
-def test_reorder_swaps_the_pasts_of_a_sentences_beams(model: Transformer, index: list[int], prefix_length: int) -> None:
+def test_reorder_swaps_prefixes_within_a_sentence(model: Transformer, index: list[int], prefix_length: int) -> None:
     beams, order = torch.tensor([0, 0, 1, 1, 2, 2]), torch.tensor(index)
     prefix, new = targets(6, prefix_length), targets(6, 2)
     cache = start(model)
@@ -63,8 +63,8 @@ def test_reorder_swaps_the_pasts_of_a_sentences_beams(model: Transformer, index:
     torch.testing.assert_close(advance(model, cache, new), expected, **TIGHT)
 
 
-def test_reorder_leaves_the_source_side_where_it_is(model: Transformer) -> None:
-    """Beams of a sentence share their source, and copying it at every step would be most of the work."""
+def test_reorder_does_not_copy_the_source_side(model: Transformer) -> None:
+    """Copying the source at every step would be most of the work."""
     cache = start(model)
     advance(model, cache, targets(3, 1))
     before = [cache.memory.data_ptr(), *(layer.read()[0].data_ptr() for layer in cache.cross_attn)]
@@ -73,7 +73,7 @@ def test_reorder_leaves_the_source_side_where_it_is(model: Transformer) -> None:
 
 
 def test_a_finished_row_may_leave_in_the_middle(model: Transformer) -> None:
-    """As search does: expand, step, reorder, drop a sentence, step."""
+    """The order of search: expand, step, reorder, drop a sentence, step."""
     tokens = [targets(6, 1), targets(6, 1), targets(4, 1)]
     expand, order, keep = torch.tensor([0, 0, 1, 1, 2, 2]), torch.tensor([1, 0, 2, 2, 5, 4]), torch.tensor([0, 1, 4, 5])
     cache = start(model)

@@ -1,4 +1,4 @@
-"""Section 5.4: dropout of our own making keeps every promise of the textbook's."""
+"""Section 5.4: our dropout has the statistical properties of the standard one."""
 
 from collections.abc import Callable
 
@@ -12,14 +12,14 @@ from headwise.network.dropout import Dropout, _drop
 
 @pytest.fixture(autouse=True, params=["library", "torch"])
 def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every promise is kept with the compiled library and without it."""
+    """With and without the compiled library."""
     if request.param == "torch":
         monkeypatch.setattr("headwise.network.dropout.training_library", lambda: None)
     elif library() is None:
         pytest.skip("there is no compiled library here")
 
 
-ELEMENTS = 200_000  # the share dropped then has a standard deviation of about 0.001
+ELEMENTS = 200_000  # the dropped share then has a standard deviation of about 0.001
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
@@ -30,7 +30,7 @@ def test_share_dropped(p: float) -> None:
 
 @pytest.mark.parametrize("lag", [1, 2, 3, 4, 8, 16, 64])
 def test_elements_are_dropped_independently(lag: int) -> None:
-    """Four elements share one random draw, or sixteen; none of them may know of the others."""
+    """Four or sixteen elements share one random number and must still be independent."""
     dropped = Dropout(0.3)(torch.ones(ELEMENTS)) == 0
     both = (dropped[lag:] & dropped[:-lag]).double().mean().item()
     assert both == pytest.approx(0.3**2, abs=0.005)
@@ -42,7 +42,7 @@ def test_mean_is_kept(p: float) -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (5, 7), (2, 3, 4), (0, 4)], ids=str)
-def test_what_is_kept_is_scaled_in_any_shape(shape: tuple[int, ...]) -> None:
+def test_kept_elements_are_scaled_in_any_shape(shape: tuple[int, ...]) -> None:
     x = torch.randn(shape, dtype=torch.float64)
     y = Dropout(0.25)(x)
     assert y.shape == x.shape
@@ -50,13 +50,13 @@ def test_what_is_kept_is_scaled_in_any_shape(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 5, 8, 16, 37])
-def test_in_float32_what_is_kept_is_scaled_at_any_length(n: int) -> None:
+def test_kept_float32_elements_are_scaled_at_any_length(n: int) -> None:
     x = torch.rand(n) + 1
     y = Dropout(0.25)(x)
     torch.testing.assert_close(y, torch.where(y == 0, 0.0, x / 0.75))
 
 
-def test_in_float32_a_residual_is_added_and_the_gradient_drops_the_same() -> None:
+def test_float32_residual_is_added_and_the_gradient_drops_the_same() -> None:
     x, residual = (torch.randn(33, 7, requires_grad=True) for _ in range(2))
     y = Dropout(0.4)(x, residual)
     added = (y - residual).detach()
@@ -109,7 +109,7 @@ def test_gradient_is_that_of_the_function(with_residual: bool) -> None:
 
 
 def test_a_sublayer_in_bfloat16_on_a_residual_in_float32() -> None:
-    """What autocast gives; the sum is float32, and each gradient has the type of its input."""
+    """As under autocast: the sum is float32, and each gradient has the dtype of its input."""
     x, residual = torch.randn(50, 3).bfloat16().requires_grad_(), torch.randn(50, 3, requires_grad=True)
     y = Dropout(0.25)(x, residual)
     assert y.dtype == torch.float32
@@ -121,7 +121,7 @@ def test_a_sublayer_in_bfloat16_on_a_residual_in_float32() -> None:
 
 @pytest.mark.parametrize("p", [1e-9, 1 - 1e-9])
 def test_probabilities_beyond_the_finest_step(p: float) -> None:
-    """The mask has 65536 levels: what is rarer still becomes one of them, and never none or all."""
+    """The mask has 65536 levels; smaller probabilities are rounded to the nearest one, never to 0 or 1."""
     share = (Dropout(p)(torch.ones(1 << 21)) == 0).double().mean().item()
     assert 0 < share < 1
     assert share == pytest.approx(p, abs=1e-4)
@@ -156,7 +156,7 @@ def drop() -> Callable[..., torch.Tensor]:
 
 
 def test_numbers_are_rounded_as_torch_rounds_them(drop: Callable[..., torch.Tensor]) -> None:
-    """Halves of a unit and what is next to them, the largest, the smallest, infinite ones and none."""
+    """Ties and their neighbours, the largest and smallest numbers, infinities and NaN."""
     upper = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int32)[:, None] << 16
     lower = torch.tensor([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], dtype=torch.int32)
     x = (upper | lower).flatten().view(torch.float32)
@@ -169,7 +169,7 @@ def test_numbers_are_rounded_as_torch_rounds_them(drop: Callable[..., torch.Tens
 
 
 @pytest.mark.parametrize("n", [1, 8, 15, 16, 40, 20_003])
-def test_dropout_draws_the_same(n: int, drop: Callable[..., torch.Tensor]) -> None:
+def test_dropout_samples_the_same(n: int, drop: Callable[..., torch.Tensor]) -> None:
     x, residual = torch.randn(n).bfloat16(), torch.randn(n)
     wanted = drop(x.float(), residual, 3, 20_000, 1.5, torch.float32)
     assert torch.equal(drop(x, residual, 3, 20_000, 1.5, torch.float32), wanted)

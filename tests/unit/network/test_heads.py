@@ -1,4 +1,4 @@
-"""Pooling: what padding may not change, and where each kind of it looks."""
+"""Pooling: padding has no influence, and every kind reads the right states."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 }
 
 
-def test_where_each_pooling_looks() -> None:
+def test_states_that_each_pooling_reads() -> None:
     assert mean_state(STATES, MASK).tolist() == [[2, 3], [4, 5]]
     assert first_state(STATES, MASK).tolist() == [[1, 2], [5, 6]]
     assert last_state(STATES, MASK).tolist() == [[3, 4], [0, 1]]
@@ -41,11 +41,11 @@ def test_padding_changes_nothing(which: str, pooling: str) -> None:
     alone = model(tokens[:, :4], torch.ones(2, 4, dtype=torch.bool))
     padded = model(tokens, torch.arange(7) < torch.tensor([[4], [7]]))
     torch.testing.assert_close(padded[0], alone[0])
-    if pooling != "first":  # which need not see so far
-        assert not torch.allclose(padded[1], alone[1])  # what is real, of course, does
+    if pooling != "first":  # which may not see that far
+        assert not torch.allclose(padded[1], alone[1])  # real positions do matter
 
 
-def test_the_last_states_of_two_directions_are_torchs_own() -> None:
+def test_final_states_match_torch() -> None:
     model = network("lstm", "last")
     tokens = torch.randint(1, 12, (3, 6))
     mask = torch.arange(6) < torch.tensor([[6], [2], [4]])
@@ -55,7 +55,7 @@ def test_the_last_states_of_two_directions_are_torchs_own() -> None:
 
 
 @pytest.mark.parametrize("which", ARCHITECTURES)
-def test_a_series_in_place_of_tokens(which: str) -> None:
+def test_series_input(which: str) -> None:
     model = network(which, "last", n_inputs=5, n_outputs=4)
     found: Tensor = model(torch.randn(2, 6, 5), torch.ones(2, 6, dtype=torch.bool))
     assert found.shape == (2, 4)

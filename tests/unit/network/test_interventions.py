@@ -1,4 +1,4 @@
-"""What is done to a network besides changing its parameters counts for decoding as it does for everything else."""
+"""Hooks and replaced modules affect decoding, too."""
 
 import warnings
 from collections.abc import Callable
@@ -17,8 +17,8 @@ from headwise.errors import UserError
 from headwise.native.library import library
 from headwise.native.network import CompiledNetwork
 from headwise.network.attention import DotProduct
-from headwise.network.interventions import Structure
-from headwise.network.prepared import PreparedForms
+from headwise.network.inference import PrecisionVariants
+from headwise.network.interventions import ModuleSnapshot
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 
@@ -49,7 +49,7 @@ def scaled(model: Any) -> None:
 
 
 def norms_first(model: Any) -> None:
-    """Which the library could do, of all layers alike."""
+    """The library would support it only if all layers had it."""
     for module in model.modules():
         if hasattr(module, "norm_first"):
             module.norm_first = not module.norm_first
@@ -94,8 +94,8 @@ INTERVENTIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
 @pytest.mark.parametrize(
     ("name", "first"), [*((name, False) for name in INTERVENTIONS), ("hook", True), ("scale", True)]
 )
-def test_translate_obeys_it(folder: Path, name: str, first: bool) -> None:
-    """Before the first translation and after it; and says so once."""
+def test_translate_applies_it(folder: Path, name: str, first: bool) -> None:
+    """Before and after the first translation, with one warning."""
     model: Any = headwise.load(folder, "cpu")
     change, told = INTERVENTIONS[name]
     usual = None if first else model.translate(TEXTS)
@@ -113,7 +113,7 @@ def test_translate_obeys_it(folder: Path, name: str, first: bool) -> None:
         model.translate(TEXTS, compute="int8")
 
 
-def test_an_intervention_that_is_undone_is_none(folder: Path) -> None:
+def test_an_undone_intervention_has_no_effect(folder: Path) -> None:
     model: Any = headwise.load(folder, "cpu")
     before, wanted = model.network, model.translate(TEXTS)
     handle = before.encoder.register_forward_hook(doubled)
@@ -138,9 +138,9 @@ def test_hooks_on_all_modules_count(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("compute", ["bfloat16", "float16"])
-def test_copies_in_other_numbers_are_made_with_it(folder: Path, compute: str) -> None:
+def test_copies_in_other_precisions_include_it(folder: Path, compute: str) -> None:
     model: Any = headwise.load(folder, "cpu")
-    forms = PreparedForms(model.network)
+    forms = PrecisionVariants(model.network)
     usual = forms(compute)
     model.network.encoder.register_forward_hook(doubled)
     with pytest.warns(UserWarning, match="a hook on encoder"):
@@ -149,10 +149,10 @@ def test_copies_in_other_numbers_are_made_with_it(folder: Path, compute: str) ->
     assert len(form.encoder._forward_hooks) == 1
 
 
-def test_values_of_parameters_are_no_intervention(folder: Path) -> None:
-    """In place, and as another tensor in the same parameter."""
+def test_changed_parameters_are_no_intervention(folder: Path) -> None:
+    """Changed in place, and replaced by another tensor."""
     model: Any = headwise.load(folder, "cpu")
-    forms = PreparedForms(model.network)
+    forms = PrecisionVariants(model.network)
     first = forms("float32")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -167,13 +167,13 @@ def test_values_of_parameters_are_no_intervention(folder: Path) -> None:
     assert forms.changed
 
 
-def test_computing_leaves_the_structure_alone() -> None:
-    """Or a forward pass would be an intervention: tables of positions and the like are no settings."""
+def test_a_forward_pass_is_no_intervention() -> None:
+    """Buffers such as tables of positions are not compared."""
     model = network(SMALL)
-    structure = Structure(model)
+    snapshot = ModuleSnapshot(model)
     ids, mask = torch.tensor([[5, 6, 2]]), torch.ones(1, 3, dtype=torch.bool)
     with torch.no_grad():
         model.decode(ids, model.encode(ids, mask), mask)
-    assert structure.change() == ""
-    model.train()  # decoding never drops anything, whatever mode the network is in
-    assert structure.change() == ""
+    assert snapshot.change() == ""
+    model.train()  # decoding uses no dropout in either mode
+    assert snapshot.change() == ""

@@ -1,4 +1,4 @@
-"""Section 3.1 and 5.4: what stands around a sub-layer, in which order. Whole layers: `tests/parity`."""
+"""Section 3.1 and 5.4: the order of norm, dropout and residual. Whole layers are tested in `tests/parity`."""
 
 from collections.abc import Callable
 

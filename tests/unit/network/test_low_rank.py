@@ -1,4 +1,4 @@
-"""Adapters of low rank: what they compute, what is trained, and that every form of the network takes them."""
+"""LoRA: its formula, what is trained, and merging."""
 
 import pytest
 import torch
@@ -25,14 +25,14 @@ def test_the_formula() -> None:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_one_matrix_computes_the_same(bias: bool) -> None:
+def test_merged_layer_computes_the_same(bias: bool) -> None:
     adapted, x = layer(bias), torch.randn(5, 6)
-    whole = adapted.whole()
+    whole = adapted.merge()
     assert type(whole) is nn.Linear and (whole.bias is None) is not bias
     torch.testing.assert_close(whole(x), adapted(x))
 
 
-def test_dropout_is_of_what_the_adapter_reads_alone() -> None:
+def test_dropout_is_on_the_adapters_input_only() -> None:
     adapted, x = layer(dropout=0.999), torch.randn(5, 6)
     torch.testing.assert_close(adapted.train()(x), nn.functional.linear(x, adapted.weight, adapted.bias))
     assert not torch.allclose(adapted.eval()(x), nn.functional.linear(x, adapted.weight, adapted.bias))
@@ -47,7 +47,7 @@ class Small(nn.Module):
         return self.o_proj(self.q_proj(x) * self.k_proj(x))
 
 
-def test_training_begins_with_what_there_was_and_moves_adapters_alone() -> None:
+def test_training_starts_from_the_original_and_changes_adapters_only() -> None:
     torch.manual_seed(1)
     network, x = Small(), torch.randn(3, 6)
     before, kept = network(x), {name: p.clone() for name, p in network.named_parameters()}
@@ -55,7 +55,7 @@ def test_training_begins_with_what_there_was_and_moves_adapters_alone() -> None:
     torch.testing.assert_close(network(x), before)
     trained = {name: p for name, p in network.named_parameters() if p.requires_grad}
     assert trained.keys() == {"q_proj.lora_A", "q_proj.lora_B", "k_proj.lora_B", "o_proj.bias"}
-    bound = 6**-0.5  # as peft draws: uniform, of kaiming with a = sqrt(5)
+    bound = 6**-0.5  # as in peft: Kaiming-uniform with a = sqrt(5)
     assert 0.5 * bound < trained["q_proj.lora_A"].abs().max() <= bound
     optimizer = torch.optim.AdamW(network.parameters(), lr=0.1)
     for _ in range(3):
@@ -67,7 +67,7 @@ def test_training_begins_with_what_there_was_and_moves_adapters_alone() -> None:
     assert all(torch.equal(after[name], value) for name, value in kept.items() if name != "o_proj.bias")
 
 
-def test_merged_for_a_while() -> None:
+def test_merged_context() -> None:
     network, x = Small(), torch.randn(3, 6)
     adapt(network, [["q_proj"]], 2, 4.0, 0.0, whole=[])
     nn.init.normal_(network.get_parameter("q_proj.lora_B"))
@@ -79,7 +79,7 @@ def test_merged_for_a_while() -> None:
     assert network.q_proj is adapted and not adapted.training
 
 
-def test_packed_training_takes_adapters() -> None:
+def test_packed_training_with_adapters() -> None:
     torch.manual_seed(1)
     c = TransformerConfig(
         vocab_size=20, d_model=16, d_ff=24, n_heads=2, n_encoder_layers=1, n_decoder_layers=1, dropout=0.0

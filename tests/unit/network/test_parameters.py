@@ -1,4 +1,4 @@
-"""Parameter names are a file format: whoever changes one breaks every model directory that exists."""
+"""Parameter names are a file format: changing one breaks every existing model directory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -84,7 +84,7 @@ def test_names_are_pinned(
 
 
 @pytest.mark.parametrize("tied", ["all", "target", "none"])
-def test_parameters_make_another_model_the_same(tied: str, build_single: Callable[..., Transformer]) -> None:
+def test_loading_parameters_makes_models_equal(tied: str, build_single: Callable[..., Transformer]) -> None:
     one, other = build_single(tied_embeddings=tied), build_single(tied_embeddings=tied)
     src, tgt_in, src_mask = torch.tensor([[5, 4, 2]]), torch.tensor([[1, 7]]), torch.ones(1, 3, dtype=torch.bool)
 
@@ -103,7 +103,7 @@ def test_loading_copies(build_single: Callable[..., Transformer]) -> None:
     assert addresses[0].isdisjoint(addresses[1])
 
 
-def test_all_misfits_are_named_at_once_and_nothing_is_copied(build_single: Callable[..., Transformer]) -> None:
+def test_all_mismatches_are_listed_and_nothing_is_copied(build_single: Callable[..., Transformer]) -> None:
     model = build_single()
     before = {name: tensor.clone() for name, tensor in parameters_of(model).items()}
     tensors = {name: tensor + 1 for name, tensor in before.items()}

@@ -1,4 +1,4 @@
-"""Section 3.5: the formula by hand, growth without change, and the end of what was learnt."""
+"""Section 3.5: the formula, growing tables, and the limit of learned positions."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from headwise.network.transformer import Transformer
 
 
 def at(positions: nn.Module, start: int, length: int) -> Tensor:
-    """The codes of so many positions from `start` on."""
+    """The encodings of positions from `start` on."""
     return positions(torch.arange(start, start + length).unsqueeze(0), start + length)[0]
 
 

@@ -1,4 +1,4 @@
-"""Figure 1 as a whole: no position sees its future, and no sentence its neighbours in the batch or their padding."""
+"""The whole Transformer: positions do not see later ones, and sentences do not see other sentences or padding."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ def test_hidden_states_of_a_batch_have_its_shape(model: Transformer) -> None:
 
 
 @pytest.mark.parametrize("changed", [1, 2, 4])
-def test_no_position_sees_its_future(model: Transformer, changed: int) -> None:
+def test_no_position_sees_later_ones(model: Transformer, changed: int) -> None:
     """Section 3.2.3: the prediction for position i depends on the outputs before i only."""
     other = [*TARGETS[0]]
     other[changed] = 9
@@ -46,7 +46,7 @@ def test_a_sentence_is_the_same_alone_and_in_a_padded_batch(model: Transformer, 
     torch.testing.assert_close(together, alone, **TIGHT)
 
 
-def test_what_stands_in_the_padding_is_never_read(model: Transformer) -> None:
+def test_padding_is_never_read(model: Transformer) -> None:
     src, tgt = padded(SOURCES), padded(TARGETS)
     src_mask, tgt_mask = src != 0, tgt != 0
     clean = model.states(src, tgt, src_mask)
@@ -61,8 +61,8 @@ def test_a_permuted_batch_gives_permuted_states(model: Transformer) -> None:
 
 
 @pytest.mark.parametrize("place", range(6))
-def test_every_source_token_and_its_place_matter(model: Transformer, place: int) -> None:
-    """The counterpart of the tests above: nothing real is masked."""
+def test_every_source_token_and_its_position_matter(model: Transformer, place: int) -> None:
+    """Real tokens are not masked."""
     source = SOURCES[1]
     changed = [*source[:place], 4, *source[place + 1 :]]
     moved = [source[place], *source[:place], *source[place + 1 :]]

@@ -1,4 +1,4 @@
-"""What the families put in the place of the paper's parts, each against its formula or the paper's own part."""
+"""The families' variants of the paper's modules, compared with formulas or with the paper's module."""
 
 import math
 
@@ -13,8 +13,8 @@ from headwise.network.masks import Causal, Everywhere, causal_mask
 from headwise.network.norms import RMSNorm, ShiftedRMSNorm
 from headwise.network.positions import (
     LearnedPositions,
+    PositionsWithoutPadding,
     SinusoidalPositions,
-    WithoutPadding,
     halved_sinusoids,
     sinusoids,
 )
@@ -37,7 +37,7 @@ def heads(*shape: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("n_heads", [6, 3])
-def test_grouped_heads_are_heads_that_repeat(n_heads: int) -> None:
+def test_grouped_query_attention_repeats_heads(n_heads: int) -> None:
     q, k, v = heads(n_heads, 3, 5, 5)
     mask = causal_mask(5, 5, CPU)[None, None]
     repeated = [x.repeat_interleave(n_heads // 3, 1) for x in (k, v)]
@@ -53,7 +53,7 @@ def test_capped_scores_stay_below_the_cap() -> None:
     close(Capped(10.0, 2.0)(q, k, v, None), scores.softmax(-1) @ v)
 
 
-def test_a_window_reaches_back_so_many_positions() -> None:
+def test_sliding_window() -> None:
     windowed = Windowed(DotProduct(), 2)
     q, k, v = heads(1, 1, 4, 4)
     whole = windowed.weights(q, k, causal_mask(4, 4, CPU)[None, None])
@@ -111,8 +111,8 @@ def test_sinusoids_grow_and_know_padding() -> None:
     close(codes[0, 1:], halved_sinusoids(604, 8)[[3, 603]])
 
 
-def test_counted_places_pass_over_padding_and_go_on_where_they_were() -> None:
-    table, count = LearnedPositions(4, 6, offset=2), WithoutPadding(pad_id=1)
+def test_positions_without_padding_skip_padding_and_continue() -> None:
+    table, count = LearnedPositions(4, 6, offset=2), PositionsWithoutPadding(pad_id=1)
     tokens = torch.tensor([[1, 5, 1, 6]])
     rows = table.table.weight
     assert torch.equal(table(*count(tokens, 0))[0], rows[[1, 2, 1, 3]])
@@ -143,13 +143,13 @@ def test_llama3_slows_slow_pairs_only() -> None:
     close(llama3_rates(rates, 8.0, 1.0, 4.0, 100) / rates, torch.tensor([1.0, 0.5 + 0.5 / 8, 1 / 8]))
 
 
-def test_relative_buckets_both_ways() -> None:
+def test_relative_buckets_bidirectional() -> None:
     distance = torch.tensor([-100, -20, -3, -1, 0, 1, 3, 20, 100])
-    assert relative_buckets(distance, 16, 40, both_ways=True).tolist() == [7, 6, 3, 1, 0, 9, 11, 14, 15]
+    assert relative_buckets(distance, 16, 40, bidirectional=True).tolist() == [7, 6, 3, 1, 0, 9, 11, 14, 15]
 
 
 def test_relative_bias_of_a_step_is_the_last_row_of_the_whole() -> None:
-    bias = RelativeBias(2, 8, 10, both_ways=False, reach=Causal())
+    bias = RelativeBias(2, 8, 10, bidirectional=False, reach=Causal())
     whole = bias(None, 0, 6, CPU)
     close(bias(None, 5, 1, CPU), whole[:, :, -1:])
     assert whole[0, 0, 0, 1] == torch.finfo(torch.float32).min
@@ -158,7 +158,7 @@ def test_relative_bias_of_a_step_is_the_last_row_of_the_whole() -> None:
 # --- The cache of a decoder alone ---
 
 
-def test_texts_padded_on_the_left_know_their_places() -> None:
+def test_position_ids_with_left_padding() -> None:
     cache = TextCache.start(torch.tensor([0, 2]), n_layers=1)
     assert cache.position_ids(3).tolist() == [[0, 1, 2], [0, 0, 0]]
     assert cache.real(3).long().tolist() == [[1, 1, 1], [0, 0, 1]]

@@ -18,8 +18,8 @@ from headwise.data.blocks import load_blocks
 from headwise.data.documents import Cutter, PreparedText, prepare_documents
 from headwise.errors import UserError
 from headwise.network.build import build
-from headwise.network.halves import DecoderOnly
 from headwise.network.heads import CappedLanguageHead, ScaledLanguageHead
+from headwise.network.transformer import DecoderOnly
 from headwise.tasks.language_modelling import LanguageJob, block_loss, language_objective
 from headwise.training.validation import Shard
 

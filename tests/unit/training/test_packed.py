@@ -16,11 +16,10 @@ from headwise.config.training import TrainConfig
 from headwise.data.batch import collate
 from headwise.native.library import library
 from headwise.network.attention import MultiHeadAttention, merge_heads, scaled_dot_product_attention
-from headwise.network.axes import RotaryConfig
-from headwise.network.build import build
+from headwise.network.build import FamilyNetwork, build
+from headwise.network.config import RotaryConfig
 from headwise.network.layers import DecoderLayer, EncoderLayer, Sublayer
 from headwise.network.masks import Packing
-from headwise.network.parts import FamilyNetwork
 from headwise.network.transformer import Transformer
 from headwise.training import packed as training_packed
 from headwise.training.loss import sequence_loss

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from headwise.native.library import training_library
 from headwise.network.attention import MultiHeadAttention
-from headwise.network.halves import EncoderOnly
-from headwise.network.more_dropout import DropoutRates, DroppingKernel, add_dropout
+from headwise.network.extra_dropout import DropoutRates, DroppingKernel, add_dropout
+from headwise.network.transformer import EncoderOnly
 from headwise.tasks.classification import FINE_TUNING
 from headwise.tasks.pretrained import trainable
 from headwise.training.packed import can_pack_encoder, packed_forward, packed_hidden

@@ -26,7 +26,7 @@ from headwise.export.web.wasm import wasm_builds
 from headwise.inspect.alignment import AlignmentHead, default_head
 from headwise.native import library as c
 from headwise.native.settings import options_of
-from headwise.network.compiled import foreign, packed
+from headwise.network.compiled import pack_network, unsupported_module
 from headwise.network.transformer import Transformer
 from headwise.report.document import asset, document, fill_template, script_text
 
@@ -46,7 +46,7 @@ def check_page(folder: Folder) -> None:
     """`UserError` for a model that the library does not support, or a tokenizer that the page does not."""
     if not isinstance(folder.config, RunConfig):
         raise UserError(f"{folder.path}: --to web is for models trained here; its tokenizer is not supported")
-    lacks = foreign(exported_model(folder).network)
+    lacks = unsupported_module(exported_model(folder).network)
     if lacks:
         raise UserError(f"{folder.path}: not supported by --to web, because of the compiled library ({lacks})")
     if c.library() is None:
@@ -59,7 +59,7 @@ def pack_page(folder: Folder) -> bytes:
     config, tokenizer = folder.config.decode, folder.tokenizer
     max_len = folder.config.model.max_len if folder.config.model.positions == "learned" else 0
     lengths = page_lengths(config, max_len)
-    image = Image(packed(folder.network, "int8"), int(lengths["positions"]))
+    image = Image(pack_network(folder.network, "int8"), int(lengths["positions"]))
     parts, places, end = {**wasm_builds(), "image": bytes(image.bytes)}, {}, 0
     for name, content in parts.items():
         places[name] = (end, len(content))

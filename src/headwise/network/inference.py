@@ -1,6 +1,6 @@
-"""The forms of a Transformer that decoding asks for: itself, in other numbers, or packed for the compiled library.
+"""Prepares a Transformer for decoding: as it is, in another precision, or packed for the compiled library.
 
-The first two are decoded step by step with torch and a cache (`cache`); the last searches by itself (`compiled`).
+The first two decode step by step with torch and a cache (`cache`); the library runs the search itself (`compiled`).
 """
 
 import copy
@@ -12,49 +12,49 @@ from torch import nn
 
 from headwise.errors import UserError
 from headwise.native.library import absence
-from headwise.network.compiled import foreign, native_available, packed
-from headwise.network.interventions import Structure
+from headwise.network.compiled import native_available, pack_network, unsupported_module
+from headwise.network.interventions import ModuleSnapshot
 from headwise.network.transformer import Transformer
 
-HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}  # copies in these: on a CPU of the latter alone
+HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}  # bfloat16 on a CPU is `rounded` instead
 
 
-class PreparedForms:
-    """The forms of one model that decoding asks for, each made when first asked for and kept.
+class PrecisionVariants:
+    """One model in the precisions that decoding requests, each prepared on first use and cached.
 
-    New values of parameters make new forms. After any other change, such as a hook or another attention kernel, torch
+    Changed parameters invalidate the cache. After any other change, such as a hook or another attention kernel, torch
     decodes with the model itself until the change is undone.
     """
 
     def __init__(self, model: Transformer) -> None:
         self._model = model
-        self._structure = Structure(model)
+        self._snapshot = ModuleSnapshot(model)
         self._loaded = self._parameters()
-        self._forms: dict[str, tuple[Any, Any]] = {}
+        self._prepared: dict[str, tuple[Any, Any]] = {}
         self._warned = False
 
     @property
     def changed(self) -> bool:
-        """Whether the model computes anything else than when it was given."""
-        return self._parameters() != self._loaded or bool(self._structure.change())
+        """Whether parameters, hooks or modules were changed since this object was made."""
+        return self._parameters() != self._loaded or bool(self._snapshot.change())
 
     def __call__(self, compute: str) -> Any:
-        """The form for `compute`, as `prepare_for_inference` makes it; a new one if the model was changed since."""
-        if change := self._structure.change():
-            return self._changed_form(compute, change)
+        """The model for `compute`, from `prepare_for_inference`; prepared again if its parameters were changed."""
+        if change := self._snapshot.change():
+            return self._prepare_changed(compute, change)
         parameters = self._parameters()
-        known, form = self._forms.get(compute, (None, None))
-        if form is None or known != parameters:
-            form = prepare_for_inference(self._model, compute)
-            self._forms[compute] = (parameters, form)
-        return form
+        known, network = self._prepared.get(compute, (None, None))
+        if network is None or known != parameters:
+            network = prepare_for_inference(self._model, compute)
+            self._prepared[compute] = (parameters, network)
+        return network
 
     def _parameters(self) -> list[tuple[int, int]]:
-        """Where each parameter is, and how often it was changed there."""
+        """The address and version counter of each parameter."""
         return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in self._model.parameters()]
 
-    def _changed_form(self, compute: str, change: str) -> Any:
-        """What torch decodes with, for the library knows of no `change`; copies are made anew each time."""
+    def _prepare_changed(self, compute: str, change: str) -> Any:
+        """The model for torch, since the library does not see `change`; copies are not cached."""
         if compute == "int8":
             raise UserError(
                 f"compute = int8 is computed by the compiled library, which does not support {change}; "
@@ -70,23 +70,23 @@ class PreparedForms:
 
 
 def prepare_for_inference(model: Transformer, compute: str = "float32") -> Any:
-    """The same model for decoding only; what is not the model itself is a snapshot: later changes need a new one.
+    """The model for decoding. The result is a snapshot unless it is the model itself: prepare again after changes.
+
+    On a CPU the compiled library runs float32, int8 and bfloat16 if it supports the model. Otherwise:
 
     Args:
-        model: whichever of our Transformers.
-        compute: "float32"; "int8", by the compiled library only, faster and smaller; "bfloat16", on a CPU for weights
-            alone; "float16". All but the last are for the library where the model is on a CPU and the library has its
-            every part. Else float32 is the model itself, as "torch" is anywhere; bfloat16 on a CPU is `rounded`, and
-            elsewhere, as float16 is, a copy of the model in these numbers.
+        model: an encoder-decoder.
+        compute: "float32" and "torch" return the model itself; "float16" a copy in float16; "bfloat16" a copy in
+            bfloat16, on a CPU one with `rounded` weights. "int8" needs the library.
 
     Raises:
-        UserError: int8 for a model that the library does not decode.
+        UserError: int8 for a model that the library does not support.
     """
     on_cpu = next(model.parameters()).device.type == "cpu"
     if compute == "float16" or (compute == "bfloat16" and not on_cpu):
         return _converted(model, HALF[compute]).eval()
     if compute != "torch" and on_cpu and native_available(model):
-        return packed(model, compute)
+        return pack_network(model, compute)
     if compute == "bfloat16":
         return rounded(model)
     if compute == "int8":
@@ -102,8 +102,9 @@ def _converted(model: Transformer, dtype: torch.dtype) -> Transformer:
 
 @torch.no_grad()
 def rounded(model: Transformer) -> Transformer:
-    """A copy that does in torch what the library does in bfloat16: arithmetic is float32, and the matrices of products
-    and embeddings are rounded, not positions, norms and biases.
+    """A copy that computes in torch what the library computes in bfloat16.
+
+    Arithmetic is float32. Weight matrices and embeddings are rounded; positions, norms and biases are not.
     """
     copied = copy.deepcopy(model).float().requires_grad_(False).eval()
     modules: list[tuple[str, Any]] = list(copied.named_modules())
@@ -116,6 +117,6 @@ def rounded(model: Transformer) -> Transformer:
 def _no_int8(model: Transformer, on_cpu: bool) -> UserError:
     if not on_cpu:
         return UserError("decode.compute = int8 is for a CPU: choose --device cpu, or bfloat16 to stay on this device")
-    lacks = foreign(model)
+    lacks = unsupported_module(model)
     why = f"lacks a part of this network ({lacks})" if lacks else absence()
     return UserError(f"compute = int8 is computed by the compiled library, which {why}; leave it out")

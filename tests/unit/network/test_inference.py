@@ -1,4 +1,4 @@
-"""Which form of a model decodes: the model itself, half of its digits, or the compiled library."""
+"""What `prepare_for_inference` returns: the model itself, a copy in half precision, or the packed network."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from torch import Tensor
 from headwise.errors import UserError
 from headwise.native.library import library
 from headwise.native.network import CompiledNetwork
-from headwise.network.prepared import PreparedForms, prepare_for_inference
+from headwise.network.inference import PrecisionVariants, prepare_for_inference
 from headwise.network.transformer import Transformer
 
 SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0], [6, 6, 4, 2, 0, 0]])
@@ -20,7 +20,7 @@ needs_library = pytest.mark.skipif(library() is None, reason="the compiled libra
 
 
 def logits(model: Any, tokens: Tensor) -> Tensor:
-    """After the last of `tokens`, fed one at a time."""
+    """Logits after the last of `tokens`, decoded one at a time."""
     with torch.no_grad():
         cache = model.start_cache(model.encode(SRC, SRC_MASK), SRC_MASK)
         steps = [model.decode(token, cache.memory, cache.src_mask, cache) for token in tokens.split(1, dim=1)]
@@ -37,8 +37,8 @@ def test_preparing_leaves_the_model_alone(build_small: Build) -> None:
 
 
 def test_without_the_library_the_model_decodes_itself(build_small: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And eight bits are refused in a line."""
-    monkeypatch.setattr("headwise.network.prepared.native_available", lambda model: False)
+    """int8 is a `UserError`."""
+    monkeypatch.setattr("headwise.network.inference.native_available", lambda model: False)
     model = build_small().float()
     assert prepare_for_inference(model) is model
     with pytest.raises(UserError, match=r"int8 is computed by the compiled library, which .+; leave it out"):
@@ -49,8 +49,8 @@ def test_without_the_library_the_model_decodes_itself(build_small: Build, monkey
 def test_half_precision_is_a_copy(
     build_small: Build, compute: str, computed: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the library; bfloat16 is for weights alone."""
-    monkeypatch.setattr("headwise.network.prepared.native_available", lambda model: False)
+    """Without the library; bfloat16 rounds weights only."""
+    monkeypatch.setattr("headwise.network.inference.native_available", lambda model: False)
     model = build_small().float()
     half = prepare_for_inference(model, compute)
     tokens = torch.randint(3, 11, (3, 3))
@@ -61,8 +61,8 @@ def test_half_precision_is_a_copy(
 
 
 @needs_library
-def test_forms_are_kept_until_the_model_changes(build_small: Build) -> None:
-    forms = PreparedForms(model := build_small().float())
+def test_prepared_networks_are_cached_until_the_model_changes(build_small: Build) -> None:
+    forms = PrecisionVariants(model := build_small().float())
     first, other = forms("float32"), forms("int8")
     assert forms("float32") is first and forms("int8") is other and first is not other
     with torch.no_grad():

@@ -1,19 +1,19 @@
-"""Names of parameters in files that were written before there was one network for all families. Needs no torch."""
+"""Old names of parameters in files from before all families shared one network. Needs no torch."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import TypeVar
 
 Value = TypeVar("Value")
-OLDER = {
+RENAMED = {
     r"positions\.table$": "positions.table.weight",
     r"positions\.positions\.table": "positions.table",
     r"^output\.(weight|bias)$": r"head.output.\1",
 }
 
 
-class Renamed(Mapping[str, Value]):
-    """Values under other names, each taken from those it is one of when it is asked for."""
+class RenamedMapping(Mapping[str, Value]):
+    """A lazy view of `values` under new names; `names` maps each new name to the old one."""
 
     def __init__(self, values: Mapping[str, Value], names: Mapping[str, str]) -> None:
         self._values, self._names = values, names
@@ -31,14 +31,14 @@ class Renamed(Mapping[str, Value]):
         return len(self._names)
 
 
-def todays_names(tensors: Mapping[str, Value], own: Collection[str]) -> dict[str, Value]:
-    """`tensors` under the names that a network with parameters `own` has for them today."""
-    return {name if name in own else _todays_name(name, own): value for name, value in tensors.items()}
+def current_names(tensors: Mapping[str, Value], own: Collection[str]) -> dict[str, Value]:
+    """`tensors` under their current names in a network with parameters `own`."""
+    return {name if name in own else _current_name(name, own): value for name, value in tensors.items()}
 
 
-def _todays_name(name: str, own: Collection[str]) -> str:
-    for older, today in OLDER.items():
-        renamed = re.sub(older, today, name)
+def _current_name(name: str, own: Collection[str]) -> str:
+    for old, new in RENAMED.items():
+        renamed = re.sub(old, new, name)
         if renamed in own:
             return renamed
     return name

@@ -1,8 +1,7 @@
-"""Dropout where the paper has none: on attention weights, inside the feed-forward network, on stacks, on whole layers.
+"""Dropout beyond the paper's: on attention weights, inside the feed-forward network, on stacks, on layers (LayerDrop).
 
-Models trained with these are trained on with them. They are put around the modules of a network that is trained, and
-taken away where it is only used (`without`): nothing in sections 3.1 to 3.5 knows of them, and parameters keep their
-names. Layers that are dropped are computed all the same, in vain.
+Pretrained models that were trained with these are fine-tuned with them. `add_dropout` wraps modules of the network, and
+`without_extra_dropout` unwraps them. Names of parameters do not change. Dropped layers are still computed.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,24 +16,23 @@ from torch import Tensor, nn
 from headwise.network.attention import Kernel, MultiHeadAttention
 from headwise.network.dropout import Dropout
 from headwise.network.feed_forward import Activation, FeedForward, GatedFeedForward
-from headwise.network.halves import DecoderOnly, EncoderOnly
 from headwise.network.layers import EncoderLayer
 from headwise.network.masks import Mask
-from headwise.network.transformer import Transformer
+from headwise.network.transformer import DecoderOnly, EncoderOnly, Transformer
 
 
 @dataclass(frozen=True)
 class DropoutRates:
-    """Probabilities, beside that of the paper's dropout."""
+    """Probabilities in addition to that of the paper's dropout."""
 
-    attention: float = 0.0  # of a weight of attention
-    activation: float = 0.0  # of a number inside a feed-forward network
-    stack: float = 0.0  # of a number that encoder or decoder put out, behind the last norm (T5)
-    encoder_layer: float = 0.0  # of a layer, which then passes on what it was given (arXiv:1909.11556)
+    attention: float = 0.0  # on attention weights
+    activation: float = 0.0  # inside the feed-forward network
+    stack: float = 0.0  # on the output of encoder and decoder, after the final norm (T5)
+    encoder_layer: float = 0.0  # LayerDrop: the layer becomes the identity (arXiv:1909.11556)
     decoder_layer: float = 0.0
-    pool: float = 0.0  # of the state that a head for classes of a text reads (RoBERTa, ELECTRA)
-    classes: float = 0.0  # of what the last matrix of a head for classes reads
-    whole_attention: bool = False  # of what attention puts out nothing is dropped, not even by the paper's (DistilBERT)
+    pool: float = 0.0  # on the input of a text classifier's head (RoBERTa, ELECTRA)
+    classes: float = 0.0  # on the input of a classifier's last matrix
+    whole_attention: bool = False  # no dropout on the output of self-attention (DistilBERT)
 
     def __bool__(self) -> bool:
         """Whether anything is dropped."""
@@ -42,10 +40,10 @@ class DropoutRates:
 
 
 class DroppingKernel(nn.Module):
-    """A kernel some of whose weights are dropped in training.
+    """A kernel with dropout on attention weights.
 
-    Every attention is given one where anything is dropped at all: by it, whoever computes a network in another form
-    (`training/packed.py`, `network/compiled.py`) sees that this is not the paper's.
+    `add_dropout` wraps every kernel, even at rate 0. So faster implementations (`training/packed.py`,
+    `network/compiled.py`) recognise a network that they do not support.
     """
 
     def __init__(self, kernel: Kernel, p: float) -> None:
@@ -65,7 +63,7 @@ class DroppingKernel(nn.Module):
 
 
 class DroppingActivation(nn.Module):
-    """dropout(activation(x)); of a gated network the product with the gate loses the same numbers."""
+    """dropout(activation(x))."""
 
     def __init__(self, activation: Activation, p: float) -> None:
         super().__init__()
@@ -78,62 +76,62 @@ class DroppingActivation(nn.Module):
 
 
 def add_dropout(network: Transformer | DecoderOnly | EncoderOnly, rates: DropoutRates) -> None:
-    """Drop at these rates while the network trains."""
+    """Add dropout with these rates to the network, in place."""
     if not rates:
         return
     for module in list(network.modules()):
         if isinstance(module, MultiHeadAttention):
-            _give(module, "kernel", DroppingKernel(module.kernel, rates.attention))
+            _replace(module, "kernel", DroppingKernel(module.kernel, rates.attention))
         elif isinstance(module, FeedForward | GatedFeedForward) and rates.activation:
-            _give(module, "activation", DroppingActivation(module.activation, rates.activation))
+            _replace(module, "activation", DroppingActivation(module.activation, rates.activation))
         elif isinstance(module, EncoderLayer) and rates.whole_attention:
             module.self_attn_sublayer.dropout.p = 0.0
     for part, p in (("pool", rates.pool), ("classes", rates.classes)):
         if p:
-            network.get_submodule(f"head.{part}").register_forward_pre_hook(_reads_dropped_at(p))
+            network.get_submodule(f"head.{part}").register_forward_pre_hook(_input_dropout(p))
     for stack, p in _stacks(network, rates):
         for layer in stack.layers if p else ():
-            layer.register_forward_hook(_skipped_at(p))
+            layer.register_forward_hook(_layer_dropout(p))
         if rates.stack:
-            stack.register_forward_hook(_dropped_at(rates.stack))
+            stack.register_forward_hook(_output_dropout(rates.stack))
 
 
 def _stacks(network: Transformer | DecoderOnly | EncoderOnly, rates: DropoutRates) -> list[tuple[Any, float]]:
-    """Those that there are, and the rate of a layer in each."""
+    """The network's stacks and their LayerDrop rates."""
     encoder = [] if isinstance(network, DecoderOnly) else [(network.encoder, rates.encoder_layer)]
     return encoder if isinstance(network, EncoderOnly) else [*encoder, (network.decoder, rates.decoder_layer)]
 
 
 @contextmanager
-def without(network: nn.Module) -> Iterator[None]:
-    """Inside, kernels and activations are those from before `add_dropout`, for whoever computes in another form."""
-    put_back: list[tuple[nn.Module, str, nn.Module]] = []
+def without_extra_dropout(network: nn.Module) -> Iterator[None]:
+    """Inside, kernels and activations are those from before `add_dropout`."""
+    wrapped: list[tuple[nn.Module, str, nn.Module]] = []
     for module in network.modules():
         for name, added in (("kernel", DroppingKernel), ("activation", DroppingActivation)):
-            if isinstance(own := getattr(module, name, None), added) and not isinstance(module, added):
-                put_back.append((module, name, own))
-    for module, name, own in put_back:
-        _give(module, name, getattr(own, name))
+            if isinstance(part := getattr(module, name, None), added) and not isinstance(module, added):
+                wrapped.append((module, name, part))
+    for module, name, part in wrapped:
+        _replace(module, name, getattr(part, name))
     try:
         yield
     finally:
-        for module, name, own in put_back:
-            _give(module, name, own.train(module.training))
+        for module, name, part in wrapped:
+            _replace(module, name, part.train(module.training))
 
 
-def _give(module: nn.Module, name: str, part: Any) -> None:
-    delattr(module, name)  # torch lets no function take the place of a module
+def _replace(module: nn.Module, name: str, part: Any) -> None:
+    delattr(module, name)  # torch does not let a function replace a module
     setattr(module, name, part)
 
 
-def _skipped_at(p: float) -> Callable[[nn.Module, Any, Any], Any]:
+def _layer_dropout(p: float) -> Callable[[nn.Module, Any, Any], Any]:
     def skip(layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> Any:
         return inputs[0] if layer.training and torch.rand(()).item() < p else output
 
     return skip
 
 
-def _dropped_at(p: float) -> Callable[[nn.Module, Any, Any], Any]:
+def _output_dropout(p: float) -> Callable[[nn.Module, Any, Any], Any]:
     dropout = Dropout(p)
 
     def drop(stack: nn.Module, _: Any, output: Any) -> Any:
@@ -142,7 +140,7 @@ def _dropped_at(p: float) -> Callable[[nn.Module, Any, Any], Any]:
     return drop
 
 
-def _reads_dropped_at(p: float) -> Callable[[nn.Module, Any], Any]:
+def _input_dropout(p: float) -> Callable[[nn.Module, Any], Any]:
     dropout = Dropout(p)
 
     def drop(part: nn.Module, inputs: tuple[Any, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""From a family's configuration to modules: every axis does something, and none of them is forgotten here."""
+"""Building from the configuration of a family: every field has an effect, and every field is tested."""
 
 import json
 from dataclasses import fields, replace
@@ -9,11 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import UserError
-from headwise.network.axes import NetworkConfig, RotaryConfig, StackConfig
-from headwise.network.axes_file import network_config
-from headwise.network.build import build
-from headwise.network.parts import FamilyNetwork
-from headwise.network.unfilled import build_unfilled
+from headwise.network.build import FamilyNetwork, build, build_empty
+from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig, network_config
 
 STACK = StackConfig(d_model=12, n_layers=2, n_heads=2, d_ff=16, d_head=6)
 DECODER = NetworkConfig("test", vocab_size=9, decoder=STACK)
@@ -35,7 +32,7 @@ INPUTS: dict[str, tuple[Tensor, ...]] = {
 
 
 def fixed(config: NetworkConfig) -> FamilyNetwork:
-    """With parameters that depend on their number and place only, not on a generator's state."""
+    """A network with deterministic parameters that do not depend on a generator's state."""
     network = build(config)
     with torch.no_grad():
         for i, parameter in enumerate(network.parameters()):
@@ -145,7 +142,7 @@ MODEL_AXES = [
 
 
 def differences(axes: list[tuple[Any, Any]], kind: type, part: str = "") -> set[str]:
-    """The fields in which some pair of configurations differs."""
+    """The fields in which a pair of configurations differs."""
     found = set()
     for pair in axes:
         one, other = ((getattr(c, part) if part else c) for c in pair)
@@ -157,7 +154,7 @@ def differences(axes: list[tuple[Any, Any]], kind: type, part: str = "") -> set[
 
 
 @pytest.mark.parametrize(("one", "other"), STACK_AXES + MODEL_AXES + ROTARY_AXES)
-def test_every_axis_changes_the_network(one: NetworkConfig, other: NetworkConfig) -> None:
+def test_every_field_changes_the_network(one: NetworkConfig, other: NetworkConfig) -> None:
     if one.n_mels != other.n_mels or one.image_size != other.image_size or one.n_channels != other.n_channels:
         assert [p.shape for p in fixed(one).parameters()] != [p.shape for p in fixed(other).parameters()]
         return
@@ -166,7 +163,7 @@ def test_every_axis_changes_the_network(one: NetworkConfig, other: NetworkConfig
     assert not (same and torch.allclose(logits, other_logits, atol=1e-6)), "the axis does nothing"
 
 
-def test_no_axis_is_forgotten() -> None:
+def test_every_field_is_tested() -> None:
     assert differences(ROTARY_AXES, RotaryConfig, "decoder") == {f.name for f in fields(RotaryConfig)}
     tried = differences(STACK_AXES, StackConfig, "decoder") | differences(STACK_AXES, StackConfig, "encoder")
     trained_with = {"dropout"}  # test_build.py
@@ -179,13 +176,13 @@ def test_a_configuration_survives_json(config: NetworkConfig) -> None:
     assert network_config(json.loads(json.dumps(config.as_dict())), "here") == config
 
 
-def test_fixed_tables_are_made_where_parameters_take_no_memory() -> None:
-    network = build_unfilled(stack(rotary=ROTARY, positions="sinusoidal"))
+def test_build_empty_computes_fixed_tables() -> None:
+    network = build_empty(stack(rotary=ROTARY, positions="sinusoidal"))
     assert all(parameter.is_meta for parameter in network.parameters())
     assert not any(buffer.is_meta for buffer in network.buffers())
 
 
-# --- PaLM, which nobody can load ---
+# --- PaLM, which has no public checkpoint ---
 
 
 def test_palms_block_is_its_formula() -> None:
@@ -196,7 +193,7 @@ def test_palms_block_is_its_formula() -> None:
     network = build(NetworkConfig("palm", vocab_size=9, decoder=block, tie_head=True))
     layer: Any = network.decoder.layers[0]
     assert not any(name.endswith("bias") for name, _ in network.named_parameters())
-    x = torch.randn(1, 1, 12)  # a single position attends to itself alone, so that its value is what attention gives
+    x = torch.randn(1, 1, 12)  # a single position attends to itself alone, so its value is the output
     h = nn.functional.layer_norm(x, (12,), layer.self_attn_sublayer.norm.weight)
     value = h @ layer.self_attn.v_proj.weight.T
     attended = value.repeat(1, 1, 3) @ layer.self_attn.o_proj.weight.T
@@ -205,7 +202,7 @@ def test_palms_block_is_its_formula() -> None:
     torch.testing.assert_close(layer(x, None), x + attended + gated)
 
 
-# --- Mistakes of a user ---
+# --- User errors ---
 
 
 @pytest.mark.parametrize(
