@@ -338,8 +338,8 @@ def _per_byte(scan: Scan, data: str | bytes) -> float:
 
 PACKAGES = ("data", "decode", "evaluate", "generation", "glossary", "inspect", "localisation", "serve", "corpora")
 AT_THE_BEGINNING = (  # which are only tried where a text begins
-    "data.amount.COUNT", "data.amount.SHARE", "data.corruption.FULL_STOP", "localisation.po.STRING",
-    "data.first_look.LANGUAGE_CODE", "data.first_look.MARKUP", "data.links.LINK", "localisation.markdown.ALONE",
+    "data.split.COUNT", "data.split.SHARE", "data.corruption.FULL_STOP", "localisation.po.STRING",
+    "data.file_checks.LANGUAGE_CODE", "data.file_checks.MARKUP", "data.links.LINK", "localisation.markdown.ALONE",
     "localisation.markdown.FRONT_MATTER", "localisation.properties.KEY", "localisation.subtitles.TIMES",
     "localisation.markup.DECLARED_ENCODING", "localisation.unsupported_types.BEGINNING",
     "localisation.unsupported_types.LINE_PATTERNSXML or HTML",
