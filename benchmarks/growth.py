@@ -100,12 +100,12 @@ def preparation(pairs: int) -> Callable[[], float]:
     """Tokenising a generated corpus of so many pairs into the cache; files are made before the clock starts."""
     from headwise.config.data import TranslationData
     from headwise.data.corpus import Corpus
-    from headwise.data.prepared import learn_tokenizer, prepare
+    from headwise.data.prepared import prepare, train_tokenizer
 
     folder = tempfile.TemporaryDirectory()
     place = Path(folder.name)
     paths = write_corpus(place, pairs)
-    tokenizer = learn_tokenizer([Corpus(write_corpus(place, SAMPLE, "sample"))], TranslationData(), cache_dir=place)
+    tokenizer = train_tokenizer([Corpus(write_corpus(place, SAMPLE, "sample"))], TranslationData(), cache_dir=place)
 
     def work(owner: Any = folder) -> float:  # holds the folder until the end
         cache = Path(owner.name) / f"cache-{time.monotonic_ns()}"

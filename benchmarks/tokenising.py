@@ -44,7 +44,7 @@ def ours_prepared(path: str, threads: int) -> Encode:
     """Our preparation of a corpus whose two sides are both the text."""
     from headwise.config.data import TranslationData
     from headwise.data.corpus import Corpus
-    from headwise.data.prepared import learn_tokenizer, prepare
+    from headwise.data.prepared import prepare, train_tokenizer
 
     def work() -> int:
         with tempfile.TemporaryDirectory() as cache:
@@ -52,7 +52,7 @@ def ours_prepared(path: str, threads: int) -> Encode:
             return int(prepared.src_lengths.sum() - len(prepared))
 
     with tempfile.TemporaryDirectory() as cache:
-        tokenizer = learn_tokenizer([Corpus((path, path))], TranslationData(vocab_size=PIECES), cache_dir=Path(cache))
+        tokenizer = train_tokenizer([Corpus((path, path))], TranslationData(vocab_size=PIECES), cache_dir=Path(cache))
     return work
 
 

@@ -29,7 +29,7 @@ from workers import Reply, Worker
 
 from headwise.config.training import TrainConfig
 from headwise.data.batch import collate
-from headwise.data.labelled import MarkedTexts, collate_marked
+from headwise.data.labelled import EncodedText, collate_encoded
 
 PAIRS, TEXTS = 32, 16  # of a batch
 BERT_PIECES, CLS, SEP, BERT_PAD = 30_522, 101, 102, 0
@@ -175,8 +175,8 @@ def our_batch(model: str, rows: Rows) -> tuple[Any, int]:
         pairs = [(np.array(source[:-1]), np.array(target[:-1])) for source, target in rows]
         batch = collate(pairs, START, START, EOS)
         return batch, batch.n_target_tokens
-    texts = [MarkedTexts(np.array(row), len(row)) for row, _ in rows]
-    return collate_marked(texts, [label for _, (label,) in rows], BERT_PAD, typed=True), len(rows)
+    texts = [EncodedText(np.array(row), len(row)) for row, _ in rows]
+    return collate_encoded(texts, [label for _, (label,) in rows], BERT_PAD, typed=True), len(rows)
 
 
 def their_batch(model: str, rows: Rows) -> dict[str, torch.Tensor]:

@@ -20,7 +20,7 @@ from tiny_families import vocabulary
 import headwise
 from headwise.checkpoint.compose import write_composed
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
-from headwise.data.conditional_generation import ToldBatch
+from headwise.data.conditional_generation import ConditionalBatch
 from headwise.data.image import read_image
 from headwise.network.dropout import Dropout
 from headwise.tasks.captioning import CaptionJob, caption_job
@@ -176,7 +176,7 @@ def job_of(folder: Path, **changes: Any) -> tuple[Any, CaptionJob]:
     return theirs.train(), caption_job(request, apply_settings(config, settings), folder / "out")
 
 
-def loss_of(theirs: Any, batch: ToldBatch) -> torch.Tensor:
+def loss_of(theirs: Any, batch: ConditionalBatch) -> torch.Tensor:
     """With labels alone: what the decoder reads `transformers` makes of them."""
     return theirs(pixel_values=batch.values, labels=batch.tgt_out).loss
 

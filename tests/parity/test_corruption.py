@@ -22,7 +22,7 @@ from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
 from headwise.data.batch import Batch
-from headwise.data.corruption import BlockMarks, CorruptedText, SpanCorruption, denoising_of, tokens_read_as
+from headwise.data.corruption import BlockSpecials, CorruptedBlocks, SpanCorruption, block_length_for, denoising_for
 from headwise.models.load import pretrained_model
 from headwise.models.translator import Translator
 from headwise.tasks.pretrained import trainable
@@ -43,16 +43,16 @@ def config() -> RunConfig:
     return apply_settings(load_recipe("tune-denoise"), rate)
 
 
-def text(kind: str) -> CorruptedText:
+def text(kind: str) -> CorruptedBlocks:
     """Tokens that can be told a little from those beside them."""
     steps = np.random.default_rng(0).integers(1, 3, 2000)
     tokens = (4 + np.cumsum(steps) % (VOCAB - 8)).astype(np.int32)
     if kind.startswith("t5"):
-        marks = BlockMarks([], [END], [], start_id=PAD, end_id=END, pad_id=PAD)
-        return CorruptedText(tokens, tokens_read_as(LENGTH), SpanCorruption(SENTINELS), marks)
-    noise = denoising_of([f"▁{i}{'.' * (i == 9)}" for i in range(VOCAB)], MASK, END)
-    marks = BlockMarks([0], [END], [0], start_id=END, end_id=END, pad_id=PAD)
-    return CorruptedText(tokens, LENGTH - 2, noise, marks)
+        marks = BlockSpecials([], [END], [], start_id=PAD, end_id=END, pad_id=PAD)
+        return CorruptedBlocks(tokens, block_length_for(LENGTH), SpanCorruption(SENTINELS), marks)
+    noise = denoising_for([f"▁{i}{'.' * (i == 9)}" for i in range(VOCAB)], MASK, END)
+    marks = BlockSpecials([0], [END], [0], start_id=END, end_id=END, pad_id=PAD)
+    return CorruptedBlocks(tokens, LENGTH - 2, noise, marks)
 
 
 def batches(kind: str) -> Iterator[Batch]:

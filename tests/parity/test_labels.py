@@ -21,7 +21,7 @@ from headwise.checkpoint.vocabulary import read_vocabulary
 from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import apply_settings, load_recipe
-from headwise.data.labelled import LabelledBatch, MarkedTexts, collate_marked
+from headwise.data.labelled import EncodedText, LabelledBatch, collate_encoded
 from headwise.data.tagged import IGNORED, collate_tagged
 from headwise.generation.reading import text_reader
 from headwise.generation.tag import read_words
@@ -125,14 +125,14 @@ def batches(n: int, typed: bool, head: str) -> Iterator[LabelledBatch]:
         rows, labels = [], []
         for i in range(6):
             ids = generator.integers(3, VOCAB, 9 if head.startswith("Question") else generator.integers(4, 12)).tolist()
-            rows.append(MarkedTexts(ids, 3 if i % 3 == 0 else len(ids)))
+            rows.append(EncodedText(ids, 3 if i % 3 == 0 else len(ids)))
             labels.append([IGNORED, *(i % 3 for i in ids[1:-1]), IGNORED])
         if head == "TokenClassification":
             yield collate_tagged(rows, labels, PAD, typed)
         elif head == "QuestionAnswering":
-            yield collate_marked(rows, [sorted((row.ids[0] % 9, row.ids[1] % 9)) for row in rows], PAD, typed)
+            yield collate_encoded(rows, [sorted((row.ids[0] % 9, row.ids[1] % 9)) for row in rows], PAD, typed)
         else:
-            yield collate_marked(rows, [row.ids[0] % 3 for row in rows], PAD, typed)
+            yield collate_encoded(rows, [row.ids[0] % 3 for row in rows], PAD, typed)
 
 
 def loss_of(theirs: Any, batch: LabelledBatch) -> torch.Tensor:

@@ -22,7 +22,7 @@ from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
 from headwise.data.image import Preprocessing
-from headwise.data.pictures import PictureBatch, PictureSet, read_pictures
+from headwise.data.pictures import PictureBatch, PictureDataset, read_pictures
 from headwise.network.build import build
 from headwise.network.dropout import Dropout
 from headwise.tasks.heads import headed, known_head, with_head
@@ -64,7 +64,7 @@ def batches(folder: Path, steps: int) -> Iterator[PictureBatch]:
             pixels = generator.integers(0, 150, (8, 8, 3), dtype=np.uint8)
             pixels[:, :, label] += 80
             Image.fromarray(pixels).save(folder / str(label) / f"{i}.png")
-    pictures = PictureSet(read_pictures([str(folder)]), ("0", "1", "2"), Preprocessing(size=(8, 8)), 4)
+    pictures = PictureDataset(read_pictures([str(folder)]), ("0", "1", "2"), Preprocessing(size=(8, 8)), 4)
     with closing(pictures.stream(6, 1, None)) as stream:
         yield from islice(stream, steps)
 

@@ -18,7 +18,7 @@ from tiny_families import HEARING, WHISPER, write_tiny
 
 import headwise
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
-from headwise.data.conditional_generation import ToldBatch
+from headwise.data.conditional_generation import ConditionalBatch
 from headwise.evaluate.transcripts import normalize_transcript
 from headwise.network.dropout import Dropout
 from headwise.network.transformer import Transformer
@@ -84,7 +84,7 @@ def both(tmp_path: Path) -> tuple[Any, Transformer, TranscriptionJob]:
     return loaded(tmp_path), job.network().train(), job
 
 
-def loss_of(theirs: Any, batch: ToldBatch) -> torch.Tensor:
+def loss_of(theirs: Any, batch: ConditionalBatch) -> torch.Tensor:
     return theirs(input_features=batch.values, decoder_input_ids=batch.tgt_in, labels=batch.tgt_out).loss
 
 

@@ -19,7 +19,7 @@ from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.xlnet import XLNetLayout
 from headwise.checkpoint.xlnet_names import xlnet_file_tensors
 from headwise.config.settings import apply_settings, load_recipe
-from headwise.data.labelled import LabelledBatch, MarkedTexts, collate_marked
+from headwise.data.labelled import EncodedText, LabelledBatch, collate_encoded
 from headwise.errors import UserError
 from headwise.models.classifier import Classifier
 from headwise.models.load import pretrained_model
@@ -71,8 +71,8 @@ def batches(n: int) -> Iterator[LabelledBatch]:
         rows = []
         for i in range(6):
             ids = [*generator.integers(6, VOCAB, generator.integers(2, 10)).tolist(), 4, 3]
-            rows.append(MarkedTexts(ids, 2 if i % 3 == 0 else len(ids), 1))
-        yield collate_marked(rows, [row.ids[0] % 3 for row in rows], PAD, typed=True)
+            rows.append(EncodedText(ids, 2 if i % 3 == 0 else len(ids), 1))
+        yield collate_encoded(rows, [row.ids[0] % 3 for row in rows], PAD, typed=True)
 
 
 def asked(theirs: Any, batch: LabelledBatch) -> Any:

@@ -16,7 +16,7 @@ from tiny_families import vocabulary, write_tiny
 from tokenizers import processors
 
 import headwise
-from headwise.data.labelled import MarkedTexts
+from headwise.data.labelled import EncodedText
 from headwise.generation.answer import Passage, answers_in, read_passages
 
 Cli = Callable[..., Any]
@@ -152,7 +152,7 @@ def test_long_contexts_are_read_in_passages(tmp_path: Path) -> None:
 
 def test_the_best_span_is_found_by_hand() -> None:
     """Ends before beginnings do not count; probabilities are among all spans, and nothing counts where it is asked."""
-    passage = Passage(MarkedTexts([0, 9, 2, 5, 6, 2], 3), 0, 3, [(0, 3), (3, 8)])
+    passage = Passage(EncodedText([0, 9, 2, 5, 6, 2], 3), 0, 3, [(0, 3), (3, 8)])
     logits = torch.tensor([[3.0, 3.0], [9, 9], [9, 9], [1, 4], [2, 0], [9, 9]])  # spans: 5, 1 and 2
     (found,) = answers_in([("q", "Ann Lees")], [passage], [logits], nothing=False)
     assert (found.text, found.start, found.end) == ("Ann", 0, 3)

@@ -13,7 +13,7 @@ from killing import killed_and_resumed, records
 from tiny_families import write_tiny
 
 from headwise.data.image import Preprocessing
-from headwise.data.pictures import Augmentation, PictureSet, read_pictures
+from headwise.data.pictures import Augmentation, PictureDataset, read_pictures
 
 Cli = Callable[..., Any]
 Image = pytest.importorskip("PIL.Image")
@@ -85,12 +85,12 @@ def test_other_pictures_are_another_run(trained: Path, pictures: Path, cli: Cli,
 def test_what_is_changed_follows_from_the_seed(pictures: Path) -> None:
     found = read_pictures([str(pictures / "all")])
     how, changed = Preprocessing(size=(8, 8)), Augmentation(flip=True, shift=0.25)
-    of = PictureSet(found, ("blue", "green", "red"), how, 4, changed)
+    of = PictureDataset(found, ("blue", "green", "red"), how, 4, changed)
     rows = np.arange(8)
     same = of.load(rows, 1, 0).pixels
     torch.testing.assert_close(of.load(rows, 1, 0).pixels, same, atol=0, rtol=0)
     assert not torch.equal(of.load(rows, 1, 1).pixels, same) and not torch.equal(of.load(rows, 2, 0).pixels, same)
-    plain = PictureSet(found, of.labels, how, 4).load(rows).pixels
+    plain = PictureDataset(found, of.labels, how, 4).load(rows).pixels
     torch.testing.assert_close(of.load(rows).pixels, plain, atol=0, rtol=0)  # to validate: as they are
 
 

@@ -260,9 +260,9 @@ SCANNERS: dict[str, Scan] = {
     "terms": GLOSSARY.matches,
     "missing terms": lambda text: GLOSSARY.missing(text, text),
     "a term": lambda text: contains_term(text, "a a a"),
-    "words": scripts.words,
-    "letters": scripts.letters,
-    "texts in a row": lambda text: scripts.running(text.split(" ")),
+    "words": scripts.split_words,
+    "letters": scripts.latin_length,
+    "texts in a row": lambda text: scripts.join_sentences(text.split(" ")),
     "clean texts": clean_text,
     "parts": lambda text: split_text(clean_text(text), lambda part: len(part) < 50),
     "keys of sentences": sentence_key,
@@ -338,7 +338,7 @@ def _per_byte(scan: Scan, data: str | bytes) -> float:
 
 PACKAGES = ("data", "decode", "evaluate", "generation", "glossary", "inspect", "localisation", "serve", "corpora")
 AT_THE_BEGINNING = (  # which are only tried where a text begins
-    "data.split.COUNT", "data.split.SHARE", "data.corruption.FULL_STOP", "localisation.po.STRING",
+    "data.split.COUNT_PATTERN", "data.split.SHARE_PATTERN", "data.corruption.FULL_STOP", "localisation.po.STRING",
     "data.file_checks.LANGUAGE_CODE", "data.file_checks.MARKUP", "data.links.LINK", "localisation.markdown.ALONE",
     "localisation.markdown.FRONT_MATTER", "localisation.properties.KEY", "localisation.subtitles.TIMES",
     "localisation.markup.DECLARED_ENCODING", "localisation.unsupported_types.BEGINNING",

@@ -15,7 +15,7 @@ from typing import Any
 
 from headwise.cluster.actors import ClusterExecutor, MachineUnusable
 from headwise.cluster.shards import ReadRow, ResultShards
-from headwise.data.processes import in_order
+from headwise.data.processes import ordered_results
 from headwise.decode.translator import Translation
 from headwise.errors import UserError
 from headwise.evaluate.score import SCORED_TOGETHER, PairScore
@@ -80,7 +80,8 @@ class ClusterModel:
             )
 
         return with_progress(
-            in_order(enumerate(chunks), submit, lambda: CHUNKS_PER_PROCESS * max(self._actors.size, 1)), self._actors
+            ordered_results(enumerate(chunks), submit, lambda: CHUNKS_PER_PROCESS * max(self._actors.size, 1)),
+            self._actors,
         )
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import tee
 
-from headwise.data.scripts import words
+from headwise.data.scripts import split_words
 from headwise.data.sources import Pair
 from headwise.decode.repetition import repeats_itself
 from headwise.decode.translator import Translation
@@ -36,7 +36,7 @@ def back_translate(
     for line, found in zip(behind, translate(ahead), strict=True):
         if not found.text:
             left_out[EMPTY] += 1
-        elif repeats_itself(found.pieces) and not repeats_itself(words(line)):
+        elif repeats_itself(found.pieces) and not repeats_itself(split_words(line)):
             left_out[REPEATING] += 1
         else:
             yield (f"{tag} {found.text}" if tag else found.text), line

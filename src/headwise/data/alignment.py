@@ -17,7 +17,7 @@ WORD = re.compile(r"\S+")
 NO_WORD = -1
 
 
-def links_of_corpus(path: str, corpora: Sequence[Corpus], prepared: PreparedCorpus) -> Column:
+def corpus_links(path: str, corpora: Sequence[Corpus], prepared: PreparedCorpus) -> Column:
     """The links of every pair that `prepare` has kept of the corpora, as word numbers in turn: i, j, i, j...
 
     `path` has a line for each pair of the files, dropped or not. Whether a pair is dropped depends on its texts alone,
@@ -38,7 +38,7 @@ def links_of_corpus(path: str, corpora: Sequence[Corpus], prepared: PreparedCorp
     return Column(np.array(values, np.int32), np.array(ends, np.int64))
 
 
-def words_of_pieces(tokenizer: PairTokenizer, text: str) -> tuple[list[int], Int64[np.ndarray, " pieces"]]:
+def words_of_tokens(tokenizer: PairTokenizer, text: str) -> tuple[list[int], Int64[np.ndarray, " pieces"]]:
     """The ids of a text, and for each piece the number of its word; `NO_WORD` for blanks at the end.
 
     A piece that is a blank alone belongs to the word after it.

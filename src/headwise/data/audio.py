@@ -26,7 +26,7 @@ INSTALL = "pip install 'headwise[audio]'"
 
 # Slaney's mel scale (Auditory Toolbox, 1998): linear up to 1 kHz, then logarithmic, 27 mels for a factor of 6.4.
 LINEAR_HZ, BREAK_HZ, PER_FACTOR, FACTOR = 200 / 3, 1000.0, 27, 6.4
-ZEROS, PASSED = 32, 0.97  # of the resampler: zero crossings on each side; share of the band that is kept
+ZERO_CROSSINGS, KEPT_BAND = 32, 0.97  # of the resampler: zero crossings on each side; share of the band that is kept
 
 
 def read_audio(path: str | Path) -> Float[Tensor, " samples"]:
@@ -35,7 +35,7 @@ def read_audio(path: str | Path) -> Float[Tensor, " samples"]:
     Raises:
         UserError: there is no such file, it is no sound, or `soundfile` is not installed.
     """
-    with _opened(path) as sound:
+    with _open_sound(path) as sound:
         samples, rate = sound.read(dtype="float32", always_2d=True), sound.samplerate
     if not len(samples):
         raise UserError(f"{path}: has no sound in it")
@@ -44,7 +44,7 @@ def read_audio(path: str | Path) -> Float[Tensor, " samples"]:
 
 def sound_seconds(path: str | Path) -> float:
     """How long a sound file is, by its header; `UserError` as of `read_audio`."""
-    with _opened(path) as sound:
+    with _open_sound(path) as sound:
         seconds = sound.frames / sound.samplerate
     if not seconds:
         raise UserError(f"{path}: has no sound in it")
@@ -52,7 +52,7 @@ def sound_seconds(path: str | Path) -> float:
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[Any]:
+def _open_sound(path: str | Path) -> Iterator[Any]:
     """A `soundfile.SoundFile`."""
     try:
         import soundfile
@@ -128,12 +128,12 @@ def resample(samples: Float[Tensor, " samples"], rate: int) -> Float[Tensor, " r
         return samples
     shared = math.gcd(rate, RATE)
     old, new = rate // shared, RATE // shared  # `new` samples for every `old`, at `new` different places between them
-    band = PASSED * min(1, new / old)  # of the old band
-    reach = math.ceil(ZEROS / band)
+    band = KEPT_BAND * min(1, new / old)  # of the old band
+    reach = math.ceil(ZERO_CROSSINGS / band)
     offset = torch.arange(-reach, reach + old, dtype=torch.float64)
     place = torch.arange(new, dtype=torch.float64).unsqueeze(1) * old / new
-    t = ((offset - place) * band).clamp(-ZEROS, ZEROS)
-    kernels = band * torch.sinc(t) * torch.cos(t * math.pi / (2 * ZEROS)).square()
+    t = ((offset - place) * band).clamp(-ZERO_CROSSINGS, ZERO_CROSSINGS)
+    kernels = band * torch.sinc(t) * torch.cos(t * math.pi / (2 * ZERO_CROSSINGS)).square()
     padded = F.pad(samples, (reach, reach + old))
     found = F.conv1d(padded[None, None], kernels.float().unsqueeze(1), stride=old)
     return found[0].T.flatten()[: math.ceil(len(samples) * new / old)]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Tokens = Sequence[int] | NDArray[np.int32]
-Kind = TypeVar("Kind", bound="OnDevices")
+AnyDeviceBatch = TypeVar("AnyDeviceBatch", bound="DeviceBatch")
 
 
 @runtime_checkable
@@ -49,18 +49,18 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
 
-class OnDevices:
+class DeviceBatch:
     """Batches go to a device tensor by tensor."""
 
-    def to(self: Kind, device: torch.device | str) -> Kind:
+    def to(self: AnyDeviceBatch, device: torch.device | str) -> AnyDeviceBatch:
         """The same batch on another device; the copy of a pinned one runs beside the computation."""
         return self.each(lambda tensor: tensor.to(device, non_blocking=True))
 
-    def pinned(self: Kind) -> Kind:
+    def pinned(self: AnyDeviceBatch) -> AnyDeviceBatch:
         """The same batch in memory that a CUDA device reads by itself."""
         return self.each(lambda tensor: tensor.pin_memory())
 
-    def each(self: Kind, change: Callable[[Tensor], Tensor]) -> Kind:
+    def each(self: AnyDeviceBatch, change: Callable[[Tensor], Tensor]) -> AnyDeviceBatch:
         """The batch with each of its tensors changed."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         tensors = {name: change(value) for name, value in values.items() if isinstance(value, Tensor)}
@@ -68,7 +68,7 @@ class OnDevices:
 
 
 @dataclass(frozen=True)
-class Batch(OnDevices):
+class Batch(DeviceBatch):
     """Sentence pairs, padded on the right."""
 
     src: Int[Tensor, "batch src_len"]
@@ -140,7 +140,7 @@ def pad(rows: Sequence[Tokens], pad_id: int, last: int) -> tuple[NDArray[np.int6
     return matrix, mask
 
 
-class Unpadded(OnDevices):
+class UnpaddedBatch(DeviceBatch):
     """All that is read is real; a subclass says how much that is, and in what speed is counted (`n_tokens`)."""
 
     @property

@@ -21,7 +21,9 @@ Noise = Callable[[Tokens, int, int], Tokens]  # a source, an epoch, a row of the
 BUCKETS = 16  # batches' worth of pairs that are sorted together; more pad less and make the pairs of a batch more alike
 
 
-ROOM = 16  # rows x longest side of a random batch, as a multiple of its budget: what its ids and masks take
+RANDOM_BATCH_LIMIT = (
+    16  # rows x longest side of a random batch, as a multiple of its budget: what its ids and masks take
+)
 
 
 @runtime_checkable
@@ -38,7 +40,7 @@ class Pairs(Protocol):
     def in_epoch(self, epoch: int) -> "Pairs": ...  # what is read in it: the same, or what is drawn of several corpora
 
 
-def arrange(
+def shuffle_into_batches(
     src_lengths: Lengths,
     tgt_lengths: Lengths,
     tokens_per_batch: int,
@@ -50,8 +52,8 @@ def arrange(
     longest = np.maximum(src_lengths, tgt_lengths)
     order = generator.permutation(len(longest))
     if bucketed:
-        order = sort_in_windows(order, longest, BUCKETS * tokens_per_batch)
-    room = tokens_per_batch if bucketed else ROOM * tokens_per_batch
+        order = sort_by_length_in_windows(order, longest, BUCKETS * tokens_per_batch)
+    room = tokens_per_batch if bucketed else RANDOM_BATCH_LIMIT * tokens_per_batch
     batches = cut_into_batches(order, tgt_lengths[order], longest[order], tokens_per_batch, room)
     plan = [batches[i] for i in generator.permutation(len(batches))]
     if largest_first:
@@ -59,10 +61,10 @@ def arrange(
     return plan
 
 
-def sort_in_windows(order: Rows, longest: Lengths, window: int) -> Rows:
+def sort_by_length_in_windows(order: Rows, longest: Lengths, window: int) -> Rows:
     """`order` with every stretch of some `window` pieces sorted by length, up and down in turns; ties stay as drawn.
 
-    >>> sort_in_windows(np.arange(6), np.array([3, 1, 2, 1, 3, 2]), window=6).tolist()
+    >>> sort_by_length_in_windows(np.arange(6), np.array([3, 1, 2, 1, 3, 2]), window=6).tolist()
     [1, 2, 0, 4, 5, 3]
     """
     longest = longest[order]
@@ -127,7 +129,9 @@ def plan_epoch(
         generator = np.random.default_rng([seed, epoch, i])
         first = epoch == 0 and i == order[0]
         lengths = src_lengths[i::n_parts], tgt_lengths[i::n_parts]
-        yield [rows * n_parts + i for rows in arrange(*lengths, tokens_per_batch, generator, bucketed, first)]
+        yield [
+            rows * n_parts + i for rows in shuffle_into_batches(*lengths, tokens_per_batch, generator, bucketed, first)
+        ]
 
 
 def plan_batches(
@@ -150,4 +154,4 @@ def plan_batches(
         largest_first: the batch that needs the most memory comes first, so that trouble shows at once.
     """
     generator = np.random.default_rng([seed, epoch])
-    return arrange(src_lengths, tgt_lengths, tokens_per_batch, generator, bucketed, largest_first)
+    return shuffle_into_batches(src_lengths, tgt_lengths, tokens_per_batch, generator, bucketed, largest_first)

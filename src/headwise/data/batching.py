@@ -16,7 +16,7 @@ import numpy as np
 
 from headwise.config.data import PairData
 from headwise.data.batch import Batch, Tokens, collate
-from headwise.data.batch_planning import Noise, Pairs, Rows, arrange, plan_batches, plan_epoch
+from headwise.data.batch_planning import Noise, Pairs, Rows, plan_batches, plan_epoch, shuffle_into_batches
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.stream import Cursor, EndlessStream
 from headwise.data.tokenizer import Tokenizer
@@ -69,12 +69,12 @@ class BatchStream(EndlessStream[Batch]):
         noise: Noise = unchanged_tokens,
     ) -> None:
         def batches(start: Cursor) -> Iterator[tuple[Cursor, Batch]]:
-            return walk_batches(corpus, tokenizer, config, tokens_per_batch, seed, bucketed, start, noise)
+            return batches_from(corpus, tokenizer, config, tokens_per_batch, seed, bucketed, start, noise)
 
         super().__init__(batches, state, prefetch, pin)
 
 
-def walk_batches(
+def batches_from(
     corpus: Pairs,
     tokenizer: PairTokenizer,
     config: PairData,
@@ -102,14 +102,14 @@ def walk_batches(
                 rows = np.concatenate(plan[begin - first : behind - first])
                 window = (now, begin)
                 settings = config, tokens_per_batch, seed, bucketed
-                parts = list(window_batches(pairs, tokenizer, *settings, window, rows, noise))
+                parts = list(dropout_batches(pairs, tokenizer, *settings, window, rows, noise))
                 for given, batch in enumerate(parts[offset:], start=offset + 1):
                     yield (now, begin, given) if given < len(parts) else (now, behind, 0), batch
                 offset = 0
         position = 0
 
 
-def window_batches(
+def dropout_batches(
     corpus: Pairs,
     tokenizer: Tokenizer,
     config: PairData,
@@ -122,16 +122,18 @@ def window_batches(
 ) -> Iterator[Batch]:
     """The pairs of a `window`, epoch and first planned batch, segmented with BPE-dropout and then batched."""
     epoch, begin = window
-    segmented = ((row, dropped_pair(corpus, tokenizer, config, row, seed, epoch)) for row in rows.tolist())
+    segmented = ((row, segment_with_dropout(corpus, tokenizer, config, row, seed, epoch)) for row in rows.tolist())
     pairs = [(noise(src, epoch, row), tgt) for row, (src, tgt) in segmented]
     src_lengths, tgt_lengths = (np.array([len(pair[side]) for pair in pairs]) + 1 for side in (0, 1))
     generator = np.random.default_rng([seed, epoch, begin])
-    for part in arrange(src_lengths, tgt_lengths, tokens_per_batch, generator, bucketed, epoch == begin == 0):
+    for part in shuffle_into_batches(
+        src_lengths, tgt_lengths, tokens_per_batch, generator, bucketed, epoch == begin == 0
+    ):
         chosen = [pairs[i] for i in part.tolist()]
         yield collate(chosen, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, rows[part])
 
 
-def dropped_pair(
+def segment_with_dropout(
     corpus: Pairs, tokenizer: Tokenizer, config: PairData, row: int, seed: int, epoch: int
 ) -> tuple[Tokens, Tokens]:
     """The segmentation of a pair in an epoch."""

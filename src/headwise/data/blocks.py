@@ -16,15 +16,15 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.data.batch import Unpadded
+from headwise.data.batch import UnpaddedBatch
 from headwise.data.batch_planning import Rows
-from headwise.data.stream import AnyBatch, EndlessStream, walk_epochs
+from headwise.data.stream import AnyBatch, EndlessStream, batches_of_epochs
 
 FIXED = 0, 0  # seed and epoch of the noise that a validation has
 
 
 @dataclass(frozen=True)
-class WholeBlocks(Unpadded):
+class TokenBlocks(UnpaddedBatch):
     """Blocks of running text of one length, all of which is read: nothing is padding."""
 
     src: Int[Tensor, "blocks length"]  # what is read
@@ -42,7 +42,7 @@ class WholeBlocks(Unpadded):
 
 
 @dataclass(frozen=True)
-class BlockBatch(Unpadded):
+class BlockBatch(UnpaddedBatch):
     """Blocks of running text."""
 
     tokens: Int[Tensor, "blocks length_and_one"]
@@ -110,7 +110,7 @@ def block_stream(
         return plan_blocks(len(tokens), length, tokens_per_batch, seed, epoch)
 
     return EndlessStream(
-        lambda start: walk_epochs(plan, lambda starts: load_blocks(tokens, starts, length), start), state, pin=pin
+        lambda start: batches_of_epochs(plan, lambda starts: load_blocks(tokens, starts, length), start), state, pin=pin
     )
 
 
@@ -127,7 +127,7 @@ def validation_blocks(tokens: NDArray[np.int32], length: int, tokens_per_batch: 
 # --- Blocks that something is done to before they are read, another thing in every epoch
 
 
-def noised_stream(
+def noised_block_stream(
     load: Callable[..., AnyBatch],
     n_tokens: int,
     room: int,
@@ -144,10 +144,10 @@ def noised_stream(
     def load_part(part: tuple[int, Rows]) -> AnyBatch:
         return load(part[1], epoch=part[0])
 
-    return EndlessStream(lambda start: walk_epochs(plan, load_part, start), state, pin=pin)
+    return EndlessStream(lambda start: batches_of_epochs(plan, load_part, start), state, pin=pin)
 
 
-def fixed_blocks(
+def fixed_noised_blocks(
     load: Callable[[Rows, int, int, int], AnyBatch], n_tokens: int, room: int, tokens_per_batch: int
 ) -> Iterator[AnyBatch]:
     """Every token of a text once, always with the same noise; the last block is as long as it is.

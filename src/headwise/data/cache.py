@@ -45,10 +45,10 @@ def cache(folder: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def partial(folder: Path, name: str) -> Iterator[Path]:
+def draft_path(folder: Path, name: str) -> Iterator[Path]:
     """Where to write a file or a folder of the cache before it gets its name; what is left there is removed."""
-    remove_dead_drafts(folder)
-    room, lock = _locked_room(folder)
+    remove_stale_drafts(folder)
+    room, lock = _locked_folder(folder)
     try:
         yield room / name
     finally:
@@ -58,9 +58,9 @@ def partial(folder: Path, name: str) -> Iterator[Path]:
 
 
 @contextmanager
-def partial_folder(target: Path, is_whole: Callable[[Path], bool]) -> Iterator[Path]:
+def draft_folder(target: Path, is_whole: Callable[[Path], bool]) -> Iterator[Path]:
     """A folder to write into, which becomes `target` in one step once all has gone well."""
-    with partial(target.parent, target.name) as draft:
+    with draft_path(target.parent, target.name) as draft:
         draft.mkdir()
         yield draft
         try:
@@ -70,7 +70,7 @@ def partial_folder(target: Path, is_whole: Callable[[Path], bool]) -> Iterator[P
                 raise
 
 
-def remove_dead_drafts(folder: Path) -> None:
+def remove_stale_drafts(folder: Path) -> None:
     """Remove the drafts of processes that have ended; those of living ones, and of other users, stay."""
     for room in folder.glob(f"{DRAFTS}*"):
         with suppress(OSError):
@@ -81,7 +81,7 @@ def remove_dead_drafts(folder: Path) -> None:
                 shutil.rmtree(room, ignore_errors=True)
 
 
-def _locked_room(folder: Path) -> tuple[Path, Any]:
+def _locked_folder(folder: Path) -> tuple[Path, Any]:
     """A new folder for drafts and the lock on it; None on a file system without locks, where nobody removes drafts."""
     while True:
         room = folder / f"{DRAFTS}{uuid.uuid4().hex}"

@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.data.conditional_generation import Drawn, ToldCorpus
+from headwise.data.conditional_generation import ConditionalDataset, SampleSeed
 from headwise.data.corpus import read_lines
 from headwise.data.image import Preprocessing, check_image
-from headwise.data.pictures import Augmentation, Picture, changed_pixels
+from headwise.data.pictures import Augmentation, Picture, augmented_pixels
 from headwise.errors import UserError
 
 FORMAT = "write 'file TAB caption' on every line"
@@ -61,7 +61,7 @@ def captions_by_picture(pictures: Sequence[Picture]) -> dict[Path, list[str]]:
     return found
 
 
-def held_out(pictures: Sequence[Picture], count: int) -> tuple[list[Picture], list[Picture]]:
+def hold_out_pictures(pictures: Sequence[Picture], count: int) -> tuple[list[Picture], list[Picture]]:
     """All but `count` pictures, drawn, and those, each with all its captions."""
     paths = [*captions_by_picture(pictures)]
     taken = {paths[i] for i in np.random.default_rng(HELD_OUT).permutation(len(paths))[:count]}
@@ -69,16 +69,16 @@ def held_out(pictures: Sequence[Picture], count: int) -> tuple[list[Picture], li
 
 
 @dataclass(frozen=True)
-class CaptionedPictures(ToldCorpus):
+class CaptionedDataset(ConditionalDataset):
     """Pictures as a network sees them, with the ids of their captions."""
 
     pictures: tuple[Picture, ...]
     how: Preprocessing
     augmentation: Augmentation
 
-    def values(self, row: int, drawn: Drawn | None) -> Float[Tensor, "3 height width"]:
+    def values(self, row: int, drawn: SampleSeed | None) -> Float[Tensor, "3 height width"]:
         """The pixels of a picture, read from its file now."""
-        return changed_pixels(self.pictures[row], self.how, self.augmentation, drawn)
+        return augmented_pixels(self.pictures[row], self.how, self.augmentation, drawn)
 
     @property
     def first(self) -> list[int]:
@@ -86,7 +86,7 @@ class CaptionedPictures(ToldCorpus):
         return list({picture.path: i for i, picture in reversed([*enumerate(self.pictures)])}.values())[::-1]
 
 
-def captioned_pictures(
+def captioned_dataset(
     pictures: Sequence[Picture],
     encode: Callable[[str], list[int]],
     beginning: Sequence[int],
@@ -94,7 +94,7 @@ def captioned_pictures(
     max_len: int,
     how: Preprocessing,
     augmentation: Augmentation,
-) -> CaptionedPictures:
+) -> CaptionedDataset:
     """The pictures with ids; `UserError` for a caption that does not fit into `max_len` behind the `beginning`."""
     tokens, room = [encode(picture.label) for picture in pictures], max_len - len(beginning)
     for picture, ids in zip(pictures, tokens, strict=True):
@@ -102,4 +102,4 @@ def captioned_pictures(
             raise UserError(
                 f"{picture.location}: the caption has {len(ids)} pieces, and the model writes {room} at most: cut it"
             )
-    return CaptionedPictures(tuple(tokens), tuple(beginning), end, tuple(pictures), how, augmentation)
+    return CaptionedDataset(tuple(tokens), tuple(beginning), end, tuple(pictures), how, augmentation)

@@ -12,16 +12,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from headwise.data.batch import OnDevices
+from headwise.data.batch import DeviceBatch
 from headwise.data.batch_planning import Rows
-from headwise.data.stream import ReadWhenDue
+from headwise.data.stream import LazyDataset
 
 NOT_PREDICTED = -100  # in `tgt_out`: padding, and what an output is given to begin with
-Drawn = tuple[int, int, int]  # seed, epoch and number: what is drawn for an input in training hangs on nothing else
+SampleSeed = tuple[
+    int, int, int
+]  # seed, epoch and number: what is drawn for an input in training hangs on nothing else
 
 
 @dataclass(frozen=True)
-class ToldBatch(OnDevices):
+class ConditionalBatch(DeviceBatch):
     """What is heard or seen, and what is to be written, padded on the right."""
 
     values: Float[Tensor, "batch *any"]  # spectrograms, or pixels
@@ -46,12 +48,12 @@ class ToldBatch(OnDevices):
         return f"{len(self.values)} recordings or pictures, {self.tgt_in.size(1)} pieces long"
 
 
-def collate_told(
+def collate_conditional(
     values: Sequence[Float[Tensor, "*any"]], texts: Sequence[Sequence[int]], beginning: Sequence[int], end: int
-) -> ToldBatch:
+) -> ConditionalBatch:
     """Tensors of some inputs and the ids of what is told of them, which come without marks.
 
-    >>> batch = collate_told([torch.zeros(2, 4)] * 2, [[5, 6], [7]], beginning=[1, 2], end=3)
+    >>> batch = collate_conditional([torch.zeros(2, 4)] * 2, [[5, 6], [7]], beginning=[1, 2], end=3)
     >>> batch.tgt_in.tolist(), batch.tgt_out.tolist()
     ([[1, 2, 5, 6], [1, 2, 7, 3]], [[-100, 5, 6, 3], [-100, 7, 3, -100]])
     """
@@ -59,11 +61,13 @@ def collate_told(
     written = [torch.tensor([NOT_PREDICTED] * (len(beginning) - 1) + [*text, end]) for text in texts]
     tgt_in = pad_sequence(read, batch_first=True, padding_value=end)
     tgt_out = pad_sequence(written, batch_first=True, padding_value=NOT_PREDICTED)
-    return ToldBatch(torch.stack(list(values)), tgt_in, tgt_out, sum(len(t) + 1 for t in texts), sum(map(len, read)))
+    return ConditionalBatch(
+        torch.stack(list(values)), tgt_in, tgt_out, sum(len(t) + 1 for t in texts), sum(map(len, read))
+    )
 
 
 @dataclass(frozen=True)
-class ToldCorpus(ReadWhenDue[ToldBatch]):
+class ConditionalDataset(LazyDataset[ConditionalBatch]):
     """Sounds or pictures with ids of what is told of each."""
 
     tokens: tuple[list[int], ...]  # of each text, without marks
@@ -73,10 +77,10 @@ class ToldCorpus(ReadWhenDue[ToldBatch]):
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def values(self, row: int, drawn: Drawn | None) -> Float[Tensor, "*any"]:
+    def values(self, row: int, drawn: SampleSeed | None) -> Float[Tensor, "*any"]:
         """What is heard or seen, read from its file now; `drawn`: changed at random, for training."""
         raise NotImplementedError
 
-    def load(self, rows: Rows, seed: int = 0, epoch: int = -1) -> ToldBatch:
+    def load(self, rows: Rows, seed: int = 0, epoch: int = -1) -> ConditionalBatch:
         read = [self.values(row, None if epoch < 0 else (seed, epoch, row)) for row in rows.tolist()]
-        return collate_told(read, [self.tokens[row] for row in rows.tolist()], self.beginning, self.end)
+        return collate_conditional(read, [self.tokens[row] for row in rows.tolist()], self.beginning, self.end)

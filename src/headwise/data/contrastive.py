@@ -13,18 +13,18 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headwise.data.batch import OnDevices
+from headwise.data.batch import DeviceBatch
 from headwise.data.batch_planning import Rows, plan_batches
 from headwise.data.corpus import read_lines
 from headwise.data.sources import display_name
-from headwise.data.stream import EndlessStream, walk_epochs
+from headwise.data.stream import EndlessStream, batches_of_epochs
 from headwise.errors import UserError
 
 FORMAT = "write 'text TAB text that belongs to it' on every line, or with a third text that does not"
 Texts = tuple[str, ...]  # of a line
 
 
-def read_related(paths: Sequence[str]) -> list[Texts]:
+def read_contrastive(paths: Sequence[str]) -> list[Texts]:
     """The lines of files, all of two texts, or all of three.
 
     Raises:
@@ -46,7 +46,7 @@ def read_related(paths: Sequence[str]) -> list[Texts]:
 
 
 @dataclass(frozen=True)
-class RelatedBatch(OnDevices):
+class ContrastiveBatch(DeviceBatch):
     """The first texts of some lines, below them the second ones, and the third ones where there are."""
 
     src: Int[Tensor, "texts length"]
@@ -80,7 +80,7 @@ class RelatedBatch(OnDevices):
 
 
 @dataclass(frozen=True)
-class RelatedTexts:
+class ContrastiveDataset:
     """Lines as a network reads them, in memory."""
 
     lines: Sequence[Texts]
@@ -90,7 +90,7 @@ class RelatedTexts:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def load(self, rows: Rows) -> RelatedBatch:
+    def load(self, rows: Rows) -> ContrastiveBatch:
         """The batch of some lines."""
         chosen = rows.tolist()
         columns = range(len(self.lines[0]))
@@ -102,7 +102,7 @@ class RelatedTexts:
         src = np.full(mask.shape, self.pad_id, dtype=np.int64)
         src[mask] = np.concatenate(ids)
         same = np.array(second, dtype=object)[:, None] == np.array(others, dtype=object)[None]
-        return RelatedBatch(torch.from_numpy(src), torch.from_numpy(mask), torch.from_numpy(same))
+        return ContrastiveBatch(torch.from_numpy(src), torch.from_numpy(mask), torch.from_numpy(same))
 
     def plan(self, seed: int, epoch: int, tokens_per_batch: int) -> list[Rows]:
         """Lines of like length together, as many as have room; which ones is drawn from (seed, epoch)."""
@@ -111,11 +111,11 @@ class RelatedTexts:
 
     def stream(
         self, tokens_per_batch: int, seed: int, state: Mapping[str, int] | None, pin: bool = False
-    ) -> EndlessStream[RelatedBatch]:
+    ) -> EndlessStream[ContrastiveBatch]:
         """Training batches without end, from `state` on."""
         plan = partial(self.plan, seed, tokens_per_batch=tokens_per_batch)
-        return EndlessStream(lambda start: walk_epochs(plan, self.load, start), state, pin=pin)
+        return EndlessStream(lambda start: batches_of_epochs(plan, self.load, start), state, pin=pin)
 
-    def batches(self, tokens_per_batch: int) -> Iterator[RelatedBatch]:
+    def batches(self, tokens_per_batch: int) -> Iterator[ContrastiveBatch]:
         """All lines once."""
         return map(self.load, self.plan(0, 0, tokens_per_batch))

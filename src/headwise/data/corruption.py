@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from headwise.data.batch import Batch, collate
 from headwise.data.batch_planning import Rows
-from headwise.data.blocks import fixed_blocks, noised_stream
-from headwise.data.noise import infilled
+from headwise.data.blocks import fixed_noised_blocks, noised_block_stream
+from headwise.data.noise import infill_text
 from headwise.data.stream import EndlessStream
 
 SHARE, MEAN_SPAN = 0.15, 3.0  # T5's: of the tokens of a block, tokens a span
@@ -52,25 +52,25 @@ class SpanCorruption:
         return replace_spans(tokens, noise, self.sentinels), replace_spans(tokens, ~noise, self.sentinels)
 
 
-def n_noise(length: int) -> tuple[int, int]:
+def noise_counts(length: int) -> tuple[int, int]:
     """How many tokens of so many are taken out, and in how many spans.
 
-    >>> n_noise(568), n_noise(2)
+    >>> noise_counts(568), noise_counts(2)
     ((85, 28), (1, 1))
     """
     tokens = min(max(round(length * SHARE), 1), length - 1)
     return tokens, max(round(tokens / MEAN_SPAN), 1)
 
 
-def tokens_read_as(length: int) -> int:
+def block_length_for(length: int) -> int:
     """The tokens of the longest block that is read as `length` tokens, its sentinels and its end mark among them.
 
-    >>> tokens_read_as(512)
+    >>> block_length_for(512)
     568
     """
 
     def read(n: int) -> int:
-        tokens, spans = n_noise(n)
+        tokens, spans = noise_counts(n)
         return n - tokens + spans + 1
 
     n = max(2, length - 1)
@@ -85,12 +85,12 @@ def noise_mask(length: int, generator: np.random.Generator) -> NDArray[np.bool_]
     A block of one token is kept.
     """
     longer = max(2, length)
-    tokens, spans = n_noise(longer)
-    kept, taken = (divided(n, spans, generator) for n in (longer - tokens, tokens))
+    tokens, spans = noise_counts(longer)
+    kept, taken = (split_randomly(n, spans, generator) for n in (longer - tokens, tokens))
     return np.repeat(np.arange(2 * spans) % 2 == 1, np.stack([kept, taken], axis=1).ravel())[:length]
 
 
-def divided(n: int, n_parts: int, generator: np.random.Generator) -> TokenIds:
+def split_randomly(n: int, n_parts: int, generator: np.random.Generator) -> TokenIds:
     """The lengths of so many parts of n, none of them empty, every division as likely as every other."""
     cuts = np.sort(generator.permutation(n - 1)[: n_parts - 1]) + 1
     return np.diff(np.concatenate([[0], cuts, [n]]))
@@ -125,7 +125,7 @@ class Denoising:
         sentences = self.sentences(tokens)
         order = generator.permutation(len(sentences))
         permuted = np.concatenate([sentences[i] for i in order])
-        return np.array(infilled(permuted.tolist(), self.begins, self.mask_id, generator), np.int64), tokens
+        return np.array(infill_text(permuted.tolist(), self.begins, self.mask_id, generator), np.int64), tokens
 
     def sentences(self, tokens: TokenIds) -> list[TokenIds]:
         """The tokens, parted behind every sentence."""
@@ -133,10 +133,10 @@ class Denoising:
         return np.split(tokens, np.flatnonzero(ends) + 1)
 
 
-def denoising_of(pieces: Iterable[str], mask_id: int, end_id: int) -> Denoising:
+def denoising_for(pieces: Iterable[str], mask_id: int, end_id: int) -> Denoising:
     """Of a vocabulary's pieces in the order of their ids, as people read them: blanks as `▁`.
 
-    >>> noise = denoising_of(["<mask>", "</s>", "▁dog", "s", "."], mask_id=0, end_id=1)
+    >>> noise = denoising_for(["<mask>", "</s>", "▁dog", "s", "."], mask_id=0, end_id=1)
     >>> [part.tolist() for part in noise.sentences(np.array([2, 4, 2, 3, 4, 3, 1, 3]))]
     [[2, 4], [2, 3, 4, 3, 1], [3]]
     """
@@ -153,7 +153,7 @@ def denoising_of(pieces: Iterable[str], mask_id: int, end_id: int) -> Denoising:
 
 
 @dataclass(frozen=True)
-class BlockMarks:
+class BlockSpecials:
     """What stands around a block as it is read, and as it is written."""
 
     before: Sequence[int]
@@ -165,13 +165,13 @@ class BlockMarks:
 
 
 @dataclass(frozen=True)
-class CorruptedText:
+class CorruptedBlocks:
     """Running text in blocks, each with a part taken out."""
 
     tokens: NDArray[np.int32]
     room: int  # tokens of the text in a block
     corrupt: Corruption
-    marks: BlockMarks
+    marks: BlockSpecials
 
     def load(self, starts: Rows, length: int, seed: int, epoch: int) -> Batch:
         """Blocks of `length` tokens of the text, from each of `starts` on, as they are read in an epoch."""
@@ -191,8 +191,8 @@ class CorruptedText:
     ) -> EndlessStream[Batch]:
         """Training batches without end, from `state` on."""
         load = partial(self.load, length=self.room, seed=seed)
-        return noised_stream(load, len(self.tokens), self.room, tokens_per_batch, seed, state, pin)
+        return noised_block_stream(load, len(self.tokens), self.room, tokens_per_batch, seed, state, pin)
 
     def fixed(self, tokens_per_batch: int) -> Iterator[Batch]:
         """The whole text once, always with the same parts taken out; the last block is as long as it is."""
-        return fixed_blocks(self.load, len(self.tokens), self.room, tokens_per_batch)
+        return fixed_noised_blocks(self.load, len(self.tokens), self.room, tokens_per_batch)

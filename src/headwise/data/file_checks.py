@@ -18,10 +18,10 @@ from headwise.errors import UserError
 
 PAIRS = 1000  # looked at of each corpus
 HEAD = 1 << 16  # bytes looked at of each file
-FEWEST = 20  # pairs from which to tell the sides of a validation set
-CLEARLY = 1.3  # times more alike must swapped sides be; on eight real corpora the right ones are 1.4 to 6 times
-LEAKED = 0.1  # share of validation pairs that are training pairs from which it is mentioned
-ALIKE = 0.5  # share of pairs with the same text on both sides from which it is mentioned
+MIN_PAIRS = 20  # pairs from which to tell the sides of a validation set
+SWAP_RATIO = 1.3  # times more alike must swapped sides be; on eight real corpora the right ones are 1.4 to 6 times
+LEAK_SHARE = 0.1  # share of validation pairs that are training pairs from which it is mentioned
+COPY_SHARE = 0.5  # share of pairs with the same text on both sides from which it is mentioned
 
 MARKUP = re.compile(rb"\s*<(\?xml|!doctype|tmx|xliff|html|srcset|refset|tstset|mteval|dataset)[\s>]", re.IGNORECASE)
 FORMATS = {  # of files that are taken for text by mistake, by their first bytes
@@ -89,7 +89,7 @@ def parse_pairs(option: str, paths: Sequence[str]) -> list[Corpus]:
     return corpora
 
 
-def doubts(train: Sequence[Corpus], valid: Sequence[Corpus]) -> Iterator[str]:
+def file_warnings(train: Sequence[Corpus], valid: Sequence[Corpus]) -> Iterator[str]:
     """What looks wrong with pairs to train and to validate on, a line each.
 
     Raises:
@@ -100,13 +100,13 @@ def doubts(train: Sequence[Corpus], valid: Sequence[Corpus]) -> Iterator[str]:
         for corpus in corpora:
             beginning = list(islice(read_pairs([corpus]), PAIRS))
             pairs[option] += beginning
-            yield from (f"{option} {doubt}" for doubt in _doubts_of(corpus, beginning))
+            yield from (f"{option} {doubt}" for doubt in _corpus_warnings(corpus, beginning))
     if is_swapped(pairs["--train"], pairs["--valid"]):
         sides = " ".join(" ".join(map(display_name, corpus.paths)) for corpus in valid)
         yield f"--valid {sides}: looks swapped, its sources are like the targets of --train; give the sources first"
 
 
-def leaks(train: Sequence[Corpus], valid: Sequence[Corpus]) -> Iterator[str]:
+def leakage_warnings(train: Sequence[Corpus], valid: Sequence[Corpus]) -> Iterator[str]:
     """A warning if validation pairs are training pairs, as the first thousand of each corpus show.
 
     Not here: an exact count, which `survey` has.
@@ -116,25 +116,25 @@ def leaks(train: Sequence[Corpus], valid: Sequence[Corpus]) -> Iterator[str]:
     )
     known = {*trained}
     leaked = sum(pair in known for pair in judged)
-    if leaked > LEAKED * len(judged):
+    if leaked > LEAK_SHARE * len(judged):
         yield (
             f"--valid: {leaked:,} of the first {len(judged):,} pairs are in --train too, so its figures will be too "
             "good; hold out pairs instead, for example --valid 500pairs"
         )
 
 
-def _doubts_of(corpus: Corpus, pairs: Sequence[Pair]) -> Iterator[str]:
+def _corpus_warnings(corpus: Corpus, pairs: Sequence[Pair]) -> Iterator[str]:
     if has_header(pairs):
         cells = " TAB ".join(pairs[0])
         yield f"{corpus}: line 1 ({cells}) looks like a header and would be learnt as a pair; remove it"
     same = sum(src == tgt for src, tgt in pairs)
-    if same > ALIKE * len(pairs) and len(pairs) >= FEWEST:
+    if same > COPY_SHARE * len(pairs) and len(pairs) >= MIN_PAIRS:
         yield f"{corpus}: {same:,} of the first {len(pairs):,} pairs have the same text on both sides; is that meant?"
     if pair_reader(corpus) is read_tsv:
-        yield from _further_columns(corpus.paths[0])
+        yield from _extra_columns(corpus.paths[0])
 
 
-def _further_columns(path: str) -> Iterator[str]:
+def _extra_columns(path: str) -> Iterator[str]:
     """What reading two columns leaves out."""
     rows = [line.split("\t", 2) for line in islice(read_lines(path), PAIRS)]
     further = [(number, row[2]) for number, row in enumerate(rows, start=1) if len(row) > 2]
@@ -174,11 +174,11 @@ def is_swapped(train: Sequence[Pair], valid: Sequence[Pair]) -> bool:
 
     Sides are compared by the trigrams of their characters, which tell languages apart whatever they write.
     """
-    if min(len(train), len(valid)) < FEWEST:
+    if min(len(train), len(valid)) < MIN_PAIRS:
         return False
     (src, tgt), (valid_src, valid_tgt) = (map(_trigrams, zip(*pairs, strict=True)) for pairs in (train, valid))
     straight = _cosine(src, valid_src) + _cosine(tgt, valid_tgt)
-    return _cosine(src, valid_tgt) + _cosine(tgt, valid_src) > CLEARLY * straight
+    return _cosine(src, valid_tgt) + _cosine(tgt, valid_src) > SWAP_RATIO * straight
 
 
 def _trigrams(texts: Iterable[str]) -> Counter[str]:

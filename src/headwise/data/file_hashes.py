@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headwise.data.corpus import Corpus, RawLines, misaligned, pair_reader, read_raw_lines
-from headwise.data.sources import changed
+from headwise.data.sources import changed_file_error
 from headwise.errors import UserError
 
 Item = TypeVar("Item")
@@ -42,7 +42,7 @@ class HashedLines:
 
 
 @dataclass(frozen=True)
-class Content:
+class HashedFiles:
     """What files held when they were hashed."""
 
     paths: tuple[str, ...]
@@ -62,49 +62,49 @@ class Content:
         except UserError:
             if self._is_current():
                 raise
-            raise changed(self.paths) from None
+            raise changed_file_error(self.paths) from None
         if seen.hashes != self.hashes:
-            raise changed(self.paths)
+            raise changed_file_error(self.paths)
 
     def _is_current(self) -> bool:
         try:
-            return content_of(self.paths).hashes == self.hashes
+            return hash_files(self.paths).hashes == self.hashes
         except UserError:
             return False
 
 
-def content_of(paths: Sequence[str]) -> Content:
+def hash_files(paths: Sequence[str]) -> HashedFiles:
     """Read files once for their hashes."""
     seen = HashedLines()
     for path in paths:
         for _ in seen(path):
             pass
-    return Content(tuple(paths), seen.hashes, tuple(seen.lines), seen.size)
+    return HashedFiles(tuple(paths), seen.hashes, tuple(seen.lines), seen.size)
 
 
 @dataclass(frozen=True)
-class CorpusContent(Content):
+class HashedCorpus(HashedFiles):
     """What the files of a corpus held; aligned files had as many lines each."""
 
     key: str  # a hash of them, and of how they are read
 
 
-def content(corpora: Sequence[Corpus]) -> list[CorpusContent]:
+def hash_corpora(corpora: Sequence[Corpus]) -> list[HashedCorpus]:
     """Read every corpus once for its hash.
 
     Raises:
         UserError: a file cannot be read, or two files are misaligned.
     """
-    return [_corpus_content(corpus) for corpus in corpora]
+    return [_hash_corpus(corpus) for corpus in corpora]
 
 
-def _corpus_content(corpus: Corpus) -> CorpusContent:
-    found = content_of(corpus.paths)
+def _hash_corpus(corpus: Corpus) -> HashedCorpus:
+    found = hash_files(corpus.paths)
     if found.lines[0] != found.lines[-1]:
         raise misaligned(corpus.paths[0], found.lines[0], corpus.paths[-1], found.lines[-1])
-    return CorpusContent(**vars(found), key=digest(pair_reader(corpus).__name__, found.hashes))
+    return HashedCorpus(**vars(found), key=short_hash(pair_reader(corpus).__name__, found.hashes))
 
 
-def digest(*parts: Any) -> str:
+def short_hash(*parts: Any) -> str:
     """A short name for anything JSON can hold."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
 
-from headwise.data.sources import HF_PREFIX, Pair, changed, text_field
+from headwise.data.sources import HF_PREFIX, Pair, changed_file_error, text_field
 from headwise.errors import UserError, unknown
 
 FORMAT = 1  # of a copy; raise it when the same rows make other lines
-EVERY = 10_000  # pairs after which the position is kept
+CHECKPOINT_EVERY = 10_000  # pairs after which the position is kept
 
 
 def read_hugging_face(spec: str) -> Iterator[Pair]:
@@ -27,10 +27,12 @@ def read_hugging_face(spec: str) -> Iterator[Pair]:
     ...}`.
     """
     name, options = parse_hf_spec(spec)
-    return _pairs(open_dataset(name, options)[0], name, options)
+    return _pairs_of_rows(open_dataset(name, options)[0], name, options)
 
 
-def _pairs(rows: Iterable[dict[str, Any]], name: str, options: Mapping[str, str], start: int = 1) -> Iterator[Pair]:
+def _pairs_of_rows(
+    rows: Iterable[dict[str, Any]], name: str, options: Mapping[str, str], start: int = 1
+) -> Iterator[Pair]:
     """The pairs of some rows, of which the first has the number `start`."""
     for number, row in enumerate(rows, start):
         record = row["translation"] if isinstance(row.get("translation"), dict) else row
@@ -75,11 +77,11 @@ def open_dataset(name: str, options: Mapping[str, str]) -> tuple[Any, str]:
         raise UserError(f"{HF_PREFIX}{name}: cannot be opened ({type(error).__name__}: {reason})") from error
 
 
-def copied(spec: str, folder: Path) -> Path:
+def cached_dataset(spec: str, folder: Path) -> Path:
     """The pairs of a dataset in a .jsonl file of `folder`, for which it is streamed once: what follows reads lines, in
     any order and again and again.
 
-    Every `EVERY` pairs the position is kept (`IterableDataset.state_dict`), so that a copy that was killed goes on
+    The position is saved every `CHECKPOINT_EVERY` pairs (`IterableDataset.state_dict`), so a killed copy resumes
     there. What is written is a function of the dataset, so nothing is lost if two processes write the same file.
 
     Raises:
@@ -98,21 +100,21 @@ def copied(spec: str, folder: Path) -> Path:
     done, size = (known["rows"], known["bytes"]) if known else (0, 0)
     with begun.open("r+b" if known else "wb") as file:
         file.seek(size)
-        for number, (src, tgt) in enumerate(_pairs(dataset, name, options, done + 1), start=done + 1):
+        for number, (src, tgt) in enumerate(_pairs_of_rows(dataset, name, options, done + 1), start=done + 1):
             file.write(json.dumps({"src": src, "tgt": tgt}).encode() + b"\n")
-            if number % EVERY == 0:
-                _keep(position, file, {"rows": number, "bytes": file.tell(), "state": dataset.state_dict()})
+            if number % CHECKPOINT_EVERY == 0:
+                _save_position(position, file, {"rows": number, "bytes": file.tell(), "state": dataset.state_dict()})
         file.truncate()
     if open_dataset(name, options)[1] != version:  # the rows may be some of before and some of after
         begun.unlink()
         position.unlink(missing_ok=True)
-        raise changed([spec])
+        raise changed_file_error([spec])
     begun.replace(whole)
     position.unlink(missing_ok=True)
     return whole
 
 
-def _keep(position: Path, file: BinaryIO, known: Mapping[str, Any]) -> None:
+def _save_position(position: Path, file: BinaryIO, known: Mapping[str, Any]) -> None:
     """Write down a position, behind what it speaks of."""
     file.flush()
     os.fsync(file.fileno())

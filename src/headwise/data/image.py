@@ -79,7 +79,7 @@ def open_image(path: str | Path, location: str = "") -> "Image":
     Raises:
         UserError: there is no such file, it is no image, or Pillow is not installed; `location` says who named it.
     """
-    with _opened(path, location) as file:
+    with _open_image_file(path, location) as file:
         from PIL import ImageOps
 
         return ImageOps.exif_transpose(file).convert("RGB")
@@ -87,12 +87,12 @@ def open_image(path: str | Path, location: str = "") -> "Image":
 
 def check_image(path: str | Path, location: str = "") -> None:
     """`UserError` where the file does not begin as an image does; the rest is not read."""
-    with _opened(path, location):
+    with _open_image_file(path, location):
         pass
 
 
 @contextmanager
-def _opened(path: str | Path, location: str) -> Iterator["Image"]:
+def _open_image_file(path: str | Path, location: str) -> Iterator["Image"]:
     said = str(path) if location in ("", str(path)) else f"{location}: {path}"
     try:
         from PIL import Image, UnidentifiedImageError

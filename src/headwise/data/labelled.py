@@ -1,7 +1,7 @@
 """Batches of labelled texts for classifiers.
 
 For a network trained here the files (`labelled_texts.py`) are tokenized and cached like parallel text, with labels in
-place of translations. The inputs of a pretrained network, with its special tokens, are kept in memory (`ReadTexts`).
+place of translations. Inputs of a pretrained network are kept in memory (`LabelledDataset`).
 A text longer than `data.max_length` is truncated, not dropped. Not here: training (`tasks.classification`).
 """
 
@@ -15,7 +15,7 @@ from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.data.batch import OnDevices, Tokens, pad
+from headwise.data.batch import DeviceBatch, Tokens, pad
 from headwise.data.batch_planning import Rows, plan_batches
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import PreparedCorpus
@@ -48,7 +48,7 @@ def classification(labels: Sequence[str], probabilities: Sequence[float]) -> Cla
     return Classification(best, by_label[best], by_label)
 
 
-def parted(examples: Sequence[One], count: int) -> tuple[list[One], list[One]]:
+def hold_out_examples(examples: Sequence[One], count: int) -> tuple[list[One], list[One]]:
     """All but `count` of the examples, drawn at random, always alike, and these."""
     taken = set(np.random.default_rng(HELD_OUT).permutation(len(examples))[:count].tolist())
     kept = [one for i, one in enumerate(examples) if i not in taken]
@@ -56,7 +56,7 @@ def parted(examples: Sequence[One], count: int) -> tuple[list[One], list[One]]:
 
 
 @dataclass(frozen=True)
-class LabelledBatch(OnDevices):
+class LabelledBatch(DeviceBatch):
     """Texts, padded on the right, and the class of each."""
 
     src: Int[Tensor, "batch src_len"]
@@ -145,7 +145,7 @@ class LabelledCorpus:
 
 
 @dataclass(frozen=True)
-class MarkedTexts:
+class EncodedText:
     """A text, or two behind one another, as a published network reads them: with all their marks."""
 
     ids: Tokens
@@ -156,12 +156,12 @@ class MarkedTexts:
         return len(self.ids)
 
 
-def collate_marked(rows: Sequence[MarkedTexts], labels: Sequence[Any], pad_id: int, typed: bool) -> LabelledBatch:
+def collate_encoded(rows: Sequence[EncodedText], labels: Sequence[Any], pad_id: int, typed: bool) -> LabelledBatch:
     """Tensors of such texts and their classes, one each or several.
 
     `typed`: the network is told which of two texts a token belongs to, or that it belongs to neither.
 
-    >>> batch = collate_marked([MarkedTexts([8, 5, 2, 6, 2], 3), MarkedTexts([8, 5, 2], 3)], [1, 0], 0, typed=True)
+    >>> batch = collate_encoded([EncodedText([8, 5, 2, 6, 2], 3), EncodedText([8, 5, 2], 3)], [1, 0], 0, typed=True)
     >>> batch.src.tolist(), batch.types.tolist()
     ([[8, 5, 2, 6, 2], [8, 5, 2, 0, 0]], [[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]])
     """
@@ -178,13 +178,13 @@ def collate_marked(rows: Sequence[MarkedTexts], labels: Sequence[Any], pad_id: i
 
 
 @dataclass(frozen=True)
-class ReadTexts:
+class LabelledDataset:
     """Labelled texts as a published network reads them, in memory."""
 
-    rows: Sequence[MarkedTexts]
+    rows: Sequence[EncodedText]
     classes: Sequence[Any]  # of each: here a number
     labels: tuple[str, ...]  # class i is labels[i]
-    typed: bool  # as of `collate_marked`
+    typed: bool  # as of `collate_encoded`
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -192,7 +192,7 @@ class ReadTexts:
     def load(self, tokenizer: PairTokenizer, rows: Rows) -> LabelledBatch:
         """The batch of some rows."""
         chosen = rows.tolist()
-        return collate_marked(
+        return collate_encoded(
             [self.rows[i] for i in chosen], [self.classes[i] for i in chosen], tokenizer.pad_id, self.typed
         )
 

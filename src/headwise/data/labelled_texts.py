@@ -44,7 +44,7 @@ def read_examples(path: str, n_texts: int, raw: RawLines | None = None) -> Itera
         yield tuple(texts), label.strip()
 
 
-def texts_a_line(corpora: Sequence[Corpus]) -> int:
+def texts_per_line(corpora: Sequence[Corpus]) -> int:
     """How many texts there are before a label, 1 or 2, as the first line of the first file has it."""
     first = next(iter(read_lines(corpora[0].paths[0])))
     return 2 if first.count("\t") == 2 else 1

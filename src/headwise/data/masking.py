@@ -20,26 +20,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.data.batch_planning import Rows
-from headwise.data.blocks import WholeBlocks, fixed_blocks, noised_stream
+from headwise.data.blocks import TokenBlocks, fixed_noised_blocks, noised_block_stream
 from headwise.data.stream import EndlessStream
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 
 MASKED, REPLACED = 0.8, 0.1  # of the pieces chosen; the rest stay as they are
-MASKS = ("[MASK]", "<mask>")  # how vocabularies call it
+MASK_NAMES = ("[MASK]", "<mask>")  # how vocabularies call it
 BYTE = "<0x[0-9A-F]{2}>"
 
 
 def mask_id(tokenizer: Tokenizer) -> int:
     """The mask of a tokenizer of ours; `UserError` where it has none."""
-    found = next((i for name in MASKS if (i := tokenizer.backend.token_to_id(name)) is not None), None)
+    found = next((i for name in MASK_NAMES if (i := tokenizer.backend.token_to_id(name)) is not None), None)
     if found is None:
-        raise UserError(f"the tokenizer has no piece {' or '.join(MASKS)}, with which pieces are masked")
+        raise UserError(f"the tokenizer has no piece {' or '.join(MASK_NAMES)}, with which pieces are masked")
     return found
 
 
 @dataclass(frozen=True)
-class MaskedBatch(WholeBlocks):
+class MaskedBatch(TokenBlocks):
     """Blocks of running text of one length, with some pieces hidden."""
 
     places: Int[Tensor, " chosen"]  # of what is to be told, in `src.flatten()`
@@ -58,42 +58,42 @@ class Masking:
     mask_id: int
     pieces: Rows  # ids that may be chosen, and drawn in the place of others: all but marks
     share: float = 0.15
-    joints: "Joints | None" = None  # where whole words are chosen
+    joints: "WordEdges | None" = None  # where whole words are chosen
     shares: tuple[float, float] = (MASKED, REPLACED)  # of the pieces chosen
 
     def __call__(
         self, tokens: NDArray[np.int64], generator: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """What is read of the tokens, and the places of those to tell."""
-        words = words_of(tokens, np.isin(tokens, self.pieces), self.joints)
-        places = choose(words, generator.permutation(int(words.max(initial=-1)) + 1), self.share)
+        words = number_words(tokens, np.isin(tokens, self.pieces), self.joints)
+        places = choose_positions(words, generator.permutation(int(words.max(initial=-1)) + 1), self.share)
         draws, pieces = generator.random(len(places)), generator.choice(self.pieces, len(places))
-        return hide(tokens, places, draws, pieces, self.mask_id, self.shares), places
+        return mask_tokens(tokens, places, draws, pieces, self.mask_id, self.shares), places
 
 
 @dataclass(frozen=True)
-class Joints:
+class WordEdges:
     """By id, which pieces begin, and which end, with a letter or digit: one behind the other, such are of one word."""
 
     begins: NDArray[np.bool_]
     ends: NDArray[np.bool_]
 
 
-def joints_of(pieces: Iterable[str]) -> Joints:
+def word_edges(pieces: Iterable[str]) -> WordEdges:
     """Of pieces in the order of their ids, as people read them: blanks as `▁`, bytes as `<0xE3>`.
 
-    >>> joints_of(["▁dog", "s", ".", "<0xE3>"])
-    Joints(begins=array([False,  True, False,  True]), ends=array([ True,  True, False,  True]))
+    >>> word_edges(["▁dog", "s", ".", "<0xE3>"])
+    WordEdges(begins=array([False,  True, False,  True]), ends=array([ True,  True, False,  True]))
     """
     letters = [re.sub(BYTE, "x", piece) or " " for piece in pieces]
-    return Joints(*(np.array([letter[at].isalnum() for letter in letters]) for at in (0, -1)))
+    return WordEdges(*(np.array([letter[at].isalnum() for letter in letters]) for at in (0, -1)))
 
 
-def words_of(tokens: NDArray[np.int64], known: NDArray[np.bool_], joints: Joints | None) -> NDArray[np.int64]:
+def number_words(tokens: NDArray[np.int64], known: NDArray[np.bool_], joints: WordEdges | None) -> NDArray[np.int64]:
     """The number of the word that each token is of, -1 for what is not `known`; without `joints` each is a word.
 
-    >>> joints = joints_of(["▁dog", "s", "."])
-    >>> words_of(np.array([0, 1, 2, 0, 1, 1]), np.array([1, 1, 1, 1, 0, 1], bool), joints)
+    >>> joints = word_edges(["▁dog", "s", "."])
+    >>> number_words(np.array([0, 1, 2, 0, 1, 1]), np.array([1, 1, 1, 1, 0, 1], bool), joints)
     array([ 0,  0,  1,  2, -1,  3])
     """
     first = known.copy()
@@ -102,10 +102,10 @@ def words_of(tokens: NDArray[np.int64], known: NDArray[np.bool_], joints: Joints
     return np.where(known, np.cumsum(first) - 1, -1)
 
 
-def choose(words: NDArray[np.int64], order: NDArray[np.int64], share: float) -> NDArray[np.int64]:
+def choose_positions(words: NDArray[np.int64], order: NDArray[np.int64], share: float) -> NDArray[np.int64]:
     """Places of the words that come first in `order`, one at least and no more than have room in `share` of all.
 
-    >>> choose(np.array([-1, 0, 0, 1, 2, 3, -1]), order=np.array([2, 0, 1, 3]), share=0.6)
+    >>> choose_positions(np.array([-1, 0, 0, 1, 2, 3, -1]), order=np.array([2, 0, 1, 3]), share=0.6)
     array([1, 2, 4])
     """
     known = words >= 0
@@ -115,7 +115,7 @@ def choose(words: NDArray[np.int64], order: NDArray[np.int64], share: float) -> 
     return np.flatnonzero(known & np.isin(words, order[taken]))
 
 
-def hide(
+def mask_tokens(
     tokens: NDArray[np.int64],
     places: NDArray[np.int64],
     draws: NDArray[np.float64],
@@ -125,7 +125,7 @@ def hide(
 ) -> NDArray[np.int64]:
     """What is read where these places are to be told; of each a number `draws` says how, `pieces` what may stand there.
 
-    >>> hide(np.array([5, 6, 7, 8]), np.array([0, 2, 3]), np.array([0.79, 0.81, 0.91]), np.array([1, 2, 3]), mask_id=0)
+    >>> mask_tokens(np.array([5, 6, 7, 8]), np.array([0, 2, 3]), np.array([0.79, 0.81, 0.91]), np.array([1, 2, 3]), mask_id=0)
     array([0, 6, 2, 8])
     """
     read = tokens.copy()
@@ -169,8 +169,8 @@ class MaskedText:
     ) -> EndlessStream[MaskedBatch]:
         """Training batches without end, from `state` on."""
         load = partial(self.load, length=self.room, seed=seed)
-        return noised_stream(load, len(self.tokens), self.room, tokens_per_batch, seed, state, pin)
+        return noised_block_stream(load, len(self.tokens), self.room, tokens_per_batch, seed, state, pin)
 
     def fixed(self, tokens_per_batch: int) -> Iterator[MaskedBatch]:
         """The whole text once, always with the same pieces hidden; the last block is as long as it is."""
-        return fixed_blocks(self.load, len(self.tokens), self.room, tokens_per_batch)
+        return fixed_noised_blocks(self.load, len(self.tokens), self.room, tokens_per_batch)

@@ -23,13 +23,13 @@ Numbers = TypeVar("Numbers", int, Rows)  # one, or several
 
 
 @dataclass(frozen=True)
-class Portion:
-    """A corpus, rows `first` to `first + size` of `pairs`, of which every epoch has `drawn`."""
+class CorpusShare:
+    """A corpus, rows `first` to `first + size` of `pairs`, of which every epoch has `pairs_per_epoch`."""
 
     pairs: Pairs
     first: int
     size: int
-    drawn: int
+    pairs_per_epoch: int
 
     def rows(self, numbers: Numbers) -> Numbers:
         """The rows that are drawn as those of all epochs."""
@@ -39,9 +39,9 @@ class Portion:
 class Mixture:
     """An epoch of several corpora, whose rows are numbered one behind the other; see `batching.Pairs`."""
 
-    def __init__(self, shares: Sequence[Portion], epoch: int = 0) -> None:
+    def __init__(self, shares: Sequence[CorpusShare], epoch: int = 0) -> None:
         self.shares, self.epoch = shares, epoch
-        self.starts = np.cumsum([0, *(share.drawn for share in shares)]).tolist()
+        self.starts = np.cumsum([0, *(share.pairs_per_epoch for share in shares)]).tolist()
 
     def in_epoch(self, epoch: int) -> "Mixture":
         """The rows that are drawn in it."""
@@ -75,11 +75,11 @@ class Mixture:
     def _drawn(self, row: int) -> tuple[Pairs, int]:
         i = bisect_right(self.starts, row) - 1
         share = self.shares[i]
-        return share.pairs, share.rows(self.epoch * share.drawn + row - self.starts[i])
+        return share.pairs, share.rows(self.epoch * share.pairs_per_epoch + row - self.starts[i])
 
-    def _lengths(self, share: Portion, lengths: Lengths) -> Lengths:
-        begin = self.epoch * share.drawn
-        end = begin + share.drawn
+    def _lengths(self, share: CorpusShare, lengths: Lengths) -> Lengths:
+        begin = self.epoch * share.pairs_per_epoch
+        end = begin + share.pairs_per_epoch
         parts = (share.rows(np.arange(at, min(at + PART, end))) for at in range(begin, end, PART))
         return np.concatenate([np.empty(0, np.int32), *(lengths[rows] for rows in parts)])
 
@@ -97,13 +97,13 @@ def stride(size: int) -> int:
     return step
 
 
-def drawn(sizes: Sequence[int], weights: Sequence[float], temperature: float) -> list[int]:
+def pairs_per_epoch(sizes: Sequence[int], weights: Sequence[float], temperature: float) -> list[int]:
     """How many pairs of each corpus an epoch has; in all about as many as there are, of none less than one.
 
     The share of a corpus of n pairs is in proportion to weight * n ** (1 / temperature), as in arXiv:1907.05019, where
     all weights are 1.
 
-    >>> drawn([900, 100], [1.0, 1.0], 1.0), drawn([900, 100], [1.0, 1.0], 2.0), drawn([900, 100], [1.0, 3.0], 1.0)
+    >>> pairs_per_epoch([900, 100], [1.0, 1.0], 1.0), pairs_per_epoch([900, 100], [1.0, 1.0], 2.0), pairs_per_epoch([900, 100], [1.0, 3.0], 1.0)
     ([900, 100], [750, 250], [750, 250])
     """
     largest = max(sizes)  # by which they are divided, so that no power is out of range

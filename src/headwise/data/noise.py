@@ -28,7 +28,7 @@ UNSPACED = 4  # pieces a word, on average, from which on a text counts as one th
 
 
 @dataclass(frozen=True)
-class PieceDropout:
+class TokenDropout:
     """Makes each piece of a source the unknown piece with a probability (word dropout, as in arXiv:1905.11901).
 
     Declared pieces are left alone: they say what is wanted. Drawn for every place, not for every kind of piece.
@@ -53,7 +53,7 @@ class PieceDropout:
 
 
 @dataclass(frozen=True)
-class Infilling:
+class TextInfilling:
     """Masks words of texts of one tokenizer, which knows `MASK`."""
 
     tokenizer: Tokenizer
@@ -61,7 +61,7 @@ class Infilling:
 
     def __call__(self, tokens: Tokens, epoch: int, row: int) -> list[int]:
         """A text in ids as it is read in an epoch; it is never longer than before."""
-        return infilled(tokens, self._begins, self.mask_id, np.random.default_rng([self.seed, epoch, row]))
+        return infill_text(tokens, self._begins, self.mask_id, np.random.default_rng([self.seed, epoch, row]))
 
     @cached_property
     def mask_id(self) -> int:
@@ -75,12 +75,12 @@ class Infilling:
         return np.array([piece.startswith("▁") for piece in pieces])
 
 
-def infilled(tokens: Tokens, begins: NDArray[np.bool_], mask_id: int, generator: np.random.Generator) -> list[int]:
+def infill_text(tokens: Tokens, begins: NDArray[np.bool_], mask_id: int, generator: np.random.Generator) -> list[int]:
     """Tokens with masks in the place of spans of words, which `begins` says the first pieces of."""
     words = word_spans(np.asarray(tokens).tolist(), begins)
-    spans = choose_spans(len(words), poisson(generator))
+    spans = span_lengths(len(words), poisson_lengths(generator))
     gaps = sorted(generator.permutation(len(words) - sum(spans) + 1)[: len(spans)].tolist())
-    return infill(words, spans, gaps, mask_id)
+    return replace_with_masks(words, spans, gaps, mask_id)
 
 
 def word_spans(tokens: Sequence[int], begins: NDArray[np.bool_]) -> list[list[int]]:
@@ -98,12 +98,12 @@ def word_spans(tokens: Sequence[int], begins: NDArray[np.bool_]) -> list[list[in
     return [list(tokens[start:end]) for start, end in zip(starts, [*starts[1:], len(tokens)], strict=True)]
 
 
-def choose_spans(n_words: int, drawn: Iterable[int]) -> list[int]:
+def span_lengths(n_words: int, drawn: Iterable[int]) -> list[int]:
     """Lengths of the spans to mask, as `drawn`; they sum to 30 % of the words, rounded up.
 
     They are not more than the words in them, so that there is room for all with a word between any two.
 
-    >>> choose_spans(10, [2, 0, 6]), choose_spans(4, [0, 0, 1, 0, 4])
+    >>> span_lengths(10, [2, 0, 6]), span_lengths(4, [0, 0, 1, 0, 4])
     ([2, 0, 1], [1, 1])
     """
     rest = wanted = -(-PERCENT * n_words // 100)
@@ -117,13 +117,15 @@ def choose_spans(n_words: int, drawn: Iterable[int]) -> list[int]:
     return spans
 
 
-def poisson(generator: np.random.Generator) -> Iterator[int]:
+def poisson_lengths(generator: np.random.Generator) -> Iterator[int]:
     """Lengths of spans without end."""
     while True:
         yield from generator.poisson(MEAN_SPAN, 8).tolist()
 
 
-def infill(words: Sequence[Sequence[int]], spans: Sequence[int], gaps: Sequence[int], mask_id: int) -> list[int]:
+def replace_with_masks(
+    words: Sequence[Sequence[int]], spans: Sequence[int], gaps: Sequence[int], mask_id: int
+) -> list[int]:
     """The ids of a text in which each span of words is one mask.
 
     Args:
@@ -131,9 +133,9 @@ def infill(words: Sequence[Sequence[int]], spans: Sequence[int], gaps: Sequence[
         spans: how many words each mask stands for.
         gaps: how many words that are kept stand before each mask; rising.
 
-    >>> infill([[5], [6, 7], [8], [9]], spans=[2], gaps=[1], mask_id=0)
+    >>> replace_with_masks([[5], [6, 7], [8], [9]], spans=[2], gaps=[1], mask_id=0)
     [5, 0, 9]
-    >>> infill([[5], [6, 7], [8], [9]], spans=[0, 1], gaps=[0, 3], mask_id=0)
+    >>> replace_with_masks([[5], [6, 7], [8], [9]], spans=[0, 1], gaps=[0, 3], mask_id=0)
     [0, 5, 6, 7, 8, 0]
     """
     noised: list[int] = []

@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.data.batch_planning import Rows
-from headwise.data.blocks import WholeBlocks, fixed_blocks, noised_stream
+from headwise.data.blocks import TokenBlocks, fixed_noised_blocks, noised_block_stream
 from headwise.data.stream import EndlessStream
 
-K = 6  # tokens of a text for one that is predicted
+TOKENS_PER_PREDICTION = 6  # tokens of a text for one that is predicted
 LONGEST_SPAN = 5
 
 
 @dataclass(frozen=True)
-class PermutedBatch(WholeBlocks):
+class PermutedBatch(TokenBlocks):
     """Blocks of running text of one length, with an order for some of their tokens."""
 
     rank: Int[Tensor, "blocks length"]  # when a token is predicted, from 0; -1 = never
@@ -45,10 +45,10 @@ class PermutedBatch(WholeBlocks):
         return self.places.numel()
 
 
-def choose_lengths(n: int, drawn: Iterable[int]) -> list[int]:
+def sample_span_lengths(n: int, drawn: Iterable[int]) -> list[int]:
     """Lengths of spans as `drawn`, which sum to n.
 
-    >>> choose_lengths(7, [3, 2, 5])
+    >>> sample_span_lengths(7, [3, 2, 5])
     [3, 2, 2]
     """
     found: list[int] = []
@@ -58,26 +58,26 @@ def choose_lengths(n: int, drawn: Iterable[int]) -> list[int]:
     return found
 
 
-def place(lengths: Sequence[int], shares: Sequence[float], length: int) -> list[int]:
+def place_spans(lengths: Sequence[int], shares: Sequence[float], length: int) -> list[int]:
     """The tokens in spans of those lengths, one context behind the other; `shares` say where in its room each begins.
 
-    >>> place([2, 1], shares=[0.5, 0.0], length=20)
+    >>> place_spans([2, 1], shares=[0.5, 0.0], length=20)
     [5, 6, 12]
     """
     found, begin = [], 0
     for span, share in zip(lengths, shares, strict=True):
-        context = min(K * span, length - begin)
+        context = min(TOKENS_PER_PREDICTION * span, length - begin)
         start = begin + int(share * (context - span + 1))
         found += range(start, start + span)
         begin += context
     return found
 
 
-def ordered(length: int, generator: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def sample_order(length: int, generator: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Of so many tokens the places of those that are predicted, and when each of all is: -1 = never."""
-    n = max(1, length // K)
-    lengths = choose_lengths(n, generator.integers(1, LONGEST_SPAN + 1, n).tolist())
-    places = np.array(place(lengths, generator.random(len(lengths)).tolist(), length))
+    n = max(1, length // TOKENS_PER_PREDICTION)
+    lengths = sample_span_lengths(n, generator.integers(1, LONGEST_SPAN + 1, n).tolist())
+    places = np.array(place_spans(lengths, generator.random(len(lengths)).tolist(), length))
     rank = np.full(length, -1)
     rank[places] = generator.permutation(n)
     return places, rank
@@ -98,7 +98,7 @@ class PermutedText:
 
     def load(self, starts: Rows, length: int, seed: int, epoch: int) -> PermutedBatch:
         """Blocks of `length` tokens of the text, from each of `starts` on, with the order of an epoch."""
-        drawn = [ordered(length, np.random.default_rng([seed, epoch, int(start) + 1])) for start in starts]
+        drawn = [sample_order(length, np.random.default_rng([seed, epoch, int(start) + 1])) for start in starts]
         text = self.tokens[starts[:, None] + np.arange(length)].astype(np.int64)
         src = np.concatenate([text, np.tile(np.array(self.behind, np.int64), (len(starts), 1))], axis=1)
         rank = np.pad(np.stack([rank for _, rank in drawn]), ((0, 0), (0, len(self.behind))), constant_values=-1)
@@ -109,8 +109,8 @@ class PermutedText:
     ) -> EndlessStream[PermutedBatch]:
         """Training batches without end, from `state` on."""
         load = partial(self.load, length=self.room, seed=seed)
-        return noised_stream(load, len(self.tokens), self.room, tokens_per_batch, seed, state, pin)
+        return noised_block_stream(load, len(self.tokens), self.room, tokens_per_batch, seed, state, pin)
 
     def fixed(self, tokens_per_batch: int) -> Iterator[PermutedBatch]:
         """The whole text once, always in the same order; the last block is as long as it is."""
-        return fixed_blocks(self.load, len(self.tokens), self.room, tokens_per_batch)
+        return fixed_noised_blocks(self.load, len(self.tokens), self.room, tokens_per_batch)

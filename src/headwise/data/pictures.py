@@ -17,11 +17,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headwise.data.batch import Unpadded
+from headwise.data.batch import UnpaddedBatch
 from headwise.data.batch_planning import Rows
 from headwise.data.image import Preprocessing, check_image, open_image, pixels
 from headwise.data.labelled_texts import read_labelled
-from headwise.data.stream import ReadWhenDue
+from headwise.data.stream import LazyDataset
 from headwise.errors import UserError, unknown
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _of_table(path: str) -> list[Picture]:
     return found
 
 
-def count_pictures(pictures: Sequence[Picture], origin: str) -> dict[str, int]:
+def count_picture_labels(pictures: Sequence[Picture], origin: str) -> dict[str, int]:
     """The labels there are, sorted, and how many pictures have each; two labels at least."""
     counts = Counter(picture.label for picture in pictures)
     if len(counts) < 2:
@@ -84,7 +84,7 @@ def count_pictures(pictures: Sequence[Picture], origin: str) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def check_known(pictures: Sequence[Picture], labels: Sequence[str]) -> None:
+def check_picture_labels(pictures: Sequence[Picture], labels: Sequence[str]) -> None:
     """`UserError` with the place of the first label that is not among `labels`."""
     for picture in pictures:
         if picture.label not in labels:
@@ -92,7 +92,7 @@ def check_known(pictures: Sequence[Picture], labels: Sequence[str]) -> None:
             raise UserError(f"{picture.location}: {what}; training has no such one")
 
 
-def key_of(pictures: Sequence[Picture]) -> str:
+def pictures_key(pictures: Sequence[Picture]) -> str:
     """What tells these pictures from others: names, labels and sizes of the files."""
     rows = (f"{one.path.parent.name}/{one.path.name}\t{one.label}\t{one.path.stat().st_size}\n" for one in pictures)
     return sha256("".join(rows).encode()).hexdigest()[:16]
@@ -116,7 +116,7 @@ class Augmentation:
         return image.crop((x, y, x + image.width, y + image.height)) if x or y else image
 
 
-def changed_pixels(
+def augmented_pixels(
     picture: Picture, how: Preprocessing, augmentation: Augmentation, drawn: tuple[int, int, int] | None
 ) -> Float[Tensor, "3 height width"]:
     """A picture as a network reads it, changed by what follows from `drawn`; None = as it is."""
@@ -125,7 +125,7 @@ def changed_pixels(
 
 
 @dataclass(frozen=True)
-class PictureBatch(Unpadded):
+class PictureBatch(UnpaddedBatch):
     """Pictures of one size, and the class of each."""
 
     pixels: Float[Tensor, "batch channels height width"]
@@ -150,7 +150,7 @@ class PictureBatch(Unpadded):
 
 
 @dataclass(frozen=True)
-class PictureSet(ReadWhenDue[PictureBatch]):
+class PictureDataset(LazyDataset[PictureBatch]):
     """Pictures as a network reads them."""
 
     pictures: Sequence[Picture]
@@ -168,4 +168,4 @@ class PictureSet(ReadWhenDue[PictureBatch]):
         return PictureBatch(torch.stack(read), torch.tensor(classes), self.n_patches)
 
     def _pixels(self, row: int, drawn: tuple[int, int, int] | None) -> Float[Tensor, "3 height width"]:
-        return changed_pixels(self.pictures[row], self.how, self.augmentation, drawn)
+        return augmented_pixels(self.pictures[row], self.how, self.augmentation, drawn)

@@ -21,19 +21,19 @@ import tokenizers
 from numpy.typing import NDArray
 
 from headwise.config.data import LineData, PairData, TextData
-from headwise.data.cache import cache, partial, partial_folder
+from headwise.data.cache import cache, draft_folder, draft_path
 from headwise.data.corpus import Corpus, read_corpus
-from headwise.data.file_hashes import Content, HashedLines, content, digest
-from headwise.data.hugging_face import copied
+from headwise.data.file_hashes import HashedFiles, HashedLines, hash_corpora, short_hash
+from headwise.data.hugging_face import cached_dataset
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.sources import HF_PREFIX, STANDARD_INPUT, CachedCopy, Pair, display_name
-from headwise.data.tokenize_pairs import COLUMNS, LENGTH, Item, pack_pairs, packers
+from headwise.data.tokenize_pairs import COLUMNS, LENGTH, Item, tokenize_pairs, tokenizing_processes
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 
 FORMAT = 1  # of the cache; raise it when its files, or how a tokenizer is built, change their meaning
 CHUNK = 4096  # pairs tokenised at once
-ENOUGH = 50_000  # pairs for a process of its own
+MIN_PAIRS_PER_WORKER = 50_000  # pairs for a process of its own
 ENDS = np.dtype("<i8")
 META = "meta.json"
 
@@ -85,7 +85,7 @@ class PreparedCorpus:
         return self
 
 
-def learn_tokenizer(
+def train_tokenizer(
     corpora: Sequence[Corpus],
     config: TextData,
     special: Sequence[str] = (),
@@ -98,16 +98,16 @@ def learn_tokenizer(
     """
     settings = [config.subword, config.vocab_size, config.normalization, config.lowercase, *special]
     with cache(cache_dir) as folder:
-        contents = content(corpora := spool(corpora, folder))
+        contents = hash_corpora(corpora := spool(corpora, folder))
         hashes = [one.key for one in contents]
         sides = ["src"] if sources_only else []
-        name = folder / f"tokenizer-{digest(FORMAT, tokenizers.__version__, settings, hashes, *sides)}.json"
+        name = folder / f"tokenizer-{short_hash(FORMAT, tokenizers.__version__, settings, hashes, *sides)}.json"
         with suppress(UserError):  # absent or damaged
             return Tokenizer.load(name)
-        pairs = chain.from_iterable(map(unchanged_pairs, corpora, contents))
+        pairs = chain.from_iterable(map(read_unchanged, corpora, contents))
         texts = (side for pair in pairs for side in pair[: 1 if sources_only else 2])
         learnt = Tokenizer.train(texts, config, special)
-        with partial(folder, name.name) as draft:
+        with draft_path(folder, name.name) as draft:
             learnt.save(draft)
             draft.replace(name)
     return learnt
@@ -135,25 +135,27 @@ def prepare(
     from tqdm import tqdm  # a translation needs none
 
     with cache(cache_dir) as folder:
-        contents = content(corpora := spool(corpora, folder))
+        contents = hash_corpora(corpora := spool(corpora, folder))
         hashes, n_pairs = [one.key for one in contents], sum(one.lines[0] for one in contents)
         assert isinstance(config, PairData) or not clean
         limits = config if isinstance(config, PairData) and clean else None
         cleaning = [limits.max_length, limits.max_length_ratio] if limits else []
-        target = folder / digest(FORMAT, tokenizers.__version__, tokenizer.fingerprint, cleaning, hashes)
-        if not intact(target):
+        target = folder / short_hash(FORMAT, tokenizers.__version__, tokenizer.fingerprint, cleaning, hashes)
+        if not is_complete(target):
             shutil.rmtree(target, ignore_errors=True)
             shown = None if progress else True  # None: on a terminal only
             with tqdm(total=n_pairs, desc="tokenising", unit=" pairs", disable=shown) as bar:
                 share = workers if isinstance(tokenizer, Tokenizer) else 1  # others hold functions
-                build_corpus(target, corpora, contents, tokenizer, limits, bar, min(share, n_pairs // ENOUGH))
+                build_corpus(
+                    target, corpora, contents, tokenizer, limits, bar, min(share, n_pairs // MIN_PAIRS_PER_WORKER)
+                )
         return open_prepared(target)
 
 
 def build_corpus(
     target: Path,
     corpora: Sequence[Corpus],
-    contents: Sequence[Content],
+    contents: Sequence[HashedFiles],
     tokenizer: PairTokenizer,
     limits: PairData | None,
     bar: Any,
@@ -164,17 +166,17 @@ def build_corpus(
     Raises:
         UserError: a file no longer holds what it held when it was hashed, or no pair is left; then nothing is written.
     """
-    with partial_folder(target, intact) as folder:
-        pairs = list(map(unchanged_pairs, corpora, contents))
+    with draft_folder(target, is_complete) as folder:
+        pairs = list(map(read_unchanged, corpora, contents))
         kept, dropped = write_columns(folder, pairs, tokenizer, limits, bar, workers)
         if not any(kept):
-            raise nothing_left(corpora, dropped)
+            raise nothing_left_error(corpora, dropped)
         sizes = {name: (folder / name).stat().st_size for name in file_names()}
         meta = {"read": sum(kept) + sum(dropped.values()), "kept": kept, "dropped": dropped, "sizes": sizes}
         (folder / META).write_text(json.dumps(meta), encoding="utf-8")
 
 
-def unchanged_pairs(corpus: Corpus, known: Content) -> Iterator[Pair]:
+def read_unchanged(corpus: Corpus, known: HashedFiles) -> Iterator[Pair]:
     """The pairs of a corpus, which must still hold what is `known` of it."""
     return known.read(lambda raw: read_corpus(corpus, raw))
 
@@ -193,10 +195,10 @@ def write_columns(
         columns = [files.enter_context(column_writer(folder, name)) for name in COLUMNS]
         share_out = None
         if workers > 1:
-            share_out = files.enter_context(packers(workers, tokenizer, limits))
+            share_out = files.enter_context(tokenizing_processes(workers, tokenizer, limits))
         for i, pairs in enumerate(corpora):
             read = chunks(pairs)
-            results = share_out(read) if share_out else (pack_pairs(chunk, tokenizer, limits) for chunk in read)
+            results = share_out(read) if share_out else (tokenize_pairs(chunk, tokenizer, limits) for chunk in read)
             for packed, faults in results:
                 for column, rows in zip(columns, packed, strict=bool(packed)):
                     column.append(*rows)
@@ -213,7 +215,7 @@ def chunks(items: Iterator[Item]) -> Iterator[list[Item]]:
         yield chunk
 
 
-def nothing_left(corpora: Sequence[Corpus], dropped: dict[str, int]) -> UserError:
+def nothing_left_error(corpora: Sequence[Corpus], dropped: dict[str, int]) -> UserError:
     """The message for a corpus without a usable pair."""
     read, names = sum(dropped.values()), ", ".join(map(str, corpora))
     reasons = ", ".join(f"{reason}: {count}" for reason, count in dropped.items()) or "no pair in it"
@@ -245,10 +247,10 @@ class ColumnWriter:
 def column_writer(folder: Path, name: str) -> Iterator[ColumnWriter]:
     """A writer for the files of a column."""
     with ExitStack() as files:
-        yield ColumnWriter([files.enter_context(open(folder / file, "wb")) for file in files_of(name)])
+        yield ColumnWriter([files.enter_context(open(folder / file, "wb")) for file in column_files(name)])
 
 
-def files_of(column: str) -> list[str]:
+def column_files(column: str) -> list[str]:
     """Those of a column; of pieces the lengths, too, by which batches are planned."""
     parts = ("values", "ends") if column.endswith("_text") else ("values", "ends", "lengths")
     return [f"{column}.{part}" for part in parts]
@@ -256,10 +258,10 @@ def files_of(column: str) -> list[str]:
 
 def file_names() -> list[str]:
     """The files of a prepared corpus beside its meta.json."""
-    return list(chain.from_iterable(map(files_of, COLUMNS)))
+    return list(chain.from_iterable(map(column_files, COLUMNS)))
 
 
-def intact(folder: Path) -> bool:
+def is_complete(folder: Path) -> bool:
     """Whether a prepared corpus is there and all its files have the sizes noted when it was written."""
     try:
         sizes = json.loads((folder / META).read_text(encoding="utf-8"))["sizes"]
@@ -272,14 +274,14 @@ def open_prepared(folder: Path) -> PreparedCorpus:
     """Map a prepared corpus into memory."""
     meta = json.loads((folder / META).read_text(encoding="utf-8"))
     columns = {
-        name: Column(mapped(folder / f"{name}.values", dtype), mapped(folder / f"{name}.ends", ENDS))
+        name: Column(map_array(folder / f"{name}.values", dtype), map_array(folder / f"{name}.ends", ENDS))
         for name, dtype in COLUMNS.items()
     }
-    src_lengths, tgt_lengths = (mapped(folder / f"{side}.lengths", LENGTH) for side in ("src", "tgt"))
+    src_lengths, tgt_lengths = (map_array(folder / f"{side}.lengths", LENGTH) for side in ("src", "tgt"))
     return PreparedCorpus(columns, src_lengths, tgt_lengths, meta["kept"], meta["read"], meta["dropped"], folder.name)
 
 
-def mapped(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
+def map_array(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
     """A file as an array, paged in on demand; a plain view, since slicing `np.memmap` itself is slow."""
     if path.stat().st_size == 0:  # which cannot be mapped
         return np.empty(0, dtype)
@@ -290,21 +292,21 @@ def spool(corpora: Sequence[Corpus], cache_dir: Path | None = None) -> list[Corp
     """The same corpora, but what can be read only once (standard input, pipes) or is streamed (datasets) is copied to
     the cache first.
 
-    Call it before `learn_tokenizer`, which reads everything, when `prepare` is to read it again.
+    Call it before `train_tokenizer`, which reads everything, when `prepare` is to read it again.
     """
     with cache(cache_dir) as folder:
-        return [replace(corpus, paths=tuple(spooled(path, folder) for path in corpus.paths)) for corpus in corpora]
+        return [replace(corpus, paths=tuple(spool_path(path, folder) for path in corpus.paths)) for corpus in corpora]
 
 
-def spooled(path: str, folder: Path) -> str:
+def spool_path(path: str, folder: Path) -> str:
     """A path that can be read again and again; it keeps the ending, which says what the file holds."""
     if path.startswith(HF_PREFIX):
-        return CachedCopy(str(copied(path, folder)), [path])
+        return CachedCopy(str(cached_dataset(path, folder)), [path])
     if path != STANDARD_INPUT and not Path(path).is_fifo():
         return path
     ending = ".tsv" if path == STANDARD_INPUT else "".join(Path(path).suffixes).removesuffix(".gz")
     origin, lines = "standard-input" if path == STANDARD_INPUT else "pipe", HashedLines()
-    with partial(folder, "spool") as draft:
+    with draft_path(folder, "spool") as draft:
         with draft.open("wb") as copy:
             copy.writelines(lines(path))
         copied_to = folder / f"{origin}-{lines.hashes[0][:16]}{ending}"

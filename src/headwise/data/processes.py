@@ -18,7 +18,7 @@ Submit = Callable[..., Future[Any]]  # a function of a module and its arguments,
 
 
 @contextmanager
-def processes(workers: int, what: str, begin: Callable[..., None], *arguments: object) -> Iterator[Submit]:
+def worker_processes(workers: int, what: str, begin: Callable[..., None], *arguments: object) -> Iterator[Submit]:
     """So many fresh processes, each of which begins with `begin(*arguments)`, as the function that gives them work.
 
     Args:
@@ -54,7 +54,7 @@ def _begin(begin: Callable[..., None], *arguments: object) -> None:
     begin(*arguments)
 
 
-def in_order(
+def ordered_results(
     chunks: Iterable[Chunk], submit: Callable[[Chunk], Future[list[Result]]], at_once: Callable[[], int]
 ) -> Iterator[Result]:
     """The results of chunk after chunk, whoever is ready first; at most so many are on their way."""

@@ -13,16 +13,16 @@ _UNSPACED_END = re.compile(f"[{KANA}{HAN}\u3000-\u303f\uff01-\uff60]")  # with C
 _WORD = re.compile(f"[{UNSPACED}]|[^\\s{UNSPACED}]+")
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """What blanks separate; a letter of a script without them is a word of its own.
 
-    >>> words("Two dogs, 二犬")
+    >>> split_words("Two dogs, 二犬")
     ['Two', 'dogs,', '二', '犬']
     """
     return _WORD.findall(text)
 
 
-def letters(text: str) -> float:
+def latin_length(text: str) -> float:
     """How many characters a text would have in an alphabet: 3 for one of Chinese, 1.5 for one of Japanese kana.
 
     By least squares 2.8 and 1.4 in Tatoeba's Japanese, 3.4 and 1.5 in Python's documentation, beside English.
@@ -30,30 +30,30 @@ def letters(text: str) -> float:
     return len(text) + 2 * len(re.findall(f"[{HAN}]", text)) + 0.5 * len(re.findall(f"[{KANA}]", text))
 
 
-def blank_after(sentence: str) -> str:
+def space_after(sentence: str) -> str:
     """What stands between it and the next one: nothing in Chinese and Japanese."""
     return "" if _UNSPACED_END.match(sentence, max(0, len(sentence) - 1)) else " "
 
 
-def running(sentences: Iterable[str]) -> str:
+def join_sentences(sentences: Iterable[str]) -> str:
     """One text of them; empty ones leave no blank.
 
-    >>> running(["Two.", "", "Three."]), running(["二。", "三。"])
+    >>> join_sentences(["Two.", "", "Three."]), join_sentences(["二。", "三。"])
     ('Two. Three.', '二。三。')
     """
     pieces: list[str] = []
     for sentence in filter(None, sentences):
-        pieces += [blank_after(pieces[-1]), sentence] if pieces else [sentence]
+        pieces += [space_after(pieces[-1]), sentence] if pieces else [sentence]
     return "".join(pieces)
 
 
-LAST_MARK = 0x1FFFF  # behind it are variation selectors alone, and no planes with letters that have marks
+LAST_COMBINING_MARK = 0x1FFFF  # behind it are variation selectors alone, and no planes with letters that have marks
 
 
 @cache
-def marks() -> str:
+def combining_marks() -> str:
     """All that stands on or beside a letter and is none, for `re`: the vowels of Hindi and Thai are marks."""
-    return "".join(c for c in map(chr, range(LAST_MARK + 1)) if unicodedata.category(c)[0] == "M")
+    return "".join(c for c in map(chr, range(LAST_COMBINING_MARK + 1)) if unicodedata.category(c)[0] == "M")
 
 
 @cache
@@ -63,6 +63,6 @@ def word_pattern(joints: str = "") -> re.Pattern[str]:
     >>> word_pattern().findall("हिन्दी, 二犬."), word_pattern("-").findall("-to-do")
     (['हिन्दी', ',', '二', '犬', '.'], ['-', 'to-do'])
     """
-    letters = rf"(?:[^\W{UNSPACED}]|[{marks()}])+"
+    letters = rf"(?:[^\W{UNSPACED}]|[{combining_marks()}])+"
     joined = rf"(?:[{joints}]{letters})*" if joints else ""
-    return re.compile(rf"[{UNSPACED}][{marks()}]*|{letters}{joined}|[^\w\s]")
+    return re.compile(rf"[{UNSPACED}][{combining_marks()}]*|{letters}{joined}|[^\w\s]")

@@ -12,43 +12,43 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.data.scripts import marks
+from headwise.data.scripts import combining_marks
 
 SentenceKeys = NDArray[np.uint64]
 
-ASCII_OTHERS = bytes(code for code in range(128) if not chr(code).isalnum())
+ASCII_NOT_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
 EMPTY = 0  # the key of a text without any character but blanks
 
 
 @cache
-def _other() -> re.Pattern[str]:
+def _not_letters() -> re.Pattern[str]:
     """What is neither letter nor digit nor a mark on one."""
-    return re.compile(f"[^\\w{marks()}]+")
+    return re.compile(f"[^\\w{combining_marks()}]+")
 
 
-def folded(text: str) -> str:
+def normalize_sentence(text: str) -> str:
     """The letters and digits of a text in one case; a text without any is itself.
 
-    >>> folded("  Don't STOP, now! ") == folded("dont stop now"), folded("?!"), folded("  ")
+    >>> normalize_sentence("  Don't STOP, now! ") == normalize_sentence("dont stop now"), normalize_sentence("?!"), normalize_sentence("  ")
     (True, '?!', '')
     """
     if text.isascii():
-        letters = text.lower().encode().translate(None, ASCII_OTHERS).decode()
+        letters = text.lower().encode().translate(None, ASCII_NOT_LETTERS).decode()
     else:
-        letters = _other().sub("", unicodedata.normalize("NFKC", text).casefold()).replace("_", "")
+        letters = _not_letters().sub("", unicodedata.normalize("NFKC", text).casefold()).replace("_", "")
     return letters or text.strip()
 
 
 def sentence_key(text: str) -> int:
     """64 bits that are the same for the same sentence; `EMPTY` for a blank line."""
-    letters = folded(text)
+    letters = normalize_sentence(text)
     return int.from_bytes(blake2b(letters.encode("utf-8"), digest_size=8).digest(), "little") or 1 if letters else EMPTY
 
 
-def mixed(keys: SentenceKeys) -> SentenceKeys:
+def splitmix64(keys: SentenceKeys) -> SentenceKeys:
     """Other keys, one for each, in another order: the finalizer of SplitMix64 (Steele et al. 2014, figure 16).
 
-    >>> mixed(np.array([1, 2], np.uint64)).tolist()
+    >>> splitmix64(np.array([1, 2], np.uint64)).tolist()
     [6238072747940578789, 15839785061582574730]
     """
     keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -58,4 +58,4 @@ def mixed(keys: SentenceKeys) -> SentenceKeys:
 
 def pair_keys(src: SentenceKeys, tgt: SentenceKeys) -> SentenceKeys:
     """A key of each pair."""
-    return mixed(src + mixed(tgt))
+    return splitmix64(src + splitmix64(tgt))

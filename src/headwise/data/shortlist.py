@@ -57,7 +57,7 @@ class Cells:
     target: NDArray[np.int64]  # (cells,), which target piece of the chunk a cell belongs to
 
 
-def learn_shortlist(
+def estimate_shortlist(
     corpus: PreparedCorpus, vocab_size: int, candidates: int = 50, frequent: int = 200, iterations: int = 4
 ) -> Shortlist:
     """The `candidates` likeliest target pieces of each source piece, and the `frequent` most frequent of all.

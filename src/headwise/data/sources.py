@@ -7,7 +7,7 @@ from headwise.errors import UserError
 
 Pair = tuple[str, str]
 HF_PREFIX = "hf:"
-OUTSIDE = "O"  # the tag of words outside of every entity
+OUTSIDE_TAG = "O"  # the tag of words outside of every entity
 
 
 def text_field(record: Mapping[str, Any], key: str, location: str) -> str:
@@ -22,7 +22,7 @@ def text_field(record: Mapping[str, Any], key: str, location: str) -> str:
     return value
 
 
-def changed(paths: Sequence[str]) -> UserError:
+def changed_file_error(paths: Sequence[str]) -> UserError:
     """The message for files that something writes to while they are read."""
     return UserError(
         f"{' + '.join(map(display_name, paths))}: changed while it was being read, so nothing of it was kept; "

@@ -27,7 +27,7 @@ class Spans:
         if not self.share:
             return np.zeros(size, dtype=bool)
         n = self.count(size, generator.random())
-        return covered(generator.choice(size - self.length + 1, n, replace=False), self.length, size)
+        return span_mask(generator.choice(size - self.length + 1, n, replace=False), self.length, size)
 
     def count(self, size: int, rounding: float) -> int:
         """How many spans; `rounding` from 0 to 1 decides of a part of one.
@@ -41,10 +41,10 @@ class Spans:
         return min(wanted if wanted * self.length <= size else size // self.length, size - self.length + 1)
 
 
-def covered(starts: NDArray[np.int64], length: int, size: int) -> NDArray[np.bool_]:
+def span_mask(starts: NDArray[np.int64], length: int, size: int) -> NDArray[np.bool_]:
     """What spans of a length cover that begin there.
 
-    >>> covered(np.array([1, 2, 6]), length=2, size=9).astype(int).tolist()
+    >>> span_mask(np.array([1, 2, 6]), length=2, size=9).astype(int).tolist()
     [0, 1, 1, 1, 0, 0, 1, 1, 0]
     """
     mask = np.zeros(size, dtype=bool)

@@ -18,9 +18,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.data.audio import HOP, RATE, log_mel, read_audio, sound_seconds
-from headwise.data.conditional_generation import Drawn, ToldCorpus
+from headwise.data.conditional_generation import ConditionalDataset, SampleSeed
 from headwise.data.corpus import json_object, read_lines
-from headwise.data.file_hashes import digest
+from headwise.data.file_hashes import short_hash
 from headwise.data.sources import text_field
 from headwise.data.spec_augment import SpecAugment
 from headwise.errors import UserError
@@ -69,7 +69,7 @@ def _of_object(line: str, origin: str) -> tuple[str, str]:
     return text_field(record, "audio", origin).strip(), text_field(record, "text", origin).strip()
 
 
-def seconds_of(recording: Recording, longest: float) -> float:
+def recording_seconds(recording: Recording, longest: float) -> float:
     """How long a recording is; `UserError` where it is missing, empty, no sound, or longer than `longest` seconds."""
     try:
         seconds = sound_seconds(recording.sound)
@@ -83,7 +83,7 @@ def seconds_of(recording: Recording, longest: float) -> float:
     return seconds
 
 
-def window_of(recording: Recording, n_mels: int, frames: int) -> Float[Tensor, "n_mels frames"]:
+def spectrogram_window(recording: Recording, n_mels: int, frames: int) -> Float[Tensor, "n_mels frames"]:
     """The spectrogram of a recording, silence behind it up to `frames`; `UserError` names the line that lists it."""
     try:
         samples = read_audio(recording.sound)
@@ -93,7 +93,7 @@ def window_of(recording: Recording, n_mels: int, frames: int) -> Float[Tensor, "
 
 
 @dataclass(frozen=True)
-class SpokenCorpus(ToldCorpus):
+class SpeechDataset(ConditionalDataset):
     """Recordings whose transcripts are ids, and how they are heard."""
 
     recordings: tuple[Recording, ...]
@@ -106,15 +106,15 @@ class SpokenCorpus(ToldCorpus):
     def key(self) -> str:
         """Changes with the transcripts, with what they are cut into, and with the sound files' sizes."""
         sizes = [os.path.getsize(one.sound) for one in self.recordings]
-        return digest(list(self.tokens), sizes, self.beginning, self.end, self.n_mels, self.frames)
+        return short_hash(list(self.tokens), sizes, self.beginning, self.end, self.n_mels, self.frames)
 
-    def values(self, row: int, drawn: Drawn | None) -> Float[Tensor, "n_mels frames"]:
+    def values(self, row: int, drawn: SampleSeed | None) -> Float[Tensor, "n_mels frames"]:
         """The spectrogram of a recording, read from its file now; `drawn`: masked, where masks are asked for."""
-        mel = window_of(self.recordings[row], self.n_mels, self.frames)
+        mel = spectrogram_window(self.recordings[row], self.n_mels, self.frames)
         return self.masks(mel, np.random.default_rng(drawn)) if self.masks and drawn else mel
 
 
-def spoken_corpus(
+def speech_dataset(
     paths: Sequence[str],
     encode: Callable[[str], list[int]],
     beginning: Sequence[int],
@@ -122,7 +122,7 @@ def spoken_corpus(
     n_mels: int,
     frames: int,
     max_len: int,
-) -> SpokenCorpus:
+) -> SpeechDataset:
     """The recordings of some files, each looked at.
 
     Raises:
@@ -130,7 +130,7 @@ def spoken_corpus(
             `max_len` behind the `beginning`; it names file and line.
     """
     recordings = [recording for path in paths for recording in read_recordings(path)]
-    seconds = sum(seconds_of(recording, frames * HOP / RATE) for recording in recordings)
+    seconds = sum(recording_seconds(recording, frames * HOP / RATE) for recording in recordings)
     tokens, room = [encode(recording.text) for recording in recordings], max_len - len(beginning)
     for recording, ids in zip(recordings, tokens, strict=True):
         if len(ids) > room:
@@ -138,4 +138,4 @@ def spoken_corpus(
                 f"{recording.origin}: the transcript has {len(ids)} pieces, and the model writes {room} at most: cut "
                 "it, and the recording"
             )
-    return SpokenCorpus(tuple(tokens), tuple(beginning), end, tuple(recordings), seconds, n_mels, frames)
+    return SpeechDataset(tuple(tokens), tuple(beginning), end, tuple(recordings), seconds, n_mels, frames)

@@ -21,28 +21,28 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.data.cache import cache, partial_folder
+from headwise.data.cache import cache, draft_folder
 from headwise.data.corpus import Corpus, read_corpus
-from headwise.data.file_hashes import Content, content, digest
+from headwise.data.file_hashes import HashedFiles, hash_corpora, short_hash
 from headwise.data.labelled_texts import read_labelled
 from headwise.data.prepared import META, spool
-from headwise.data.sentences import EMPTY, SentenceKeys, mixed, pair_keys, sentence_key
+from headwise.data.sentences import EMPTY, SentenceKeys, pair_keys, sentence_key, splitmix64
 from headwise.data.sources import STANDARD_INPUT, CachedCopy, Pair, display_name, names_of
 from headwise.errors import UserError
 
 Labels = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-Known = tuple[Corpus, Content]  # a corpus, and what it held when it was hashed
+Known = tuple[Corpus, HashedFiles]  # a corpus, and what it held when it was hashed
 
 FORMAT = 2  # raise it when the same files are split another way
 LARGE = 10  # a group of more than this part of what is wanted is taken only if smaller ones do not do
 
 
-SHARE, COUNT = re.compile(r"(\d+(?:\.\d+)?|\.\d+)%"), re.compile(r"(\d+)pairs?")
+SHARE_PATTERN, COUNT_PATTERN = re.compile(r"(\d+(?:\.\d+)?|\.\d+)%"), re.compile(r"(\d+)pairs?")
 
 
 @dataclass(frozen=True)
-class Amount:
+class ValidationSize:
     """How many pairs are wanted."""
 
     text: str  # as it was written
@@ -57,22 +57,22 @@ class Amount:
         return wanted
 
 
-def parse_amount(arguments: Sequence[str]) -> Amount | None:
+def parse_validation_size(arguments: Sequence[str]) -> ValidationSize | None:
     """What `--valid` asks for where it is no list of files, which one word such as these can never be.
 
-    >>> parse_amount(["1%"]), parse_amount(["500pairs"])
-    (Amount(text='1%', share=0.01, pairs=0), Amount(text='500pairs', share=0.0, pairs=500))
-    >>> parse_amount(["valid.en", "valid.de"]), parse_amount(["valid.tsv"])
+    >>> parse_validation_size(["1%"]), parse_validation_size(["500pairs"])
+    (ValidationSize(text='1%', share=0.01, pairs=0), ValidationSize(text='500pairs', share=0.0, pairs=500))
+    >>> parse_validation_size(["valid.en", "valid.de"]), parse_validation_size(["valid.tsv"])
     (None, None)
     """
     if len(arguments) != 1:
         return None
     text = arguments[0]
-    share, count = SHARE.fullmatch(text), COUNT.fullmatch(text)
+    share, count = SHARE_PATTERN.fullmatch(text), COUNT_PATTERN.fullmatch(text)
     if share and 0 < float(share[1]) < 100:
-        return Amount(text, share=float(share[1]) / 100)
+        return ValidationSize(text, share=float(share[1]) / 100)
     if count and int(count[1]):
-        return Amount(text, pairs=int(count[1]))
+        return ValidationSize(text, pairs=int(count[1]))
     if share or count or text.isdecimal():
         raise UserError(
             f"--valid {text}: takes no such part of the training files; write 1% for a share, 500pairs for a number"
@@ -90,7 +90,9 @@ class Split:
     dropped: int  # in neither part: they share a sentence with a pair that was taken
 
 
-def split(corpora: Sequence[Corpus], amount: Amount, labelled: bool = False, cache_dir: Path | None = None) -> Split:
+def split_corpora(
+    corpora: Sequence[Corpus], amount: ValidationSize, labelled: bool = False, cache_dir: Path | None = None
+) -> Split:
     """Take validation pairs out of training files, or find the two parts in the cache.
 
     Args:
@@ -103,9 +105,9 @@ def split(corpora: Sequence[Corpus], amount: Amount, labelled: bool = False, cac
     if once:
         raise UserError(f"--valid {amount.text}: {display_name(once[0])} can be read only once; write it to a file")
     with cache(cache_dir) as folder:
-        contents = content(corpora := spool(corpora, folder))
+        contents = hash_corpora(corpora := spool(corpora, folder))
         wanted = [amount.share, amount.pairs, labelled]
-        target = folder / f"split-{digest(FORMAT, wanted, [one.key for one in contents])}"
+        target = folder / f"split-{short_hash(FORMAT, wanted, [one.key for one in contents])}"
         ending = ".tsv" if labelled else ".jsonl"
         parts = [target / f"{name}{ending}" for name in (*(f"train-{i + 1}" for i in range(len(corpora))), "valid")]
         names = [path.name for path in parts]
@@ -123,7 +125,9 @@ def _is_whole(target: Path, names: Sequence[str]) -> bool:
     return all((target / name).is_file() for name in (*names, META))
 
 
-def _write(target: Path, corpora: Sequence[Known], amount: Amount, labelled: bool, names: Sequence[str]) -> None:
+def _write(
+    target: Path, corpora: Sequence[Known], amount: ValidationSize, labelled: bool, names: Sequence[str]
+) -> None:
     """Both parts, beside `target` until they are complete."""
     valid, dropped = _choose(corpora, amount, labelled)
     if not valid.any():
@@ -133,7 +137,7 @@ def _write(target: Path, corpora: Sequence[Known], amount: Amount, labelled: boo
             f"--valid {amount.text}: every pair shares a sentence with those taken, so that none is left to train on; "
             "take fewer, or name files to validate on"
         )
-    with partial_folder(target, lambda folder: _is_whole(folder, names)) as draft:
+    with draft_folder(target, lambda folder: _is_whole(folder, names)) as draft:
         with ExitStack() as files:
             parts = [files.enter_context(open(draft / name, "w", encoding="utf-8", newline="")) for name in names]
             write = _labelled_line if labelled else _json_line
@@ -150,7 +154,7 @@ def _read(corpora: Sequence[Known], labelled: bool) -> Iterator[Pair]:
     return chain.from_iterable(_read_one(corpus, known, labelled) for corpus, known in corpora)
 
 
-def _read_one(corpus: Corpus, known: Content, labelled: bool) -> Iterator[Pair]:
+def _read_one(corpus: Corpus, known: HashedFiles, labelled: bool) -> Iterator[Pair]:
     return known.read(lambda raw: read_labelled(corpus.paths[0], raw) if labelled else read_corpus(corpus, raw))
 
 
@@ -163,7 +167,7 @@ def _labelled_line(pair: Pair) -> str:
     return f"{pair[0]}\t{pair[1]}\n"
 
 
-def _choose(corpora: Sequence[Known], amount: Amount, labelled: bool) -> tuple[Flags, Flags]:
+def _choose(corpora: Sequence[Known], amount: ValidationSize, labelled: bool) -> tuple[Flags, Flags]:
     """Which pairs of the files are taken, and which are dropped."""
     src, tgt, labels = array("Q"), array("Q"), array("q")
     known: dict[str, int] = {}
@@ -239,7 +243,7 @@ def _take_groups(
     names, first, size = np.unique(group, return_index=True, return_counts=True)
     spoilt = np.bincount(group, weights=~usable, minlength=len(sentences))[names] > 0
     free = np.flatnonzero(of_label[first] & ~spoilt & ~taken[first] & (size <= wanted))
-    order = free[np.lexsort((mixed(sentences[names[free]]), size[free] > max(1, wanted // LARGE)))]
+    order = free[np.lexsort((splitmix64(sentences[names[free]]), size[free] > max(1, wanted // LARGE)))]
     chosen, room = [], wanted
     for number, pairs in zip(names[order].tolist(), size[order].tolist(), strict=True):
         if pairs <= room:

@@ -45,7 +45,7 @@ class EndlessStream(Generic[AnyBatch]):
             batches = ((cursor, batch.pinned()) for cursor, batch in batches)
         self._ready: queue.Queue = queue.Queue(prefetch)  # of (Cursor, batch) or an exception
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=fill, args=(self._ready, self._stop, batches), daemon=True)
+        self._thread = threading.Thread(target=_fill, args=(self._ready, self._stop, batches), daemon=True)
         self._thread.start()
         weakref.finalize(self, self._stop.set)
 
@@ -74,17 +74,17 @@ class EndlessStream(Generic[AnyBatch]):
         self._thread.join()
 
 
-def fill(ready: queue.Queue, stop: threading.Event, items: Iterator[object]) -> None:
+def _fill(ready: queue.Queue, stop: threading.Event, items: Iterator[object]) -> None:
     """Put items into a queue until told to stop; an exception goes into the queue as the last item."""
     try:
         for item in items:
-            if not put(ready, stop, item):
+            if not _put(ready, stop, item):
                 return
     except BaseException as error:
-        put(ready, stop, error)
+        _put(ready, stop, error)
 
 
-def put(ready: queue.Queue, stop: threading.Event, item: object) -> bool:
+def _put(ready: queue.Queue, stop: threading.Event, item: object) -> bool:
     """Wait for room in the queue; False when told to stop first."""
     while not stop.is_set():
         try:
@@ -95,10 +95,10 @@ def put(ready: queue.Queue, stop: threading.Event, item: object) -> bool:
     return False
 
 
-AHEAD = 2  # batches of what is read from files, for these are large
+PREFETCH = 2  # batches of what is read from files, for these are large
 
 
-def walk_epochs(
+def batches_of_epochs(
     plan: Callable[[int], list[Any]], load: Callable[[Any], AnyBatch], start: Cursor
 ) -> Iterator[tuple[Cursor, AnyBatch]]:
     """The batches that `load` makes of each part of `plan(epoch)`, such as some rows, from a cursor on."""
@@ -109,7 +109,7 @@ def walk_epochs(
         position = 0
 
 
-class ReadWhenDue(Generic[AnyBatch]):
+class LazyDataset(Generic[AnyBatch]):
     """What is read from files when its batch comes, so that a corpus may be larger than memory; so many at a time."""
 
     def __len__(self) -> int:
@@ -131,7 +131,7 @@ class ReadWhenDue(Generic[AnyBatch]):
         def load(part: tuple[int, Rows]) -> AnyBatch:
             return self.load(part[1], seed, part[0])
 
-        return EndlessStream(lambda start: walk_epochs(plan, load, start), state, AHEAD, pin)
+        return EndlessStream(lambda start: batches_of_epochs(plan, load, start), state, PREFETCH, pin)
 
     def in_order(self, size: int) -> Iterator[Rows]:
         """Those of the batches that have everything once."""

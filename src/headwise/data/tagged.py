@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headwise.data.batch_planning import Rows
 from headwise.data.corpus import json_object, read_lines
-from headwise.data.labelled import LabelledBatch, MarkedTexts, ReadTexts, collate_marked
+from headwise.data.labelled import EncodedText, LabelledBatch, LabelledDataset, collate_encoded
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.sources import display_name
 from headwise.errors import UserError, unknown
@@ -29,7 +29,7 @@ IGNORED = -100  # the class of what is no first piece of a word, as torch has it
 
 
 @dataclass(frozen=True)
-class TaggedWords:
+class TaggedSentence:
     """A sentence."""
 
     words: tuple[str, ...]
@@ -37,7 +37,7 @@ class TaggedWords:
     lines: tuple[int, ...]  # of the file, one for each word
 
 
-def read_tagged(path: str) -> list[TaggedWords]:
+def read_tagged(path: str) -> list[TaggedSentence]:
     """The sentences of a file.
 
     Raises:
@@ -49,7 +49,7 @@ def read_tagged(path: str) -> list[TaggedWords]:
     raise UserError(f"{display_name(path)}: has no sentence; {FORMAT}")
 
 
-def _of_columns(path: str) -> Iterator[TaggedWords]:
+def _of_columns(path: str) -> Iterator[TaggedSentence]:
     rows: list[tuple[str, str, int]] = []
     for number, line in enumerate(read_lines(path), start=1):
         if line.startswith(DOCUMENT):
@@ -57,10 +57,10 @@ def _of_columns(path: str) -> Iterator[TaggedWords]:
         if line.strip():
             rows.append((*_columns(line, f"{display_name(path)}: line {number}"), number))
         elif rows:
-            yield TaggedWords(*zip(*rows, strict=True))
+            yield TaggedSentence(*zip(*rows, strict=True))
             rows = []
     if rows:
-        yield TaggedWords(*zip(*rows, strict=True))
+        yield TaggedSentence(*zip(*rows, strict=True))
 
 
 def _columns(line: str, location: str) -> tuple[str, str]:
@@ -70,7 +70,7 @@ def _columns(line: str, location: str) -> tuple[str, str]:
     return columns[0], columns[-1]
 
 
-def _of_json(path: str) -> Iterator[TaggedWords]:
+def _of_json(path: str) -> Iterator[TaggedSentence]:
     for number, line in enumerate(read_lines(path), start=1):
         location = f"{display_name(path)}: line {number}"
         record = json_object(line, location, JSON)
@@ -78,7 +78,7 @@ def _of_json(path: str) -> Iterator[TaggedWords]:
         if len(words) != len(tags):
             raise UserError(f"{location} has {len(words)} tokens and {len(tags)} tags; give every token one")
         if words:
-            yield TaggedWords(words, tags, (number,) * len(words))
+            yield TaggedSentence(words, tags, (number,) * len(words))
 
 
 def _strings(value: object, location: str) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def _strings(value: object, location: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def count_tags(sentences: Iterable[TaggedWords], origin: str) -> dict[str, int]:
+def count_tags(sentences: Iterable[TaggedSentence], origin: str) -> dict[str, int]:
     """The tags of the training files, sorted, and how often each stands there; two at least."""
     counts = Counter(tag for sentence in sentences for tag in sentence.tags)
     if len(counts) < 2:
@@ -95,7 +95,7 @@ def count_tags(sentences: Iterable[TaggedWords], origin: str) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def check_tags(sentences: Iterable[TaggedWords], tags: Sequence[str], origin: str) -> None:
+def check_tags(sentences: Iterable[TaggedSentence], tags: Sequence[str], origin: str) -> None:
     """`UserError` with file and line of the first tag that is not among `tags`."""
     for sentence in sentences:
         for tag, line in zip(sentence.tags, sentence.lines, strict=True):
@@ -120,16 +120,16 @@ class TaggedBatch(LabelledBatch):
 
 
 def collate_tagged(
-    rows: Sequence[MarkedTexts], classes: Sequence[Sequence[int]], pad_id: int, typed: bool
+    rows: Sequence[EncodedText], classes: Sequence[Sequence[int]], pad_id: int, typed: bool
 ) -> TaggedBatch:
-    """Tensors of texts and of the classes of their tokens; `typed` as of `collate_marked`.
+    """Tensors of texts and of the classes of their tokens; `typed` as of `collate_encoded`.
 
-    >>> rows = [MarkedTexts([8, 5, 2], 3), MarkedTexts([8, 2], 2)]
+    >>> rows = [EncodedText([8, 5, 2], 3), EncodedText([8, 2], 2)]
     >>> batch = collate_tagged(rows, [[-100, 1, -100], [-100, -100]], 0, typed=False)
     >>> batch.labels.tolist(), batch.n_targets
     ([[-100, 1, -100], [-100, -100, -100]], 1)
     """
-    batch = collate_marked(rows, [0] * len(rows), pad_id, typed)
+    batch = collate_encoded(rows, [0] * len(rows), pad_id, typed)
     labels = torch.full_like(batch.src, IGNORED)
     labels[batch.src_mask] = torch.from_numpy(np.concatenate([np.asarray(one, np.int64) for one in classes]))
     n_words = int((labels != IGNORED).sum())
@@ -137,7 +137,7 @@ def collate_tagged(
 
 
 @dataclass(frozen=True)
-class ReadTags(ReadTexts):
+class TaggedDataset(LabelledDataset):
     """Texts as a published network reads them, with the classes of their tokens, in memory."""
 
     classes: Sequence[Sequence[int]]  # of every token of each row

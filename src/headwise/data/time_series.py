@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.data.batch import OnDevices
+from headwise.data.batch import DeviceBatch
 from headwise.data.batch_planning import Rows
 from headwise.data.corpus import read_lines
 from headwise.data.sources import display_name
@@ -138,7 +138,7 @@ class Scaling:
 
 
 @dataclass(frozen=True)
-class WindowBatch(OnDevices):
+class WindowBatch(DeviceBatch):
     """Windows of a time series, standardised, and what came after each: all as distances from a window's last row."""
 
     src: Float[Tensor, "batch window columns"]
@@ -209,7 +209,7 @@ class Windows:
             self.series[number][start : start + self.window + self.horizon]
             for number, start in self.starts[rows].tolist()
         ]
-        return centred(np.stack(pieces), self.window, self.target_column)
+        return center_windows(np.stack(pieces), self.window, self.target_column)
 
     def plan(self, tokens_per_batch: int, seed: int, epoch: int) -> list[Rows]:
         """The batches of an epoch: every window once, in an order drawn from (seed, epoch)."""
@@ -224,7 +224,7 @@ class Windows:
             yield self.load(np.arange(start, min(start + size, len(self))))
 
 
-def centred(values: NDArray[np.float32], window: int, target_column: int) -> WindowBatch:
+def center_windows(values: NDArray[np.float32], window: int, target_column: int) -> WindowBatch:
     """Windows, (windows, rows, columns), and the rows after them, measured from each window's last row.
 
     Series drift: levels of a test year need not occur in training. What is measured from the last known row has no

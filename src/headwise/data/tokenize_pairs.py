@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from headwise.config.data import PairData
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.data.processes import in_order, processes
+from headwise.data.processes import ordered_results, worker_processes
 from headwise.data.sources import Pair
 
 Item = TypeVar("Item")
 
 
-Packed = tuple[bytes, NDArray[np.int32]]  # rows of a column, one behind the other, and their lengths
+ColumnPart = tuple[bytes, NDArray[np.int32]]  # rows of a column, one behind the other, and their lengths
 
 
 COLUMNS = {
@@ -32,26 +32,26 @@ COLUMNS = {
 LENGTH = np.dtype("<i4")  # the end mark included
 
 
-def pack_pairs(
+def tokenize_pairs(
     pairs: Sequence[Pair], tokenizer: PairTokenizer, limits: PairData | None
-) -> tuple[list[Packed], Counter[str]]:
+) -> tuple[list[ColumnPart], Counter[str]]:
     """The pairs that are kept as rows of the four columns, and how many were dropped for which reason."""
     src_texts, tgt_texts = zip(*pairs, strict=True)
     src, tgt = tokenizer.source.encode_batch(src_texts), tokenizer.encode_batch(tgt_texts)
     rows: list[tuple[Any, ...]] = []
     faults = Counter[str]()
     for src_text, tgt_text, src_row, tgt_row in zip(src_texts, tgt_texts, src, tgt, strict=True):
-        reason = fault(src_text, tgt_text, len(src_row), len(tgt_row), limits) if limits else None
+        reason = drop_reason(src_text, tgt_text, len(src_row), len(tgt_row), limits) if limits else None
         if reason:
             faults[reason] += 1
         else:
             rows.append((src_row, tgt_row, src_text.encode(), tgt_text.encode()))
     return [
-        pack_column(*column) for column in zip(zip(*rows, strict=True), COLUMNS.values(), strict=bool(rows))
+        concatenate_rows(*column) for column in zip(zip(*rows, strict=True), COLUMNS.values(), strict=bool(rows))
     ], faults
 
 
-def pack_column(rows: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> Packed:
+def concatenate_rows(rows: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> ColumnPart:
     """Rows of numbers (bytes are numbers too) one behind the other, and their lengths."""
     lengths = np.fromiter(map(len, rows), LENGTH, len(rows))
     if dtype.itemsize == 1:
@@ -59,10 +59,10 @@ def pack_column(rows: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> Packed:
     return np.fromiter(chain.from_iterable(rows), dtype, lengths.sum()).tobytes(), lengths
 
 
-def fault(src: str, tgt: str, n_src: int, n_tgt: int, limits: PairData) -> str | None:
+def drop_reason(src: str, tgt: str, n_src: int, n_tgt: int, limits: PairData) -> str | None:
     """Why a pair is no training material; lengths in pieces without end mark.
 
-    >>> fault("Go!", " ", 2, 1, PairData())
+    >>> drop_reason("Go!", " ", 2, 1, PairData())
     'one side is empty'
     """
     if not src.strip() or not tgt.strip():
@@ -75,11 +75,11 @@ def fault(src: str, tgt: str, n_src: int, n_tgt: int, limits: PairData) -> str |
 
 
 AHEAD = 3  # chunks of each process that are on their way, so that none waits and memory does not grow with the corpus
-Result = tuple[list[Packed], Counter[str]]
+Result = tuple[list[ColumnPart], Counter[str]]
 
 
 @contextmanager
-def packers(
+def tokenizing_processes(
     workers: int, tokenizer: PairTokenizer, limits: PairData | None
 ) -> Iterator[Callable[[Iterable[list[Pair]]], Iterator[Result]]]:
     """So many processes, as a function that has them `prepared.pack` chunk after chunk.
@@ -88,8 +88,8 @@ def packers(
         UserError: one of them was ended from outside.
     """
     what = "a process that cuts the corpus into pieces"
-    with processes(workers, what, _begin, tokenizer, limits) as submit:
-        yield lambda chunks: in_order(chunks, lambda chunk: submit(_pack, chunk), lambda: AHEAD * workers)
+    with worker_processes(workers, what, _begin, tokenizer, limits) as submit:
+        yield lambda chunks: ordered_results(chunks, lambda chunk: submit(_pack, chunk), lambda: AHEAD * workers)
 
 
 _how: list[tuple[PairTokenizer, PairData | None]] = []  # of this process
@@ -102,4 +102,4 @@ def _begin(tokenizer: PairTokenizer, limits: PairData | None) -> None:
 
 
 def _pack(chunk: list[Pair]) -> list[Result]:
-    return [pack_pairs(chunk, *_how[0])]
+    return [tokenize_pairs(chunk, *_how[0])]

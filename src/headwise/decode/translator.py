@@ -14,7 +14,7 @@ from typing import Any
 from headwise.config.settings import SearchSettings
 from headwise.contract import Draft, Hypothesis, Look, SearchEngine, SpecialIds
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.data.scripts import running
+from headwise.data.scripts import join_sentences
 from headwise.decode.candidates import CandidateTable
 from headwise.decode.engine import begin, execute
 from headwise.decode.request import SearchRequest, TooLarge
@@ -270,7 +270,7 @@ class TextTranslator:
         """One translation from one hypothesis per part."""
         texts = (one_line(before_stop(self.tokenizer.decode(h.tokens), stops)) for h in hypotheses)
         return Translation(
-            text=running(texts),
+            text=join_sentences(texts),
             score=sum(h.score for h in hypotheses) / len(hypotheses),
             log_prob=sum(h.log_prob for h in hypotheses),
             pieces=[piece for h in hypotheses for piece in self.tokenizer.pieces(h.tokens)],

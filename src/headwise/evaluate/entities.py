@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headwise.data.sources import OUTSIDE
+from headwise.data.sources import OUTSIDE_TAG
 from headwise.evaluate.classes import ClassCount, class_table
 
 PREFIXES = ("B", "I", "E", "S")
@@ -36,7 +36,7 @@ def entities(tags: Sequence[str]) -> list[Entity]:
 
 def _parted(tag: str) -> tuple[str, str]:
     """Prefix and type; both empty for a word outside of every entity."""
-    if tag == OUTSIDE:
+    if tag == OUTSIDE_TAG:
         return "", ""
     prefix, _, kind = tag.partition("-")
     return (prefix, kind) if prefix in PREFIXES and (kind or tag == prefix) else ("I", tag)

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.data.batch_planning import cut_padded
-from headwise.data.labelled import MarkedTexts, collate_marked
+from headwise.data.labelled import EncodedText, collate_encoded
 from headwise.errors import UserError
 from headwise.generation.label import BATCH_TOKENS
 from headwise.generation.reading import TextReader
@@ -43,7 +43,7 @@ class Answer:
 class Passage:
     """A question with a part of its context, as input of the network."""
 
-    read: MarkedTexts
+    read: EncodedText
     question: int  # its number
     first: int  # position of the first token of the context
     offsets: Sequence[tuple[int, int]]  # the characters of each of its tokens
@@ -82,7 +82,7 @@ def read_passages(reader: TextReader, given: Sequence[tuple[str, str]], longest:
         ids, offsets = known[context]
         room = longest - len(begun) - len(reader.behind)
         for part in _parts(len(ids), room, min(overlap, room // 2)):
-            read = MarkedTexts([*begun, *ids[part], *reader.behind], len(begun))
+            read = EncodedText([*begun, *ids[part], *reader.behind], len(begun))
             found.append(Passage(read, number, len(begun), offsets[part]))
     return found
 
@@ -107,7 +107,7 @@ def passage_logits(
     for some in cut_padded(order, lengths[order], BATCH_TOKENS) if passages else []:
         chosen = some.tolist()
         rows = [passages[i].read for i in chosen]
-        batch = collate_marked(rows, [0] * len(rows), reader.tokenizer.pad_id, reader.typed)
+        batch = collate_encoded(rows, [0] * len(rows), reader.tokenizer.pad_id, reader.typed)
         logits = network(*batch.to(device).inputs).float().cpu()
         found |= {i: row[: lengths[i]] for i, row in zip(chosen, logits, strict=True)}
     return [found[i] for i in range(len(passages))]

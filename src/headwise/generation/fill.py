@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.checkpoint.vocabulary import Vocabulary
-from headwise.data.masking import MASKS, MaskedBatch
+from headwise.data.masking import MASK_NAMES, MaskedBatch
 from headwise.errors import UserError
 from headwise.generation.chat import mark_of, tokenizer_settings
 
@@ -67,7 +67,7 @@ def fillings(
 
 def mask_of(vocabulary: Vocabulary, named: str) -> tuple[str, int]:
     """The text of the mask token and its id; `named` is its name in tokenizer_config.json, or ""."""
-    for text in (named, *MASKS):
+    for text in (named, *MASK_NAMES):
         token = vocabulary.id_of(text) if text else None
         if token is not None:
             return text, token

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.checkpoint.vocabulary import EncodeAt, Vocabulary, fingerprint, marks_around
-from headwise.data.labelled import MarkedTexts
+from headwise.data.labelled import EncodedText
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.errors import UserError
 from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, special_ids_of
@@ -54,7 +54,7 @@ class TextReader:
     apart: int = 0  # the last of the tokens behind, which belong to no text (XLNet)
     clean: Callable[[str], str] = str  # applied to a text first
 
-    def read(self, given: Sequence[OneOrTwo], longest: int = 0) -> list[MarkedTexts]:
+    def read(self, given: Sequence[OneOrTwo], longest: int = 0) -> list[EncodedText]:
         """Texts, or pairs of texts, of at most `longest` tokens, special tokens included; 0 = the limit of the network.
 
         Raises:
@@ -67,7 +67,7 @@ class TextReader:
         ids = iter(self.tokenizer.encode_batch([self.clean(text) for texts in parts for text in texts]))
         return [self._marked([next(ids) for _ in texts], longest) for texts in parts]
 
-    def _marked(self, texts: list[list[int]], longest: int) -> MarkedTexts:
+    def _marked(self, texts: list[list[int]], longest: int) -> EncodedText:
         first, second = texts[0], texts[1] if len(texts) == 2 else None
         if second is not None and self.between is None:
             raise UserError("this model's vocabulary has no separator of two texts: it reads single texts only")
@@ -86,7 +86,7 @@ class TextReader:
             raise UserError(
                 "a text is blank, and this model's vocabulary adds no special tokens: there is nothing to read"
             )
-        return MarkedTexts(ids, len(begun) if second is not None else len(ids), self.apart)
+        return EncodedText(ids, len(begun) if second is not None else len(ids), self.apart)
 
 
 def reader_of(model: Any) -> TextReader:

@@ -15,9 +15,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.data.batch_planning import cut_padded
-from headwise.data.labelled import MarkedTexts, collate_marked
+from headwise.data.labelled import EncodedText, collate_encoded
 from headwise.data.scripts import word_pattern
-from headwise.data.tagged import TaggedWords, check_tags, read_tagged
+from headwise.data.tagged import TaggedSentence, check_tags, read_tagged
 from headwise.errors import UserError
 from headwise.evaluate.entities import entities
 from headwise.generation.label import BATCH_TOKENS
@@ -56,7 +56,7 @@ class Tagging:
 class PartOfSentence:
     """Some words of a sentence, as input of the network."""
 
-    read: MarkedTexts
+    read: EncodedText
     sentence: int  # its number
     words: range  # of the sentence
     firsts: list[int]  # position of the first token of each
@@ -109,7 +109,7 @@ def _parts(lengths: Sequence[int], room: int) -> list[range]:
 def _part(reader: TextReader, pieces: Sequence[Sequence[int]], number: int, words: range) -> PartOfSentence:
     lengths = [len(reader.before), *map(len, pieces)]
     ids = [*reader.before, *(i for one in pieces for i in one), *reader.behind]
-    return PartOfSentence(MarkedTexts(ids, len(ids)), number, words, np.cumsum(lengths)[:-1].tolist())
+    return PartOfSentence(EncodedText(ids, len(ids)), number, words, np.cumsum(lengths)[:-1].tolist())
 
 
 @torch.inference_mode()
@@ -121,7 +121,7 @@ def word_logits(
     order, found = np.argsort(lengths, kind="stable"), dict[int, Tensor]()
     for some in cut_padded(order, lengths[order], BATCH_TOKENS) if parts else []:
         chosen = some.tolist()
-        batch = collate_marked(
+        batch = collate_encoded(
             [parts[i].read for i in chosen], [0] * len(chosen), reader.tokenizer.pad_id, reader.typed
         )
         logits = network(*batch.to(device).inputs).float().cpu()
@@ -133,7 +133,7 @@ def word_logits(
     return [torch.cat(one) for one in together]
 
 
-def read_known_tags(path: str, tags: Sequence[str]) -> list[TaggedWords]:
+def read_known_tags(path: str, tags: Sequence[str]) -> list[TaggedSentence]:
     """The sentences of a file; `UserError` for a tag that is not among `tags`."""
     found = read_tagged(path)
     check_tags(found, tags, path)

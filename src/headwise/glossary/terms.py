@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 
-from headwise.data.scripts import UNSPACED, marks, word_pattern
+from headwise.data.scripts import UNSPACED, combining_marks, word_pattern
 from headwise.errors import UserError
 
 
@@ -142,7 +142,7 @@ def contains_term(text: str, target: str) -> bool:
     >>> contains_term("zwei Hunde", "Hund"), contains_term("ein Schäferhund", "hund")
     (True, False)
     """
-    begins = rf"(?<![\w{marks()}])" if target[:1].isalnum() and not re.match(rf"[{UNSPACED}]", target) else ""
+    begins = rf"(?<![\w{combining_marks()}])" if target[:1].isalnum() and not re.match(rf"[{UNSPACED}]", target) else ""
     return re.search(begins + r"\s+".join(map(re.escape, target.split())), text) is not None
 
 

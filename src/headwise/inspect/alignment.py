@@ -20,7 +20,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from headwise.architectures.registry import Network
-from headwise.data.alignment import NO_WORD, words_of_pieces
+from headwise.data.alignment import NO_WORD, words_of_tokens
 from headwise.data.batch import Batch, collate
 from headwise.data.batch_planning import cut_padded
 from headwise.data.links import GoldLinks, Link, Links
@@ -205,7 +205,7 @@ def _best_words(
 
 
 def _pair(tokenizer: PairTokenizer, src: str, tgt: str) -> _Pair:
-    (src_ids, src_words), (tgt_ids, tgt_words) = words_of_pieces(tokenizer.source, src), words_of_pieces(tokenizer, tgt)
+    (src_ids, src_words), (tgt_ids, tgt_words) = words_of_tokens(tokenizer.source, src), words_of_tokens(tokenizer, tgt)
     return _Pair(src_ids, tgt_ids, src_words, tgt_words, len(tgt.split()))
 
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from headwise.data.cache import cache_folder
-from headwise.data.prepared import PreparedCorpus, intact, open_prepared
+from headwise.data.prepared import PreparedCorpus, is_complete, open_prepared
 
 SUITABLE = range(8, 25)  # tokens, end token included
 KEY = re.compile("[0-9a-f]{32}")  # of a prepared corpus: `digest` makes it, and it is the name of its folder
@@ -27,7 +27,7 @@ def example_source(about: Mapping[str, Any]) -> str:
     if not (isinstance(key, str) and KEY.fullmatch(key)):
         return ""
     folder = cache_folder(None) / key
-    return _suitable(open_prepared(folder)) if intact(folder) else ""
+    return _suitable(open_prepared(folder)) if is_complete(folder) else ""
 
 
 def _suitable(prepared: PreparedCorpus) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headwise.data.cache import cache, partial
-from headwise.data.file_hashes import digest
+from headwise.data.cache import cache, draft_path
+from headwise.data.file_hashes import short_hash
 from headwise.data.sources import CachedCopy, Pair
 from headwise.errors import UserError
 from headwise.localisation import MEMORIES, is_memory
@@ -106,9 +106,9 @@ def memories_as_tsv(paths: Sequence[str], languages: Sequence[str] = ("", "")) -
         raise UserError(f"{' '.join(paths)}: has no translated pairs to train on ({what})")
     text = "".join(f"{source}\t{target}\n" for source, target in pairs).encode()
     with cache(None) as folder:
-        made = folder / f"memory-{digest(pairs)[:16]}.tsv"
+        made = folder / f"memory-{short_hash(pairs)[:16]}.tsv"
         if not (made.is_file() and made.stat().st_size == len(text)):  # the name has the digest of the content
-            with partial(folder, made.name) as draft:
+            with draft_path(folder, made.name) as draft:
                 draft.write_bytes(text)
                 draft.replace(made)
     named = [path for path in paths if is_memory(path)]

@@ -9,7 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
-from headwise.data.scripts import KANA, letters, words
+from headwise.data.scripts import KANA, latin_length, split_words
 from headwise.decode.repetition import repeats_itself
 from headwise.localisation.code_transfer import without_codes
 from headwise.localisation.unit import Parts
@@ -52,13 +52,13 @@ def quality_warnings(source: Parts, target: Parts, log_prob: float) -> tuple[str
     ('the same characters in a row', 'brackets or quotation marks without partners')
     """
     src, tgt = without_codes(source), without_codes(target)
-    src_words, tgt_words = words(src), words(tgt)
+    src_words, tgt_words = split_words(src), split_words(tgt)
     copied = len(src_words) > 2 and src.lower() == tgt.lower()
     repeats = _repeats(tgt_words) and not _repeats(src_words)
     checks = {
         EMPTY: _count_letters(src) > 2 and not _count_letters(tgt),
-        SHORT: _is_short(letters(src), letters(tgt)),
-        LONG: letters(tgt) >= MIN_LETTERS and letters(tgt) > MAX_LENGTH_RATIO * max(1, letters(src)),
+        SHORT: _is_short(latin_length(src), latin_length(tgt)),
+        LONG: latin_length(tgt) >= MIN_LETTERS and latin_length(tgt) > MAX_LENGTH_RATIO * max(1, latin_length(src)),
         REPEATS: repeats,
         ROW: not repeats and bool(Counter(_repeated_characters(tgt)) - Counter(_repeated_characters(src))),
         UNPAIRED: _has_unpaired(tgt) and not _has_unpaired(src),

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from headwise.data.scripts import blank_after
+from headwise.data.scripts import space_after
 from headwise.errors import UserError
 from headwise.localisation.unit import Code, Parts, join_parts, without_inline_codes
 
@@ -29,8 +29,8 @@ class SentenceSpan:
 
     def behind_translation(self, text: str) -> str:
         """What follows the translation `text`: no blank in Chinese and Japanese, a blank in other languages."""
-        same = blank_after(without_inline_codes(self.parts)) == blank_after(text)
-        return self.behind if same or not (text and self.same_line) else blank_after(text)
+        same = space_after(without_inline_codes(self.parts)) == space_after(text)
+        return self.behind if same or not (text and self.same_line) else space_after(text)
 
 
 def split_into_sentences(parts: Parts, language: str) -> tuple[str, list[SentenceSpan]]:

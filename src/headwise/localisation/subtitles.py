@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from headwise.data.scripts import HAN, KANA, running
+from headwise.data.scripts import HAN, KANA, join_sentences
 from headwise.errors import UserError
 from headwise.localisation.passages import Characters, Passages, TextPassage
 from headwise.localisation.unit import Code, Parts, join_parts, unescape_html
@@ -81,7 +81,7 @@ def _speakers(text: str, lines: LineSpans) -> Iterator[LineSpans]:
 def _passage(text: str, lines: LineSpans, is_vtt: bool) -> TextPassage:
     start, end = lines[0][0], lines[-1][1]
     between = text[lines[0][1] : lines[1][0]] if len(lines) > 1 else ""
-    pieces = TAG.split(running(text[slice(*span)].strip() for span in lines))
+    pieces = TAG.split(join_sentences(text[slice(*span)].strip() for span in lines))
     source = join_parts(
         [Code(p, inline=True) if i % 2 else unescape_html(p) if is_vtt else p for i, p in enumerate(pieces)]
     )

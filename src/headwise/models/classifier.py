@@ -13,8 +13,8 @@ from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.trained import CONFIG, noted
 from headwise.config.settings import RunConfig
 from headwise.data.batch_planning import cut_padded
-from headwise.data.labelled import Classification, LabelledBatch, classification, collate_marked
-from headwise.data.labelled_texts import check_labels, labelled_corpora, read_examples, texts_a_line
+from headwise.data.labelled import Classification, LabelledBatch, classification, collate_encoded
+from headwise.data.labelled_texts import check_labels, labelled_corpora, read_examples, texts_per_line
 from headwise.data.prepared import spool
 from headwise.decode.translator import clean_text
 from headwise.errors import UserError
@@ -80,7 +80,7 @@ class Classifier(Model):
     def examples(self, paths: Sequence[str]) -> tuple[list[OneOrTwo], list[str]]:
         """Texts and labels of files; `UserError` for an unknown label."""
         corpora, labels = spool(labelled_corpora(paths)), self.labels
-        n_texts = 1 if self.reader.between is None else texts_a_line(corpora)
+        n_texts = 1 if self.reader.between is None else texts_per_line(corpora)
         check_labels(corpora, labels, n_texts)
         rows = [row for corpus in corpora for row in read_examples(corpus.paths[0], n_texts)]
         return [texts for texts, _ in rows], [label for _, label in rows]
@@ -109,7 +109,7 @@ class Classifier(Model):
         side, typed = self.reader.tokenizer, self.reader.typed
         for part in cut_padded(order, lengths[order], self._batch_tokens) if rows else []:
             chosen = part.tolist()
-            yield chosen, collate_marked([rows[i] for i in chosen], [classes[i] for i in chosen], side.pad_id, typed)
+            yield chosen, collate_encoded([rows[i] for i in chosen], [classes[i] for i in chosen], side.pad_id, typed)
 
     @property
     def _batch_tokens(self) -> int:

@@ -13,9 +13,9 @@ from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.layout import read_json
 from headwise.checkpoint.trained import RUN
 from headwise.checkpoint.vocabulary import bare, fingerprint
-from headwise.data.contrastive import read_related
-from headwise.data.documents import Cutter, prepare_documents
-from headwise.data.masking import MaskedText, Masking, joints_of
+from headwise.data.contrastive import read_contrastive
+from headwise.data.documents import DocumentTokenizer, prepare_documents
+from headwise.data.masking import MaskedText, Masking, word_edges
 from headwise.data.questions import read_questions
 from headwise.errors import UserError
 from headwise.evaluate.answers import AnswerReport, answer_report
@@ -93,7 +93,7 @@ class EncoderModel(Model):
         )
 
     def _evaluate_vectors(self, paths: Sequence[str]) -> RetrievalReport:
-        lines = read_related(paths)
+        lines = read_contrastive(paths)
         return retrieved(self.embedder, [line[0] for line in lines], [line[1] for line in lines])
 
     # --- Masked tokens ---
@@ -114,11 +114,11 @@ class EncoderModel(Model):
         return longest_text(self.config.encoder) or AT_ONCE
 
     @property
-    def cutter(self) -> Cutter:
+    def cutter(self) -> DocumentTokenizer:
         """Tokenizes documents, with the special token that ends a text between them."""
         encode, _, behind = bare(self.tokenizer)
         origin, size = fingerprint(self.path), self.config.vocab_size
-        return Cutter(lambda texts: [encode(text) for text in texts], [], behind, origin, size)
+        return DocumentTokenizer(lambda texts: [encode(text) for text in texts], [], behind, origin, size)
 
     def hidden(self, tokens: NDArray[np.int32], length: int, masking: Masking) -> MaskedText:
         """Tokens in blocks of `length` with the special tokens around each, some of them masked."""
@@ -132,7 +132,7 @@ class EncoderModel(Model):
             range(self.config.vocab_size),
         )
         known = [i for i in ids if side.piece(i) and not side.is_special(i)]
-        joints = joints_of(side.pieces(ids)) if whole_words else None
+        joints = word_edges(side.pieces(ids)) if whole_words else None
         return Masking(self._mask_id, np.array(known, np.int64), share, joints)
 
     @property

@@ -10,7 +10,15 @@ from torch import Tensor, nn
 
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.trained import CONFIG, noted
-from headwise.data.time_series import Scaling, Table, WindowBatch, Windows, centred, read_table, seasonal_forecast
+from headwise.data.time_series import (
+    Scaling,
+    Table,
+    WindowBatch,
+    Windows,
+    center_windows,
+    read_table,
+    seasonal_forecast,
+)
 from headwise.errors import UserError
 from headwise.evaluate.forecasts import ForecastReport, forecast_report
 from headwise.inspect.heads import Head
@@ -39,7 +47,7 @@ class Forecaster(Model):
         if len(table.values) < window:
             raise UserError(f"{path}: {len(table.values)} rows are too few: the model reads {window}")
         latest = self.scaling.standardise(Table(table.path, table.columns, table.values[-window:]))
-        batch = centred(latest[np.newaxis], window, self.scaling.target_column)
+        batch = center_windows(latest[np.newaxis], window, self.scaling.target_column)
         return self.scaling.original(self._predict(batch))[0].tolist()
 
     def _predict(self, batch: WindowBatch) -> NDArray[np.float32]:

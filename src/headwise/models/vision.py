@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.data.image import Preprocessing, read_image
-from headwise.data.pictures import check_known, read_pictures
+from headwise.data.pictures import check_picture_labels, read_pictures
 from headwise.evaluate.classes import LabelReport, label_report
 from headwise.generation.label import Label, label_picture
 from headwise.inspect.importance import Example
@@ -42,7 +42,7 @@ class VisionModel(Model):
     def evaluate(self, paths: Sequence[str]) -> LabelReport:
         """Accuracy and F1 on folders or tables of pictures (`data.pictures`); `UserError` for an unknown label."""
         pictures = read_pictures(paths)
-        check_known(pictures, list(self._names.values()))
+        check_picture_labels(pictures, list(self._names.values()))
         found = [self.label(picture.path, top=1)[0].name for picture in pictures]
         return label_report([picture.label for picture in pictures], found)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from headwise.data.processes import in_order, processes
+from headwise.data.processes import ordered_results, worker_processes
 from headwise.decode.translator import Translation
 from headwise.device import usable_cores
 from headwise.errors import UserError
@@ -60,12 +60,12 @@ def translate_in_processes(
     threads = max(1, usable_cores() // workers)
     stream = iter(lines)
     chunks = iter(lambda: list(islice(stream, chunk_lines)), [])
-    with processes(workers, "a translating process", _prepare, threads) as submit:
+    with worker_processes(workers, "a translating process", _prepare, threads) as submit:
 
         def translate(chunk: list[str]) -> Future[list[Translation]]:
             return submit(_translate, loading, chunk, dict(arguments or {}))
 
-        yield from in_order(chunks, translate, lambda: 2 * workers)
+        yield from ordered_results(chunks, translate, lambda: 2 * workers)
 
 
 def worth_sharing(lines: Iterable[str]) -> tuple[int, Iterator[str]]:

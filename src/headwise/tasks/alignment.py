@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.config.settings import RunConfig
-from headwise.data.alignment import links_of_corpus, words_of_pieces
+from headwise.data.alignment import corpus_links, words_of_tokens
 from headwise.data.batch import Batch
 from headwise.data.batch_planning import Pairs
 from headwise.data.corpus import Corpus
-from headwise.data.file_hashes import digest
+from headwise.data.file_hashes import short_hash
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import Column, PreparedCorpus
 from headwise.data.sources import Pair
@@ -48,8 +48,8 @@ def links_to_learn(
             "train.alignment_weight and --alignments belong together: how much links count, and the file that has them"
         )
     assert isinstance(prepared, PreparedCorpus)
-    links = links_of_corpus(request.alignments, corpora, prepared)
-    return links, digest(key, links.values.tolist(), links.ends.tolist())
+    links = corpus_links(request.alignments, corpora, prepared)
+    return links, short_hash(key, links.values.tolist(), links.ends.tolist())
 
 
 def alignment_objective(
@@ -122,7 +122,7 @@ def _wanted(
     """For each target piece its linked source pieces in equal shares; zeros where a word has no link."""
     wanted = np.zeros((*batch.tgt_out.shape, batch.src.size(1)), np.float32)
     for row, pair in zip(wanted, batch.index.tolist(), strict=True):
-        (_, src_words), (_, tgt_words) = (words_of_pieces(tokenizer, side) for side in text(pair))
+        (_, src_words), (_, tgt_words) = (words_of_tokens(tokenizer, side) for side in text(pair))
         for i, j in links[pair].reshape(-1, 2):
             row[: len(tgt_words), : len(src_words)] += np.outer(tgt_words == j, src_words == i)
     return wanted / np.maximum(wanted.sum(-1, keepdims=True), 1)

@@ -21,10 +21,10 @@ from torch.nn import functional as F
 
 from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
-from headwise.data.file_hashes import digest
-from headwise.data.labelled import LabelledBatch, ReadTexts, parted
+from headwise.data.file_hashes import short_hash
+from headwise.data.labelled import LabelledBatch, LabelledDataset, hold_out_examples
 from headwise.data.questions import Question, read_questions
-from headwise.data.split import parse_amount
+from headwise.data.split import parse_validation_size
 from headwise.errors import UserError
 from headwise.evaluate.answers import answer_report
 from headwise.generation.answer import Passage, answers_in, passage_logits, read_passages
@@ -150,13 +150,13 @@ FINE_TUNING = FineTuning(tuned_answers_job, (EncoderModel, Classifier), ENCODERS
 def _files(request: TrainRequest) -> tuple[list[Question], list[Question], dict[str, Any]]:
     """Questions to train and to validate on, and what config.json says of a part held out: whole contexts."""
     train = list(chain.from_iterable(map(read_questions, request.train)))
-    if not (amount := parse_amount(request.valid)):
+    if not (amount := parse_validation_size(request.valid)):
         return train, list(chain.from_iterable(map(read_questions, request.valid))), {}
     contexts = list(dict.fromkeys(one.context for one in train))
     share = amount.of(len(train)) / len(train)
     if len(contexts) < 2:
         raise UserError(f"--valid {amount.text}: all questions are on one context; name a file to validate on")
-    _, taken = parted(contexts, min(len(contexts) - 1, max(1, round(share * len(contexts)))))
+    _, taken = hold_out_examples(contexts, min(len(contexts) - 1, max(1, round(share * len(contexts)))))
     there = {*taken}
     valid = [one for one in train if one.context in there]
     return [one for one in train if one.context not in there], valid, {"held_out": {"taken": len(valid), "dropped": 0}}
@@ -167,15 +167,15 @@ def _passages(reader: TextReader, questions: Sequence[Question], config: RunConf
     return read_passages(reader, given, config.data.max_length, config.data.overlap)
 
 
-def _read(questions: Sequence[Question], passages: Sequence[Passage], reader: TextReader) -> ReadTexts:
+def _read(questions: Sequence[Question], passages: Sequence[Passage], reader: TextReader) -> LabelledDataset:
     """Passages with the first and the last token of the answer in each."""
     answers = [questions[one.question].answers for one in passages]
     spans = [
         list(one.tokens_of(found[0].start, found[0].end)) if found else [0, 0]
         for one, found in zip(passages, answers, strict=True)
     ]
-    return ReadTexts([one.read for one in passages], spans, (), reader.typed)
+    return LabelledDataset([one.read for one in passages], spans, (), reader.typed)
 
 
 def _key(questions: Sequence[Question], reader: TextReader) -> str:
-    return digest(reader.tokenizer.fingerprint, [astuple(one) for one in questions])
+    return short_hash(reader.tokenizer.fingerprint, [astuple(one) for one in questions])

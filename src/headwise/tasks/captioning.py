@@ -17,14 +17,14 @@ from headwise.checkpoint.tuned import SameLayout
 from headwise.checkpoint.vocabulary import bare
 from headwise.config.settings import RunConfig
 from headwise.data.captions import (
-    CaptionedPictures,
-    captioned_pictures,
+    CaptionedDataset,
+    captioned_dataset,
     captions_by_picture,
-    held_out,
+    hold_out_pictures,
     read_captions,
 )
-from headwise.data.pictures import Augmentation, Picture, key_of
-from headwise.data.split import parse_amount
+from headwise.data.pictures import Augmentation, Picture, pictures_key
+from headwise.data.split import parse_validation_size
 from headwise.errors import UserError
 from headwise.evaluate.captions import caption_report
 from headwise.models.captioner import Captioner, search_captions
@@ -112,13 +112,13 @@ def caption_job(request: TrainRequest, config: RunConfig, folder: Path) -> Capti
     train, valid = (_corpus(model, config, pictures) for pictures in files)
     counts = [f"{len(captions_by_picture(some)):,} pictures with {len(some):,} captions" for some in files]
     notify(request, f"training on {counts[0]}, validating on {counts[1]}")
-    held = parse_amount(request.valid)
+    held = parse_validation_size(request.valid)
     corpus = {
         "train": base_names(request.train),
         "valid": base_names(request.train if held else request.valid),
         "captions": len(train),
-        "key": key_of(files[0]),
-        "valid_key": key_of(files[1]),
+        "key": pictures_key(files[0]),
+        "valid_key": pictures_key(files[1]),
         **({"held_out": {"taken": len(valid), "dropped": 0}} if held else {}),
     }
     about = {
@@ -143,24 +143,24 @@ FINE_TUNING = FineTuning(
 
 
 def _files(request: TrainRequest) -> tuple[list[Picture], list[Picture]]:
-    train, amount = read_captions(request.train), parse_amount(request.valid)
+    train, amount = read_captions(request.train), parse_validation_size(request.valid)
     if not amount:
         return train, read_captions(request.valid)
     there = len(captions_by_picture(train))
     count = amount.pairs or round(amount.share * there)
     if not 0 < count < there:
         raise UserError(f"--valid {amount.text}: {count} of {there} pictures; take another part")
-    return held_out(train, count)
+    return hold_out_pictures(train, count)
 
 
-def _corpus(model: Captioner, config: RunConfig, pictures: Sequence[Picture]) -> CaptionedPictures:
+def _corpus(model: Captioner, config: RunConfig, pictures: Sequence[Picture]) -> CaptionedDataset:
     special, encode = model.generation.special, bare(model.tokenizer)[0]
     if not model.generation.can_end:
         raise UserError(f"{model.path}: neither config.json nor generation_config.json has an eos_token_id")
     assert model.max_len
     marks = special.prompt, special.eos_id
     changes = Augmentation(config.data.flip, config.data.shift)
-    return captioned_pictures(pictures, encode, *marks, model.max_len, model.preprocessing, changes)
+    return captioned_dataset(pictures, encode, *marks, model.max_len, model.preprocessing, changes)
 
 
 def _rows(model: Captioner, dropout: float) -> dict[str, str]:

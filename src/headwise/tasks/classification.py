@@ -21,20 +21,20 @@ from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.data.corpus import Corpus
 from headwise.data.file_checks import has_header
-from headwise.data.file_hashes import content, digest
-from headwise.data.labelled import LabelledBatch, LabelledCorpus, ReadTexts
+from headwise.data.file_hashes import hash_corpora, short_hash
+from headwise.data.labelled import LabelledBatch, LabelledCorpus, LabelledDataset
 from headwise.data.labelled_texts import (
     check_labels,
     count_labels,
     labelled_corpora,
     read_examples,
     read_labelled,
-    texts_a_line,
+    texts_per_line,
 )
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.data.prepared import learn_tokenizer, prepare, spool
-from headwise.data.split import parse_amount
-from headwise.data.stream import EndlessStream, walk_epochs
+from headwise.data.prepared import prepare, spool, train_tokenizer
+from headwise.data.split import parse_validation_size
+from headwise.data.stream import EndlessStream, batches_of_epochs
 from headwise.errors import UserError
 from headwise.evaluate.classes import label_report
 from headwise.generation.reading import TextReader
@@ -69,8 +69,8 @@ class ClassificationJob:
     config: RunConfig
     tokenizer: PairTokenizer
     about: dict[str, Any]
-    train: LabelledCorpus | ReadTexts
-    valid: LabelledCorpus | ReadTexts
+    train: LabelledCorpus | LabelledDataset
+    valid: LabelledCorpus | LabelledDataset
     signature: str = ""
     layout: FolderLayout = OURS
 
@@ -91,7 +91,7 @@ class ClassificationJob:
             return train.load(self.tokenizer, rows)
 
         return EndlessStream(
-            lambda start: walk_epochs(lambda epoch: train.plan(tokens, seed, epoch), load, start), state, pin=pin
+            lambda start: batches_of_epochs(lambda epoch: train.plan(tokens, seed, epoch), load, start), state, pin=pin
         )
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
@@ -125,7 +125,7 @@ def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -
         request,
         config,
         folder,
-        lambda: learn_tokenizer(train, config.data, request.special, sources_only=True),
+        lambda: train_tokenizer(train, config.data, request.special, sources_only=True),
     )
     training, validating = (
         LabelledCorpus(
@@ -277,13 +277,13 @@ FINE_TUNING = FineTuning(
 def _files(request: TrainRequest) -> tuple[list[Corpus], list[Corpus], int, dict[str, Any]]:
     """Training and validation files, how many texts a line has, and what config.json says of a part held out."""
     files = labelled_corpora(request.train)
-    if (amount := parse_amount(request.valid)) and texts_a_line(files) == 2:
+    if (amount := parse_validation_size(request.valid)) and texts_per_line(files) == 2:
         raise UserError(f"--valid {amount.text}: of pairs of texts no share can be taken; name a file to validate on")
     parts = hold_out(request, files, labelled=True)
     if parts:
         return parts.train, [parts.valid], 1, held_out_row(parts)
     files, valid = spool(files), spool(labelled_corpora(request.valid))
-    n_texts = texts_a_line(files)
+    n_texts = texts_per_line(files)
     for corpus in [*files, *valid] if n_texts == 1 else []:
         if has_header(list(islice(read_labelled(corpus.paths[0]), 1))):
             notify(request, f"{corpus}: line 1 looks like a header and would be learnt as a text; remove it")
@@ -292,12 +292,12 @@ def _files(request: TrainRequest) -> tuple[list[Corpus], list[Corpus], int, dict
 
 def _read(
     corpora: Sequence[Corpus], reader: TextReader, labels: Sequence[str], n_texts: int, longest: int
-) -> ReadTexts:
+) -> LabelledDataset:
     examples = [row for corpus in corpora for row in read_examples(corpus.paths[0], n_texts)]
     rows = reader.read([texts for texts, _ in examples], longest)
     numbers = {label: i for i, label in enumerate(labels)}
-    return ReadTexts(rows, [numbers[label] for _, label in examples], tuple(labels), reader.typed)
+    return LabelledDataset(rows, [numbers[label] for _, label in examples], tuple(labels), reader.typed)
 
 
 def _key(corpora: Sequence[Corpus], reader: TextReader) -> str:
-    return digest(reader.tokenizer.fingerprint, [one.key for one in content(corpora)])
+    return short_hash(reader.tokenizer.fingerprint, [one.key for one in hash_corpora(corpora)])

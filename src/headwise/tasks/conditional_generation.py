@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.conditional_generation import NOT_PREDICTED, ToldBatch
+from headwise.data.conditional_generation import NOT_PREDICTED, ConditionalBatch
 from headwise.data.stream import EndlessStream
 from headwise.network.transformer import Transformer
 from headwise.tasks.validation import progress_bar
@@ -33,7 +33,7 @@ class TellingJob:
     config: RunConfig
     tokenizer: Any
     about: dict[str, Any]
-    train: Any  # a `ToldCorpus`
+    train: Any  # a `ConditionalDataset`
     valid: Any
     layout: SameLayout
     model: Any  # that training starts from
@@ -66,7 +66,7 @@ class TellingJob:
         assert isinstance(network, Transformer)
         return told_objective(network, self.config.train)
 
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[ToldBatch]:
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[ConditionalBatch]:
         return self.train.stream(self.size, self.config.train.seed, state, pin)
 
     @torch.inference_mode()
@@ -99,7 +99,7 @@ def told_objective(network: Transformer, train: TrainConfig) -> Objective:
     """Label-smoothed cross-entropy of every piece of a text, given those before it and what is heard or seen."""
     states = torch.compile(network.states) if train.compile else network.states
 
-    def objective(batch: ToldBatch) -> Loss:
+    def objective(batch: ConditionalBatch) -> Loss:
         return told_loss(network, states(batch.values, batch.tgt_in), batch.tgt_out, train.label_smoothing)
 
     return objective

@@ -25,17 +25,17 @@ from headwise.data.batch import Batch
 from headwise.data.batch_planning import Noise
 from headwise.data.corpus import Corpus, plain_texts
 from headwise.data.corruption import (
-    BlockMarks,
-    CorruptedText,
+    BlockSpecials,
+    CorruptedBlocks,
     Corruption,
     SpanCorruption,
-    denoising_of,
-    n_noise,
-    tokens_read_as,
+    block_length_for,
+    denoising_for,
+    noise_counts,
 )
-from headwise.data.documents import Cutter
-from headwise.data.noise import MASK, Infilling
-from headwise.data.prepared import learn_tokenizer, spool
+from headwise.data.documents import DocumentTokenizer
+from headwise.data.noise import MASK, TextInfilling
+from headwise.data.prepared import spool, train_tokenizer
 from headwise.data.sources import Pair
 from headwise.data.stream import EndlessStream
 from headwise.data.tokenizer import Tokenizer
@@ -58,7 +58,7 @@ class DenoisingJob(TranslationJob):
 
     def noise(self, seed: int) -> Noise:
         assert isinstance(self.tokenizer, Tokenizer)
-        return Infilling(self.tokenizer, seed)
+        return TextInfilling(self.tokenizer, seed)
 
     def searched(self, row: int) -> Pair:
         text, _ = self.valid.text(row)
@@ -93,7 +93,7 @@ def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path, train: Se
     special = list(dict.fromkeys([*request.special, MASK]))
 
     def learn() -> Tokenizer:
-        return learn_tokenizer(train, config.data, special, sources_only=True)
+        return train_tokenizer(train, config.data, special, sources_only=True)
 
     return choose_tokenizer(replace(request, special=special), config, folder, learn)
 
@@ -111,7 +111,7 @@ UNREAD = (
 class CorruptionJob(LanguageJob):
     """See `headwise.tasks.job.Job`."""
 
-    corrupted: Callable[[NDArray[np.int32]], CorruptedText] = field(kw_only=True)  # of tokens
+    corrupted: Callable[[NDArray[np.int32]], CorruptedBlocks] = field(kw_only=True)  # of tokens
 
     def objective(self, network: nn.Module) -> Objective:
         return translation_objective(network, self.config.model.pad_id, self.config.train)
@@ -185,18 +185,18 @@ def _between(model: Translator, request: TrainRequest) -> Translator:
 
 def _corruption(
     model: Translator, length: int, origin: str
-) -> tuple[Callable[[NDArray[np.int32]], CorruptedText], int]:
+) -> tuple[Callable[[NDArray[np.int32]], CorruptedBlocks], int]:
     """What is done to running text in tokens by the family of the model, and how many of them a block takes."""
     family, marks = model.config.family, _marks(model)
     room = length - len(marks.before) - len(marks.behind)
     if family in SPANS:
-        room = tokens_read_as(length) if length > 3 else 0
-        corrupt: Corruption = SpanCorruption(_sentinels(model.vocabulary, n_noise(max(2, room))[1], origin))
+        room = block_length_for(length) if length > 3 else 0
+        corrupt: Corruption = SpanCorruption(_sentinels(model.vocabulary, noise_counts(max(2, room))[1], origin))
     else:
         corrupt = _denoising(model, origin)
     if room < 2:
         raise UserError(f"data.block_length = {length}: has no room for text beside the marks of {origin}; raise it")
-    return partial(CorruptedText, room=room, corrupt=corrupt, marks=marks), room
+    return partial(CorruptedBlocks, room=room, corrupt=corrupt, marks=marks), room
 
 
 def _sentinels(vocabulary: Vocabulary, n: int, origin: str) -> NDArray[np.int64]:
@@ -221,22 +221,22 @@ def _denoising(model: Translator, origin: str) -> Corruption:
             f"{' without <mask> in its vocabulary' * (model.config.family in TEXTS)}; running text is restored by T5, "
             "mT5, BART and mBART"
         )
-    return denoising_of(pieces_of(vocabulary, range(model.config.vocab_size)), mask, end)
+    return denoising_for(pieces_of(vocabulary, range(model.config.vocab_size)), mask, end)
 
 
-def _marks(model: Translator) -> BlockMarks:
+def _marks(model: Translator) -> BlockSpecials:
     """As the model has them around a pair."""
     side = model._translator.tokenizer
     source = side.source
     n_before, _ = marks_around(source.encode(""), source.encode("a"))
     before, behind = source.encode("")[:n_before], source.encode("")[n_before:]
-    return BlockMarks(before, [*behind, source.eos_id], side.encode(""), side.bos_id, side.eos_id, side.pad_id)
+    return BlockSpecials(before, [*behind, source.eos_id], side.encode(""), side.bos_id, side.eos_id, side.pad_id)
 
 
-def _cutter(model: Translator) -> Cutter:
+def _cutter(model: Translator) -> DocumentTokenizer:
     """By a published model's vocabulary; documents are parted by BART's end mark, and not by T5, as there."""
     encode, _, _ = bare(model.vocabulary)
     end = model.vocabulary.id_of("</s>")
     behind = [] if model.config.family in SPANS or end is None else [end]
     origin, size = fingerprint(model.path), model.config.vocab_size
-    return Cutter(lambda texts: [encode(text) for text in texts], [], behind, origin, size)
+    return DocumentTokenizer(lambda texts: [encode(text) for text in texts], [], behind, origin, size)

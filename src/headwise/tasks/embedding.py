@@ -21,11 +21,11 @@ from torch.nn import functional as F
 
 from headwise.checkpoint.embedder import EmbedderLayout
 from headwise.config.settings import RunConfig
-from headwise.data.contrastive import RelatedBatch, RelatedTexts, Texts, read_related
-from headwise.data.file_hashes import digest
-from headwise.data.labelled import parted
+from headwise.data.contrastive import ContrastiveBatch, ContrastiveDataset, Texts, read_contrastive
+from headwise.data.file_hashes import short_hash
+from headwise.data.labelled import hold_out_examples
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.data.split import parse_amount
+from headwise.data.split import parse_validation_size
 from headwise.data.stream import EndlessStream
 from headwise.errors import UserError
 from headwise.evaluate.retrieval import retrieval_report
@@ -56,8 +56,8 @@ class EmbeddingJob:
     config: RunConfig
     tokenizer: PairTokenizer | None
     about: dict[str, Any]
-    train: RelatedTexts
-    valid: RelatedTexts
+    train: ContrastiveDataset
+    valid: ContrastiveDataset
     embedder: TextEmbedder
     make: Callable[[], EncoderOnly]
     layout: FolderLayout
@@ -71,7 +71,7 @@ class EmbeddingJob:
         encode: Any = network.encode if self.config.train.compile else packed_states_of(network)
         return lambda batch: related_loss(encode, self.embedder.settings, batch)
 
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[RelatedBatch]:
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[ContrastiveBatch]:
         return self.train.stream(self.config.train.tokens_per_batch, self.config.train.seed, state, pin)
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
@@ -93,7 +93,7 @@ class EmbeddingJob:
         return {"loss": sum(outputs["loss"]) / len(lines), "accuracy": report.accuracy, "mrr": report.mrr}
 
 
-def related_loss(encode: Callable[..., Tensor], settings: SentenceSettings, batch: RelatedBatch) -> Loss:
+def related_loss(encode: Callable[..., Tensor], settings: SentenceSettings, batch: ContrastiveBatch) -> Loss:
     """That of a batch, in nats, summed over its lines, and how many first texts are nearest to their own."""
     hidden = at_least_float32(encode(batch.src, batch.src_mask))
     vectors = torch.cat([POOLINGS[name](hidden, batch.src_mask) for name in settings.poolings], -1)
@@ -129,9 +129,11 @@ def tuned_embedding_job(request: TrainRequest, config: RunConfig, folder: Path) 
     embedder = replace(base.embedder, longest=longest)
     train, valid, held = _files(request)
     notify(request, f"training on {len(train):,} lines of {len(train[0])} texts, validating on {len(valid):,}")
-    training, validating = (RelatedTexts(lines, _ids(embedder, lines), embedder.pad_id) for lines in (train, valid))
+    training, validating = (
+        ContrastiveDataset(lines, _ids(embedder, lines), embedder.pad_id) for lines in (train, valid)
+    )
     origin = model.reader.tokenizer.fingerprint
-    keys = {"key": digest(origin, train), "valid_key": digest(origin, valid)}
+    keys = {"key": short_hash(origin, train), "valid_key": short_hash(origin, valid)}
     amount, corpus = f"{len(train):,} lines of texts", {"lines": len(train), **keys}
     about = about_run(request, model, config.model.dropout, amount, corpus, held)
 
@@ -144,7 +146,7 @@ def tuned_embedding_job(request: TrainRequest, config: RunConfig, folder: Path) 
 
 
 def _texts(request: TrainRequest) -> Iterator[str]:
-    return chain.from_iterable(read_related(request.train))
+    return chain.from_iterable(read_contrastive(request.train))
 
 
 embedding_job = partial(encoder_from_scratch, tuned_embedding_job, _texts)
@@ -153,12 +155,12 @@ FINE_TUNING = FineTuning(tuned_embedding_job, (EncoderModel, Classifier), ENCODE
 
 def _files(request: TrainRequest) -> tuple[list[Texts], list[Texts], dict[str, Any]]:
     """Lines to train and to validate on, and what config.json says of a part held out."""
-    train = read_related(request.train)
-    amount = parse_amount(request.valid)
+    train = read_contrastive(request.train)
+    amount = parse_validation_size(request.valid)
     if not amount:
-        valid = read_related(request.valid)
+        valid = read_contrastive(request.valid)
         return train, valid, {}
-    rest, valid = parted(train, amount.of(len(train)))
+    rest, valid = hold_out_examples(train, amount.of(len(train)))
     there = {text for line in valid for text in line[:2]}
     kept = [line for line in rest if not there & {*line[:2]}]
     if not kept:

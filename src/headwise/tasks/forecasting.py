@@ -17,7 +17,7 @@ from headwise.architectures.registry import build_pooled_network
 from headwise.config.model import longest_sequence
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.stream import EndlessStream, walk_epochs
+from headwise.data.stream import EndlessStream, batches_of_epochs
 from headwise.data.time_series import Scaling, WindowBatch, Windows, read_table
 from headwise.errors import UserError
 from headwise.network.pooled import PooledEncoder
@@ -50,7 +50,9 @@ class ForecastJob:
     def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[WindowBatch]:
         train, seed, tokens = self.train, self.config.train.seed, self.config.train.tokens_per_batch
         return EndlessStream(
-            lambda start: walk_epochs(lambda epoch: train.plan(tokens, seed, epoch), train.load, start), state, pin=pin
+            lambda start: batches_of_epochs(lambda epoch: train.plan(tokens, seed, epoch), train.load, start),
+            state,
+            pin=pin,
         )
 
     @torch.inference_mode()

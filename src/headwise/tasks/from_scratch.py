@@ -23,7 +23,7 @@ from headwise.checkpoint.compose import write_composed
 from headwise.checkpoint.from_scratch import ScratchLayout, check_axes, picture_layout, text_layout
 from headwise.checkpoint.layout import CONFIG, WEIGHTS, read_json
 from headwise.config.settings import RunConfig
-from headwise.data.documents import learn
+from headwise.data.documents import train_on_documents
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 from headwise.network.build import build
@@ -72,7 +72,9 @@ def captioner_from_scratch(
 def _write_captioner(request: TrainRequest, config: RunConfig, texts: TrainingTexts, parts: Path, base: Path) -> None:
     """Both of its parts, joined as published ones are."""
     model, seed = config.model, config.train.seed
-    tokenizer = choose_tokenizer(request, config, parts, lambda: learn(texts(request), config.data, request.special))
+    tokenizer = choose_tokenizer(
+        request, config, parts, lambda: train_on_documents(texts(request), config.data, request.special)
+    )
     looks = replace(picture_axes(model), head="none")
     writes = language_axes(replace(model, vocab_size=tokenizer.vocab_size), model.max_len)
     write_body(parts / "vit", lambda: begin_positions(build(looks)), picture_layout(looks, []), None, seed)
@@ -109,7 +111,7 @@ def _pieces(request: TrainRequest, config: RunConfig, base: Path, texts: Trainin
     """That of a run that goes on, the one asked for, or one learnt from the texts."""
 
     def learn_them() -> Tokenizer:
-        return learn(texts(request), config.data, request.special, MARKS)
+        return train_on_documents(texts(request), config.data, request.special, MARKS)
 
     return with_marks(choose_tokenizer(request, config, base, learn_them), config)
 

@@ -16,7 +16,7 @@ from headwise.data.batch import Stream
 from headwise.data.corpus import Corpus
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.sources import names_of
-from headwise.data.split import Split, parse_amount, split
+from headwise.data.split import Split, parse_validation_size, split_corpora
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 from headwise.training.step import Objective
@@ -109,10 +109,10 @@ def notify(request: TrainRequest, message: str) -> None:
 
 def hold_out(request: TrainRequest, train: Sequence[Corpus], labelled: bool = False) -> Split | None:
     """The training files split as `--valid 1%` asks; None if `--valid` names files."""
-    amount = parse_amount(request.valid)
+    amount = parse_validation_size(request.valid)
     if amount is None:
         return None
-    parts = split(train, amount, labelled)
+    parts = split_corpora(train, amount, labelled)
     notify(
         request,
         f"validating on {parts.taken:,} pairs taken out of the training files ({amount.text}); dropped "

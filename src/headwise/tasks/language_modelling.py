@@ -28,14 +28,14 @@ from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.data.blocks import BlockBatch, block_stream, validation_blocks
 from headwise.data.documents import (
-    Cutter,
+    DocumentTokenizer,
     PreparedText,
-    cutter_of,
-    learn_pieces,
+    document_tokenizer,
     prepare_documents,
-    spooled_files,
+    spool_files,
+    train_document_tokenizer,
 )
-from headwise.data.split import parse_amount
+from headwise.data.split import parse_validation_size
 from headwise.data.stream import EndlessStream
 from headwise.errors import UserError
 from headwise.models.encoder import EncoderModel
@@ -131,11 +131,11 @@ def language_job(request: TrainRequest, config: RunConfig, folder: Path) -> Lang
     check_axes(language_axes(replace(config.model, vocab_size=1), length))
     request = once_readable(request)
     tokenizer = choose_tokenizer(
-        request, config, folder, lambda: learn_pieces(request.train, config.data, request.special)
+        request, config, folder, lambda: train_document_tokenizer(request.train, config.data, request.special)
     )
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
     axes = language_axes(model, length)
-    about, train, valid = prepared_texts(request, config, cutter_of(tokenizer))
+    about, train, valid = prepared_texts(request, config, document_tokenizer(tokenizer))
     config, layout = replace(config, model=model), text_layout(axes, length, tokenizer)
     return LanguageJob(config, tokenizer, about, train, valid, layout, lambda: build(axes))
 
@@ -180,7 +180,7 @@ def check_tuned(request: TrainRequest, config: RunConfig) -> None:
 
 
 def own_texts(
-    request: TrainRequest, config: RunConfig, cutter: Cutter
+    request: TrainRequest, config: RunConfig, cutter: DocumentTokenizer
 ) -> tuple[dict[str, Any], PreparedText, PreparedText]:
     """`prepared_texts` by the vocabulary of the model to start from."""
     try:
@@ -189,13 +189,13 @@ def own_texts(
         raise UserError(str(error).replace("the tokenizer gives", f"{request.init}: the tokenizer gives")) from None
 
 
-def own_cutter(model: LanguageModel) -> Cutter:
+def own_cutter(model: LanguageModel) -> DocumentTokenizer:
     """By a published model's vocabulary: with the marks that it puts around a text, and an end mark behind them all."""
     (encode, before, behind), ends = (
         bare(model.tokenizer),
         [model.generation.special.eos_id] if model.generation.can_end else [],
     )
-    return Cutter(
+    return DocumentTokenizer(
         lambda texts: [encode(text) for text in texts],
         before,
         behind if behind[-1:] == ends else [*behind, *ends],
@@ -206,16 +206,16 @@ def own_cutter(model: LanguageModel) -> Cutter:
 
 def once_readable(request: TrainRequest) -> TrainRequest:
     """With files that can be read again and again."""
-    valid = request.valid if parse_amount(request.valid) else spooled_files(request.valid)
-    return replace(request, train=spooled_files(request.train), valid=valid)
+    valid = request.valid if parse_validation_size(request.valid) else spool_files(request.valid)
+    return replace(request, train=spool_files(request.train), valid=valid)
 
 
 def prepared_texts(
-    request: TrainRequest, config: RunConfig, cutter: Cutter
+    request: TrainRequest, config: RunConfig, cutter: DocumentTokenizer
 ) -> tuple[dict[str, Any], PreparedText, PreparedText]:
     """What config.json says of the texts; those to train and those to validate on."""
     train, held = prepare_documents(request.train, cutter, progress=request.show), {}
-    if amount := parse_amount(request.valid):
+    if amount := parse_validation_size(request.valid):
         if amount.pairs:
             raise UserError(f"--valid {amount.text}: running text has no pairs; hold out a share of it, such as 1%")
         train, valid = train.parted(amount.share)
@@ -239,7 +239,9 @@ def prepared_texts(
     return {"corpus": corpus, "material": _material(request, config, cutter, train), "settings": RUN}, train, valid
 
 
-def _material(request: TrainRequest, config: RunConfig, cutter: Cutter, train: PreparedText) -> dict[str, str]:
+def _material(
+    request: TrainRequest, config: RunConfig, cutter: DocumentTokenizer, train: PreparedText
+) -> dict[str, str]:
     """What the model card says of it."""
     kind = f"{config.data.subword} pieces" if config.data.subword != "characters" else "characters"
     blocks = f"in blocks of {config.data.block_length:,}"

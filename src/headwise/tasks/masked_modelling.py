@@ -22,8 +22,8 @@ from headwise.checkpoint.from_scratch import check_axes, text_layout
 from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.documents import cutter_of, learn_pieces
-from headwise.data.masking import MaskedBatch, MaskedText, Masking, joints_of, mask_id
+from headwise.data.documents import document_tokenizer, train_document_tokenizer
+from headwise.data.masking import MaskedBatch, MaskedText, Masking, mask_id, word_edges
 from headwise.data.stream import EndlessStream
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
@@ -114,7 +114,7 @@ def masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> Masked
     tokenizer = marked_tokenizer(request, config, folder)
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
     axes = masked_axes(model, length)
-    about, train, valid = prepared_texts(request, config, cutter_of(tokenizer))
+    about, train, valid = prepared_texts(request, config, document_tokenizer(tokenizer))
     config, layout = replace(config, model=model), text_layout(axes, length, tokenizer)
     before, behind = [tokenizer.bos_id], [tokenizer.eos_id]
     hidden = partial(MaskedText, length=length, before=before, behind=behind, masking=masking_of(tokenizer, config))
@@ -131,7 +131,7 @@ def marked_tokenizer(
     """One that has a mask, and puts marks around a text, or two, where it is used."""
 
     def learn() -> Tokenizer:
-        return learn_pieces(request.train, config.data, request.special, marks)
+        return train_document_tokenizer(request.train, config.data, request.special, marks)
 
     tokenizer = choose_tokenizer(request, config, folder, learn)
     return with_marks(tokenizer, config, around)
@@ -153,7 +153,7 @@ def masking_of(tokenizer: Tokenizer, config: RunConfig) -> Masking:
     """What is hidden of a text in the pieces of a tokenizer of ours."""
     mask, ids = mask_id(tokenizer), range(tokenizer.vocab_size)
     pieces = np.array([i for i in ids if i != mask and not tokenizer.is_special(i)], np.int64)
-    joints = joints_of(tokenizer.pieces(ids)) if config.data.whole_words else None
+    joints = word_edges(tokenizer.pieces(ids)) if config.data.whole_words else None
     return Masking(mask, pieces, config.data.mask_share, joints)
 
 

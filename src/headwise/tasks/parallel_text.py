@@ -11,8 +11,8 @@ from headwise.config.model import longest_sequence
 from headwise.config.settings import RunConfig
 from headwise.data.batch_planning import Pairs
 from headwise.data.corpus import Corpus, parse_corpora
-from headwise.data.file_checks import doubts, leaks, parse_pairs
-from headwise.data.mixing import Mixture, Portion, drawn
+from headwise.data.file_checks import file_warnings, leakage_warnings, parse_pairs
+from headwise.data.mixing import CorpusShare, Mixture, pairs_per_epoch
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import PreparedCorpus, prepare, spool
 from headwise.data.sources import display_name
@@ -44,7 +44,7 @@ def read_files(request: TrainRequest) -> tuple[Sequence[Corpus], Sequence[Corpus
     files = parse_pairs("--train", request.train)
     parts = hold_out(request, files)
     files, valid = spool(files), [] if parts else spool(parse_pairs("--valid", request.valid))
-    for doubt in (*doubts(files, valid), *leaks(files, valid)):
+    for doubt in (*file_warnings(files, valid), *leakage_warnings(files, valid)):
         notify(request, doubt)
     return files, *((parts.train, [parts.valid]) if parts else (files, valid)), held_out_row(parts)
 
@@ -177,8 +177,8 @@ def mixed_corpora(
         empty = [name for name, size in zip(names, own.kept, strict=False) if not size]
         raise UserError(f"{', '.join(empty or names)}: a corpus without a pair to train on has no share; leave it out")
     starts = [sum(own.kept[:i]) for i in range(len(names))]
-    counts = drawn(own.kept, weights, data.temperature)
-    shares = [Portion(own, *numbers) for numbers in zip(starts, own.kept, counts, strict=True)]
+    counts = pairs_per_epoch(own.kept, weights, data.temperature)
+    shares = [CorpusShare(own, *numbers) for numbers in zip(starts, own.kept, counts, strict=True)]
     if data.mix:
         general = prepare(
             spool(parse_pairs("data.mix", [*map(str.strip, data.mix.split(","))])),
@@ -188,8 +188,11 @@ def mixed_corpora(
         )
         noted["mix_key"] = general.key
         count = round(sum(counts) * data.mix_share / (1 - data.mix_share))
-        shares, names = [*shares, Portion(general, 0, len(general), count)], [*names, data.mix]
+        shares, names = [*shares, CorpusShare(general, 0, len(general), count)], [*names, data.mix]
     for share, name in zip(shares, names, strict=True):
-        times = share.drawn / share.size
-        notify(request, f"an epoch has {share.drawn:,} pairs of {name}, which has {share.size:,}: {times:.2f} times")
+        times = share.pairs_per_epoch / share.size
+        notify(
+            request,
+            f"an epoch has {share.pairs_per_epoch:,} pairs of {name}, which has {share.size:,}: {times:.2f} times",
+        )
     return Mixture(shares)

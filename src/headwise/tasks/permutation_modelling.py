@@ -25,7 +25,7 @@ from headwise.checkpoint.xlnet_names import shape_to_hf, xlnet_file_tensors
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.documents import Cutter, cutter_of
+from headwise.data.documents import DocumentTokenizer, document_tokenizer
 from headwise.data.permutation import PermutedBatch, PermutedText
 from headwise.data.stream import EndlessStream
 from headwise.data.tokenizer import Tokenizer
@@ -130,7 +130,7 @@ def permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> P
     tokenizer = marked_tokenizer(request, config, folder, MARKS, AROUND)
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
     shape, length = xlnet_shape(model), config.data.block_length
-    about, train, valid = prepared_texts(request, config, cutter_of(tokenizer))
+    about, train, valid = prepared_texts(request, config, document_tokenizer(tokenizer))
     permuted = partial(PermutedText, length=length, behind=[tokenizer.eos_id, tokenizer.bos_id])
     config, layout = replace(config, model=model), begun_xlnet(shape, length, tokenizer)
     return PermutationJob(config, tokenizer, about, train, valid, layout, lambda: build_xlnet(shape), permuted=permuted)
@@ -143,7 +143,7 @@ def tuned_permutation_job(request: TrainRequest, config: RunConfig, folder: Path
     encode, _, behind = bare(model.tokenizer)
     check_block_room(config, len(behind))
     origin = fingerprint(model.path), model.config.vocab_size
-    cutter = Cutter(lambda texts: [encode(text) for text in texts], [], behind[:1], *origin)
+    cutter = DocumentTokenizer(lambda texts: [encode(text) for text in texts], [], behind[:1], *origin)
     about, train, valid = own_texts(request, config, cutter)
     about["network"] = xlnet_rows(model)
     permuted = partial(PermutedText, length=config.data.block_length, behind=behind)

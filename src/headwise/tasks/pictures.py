@@ -19,18 +19,18 @@ from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.data.image import Preprocessing
-from headwise.data.labelled import parted
+from headwise.data.labelled import hold_out_examples
 from headwise.data.pictures import (
     Augmentation,
     Picture,
     PictureBatch,
-    PictureSet,
-    check_known,
-    count_pictures,
-    key_of,
+    PictureDataset,
+    check_picture_labels,
+    count_picture_labels,
+    pictures_key,
     read_pictures,
 )
-from headwise.data.split import parse_amount
+from headwise.data.split import parse_validation_size
 from headwise.data.stream import EndlessStream
 from headwise.errors import UserError
 from headwise.models.vision import VisionModel
@@ -54,8 +54,8 @@ class PictureJob:
 
     config: RunConfig
     about: dict[str, Any]
-    train: PictureSet
-    valid: PictureSet
+    train: PictureDataset
+    valid: PictureDataset
     layout: FolderLayout
     make: Callable[[], nn.Module]
     tokenizer: None = None
@@ -150,15 +150,15 @@ def _job(
     notify(request, f"training on {len(train):,} pictures with {len(labels)} labels, validating on {len(valid):,}")
     config = replace(config, model=replace(config.model, n_outputs=len(labels)))
     reads = how, n_patches(config), Augmentation(config.data.flip, config.data.shift)
-    training, validating = (PictureSet(some, tuple(labels), *reads) for some in files)
+    training, validating = (PictureDataset(some, tuple(labels), *reads) for some in files)
     about = {
         "corpus": {
             "train": base_names(request.train),
-            "valid": base_names(request.train if parse_amount(request.valid) else request.valid),
+            "valid": base_names(request.train if parse_validation_size(request.valid) else request.valid),
             "pictures": len(train),
-            "key": key_of(train),
-            "valid_key": key_of(valid),
-            **({"held_out": {"taken": len(valid), "dropped": 0}} if parse_amount(request.valid) else {}),
+            "key": pictures_key(train),
+            "valid_key": pictures_key(valid),
+            **({"held_out": {"taken": len(valid), "dropped": 0}} if parse_validation_size(request.valid) else {}),
         },
         "labels": [*labels],
         "material": _material(request, config, train, labels),
@@ -179,20 +179,20 @@ def _material(
 def _files(request: TrainRequest) -> tuple[tuple[Sequence[Picture], Sequence[Picture]], list[str]]:
     """Pictures to train and to validate on, and the labels of the former."""
     files = _pictures(request)
-    counts = count_pictures(files[0], ", ".join(request.train))
+    counts = count_picture_labels(files[0], ", ".join(request.train))
     say_seen_once(request, counts)
-    check_known(files[1], [*counts])
+    check_picture_labels(files[1], [*counts])
     return files, [*counts]
 
 
 def _pictures(request: TrainRequest) -> tuple[Sequence[Picture], Sequence[Picture]]:
-    train, amount = read_pictures(request.train), parse_amount(request.valid)
+    train, amount = read_pictures(request.train), parse_validation_size(request.valid)
     if not amount:
         return train, read_pictures(request.valid)
     count = amount.pairs or round(amount.share * len(train))
     if not 0 < count < len(train):
         raise UserError(f"--valid {amount.text}: {count} of {len(train)} pictures; take another part")
-    return parted(train, count)
+    return hold_out_examples(train, count)
 
 
 def begin_positions(network: Any) -> nn.Module:

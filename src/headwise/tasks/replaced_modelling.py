@@ -25,7 +25,7 @@ from headwise.checkpoint.from_scratch import check_axes, text_layout
 from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.documents import cutter_of
+from headwise.data.documents import document_tokenizer
 from headwise.data.masking import MaskedBatch, MaskedText
 from headwise.generation.fill import hidden_logits
 from headwise.network.build import build
@@ -161,7 +161,7 @@ def replaced_job(request: TrainRequest, config: RunConfig, folder: Path) -> Repl
     tokenizer = marked_tokenizer(request, config, folder)
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
     both = replaced_axes(model, length)
-    about, train, valid = prepared_texts(request, config, cutter_of(tokenizer))
+    about, train, valid = prepared_texts(request, config, document_tokenizer(tokenizer))
     kept = partial(discriminator_tensors, axes=both[0])
     config, layout = replace(config, model=model), replace(text_layout(both[0], length, tokenizer), in_file=kept)
     masking = replace(masking_of(tokenizer, config), shares=ALL_MASKED)

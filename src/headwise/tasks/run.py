@@ -18,7 +18,7 @@ from headwise.checkpoint.trained import CONFIG
 from headwise.config.settings import RunConfig, apply_settings, check, load_recipe
 from headwise.config.tasks import TASKS
 from headwise.data.batch import Stream
-from headwise.data.split import parse_amount
+from headwise.data.split import parse_validation_size
 from headwise.device import choose_device
 from headwise.errors import UserError
 from headwise.network.parameters import count_parameters, parameters_of
@@ -72,7 +72,7 @@ def run_config(request: TrainRequest) -> RunConfig:
         raise UserError(f"--alignments is for translation models, not for model.task = {config.model.task}")
     if not request.valid and config.model.task != "forecast":
         raise UserError("--valid is required: the files to validate on, or a part of the training files such as 1%")
-    if parse_amount(request.valid) and config.model.task == "forecast":
+    if parse_validation_size(request.valid) and config.model.task == "forecast":
         raise UserError(f"--valid {request.valid[0]}: a series keeps back its latest rows, a share: data.valid_share")
     return config
 

@@ -17,10 +17,10 @@ from torch import nn
 
 from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
-from headwise.data.file_hashes import digest
-from headwise.data.labelled import parted
-from headwise.data.split import parse_amount
-from headwise.data.tagged import IGNORED, ReadTags, TaggedWords, check_tags, count_tags, read_tagged
+from headwise.data.file_hashes import short_hash
+from headwise.data.labelled import hold_out_examples
+from headwise.data.split import parse_validation_size
+from headwise.data.tagged import IGNORED, TaggedDataset, TaggedSentence, check_tags, count_tags, read_tagged
 from headwise.errors import UserError
 from headwise.evaluate.entities import tag_report
 from headwise.generation.reading import TextReader
@@ -43,7 +43,7 @@ class TaggingJob(LabellingJob):
     """See `headwise.tasks.job.Job`."""
 
     reader: TextReader = field(kw_only=True)
-    checked: Sequence[TaggedWords] = field(kw_only=True)  # the sentences of `valid`
+    checked: Sequence[TaggedSentence] = field(kw_only=True)  # the sentences of `valid`
     parts: Sequence[PartOfSentence] = field(kw_only=True)  # of them
 
     @property
@@ -108,28 +108,28 @@ FINE_TUNING = FineTuning(tuned_tags_job, (EncoderModel, Classifier), ENCODERS, "
 
 
 def read_tags(
-    sentences: Sequence[TaggedWords], parts: Sequence[PartOfSentence], labels: Sequence[str], typed: bool
-) -> ReadTags:
+    sentences: Sequence[TaggedSentence], parts: Sequence[PartOfSentence], labels: Sequence[str], typed: bool
+) -> TaggedDataset:
     """Parts of sentences with the classes of their tokens."""
     numbers = {label: i for i, label in enumerate(labels)}
     classes = [[IGNORED] * len(part) for part in parts]
     for part, row in zip(parts, classes, strict=True):
         for word, first in zip(part.words, part.firsts, strict=True):
             row[first] = numbers[sentences[part.sentence].tags[word]]
-    return ReadTags([part.read for part in parts], classes, tuple(labels), typed)
+    return TaggedDataset([part.read for part in parts], classes, tuple(labels), typed)
 
 
-def _files(request: TrainRequest) -> tuple[list[TaggedWords], list[TaggedWords], dict[str, Any]]:
+def _files(request: TrainRequest) -> tuple[list[TaggedSentence], list[TaggedSentence], dict[str, Any]]:
     """Training and validation sentences, and what config.json says of a part held out."""
     train = list(chain.from_iterable(map(read_tagged, request.train)))
-    if amount := parse_amount(request.valid):
-        rest, valid = parted(train, amount.of(len(train)))
+    if amount := parse_validation_size(request.valid):
+        rest, valid = hold_out_examples(train, amount.of(len(train)))
         there = {one.words for one in valid}
         kept = [one for one in rest if one.words not in there]
         if not kept:
             raise UserError(f"--valid {amount.text}: every other sentence is the same as one of these; name a file")
         return kept, valid, {"held_out": {"taken": len(valid), "dropped": len(rest) - len(kept)}}
-    tags, valid = count_tags(train, ", ".join(request.train)), list[TaggedWords]()
+    tags, valid = count_tags(train, ", ".join(request.train)), list[TaggedSentence]()
     for path in request.valid:
         found = read_tagged(path)
         check_tags(found, [*tags], path)
@@ -137,5 +137,5 @@ def _files(request: TrainRequest) -> tuple[list[TaggedWords], list[TaggedWords],
     return train, valid, {}
 
 
-def _key(sentences: Sequence[TaggedWords], reader: TextReader) -> str:
-    return digest(reader.tokenizer.fingerprint, [astuple(one)[:2] for one in sentences])
+def _key(sentences: Sequence[TaggedSentence], reader: TextReader) -> str:
+    return short_hash(reader.tokenizer.fingerprint, [astuple(one)[:2] for one in sentences])

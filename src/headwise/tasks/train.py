@@ -12,7 +12,7 @@ import torch
 from headwise.checkpoint.hub import folder_of
 from headwise.config.settings import RunConfig
 from headwise.data.file_checks import check_files
-from headwise.data.split import parse_amount
+from headwise.data.split import parse_validation_size
 from headwise.device import choose_device, device_name, usable_threads
 from headwise.errors import UserError
 from headwise.localisation import is_memory
@@ -117,7 +117,7 @@ def train_model(request: TrainRequest) -> str:
     if config.model.task == "translate" and any(is_memory(path) for path in (*request.train, *request.valid)):
         request = with_memories(request)
     links = [request.alignments] if request.alignments else []
-    valid = [] if parse_amount(request.valid) else request.valid
+    valid = [] if parse_validation_size(request.valid) else request.valid
     texts = {"--train": request.train, "--valid": valid, "--alignments": links}
     check_files({option: [path for path in paths if not _of_pictures(config, path)] for option, paths in texts.items()})
     if request.tensorboard:

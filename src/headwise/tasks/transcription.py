@@ -22,8 +22,8 @@ from headwise.checkpoint.tuned import SameLayout
 from headwise.checkpoint.vocabulary import marks_around
 from headwise.config.settings import RunConfig
 from headwise.data.spec_augment import Spans, SpecAugment
-from headwise.data.speech import SpokenCorpus, spoken_corpus
-from headwise.data.split import parse_amount
+from headwise.data.speech import SpeechDataset, speech_dataset
+from headwise.data.split import parse_validation_size
 from headwise.errors import UserError
 from headwise.evaluate.transcripts import check_jiwer, transcript_report
 from headwise.families.keys import Keys
@@ -103,7 +103,7 @@ FINE_TUNING = FineTuning(
 def _refuse_strays(request: TrainRequest) -> None:
     if request.target_language:
         raise UserError("--target-language: what is said is written down in its own language; leave it out")
-    if amount := parse_amount(request.valid):
+    if amount := parse_validation_size(request.valid):
         raise UserError(
             f"--valid {amount.text}: name a file of recordings; a share of the training files would have their speakers"
         )
@@ -119,7 +119,7 @@ def language_of(model: SpeechModel, asked: str) -> str:
     return code
 
 
-def _masked(corpus: SpokenCorpus, model: SpeechModel) -> SpokenCorpus:
+def _masked(corpus: SpeechDataset, model: SpeechModel) -> SpeechDataset:
     try:
         return replace(corpus, masks=masks_of(model.hf_config, corpus.n_mels, corpus.frames))
     except UserError as error:
@@ -144,11 +144,11 @@ def masks_of(hf_config: Mapping[str, Any], n_mels: int, frames: int) -> SpecAugm
     return SpecAugment(time, bands)
 
 
-def _corpus(model: SpeechModel, language: str, files: Any) -> SpokenCorpus:
+def _corpus(model: SpeechModel, language: str, files: Any) -> SpeechDataset:
     beginning = beginning_of(model.marks, language, TASKS[0], timestamps=False)
     assert model.max_len
     sizes = model.config.n_mels, model.window, model.max_len
-    return spoken_corpus(files, pieces_of_text(model, language), beginning, model.marks.end, *sizes)
+    return speech_dataset(files, pieces_of_text(model, language), beginning, model.marks.end, *sizes)
 
 
 def pieces_of_text(model: SpeechModel, language: str) -> Callable[[str], list[int]]:

@@ -23,9 +23,9 @@ from headwise.data.batch import Stream
 from headwise.data.batch_planning import Noise, Pairs
 from headwise.data.batching import BatchStream, unchanged_tokens, validation_batches
 from headwise.data.directions import BothDirections, TwoStages
-from headwise.data.noise import PieceDropout
+from headwise.data.noise import TokenDropout
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.data.prepared import Column, PreparedCorpus, learn_tokenizer
+from headwise.data.prepared import Column, PreparedCorpus, train_tokenizer
 from headwise.data.sources import Pair
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.translator import TextTranslator
@@ -118,7 +118,7 @@ class TranslationJob:
         noise = self.noise(train.seed)
         if isinstance(data, TranslationData) and data.source_dropout:
             assert isinstance(self.tokenizer, Tokenizer)
-            noise = PieceDropout(self.tokenizer, data.source_dropout, train.seed)
+            noise = TokenDropout(self.tokenizer, data.source_dropout, train.seed)
         return BatchStream(pairs, self.tokenizer, *settings, state, pin=pin, noise=noise)
 
     def noise(self, seed: int) -> Noise:
@@ -172,7 +172,7 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
     files, train, valid, held = read_files(request)
 
     def learn() -> Tokenizer:
-        return learn_tokenizer(train, config.data, request.special)
+        return train_tokenizer(train, config.data, request.special)
 
     tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, learn)
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")

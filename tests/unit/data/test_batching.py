@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from headwise.config.data import TranslationData
 from headwise.data import batching
 from headwise.data.batch import Batch
-from headwise.data.batch_planning import ROOM, plan_batches, plan_epoch
+from headwise.data.batch_planning import RANDOM_BATCH_LIMIT, plan_batches, plan_epoch
 from headwise.data.batching import BatchStream, validation_batches
 from headwise.data.corpus import Corpus
-from headwise.data.prepared import PreparedCorpus, learn_tokenizer, prepare
+from headwise.data.prepared import PreparedCorpus, prepare, train_tokenizer
 from headwise.data.tokenizer import Tokenizer
 
 CONFIG = TranslationData(vocab_size=300)
@@ -55,7 +55,7 @@ def size(src: np.ndarray, tgt: np.ndarray, bucketed: bool) -> int:
 def test_random_batches_have_room_for_few_long_pairs_only():
     lengths = np.tile([1] * 300 + [400], 20)
     plan = plan_batches(lengths, lengths, 500, seed=1, epoch=0, bucketed=False)
-    assert max(len(rows) * lengths[rows].max() for rows in plan) <= ROOM * 500
+    assert max(len(rows) * lengths[rows].max() for rows in plan) <= RANDOM_BATCH_LIMIT * 500
     assert max(len(rows) for rows in plan) > 20  # which is a limit for company of long pairs
 
 
@@ -127,7 +127,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[PreparedCorpus, To
     lines = ["\t".join(" ".join([word] * (1 + i % 7)) for word in ("running", "laufend")) for i in range(60)]
     (folder / "a.tsv").write_text("\n".join(lines), encoding="utf-8")
     corpora = [Corpus((str(folder / "a.tsv"),))]
-    tokenizer = learn_tokenizer(corpora, CONFIG, cache_dir=folder)
+    tokenizer = train_tokenizer(corpora, CONFIG, cache_dir=folder)
     return prepare(corpora, tokenizer, CONFIG, cache_dir=folder, progress=False), tokenizer
 
 

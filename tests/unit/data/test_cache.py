@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from headwise.config.data import TranslationData
-from headwise.data.cache import DRAFTS, partial, partial_folder
+from headwise.data.cache import DRAFTS, draft_folder, draft_path
 from headwise.data.corpus import parse_corpora
-from headwise.data.documents import cutter_of, prepare_documents
-from headwise.data.prepared import learn_tokenizer, prepare
-from headwise.data.split import Amount, parse_amount, split
+from headwise.data.documents import document_tokenizer, prepare_documents
+from headwise.data.prepared import prepare, train_tokenizer
+from headwise.data.split import ValidationSize, parse_validation_size, split_corpora
 from headwise.errors import UserError
 from headwise.localisation.memory import memories_as_tsv
 
@@ -65,12 +65,12 @@ def second_user() -> Iterator[None]:
 def everything(folder: Path) -> list[str]:
     """All that a training keeps in the cache of this folder, made or found there; the keys of what there is."""
     cache, files = folder / "cache", parse_corpora([str(folder / "a.tsv")])
-    tokenizer = learn_tokenizer(files, CONFIG, cache_dir=cache)
-    amount = parse_amount(["5pairs"])
-    assert isinstance(amount, Amount)
-    parts = split(files, amount, cache_dir=cache)
+    tokenizer = train_tokenizer(files, CONFIG, cache_dir=cache)
+    amount = parse_validation_size(["5pairs"])
+    assert isinstance(amount, ValidationSize)
+    parts = split_corpora(files, amount, cache_dir=cache)
     keys = [prepare(corpora, tokenizer, CONFIG, cache, progress=False).key for corpora in (files, parts.train)]
-    keys.append(prepare_documents([str(folder / "a.tsv")], cutter_of(tokenizer), cache, progress=False).key)
+    keys.append(prepare_documents([str(folder / "a.tsv")], document_tokenizer(tokenizer), cache, progress=False).key)
     return [*keys, *memories_as_tsv([str(folder / "a.po")])[0]]
 
 
@@ -90,7 +90,7 @@ def test_a_second_user_finds_what_the_first_one_has_prepared(filled: Path) -> No
     with second_user():
         assert everything(filled) == made
         with pytest.raises(UserError, match=r"cannot be used \(Permission denied: .*set HEADWISE_CACHE"):
-            learn_tokenizer(parse_corpora([str(filled / "a.tsv")]), OTHER, cache_dir=filled / "cache")
+            train_tokenizer(parse_corpora([str(filled / "a.tsv")]), OTHER, cache_dir=filled / "cache")
     assert sorted(path.name for path in (filled / "cache").iterdir()) == names
 
 
@@ -125,7 +125,7 @@ def pack(*given):
     sys.stdin.read(1)
     return original(*given)
 
-original, prepared.pack_pairs = prepared.pack_pairs, pack
+original, prepared.tokenize_pairs = prepared.tokenize_pairs, pack
 config = TranslationData(vocab_size=270)
 tokenizer = Tokenizer.train(["a dog", "ein Hund"], config)
 print(prepared.prepare([Corpus((sys.argv[1],))], tokenizer, config, Path(sys.argv[2]), progress=False).key)
@@ -163,7 +163,7 @@ def test_drafts_of_the_dead_are_removed_and_those_of_the_living_stay(filled: Pat
 
 
 def test_a_draft_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
-    for make in (partial(tmp_path, "name"), partial_folder(tmp_path / "name", Path.is_dir)):
+    for make in (draft_path(tmp_path, "name"), draft_folder(tmp_path / "name", Path.is_dir)):
         with pytest.raises(KeyboardInterrupt), make as draft:
             raise KeyboardInterrupt(draft)
         assert [*tmp_path.iterdir()] == []
@@ -171,12 +171,12 @@ def test_a_draft_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_who_is_slower_with_the_same_content_leaves_that_of_the_other(tmp_path: Path) -> None:
     target = tmp_path / "name"
-    with partial_folder(target, lambda folder: (folder / "whole").exists()) as mine:
+    with draft_folder(target, lambda folder: (folder / "whole").exists()) as mine:
         (mine / "mine").touch()
         target.mkdir()
         (target / "whole").touch()
     assert [path.name for path in target.iterdir()] == ["whole"]
-    with pytest.raises(OSError), partial_folder(target, lambda folder: False):  # whatever the system says
+    with pytest.raises(OSError), draft_folder(target, lambda folder: False):  # whatever the system says
         pass
 
 
@@ -184,6 +184,6 @@ def test_an_empty_draft_of_a_process_that_had_no_lock_yet_is_removed(tmp_path: P
     (tmp_path / f"{DRAFTS}empty").mkdir()
     (tmp_path / f"{DRAFTS}foreign").mkdir()
     (tmp_path / f"{DRAFTS}foreign" / "file").touch()
-    with partial(tmp_path, "name"):
+    with draft_path(tmp_path, "name"):
         pass
     assert drafts(tmp_path) == [f"{DRAFTS}foreign"]

@@ -9,20 +9,20 @@ import torch
 
 from headwise.data.batch import Batch
 from headwise.data.corruption import (
-    BlockMarks,
-    CorruptedText,
+    BlockSpecials,
+    CorruptedBlocks,
     SpanCorruption,
-    denoising_of,
-    divided,
-    n_noise,
+    block_length_for,
+    denoising_for,
+    noise_counts,
     noise_mask,
     replace_spans,
-    tokens_read_as,
+    split_randomly,
 )
 
 SENTINELS = np.arange(99, 69, -1)  # counted backwards, as T5's are
-T5 = BlockMarks([], [1], [], start_id=0, end_id=1, pad_id=0)
-BART = BlockMarks([0], [2], [0], start_id=2, end_id=2, pad_id=1)
+T5 = BlockSpecials([], [1], [], start_id=0, end_id=1, pad_id=0)
+BART = BlockSpecials([0], [2], [0], start_id=2, end_id=2, pad_id=1)
 TEXT = np.random.default_rng(0).integers(5, 60, 3000).astype(np.int32)
 # A dog runs . It sees a cat . Who ? -- 犬。 猫 -- in pieces, the mask and an end mark before them
 PIECES = [
@@ -84,14 +84,14 @@ def test_spans_by_hand() -> None:
 @pytest.mark.parametrize(("length", "tokens", "targets"), [(512, 568, 114), (128, 141, 29), (32, 34, 8)])
 def test_blocks_are_as_long_as_t5s(length: int, tokens: int, targets: int) -> None:
     """568 and 114 are what its program says for 512; the others by its formula, by hand."""
-    assert tokens_read_as(length) == tokens
-    taken, spans = n_noise(tokens)
+    assert block_length_for(length) == tokens
+    taken, spans = noise_counts(tokens)
     assert (tokens - taken + spans + 1, taken + spans + 1) == (length, targets)
 
 
 def test_every_division_is_as_likely() -> None:
     generator = np.random.default_rng(1)
-    found = [tuple(divided(5, 3, generator).tolist()) for _ in range(6000)]
+    found = [tuple(split_randomly(5, 3, generator).tolist()) for _ in range(6000)]
     counts = {parts: found.count(parts) for parts in set(found)}
     assert len(counts) == 6 and all(sum(parts) == 5 and min(parts) > 0 for parts in counts)
     assert all(abs(count - 1000) < 150 for count in counts.values())
@@ -101,11 +101,11 @@ def test_every_division_is_as_likely() -> None:
 def test_a_block_begins_with_what_is_kept(length: int) -> None:
     mask = noise_mask(length, np.random.default_rng(0))
     assert len(mask) == length and not mask[0] and (length == 1 or mask[-1])
-    assert mask.sum() == (n_noise(length)[0] if length > 1 else 0)
+    assert mask.sum() == (noise_counts(length)[0] if length > 1 else 0)
 
 
 def test_sentences_by_hand() -> None:
-    noise = denoising_of(PIECES, mask_id=0, end_id=2)
+    noise = denoising_for(PIECES, mask_id=0, end_id=2)
     dog, it, who = [3, 4, 5, 6], [7, 8, 9, 6, 14, 6, 9, 10], [4, 6]  # a full stop between 3 and s ends nothing
     assert [part.tolist() for part in noise.sentences(np.array(dog + it + who))] == [dog, it, who]
     assert [part.tolist() for part in noise.sentences(np.array([11, 12, 13, 2, 14, 15, 14]))] == [
@@ -115,7 +115,7 @@ def test_sentences_by_hand() -> None:
 
 def test_barts_noise_by_hand() -> None:
     """Sentences 1, 2, 0; of 8 words 3 are masked: spans of 2, 0 and 1, before which 0, 2 and 5 of the others stand."""
-    noise = denoising_of(PIECES, mask_id=0, end_id=2)
+    noise = denoising_for(PIECES, mask_id=0, end_id=2)
     tokens = np.array([3, 4, 5, 6, 7, 8, 9, 6, 3, 4, 8, 6])
     read, written = noise(tokens, Ordered([1, 2, 0], [2, 5, 0, 1, 3, 4]))
     # It seess. A dog sees. A dog runs.
@@ -123,13 +123,13 @@ def test_barts_noise_by_hand() -> None:
     assert written.tolist() == tokens.tolist()
 
 
-def spans(text: np.ndarray = TEXT) -> CorruptedText:
-    return CorruptedText(text, tokens_read_as(64), SpanCorruption(SENTINELS), T5)
+def spans(text: np.ndarray = TEXT) -> CorruptedBlocks:
+    return CorruptedBlocks(text, block_length_for(64), SpanCorruption(SENTINELS), T5)
 
 
-def denoised() -> CorruptedText:
-    noise = denoising_of(["<mask>", *(f"▁{i}{'.' * (i % 10 == 0)}" for i in range(1, 60))], mask_id=0, end_id=2)
-    return CorruptedText(TEXT, 62, noise, BART)
+def denoised() -> CorruptedBlocks:
+    noise = denoising_for(["<mask>", *(f"▁{i}{'.' * (i % 10 == 0)}" for i in range(1, 60))], mask_id=0, end_id=2)
+    return CorruptedBlocks(TEXT, 62, noise, BART)
 
 
 def test_batches_have_their_marks_and_nothing_to_spare() -> None:
@@ -156,7 +156,7 @@ def test_what_is_read_and_written_is_the_text() -> None:
 
 
 @pytest.mark.parametrize("make", [spans, denoised])
-def test_a_resumed_stream_is_the_same_stream(make: type[CorruptedText]) -> None:
+def test_a_resumed_stream_is_the_same_stream(make: type[CorruptedBlocks]) -> None:
     def batches(n: int, state: dict[str, int] | None = None) -> tuple[list[Batch], dict[str, int]]:
         with closing(make().stream(200, 7, state)) as stream:
             return list(islice(stream, n)), stream.state()

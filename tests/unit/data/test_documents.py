@@ -7,7 +7,14 @@ import pytest
 
 from headwise.config.data import TranslationData
 from headwise.data import documents
-from headwise.data.documents import Cutter, cutter_of, learn, learn_pieces, prepare_documents, stretches
+from headwise.data.documents import (
+    DocumentTokenizer,
+    document_tokenizer,
+    prepare_documents,
+    text_chunks,
+    train_document_tokenizer,
+    train_on_documents,
+)
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 
@@ -15,10 +22,10 @@ BY_CHARACTERS = TranslationData(subword="characters")
 TEXT = "To be,\n\n  or not 2 be:\nthat is\tthe café ?!\n" * 9
 
 
-def by_letters(**changes: object) -> Cutter:
+def by_letters(**changes: object) -> DocumentTokenizer:
     """A token for each character, its code; -1 before a document, -2 behind it, both shown as 1 and 2."""
     values = {"before": [1], "behind": [2], "fingerprint": "letters", "vocab_size": 1000}
-    return Cutter(lambda texts: [[*map(ord, text)] for text in texts], **{**values, **changes})
+    return DocumentTokenizer(lambda texts: [[*map(ord, text)] for text in texts], **{**values, **changes})
 
 
 def file(folder: Path, name: str, text: str) -> str:
@@ -38,7 +45,7 @@ def test_a_file_is_a_document_and_a_line_of_jsonl_is_one(tmp_path: Path) -> None
     "config", [TranslationData(vocab_size=300), BY_CHARACTERS, TranslationData(vocab_size=300, subword="unigram")]
 )
 def test_text_comes_back_and_begins_where_another_ends(config: TranslationData) -> None:
-    tokenizer = learn([TEXT], config, ["<x>"])
+    tokenizer = train_on_documents([TEXT], config, ["<x>"])
     assert tokenizer.decode(tokenizer.encode(TEXT)) == TEXT
     first, second = TEXT[: TEXT.index("that")], TEXT[TEXT.index("that") :]
     assert tokenizer.encode(first) + tokenizer.encode(second) == tokenizer.encode(TEXT)
@@ -52,18 +59,18 @@ def test_text_comes_back_and_begins_where_another_ends(config: TranslationData) 
 
 
 def test_characters_are_pieces_and_others_are_unknown() -> None:
-    tokenizer = learn(["abba\n", "ba"], BY_CHARACTERS)
+    tokenizer = train_on_documents(["abba\n", "ba"], BY_CHARACTERS)
     assert tokenizer.vocab_size == 4 + 3
     assert [tokenizer.piece(token) for token in tokenizer.encode("ab\nz")] == ["a", "b", "\n", "<unk>"]
-    few = learn(["aab"], TranslationData(subword="characters", vocab_size=5))
+    few = train_on_documents(["aab"], TranslationData(subword="characters", vocab_size=5))
     assert few.vocab_size == 5 and few.piece(4) == "a"  # the most frequent
     with pytest.raises(UserError, match=r"data.vocab_size is 4; special tokens alone need 4"):
-        learn(["aab"], TranslationData(subword="characters", vocab_size=4))
+        train_on_documents(["aab"], TranslationData(subword="characters", vocab_size=4))
 
 
 @pytest.mark.parametrize("size", [1, 5, 20, 10_000])
 def test_stretches_are_the_document(size: int) -> None:
-    parts = list(stretches(TEXT.split("\n"), size))
+    parts = list(text_chunks(TEXT.split("\n"), size))
     assert "".join(part.text for part in parts) == TEXT
     assert [part.first for part in parts] == [True, *[False] * (len(parts) - 1)]
     assert [part.last for part in parts] == [*[False] * (len(parts) - 1), True]
@@ -75,35 +82,35 @@ def test_stretches_are_the_document(size: int) -> None:
 
 def test_a_document_in_stretches_has_the_tokens_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = file(tmp_path, "a.txt", TEXT)
-    tokenizer = learn_pieces([path], TranslationData(vocab_size=300), cache_dir=tmp_path)
+    tokenizer = train_document_tokenizer([path], TranslationData(vocab_size=300), cache_dir=tmp_path)
     whole = [*tokenizer.encode(TEXT.removesuffix("\n")), tokenizer.eos_id]
-    monkeypatch.setattr(documents, "STRETCH", 8)
-    monkeypatch.setattr(documents, "ROOM", 40)
-    monkeypatch.setattr(documents.stretches, "__defaults__", (8,))
-    found = prepare_documents([path], cutter_of(tokenizer), tmp_path, progress=False)
+    monkeypatch.setattr(documents, "CHUNK_CHARACTERS", 8)
+    monkeypatch.setattr(documents, "GROUP_CHARACTERS", 40)
+    monkeypatch.setattr(documents.text_chunks, "__defaults__", (8,))
+    found = prepare_documents([path], document_tokenizer(tokenizer), tmp_path, progress=False)
     assert found.tokens.tolist() == whole
 
 
 def test_what_was_made_once_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = file(tmp_path, "a.txt", TEXT)
-    tokenizer = learn_pieces([path], BY_CHARACTERS, cache_dir=tmp_path)
-    first = prepare_documents([path], cutter_of(tokenizer), tmp_path, progress=False)
+    tokenizer = train_document_tokenizer([path], BY_CHARACTERS, cache_dir=tmp_path)
+    first = prepare_documents([path], document_tokenizer(tokenizer), tmp_path, progress=False)
     monkeypatch.setattr(Tokenizer, "encode_batch", None)
-    monkeypatch.setattr(documents, "learn", None)
-    assert learn_pieces([path], BY_CHARACTERS, cache_dir=tmp_path).fingerprint == tokenizer.fingerprint
+    monkeypatch.setattr(documents, "train_on_documents", None)
+    assert train_document_tokenizer([path], BY_CHARACTERS, cache_dir=tmp_path).fingerprint == tokenizer.fingerprint
     again = prepare_documents([path], cutter_of_quietly(tokenizer), tmp_path, progress=False)
     assert (again.key, again.tokens.tolist()) == (first.key, first.tokens.tolist())
     monkeypatch.undo()
     (tmp_path / first.key / "tokens.values").unlink()
     (tmp_path / first.key / "tokens.values").write_bytes(b"")  # cut off, but for who has mapped it
-    assert prepare_documents([path], cutter_of(tokenizer), tmp_path, progress=False).tokens.tolist() == (
+    assert prepare_documents([path], document_tokenizer(tokenizer), tmp_path, progress=False).tokens.tolist() == (
         first.tokens.tolist()
     )
 
 
-def cutter_of_quietly(tokenizer: Tokenizer) -> Cutter:
+def cutter_of_quietly(tokenizer: Tokenizer) -> DocumentTokenizer:
     """One that must not be asked."""
-    return Cutter(lambda texts: [], [], [tokenizer.eos_id], tokenizer.fingerprint, tokenizer.vocab_size)
+    return DocumentTokenizer(lambda texts: [], [], [tokenizer.eos_id], tokenizer.fingerprint, tokenizer.vocab_size)
 
 
 def test_the_last_part_of_a_text_is_held_out(tmp_path: Path) -> None:

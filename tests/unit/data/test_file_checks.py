@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headwise.data.corpus import Corpus
-from headwise.data.file_checks import check_files, doubts, has_header, is_swapped, leaks, parse_pairs
+from headwise.data.file_checks import check_files, file_warnings, has_header, is_swapped, leakage_warnings, parse_pairs
 from headwise.errors import UserError
 
 ENGLISH = ["the man is reading a book in the garden", "two children play with a red ball", "she sings on the stage"]
@@ -83,22 +83,22 @@ def test_one_file_on_both_sides_is_refused(tmp_path: Path) -> None:
 
 def test_sound_corpora_raise_no_doubts(tmp_path: Path) -> None:
     train, valid = tsv(tmp_path, "train.tsv", PAIRS), tsv(tmp_path, "valid.tsv", PAIRS[::-1])
-    assert list(doubts([train], [valid])) == []
+    assert list(file_warnings([train], [valid])) == []
 
 
 def test_validation_pairs_that_are_training_pairs_are_mentioned(tmp_path: Path) -> None:
     train = tsv(tmp_path, "train.tsv", PAIRS)
     others = [(f"{src} Yes.", f"{tgt} Ja.") for src, tgt in PAIRS]
     few = tsv(tmp_path, "few.tsv", [PAIRS[0], *others])  # as translation memories have
-    assert list(leaks([train], [few])) == []
-    (doubt,) = leaks([train], [tsv(tmp_path, "many.tsv", [*PAIRS, *others])])
+    assert list(leakage_warnings([train], [few])) == []
+    (doubt,) = leakage_warnings([train], [tsv(tmp_path, "many.tsv", [*PAIRS, *others])])
     assert doubt.startswith(f"--valid: {len(PAIRS)} of the first {2 * len(PAIRS)} pairs are in --train too")
     assert doubt.endswith("hold out pairs instead, for example --valid 500pairs")
 
 
 def test_swapped_validation_files_are_mentioned(tmp_path: Path) -> None:
     train, valid = tsv(tmp_path, "train.tsv", PAIRS), tsv(tmp_path, "valid.tsv", [pair[::-1] for pair in PAIRS])
-    (doubt,) = doubts([train], [valid])
+    (doubt,) = file_warnings([train], [valid])
     assert doubt.startswith(f"--valid {valid}: looks swapped, its sources are like the targets of --train")
 
 
@@ -129,7 +129,7 @@ def test_sides_are_told_apart_whatever_they_write() -> None:
 )
 def test_a_header_is_told_from_a_sentence(tmp_path: Path, first: tuple[str, str], header: bool) -> None:
     corpus = tsv(tmp_path, "x.tsv", [first, *PAIRS])
-    found = list(doubts([corpus], []))
+    found = list(file_warnings([corpus], []))
     assert found == [
         f"--train {corpus}: line 1 ({first[0]} TAB {first[1]}) looks like a header and would be learnt as a pair; "
         "remove it"
@@ -143,7 +143,7 @@ def test_short_words_of_a_word_list_are_no_header() -> None:
 def test_columns_that_are_not_read_are_mentioned(tmp_path: Path) -> None:
     rows = [*PAIRS[:5], ("A dog.", "Ein Hund.", "of https://example.org, under a licence of many words"), *PAIRS[:4]]
     corpus = tsv(tmp_path, "x.tsv", rows)
-    assert list(doubts([corpus], [])) == [
+    assert list(file_warnings([corpus], [])) == [
         f"--train {corpus}: 1 of the first 10 lines have more than two columns, and only two are read; "
         "line 6 loses 'of https://example.org, under a licence ...'"
     ]
@@ -151,7 +151,7 @@ def test_columns_that_are_not_read_are_mentioned(tmp_path: Path) -> None:
 
 def test_a_copy_of_the_source_for_a_target_is_mentioned(tmp_path: Path) -> None:
     corpus = tsv(tmp_path, "x.tsv", [(text, text) for text in ENGLISH * 10])
-    assert list(doubts([corpus], [])) == [
+    assert list(file_warnings([corpus], [])) == [
         f"--train {corpus}: 30 of the first 30 pairs have the same text on both sides; is that meant?"
     ]
 
@@ -174,7 +174,7 @@ def test_no_doubts_about_real_corpora(shared_data: Path, train: tuple[str, ...],
     sides = [[str(shared_data / name) for name in names] for names in (train, valid)]
     check_files({"--train": sides[0], "--valid": sides[1]})
     corpora = [parse_pairs("--train", side) for side in sides]
-    assert list(doubts(*corpora)) == []
+    assert list(file_warnings(*corpora)) == []
     if len(valid) == 2:
-        (doubt,) = doubts(corpora[0], parse_pairs("--valid", sides[1][::-1]))
+        (doubt,) = file_warnings(corpora[0], parse_pairs("--valid", sides[1][::-1]))
         assert "looks swapped" in doubt

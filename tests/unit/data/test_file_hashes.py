@@ -11,10 +11,10 @@ import pytest
 from headwise.config.data import TranslationData
 from headwise.data import documents, prepared, split
 from headwise.data.corpus import Corpus, parse_corpora, read_pairs
-from headwise.data.documents import cutter_of, learn_pieces, prepare_documents
-from headwise.data.prepared import learn_tokenizer, prepare
+from headwise.data.documents import document_tokenizer, prepare_documents, train_document_tokenizer
+from headwise.data.prepared import prepare, train_tokenizer
 from headwise.data.sources import Pair
-from headwise.data.split import parse_amount
+from headwise.data.split import parse_validation_size
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 
@@ -81,7 +81,7 @@ def test_a_corpus_that_changes_after_it_was_hashed(
 ) -> None:
     corpora, cache = corpus(tmp_path, PAIRS, form), tmp_path / "cache"
     pairs, write = CHANGES[change]
-    once(monkeypatch, prepared, "content", lambda: corpus(tmp_path, pairs, form, write))
+    once(monkeypatch, prepared, "hash_corpora", lambda: corpus(tmp_path, pairs, form, write))
     with pytest.raises(UserError, match=CHANGED) as raised:
         prepare(corpora, TOKENIZER, CONFIG, cache, progress=False)
     assert str(raised.value).startswith(f"{corpora[0]}: ") and not [*cache.iterdir()]
@@ -105,7 +105,7 @@ def test_a_corpus_that_changes_while_it_is_tokenised(
     corpora, cache = corpus(tmp_path, LONG, form), tmp_path / "cache"
     pairs, write = {"appended": [*LONG, *PAIRS], "truncated": LONG[:3000], "replaced": LONG[1:]}[change], in_place
     write = replaced if change == "replaced" else in_place
-    once(monkeypatch, prepared, "pack_pairs", lambda: corpus(tmp_path, pairs, form, write))
+    once(monkeypatch, prepared, "tokenize_pairs", lambda: corpus(tmp_path, pairs, form, write))
     if change == "replaced":
         found = prepare(corpora, TOKENIZER, CONFIG, cache, progress=False)
         assert [found.text(row) for row in range(len(found))] == LONG
@@ -118,7 +118,7 @@ def test_a_corpus_that_changes_while_it_is_tokenised(
 def test_one_of_several_corpora_that_several_processes_tokenise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepared, "ENOUGH", 10)
+    monkeypatch.setattr(prepared, "MIN_PAIRS_PER_WORKER", 10)
     monkeypatch.setattr(prepared, "CHUNK", 10)
     (tmp_path / "second").mkdir()
     corpora = [*corpus(tmp_path, PAIRS, "aligned"), *corpus(tmp_path / "second", PAIRS, "tsv.gz")]
@@ -133,10 +133,10 @@ def test_a_fault_of_a_file_that_has_not_changed_is_told(tmp_path: Path, monkeypa
     corpora = parse_corpora([str(tmp_path / "a.tsv")])
     with pytest.raises(UserError, match="line 2 has no tab"):
         prepare(corpora, TOKENIZER, CONFIG, tmp_path / "cache", progress=False)
-    once(monkeypatch, prepared, "content", lambda: (tmp_path / "a.tsv").write_text("a\tb\nno\n", encoding="utf-8"))
+    once(monkeypatch, prepared, "hash_corpora", lambda: (tmp_path / "a.tsv").write_text("a\tb\nno\n", encoding="utf-8"))
     with pytest.raises(UserError, match=CHANGED):
         prepare(corpora, TOKENIZER, CONFIG, tmp_path / "cache", progress=False)
-    once(monkeypatch, prepared, "content", lambda: os.remove(tmp_path / "a.tsv"))
+    once(monkeypatch, prepared, "hash_corpora", lambda: os.remove(tmp_path / "a.tsv"))
     with pytest.raises(UserError, match=CHANGED):
         prepare(corpora, TOKENIZER, CONFIG, tmp_path / "cache", progress=False)
 
@@ -146,22 +146,22 @@ def test_a_tokenizer_is_not_kept_for_what_it_did_not_see(
     sources_only: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpora = corpus(tmp_path, PAIRS, "tsv")
-    once(monkeypatch, prepared, "content", lambda: corpus(tmp_path, OTHERS, "tsv", in_place))
+    once(monkeypatch, prepared, "hash_corpora", lambda: corpus(tmp_path, OTHERS, "tsv", in_place))
     with pytest.raises(UserError, match=CHANGED):
-        learn_tokenizer(corpora, CONFIG, cache_dir=tmp_path / "cache", sources_only=sources_only)
+        train_tokenizer(corpora, CONFIG, cache_dir=tmp_path / "cache", sources_only=sources_only)
     assert not [*(tmp_path / "cache").iterdir()]
 
 
 @pytest.mark.parametrize("labelled", [False, True])
-@pytest.mark.parametrize("moment", ["content", "_choose"])
+@pytest.mark.parametrize("moment", ["hash_corpora", "_choose"])
 def test_a_split_is_not_kept(labelled: bool, moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpora, amount = corpus(tmp_path, PAIRS, "tsv"), parse_amount(["5pairs"])
+    corpora, amount = corpus(tmp_path, PAIRS, "tsv"), parse_validation_size(["5pairs"])
     assert amount
     once(monkeypatch, split, moment, lambda: corpus(tmp_path, OTHERS, "tsv", replaced))
     with pytest.raises(UserError, match=CHANGED):
-        split.split(corpora, amount, labelled, tmp_path / "cache")
+        split.split_corpora(corpora, amount, labelled, tmp_path / "cache")
     assert not [*(tmp_path / "cache").iterdir()]
-    found = split.split(corpora, amount, labelled, tmp_path / "cache")
+    found = split.split_corpora(corpora, amount, labelled, tmp_path / "cache")
     assert sorted([*read_pairs(found.train), *read_pairs([found.valid])]) == sorted(OTHERS)
 
 
@@ -174,9 +174,9 @@ def test_running_text_that_changes(name: str, tmp_path: Path, monkeypatch: pytes
         path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
 
     def tokenise() -> Any:
-        return prepare_documents([str(path)], cutter_of(TOKENIZER), cache, progress=False)
+        return prepare_documents([str(path)], document_tokenizer(TOKENIZER), cache, progress=False)
 
-    for work in (tokenise, lambda: learn_pieces([str(path)], CONFIG, cache_dir=cache)):
+    for work in (tokenise, lambda: train_document_tokenizer([str(path)], CONFIG, cache_dir=cache)):
         write("a dog")
         with monkeypatch.context() as patch:
             once(patch, documents, "_content", lambda: write("a cat, and a dog"))

@@ -25,14 +25,14 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from headwise.data import hugging_face
-hugging_face.EVERY = 10
+hugging_face.CHECKPOINT_EVERY = 10
 read = hugging_face.text_field
 def text_field(record, key, location):
     if location.endswith(": row 37"):
         os.kill(os.getpid(), signal.SIGKILL)
     return read(record, key, location)
 hugging_face.text_field = text_field
-hugging_face.copied(sys.argv[1], Path(sys.argv[2]))
+hugging_face.cached_dataset(sys.argv[1], Path(sys.argv[2]))
 """
 
 
@@ -54,15 +54,15 @@ def write(folder: Path, kind: str, pairs: list[tuple[str, str]] = PAIRS) -> str:
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the rows that are read from now on."""
     rows: list[int] = []
-    read = hugging_face._pairs
+    read = hugging_face._pairs_of_rows
 
     def pairs(*given: Any) -> Iterator[Any]:
         for number, pair in enumerate(read(*given), start=given[3]):
             rows.append(number)
             yield pair
 
-    monkeypatch.setattr(hugging_face, "_pairs", pairs)
-    monkeypatch.setattr(hugging_face, "EVERY", 10)
+    monkeypatch.setattr(hugging_face, "_pairs_of_rows", pairs)
+    monkeypatch.setattr(hugging_face, "CHECKPOINT_EVERY", 10)
     return rows
 
 
@@ -80,19 +80,19 @@ def test_a_killed_copy_goes_on_where_it_stopped(tmp_path: Path, seen: list[int],
     assert list(read_pairs([corpus])) == PAIRS
     assert [path.suffix for path in cache.iterdir()] == [".jsonl"]
     (tmp_path / "anew").mkdir()
-    anew = hugging_face.copied(spec, tmp_path / "anew")
+    anew = hugging_face.cached_dataset(spec, tmp_path / "anew")
     assert anew.read_bytes() == Path(*corpus.paths).read_bytes() and anew.name == Path(*corpus.paths).name
 
 
 def test_a_copy_is_made_once_and_again_of_other_rows(tmp_path: Path, seen: list[int]) -> None:
     spec = write(tmp_path / "set", "jsonl")
-    first = hugging_face.copied(spec, tmp_path)
+    first = hugging_face.cached_dataset(spec, tmp_path)
     del seen[:]
-    assert hugging_face.copied(spec, tmp_path) == first and seen == []
+    assert hugging_face.cached_dataset(spec, tmp_path) == first and seen == []
     write(tmp_path / "set", "jsonl", [("another", "one"), *PAIRS[1:]])
     for path in (tmp_path / "set").iterdir():
         os.utime(path, (1, 1))
-    other = hugging_face.copied(spec, tmp_path)
+    other = hugging_face.cached_dataset(spec, tmp_path)
     assert other != first
     assert json.loads(other.read_text(encoding="utf-8").splitlines()[0]) == {"src": "another", "tgt": "one"}
 
@@ -100,7 +100,7 @@ def test_a_copy_is_made_once_and_again_of_other_rows(tmp_path: Path, seen: list[
 def test_a_row_that_is_no_pair_is_named(tmp_path: Path) -> None:
     spec = write(tmp_path / "set", "jsonl").replace("tgt=de", "tgt=fr")
     with pytest.raises(UserError, match=r"tgt=fr: row 1 has no \"fr\"; it has 'en', 'de'"):
-        hugging_face.copied(spec, tmp_path)
+        hugging_face.cached_dataset(spec, tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "saved"])
@@ -109,7 +109,7 @@ def test_a_dataset_that_changes_while_it_is_copied_is_not_kept(
 ) -> None:
     spec, cache = write(tmp_path / "set", kind), tmp_path / "cache"
     cache.mkdir()
-    read = hugging_face._pairs
+    read = hugging_face._pairs_of_rows
 
     def pairs(*given: Any) -> Iterator[Any]:
         for number, pair in enumerate(read(*given), start=1):
@@ -119,7 +119,7 @@ def test_a_dataset_that_changes_while_it_is_copied_is_not_kept(
             yield pair
 
     with monkeypatch.context() as patch:
-        patch.setattr(hugging_face, "_pairs", pairs)
+        patch.setattr(hugging_face, "_pairs_of_rows", pairs)
         with pytest.raises(UserError, match="changed while it was being read, so nothing of it was kept") as raised:
             spool([Corpus((spec,))], cache)
     assert str(raised.value).startswith(f"{spec}: ") and not [*cache.iterdir()]

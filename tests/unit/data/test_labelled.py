@@ -9,7 +9,7 @@ import pytest
 from headwise.config.data import TranslationData
 from headwise.data.labelled import LabelledCorpus
 from headwise.data.labelled_texts import check_labels, count_labels, labelled_corpora, read_labelled
-from headwise.data.prepared import learn_tokenizer, prepare
+from headwise.data.prepared import prepare, train_tokenizer
 from headwise.errors import UserError
 
 GOOD = "a good film\tpos\na bad film\t neg \nso so\tpos\n"
@@ -62,7 +62,7 @@ def test_a_label_that_training_has_not(path: Path) -> None:
 def test_batches_hold_every_text_once_cut_to_the_limit(path: Path) -> None:
     config = TranslationData(vocab_size=270)
     corpora = labelled_corpora([str(path)])
-    tokenizer = learn_tokenizer(corpora, config, sources_only=True)
+    tokenizer = train_tokenizer(corpora, config, sources_only=True)
     assert "neg" not in "".join(tokenizer.backend.get_vocab())
     prepared = prepare(corpora, tokenizer, config, progress=False, clean=False)
     corpus = LabelledCorpus(prepared, ("neg", "pos"), max_length=6)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headwise.config.data import TranslationData
-from headwise.data.alignment import words_of_pieces
+from headwise.data.alignment import words_of_tokens
 from headwise.data.links import GoldLinks, check_links, format_links, read_gold, read_links
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
@@ -60,7 +60,7 @@ def test_links_of_other_pairs() -> None:
 @pytest.mark.parametrize("normalization", ["nfc", "nfkc"])
 def test_pieces_spell_the_words_they_are_said_to_belong_to(text: str, normalization: str) -> None:
     tokenizer = Tokenizer.train(["a dog runs"], TranslationData(vocab_size=270, normalization=normalization))
-    ids, words = words_of_pieces(tokenizer, text)
+    ids, words = words_of_tokens(tokenizer, text)
     assert ids == tokenizer.encode(text)
     spelled = [
         tokenizer.decode([token for token, word in zip(ids, words, strict=True) if word == n])
@@ -73,6 +73,6 @@ def test_pieces_spell_the_words_they_are_said_to_belong_to(text: str, normalizat
 
 def test_a_blank_alone_belongs_to_the_word_after_it() -> None:
     tokenizer = Tokenizer.train(["a dog runs"] * 2, TranslationData(vocab_size=270))
-    ids, words = words_of_pieces(tokenizer, "a ! ")
+    ids, words = words_of_tokens(tokenizer, "a ! ")
     assert tokenizer.pieces(ids) == ["▁a", "▁", "!", "▁"]
     assert words.tolist() == [0, 1, 1, -1]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.data.masking import Joints, MaskedText, Masking, joints_of, words_of
+from headwise.data.masking import MaskedText, Masking, WordEdges, number_words, word_edges
 
 PIECES = np.arange(5, 30, dtype=np.int64)  # below them marks; 4 is the mask
 MASKING = Masking(4, PIECES)
@@ -45,7 +45,7 @@ def test_by_hand() -> None:
 
 def test_whole_words_by_hand() -> None:
     """Words ab, c and def: of 6 pieces half are chosen, the first word drawn is ab, and def has no room beside it."""
-    joints = Joints(np.array([0, 1] * 10, bool), np.ones(20, bool))  # odd pieces go on with a word
+    joints = WordEdges(np.array([0, 1] * 10, bool), np.ones(20, bool))  # odd pieces go on with a word
     tokens = np.array([1, 6, 7, 8, 10, 11, 13, 2])
     generator = Drawn([0, 2, 1], [0.0, 0.0], [5, 5])
     read, places = Masking(4, np.arange(5, 20, dtype=np.int64), 0.5, joints)(tokens, generator)
@@ -53,14 +53,14 @@ def test_whole_words_by_hand() -> None:
 
 
 def test_words_end_at_marks_blanks_and_stops() -> None:
-    joints = joints_of(["▁dog", "s", ".", "<0xC3>", "<0x0A>"])
+    joints = word_edges(["▁dog", "s", ".", "<0xC3>", "<0x0A>"])
     known = np.array([1, 1, 1, 1, 0, 1, 1], bool)
-    assert words_of(np.array([1, 1, 2, 1, 9, 1, 3]) % 5, known, joints).tolist() == [0, 0, 1, 2, -1, 3, 3]
+    assert number_words(np.array([1, 1, 2, 1, 9, 1, 3]) % 5, known, joints).tolist() == [0, 0, 1, 2, -1, 3, 3]
 
 
 def test_a_first_word_longer_than_its_share_is_taken_all_the_same() -> None:
     generator = Drawn([0], [0.0] * 4, [5] * 4)
-    joints = Joints(np.ones(30, bool), np.ones(30, bool))
+    joints = WordEdges(np.ones(30, bool), np.ones(30, bool))
     _, places = Masking(4, PIECES, 0.15, joints)(np.array([7, 8, 9, 10]), generator)
     assert places.tolist() == [0, 1, 2, 3]
 

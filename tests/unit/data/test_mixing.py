@@ -19,8 +19,8 @@ from headwise.data.batch_planning import Pairs, plan_epoch
 from headwise.data.batching import BatchStream
 from headwise.data.corpus import Corpus
 from headwise.data.directions import BothDirections
-from headwise.data.mixing import Mixture, Portion, drawn, stride
-from headwise.data.prepared import PreparedCorpus, learn_tokenizer, prepare
+from headwise.data.mixing import CorpusShare, Mixture, pairs_per_epoch, stride
+from headwise.data.prepared import PreparedCorpus, prepare, train_tokenizer
 from headwise.data.tokenizer import Tokenizer
 
 CONFIG = TranslationData(vocab_size=300)
@@ -37,13 +37,13 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[PreparedCorpus, 
         path = folder / f"{name}.tsv"
         path.write_text("".join([*lines, "\tleer\n"]), encoding="utf-8")
         corpora.append(Corpus((str(path),)))
-    tokenizer = learn_tokenizer(corpora, CONFIG, cache_dir=folder)
+    tokenizer = train_tokenizer(corpora, CONFIG, cache_dir=folder)
     return prepare(corpora, tokenizer, CONFIG, cache_dir=folder, progress=False), tokenizer
 
 
 def mixture(corpus: PreparedCorpus, counts: list[int]) -> Mixture:
     starts = [0, SIZES[0], SIZES[0] + SIZES[1]]
-    return Mixture([Portion(corpus, *numbers) for numbers in zip(starts, SIZES, counts, strict=True)])
+    return Mixture([CorpusShare(corpus, *numbers) for numbers in zip(starts, SIZES, counts, strict=True)])
 
 
 def texts(pairs: Pairs, epoch: int) -> list[str]:
@@ -73,7 +73,7 @@ def test_the_corpora_lie_one_behind_the_other(material: tuple[PreparedCorpus, To
 def test_shares_by_hand(
     sizes: tuple[int, ...], weights: tuple[float, ...], temperature: float, wanted: list[int]
 ) -> None:
-    assert drawn(sizes, weights, temperature) == wanted
+    assert pairs_per_epoch(sizes, weights, temperature) == wanted
 
 
 @settings(max_examples=50)

@@ -16,8 +16,16 @@ from headwise.config.data import TranslationData
 from headwise.data.batch_planning import Noise
 from headwise.data.batching import BatchStream, validation_batches
 from headwise.data.corpus import plain_texts
-from headwise.data.noise import MASK, Infilling, PieceDropout, choose_spans, infill, poisson, word_spans
-from headwise.data.prepared import PreparedCorpus, learn_tokenizer, prepare
+from headwise.data.noise import (
+    MASK,
+    TextInfilling,
+    TokenDropout,
+    poisson_lengths,
+    replace_with_masks,
+    span_lengths,
+    word_spans,
+)
+from headwise.data.prepared import PreparedCorpus, prepare, train_tokenizer
 from headwise.data.tokenizer import Tokenizer
 
 CONFIG = TranslationData(vocab_size=300)
@@ -38,11 +46,11 @@ Corpus = tuple[PreparedCorpus, Tokenizer]
     ],
 )
 def test_spans_by_hand(n_words: int, drawn: tuple[int, ...], expected: list[int]) -> None:
-    assert choose_spans(n_words, drawn) == expected
+    assert span_lengths(n_words, drawn) == expected
 
 
 def test_spans_are_three_words_on_average() -> None:
-    lengths = list(islice(poisson(np.random.default_rng(1)), 4000))
+    lengths = list(islice(poisson_lengths(np.random.default_rng(1)), 4000))
     assert np.mean(lengths) == pytest.approx(3, abs=0.1)
     assert np.var(lengths) == pytest.approx(3, abs=0.2)
 
@@ -61,7 +69,7 @@ WORDS = [[11], [21, 22], [31], [41, 42, 43], [51], [61]]
     ],
 )
 def test_infilling_by_hand(spans: list[int], gaps: list[int], expected: list[int]) -> None:
-    assert infill(WORDS, spans, gaps, mask_id=0) == expected
+    assert replace_with_masks(WORDS, spans, gaps, mask_id=0) == expected
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +78,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     for name, lines in (("a.en", LINES * 9), ("a.de", LINES[1:] * 9)):
         (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     corpora = plain_texts([str(folder / "a.en"), str(folder / "a.de")])
-    tokenizer = learn_tokenizer(corpora, CONFIG, [MASK], cache_dir=folder, sources_only=True)
+    tokenizer = train_tokenizer(corpora, CONFIG, [MASK], cache_dir=folder, sources_only=True)
     return prepare(corpora, tokenizer, CONFIG, cache_dir=folder, progress=False), tokenizer
 
 
@@ -89,10 +97,10 @@ def test_plain_text_is_paired_with_itself(corpus: Corpus) -> None:
 @given(st.integers(0, 40), st.integers(0, 99))
 def test_what_holds_for_every_text(n_words: int, row: int) -> None:
     generator = np.random.default_rng([1, 2, row])
-    spans = choose_spans(n_words, poisson(generator))
+    spans = span_lengths(n_words, poisson_lengths(generator))
     gaps = sorted(generator.permutation(n_words - sum(spans) + 1)[: len(spans)].tolist())
     words = [[1 + word] for word in range(n_words)]
-    noised = infill(words, spans, gaps, mask_id=0)
+    noised = replace_with_masks(words, spans, gaps, mask_id=0)
     kept = [token for token in noised if token]
     assert len(kept) == n_words - -(-30 * n_words // 100)
     assert kept == sorted(kept)
@@ -101,7 +109,7 @@ def test_what_holds_for_every_text(n_words: int, row: int) -> None:
 
 
 def test_words_are_masked_whole(tokenizer: Tokenizer) -> None:
-    noise, tokens = Infilling(tokenizer, seed=1), tokenizer.encode(LINES[1])
+    noise, tokens = TextInfilling(tokenizer, seed=1), tokenizer.encode(LINES[1])
     found = {tokenizer.decode(noise(tokens, epoch, 0)).replace(MASK, f" {MASK} ") for epoch in range(50)}
     words = {word for text in found for word in text.split()}
     assert words == {*LINES[1].split(), MASK}
@@ -111,50 +119,53 @@ def test_words_are_masked_whole(tokenizer: Tokenizer) -> None:
 def test_a_text_without_blanks_is_masked_piece_by_piece(tokenizer: Tokenizer) -> None:
     tokens = tokenizer.encode("園内で猫が眠る")
     assert len(word_spans(tokens, np.zeros(tokenizer.vocab_size, bool))) == len(tokens)
-    noised = Infilling(tokenizer, seed=1)(tokens, 0, 0)
-    masks = noised.count(Infilling(tokenizer, seed=1).mask_id)
+    noised = TextInfilling(tokenizer, seed=1)(tokens, 0, 0)
+    masks = noised.count(TextInfilling(tokenizer, seed=1).mask_id)
     assert masks > 0
     assert len(noised) - masks == len(tokens) - -(-30 * len(tokens) // 100)
 
 
 def test_the_noise_follows_from_seed_epoch_and_row(tokenizer: Tokenizer) -> None:
     tokens = tokenizer.encode(" ".join("abcdefghijklmnopqrst"))
-    first = Infilling(tokenizer, 1)(tokens, 2, 3)
-    assert first == Infilling(tokenizer, 1)(np.array(tokens, np.int32), 2, 3)
-    others = [Infilling(tokenizer, 2)(tokens, 2, 3), *(Infilling(tokenizer, 1)(tokens, *at) for at in ((0, 3), (2, 0)))]
+    first = TextInfilling(tokenizer, 1)(tokens, 2, 3)
+    assert first == TextInfilling(tokenizer, 1)(np.array(tokens, np.int32), 2, 3)
+    others = [
+        TextInfilling(tokenizer, 2)(tokens, 2, 3),
+        *(TextInfilling(tokenizer, 1)(tokens, *at) for at in ((0, 3), (2, 0))),
+    ]
     assert first not in others
 
 
 def test_pieces_become_unknown_as_often_as_asked(tokenizer: Tokenizer) -> None:
     tokens = np.array([*tokenizer.encode(" ".join("abcdefghij") + MASK)], np.int32)
     read = np.array(
-        [PieceDropout(tokenizer, 0.3, seed=1)(tokens, epoch, row) for epoch in range(9) for row in range(99)]
+        [TokenDropout(tokenizer, 0.3, seed=1)(tokens, epoch, row) for epoch in range(9) for row in range(99)]
     )
     unknown = read == tokenizer.unk_id
     assert (read == tokens)[~unknown].all()
-    assert not unknown[:, tokens == Infilling(tokenizer, 1).mask_id].any()  # a declared piece stays
+    assert not unknown[:, tokens == TextInfilling(tokenizer, 1).mask_id].any()  # a declared piece stays
     assert unknown[:, :10].mean(0) == pytest.approx(np.full(10, 0.3), abs=0.06)
     assert len(np.unique(unknown, axis=0)) > 300  # drawn anew for each epoch and row
 
 
 def test_piece_dropout_follows_from_seed_epoch_and_row(tokenizer: Tokenizer) -> None:
     tokens = tokenizer.encode(" ".join("abcdefghijklmnopqrst"))
-    drawn = [PieceDropout(tokenizer, 0.5, seed)(tokens, *at).tolist() for seed, *at in ((1, 2, 3), (1, 2, 3))]
+    drawn = [TokenDropout(tokenizer, 0.5, seed)(tokens, *at).tolist() for seed, *at in ((1, 2, 3), (1, 2, 3))]
     assert drawn[0] == drawn[1]
     others = [
-        PieceDropout(tokenizer, 0.5, seed)(tokens, *at).tolist() for seed, *at in ((2, 2, 3), (1, 0, 3), (1, 2, 0))
+        TokenDropout(tokenizer, 0.5, seed)(tokens, *at).tolist() for seed, *at in ((2, 2, 3), (1, 0, 3), (1, 2, 0))
     ]
     assert drawn[0] not in others
 
 
 def mask_words(tokenizer: Tokenizer) -> tuple[Noise, int]:
     """A noise and the piece it leaves behind."""
-    noise = Infilling(tokenizer, 3)
+    noise = TextInfilling(tokenizer, 3)
     return noise, noise.mask_id
 
 
 def drop_pieces(tokenizer: Tokenizer) -> tuple[Noise, int]:
-    return PieceDropout(tokenizer, 0.9, 3), tokenizer.unk_id
+    return TokenDropout(tokenizer, 0.9, 3), tokenizer.unk_id
 
 
 @pytest.mark.parametrize(("make", "share"), [(mask_words, 1.0), (drop_pieces, 0.8)])
@@ -182,6 +193,6 @@ def test_a_stream_goes_on_with_the_same_noise(
 
 
 def test_validation_sees_the_same_noise_every_time(corpus: Corpus) -> None:
-    passes = [list(validation_batches(*corpus, 60, Infilling(corpus[1], 0))) for _ in range(2)]
+    passes = [list(validation_batches(*corpus, 60, TextInfilling(corpus[1], 0))) for _ in range(2)]
     assert all(torch.equal(one.src, other.src) for one, other in zip(*passes, strict=True))
-    assert any((batch.src == Infilling(corpus[1], 0).mask_id).any() for batch in passes[0])
+    assert any((batch.src == TextInfilling(corpus[1], 0).mask_id).any() for batch in passes[0])

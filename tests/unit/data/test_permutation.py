@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from headwise.architectures.xlnet import partial_order_mask
-from headwise.data.permutation import PermutedBatch, PermutedText, choose_lengths, ordered, place
+from headwise.data.permutation import PermutedBatch, PermutedText, place_spans, sample_order, sample_span_lengths
 
 TEXT = np.random.default_rng(0).integers(5, 60, 3000).astype(np.int32)
 
@@ -33,9 +33,9 @@ class Drawn(np.random.Generator):
 
 def test_by_hand() -> None:
     """4 of 26 tokens: 2 within the first 12, 1 within the next 6, 1 of the 5 that were drawn within the last 6."""
-    places, rank = ordered(26, Drawn())
+    places, rank = sample_order(26, Drawn())
     assert places.tolist() == [5, 6, 17, 18]
-    assert [rank[place] for place in places] == [2, 0, 3, 1] and (np.delete(rank, places) == -1).all()
+    assert [rank[position] for position in places] == [2, 0, 3, 1] and (np.delete(rank, places) == -1).all()
 
 
 def test_masks_by_hand() -> None:
@@ -46,14 +46,14 @@ def test_masks_by_hand() -> None:
 
 @pytest.mark.parametrize("length", [1, 5, 6, 126, 512])
 def test_one_in_six_is_predicted(length: int) -> None:
-    places, rank = ordered(length, np.random.default_rng(length))
+    places, rank = sample_order(length, np.random.default_rng(length))
     assert len(set(places.tolist())) == max(1, length // 6) and 0 <= places.min() <= places.max() < length
     assert sorted(rank[places].tolist()) == list(range(len(places)))
 
 
 def test_spans_are_one_to_five_long_wherever_there_is_room() -> None:
-    assert choose_lengths(9, [5, 5]) == [5, 4]
-    assert place([1], [0.999], 6) == [5] and place([5], [0.999], 30) == [25, 26, 27, 28, 29]
+    assert sample_span_lengths(9, [5, 5]) == [5, 4]
+    assert place_spans([1], [0.999], 6) == [5] and place_spans([5], [0.999], 30) == [25, 26, 27, 28, 29]
 
 
 def text() -> PermutedText:
@@ -64,7 +64,7 @@ def test_blocks_end_with_their_marks_which_nobody_predicts() -> None:
     batch = next(text().fixed(256))
     assert batch.src.shape == (4, 64) and (batch.src[:, -2:] == torch.tensor([2, 1])).all()
     assert (batch.rank[:, -2:] == -1).all() and batch.places.shape == (4, 10)
-    assert batch.targets[0].tolist() == [TEXT[place] for place in batch.places[0].tolist()]
+    assert batch.targets[0].tolist() == [TEXT[position] for position in batch.places[0].tolist()]
 
 
 def test_a_resumed_stream_is_the_same_stream() -> None:

@@ -16,8 +16,8 @@ from headwise.config.data import TranslationData
 from headwise.data import prepared as module
 from headwise.data import tokenize_pairs
 from headwise.data.corpus import Corpus, parse_corpora
-from headwise.data.prepared import learn_tokenizer, prepare, spool
-from headwise.data.split import parse_amount, split
+from headwise.data.prepared import prepare, spool, train_tokenizer
+from headwise.data.split import parse_validation_size, split_corpora
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 from headwise.localisation.memory import memories_as_tsv
@@ -83,10 +83,10 @@ def test_chunks_follow_each_other(tmp_path, cache, monkeypatch):
 def test_several_processes_write_the_same_bytes(tmp_path, monkeypatch):
     """Of more corpora than one, with pairs that are dropped, and more chunks than are on their way at once."""
     monkeypatch.setattr(module, "CHUNK", 1)
-    monkeypatch.setattr(module, "ENOUGH", 2)
+    monkeypatch.setattr(module, "MIN_PAIRS_PER_WORKER", 2)
     (tmp_path / "more.tsv").write_text("".join(f"a dog {i}\tein Hund {i}\n" for i in range(9)), encoding="utf-8")
-    started, start = [], tokenize_pairs.packers
-    monkeypatch.setattr(module, "packers", lambda n, *how: started.append(n) or start(n, *how))
+    started, start = [], tokenize_pairs.tokenizing_processes
+    monkeypatch.setattr(module, "tokenizing_processes", lambda n, *how: started.append(n) or start(n, *how))
     pairs = [pair for pair in PAIRS if "\u2028" not in pair[0]]
     corpora = [*aligned(tmp_path, pairs), Corpus((str(tmp_path / "more.tsv"),))]
     one, two = (
@@ -101,7 +101,7 @@ def test_several_processes_write_the_same_bytes(tmp_path, monkeypatch):
 
 
 def test_a_process_that_is_ended_is_said(tmp_path, cache, monkeypatch):
-    monkeypatch.setattr(module, "ENOUGH", 2)
+    monkeypatch.setattr(module, "MIN_PAIRS_PER_WORKER", 2)
 
     def chunks(pairs):
         for pair in pairs:
@@ -193,7 +193,7 @@ def test_misaligned_files_are_found_before_any_work(tmp_path, cache, builds):
         more.write("one more\n")
     for work in (
         lambda: prepare(corpora, TOKENIZER, CONFIG, cache),
-        lambda: learn_tokenizer(corpora, CONFIG),
+        lambda: train_tokenizer(corpora, CONFIG),
     ):
         with pytest.raises(UserError, match=r"a\.en has 9 lines but .*a\.de has 10"):
             work()
@@ -217,7 +217,7 @@ def test_standard_input_is_read_once_and_used_twice(cache, monkeypatch):
     content = "".join(f"{src}\t{tgt}\n" for src, tgt in PAIRS[:3]).encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     corpora = spool(parse_corpora(["-"]), cache)
-    tokenizer = learn_tokenizer(corpora, CONFIG, cache_dir=cache)
+    tokenizer = train_tokenizer(corpora, CONFIG, cache_dir=cache)
     corpus = prepare(corpora, tokenizer, CONFIG, cache, progress=False, clean=False)
     assert [corpus.text(row) for row in range(len(corpus))] == PAIRS[:3]
 
@@ -227,7 +227,7 @@ def test_copies_in_the_cache_are_called_by_the_names_of_what_was_copied(tmp_path
     with pytest.raises(UserError, match=r"^standard input: line 2 has no tab"):
         prepare(parse_corpora(["-"]), TOKENIZER, CONFIG, cache, progress=False)
     (tmp_path / "a.tsv").write_text("".join(f"a{i}\t{f'b{i} ' * 99}\n" for i in range(9)), encoding="utf-8")
-    parts = split(parse_corpora([str(tmp_path / "a.tsv")]), parse_amount(["2pairs"]), cache_dir=cache)
+    parts = split_corpora(parse_corpora([str(tmp_path / "a.tsv")]), parse_validation_size(["2pairs"]), cache_dir=cache)
     for corpus, name in ((parts.train[0], f"{tmp_path}/a.tsv"), (parts.valid, f"2pairs of {tmp_path}/a.tsv")):
         with pytest.raises(UserError, match=f"^{name}: nothing to train on"):
             prepare([corpus], TOKENIZER, CONFIG, cache, progress=False)
@@ -253,19 +253,19 @@ def test_a_pipe_is_read_once_and_used_twice(tmp_path, cache):
 def test_a_learnt_tokenizer_is_found_again(tmp_path, cache, monkeypatch):
     corpora = aligned(tmp_path, PAIRS)
     config = replace(CONFIG, subword="unigram", vocab_size=262)  # whose training is not repeatable
-    first = learn_tokenizer(corpora, config, ["<2de>"], cache)
+    first = train_tokenizer(corpora, config, ["<2de>"], cache)
     key = prepare(corpora, first, config, cache, progress=False).key
     monkeypatch.setattr(Tokenizer, "train", None)
-    again = learn_tokenizer(corpora, config, ["<2de>"], cache)
+    again = train_tokenizer(corpora, config, ["<2de>"], cache)
     assert prepare(corpora, again, config, cache, progress=False).key == key
 
 
 def test_a_damaged_learnt_tokenizer_is_learnt_again(tmp_path, cache):
     corpora = aligned(tmp_path, PAIRS)
-    first = learn_tokenizer(corpora, CONFIG, cache_dir=cache)
+    first = train_tokenizer(corpora, CONFIG, cache_dir=cache)
     (path,) = cache.glob("tokenizer-*.json")
     path.write_bytes(path.read_bytes()[:100])
-    assert learn_tokenizer(corpora, CONFIG, cache_dir=cache).fingerprint == first.fingerprint
+    assert train_tokenizer(corpora, CONFIG, cache_dir=cache).fingerprint == first.fingerprint
     assert Tokenizer.load(path).fingerprint == first.fingerprint
 
 

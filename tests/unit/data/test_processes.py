@@ -4,7 +4,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from headwise.data.processes import in_order, processes
+from headwise.data.processes import ordered_results, worker_processes
 from headwise.errors import UserError
 
 ENDED = r"^a working process was ended from outside, perhaps for lack of memory: use fewer of them \(--workers 1\)$"
@@ -25,13 +25,13 @@ def end(chunk: list[int]) -> list[str]:
 
 def test_results_come_in_the_order_of_the_work() -> None:
     chunks = [[1], [2, 3], [], [4]]
-    with processes(2, "a working process", begin, "worked on") as submit:
-        done = [*in_order(chunks, lambda chunk: submit(work, chunk), lambda: 2)]
+    with worker_processes(2, "a working process", begin, "worked on") as submit:
+        done = [*ordered_results(chunks, lambda chunk: submit(work, chunk), lambda: 2)]
     assert done == ["worked on 1", "worked on 2", "worked on 3", "worked on 4"]
 
 
 def test_a_process_that_is_ended_is_said() -> None:
-    with pytest.raises(UserError, match=ENDED), processes(1, "a working process", begin, "") as submit:
+    with pytest.raises(UserError, match=ENDED), worker_processes(1, "a working process", begin, "") as submit:
         submit(end, [1]).result()
 
 
@@ -43,5 +43,5 @@ def test_so_is_one_that_finds_closed_pipes_when_it_begins(error: Exception, monk
         raise error
 
     monkeypatch.setattr(ProcessPoolExecutor, "submit", submit)
-    with pytest.raises(UserError, match=ENDED), processes(1, "a working process", begin, "") as give:
+    with pytest.raises(UserError, match=ENDED), worker_processes(1, "a working process", begin, "") as give:
         give(work, [1])

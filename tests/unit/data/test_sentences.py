@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headwise.data.sentences import EMPTY, folded, pair_keys, sentence_key
+from headwise.data.sentences import EMPTY, normalize_sentence, pair_keys, sentence_key
 
 SAME = [
     ("A dog runs.", "a  dog runs"),
@@ -21,7 +21,7 @@ KEYS, PAIR_KEYS = [351978283130838386, 12850736574072069810], [45224102751396035
 
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_case_punctuation_and_blanks_do_not_count(one: str, other: str) -> None:
-    assert folded(one) == folded(other)
+    assert normalize_sentence(one) == normalize_sentence(other)
     assert sentence_key(one) == sentence_key(other) != EMPTY
 
 

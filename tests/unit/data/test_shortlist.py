@@ -7,7 +7,7 @@ import pytest
 
 from headwise.data import shortlist as module
 from headwise.data.prepared import Column, PreparedCorpus
-from headwise.data.shortlist import Lexicon, learn_shortlist
+from headwise.data.shortlist import Lexicon, estimate_shortlist
 
 VOCAB = 60
 COMMON = [57, 58, 59]  # target pieces that stand everywhere
@@ -40,13 +40,13 @@ def planted() -> PreparedCorpus:
 
 
 def test_a_planted_dictionary_is_found(planted: PreparedCorpus) -> None:
-    shortlist = learn_shortlist(planted, VOCAB, candidates=2, frequent=3)
+    shortlist = estimate_shortlist(planted, VOCAB, candidates=2, frequent=3)
     assert sorted(shortlist.frequent) == COMMON
     assert all(set(shortlist.likely[token]) == set(translations(token)) for token in range(4, 24))
 
 
 def test_pieces_that_never_occur_offer_a_frequent_one(planted: PreparedCorpus) -> None:
-    shortlist = learn_shortlist(planted, VOCAB, candidates=4, frequent=3)
+    shortlist = estimate_shortlist(planted, VOCAB, candidates=4, frequent=3)
     assert shortlist.likely.shape == (VOCAB, 4)
     assert (shortlist.likely[[0, 3, 30, 59]] == shortlist.frequent[0]).all()
 
@@ -74,10 +74,10 @@ def test_probabilities_are_those_of_model_1() -> None:
 
 
 def test_the_size_of_a_chunk_changes_nothing(planted: PreparedCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = learn_shortlist(planted, VOCAB, 3, 3)
+    whole = estimate_shortlist(planted, VOCAB, 3, 3)
     monkeypatch.setattr(module, "CHUNK_CELLS", 70)
     assert len(list(module._chunks(planted.columns["src"], planted.columns["tgt"], VOCAB))) > 100
-    pieces = learn_shortlist(planted, VOCAB, 3, 3)
+    pieces = estimate_shortlist(planted, VOCAB, 3, 3)
     assert (whole.likely == pieces.likely).all() and (whole.frequent == pieces.frequent).all()
 
 
@@ -85,6 +85,6 @@ def test_beyond_the_bound_the_rarest_are_forgotten(planted: PreparedCorpus, monk
     monkeypatch.setattr(module, "MAX_ENTRIES", 300)
     lexicon: Lexicon = module._cooccurring(planted.columns["src"], planted.columns["tgt"], VOCAB)
     assert len(lexicon.codes) == 300 and (np.diff(lexicon.codes) > 0).all()
-    shortlist = learn_shortlist(planted, VOCAB, candidates=2, frequent=3)
+    shortlist = estimate_shortlist(planted, VOCAB, candidates=2, frequent=3)
     kept = [set(shortlist.likely[token]) == set(translations(token)) for token in range(4, 24)]
     assert sum(kept) > 15

@@ -12,7 +12,7 @@ import torch
 
 from headwise.data.audio import log_mel, read_audio
 from headwise.data.spec_augment import Spans, SpecAugment
-from headwise.data.speech import SpokenCorpus, read_recordings, spoken_corpus
+from headwise.data.speech import SpeechDataset, read_recordings, speech_dataset
 from headwise.errors import UserError
 
 soundfile = pytest.importorskip("soundfile")
@@ -34,9 +34,9 @@ def listed(folder: Path, content: str, name: str = "train.tsv") -> str:
     return str(folder / name)
 
 
-def read(*paths: str) -> SpokenCorpus:
+def read(*paths: str) -> SpeechDataset:
     encode = lambda text: [ord(letter) for letter in text]  # noqa: E731
-    return spoken_corpus(paths, encode, BEGINNING, END, N_MELS, FRAMES, MAX_LEN)
+    return speech_dataset(paths, encode, BEGINNING, END, N_MELS, FRAMES, MAX_LEN)
 
 
 def test_lists_of_either_kind_say_the_same(folder: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headwise.data.corpus import Corpus, parse_corpora, read_pairs
 from headwise.data.sources import Pair
-from headwise.data.split import Split, parse_amount, split
+from headwise.data.split import Split, parse_validation_size, split_corpora
 from headwise.errors import UserError
 
 WORDS = ["a", "Dog", "runs", "ein", "Hund", "läuft", "?", "!"]
@@ -39,9 +39,9 @@ def write(folder: Path, pairs: list[Pair], name: str = "all.tsv") -> str:
 
 
 def take(amount: str, *paths: str, **rest: Any) -> Split:
-    asked = parse_amount([amount])
+    asked = parse_validation_size([amount])
     assert asked is not None
-    return split(parse_corpora(paths), asked, **rest)
+    return split_corpora(parse_corpora(paths), asked, **rest)
 
 
 def parts(found: Split) -> tuple[list[Pair], list[Pair]]:
@@ -178,18 +178,18 @@ def test_the_cache_is_used_and_mended(tmp_path: Path) -> None:
 
 def test_what_is_read_once_is_refused() -> None:
     with pytest.raises(UserError, match=r"^--valid 1%: standard input can be read only once; write it to a file"):
-        split([Corpus(("-",))], parse_amount(["1%"]))  # type: ignore[arg-type]
+        split_corpora([Corpus(("-",))], parse_validation_size(["1%"]))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["0%", "100%", "250%", "0pairs", "500"])
 def test_amounts_that_are_none(text: str) -> None:
     with pytest.raises(UserError, match=rf"^--valid {text}: takes no such part .* 1% for a share, 500pairs"):
-        parse_amount([text])
+        parse_validation_size([text])
 
 
 @pytest.mark.parametrize("files", [[], ["500", "pairs"], ["a.en", "a.de"], ["1%", "a.tsv"], ["pairs.tsv"], ["-"]])
 def test_files_are_files(files: list[str]) -> None:
-    assert parse_amount(files) is None
+    assert parse_validation_size(files) is None
 
 
 def test_each_corpus_keeps_what_is_left_of_it(tmp_path: Path) -> None:

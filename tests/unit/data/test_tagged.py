@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headwise.data.labelled import MarkedTexts, collate_marked, parted
-from headwise.data.tagged import TaggedWords, check_tags, collate_tagged, count_tags, read_tagged
+from headwise.data.labelled import EncodedText, collate_encoded, hold_out_examples
+from headwise.data.tagged import TaggedSentence, check_tags, collate_tagged, count_tags, read_tagged
 from headwise.errors import UserError
 
 CONLL = """-DOCSTART- -X- -X- O
@@ -29,17 +29,17 @@ def written(folder: Path, text: str, name: str = "a.conll") -> str:
 
 def test_columns(tmp_path: Path) -> None:
     """The first is the word and the last the tag; blanks or tabs; documents, and no empty line at the end."""
-    expected = [TaggedWords(*EU, (3, 4)), TaggedWords(*PETER, (6, 7))]
+    expected = [TaggedSentence(*EU, (3, 4)), TaggedSentence(*PETER, (6, 7))]
     assert read_tagged(written(tmp_path, CONLL)) == expected
     assert read_tagged(written(tmp_path, CONLL, "b.conll.gz")) == expected
     assert read_tagged(written(tmp_path, "\n\nNew York\tLOC\nis\tO\n\n\n")) == [
-        TaggedWords(("New York", "is"), ("LOC", "O"), (3, 4))
+        TaggedSentence(("New York", "is"), ("LOC", "O"), (3, 4))
     ]
 
 
 def test_json(tmp_path: Path) -> None:
     lines = '{"tokens": ["EU", "rejects"], "tags": ["B-ORG", "O"]}\n{"tokens": [], "tags": []}\n'
-    assert read_tagged(written(tmp_path, lines, "a.jsonl")) == [TaggedWords(*EU, (1, 1))]
+    assert read_tagged(written(tmp_path, lines, "a.jsonl")) == [TaggedSentence(*EU, (1, 1))]
 
 
 @pytest.mark.parametrize(
@@ -67,23 +67,23 @@ def test_tags_are_counted_and_known(tmp_path: Path) -> None:
     sentences = read_tagged(written(tmp_path, CONLL))
     assert count_tags(sentences, "a") == {"B-ORG": 1, "B-PER": 1, "I-PER": 1, "O": 1}
     with pytest.raises(UserError, match="b: every word has the tag 'O'; two tags are needed"):
-        count_tags([TaggedWords(("a",), ("O",), (1,))], "b")
+        count_tags([TaggedSentence(("a",), ("O",), (1,))], "b")
     check_tags(sentences, ["B-ORG", "B-PER", "I-PER", "O"], "a")
     with pytest.raises(UserError, match=r"a: line 7: unknown tag 'I-PER'.*B-PER.*; training has no such one"):
         check_tags(sentences, ["B-ORG", "B-PER", "O"], "a")
 
 
 def test_what_is_no_first_piece_has_no_class() -> None:
-    rows = [MarkedTexts([8, 5, 6, 7, 2], 5), MarkedTexts([8, 5, 2], 3)]
+    rows = [EncodedText([8, 5, 6, 7, 2], 5), EncodedText([8, 5, 2], 3)]
     batch = collate_tagged(rows, [[-100, 1, -100, 0, -100], [-100, 2, -100]], pad_id=9, typed=True)
     assert batch.labels.tolist() == [[-100, 1, -100, 0, -100], [-100, 2, -100, -100, -100]]
     assert (batch.n_targets, batch.n_real, batch.n_cells) == (3, 8, 10)
-    assert batch.src.equal(collate_marked(rows, [0, 0], 9, typed=True).src)
+    assert batch.src.equal(collate_encoded(rows, [0, 0], 9, typed=True).src)
     assert batch.to("cpu").n_targets == 3
 
 
 def test_a_part_is_held_out_always_alike() -> None:
-    kept, taken = parted(range(20), 5)
+    kept, taken = hold_out_examples(range(20), 5)
     assert sorted([*kept, *taken]) == list(range(20)) and len(taken) == 5
-    assert (kept, taken) == parted(range(20), 5)
+    assert (kept, taken) == hold_out_examples(range(20), 5)
     assert taken != list(range(15, 20)) and taken != list(range(5))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headwise.config.data import TranslationData
-from headwise.data.alignment import words_of_pieces
+from headwise.data.alignment import words_of_tokens
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
@@ -64,7 +64,7 @@ def test_both_kinds_of_tokenizer_are_sides(make: Make) -> None:
 def test_words_of_pieces_leave_out_what_stands_in_front(make: Make) -> None:
     changes = {"task_specific_params": {"translation_de_to_it": {"prefix": "to it: "}}}
     source = bare_tokenizer(make("t5", changes), "de", "it").source
-    ids, numbers = words_of_pieces(source, "ab c ")
+    ids, numbers = words_of_tokens(source, "ab c ")
     assert source.decode(ids) == "to it: ab c "
     assert numbers.tolist() == [-1] * len("to it: ") + [0, 0, 1, 1, -1]
 

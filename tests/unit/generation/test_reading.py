@@ -7,7 +7,7 @@ from tiny_families import vocabulary
 from tokenizers import processors
 
 from headwise.checkpoint.vocabulary import Vocabulary, read_vocabulary
-from headwise.data.labelled import collate_marked
+from headwise.data.labelled import collate_encoded
 from headwise.errors import UserError
 from headwise.generation.reading import TextReader, text_reader
 
@@ -44,14 +44,14 @@ def test_as_the_library_marks_and_cuts(tmp_path: Path, kind: str, longest: int) 
             found, expected = reader.read([(first, second)], longest)[0], theirs.encode(first, second)
             assert list(found.ids) == expected.ids
             if kind in ("BERT's", "XLNet's"):
-                types = collate_marked([found], [0], 1, reader.typed).types
+                types = collate_encoded([found], [0], 1, reader.typed).types
                 assert types is not None and types[0].tolist() == expected.type_ids
 
 
 def test_a_mark_of_no_text_is_apart_behind_one_text_too(tmp_path: Path) -> None:
     """Which type it has means nothing, but that it is another one."""
     reader, _ = made(tmp_path, "XLNet's")
-    types = collate_marked(reader.read(["abc", "a"]), [0, 0], 1, reader.typed).types
+    types = collate_encoded(reader.read(["abc", "a"]), [0, 0], 1, reader.typed).types
     assert types is not None and types.tolist() == [[0, 0, 0, 0, 1], [0, 0, 1, 0, 0]]
 
 

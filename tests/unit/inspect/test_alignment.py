@@ -12,7 +12,7 @@ from torch import Tensor
 from headwise.architectures.registry import Network, build_network
 from headwise.config.data import TranslationData
 from headwise.config.settings import from_dict
-from headwise.data.alignment import words_of_pieces
+from headwise.data.alignment import words_of_tokens
 from headwise.data.links import GoldLinks
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
@@ -50,7 +50,7 @@ def build(name: str = "transformer", **changes: Any) -> Network:
 
 def by_hand(model: Network, src: str, tgt: str, head: AlignmentHead) -> set[tuple[int, int]]:
     """One pair, its weights summed cell by cell."""
-    (src_ids, src_words), (tgt_ids, tgt_words) = words_of_pieces(TOKENIZER, src), words_of_pieces(TOKENIZER, tgt)
+    (src_ids, src_words), (tgt_ids, tgt_words) = words_of_tokens(TOKENIZER, src), words_of_tokens(TOKENIZER, tgt)
     tokens = torch.tensor([[*src_ids, TOKENIZER.eos_id]])
     mask = tokens != TOKENIZER.pad_id
     with torch.no_grad(), recording(cross_attentions(model)) as weights:

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from headwise.data.labelled import MarkedTexts
+from headwise.data.labelled import EncodedText
 from headwise.generation.answer import Passage
 from headwise.tasks.answering import span_loss
 
@@ -22,6 +22,6 @@ def test_padding_changes_nothing() -> None:
 
 def test_an_answer_that_a_passage_cuts_is_not_in_it() -> None:
     """Neither at its beginning nor at its end; then the first token is the answer."""
-    passage = Passage(MarkedTexts([0, 9, 5, 6, 7, 2], 2), 0, 2, [(4, 5), (5, 6), (6, 7)])
+    passage = Passage(EncodedText([0, 9, 5, 6, 7, 2], 2), 0, 2, [(4, 5), (5, 6), (6, 7)])
     assert passage.tokens_of(4, 6) == (2, 3) and passage.tokens_of(6, 7) == (4, 4)
     assert passage.tokens_of(3, 6) == passage.tokens_of(6, 8) == passage.tokens_of(8, 9) == (0, 0)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.data.contrastive import RelatedTexts, read_related
+from headwise.data.contrastive import ContrastiveDataset, read_contrastive
 from headwise.errors import UserError
 from headwise.evaluate.retrieval import retrieval_report
 from headwise.tasks.embedding import contrastive_loss
@@ -41,7 +41,7 @@ def test_third_texts_are_negatives_of_every_line() -> None:
 
 def test_a_batch_has_columns_below_one_another() -> None:
     lines = [("a", "b", "b"), ("c", "d", "e")]
-    texts = RelatedTexts(lines, [[[5, 6], [7], [7]], [[8], [9, 9, 9], [4]]], pad_id=0)
+    texts = ContrastiveDataset(lines, [[[5, 6], [7], [7]], [[8], [9, 9, 9], [4]]], pad_id=0)
     batch = texts.load(np.array([1, 0]))
     assert batch.src.tolist() == [[8, 0, 0], [5, 6, 0], [9, 9, 9], [7, 0, 0], [4, 0, 0], [7, 0, 0]]
     assert batch.src_mask.sum(1).tolist() == [1, 2, 3, 1, 1, 1]
@@ -68,4 +68,4 @@ def test_texts_that_are_equally_near_count_as_the_last() -> None:
 def test_bad_lines(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "a.tsv").write_text(text)
     with pytest.raises(UserError, match=message):
-        read_related([str(tmp_path / "a.tsv")])
+        read_contrastive([str(tmp_path / "a.tsv")])

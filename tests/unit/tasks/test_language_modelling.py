@@ -15,7 +15,7 @@ from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig, apply_settings, check, load_recipe
 from headwise.config.training import TrainConfig
 from headwise.data.blocks import load_blocks
-from headwise.data.documents import Cutter, PreparedText, prepare_documents
+from headwise.data.documents import DocumentTokenizer, PreparedText, prepare_documents
 from headwise.errors import UserError
 from headwise.network.build import build
 from headwise.network.heads import CappedLanguageHead, ScaledLanguageHead
@@ -45,7 +45,7 @@ class Bigrams(DecoderOnly):
 def test_the_next_token_over_the_end_of_a_document(tmp_path: Path) -> None:
     """Documents "ab" and "b" are a b | b |: after a comes b, after b the mark, after the mark b, after b the mark."""
     (tmp_path / "d.jsonl").write_text('{"text": "ab"}\n{"text": "b"}\n', encoding="utf-8")
-    cutter = Cutter(lambda texts: [["ab".index(c) for c in text] for text in texts], [], [2], "", 3)
+    cutter = DocumentTokenizer(lambda texts: [["ab".index(c) for c in text] for text in texts], [], [2], "", 3)
     text = prepare_documents([str(tmp_path / "d.jsonl")], cutter, tmp_path, progress=False)
     assert text.tokens.tolist() == [0, 1, 2, 1, 2]
     table = torch.tensor([[0.1, 0.7, 0.2], [0.3, 0.3, 0.4], [0.5, 0.25, 0.25]])  # probabilities after a, b, the mark

@@ -10,7 +10,7 @@ from headwise.config.settings import RunConfig, apply_settings
 from headwise.data.batch import Batch
 from headwise.data.batching import unchanged_tokens
 from headwise.data.corpus import Corpus
-from headwise.data.prepared import PreparedCorpus, learn_tokenizer, prepare
+from headwise.data.prepared import PreparedCorpus, prepare, train_tokenizer
 from headwise.data.tokenizer import Tokenizer
 from headwise.tasks.translation import TranslationJob
 
@@ -24,7 +24,7 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
     lines = [f"{'go ' * (1 + i % 5)}{i}\t{'geh ' * (1 + i % 5)}{i}\n" for i in range(40)]
     (folder / "a.tsv").write_text("".join(lines), encoding="utf-8")
     corpora = [Corpus((str(folder / "a.tsv"),))]
-    tokenizer = learn_tokenizer(corpora, CONFIG.data, cache_dir=folder)
+    tokenizer = train_tokenizer(corpora, CONFIG.data, cache_dir=folder)
     return prepare(corpora, tokenizer, CONFIG.data, cache_dir=folder, progress=False), tokenizer
 
 

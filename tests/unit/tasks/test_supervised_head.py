@@ -11,7 +11,7 @@ from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig, apply_settings, check
 from headwise.config.training import TrainConfig
-from headwise.data.alignment import links_of_corpus
+from headwise.data.alignment import corpus_links
 from headwise.data.batch import Batch, collate
 from headwise.data.corpus import Corpus
 from headwise.data.prepared import Column, prepare
@@ -107,11 +107,11 @@ def test_dropped_pairs_drop_their_links(tmp_path: Path) -> None:
     corpora = [Corpus((str(files[0]), str(files[1])))]
     prepared = prepare(corpora, TOKENIZER, TranslationData(max_length=20), tmp_path / "cache", progress=False)
     assert (len(prepared), prepared.dropped) == (3, {"one side is empty": 1, "longer than data.max_length": 1})
-    column = links_of_corpus(str(links), corpora, prepared)
+    column = corpus_links(str(links), corpora, prepared)
     assert [column[row].tolist() for row in range(3)] == [[0, 0], [], [0, 1, 1, 0]]
     links.write_text("0-0\n\n7-0\n\n0-1 2-0\n")
     with pytest.raises(UserError, match="line 5: link 2-0 is beyond the pair"):
-        links_of_corpus(str(links), corpora, prepared)
+        corpus_links(str(links), corpora, prepared)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from headwise.corpora.survey.report import TRAINING, VALIDATION, check_corpora, 
 from headwise.data.corpus import Corpus
 from headwise.data.file_checks import check_files, parse_pairs
 from headwise.data.prepared import spool
-from headwise.data.split import parse_amount, split
+from headwise.data.split import parse_validation_size, split_corpora
 from headwise.errors import UserError
 from headwise.localisation import is_memory
 from headwise.localisation.memory import memories_as_tsv
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> None:
     """Print a report and write its page."""
     if options.output and not options.output.endswith((".html", ".htm")):
         raise UserError(f"-o {options.output}: the report is a page; give it the ending .html")
-    amount = parse_amount(options.valid)
+    amount = parse_validation_size(options.valid)
     named = {TRAINING: options.train, VALIDATION: [] if amount else options.valid, **_tests(options)}
     flags = {TRAINING: "check-corpus", VALIDATION: "--valid"}
     sets: dict[str, list[Corpus]] = {}
@@ -75,9 +75,9 @@ def _tests(options: argparse.Namespace) -> dict[str, list[str]]:
 
 def _split_note(train: Sequence[Corpus], valid: Sequence[str]) -> Iterator[str]:
     """What `train --valid 1%` would hold out."""
-    amount = parse_amount(valid)
+    amount = parse_validation_size(valid)
     if amount:
-        parts = split(train, amount)
+        parts = split_corpora(train, amount)
         yield (
             f"headwise train --valid {amount.text} would take {parts.taken:,} pairs to validate on, and drop "
             f"{parts.dropped:,} others that share a sentence with them"

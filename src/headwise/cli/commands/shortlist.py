@@ -9,7 +9,7 @@ from headwise.cli.options import TRANSLATION_MODEL, corpus_option, language_opti
 from headwise.config.data import TranslationData
 from headwise.data.corpus import parse_corpora
 from headwise.data.prepared import prepare, spool
-from headwise.data.shortlist import learn_shortlist
+from headwise.data.shortlist import estimate_shortlist
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +28,6 @@ def run(options: argparse.Namespace) -> None:
     model = translator_of(options)
     tokenizer, data = model.sides, getattr(model.config, "data", TranslationData())
     corpus = prepare(spool(parse_corpora(options.train)), tokenizer, data)
-    shortlist = learn_shortlist(corpus, model.n_pieces, options.candidates, options.frequent)
+    shortlist = estimate_shortlist(corpus, model.n_pieces, options.candidates, options.frequent)
     path = write_shortlist(model.path, shortlist, tokenizer)
     print(f"{path}: trained on {len(corpus):,} pairs; use it with --shortlist", file=sys.stderr)

@@ -15,7 +15,7 @@ from headwise.data.prepared import chunks
 from headwise.data.scripts import word_pattern
 from headwise.data.sentences import EMPTY, SentenceKeys
 from headwise.data.sources import Pair
-from headwise.data.tokenize_pairs import fault
+from headwise.data.tokenize_pairs import drop_reason
 from headwise.data.tokenizer import Tokenizer
 
 UNEVEN = 3.0  # factor by which the length ratio of a reported pair differs from the median
@@ -96,7 +96,7 @@ def _drops(
     """Count the pairs that training would drop, by reason."""
     sides = [tokenizer.encode_batch([pair[side] for _, pair in chunk]) for side in (0, 1)]
     for (row, (src, tgt)), src_pieces, tgt_pieces in zip(chunk, *sides, strict=True):
-        reason = fault(src, tgt, len(src_pieces), len(tgt_pieces), config)
+        reason = drop_reason(src, tgt, len(src_pieces), len(tgt_pieces), config)
         if reason:
             found = drops.setdefault(reason, FoundRows())
             found.add(row)

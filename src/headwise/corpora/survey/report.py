@@ -8,7 +8,7 @@ from headwise.corpora.survey.characters import position, scripts, visible
 from headwise.corpora.survey.count import SIDES, Counted, FoundRows, SideCounts, count_pairs
 from headwise.corpora.survey.findings import Leak, Survey, find_leaks, survey, word_odds
 from headwise.data.corpus import Corpus
-from headwise.data.file_checks import doubts, shortened
+from headwise.data.file_checks import file_warnings, shortened
 from headwise.data.sources import Pair
 from headwise.data.tokenizer import Tokenizer
 
@@ -52,9 +52,11 @@ def check_corpora(sets: Mapping[str, Sequence[Corpus]], config: PairData, notes:
 
 def _warnings(counted: Sequence[Counted]) -> Iterator[str]:
     train, *held = counted
-    lines = dict.fromkeys(doubts(train.corpora, []))
+    lines = dict.fromkeys(file_warnings(train.corpora, []))
     for one in held:
-        lines |= dict.fromkeys(line.replace("--valid ", f"{one.name}: ") for line in doubts(train.corpora, one.corpora))
+        lines |= dict.fromkeys(
+            line.replace("--valid ", f"{one.name}: ") for line in file_warnings(train.corpora, one.corpora)
+        )
     yield from (line.replace("--train ", "") for line in lines)
 
 
