@@ -125,7 +125,8 @@ def mask_tokens(
 ) -> NDArray[np.int64]:
     """What is read where these places are to be told; of each a number `draws` says how, `pieces` what may stand there.
 
-    >>> mask_tokens(np.array([5, 6, 7, 8]), np.array([0, 2, 3]), np.array([0.79, 0.81, 0.91]), np.array([1, 2, 3]), mask_id=0)
+    >>> mask_tokens(np.array([5, 6, 7, 8]), np.array([0, 2, 3]), np.array([0.79, 0.81, 0.91]),
+    ...             np.array([1, 2, 3]), mask_id=0)
     array([0, 6, 2, 8])
     """
     read = tokens.copy()

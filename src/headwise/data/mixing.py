@@ -103,8 +103,8 @@ def pairs_per_epoch(sizes: Sequence[int], weights: Sequence[float], temperature:
     The share of a corpus of n pairs is in proportion to weight * n ** (1 / temperature), as in arXiv:1907.05019, where
     all weights are 1.
 
-    >>> pairs_per_epoch([900, 100], [1.0, 1.0], 1.0), pairs_per_epoch([900, 100], [1.0, 1.0], 2.0), pairs_per_epoch([900, 100], [1.0, 3.0], 1.0)
-    ([900, 100], [750, 250], [750, 250])
+    >>> pairs_per_epoch([900, 100], [1.0, 1.0], 2.0), pairs_per_epoch([900, 100], [1.0, 3.0], 1.0)
+    ([750, 250], [750, 250])
     """
     largest = max(sizes)  # by which they are divided, so that no power is out of range
     wanted = [w * (n / largest) ** (1 / temperature) for w, n in zip(weights, sizes, strict=True)]

@@ -29,8 +29,8 @@ def _not_letters() -> re.Pattern[str]:
 def normalize_sentence(text: str) -> str:
     """The letters and digits of a text in one case; a text without any is itself.
 
-    >>> normalize_sentence("  Don't STOP, now! ") == normalize_sentence("dont stop now"), normalize_sentence("?!"), normalize_sentence("  ")
-    (True, '?!', '')
+    >>> normalize_sentence("  Don't STOP, now! "), normalize_sentence("?!"), normalize_sentence("  ")
+    ('dontstopnow', '?!', '')
     """
     if text.isascii():
         letters = text.lower().encode().translate(None, ASCII_NOT_LETTERS).decode()
