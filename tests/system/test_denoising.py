@@ -182,5 +182,5 @@ def test_what_it_does_not_take(stage: Path, files: Path, cli: Any, tmp_path: Pat
         "--out",
         out,
     ]
-    assert f"{table}: plain text is wanted" in cli(*run).complaint
+    assert f"{table}: expected plain text" in cli(*run).complaint
     assert not out.exists()

@@ -46,7 +46,7 @@ def test_a_killed_process_is_told(model_path: Path, task: Any) -> None:
                         os.kill(child, signal.SIGKILL)
             yield src
 
-    with pytest.raises(UserError, match="ended from outside"):
+    with pytest.raises(UserError, match="was killed, perhaps because memory ran out"):
         list(translate_in_processes(located(model_path), lines(), 1, chunk_lines=20))
 
 

@@ -1,6 +1,6 @@
-"""From files to batches, in the order the data flows: corpus, tokenizer, prepared, batching, batch.
+"""The data pipeline: `corpus` -> `tokenizer` -> `prepared` -> `batch_planning` -> `batching` -> `batch`.
 
-`corpus` reads pairs of strings, `tokenizer` cuts them into pieces, `prepared` keeps a tokenised corpus on
-disk, `batching` decides which pairs go together and `batch` holds the tensors. Beside them `labelled` has texts with
-labels and `series` the windows of a time series. Nothing here knows a model.
+`corpus` reads pairs of strings, `tokenizer` splits them into tokens, and `prepared` caches the tokenised corpus on
+disk. `batch_planning` groups pairs, `batching` streams the batches, and `batch` holds the tensors. The other modules
+read the data of other tasks. Nothing here depends on a model.
 """

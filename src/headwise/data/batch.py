@@ -1,9 +1,8 @@
-"""Last stage of the pipeline: ids of some pairs to the tensors of one batch.
+"""Token ids to the tensors of a batch.
 
-Section 3.4 and Figure 1 of the paper: the decoder reads the true target shifted right (teacher forcing), so a target
-becomes `tgt_in = start + pieces` and `tgt_out = pieces + end`. Sources carry the end mark too. Which pairs form a batch
-is decided in `batching.py`; masks inside the model are made in `network/masks.py`. Batches of texts with labels are in
-`labelled.py`, those of windows of a time series in `series.py`.
+The decoder reads the target shifted right (section 3.4 and Figure 1 of the paper): `tgt_in = BOS + tokens` and
+`tgt_out = tokens + EOS`. Sources end with EOS too. Batches are planned in `batch_planning.py`, and the attention masks
+inside the model are made in `network/masks.py`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,27 +21,27 @@ AnyDeviceBatch = TypeVar("AnyDeviceBatch", bound="DeviceBatch")
 
 @runtime_checkable
 class TrainingBatch(Protocol):
-    """What a trainer may know of a batch: sizes."""
+    """What the trainer needs of a batch: its sizes."""
 
     @property
-    def n_targets(self) -> int: ...  # what the loss is a sum over
+    def n_targets(self) -> int: ...  # the loss is a sum over these
     @property
-    def n_tokens(self) -> int: ...  # what speed is counted in
+    def n_tokens(self) -> int: ...  # throughput counts these
     @property
-    def n_real(self) -> int: ...  # cells that are no padding
+    def n_real(self) -> int: ...  # positions without padding
     @property
-    def n_cells(self) -> int: ...  # all of them
+    def n_cells(self) -> int: ...  # positions with padding
     @property
-    def extent(self) -> str: ...  # how large it is, in words
+    def extent(self) -> str: ...  # its shape, for messages
     def to(self, device: torch.device | str) -> "TrainingBatch": ...
     def pinned(self) -> "TrainingBatch": ...
 
 
 @runtime_checkable
 class Stream(Protocol):
-    """Where batches come from: `headwise.data.batching.BatchStream`."""
+    """An iterator over training batches, such as `headwise.data.stream.EndlessStream`."""
 
-    wait_seconds: float  # how long its consumer has waited so far
+    wait_seconds: float  # total time that the consumer has waited
 
     def __iter__(self) -> Iterator[TrainingBatch]: ...
     def state(self) -> dict[str, int]: ...
@@ -50,21 +49,36 @@ class Stream(Protocol):
 
 
 class DeviceBatch:
-    """Batches go to a device tensor by tensor."""
+    """A dataclass of tensors that moves between devices."""
 
     def to(self: AnyDeviceBatch, device: torch.device | str) -> AnyDeviceBatch:
-        """The same batch on another device; the copy of a pinned one runs beside the computation."""
-        return self.each(lambda tensor: tensor.to(device, non_blocking=True))
+        """The same batch on another device; a pinned batch is copied asynchronously."""
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self: AnyDeviceBatch) -> AnyDeviceBatch:
-        """The same batch in memory that a CUDA device reads by itself."""
-        return self.each(lambda tensor: tensor.pin_memory())
+        """The same batch in pinned memory."""
+        return self._map(lambda tensor: tensor.pin_memory())
 
-    def each(self: AnyDeviceBatch, change: Callable[[Tensor], Tensor]) -> AnyDeviceBatch:
-        """The batch with each of its tensors changed."""
+    def _map(self: AnyDeviceBatch, change: Callable[[Tensor], Tensor]) -> AnyDeviceBatch:
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         tensors = {name: change(value) for name, value in values.items() if isinstance(value, Tensor)}
         return replace(self, **tensors)  # type: ignore[type-var]
+
+
+class UnpaddedBatch(DeviceBatch):
+    """A batch without padding; subclasses define `n_tokens`."""
+
+    @property
+    def n_tokens(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def n_real(self) -> int:
+        return self.n_tokens
+
+    @property
+    def n_cells(self) -> int:
+        return self.n_tokens
 
 
 @dataclass(frozen=True)
@@ -75,35 +89,30 @@ class Batch(DeviceBatch):
     tgt_in: Int[Tensor, "batch tgt_len"]
     tgt_out: Int[Tensor, "batch tgt_len"]
     src_mask: Bool[Tensor, "batch src_len"]  # True on real tokens
-    index: Int[Tensor, " batch"]  # which pair of the corpus each row is
-    n_source_tokens: int  # real tokens of src, end marks included
-    n_target_tokens: int  # real tokens of tgt_out, end marks included
+    index: Int[Tensor, " batch"]  # the row of each pair in the corpus
+    n_source_tokens: int  # real tokens of src, with EOS
+    n_target_tokens: int  # real tokens of tgt_out, with EOS
 
     @property
     def n_targets(self) -> int:
-        """Target pieces: what the loss is a sum over."""
         return self.n_target_tokens
 
     @property
     def n_tokens(self) -> int:
-        """Target pieces: what speed is counted in."""
         return self.n_target_tokens
 
     @property
     def n_real(self) -> int:
-        """Cells that are no padding."""
         return self.n_source_tokens + self.n_target_tokens
 
     @property
     def n_cells(self) -> int:
-        """Cells of `src` and `tgt_out`."""
         return self.src.numel() + self.tgt_out.numel()
 
     @property
     def extent(self) -> str:
-        """How large it is, in words."""
         rows, src_len = self.src.shape
-        return f"{rows} pairs, {src_len} source and {self.tgt_out.size(1)} target pieces long"
+        return f"{rows} pairs, {src_len} source and {self.tgt_out.size(1)} target tokens long"
 
 
 def collate(
@@ -114,9 +123,9 @@ def collate(
     index: Sequence[int] | NDArray[np.int64] | None = None,
     src_end_id: int | None = None,
 ) -> Batch:
-    """Tensors of some pairs of ids; the ids come without start and end marks. `index` defaults to 0, 1, 2...
+    """Build the tensors of a batch from pairs of token ids without BOS and EOS. `index` defaults to 0, 1, 2...
 
-    `src_end_id` stands behind a source where that is not the end mark: mBART has the language's code there.
+    `src_end_id` ends a source if it is not EOS: mBART ends sources with the language code.
 
     >>> batch = collate([([5, 6], [7]), ([8], [9, 9])], pad_id=0, bos_id=1, eos_id=2)
     >>> batch.src.tolist(), batch.tgt_in.tolist(), batch.tgt_out.tolist()
@@ -132,28 +141,9 @@ def collate(
 
 
 def pad(rows: Sequence[Tokens], pad_id: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Rows of ids, each with `last` behind it, as one matrix, and where that matrix is real."""
+    """Append `last` to each row and pad all to one length; also returns the mask of real tokens."""
     lengths = np.array([len(row) for row in rows]) + 1
     mask = np.arange(lengths.max()) < lengths[:, None]
     matrix = np.full(mask.shape, pad_id, dtype=np.int64)
     matrix[mask] = np.concatenate([part for row in rows for part in (row, (last,))])
     return matrix, mask
-
-
-class UnpaddedBatch(DeviceBatch):
-    """All that is read is real; a subclass says how much that is, and in what speed is counted (`n_tokens`)."""
-
-    @property
-    def n_tokens(self) -> int:
-        """All of them."""
-        raise NotImplementedError
-
-    @property
-    def n_real(self) -> int:
-        """As many."""
-        return self.n_tokens
-
-    @property
-    def n_cells(self) -> int:
-        """As many."""
-        return self.n_tokens

@@ -1,4 +1,10 @@
-"""Rows of one length window, cut into batches."""
+"""Which pairs form a batch: batches by number of tokens (section 5.1 of the paper).
+
+The paper batches pairs of similar length, because padding costs time. Pairs of similar length are also similar in other
+ways, so the gradient of such a batch is noisier than that of a random batch of the same size. Therefore batches are
+sampled at random where padding is free (`training/packed.py`). Otherwise pairs are bucketed by length, within a window
+of a few batches only. The plan of an epoch is a pure function of (seed, epoch).
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol, runtime_checkable
@@ -10,25 +16,17 @@ from headwise.data.batch import Tokens
 from headwise.data.sources import Pair
 
 Lengths = NDArray[np.integer]
-
-
 Rows = NDArray[np.int64]
+Noise = Callable[[Tokens, int, int], Tokens]  # (source, epoch, row of the corpus) -> noisy source
 
-
-Noise = Callable[[Tokens, int, int], Tokens]  # a source, an epoch, a row of the corpus -> the source that is read
-
-
-BUCKETS = 16  # batches' worth of pairs that are sorted together; more pad less and make the pairs of a batch more alike
-
-
-RANDOM_BATCH_LIMIT = (
-    16  # rows x longest side of a random batch, as a multiple of its budget: what its ids and masks take
-)
+PART = 1 << 20  # pairs planned at once, some fifty bytes each; limits memory for large corpora
+WINDOW_BATCHES = 16  # a window for sorting by length holds this many batches; larger: less padding, less random
+RANDOM_BATCH_LIMIT = 16  # rows x longest side of a random batch is at most this multiple of its budget
 
 
 @runtime_checkable
 class Pairs(Protocol):
-    """What batches are made of: `PreparedCorpus`, which says what these are."""
+    """A tokenised parallel corpus; `PreparedCorpus` documents the members."""
 
     @property
     def src_lengths(self) -> Lengths: ...
@@ -37,70 +35,7 @@ class Pairs(Protocol):
     def src(self, row: int) -> Tokens: ...
     def tgt(self, row: int) -> Tokens: ...
     def text(self, row: int) -> Pair: ...
-    def in_epoch(self, epoch: int) -> "Pairs": ...  # what is read in it: the same, or what is drawn of several corpora
-
-
-def shuffle_into_batches(
-    src_lengths: Lengths,
-    tgt_lengths: Lengths,
-    tokens_per_batch: int,
-    generator: np.random.Generator,
-    bucketed: bool = True,
-    largest_first: bool = False,
-) -> list[Rows]:
-    """All rows in batches, as `plan_batches` has them, by the draws of `generator`."""
-    longest = np.maximum(src_lengths, tgt_lengths)
-    order = generator.permutation(len(longest))
-    if bucketed:
-        order = sort_by_length_in_windows(order, longest, BUCKETS * tokens_per_batch)
-    room = tokens_per_batch if bucketed else RANDOM_BATCH_LIMIT * tokens_per_batch
-    batches = cut_into_batches(order, tgt_lengths[order], longest[order], tokens_per_batch, room)
-    plan = [batches[i] for i in generator.permutation(len(batches))]
-    if largest_first:
-        plan.insert(0, plan.pop(int(np.argmax([extent(rows, src_lengths, tgt_lengths, bucketed) for rows in plan]))))
-    return plan
-
-
-def sort_by_length_in_windows(order: Rows, longest: Lengths, window: int) -> Rows:
-    """`order` with every stretch of some `window` pieces sorted by length, up and down in turns; ties stay as drawn.
-
-    >>> sort_by_length_in_windows(np.arange(6), np.array([3, 1, 2, 1, 3, 2]), window=6).tolist()
-    [1, 2, 0, 4, 5, 3]
-    """
-    longest = longest[order]
-    windows = (np.cumsum(longest, dtype=np.int64) - 1) // window
-    return order[np.lexsort((np.where(windows % 2, -longest.astype(np.int64), longest), windows))]
-
-
-def cut_into_batches(order: Rows, pieces: Lengths, longest: Lengths, budget: int, room: int) -> list[Rows]:
-    """Cut rows into the longest stretches whose pieces sum to `budget` at most, with rows x longest <= `room`."""
-    ends = np.concatenate([[0], np.cumsum(pieces, dtype=np.int64)])
-    batches, start = [], 0
-    while start < len(order):
-        stop = int(np.searchsorted(ends, ends[start] + budget, side="right")) - 1
-        widths = np.maximum.accumulate(longest[start : max(stop, start + 1)]).astype(np.int64)
-        fitting = int(np.searchsorted(widths * np.arange(1, len(widths) + 1), room, side="right"))
-        batches.append(order[start : start + max(1, fitting)])
-        start += max(1, fitting)
-    return batches
-
-
-def cut_padded(order: Rows, longest: Lengths, tokens: int) -> list[Rows]:
-    """Cut rows, sorted by length, into the longest stretches with rows x longest <= `tokens`.
-
-    >>> [rows.tolist() for rows in cut_padded(np.array([4, 2, 7]), np.array([1, 2, 3]), tokens=4)]
-    [[4, 2], [7]]
-    """
-    return cut_into_batches(order, longest, longest, tokens, room=tokens)
-
-
-def extent(rows: Rows, src_lengths: Lengths, tgt_lengths: Lengths, padded: bool) -> int:
-    """Positions that are computed for a batch, of both sides."""
-    src, tgt = src_lengths[rows], tgt_lengths[rows]
-    return len(rows) * (int(src.max()) + int(tgt.max())) if padded else int(src.sum()) + int(tgt.sum())
-
-
-PART = 1 << 20  # pairs planned at once, some fifty bytes each: beyond it memory does not grow with the corpus
+    def in_epoch(self, epoch: int) -> "Pairs": ...  # a mixture of corpora samples other pairs in every epoch
 
 
 def plan_epoch(
@@ -112,10 +47,10 @@ def plan_epoch(
     bucketed: bool = True,
     part: int = PART,
 ) -> Iterator[list[Rows]]:
-    """The batches of one epoch as `plan_batches` has them, planned for about `part` pairs at a time.
+    """The batches of one epoch as in `plan_batches`, planned for about `part` pairs at a time.
 
-    Of a larger corpus every k-th pair is a part, so that however the files are sorted all parts are alike. Epoch 0
-    begins with the largest batch, or with that of the part that has the longest pair.
+    A part of a larger corpus is every k-th pair, so that all parts are alike even if the files are sorted. Epoch 0
+    starts with the largest batch of the part that has the longest pair.
     """
     n_parts = -(-len(src_lengths) // part)
     if n_parts <= 1:
@@ -124,14 +59,13 @@ def plan_epoch(
     order = np.random.default_rng([seed, epoch]).permutation(n_parts).tolist()
     if epoch == 0:
         longest = [max(lengths[i::n_parts].max() for lengths in (src_lengths, tgt_lengths)) for i in range(n_parts)]
-        order.sort(key=lambda i: i != int(np.argmax(longest)))  # the others stay in their order
+        order.sort(key=lambda i: i != int(np.argmax(longest)))  # stable: the others keep their order
     for i in order:
         generator = np.random.default_rng([seed, epoch, i])
         first = epoch == 0 and i == order[0]
         lengths = src_lengths[i::n_parts], tgt_lengths[i::n_parts]
-        yield [
-            rows * n_parts + i for rows in shuffle_into_batches(*lengths, tokens_per_batch, generator, bucketed, first)
-        ]
+        batches = shuffle_into_batches(*lengths, tokens_per_batch, generator, bucketed, first)
+        yield [rows * n_parts + i for rows in batches]
 
 
 def plan_batches(
@@ -143,15 +77,76 @@ def plan_batches(
     bucketed: bool = True,
     largest_first: bool = False,
 ) -> list[Rows]:
-    """The batches of one epoch, as rows of the corpus: every pair once, in an order drawn from (seed, epoch).
+    """The batches of one epoch as rows of the corpus: every pair once, in an order that depends on (seed, epoch).
 
     Args:
-        src_lengths: pieces of every source, end marks included.
-        tgt_lengths: the same for the targets.
-        tokens_per_batch: what stays within this is rows x longest side of a batch with `bucketed`, and otherwise the
-            target pieces of a batch; a pair that is longer on its own gets a batch of its own.
-        bucketed: pairs of similar length together; otherwise they are drawn at random.
-        largest_first: the batch that needs the most memory comes first, so that trouble shows at once.
+        src_lengths: tokens of every source, with EOS.
+        tgt_lengths: tokens of every target, with EOS.
+        tokens_per_batch: limit of rows x longest side if `bucketed`, otherwise of the target tokens of a batch. A pair
+            above the limit gets a batch of its own.
+        bucketed: group pairs of similar length; otherwise sample them at random.
+        largest_first: start with the batch that needs the most memory, so that out-of-memory errors come at once.
     """
     generator = np.random.default_rng([seed, epoch])
     return shuffle_into_batches(src_lengths, tgt_lengths, tokens_per_batch, generator, bucketed, largest_first)
+
+
+def shuffle_into_batches(
+    src_lengths: Lengths,
+    tgt_lengths: Lengths,
+    tokens_per_batch: int,
+    generator: np.random.Generator,
+    bucketed: bool = True,
+    largest_first: bool = False,
+) -> list[Rows]:
+    """`plan_batches` with a random generator instead of a seed."""
+    longest = np.maximum(src_lengths, tgt_lengths)
+    order = generator.permutation(len(longest))
+    if bucketed:
+        order = sort_by_length_in_windows(order, longest, WINDOW_BATCHES * tokens_per_batch)
+    limit = tokens_per_batch if bucketed else RANDOM_BATCH_LIMIT * tokens_per_batch
+    batches = cut_into_batches(order, tgt_lengths[order], longest[order], tokens_per_batch, limit)
+    plan = [batches[i] for i in generator.permutation(len(batches))]
+    if largest_first:
+        sizes = [_computed_positions(rows, src_lengths, tgt_lengths, bucketed) for rows in plan]
+        plan.insert(0, plan.pop(int(np.argmax(sizes))))
+    return plan
+
+
+def sort_by_length_in_windows(order: Rows, longest: Lengths, window: int) -> Rows:
+    """`order` with every window of about `window` tokens sorted by length, ascending and descending in turn.
+
+    >>> sort_by_length_in_windows(np.arange(6), np.array([3, 1, 2, 1, 3, 2]), window=6).tolist()
+    [1, 2, 0, 4, 5, 3]
+    """
+    longest = longest[order]
+    windows = (np.cumsum(longest, dtype=np.int64) - 1) // window
+    return order[np.lexsort((np.where(windows % 2, -longest.astype(np.int64), longest), windows))]
+
+
+def cut_into_batches(order: Rows, tokens: Lengths, longest: Lengths, budget: int, limit: int) -> list[Rows]:
+    """Cut rows into the longest runs with at most `budget` tokens and rows x longest <= `limit`."""
+    ends = np.concatenate([[0], np.cumsum(tokens, dtype=np.int64)])
+    batches, start = [], 0
+    while start < len(order):
+        stop = int(np.searchsorted(ends, ends[start] + budget, side="right")) - 1
+        widths = np.maximum.accumulate(longest[start : max(stop, start + 1)]).astype(np.int64)
+        fitting = int(np.searchsorted(widths * np.arange(1, len(widths) + 1), limit, side="right"))
+        batches.append(order[start : start + max(1, fitting)])
+        start += max(1, fitting)
+    return batches
+
+
+def cut_padded(order: Rows, longest: Lengths, tokens: int) -> list[Rows]:
+    """Cut rows that are sorted by length into the longest runs with rows x longest <= `tokens`.
+
+    >>> [rows.tolist() for rows in cut_padded(np.array([4, 2, 7]), np.array([1, 2, 3]), tokens=4)]
+    [[4, 2], [7]]
+    """
+    return cut_into_batches(order, longest, longest, tokens, limit=tokens)
+
+
+def _computed_positions(rows: Rows, src_lengths: Lengths, tgt_lengths: Lengths, padded: bool) -> int:
+    """Source and target positions that the network computes for a batch."""
+    src, tgt = src_lengths[rows], tgt_lengths[rows]
+    return len(rows) * (int(src.max()) + int(tgt.max())) if padded else int(src.sum()) + int(tgt.sum())

@@ -1,8 +1,8 @@
-"""The cache on disk: where it is, and how files and folders get into it whole.
+"""The cache on disk: its location, and writing files and folders atomically.
 
-Everything in it (`$HEADWISE_CACHE`, else `~/.cache/headwise`) can be deleted at any time. Several users may share it:
-files and folders get the modes that the umask allows, and the group of a folder with the setgid bit. A draft lies in a
-folder that its writer holds locked, so the next writer can tell what a killed process has left behind, and removes it.
+Everything in it (`$HEADWISE_CACHE`, otherwise `~/.cache/headwise`) can be deleted at any time. Several users may share
+it: modes follow the umask, and groups follow a setgid folder. A draft is written in a locked folder; the next writer
+removes drafts without a lock, which killed processes have left.
 """
 
 import os
@@ -15,18 +15,18 @@ from typing import Any
 
 from headwise.errors import FULL, UserError
 
-DRAFTS = ".partial-"  # what the folders of drafts begin with
+DRAFT_PREFIX = ".partial-"  # of the folders of drafts
 LOCK = "lock"
 
 
 def cache_folder(folder: Path | None) -> Path:
-    """Where the cache is: as given, else `$HEADWISE_CACHE`, else `~/.cache/headwise`."""
+    """`folder` if given, otherwise `$HEADWISE_CACHE`, otherwise `~/.cache/headwise`."""
     return folder or Path(os.environ.get("HEADWISE_CACHE") or Path.home() / ".cache" / "headwise")
 
 
 @contextmanager
 def cache(folder: Path | None) -> Iterator[Path]:
-    """The cache folder, made if need be.
+    """The cache folder, created if necessary.
 
     Raises:
         UserError: something in it cannot be written or read.
@@ -37,70 +37,70 @@ def cache(folder: Path | None) -> Iterator[Path]:
         yield where
     except OSError as error:
         what = f": {error.filename}" if error.filename and Path(error.filename) != where else ""
-        room = "free some space there or " if error.errno in FULL else ""
+        advice = "free some space there or " if error.errno in FULL else ""
         raise UserError(
             f"{where}: the cache cannot be used ({error.strerror or error}{what}); "
-            f"{room}set HEADWISE_CACHE to another folder"
+            f"{advice}set HEADWISE_CACHE to another folder"
         ) from error
 
 
 @contextmanager
 def draft_path(folder: Path, name: str) -> Iterator[Path]:
-    """Where to write a file or a folder of the cache before it gets its name; what is left there is removed."""
+    """A path to write a file or folder to, before moving it into the cache; what remains there is deleted."""
     remove_stale_drafts(folder)
-    room, lock = _locked_folder(folder)
+    draft, lock = _locked_folder(folder)
     try:
-        yield room / name
+        yield draft / name
     finally:
         if lock:
             lock.release()
-        shutil.rmtree(room, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 @contextmanager
-def draft_folder(target: Path, is_whole: Callable[[Path], bool]) -> Iterator[Path]:
-    """A folder to write into, which becomes `target` in one step once all has gone well."""
+def draft_folder(target: Path, is_complete: Callable[[Path], bool]) -> Iterator[Path]:
+    """A folder to write into; it is renamed to `target` if no error occurs."""
     with draft_path(target.parent, target.name) as draft:
         draft.mkdir()
         yield draft
         try:
             os.rename(draft, target)
         except OSError:
-            if not is_whole(target):  # else another process was faster with the same content
+            if not is_complete(target):  # otherwise another process has written the same content
                 raise
 
 
 def remove_stale_drafts(folder: Path) -> None:
-    """Remove the drafts of processes that have ended; those of living ones, and of other users, stay."""
-    for room in folder.glob(f"{DRAFTS}*"):
+    """Delete drafts of processes that have ended; those of running processes and of other users stay."""
+    for draft in folder.glob(f"{DRAFT_PREFIX}*"):
         with suppress(OSError):
-            if not (room / LOCK).exists():
-                room.rmdir()  # only if empty: its writer died before it had the lock, or makes another one
-            elif lock := _lock(room):
+            if not (draft / LOCK).exists():
+                draft.rmdir()  # works only if empty: its writer died before locking it, or will create another one
+            elif lock := _lock(draft):
                 lock.release()
-                shutil.rmtree(room, ignore_errors=True)
+                shutil.rmtree(draft, ignore_errors=True)
 
 
 def _locked_folder(folder: Path) -> tuple[Path, Any]:
-    """A new folder for drafts and the lock on it; None on a file system without locks, where nobody removes drafts."""
+    """A new folder for a draft, and the lock on it; None on a file system without locks, where drafts stay."""
     while True:
-        room = folder / f"{DRAFTS}{uuid.uuid4().hex}"
-        room.mkdir()
+        draft = folder / f"{DRAFT_PREFIX}{uuid.uuid4().hex}"
+        draft.mkdir()
         try:
-            lock = _lock(room)
-        except FileNotFoundError:  # it looked like one whose writer has died, and was removed
+            lock = _lock(draft)
+        except FileNotFoundError:  # another process took it for a stale draft and deleted it
             continue
         except NotImplementedError:
-            return room, None
-        if lock and (room / LOCK).exists():
-            return room, lock
+            return draft, None
+        if lock and (draft / LOCK).exists():
+            return draft, lock
 
 
-def _lock(room: Path) -> Any:
-    """The lock on a folder of drafts; None if another process has it."""
-    from filelock import FileLock  # a translation needs none
+def _lock(draft: Path) -> Any:
+    """Lock a folder of drafts; None if another process holds the lock."""
+    from filelock import FileLock  # not needed for translating
 
-    lock = FileLock(room / LOCK)
+    lock = FileLock(draft / LOCK)
     with suppress(TimeoutError):
         lock.acquire(blocking=False)
         return lock

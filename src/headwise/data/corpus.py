@@ -1,9 +1,9 @@
-"""First stage of the pipeline: files to pairs of strings.
+"""Read files of sentence pairs.
 
-Everything streams: memory does not grow with the corpus. A line ends at a line feed and nowhere else, so a
-text that contains U+2028, U+0085, a form feed or a lone carriage return stays one line and two aligned files
-stay aligned. All trouble a file can cause becomes one `UserError` that names file, line and fix. Not here:
-dropping bad pairs (`prepared.py`) and cutting text into pieces (`tokenizer.py`).
+Everything streams, so memory does not grow with the corpus. Only a line feed ends a line: a text with U+2028, U+0085, a
+form feed or a lone carriage return stays one line, and two aligned files stay aligned. Every problem with a file
+becomes a `UserError` that names the file, the line and the fix. Dropping unsuitable pairs is in `prepared.py`, and
+tokenization in `tokenizer.py`.
 """
 
 import errno
@@ -24,7 +24,9 @@ from headwise.data.hugging_face import read_hugging_face
 from headwise.data.sources import HF_PREFIX, STANDARD_INPUT, Pair, display_name, text_field
 from headwise.errors import UserError
 
-RawLines = Callable[[str], Iterator[bytes]]  # reads a file: `read_raw_lines`, or what does more with each line
+RawLines = Callable[
+    [str], Iterator[bytes]
+]  # reads the lines of a file: `read_raw_lines` or a function with side effects
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"
@@ -46,7 +48,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class PlainText(Corpus):
-    """One file of texts, a line each, also gzip-compressed: as pairs, each of which is a text and itself."""
+    """A file of plain text, possibly gzip-compressed; every line is read as a pair with itself."""
 
 
 def plain_texts(paths: Sequence[str]) -> list[Corpus]:
@@ -57,15 +59,14 @@ def plain_texts(paths: Sequence[str]) -> list[Corpus]:
     """
     for path in paths:
         if stands_alone(path):
-            raise UserError(f"{path}: plain text is wanted, one sentence a line; write each column into its own file")
+            raise UserError(f"{path}: expected plain text, one sentence per line; write each column into its own file")
     return [PlainText((path,)) for path in paths]
 
 
 def parse_corpora(arguments: Sequence[str]) -> list[Corpus]:
     """Group a flat command-line list into corpora.
 
-    `.tsv`, `.jsonl` (each also `.gz`), `hf:...` and `-` stand alone; all other paths come as source and
-    target.
+    `.tsv`, `.jsonl` (each also `.gz`), `hf:...` and `-` hold both languages; all other paths come as source and target.
 
     >>> [corpus.paths for corpus in parse_corpora(["a.en", "a.de", "more.tsv.gz"])]
     [('a.en', 'a.de'), ('more.tsv.gz',)]
@@ -97,19 +98,19 @@ def read_pairs(corpora: Sequence[Corpus]) -> Iterator[Pair]:
     """All pairs of all corpora, in order.
 
     Raises:
-        UserError: a file is missing, malformed or not aligned; raised when the reading gets there.
+        UserError: a file is missing, malformed or not aligned; raised when it is read.
     """
     for corpus in corpora:
         yield from read_corpus(corpus)
 
 
-def read_corpus(corpus: Corpus, raw: "RawLines | None" = None) -> Iterator[Pair]:
-    """The pairs of one corpus; lines of files come from `raw`, by default `read_raw_lines`."""
+def read_corpus(corpus: Corpus, raw: RawLines | None = None) -> Iterator[Pair]:
+    """The pairs of one corpus; `raw` reads the lines of its files, by default `read_raw_lines`."""
     return pair_reader(corpus)(*corpus.paths, **({"raw": raw} if raw else {}))
 
 
 def pair_reader(corpus: Corpus) -> Callable[..., Iterator[Pair]]:
-    """The function that reads the paths of this corpus."""
+    """The function that reads this corpus."""
     if isinstance(corpus, PlainText):
         return read_texts
     if len(corpus.paths) == 2:
@@ -120,8 +121,8 @@ def pair_reader(corpus: Corpus) -> Callable[..., Iterator[Pair]]:
     return read_jsonl if path.removesuffix(".gz").endswith(".jsonl") else read_tsv
 
 
-def read_aligned(src_path: str, tgt_path: str, raw: "RawLines | None" = None) -> Iterator[Pair]:
-    """Pairs of two files whose lines correspond; different line counts are an error that states both."""
+def read_aligned(src_path: str, tgt_path: str, raw: RawLines | None = None) -> Iterator[Pair]:
+    """Pairs of two aligned files; `UserError` if their line counts differ."""
     src_count = tgt_count = 0
     sides = (read_lines(path, allow_empty=True, raw=raw) for path in (src_path, tgt_path))
     for src, tgt in zip_longest(*sides):
@@ -136,24 +137,24 @@ def read_aligned(src_path: str, tgt_path: str, raw: "RawLines | None" = None) ->
 
 
 def empty(path: str) -> UserError:
-    """The message for a file without a line."""
-    return UserError(f"{display_name(path)}: is empty; it must hold one sentence a line")
+    """The error for an empty file."""
+    return UserError(f"{display_name(path)}: is empty; it must hold one sentence per line")
 
 
 def misaligned(src_path: str, src_count: int, tgt_path: str, tgt_count: int) -> UserError:
-    """The message for two files of different line counts."""
+    """The error for two files with different line counts."""
     return UserError(
         f"{display_name(src_path)} has {src_count} lines but {display_name(tgt_path)} has {tgt_count}; "
         "line i of one must translate line i of the other: align the files again"
     )
 
 
-def read_texts(path: str, raw: "RawLines | None" = None) -> Iterator[Pair]:
+def read_texts(path: str, raw: RawLines | None = None) -> Iterator[Pair]:
     """Every line of a file as a pair with itself."""
     return ((line, line) for line in read_lines(path, raw=raw))
 
 
-def read_tsv(path: str, raw: "RawLines | None" = None) -> Iterator[Pair]:
+def read_tsv(path: str, raw: RawLines | None = None) -> Iterator[Pair]:
     """Pairs of a tab-separated file: source TAB target, no quoting, further columns ignored."""
     for number, line in enumerate(read_lines(path, raw=raw), start=1):
         columns = line.split("\t", maxsplit=2)
@@ -162,8 +163,8 @@ def read_tsv(path: str, raw: "RawLines | None" = None) -> Iterator[Pair]:
         yield columns[0], columns[1]
 
 
-def read_jsonl(path: str, raw: "RawLines | None" = None) -> Iterator[Pair]:
-    """Pairs of a JSON-lines file: one `{"src": "...", "tgt": "..."}` a line, further keys ignored."""
+def read_jsonl(path: str, raw: RawLines | None = None) -> Iterator[Pair]:
+    """Pairs of a JSON-lines file: one `{"src": "...", "tgt": "..."}` per line, further keys ignored."""
     for number, line in enumerate(read_lines(path, raw=raw), start=1):
         location = f"{display_name(path)}: line {number}"
         record = json_object(line, location, '{"src": "...", "tgt": "..."}')
@@ -171,7 +172,7 @@ def read_jsonl(path: str, raw: "RawLines | None" = None) -> Iterator[Pair]:
 
 
 def json_object(line: str, location: str, wanted: str) -> dict[str, Any]:
-    """The object on a line of JSON; `wanted` shows one as it should be."""
+    """Parse a line as a JSON object; `wanted` is an example for the error message."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -181,15 +182,15 @@ def json_object(line: str, location: str, wanted: str) -> dict[str, Any]:
     return record
 
 
-def read_lines(path: str, allow_empty: bool = False, raw: "RawLines | None" = None) -> Iterator[str]:
-    """The lines of a UTF-8 file, without their line ends; `-` is standard input, gzip is recognised.
+def read_lines(path: str, allow_empty: bool = False, raw: RawLines | None = None) -> Iterator[str]:
+    """The lines of a UTF-8 file without line ends; `-` is standard input, and gzip is detected.
 
     A line ends at a line feed; one carriage return before it is removed (CRLF), and so is a byte-order mark
     at the start of the file. The last line needs no line feed. The bytes come from `raw`, by default `read_raw_lines`.
 
     Raises:
         UserError: the file is missing, a folder, unreadable, empty (unless `allow_empty`), not UTF-8, or a
-            broken `.gz`; raised when the reading gets there.
+            broken `.gz`; raised when it is read.
     """
     offset = number = 0
     for number, line in enumerate((raw or read_raw_lines)(path), start=1):
@@ -205,21 +206,19 @@ def read_raw_lines(path: str) -> Iterator[bytes]:
         for number, line in enumerate(iter(partial(stream.readline, LONGEST_LINE + 1), b""), 1):
             if len(line) > LONGEST_LINE:
                 long = f"line {number} is longer than {LONGEST_LINE >> 20} MiB"
-                raise UserError(
-                    f"{display_name(path)}: {long}; is it text, with a sentence or a document on each line?"
-                )
+                raise UserError(f"{display_name(path)}: {long}; is it text, with one sentence or document per line?")
             yield line
 
 
 def read_head(path: str, size: int) -> bytes:
-    """Up to `size` bytes from the beginning of a file, decompressed."""
+    """Up to `size` bytes from the start of a file, decompressed."""
     with open_binary(path) as stream:
         return stream.read(size)
 
 
 @contextmanager
 def open_binary(path: str) -> Iterator[IO[bytes] | BufferedIOBase]:
-    """The decompressed bytes; a file is gzip by its name or by its first two bytes."""
+    """The decompressed bytes of a file; gzip is detected by the name or the first two bytes."""
     import gzip
 
     try:
@@ -251,12 +250,12 @@ def decode_line(raw: bytes, path: str, number: int, offset: int) -> str:
 
 
 def likely_encoding(raw: bytes, number: int) -> str:
-    """The encoding to name in the advice: UTF-16 shows itself by its mark, all else is most often Latin."""
+    """The encoding to suggest: UTF-16 has a byte-order mark; otherwise Latin is most likely."""
     return "UTF-16" if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252"
 
 
 def unreadable(path: str, error: OSError) -> UserError:
-    """The message for a path that the operating system refuses."""
+    """The error for a path that cannot be opened."""
     name = display_name(path)
     if error.errno == errno.ENOENT:
         return UserError(f"{name}: no such file{nearest_file(path)}")
@@ -268,7 +267,7 @@ def unreadable(path: str, error: OSError) -> UserError:
 
 
 def nearest_file(path: str) -> str:
-    """The hint for a mistyped name: the most similar file in the folder, or the folder that is missing."""
+    """A hint for a mistyped name: the most similar file in the folder, or the missing folder."""
     folder = Path(path).parent
     if not folder.is_dir():
         return f"; the folder {folder} does not exist"

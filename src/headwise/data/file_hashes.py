@@ -1,7 +1,7 @@
-"""What files hold, as a hash, and reading that fails if they no longer hold it.
+"""Hashes of input files, and reading that fails if a file has changed since it was hashed.
 
-A corpus is read several times: to hash it, to train a tokenizer, to tokenise it. What is kept in the cache under the
-hash of the first reading must have been made of the same bytes, so every later reading hashes the lines it uses.
+A corpus is read several times: to hash it, to train a tokenizer, to tokenise it. Cached results are stored under the
+hash of the first reading, so every later reading checks that it sees the same bytes.
 """
 
 import hashlib
@@ -18,12 +18,12 @@ Item = TypeVar("Item")
 
 
 class HashedLines:
-    """Reads files as `read_raw_lines` does, and hashes and counts what it reads."""
+    """Like `read_raw_lines`; also hashes the files and counts lines and bytes."""
 
     def __init__(self) -> None:
-        self._files: list[Any] = []  # a hash for each, in the order in which they were opened
+        self._files: list[Any] = []  # hash objects, in the order in which the files were opened
         self.lines: list[int] = []
-        self.size = 0  # bytes of all
+        self.size = 0  # bytes of all files
 
     def __call__(self, path: str) -> Iterator[bytes]:
         sha, number = hashlib.sha256(), len(self._files)
@@ -43,18 +43,18 @@ class HashedLines:
 
 @dataclass(frozen=True)
 class HashedFiles:
-    """What files held when they were hashed."""
+    """Files, with the hashes of their content."""
 
     paths: tuple[str, ...]
     hashes: tuple[str, ...]
     lines: tuple[int, ...]
-    size: int  # bytes of all, decompressed
+    size: int  # bytes of all files, decompressed
 
     def read(self, reader: Callable[[RawLines], Iterator[Item]]) -> Iterator[Item]:
-        """What `reader` makes of the lines of these files, opened in this order.
+        """The items that `reader` reads from these files, which it opens in this order.
 
         Raises:
-            UserError: a file holds something else now, which is known when it has been read; or what `reader` raises.
+            UserError: a file has changed since it was hashed, raised at its end; or an error of `reader`.
         """
         seen = HashedLines()
         try:
@@ -74,7 +74,7 @@ class HashedFiles:
 
 
 def hash_files(paths: Sequence[str]) -> HashedFiles:
-    """Read files once for their hashes."""
+    """Read and hash files."""
     seen = HashedLines()
     for path in paths:
         for _ in seen(path):
@@ -84,13 +84,13 @@ def hash_files(paths: Sequence[str]) -> HashedFiles:
 
 @dataclass(frozen=True)
 class HashedCorpus(HashedFiles):
-    """What the files of a corpus held; aligned files had as many lines each."""
+    """A corpus, hashed; aligned files have the same number of lines."""
 
-    key: str  # a hash of them, and of how they are read
+    key: str  # hash of the files and of the function that reads them
 
 
 def hash_corpora(corpora: Sequence[Corpus]) -> list[HashedCorpus]:
-    """Read every corpus once for its hash.
+    """Read and hash every corpus.
 
     Raises:
         UserError: a file cannot be read, or two files are misaligned.
@@ -106,5 +106,5 @@ def _hash_corpus(corpus: Corpus) -> HashedCorpus:
 
 
 def short_hash(*parts: Any) -> str:
-    """A short name for anything JSON can hold."""
+    """A hash of JSON values, for file names: 32 hexadecimal digits."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

@@ -1,6 +1,6 @@
-"""Pairs out of a dataset in the format of Hugging Face's library, from a folder or the hub; the library is optional.
+"""Sentence pairs from a dataset of Hugging Face's `datasets` library, from a folder or the Hub; an optional dependency.
 
-Files of text are `corpus.py`'s, which asks for this where a path begins with `hf:`.
+`corpus.py` calls this for paths that start with `hf:`.
 """
 
 import hashlib
@@ -16,15 +16,14 @@ from urllib.parse import parse_qsl
 from headwise.data.sources import HF_PREFIX, Pair, changed_file_error, text_field
 from headwise.errors import UserError, unknown
 
-FORMAT = 1  # of a copy; raise it when the same rows make other lines
-CHECKPOINT_EVERY = 10_000  # pairs after which the position is kept
+FORMAT = 1  # version of a cached copy; raise it when the same rows give other lines
+CHECKPOINT_EVERY = 10_000  # pairs between two saved positions
 
 
 def read_hugging_face(spec: str) -> Iterator[Pair]:
     """Pairs of a Hugging Face dataset: `hf:PATH_OR_NAME[?split=train&src=en&tgt=de&config=NAME]`.
 
-    The columns may be flat (named by `src` and `tgt`) or lie in one `translation` column, `{"en": ..., "de":
-    ...}`.
+    The columns are `src` and `tgt`, either of the row or of its `translation` column, `{"en": ..., "de": ...}`.
     """
     name, options = parse_hf_spec(spec)
     return _pairs_of_rows(open_dataset(name, options)[0], name, options)
@@ -33,7 +32,7 @@ def read_hugging_face(spec: str) -> Iterator[Pair]:
 def _pairs_of_rows(
     rows: Iterable[dict[str, Any]], name: str, options: Mapping[str, str], start: int = 1
 ) -> Iterator[Pair]:
-    """The pairs of some rows, of which the first has the number `start`."""
+    """The pairs of rows that are numbered from `start`."""
     for number, row in enumerate(rows, start):
         record = row["translation"] if isinstance(row.get("translation"), dict) else row
         location = f"{HF_PREFIX}{name}?src={options['src']}&tgt={options['tgt']}: row {number}"
@@ -56,17 +55,18 @@ def parse_hf_spec(spec: str) -> tuple[str, dict[str, str]]:
 
 
 def open_dataset(name: str, options: Mapping[str, str]) -> tuple[Any, str]:
-    """A dataset to stream, and what changes when its files do; `name` is a folder of data files, a saved dataset or a
-    hub name.
+    """A dataset to stream, and a version string that changes with its files.
+
+    `name` is a folder of data files, a saved dataset or a name on the Hub.
     """
     try:
         datasets = import_module("datasets")  # optional, and slow to import
     except ImportError as error:
-        raise UserError(f"{HF_PREFIX}{name}: needs one more package: pip install 'headwise[datasets]'") from error
+        raise UserError(f"{HF_PREFIX}{name}: needs an optional package: pip install 'headwise[datasets]'") from error
     try:
         if (Path(name) / "state.json").exists() or (Path(name) / "dataset_dict.json").exists():
-            saved = datasets.load_from_disk(name)
-            split = saved[options["split"]] if isinstance(saved, datasets.DatasetDict) else saved
+            dataset = datasets.load_from_disk(name)
+            split = dataset[options["split"]] if isinstance(dataset, datasets.DatasetDict) else dataset
             return split.to_iterable_dataset(), "".join(
                 path.read_text(encoding="utf-8") for path in sorted(Path(name).rglob("state.json"))
             )
@@ -78,46 +78,45 @@ def open_dataset(name: str, options: Mapping[str, str]) -> tuple[Any, str]:
 
 
 def cached_dataset(spec: str, folder: Path) -> Path:
-    """The pairs of a dataset in a .jsonl file of `folder`, for which it is streamed once: what follows reads lines, in
-    any order and again and again.
+    """Stream a dataset once into a .jsonl file in `folder`, which can be read repeatedly.
 
-    The position is saved every `CHECKPOINT_EVERY` pairs (`IterableDataset.state_dict`), so a killed copy resumes
-    there. What is written is a function of the dataset, so nothing is lost if two processes write the same file.
+    The position is saved every `CHECKPOINT_EVERY` pairs (`IterableDataset.state_dict`), so a killed copy resumes there.
+    Two processes may write the same file, because the content depends on the dataset only.
 
     Raises:
-        UserError: the dataset cannot be read, or its files have changed meanwhile; then nothing is kept.
+        UserError: the dataset cannot be read, or its files have changed meanwhile; then the copy is deleted.
     """
     name, options = parse_hf_spec(spec)
     dataset, version = open_dataset(name, options)
     digest = hashlib.sha256(json.dumps([FORMAT, name, options, version]).encode()).hexdigest()[:16]
-    whole = folder / f"hf-{re.sub('[^A-Za-z0-9]+', '-', name)[-40:].strip('-')}-{digest}.jsonl"
-    if whole.exists():
-        return whole
-    begun, position = whole.with_suffix(".part"), whole.with_suffix(".position")
-    known = json.loads(position.read_text(encoding="utf-8")) if begun.exists() and position.exists() else None
-    if known:
-        dataset.load_state_dict(known["state"])
-    done, size = (known["rows"], known["bytes"]) if known else (0, 0)
-    with begun.open("r+b" if known else "wb") as file:
+    target = folder / f"hf-{re.sub('[^A-Za-z0-9]+', '-', name)[-40:].strip('-')}-{digest}.jsonl"
+    if target.exists():
+        return target
+    draft, position = target.with_suffix(".part"), target.with_suffix(".position")
+    saved = json.loads(position.read_text(encoding="utf-8")) if draft.exists() and position.exists() else None
+    if saved:
+        dataset.load_state_dict(saved["state"])
+    done, size = (saved["rows"], saved["bytes"]) if saved else (0, 0)
+    with draft.open("r+b" if saved else "wb") as file:
         file.seek(size)
         for number, (src, tgt) in enumerate(_pairs_of_rows(dataset, name, options, done + 1), start=done + 1):
             file.write(json.dumps({"src": src, "tgt": tgt}).encode() + b"\n")
             if number % CHECKPOINT_EVERY == 0:
                 _save_position(position, file, {"rows": number, "bytes": file.tell(), "state": dataset.state_dict()})
         file.truncate()
-    if open_dataset(name, options)[1] != version:  # the rows may be some of before and some of after
-        begun.unlink()
+    if open_dataset(name, options)[1] != version:  # the copy may mix rows of both versions
+        draft.unlink()
         position.unlink(missing_ok=True)
         raise changed_file_error([spec])
-    begun.replace(whole)
+    draft.replace(target)
     position.unlink(missing_ok=True)
-    return whole
+    return target
 
 
-def _save_position(position: Path, file: BinaryIO, known: Mapping[str, Any]) -> None:
-    """Write down a position, behind what it speaks of."""
+def _save_position(position: Path, file: BinaryIO, saved: Mapping[str, Any]) -> None:
+    """Save a position, after the pairs before it are on disk."""
     file.flush()
     os.fsync(file.fileno())
     draft = position.with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps(known), encoding="utf-8")
+    draft.write_text(json.dumps(saved), encoding="utf-8")
     draft.replace(position)

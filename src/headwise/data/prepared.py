@@ -1,9 +1,8 @@
-"""Third stage of the pipeline: a corpus cut into pieces once, kept on disk, mapped into memory.
+"""A tokenised corpus, cached on disk and memory-mapped.
 
-`prepare` reads the pairs, drops what no model should be trained on, and writes token ids and texts into flat
-arrays under a name made from their content, so that the next run with the same input starts at once and
-memory does not grow with the corpus. Not here: reading files (`corpus.py`), where the cache is (`cache.py`), grouping
-pairs (`batching.py`).
+`prepare` reads the pairs, drops those that are unsuitable for training, and writes token ids and texts into flat
+arrays. The name of the folder is a hash of the input, so the next run with the same input starts at once. Memory does
+not grow with the corpus. Reading files is in `corpus.py`, the cache folder in `cache.py`, batches in `batching.py`.
 """
 
 import json
@@ -14,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 import tokenizers
@@ -27,15 +26,17 @@ from headwise.data.file_hashes import HashedFiles, HashedLines, hash_corpora, sh
 from headwise.data.hugging_face import cached_dataset
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.sources import HF_PREFIX, STANDARD_INPUT, CachedCopy, Pair, display_name
-from headwise.data.tokenize_pairs import COLUMNS, LENGTH, Item, tokenize_pairs, tokenizing_processes
+from headwise.data.tokenize_pairs import COLUMNS, LENGTH, tokenize_pairs, tokenizing_processes
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 
-FORMAT = 1  # of the cache; raise it when its files, or how a tokenizer is built, change their meaning
+FORMAT = 1  # version of the cache; raise it when its files or the construction of a tokenizer change
 CHUNK = 4096  # pairs tokenised at once
-MIN_PAIRS_PER_WORKER = 50_000  # pairs for a process of its own
+MIN_PAIRS_PER_WORKER = 50_000
 ENDS = np.dtype("<i8")
 META = "meta.json"
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -57,31 +58,31 @@ class PreparedCorpus:
     """A tokenised parallel corpus on disk."""
 
     columns: dict[str, Column]
-    src_lengths: NDArray[np.int32]  # pieces of every source, the end mark included
-    tgt_lengths: NDArray[np.int32]  # the same of the targets
-    kept: list[int]  # pairs of each of the corpora it was made of, which lie one behind the other
+    src_lengths: NDArray[np.int32]  # tokens of every source, with EOS
+    tgt_lengths: NDArray[np.int32]  # tokens of every target, with EOS
+    kept: list[int]  # pairs of each corpus; the corpora are concatenated
     read: int  # pairs in the files
-    dropped: dict[str, int]  # pairs left out, by reason
-    key: str  # hash of everything that went in
+    dropped: dict[str, int]  # dropped pairs by reason
+    key: str  # hash of the input
 
     def __len__(self) -> int:
         return len(self.columns["src"])
 
     def src(self, row: int) -> NDArray[np.int32]:
-        """Source ids of a pair, without end mark."""
+        """Source ids of a pair, without EOS."""
         return self.columns["src"][row]
 
     def tgt(self, row: int) -> NDArray[np.int32]:
-        """Target ids of a pair, without start or end mark."""
+        """Target ids of a pair, without BOS and EOS."""
         return self.columns["tgt"][row]
 
     def text(self, row: int) -> Pair:
-        """Both sides of a pair as they stand in the files."""
+        """Source and target text of a pair, as in the files."""
         src, tgt = self.columns["src_text"][row], self.columns["tgt_text"][row]
         return src.tobytes().decode(), tgt.tobytes().decode()
 
     def in_epoch(self, epoch: int) -> "PreparedCorpus":
-        """All of it, in every epoch."""
+        """The same pairs in every epoch."""
         return self
 
 
@@ -92,9 +93,9 @@ def train_tokenizer(
     cache_dir: Path | None = None,
     sources_only: bool = False,
 ) -> Tokenizer:
-    """Learn subwords on both sides of all pairs; the same files and settings give the cached tokenizer.
+    """Train a tokenizer on both sides of all pairs, or load it from the cache.
 
-    With `sources_only` the targets, which are labels then, teach nothing.
+    `sources_only` skips the targets, for targets that are labels.
     """
     settings = [config.subword, config.vocab_size, config.normalization, config.lowercase, *special]
     with cache(cache_dir) as folder:
@@ -106,11 +107,11 @@ def train_tokenizer(
             return Tokenizer.load(name)
         pairs = chain.from_iterable(map(read_unchanged, corpora, contents))
         texts = (side for pair in pairs for side in pair[: 1 if sources_only else 2])
-        learnt = Tokenizer.train(texts, config, special)
+        tokenizer = Tokenizer.train(texts, config, special)
         with draft_path(folder, name.name) as draft:
-            learnt.save(draft)
+            tokenizer.save(draft)
             draft.replace(name)
-    return learnt
+    return tokenizer
 
 
 def prepare(
@@ -122,17 +123,17 @@ def prepare(
     clean: bool = True,
     workers: int = 1,
 ) -> PreparedCorpus:
-    """Tokenise pairs into memory-mapped arrays, or find them in the cache.
+    """Tokenise pairs into memory-mapped arrays; uses the cache.
 
     Args:
-        clean: drop pairs with an empty side, longer than `config.max_length` or more uneven than
-            `config.max_length_ratio`; for training. Validation and test sets keep every pair.
-        workers: processes at most that cut a large corpus into pieces of ours; the same bytes by any number.
+        clean: for training: drop pairs with an empty side, longer than `config.max_length` or more uneven than
+            `config.max_length_ratio`. Validation and test sets keep every pair.
+        workers: at most so many processes tokenise a large corpus, for tokenizers trained here; the result is the same.
 
     Raises:
-        UserError: a file is bad, or nothing is left; then nothing is written.
+        UserError: a file is invalid or no pair is left; then nothing is written.
     """
-    from tqdm import tqdm  # a translation needs none
+    from tqdm import tqdm  # not needed for translating
 
     with cache(cache_dir) as folder:
         contents = hash_corpora(corpora := spool(corpora, folder))
@@ -143,9 +144,9 @@ def prepare(
         target = folder / short_hash(FORMAT, tokenizers.__version__, tokenizer.fingerprint, cleaning, hashes)
         if not is_complete(target):
             shutil.rmtree(target, ignore_errors=True)
-            shown = None if progress else True  # None: on a terminal only
+            shown = None if progress else True  # None: only on a terminal
             with tqdm(total=n_pairs, desc="tokenising", unit=" pairs", disable=shown) as bar:
-                share = workers if isinstance(tokenizer, Tokenizer) else 1  # others hold functions
+                share = workers if isinstance(tokenizer, Tokenizer) else 1  # others cannot be pickled
                 build_corpus(
                     target, corpora, contents, tokenizer, limits, bar, min(share, n_pairs // MIN_PAIRS_PER_WORKER)
                 )
@@ -161,10 +162,10 @@ def build_corpus(
     bar: Any,
     workers: int = 1,
 ) -> None:
-    """Write a prepared corpus, then give it the name `target` in one step.
+    """Write a prepared corpus and rename it to `target` when it is complete.
 
     Raises:
-        UserError: a file no longer holds what it held when it was hashed, or no pair is left; then nothing is written.
+        UserError: a file has changed since it was hashed, or no pair is left; then nothing is written.
     """
     with draft_folder(target, is_complete) as folder:
         pairs = list(map(read_unchanged, corpora, contents))
@@ -177,7 +178,7 @@ def build_corpus(
 
 
 def read_unchanged(corpus: Corpus, known: HashedFiles) -> Iterator[Pair]:
-    """The pairs of a corpus, which must still hold what is `known` of it."""
+    """The pairs of a corpus; `UserError` if it has changed since it was hashed."""
     return known.read(lambda raw: read_corpus(corpus, raw))
 
 
@@ -189,23 +190,23 @@ def write_columns(
     bar: Any,
     workers: int,
 ) -> tuple[list[int], dict[str, int]]:
-    """Tokenise in chunks, append what is kept; returns the pairs kept of each corpus and those dropped, by reason."""
+    """Tokenise in chunks and write the columns; returns the kept pairs of each corpus, and dropped pairs by reason."""
     kept, dropped = [0] * len(corpora), Counter[str]()
     with ExitStack() as files:
         columns = [files.enter_context(column_writer(folder, name)) for name in COLUMNS]
-        share_out = None
+        processes = None
         if workers > 1:
-            share_out = files.enter_context(tokenizing_processes(workers, tokenizer, limits))
+            processes = files.enter_context(tokenizing_processes(workers, tokenizer, limits))
         for i, pairs in enumerate(corpora):
             read = chunks(pairs)
-            results = share_out(read) if share_out else (tokenize_pairs(chunk, tokenizer, limits) for chunk in read)
-            for packed, faults in results:
-                for column, rows in zip(columns, packed, strict=bool(packed)):
+            results = processes(read) if processes else (tokenize_pairs(chunk, tokenizer, limits) for chunk in read)
+            for parts, reasons in results:
+                for column, rows in zip(columns, parts, strict=bool(parts)):
                     column.append(*rows)
-                fitting = len(packed[0][1]) if packed else 0
-                kept[i] += fitting
-                dropped.update(faults)
-                bar.update(fitting + faults.total())
+                n_kept = len(parts[0][1]) if parts else 0
+                kept[i] += n_kept
+                dropped.update(reasons)
+                bar.update(n_kept + reasons.total())
     return kept, dict(dropped)
 
 
@@ -216,7 +217,7 @@ def chunks(items: Iterator[Item]) -> Iterator[list[Item]]:
 
 
 def nothing_left_error(corpora: Sequence[Corpus], dropped: dict[str, int]) -> UserError:
-    """The message for a corpus without a usable pair."""
+    """The error for a corpus without a usable pair."""
     read, names = sum(dropped.values()), ", ".join(map(str, corpora))
     reasons = ", ".join(f"{reason}: {count}" for reason, count in dropped.items()) or "no pair in it"
     return UserError(
@@ -234,7 +235,7 @@ class ColumnWriter:
         self.ends.write(np.zeros(1, ENDS).tobytes())
 
     def append(self, values: bytes, lengths: NDArray[np.int32]) -> None:
-        """Write rows behind those already there."""
+        """Append concatenated rows."""
         ends = self.end + np.cumsum(lengths, dtype=ENDS)
         self.end = int(ends[-1])
         self.values.write(values)
@@ -251,18 +252,18 @@ def column_writer(folder: Path, name: str) -> Iterator[ColumnWriter]:
 
 
 def column_files(column: str) -> list[str]:
-    """Those of a column; of pieces the lengths, too, by which batches are planned."""
+    """The files of a column; columns of tokens have lengths too, for planning batches."""
     parts = ("values", "ends") if column.endswith("_text") else ("values", "ends", "lengths")
     return [f"{column}.{part}" for part in parts]
 
 
 def file_names() -> list[str]:
-    """The files of a prepared corpus beside its meta.json."""
+    """The files of a prepared corpus except meta.json."""
     return list(chain.from_iterable(map(column_files, COLUMNS)))
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a prepared corpus is there and all its files have the sizes noted when it was written."""
+    """Whether all files of a prepared corpus exist and have the recorded sizes."""
     try:
         sizes = json.loads((folder / META).read_text(encoding="utf-8"))["sizes"]
         return all((folder / name).stat().st_size == sizes[name] for name in file_names())
@@ -282,24 +283,23 @@ def open_prepared(folder: Path) -> PreparedCorpus:
 
 
 def map_array(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A file as an array, paged in on demand; a plain view, since slicing `np.memmap` itself is slow."""
-    if path.stat().st_size == 0:  # which cannot be mapped
+    """Memory-map a file as an array; a plain view, because slicing `np.memmap` itself is slow."""
+    if path.stat().st_size == 0:  # an empty file cannot be mapped
         return np.empty(0, dtype)
     return np.memmap(path, dtype, mode="r").view(np.ndarray)
 
 
 def spool(corpora: Sequence[Corpus], cache_dir: Path | None = None) -> list[Corpus]:
-    """The same corpora, but what can be read only once (standard input, pipes) or is streamed (datasets) is copied to
-    the cache first.
+    """Copy inputs that can be read only once (standard input, pipes, streamed datasets) to the cache.
 
-    Call it before `train_tokenizer`, which reads everything, when `prepare` is to read it again.
+    Call it before `train_tokenizer` if `prepare` is to read the same input again.
     """
     with cache(cache_dir) as folder:
         return [replace(corpus, paths=tuple(spool_path(path, folder) for path in corpus.paths)) for corpus in corpora]
 
 
 def spool_path(path: str, folder: Path) -> str:
-    """A path that can be read again and again; it keeps the ending, which says what the file holds."""
+    """A path that can be read repeatedly; it keeps the suffix, which tells the format."""
     if path.startswith(HF_PREFIX):
         return CachedCopy(str(cached_dataset(path, folder)), [path])
     if path != STANDARD_INPUT and not Path(path).is_fifo():
@@ -310,6 +310,6 @@ def spool_path(path: str, folder: Path) -> str:
         with draft.open("wb") as copy:
             copy.writelines(lines(path))
         copied_to = folder / f"{origin}-{lines.hashes[0][:16]}{ending}"
-        if not copied_to.exists():  # else it has this content, and may be another user's
+        if not copied_to.exists():  # otherwise it has the same content, and may be another user's
             draft.replace(copied_to)
         return CachedCopy(str(copied_to), [display_name(path)])

@@ -1,7 +1,7 @@
-"""When two sentences are the same: their letters and digits decide, whatever case, punctuation and blanks do.
+"""Compare sentences by their letters and digits, ignoring case, punctuation and blanks.
 
-A key is 64 bits of a hash, so that a corpus of millions is compared without its texts; of ten million sentences two
-different ones have the same key with a probability of 3 in a million.
+A key is a 64-bit hash, so millions of sentences are compared without keeping their texts. Among ten million sentences
+the probability that two different ones share a key is 3 in a million.
 """
 
 import re
@@ -17,17 +17,17 @@ from headwise.data.scripts import combining_marks
 SentenceKeys = NDArray[np.uint64]
 
 ASCII_NOT_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
-EMPTY = 0  # the key of a text without any character but blanks
+EMPTY = 0  # the key of a blank text
 
 
 @cache
 def _not_letters() -> re.Pattern[str]:
-    """What is neither letter nor digit nor a mark on one."""
+    """Matches what is neither letter nor digit nor combining mark."""
     return re.compile(f"[^\\w{combining_marks()}]+")
 
 
 def normalize_sentence(text: str) -> str:
-    """The letters and digits of a text in one case; a text without any is itself.
+    """The letters and digits of a text, case-folded; a text without any is only stripped.
 
     >>> normalize_sentence("  Don't STOP, now! "), normalize_sentence("?!"), normalize_sentence("  ")
     ('dontstopnow', '?!', '')
@@ -40,13 +40,13 @@ def normalize_sentence(text: str) -> str:
 
 
 def sentence_key(text: str) -> int:
-    """64 bits that are the same for the same sentence; `EMPTY` for a blank line."""
+    """A 64-bit key of a sentence; `EMPTY` for a blank line."""
     letters = normalize_sentence(text)
     return int.from_bytes(blake2b(letters.encode("utf-8"), digest_size=8).digest(), "little") or 1 if letters else EMPTY
 
 
 def splitmix64(keys: SentenceKeys) -> SentenceKeys:
-    """Other keys, one for each, in another order: the finalizer of SplitMix64 (Steele et al. 2014, figure 16).
+    """Permute keys pseudo-randomly: the finalizer of SplitMix64 (Steele et al. 2014, figure 16).
 
     >>> splitmix64(np.array([1, 2], np.uint64)).tolist()
     [6238072747940578789, 15839785061582574730]
@@ -57,5 +57,5 @@ def splitmix64(keys: SentenceKeys) -> SentenceKeys:
 
 
 def pair_keys(src: SentenceKeys, tgt: SentenceKeys) -> SentenceKeys:
-    """A key of each pair."""
+    """The key of each pair, from those of its sides."""
     return splitmix64(src + splitmix64(tgt))

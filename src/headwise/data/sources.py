@@ -1,4 +1,4 @@
-"""A pair of texts, and the names of the files that pairs come from."""
+"""Sentence pairs, and the names of the files they come from."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,11 +7,12 @@ from headwise.errors import UserError
 
 Pair = tuple[str, str]
 HF_PREFIX = "hf:"
-OUTSIDE_TAG = "O"  # the tag of words outside of every entity
+STANDARD_INPUT = "-"
+OUTSIDE_TAG = "O"  # the tag of words outside every entity
 
 
 def text_field(record: Mapping[str, Any], key: str, location: str) -> str:
-    """`record[key]`, which must be a string that UTF-8 can hold."""
+    """`record[key]`, which must be a string that can be encoded as UTF-8."""
     if key not in record:
         raise UserError(f'{location} has no "{key}"; it has {", ".join(map(repr, record)) or "nothing"}')
     value = record[key]
@@ -23,34 +24,31 @@ def text_field(record: Mapping[str, Any], key: str, location: str) -> str:
 
 
 def changed_file_error(paths: Sequence[str]) -> UserError:
-    """The message for files that something writes to while they are read."""
+    """The error for files that changed while they were read."""
     return UserError(
         f"{' + '.join(map(display_name, paths))}: changed while it was being read, so nothing of it was kept; "
         "run the same command again when nothing writes to it any more"
     )
 
 
-STANDARD_INPUT = "-"
-
-
 class CachedCopy(str):
-    """The path of a file in the cache that was made of others; messages and reports call it by their names."""
+    """The path of a copy in the cache; messages show the names of the original files."""
 
     names: tuple[str, ...]
 
     def __new__(cls, path: str, names: Sequence[str] = ()) -> "CachedCopy":
-        made = super().__new__(cls, path)
-        made.names = tuple(names)
-        return made
+        copy = super().__new__(cls, path)
+        copy.names = tuple(names)
+        return copy
 
 
 def display_name(path: str) -> str:
-    """How messages call a path."""
+    """The name of a path in messages."""
     return " + ".join(names_of(path))
 
 
 def names_of(path: str) -> tuple[str, ...]:
-    """The names that the user gave of what a path holds.
+    """The names that the user gave for the files behind a path.
 
     >>> names_of("a.tsv"), names_of(CachedCopy("/cache/memory-3f.tsv", ["a.po", "b.tmx"]))
     (('a.tsv',), ('a.po', 'b.tmx'))

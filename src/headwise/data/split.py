@@ -1,11 +1,12 @@
-"""Validation pairs taken out of the training files, for whoever has one file: `--valid 1%` or `--valid 500pairs`.
+"""Hold out validation pairs from the training files: `--valid 1%` or `--valid 500pairs`.
 
-No sentence of a validation pair, on whichever side, stands in a training pair, so what is taken are connected groups of
-pairs that share sentences (`sentences.py` says when two are the same). Which groups is decided by their hashes alone:
-the same pairs give the same split in any order and with any seed, and a resumed run its own. Where groups are too
-large, as with few different targets, single pairs are taken, and those that share a sentence with them are dropped.
+No sentence of a validation pair occurs in a training pair, on either side. Therefore whole groups of pairs that share
+sentences are held out (`sentences.py` defines when two are the same). The groups are chosen by hashes, so the same
+pairs give the same split in any order, with any seed, and in a resumed run. If groups are too large, for example
+because there are few different targets, single pairs are held out, and pairs that share a sentence with them are
+dropped.
 
-Memory holds hashes, not texts. Both parts are written into the cache, as `prepared.py` writes what can be read once.
+Only hashes are kept in memory, not texts. Both parts are written to the cache.
 """
 
 import json
@@ -32,33 +33,31 @@ from headwise.errors import UserError
 
 Labels = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-Known = tuple[Corpus, HashedFiles]  # a corpus, and what it held when it was hashed
+Known = tuple[Corpus, HashedFiles]  # a corpus and its hashes
 
-FORMAT = 2  # raise it when the same files are split another way
-LARGE = 10  # a group of more than this part of what is wanted is taken only if smaller ones do not do
-
-
+FORMAT = 2  # version of the cached files; raise it when the same files give another split
+LARGE = 10  # groups above a tenth of the requested size are taken last
 SHARE_PATTERN, COUNT_PATTERN = re.compile(r"(\d+(?:\.\d+)?|\.\d+)%"), re.compile(r"(\d+)pairs?")
 
 
 @dataclass(frozen=True)
 class ValidationSize:
-    """How many pairs are wanted."""
+    """How many pairs to hold out."""
 
-    text: str  # as it was written
+    text: str  # as the user wrote it
     share: float = 0.0  # of all pairs
     pairs: int = 0
 
-    def of(self, read: int) -> int:
-        """The number of pairs, one at least, of so many that are there."""
-        wanted = self.pairs or max(1, round(self.share * read))
-        if wanted >= read:
-            raise UserError(f"--valid {self.text}: the training files hold {read:,} pairs; leave some to train on")
+    def of(self, total: int) -> int:
+        """The number of pairs to hold out of `total`, at least one."""
+        wanted = self.pairs or max(1, round(self.share * total))
+        if wanted >= total:
+            raise UserError(f"--valid {self.text}: the training files hold {total:,} pairs; leave some to train on")
         return wanted
 
 
 def parse_validation_size(arguments: Sequence[str]) -> ValidationSize | None:
-    """What `--valid` asks for where it is no list of files, which one word such as these can never be.
+    """Parse the argument of `--valid`; None if it is a list of files.
 
     >>> parse_validation_size(["1%"]), parse_validation_size(["500pairs"])
     (ValidationSize(text='1%', share=0.01, pairs=0), ValidationSize(text='500pairs', share=0.0, pairs=500))
@@ -74,32 +73,30 @@ def parse_validation_size(arguments: Sequence[str]) -> ValidationSize | None:
     if count and int(count[1]):
         return ValidationSize(text, pairs=int(count[1]))
     if share or count or text.isdecimal():
-        raise UserError(
-            f"--valid {text}: takes no such part of the training files; write 1% for a share, 500pairs for a number"
-        )
+        raise UserError(f"--valid {text}: is not a valid size; write 1% for a share, 500pairs for a number of pairs")
     return None
 
 
 @dataclass(frozen=True)
 class Split:
-    """The two parts, as files in the cache, and what became of the pairs."""
+    """Both parts, as files in the cache."""
 
-    train: list[Corpus]  # what is left of each
+    train: list[Corpus]  # the rest of each corpus
     valid: Corpus
-    taken: int
-    dropped: int  # in neither part: they share a sentence with a pair that was taken
+    taken: int  # validation pairs
+    dropped: int  # pairs in neither part, because they share a sentence with a validation pair
 
 
 def split_corpora(
     corpora: Sequence[Corpus], amount: ValidationSize, labelled: bool = False, cache_dir: Path | None = None
 ) -> Split:
-    """Take validation pairs out of training files, or find the two parts in the cache.
+    """Split training files into training and validation pairs; uses the cache.
 
     Args:
-        labelled: targets are labels, which may repeat; of each label as large a part is taken.
+        labelled: targets are labels, which may repeat; the split is stratified by label.
 
     Raises:
-        UserError: a file can be read only once, or is bad, or nothing would be left to train on.
+        UserError: a file can be read only once or is invalid, or no training pairs would be left.
     """
     once = [p for corpus in corpora for p in corpus.paths if p == STANDARD_INPUT or Path(p).is_fifo()]
     if once:
@@ -128,14 +125,13 @@ def _is_whole(target: Path, names: Sequence[str]) -> bool:
 def _write(
     target: Path, corpora: Sequence[Known], amount: ValidationSize, labelled: bool, names: Sequence[str]
 ) -> None:
-    """Both parts, beside `target` until they are complete."""
     valid, dropped = _choose(corpora, amount, labelled)
     if not valid.any():
         raise UserError(f"--valid {amount.text}: no pair of the training files has text on both sides; check the files")
     if (valid | dropped).all():
         raise UserError(
-            f"--valid {amount.text}: every pair shares a sentence with those taken, so that none is left to train on; "
-            "take fewer, or name files to validate on"
+            f"--valid {amount.text}: every pair shares a sentence with a validation pair, so none is left to train on; "
+            "hold out fewer pairs, or give a validation file"
         )
     with draft_folder(target, lambda folder: _is_whole(folder, names)) as draft:
         with ExitStack() as files:
@@ -150,7 +146,7 @@ def _write(
 
 
 def _read(corpora: Sequence[Known], labelled: bool) -> Iterator[Pair]:
-    """The pairs, of files that must still hold what is known of them."""
+    """All pairs; `UserError` if a file has changed since it was hashed."""
     return chain.from_iterable(_read_one(corpus, known, labelled) for corpus, known in corpora)
 
 
@@ -159,7 +155,7 @@ def _read_one(corpus: Corpus, known: HashedFiles, labelled: bool) -> Iterator[Pa
 
 
 def _json_line(pair: Pair) -> str:
-    """Texts may hold what ends a line of another format."""
+    """JSON, because a text may contain a line separator."""
     return json.dumps({"src": pair[0], "tgt": pair[1]}, ensure_ascii=False) + "\n"
 
 
@@ -168,7 +164,7 @@ def _labelled_line(pair: Pair) -> str:
 
 
 def _choose(corpora: Sequence[Known], amount: ValidationSize, labelled: bool) -> tuple[Flags, Flags]:
-    """Which pairs of the files are taken, and which are dropped."""
+    """Which pairs of the files are validation pairs, and which are dropped."""
     src, tgt, labels = array("Q"), array("Q"), array("q")
     known: dict[str, int] = {}
     for source, target in _read(corpora, labelled):
@@ -180,12 +176,12 @@ def _choose(corpora: Sequence[Known], amount: ValidationSize, labelled: bool) ->
 
 
 def choose_pairs(src: SentenceKeys, tgt: SentenceKeys, labels: Labels, wanted: int) -> tuple[Flags, Flags]:
-    """Which pairs to take, and which to drop because they share a sentence with them.
+    """Choose validation pairs, and the pairs to drop because they share a sentence with one.
 
     Args:
         src, tgt: keys of the sentences; `EMPTY` for a blank side.
-        labels: a number for each pair; of each label as large a part is taken.
-        wanted: pairs to take; fewer are taken where there are no more that have both sides.
+        labels: a number for each pair; the choice is stratified by label.
+        wanted: number of validation pairs; fewer are taken if fewer have two sides.
     """
     usable = (src != EMPTY) & (tgt != EMPTY)
     src, tgt = np.where(src == EMPTY, tgt, src), np.where(tgt == EMPTY, src, tgt)  # a blank side connects nothing
@@ -203,7 +199,7 @@ def choose_pairs(src: SentenceKeys, tgt: SentenceKeys, labels: Labels, wanted: i
 
 
 def _shares(counts: Labels, wanted: int) -> list[int]:
-    """`wanted` shared out in proportion to `counts`, by largest remainders.
+    """Divide `wanted` in proportion to `counts`, by largest remainders.
 
     >>> _shares(np.array([70, 20, 10]), 5)
     [4, 1, 0]
@@ -216,7 +212,7 @@ def _shares(counts: Labels, wanted: int) -> list[int]:
 
 
 def connected(left: Labels, right: Labels, n: int) -> Labels:
-    """The smallest id that each of `n` sentences is connected to by pairs of ids, step by step.
+    """Connected components: for each of `n` sentences the smallest id it is linked to by pairs (left, right).
 
     >>> connected(np.array([0, 2, 4]), np.array([1, 1, 4]), 5).tolist()
     [0, 0, 0, 3, 4]
@@ -225,7 +221,7 @@ def connected(left: Labels, right: Labels, n: int) -> Labels:
     while True:
         least = np.minimum(root[left], root[right])
         joined = root.copy()
-        for ids in (left, right, root[left], root[right]):  # hook the sentences, and what they hang on
+        for ids in (left, right, root[left], root[right]):  # hook the sentences and their roots
             np.minimum.at(joined, ids, least)
         joined = joined[joined]
         if np.array_equal(joined, root):
@@ -236,13 +232,13 @@ def connected(left: Labels, right: Labels, n: int) -> Labels:
 def _take_groups(
     taken: Flags, group: Labels, usable: Flags, of_label: Flags, sentences: SentenceKeys, wanted: int
 ) -> int:
-    """Mark whole groups whose first pair has the label, up to `wanted` pairs; returns how many pairs they have.
+    """Take whole groups whose first pair has the label, up to `wanted` pairs; returns how many pairs they have.
 
-    Every group is as likely as any other, whatever its size, so that every pair is: their order is that of hashes.
+    Groups are taken in the order of their hashes, so every group is equally likely whatever its size.
     """
     names, first, size = np.unique(group, return_index=True, return_counts=True)
-    spoilt = np.bincount(group, weights=~usable, minlength=len(sentences))[names] > 0
-    free = np.flatnonzero(of_label[first] & ~spoilt & ~taken[first] & (size <= wanted))
+    unusable = np.bincount(group, weights=~usable, minlength=len(sentences))[names] > 0
+    free = np.flatnonzero(of_label[first] & ~unusable & ~taken[first] & (size <= wanted))
     order = free[np.lexsort((splitmix64(sentences[names[free]]), size[free] > max(1, wanted // LARGE)))]
     chosen, room = [], wanted
     for number, pairs in zip(names[order].tolist(), size[order].tolist(), strict=True):
@@ -256,7 +252,7 @@ def _take_groups(
 
 
 def _take_pairs(taken: Flags, left: Labels, right: Labels, usable: Flags, keys: SentenceKeys, wanted: int) -> None:
-    """Mark single pairs; first those whose sentences stand in the fewest others, which will have to go."""
+    """Take single pairs; first those whose sentences occur in the fewest other pairs, which will be dropped."""
     uses = np.bincount(np.concatenate([left, right]))
     free = np.flatnonzero(usable & ~taken)
     order = np.lexsort((keys[free], uses[left[free]] + uses[right[free]]))

@@ -1,4 +1,4 @@
-"""Batches epoch after epoch, planned by the epoch: for the streams of all tasks but a translator's."""
+"""Endless, resumable streams of training batches, prepared ahead in a thread."""
 
 import queue
 import threading
@@ -13,19 +13,20 @@ import numpy as np
 from headwise.data.batch import TrainingBatch
 from headwise.data.batch_planning import Rows
 
-Cursor = tuple[int, int, int]  # epoch, planned batches done with, batches given of a window begun
-
-
+Cursor = tuple[int, int, int]  # epoch, planned batches done, batches done of a window that is batched again
 AnyBatch = TypeVar("AnyBatch", bound=TrainingBatch)
+
+PREFETCH = 2  # batches of data read from files, which are large
 
 
 class EndlessStream(Generic[AnyBatch]):
-    """Batches, epoch after epoch without end, prepared ahead in a thread of its own.
+    """Batches of epoch after epoch, prepared ahead in a thread.
 
-    `walk(cursor)` gives the batches from a cursor on, each with the cursor after it. `state()` says where the stream
-    is; a stream made with that `state` continues with exactly the batches that this one would have given next.
-    `wait_seconds` is the time the consumer has waited for batches so far. Batches are pinned with `pin`, for copies
-    to a CUDA device that need not be waited for.
+    Args:
+        walk: yields the batches from a cursor on, each with the cursor after it.
+        state: the `state()` of a stream to resume; the new stream gives exactly the batches that would have followed.
+        prefetch: batches prepared ahead.
+        pin: pin the batches, for asynchronous copies to a CUDA device.
     """
 
     def __init__(
@@ -36,11 +37,10 @@ class EndlessStream(Generic[AnyBatch]):
         pin: bool = False,
     ) -> None:
         self.epoch = state["epoch"] if state else 0
-        self.position = state["position"] if state else 0  # planned batches done with in this epoch
-        self.offset = state.get("offset", 0) if state else 0  # batches already given of a window begun
+        self.position = state["position"] if state else 0
+        self.offset = state.get("offset", 0) if state else 0
         self.wait_seconds = 0.0
-        start = (self.epoch, self.position, self.offset)
-        batches = walk(start)
+        batches = walk((self.epoch, self.position, self.offset))
         if pin:
             batches = ((cursor, batch.pinned()) for cursor, batch in batches)
         self._ready: queue.Queue = queue.Queue(prefetch)  # of (Cursor, batch) or an exception
@@ -50,7 +50,7 @@ class EndlessStream(Generic[AnyBatch]):
         weakref.finalize(self, self._stop.set)
 
     def state(self) -> dict[str, int]:
-        """Where the stream is: after the last batch given, whatever has been prepared beyond it."""
+        """The cursor after the last batch that was returned; prefetched batches do not count."""
         return {"epoch": self.epoch, "position": self.position, "offset": self.offset}
 
     def __iter__(self) -> "EndlessStream[AnyBatch]":
@@ -69,13 +69,13 @@ class EndlessStream(Generic[AnyBatch]):
         return batch
 
     def close(self) -> None:
-        """End the thread; the stream gives no more batches."""
+        """Stop the thread; the stream gives no more batches."""
         self._stop.set()
         self._thread.join()
 
 
 def _fill(ready: queue.Queue, stop: threading.Event, items: Iterator[object]) -> None:
-    """Put items into a queue until told to stop; an exception goes into the queue as the last item."""
+    """Put items into a queue until `stop` is set; an exception goes into the queue as the last item."""
     try:
         for item in items:
             if not _put(ready, stop, item):
@@ -85,7 +85,7 @@ def _fill(ready: queue.Queue, stop: threading.Event, items: Iterator[object]) ->
 
 
 def _put(ready: queue.Queue, stop: threading.Event, item: object) -> bool:
-    """Wait for room in the queue; False when told to stop first."""
+    """Wait for room in the queue; False if `stop` is set first."""
     while not stop.is_set():
         try:
             ready.put(item, timeout=0.1)
@@ -95,13 +95,10 @@ def _put(ready: queue.Queue, stop: threading.Event, item: object) -> bool:
     return False
 
 
-PREFETCH = 2  # batches of what is read from files, for these are large
-
-
 def batches_of_epochs(
     plan: Callable[[int], list[Any]], load: Callable[[Any], AnyBatch], start: Cursor
 ) -> Iterator[tuple[Cursor, AnyBatch]]:
-    """The batches that `load` makes of each part of `plan(epoch)`, such as some rows, from a cursor on."""
+    """Load the batches of `plan(epoch)`, epoch after epoch from a cursor on; for `EndlessStream`."""
     epoch, position, _ = start
     for now in count(epoch):
         for done, rows in enumerate(plan(now)[position:], start=position + 1):
@@ -110,19 +107,19 @@ def batches_of_epochs(
 
 
 class LazyDataset(Generic[AnyBatch]):
-    """What is read from files when its batch comes, so that a corpus may be larger than memory; so many at a time."""
+    """A dataset whose examples are read from files when they are needed, so it may be larger than memory."""
 
     def __len__(self) -> int:
         raise NotImplementedError
 
     def load(self, rows: Rows, seed: int = 0, epoch: int = -1) -> AnyBatch:
-        """The batch of some rows: changed by what is drawn from (seed, epoch, row), or, with no epoch, as they are."""
+        """The batch of some rows: augmented as a function of (seed, epoch, row), or unchanged without an epoch."""
         raise NotImplementedError
 
     def stream(
         self, size: int, seed: int, state: Mapping[str, int] | None, pin: bool = False
     ) -> EndlessStream[AnyBatch]:
-        """Training batches of `size` rows without end, from `state` on, in an order drawn from (seed, epoch)."""
+        """Training batches of `size` rows from `state` on, shuffled by (seed, epoch)."""
 
         def plan(epoch: int) -> list[tuple[int, Rows]]:
             order = np.random.default_rng([seed, epoch]).permutation(len(self))
@@ -134,6 +131,6 @@ class LazyDataset(Generic[AnyBatch]):
         return EndlessStream(lambda start: batches_of_epochs(plan, load, start), state, PREFETCH, pin)
 
     def in_order(self, size: int) -> Iterator[Rows]:
-        """Those of the batches that have everything once."""
+        """The rows of each batch of one pass in order."""
         for at in range(0, len(self), size):
             yield np.arange(at, min(at + size, len(self)))

@@ -1,11 +1,15 @@
-"""Columns of token ids, packed into flat arrays."""
+"""Tokenise chunks of pairs into the columns of a prepared corpus, in this process or in several.
+
+The result of a chunk depends on the chunk alone, so any number of processes gives the same bytes. The main process
+reads the files and writes the columns.
+"""
 
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +19,8 @@ from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.processes import ordered_results, worker_processes
 from headwise.data.sources import Pair
 
-Item = TypeVar("Item")
-
-
-ColumnPart = tuple[bytes, NDArray[np.int32]]  # rows of a column, one behind the other, and their lengths
-
+ColumnPart = tuple[bytes, NDArray[np.int32]]  # concatenated rows, and the length of each
+Result = tuple[list[ColumnPart], Counter[str]]  # a part of every column, and the dropped pairs by reason
 
 COLUMNS = {
     "src": np.dtype("<i4"),
@@ -27,32 +28,27 @@ COLUMNS = {
     "src_text": np.dtype("u1"),
     "tgt_text": np.dtype("u1"),
 }
+LENGTH = np.dtype("<i4")
+CHUNKS_PER_PROCESS = 3  # chunks in flight for each process: none has to wait, and memory stays bounded
 
 
-LENGTH = np.dtype("<i4")  # the end mark included
-
-
-def tokenize_pairs(
-    pairs: Sequence[Pair], tokenizer: PairTokenizer, limits: PairData | None
-) -> tuple[list[ColumnPart], Counter[str]]:
-    """The pairs that are kept as rows of the four columns, and how many were dropped for which reason."""
+def tokenize_pairs(pairs: Sequence[Pair], tokenizer: PairTokenizer, limits: PairData | None) -> Result:
+    """Tokenise pairs; with `limits`, drop those that `drop_reason` rejects."""
     src_texts, tgt_texts = zip(*pairs, strict=True)
     src, tgt = tokenizer.source.encode_batch(src_texts), tokenizer.encode_batch(tgt_texts)
     rows: list[tuple[Any, ...]] = []
-    faults = Counter[str]()
+    dropped = Counter[str]()
     for src_text, tgt_text, src_row, tgt_row in zip(src_texts, tgt_texts, src, tgt, strict=True):
         reason = drop_reason(src_text, tgt_text, len(src_row), len(tgt_row), limits) if limits else None
         if reason:
-            faults[reason] += 1
+            dropped[reason] += 1
         else:
             rows.append((src_row, tgt_row, src_text.encode(), tgt_text.encode()))
-    return [
-        concatenate_rows(*column) for column in zip(zip(*rows, strict=True), COLUMNS.values(), strict=bool(rows))
-    ], faults
+    columns = zip(zip(*rows, strict=True), COLUMNS.values(), strict=bool(rows))
+    return [_concatenate_rows(*column) for column in columns], dropped
 
 
-def concatenate_rows(rows: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> ColumnPart:
-    """Rows of numbers (bytes are numbers too) one behind the other, and their lengths."""
+def _concatenate_rows(rows: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> ColumnPart:
     lengths = np.fromiter(map(len, rows), LENGTH, len(rows))
     if dtype.itemsize == 1:
         return b"".join(map(bytes, rows)), lengths
@@ -60,7 +56,7 @@ def concatenate_rows(rows: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> Col
 
 
 def drop_reason(src: str, tgt: str, n_src: int, n_tgt: int, limits: PairData) -> str | None:
-    """Why a pair is no training material; lengths in pieces without end mark.
+    """Why a pair is not used for training; None if it is. Lengths are in tokens without EOS.
 
     >>> drop_reason("Go!", " ", 2, 1, PairData())
     'one side is empty'
@@ -74,32 +70,28 @@ def drop_reason(src: str, tgt: str, n_src: int, n_tgt: int, limits: PairData) ->
     return None
 
 
-AHEAD = 3  # chunks of each process that are on their way, so that none waits and memory does not grow with the corpus
-Result = tuple[list[ColumnPart], Counter[str]]
-
-
 @contextmanager
 def tokenizing_processes(
     workers: int, tokenizer: PairTokenizer, limits: PairData | None
 ) -> Iterator[Callable[[Iterable[list[Pair]]], Iterator[Result]]]:
-    """So many processes, as a function that has them `prepared.pack` chunk after chunk.
+    """A function that tokenises chunk after chunk in `workers` processes, as `tokenize_pairs` does.
 
     Raises:
-        UserError: one of them was ended from outside.
+        UserError: a process was killed.
     """
-    what = "a process that cuts the corpus into pieces"
-    with worker_processes(workers, what, _begin, tokenizer, limits) as submit:
-        yield lambda chunks: ordered_results(chunks, lambda chunk: submit(_pack, chunk), lambda: AHEAD * workers)
+    with worker_processes(workers, "a tokenising process", _start, tokenizer, limits) as submit:
+        yield lambda chunks: ordered_results(
+            chunks, lambda chunk: submit(_tokenize_chunk, chunk), lambda: CHUNKS_PER_PROCESS * workers
+        )
 
 
-_how: list[tuple[PairTokenizer, PairData | None]] = []  # of this process
+_arguments: list[tuple[PairTokenizer, PairData | None]] = []  # of this process
 
 
-def _begin(tokenizer: PairTokenizer, limits: PairData | None) -> None:
-    """A process of the pool has one thread."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    _how.append((tokenizer, limits))
+def _start(tokenizer: PairTokenizer, limits: PairData | None) -> None:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one thread for each process
+    _arguments.append((tokenizer, limits))
 
 
-def _pack(chunk: list[Pair]) -> list[Result]:
-    return [tokenize_pairs(chunk, *_how[0])]
+def _tokenize_chunk(chunk: list[Pair]) -> list[Result]:
+    return [tokenize_pairs(chunk, *_arguments[0])]

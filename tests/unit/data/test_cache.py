@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headwise.config.data import TranslationData
-from headwise.data.cache import DRAFTS, draft_folder, draft_path
+from headwise.data.cache import DRAFT_PREFIX, draft_folder, draft_path
 from headwise.data.corpus import parse_corpora
 from headwise.data.documents import document_tokenizer, prepare_documents
 from headwise.data.prepared import prepare, train_tokenizer
@@ -145,7 +145,7 @@ def preparing(path: Path, cache: Path) -> "Iterator[subprocess.Popen[str]]":
 
 
 def drafts(cache: Path) -> list[str]:
-    return sorted(path.name for path in cache.glob(f"{DRAFTS}*"))
+    return sorted(path.name for path in cache.glob(f"{DRAFT_PREFIX}*"))
 
 
 def test_drafts_of_the_dead_are_removed_and_those_of_the_living_stay(filled: Path) -> None:
@@ -154,7 +154,7 @@ def test_drafts_of_the_dead_are_removed_and_those_of_the_living_stay(filled: Pat
         both = drafts(cache)
         killed.send_signal(signal.SIGKILL)
         killed.wait()
-        assert len(both) == 2 and drafts(cache) == both and [*cache.glob(f"{DRAFTS}*/*/src.values")]
+        assert len(both) == 2 and drafts(cache) == both and [*cache.glob(f"{DRAFT_PREFIX}*/*/src.values")]
         everything(filled)
         (left,) = drafts(cache)
         assert left in both
@@ -181,9 +181,9 @@ def test_who_is_slower_with_the_same_content_leaves_that_of_the_other(tmp_path: 
 
 
 def test_an_empty_draft_of_a_process_that_had_no_lock_yet_is_removed(tmp_path: Path) -> None:
-    (tmp_path / f"{DRAFTS}empty").mkdir()
-    (tmp_path / f"{DRAFTS}foreign").mkdir()
-    (tmp_path / f"{DRAFTS}foreign" / "file").touch()
+    (tmp_path / f"{DRAFT_PREFIX}empty").mkdir()
+    (tmp_path / f"{DRAFT_PREFIX}foreign").mkdir()
+    (tmp_path / f"{DRAFT_PREFIX}foreign" / "file").touch()
     with draft_path(tmp_path, "name"):
         pass
-    assert drafts(tmp_path) == [f"{DRAFTS}foreign"]
+    assert drafts(tmp_path) == [f"{DRAFT_PREFIX}foreign"]

@@ -110,7 +110,7 @@ def test_a_process_that_is_ended_is_said(tmp_path, cache, monkeypatch):
                 begun[0].kill()
 
     monkeypatch.setattr(module, "chunks", chunks)
-    with pytest.raises(UserError, match=r"was ended from outside.*: use fewer of them \(--workers 1\)"):
+    with pytest.raises(UserError, match=r"a tokenising process was killed.*: use fewer processes \(--workers 1\)"):
         prepare(aligned(tmp_path, PAIRS[:1] * 50), TOKENIZER, CONFIG, cache, progress=False, workers=2)
     assert not [path for path in cache.iterdir() if path.is_dir()]
 

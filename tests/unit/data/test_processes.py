@@ -7,7 +7,7 @@ import pytest
 from headwise.data.processes import ordered_results, worker_processes
 from headwise.errors import UserError
 
-ENDED = r"^a working process was ended from outside, perhaps for lack of memory: use fewer of them \(--workers 1\)$"
+ENDED = r"^a working process was killed, perhaps because memory ran out: use fewer processes \(--workers 1\)$"
 
 
 def begin(name: str) -> None:

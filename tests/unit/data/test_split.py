@@ -183,7 +183,7 @@ def test_what_is_read_once_is_refused() -> None:
 
 @pytest.mark.parametrize("text", ["0%", "100%", "250%", "0pairs", "500"])
 def test_amounts_that_are_none(text: str) -> None:
-    with pytest.raises(UserError, match=rf"^--valid {text}: takes no such part .* 1% for a share, 500pairs"):
+    with pytest.raises(UserError, match=rf"^--valid {text}: is not a valid size; write 1% for a share, 500pairs"):
         parse_validation_size([text])
 
 
