@@ -70,7 +70,7 @@ def batches() -> Iterator[MaskedBatch]:
 def labels(batch: MaskedBatch) -> torch.Tensor:
     """As transformers has them: -100 where nothing is to be told."""
     found = torch.full_like(batch.src, -100)
-    found.view(-1)[batch.places] = batch.targets
+    found.view(-1)[batch.positions] = batch.targets
     return found
 
 

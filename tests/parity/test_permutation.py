@@ -67,7 +67,7 @@ def batches() -> Iterator[PermutedBatch]:
 
 
 def loss_of(theirs: Any, batch: PermutedBatch) -> torch.Tensor:
-    mapping = torch.nn.functional.one_hot(batch.places, batch.src.size(1)).to(theirs.dtype)
+    mapping = torch.nn.functional.one_hot(batch.positions, batch.src.size(1)).to(theirs.dtype)
     hidden = (~partial_order_mask(batch.rank)).to(theirs.dtype)
     given = {"perm_mask": hidden, "target_mapping": mapping, "token_type_ids": torch.zeros_like(batch.src)}
     return theirs(input_ids=batch.src, labels=batch.targets, use_mems=False, **given).loss

@@ -86,10 +86,10 @@ def loss_of(theirs: nn.ModuleList, batch: MaskedBatch) -> torch.Tensor:
     """
     discriminator, generator = theirs
     labels = torch.full_like(batch.src, -100)
-    labels.view(-1)[batch.places] = batch.targets
+    labels.view(-1)[batch.positions] = batch.targets
     told = generator(input_ids=batch.src, labels=labels)
     src = batch.src.clone()
-    src.view(-1)[batch.places] = told.logits.flatten(0, 1)[batch.places].argmax(-1)
+    src.view(-1)[batch.positions] = told.logits.flatten(0, 1)[batch.positions].argmax(-1)
     other = labels.ne(-100) & src.ne(labels)
     scores = discriminator(input_ids=src).logits
     return told.loss + 50 * torch.nn.functional.binary_cross_entropy_with_logits(scores, other.to(scores.dtype))

@@ -162,7 +162,7 @@ def test_a_text_that_is_too_short(cli: Cli, texts: Path, tmp_path: Path) -> None
 def test_a_tokenizer_without_a_mask(cli: Cli, texts: Path, model_path: Path, tmp_path: Path) -> None:
     given = f"data.tokenizer={model_path / 'tokenizer.json'}"
     ran = cli("train", "--recipe", "bert", *files(texts), "--out", tmp_path / "out", "--set", given)
-    assert "tokenizer.json: the tokenizer has no piece [MASK] or <mask>, with which pieces are masked" in ran.complaint
+    assert "tokenizer.json: the tokenizer has no mask token ([MASK] or <mask>)" in ran.complaint
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,13 @@
-"""Running text in blocks of one length, and batches of blocks: nothing of them is padding.
+"""Running text in blocks of fixed length, and batches of blocks without padding.
 
-A block is read token by token, and after each of them the next one is predicted; so it is one token longer than what is
-read. Blocks stand side by side, whatever documents they are of: over a mark that ends one the next is read on. Every
-epoch begins at another token, so that blocks begin and end elsewhere, and has them in another order; both are a
-function of (seed, epoch), so that a stream goes on where it was (`batching.EndlessStream`). Not here: reading and
-tokenising (`documents`).
+A language model predicts the next token at every position, so a block holds one token more than its length. Blocks are
+contiguous and run over the ends of documents. Every epoch starts at another offset and shuffles the blocks, as a
+function of (seed, epoch), so a resumed stream continues exactly. Reading and tokenising text is in `documents`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Generic
 
 import numpy as np
 import torch
@@ -20,75 +19,68 @@ from headwise.data.batch import UnpaddedBatch
 from headwise.data.batch_planning import Rows
 from headwise.data.stream import AnyBatch, EndlessStream, batches_of_epochs
 
-FIXED = 0, 0  # seed and epoch of the noise that a validation has
+VALIDATION_SEED, VALIDATION_EPOCH = 0, 0  # of the noise in validation blocks
 
 
 @dataclass(frozen=True)
 class TokenBlocks(UnpaddedBatch):
-    """Blocks of running text of one length, all of which is read: nothing is padding."""
+    """Blocks of one length, for an encoder."""
 
-    src: Int[Tensor, "blocks length"]  # what is read
+    src: Int[Tensor, "blocks length"]
 
     @property
     def n_tokens(self) -> int:
-        """What speed is counted in."""
         return self.src.numel()
 
     @property
     def extent(self) -> str:
-        """How large it is, in words."""
         blocks, length = self.src.shape
         return f"{blocks} blocks of {length} tokens"
 
 
 @dataclass(frozen=True)
 class BlockBatch(UnpaddedBatch):
-    """Blocks of running text."""
+    """Blocks of one length, for a decoder."""
 
     tokens: Int[Tensor, "blocks length_and_one"]
 
     @property
     def tgt_in(self) -> Int[Tensor, "blocks length"]:
-        """What is read."""
         return self.tokens[:, :-1]
 
     @property
     def tgt_out(self) -> Int[Tensor, "blocks length"]:
-        """What follows each token that is read."""
         return self.tokens[:, 1:]
 
     @property
     def n_targets(self) -> int:
-        """Tokens that are predicted."""
         return self.tgt_out.numel()
 
     @property
     def n_tokens(self) -> int:
-        """The same: what speed is counted in."""
         return self.n_targets
 
     @property
     def extent(self) -> str:
-        """How large it is, in words."""
         blocks, length = self.tgt_out.shape
         return f"{blocks} blocks of {length} tokens"
 
 
 def plan_blocks(n_tokens: int, length: int, tokens_per_batch: int, seed: int, epoch: int) -> list[Rows]:
-    """The batches of one epoch, as the tokens that blocks begin at; all are read once, but for some at both ends.
+    """The batches of one epoch, as start positions of blocks; a few tokens at both ends of the text may be skipped.
 
-    There are as many blocks in a batch as `tokens_per_batch` has room for, one at least; the last has what is left.
+    A batch has as many blocks as fit into `tokens_per_batch`, at least one; the last batch has the rest.
     """
-    assert n_tokens > length, "a text holds a block and what follows it"
+    assert n_tokens > length, "the text must hold a block and the token after it"
     generator = np.random.default_rng([seed, epoch])
-    begin = int(generator.integers(min(length, n_tokens - length)))
-    starts = begin + length * generator.permutation((n_tokens - 1 - begin) // length)
+    offset = int(generator.integers(min(length, n_tokens - length)))
+    starts = offset + length * generator.permutation((n_tokens - 1 - offset) // length)
     rows = max(1, tokens_per_batch // length)
     return [starts[at : at + rows] for at in range(0, len(starts), rows)]
 
 
 def load_blocks(tokens: NDArray[np.int32], starts: Rows, length: int) -> BlockBatch:
-    """The blocks that begin at those tokens.
+    """The blocks at these start positions.
 
     >>> load_blocks(np.arange(9, dtype=np.int32), np.array([4, 0]), 3).tokens.tolist()
     [[4, 5, 6, 7], [0, 1, 2, 3]]
@@ -104,7 +96,7 @@ def block_stream(
     state: Mapping[str, int] | None = None,
     pin: bool = False,
 ) -> EndlessStream[BlockBatch]:
-    """Training batches without end, from `state` on."""
+    """An endless stream of training batches, resumed from `state`."""
 
     def plan(epoch: int) -> list[Rows]:
         return plan_blocks(len(tokens), length, tokens_per_batch, seed, epoch)
@@ -115,48 +107,49 @@ def block_stream(
 
 
 def validation_blocks(tokens: NDArray[np.int32], length: int, tokens_per_batch: int) -> Iterator[BlockBatch]:
-    """Every token but the first predicted once, always in the same blocks; the last block is as long as it is."""
-    whole = length * np.arange((len(tokens) - 1) // length)
+    """Fixed blocks that predict every token but the first once; the last block may be shorter."""
+    starts = length * np.arange((len(tokens) - 1) // length)
     rows = max(1, tokens_per_batch // length)
-    for at in range(0, len(whole), rows):
-        yield load_blocks(tokens, whole[at : at + rows], length)
+    for at in range(0, len(starts), rows):
+        yield load_blocks(tokens, starts[at : at + rows], length)
     if rest := (len(tokens) - 1) % length:
-        yield load_blocks(tokens, np.array([length * len(whole)]), rest)
+        yield load_blocks(tokens, np.array([length * len(starts)]), rest)
 
 
-# --- Blocks that something is done to before they are read, another thing in every epoch
+class NoisyBlocks(Generic[AnyBatch]):
+    """Running text in blocks that get other noise in every epoch."""
 
+    tokens: NDArray[np.int32]
 
-def noised_block_stream(
-    load: Callable[..., AnyBatch],
-    n_tokens: int,
-    room: int,
-    tokens_per_batch: int,
-    seed: int,
-    state: Mapping[str, int] | None = None,
-    pin: bool = False,
-) -> EndlessStream[AnyBatch]:
-    """Batches without end of blocks of `room` tokens; `load` makes one of where they begin and the `epoch`."""
+    @property
+    def text_length(self) -> int:
+        """Tokens of the text in a block, without special tokens."""
+        raise NotImplementedError
 
-    def plan(epoch: int) -> list[tuple[int, Rows]]:
-        return [(epoch, starts) for starts in plan_blocks(n_tokens, room, tokens_per_batch, seed, epoch)]
+    def load(self, starts: Rows, length: int, seed: int, epoch: int) -> AnyBatch:
+        """Blocks of `length` tokens of the text from each of `starts`, with the noise of an epoch."""
+        raise NotImplementedError
 
-    def load_part(part: tuple[int, Rows]) -> AnyBatch:
-        return load(part[1], epoch=part[0])
+    def stream(
+        self, tokens_per_batch: int, seed: int, state: Mapping[str, int] | None = None, pin: bool = False
+    ) -> EndlessStream[AnyBatch]:
+        """An endless stream of training batches, resumed from `state`."""
+        length = self.text_length
 
-    return EndlessStream(lambda start: batches_of_epochs(plan, load_part, start), state, pin=pin)
+        def plan(epoch: int) -> list[tuple[int, Rows]]:
+            return [(epoch, starts) for starts in plan_blocks(len(self.tokens), length, tokens_per_batch, seed, epoch)]
 
+        def load(part: tuple[int, Rows]) -> AnyBatch:
+            return self.load(part[1], length, seed, part[0])
 
-def fixed_noised_blocks(
-    load: Callable[[Rows, int, int, int], AnyBatch], n_tokens: int, room: int, tokens_per_batch: int
-) -> Iterator[AnyBatch]:
-    """Every token of a text once, always with the same noise; the last block is as long as it is.
+        return EndlessStream(lambda start: batches_of_epochs(plan, load, start), state, pin=pin)
 
-    `load` makes a batch of where its blocks begin, their length, a seed and an epoch.
-    """
-    whole, rest = divmod(n_tokens, room)
-    starts, rows = room * np.arange(whole), max(1, tokens_per_batch // room)
-    for at in range(0, whole, rows):
-        yield load(starts[at : at + rows], room, *FIXED)
-    if rest:
-        yield load(np.array([room * whole]), rest, *FIXED)
+    def fixed(self, tokens_per_batch: int) -> Iterator[AnyBatch]:
+        """The whole text once, with the same noise every time, for validation; the last block may be shorter."""
+        length = self.text_length
+        n_blocks, rest = divmod(len(self.tokens), length)
+        starts, rows = length * np.arange(n_blocks), max(1, tokens_per_batch // length)
+        for at in range(0, n_blocks, rows):
+            yield self.load(starts[at : at + rows], length, VALIDATION_SEED, VALIDATION_EPOCH)
+        if rest:
+            yield self.load(np.array([length * n_blocks]), rest, VALIDATION_SEED, VALIDATION_EPOCH)

@@ -1,15 +1,12 @@
-"""What is done to a source before it is read: the noise of denoising pre-training, and pieces made unknown.
+"""Noise in source sentences: text infilling for denoising pre-training, and token dropout.
 
-Denoising is BART's text infilling (Lewis et al. 2020, arXiv:1910.13461, section 2.2). Spans of words, of lengths drawn
-from Poisson(3), are each replaced by one mask until 30 % of the words are gone; a span of length 0 is a mask put
-between two words. What the masks stood for is left to the network, and how many words.
+Text infilling (BART, Lewis et al. 2020, arXiv:1910.13461, section 2.2): spans of words with lengths from Poisson(3) are
+each replaced by one mask token until 30 % of the words are masked. A span of length 0 inserts a mask between two words.
 
-Deviations: no two masks stand side by side (they would look like one), and spans of length 0 never make a text longer.
-BART's other noise, sentences in another order, means nothing here: a line is one sentence. Running text has it
-(`corruption.py`).
+Deviations: no two masks are adjacent, because they would look like one, and spans of length 0 never make a text longer.
+BART's sentence permutation does not apply, because a line is one sentence; it is in `corruption.py`.
 
-The noise of a text is a function of (seed, epoch, row), so that a resumed run sees the same. Not here: batches
-(`batching.py`).
+The noise of a text is a function of (seed, epoch, row), so a resumed run is identical.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,16 +19,16 @@ from numpy.typing import NDArray
 from headwise.data.batch import Tokens
 from headwise.data.tokenizer import Tokenizer
 
-MASK = "<mask>"  # a declared piece of the tokenizer
-PERCENT, MEAN_SPAN = 30, 3.0  # words masked, words a span
-UNSPACED = 4  # pieces a word, on average, from which on a text counts as one that writes no blanks
+MASK = "<mask>"  # a declared token of the tokenizer
+PERCENT, MEAN_SPAN = 30, 3.0  # masked words, words per span
+UNSPACED = 4  # average tokens per word from which a text counts as written without spaces
 
 
 @dataclass(frozen=True)
 class TokenDropout:
-    """Makes each piece of a source the unknown piece with a probability (word dropout, as in arXiv:1905.11901).
+    """Replaces each source token by the unknown token with a probability (word dropout, arXiv:1905.11901).
 
-    Declared pieces are left alone: they say what is wanted. Drawn for every place, not for every kind of piece.
+    Declared tokens, such as language tags, stay. Every position is sampled separately, not every type.
     """
 
     tokenizer: Tokenizer
@@ -39,14 +36,14 @@ class TokenDropout:
     seed: int
 
     def __call__(self, tokens: Tokens, epoch: int, row: int) -> NDArray[np.int32]:
-        """A source in ids as it is read in an epoch, as long as before."""
+        """The token ids of a source with dropout in an epoch; the length stays."""
         tokens = np.asarray(tokens, np.int32)
-        drawn = np.random.default_rng([self.seed, epoch, row]).random(len(tokens)) < self.probability
-        return np.where(drawn & self._droppable[tokens], np.int32(self.tokenizer.unk_id), tokens)
+        dropped = np.random.default_rng([self.seed, epoch, row]).random(len(tokens)) < self.probability
+        return np.where(dropped & self._droppable[tokens], np.int32(self.tokenizer.unk_id), tokens)
 
     @cached_property
     def _droppable(self) -> NDArray[np.bool_]:
-        """Which pieces are not declared."""
+        """For each id, whether it is not declared."""
         droppable = np.ones(self.tokenizer.vocab_size, np.bool_)
         droppable[list(self.tokenizer.declared)] = False
         return droppable
@@ -54,14 +51,14 @@ class TokenDropout:
 
 @dataclass(frozen=True)
 class TextInfilling:
-    """Masks words of texts of one tokenizer, which knows `MASK`."""
+    """Masks spans of words; the tokenizer must have `MASK`."""
 
     tokenizer: Tokenizer
     seed: int
 
     def __call__(self, tokens: Tokens, epoch: int, row: int) -> list[int]:
-        """A text in ids as it is read in an epoch; it is never longer than before."""
-        return infill_text(tokens, self._begins, self.mask_id, np.random.default_rng([self.seed, epoch, row]))
+        """The token ids of a text with masks in an epoch; never longer than before."""
+        return infill_text(tokens, self._word_starts, self.mask_id, np.random.default_rng([self.seed, epoch, row]))
 
     @cached_property
     def mask_id(self) -> int:
@@ -69,46 +66,48 @@ class TextInfilling:
         return next(index for index, content in self.tokenizer.declared.items() if content == MASK)
 
     @cached_property
-    def _begins(self) -> NDArray[np.bool_]:
-        """Which pieces begin a word: those with a blank before them."""
+    def _word_starts(self) -> NDArray[np.bool_]:
+        """For each id, whether its piece starts a word, that is, with a blank."""
         pieces = self.tokenizer.pieces(range(self.tokenizer.vocab_size))
         return np.array([piece.startswith("▁") for piece in pieces])
 
 
-def infill_text(tokens: Tokens, begins: NDArray[np.bool_], mask_id: int, generator: np.random.Generator) -> list[int]:
-    """Tokens with masks in the place of spans of words, which `begins` says the first pieces of."""
-    words = word_spans(np.asarray(tokens).tolist(), begins)
+def infill_text(
+    tokens: Tokens, word_starts: NDArray[np.bool_], mask_id: int, generator: np.random.Generator
+) -> list[int]:
+    """Mask random spans of words; `word_starts` tells for each id whether it starts a word."""
+    words = word_spans(np.asarray(tokens).tolist(), word_starts)
     spans = span_lengths(len(words), poisson_lengths(generator))
     gaps = sorted(generator.permutation(len(words) - sum(spans) + 1)[: len(spans)].tolist())
     return replace_with_masks(words, spans, gaps, mask_id)
 
 
-def word_spans(tokens: Sequence[int], begins: NDArray[np.bool_]) -> list[list[int]]:
-    """The words of a text; where it writes no blanks, as Japanese, every piece counts as one.
+def word_spans(tokens: Sequence[int], word_starts: NDArray[np.bool_]) -> list[list[int]]:
+    """The words of a text; in a text without spaces, such as Japanese, every token is a word.
 
-    >>> begins = np.array([False, True, True])
-    >>> word_spans([1, 0, 2, 1, 0, 0], begins)
+    >>> word_starts = np.array([False, True, True])
+    >>> word_spans([1, 0, 2, 1, 0, 0], word_starts)
     [[1, 0], [2], [1, 0, 0]]
-    >>> word_spans([1, 0, 0, 0], begins)
+    >>> word_spans([1, 0, 0, 0], word_starts)
     [[1], [0], [0], [0]]
     """
-    starts = [at for at, token in enumerate(tokens) if at == 0 or begins[token]]
+    starts = [at for at, token in enumerate(tokens) if at == 0 or word_starts[token]]
     if len(tokens) >= UNSPACED * len(starts):
         return [[token] for token in tokens]
     return [list(tokens[start:end]) for start, end in zip(starts, [*starts[1:], len(tokens)], strict=True)]
 
 
-def span_lengths(n_words: int, drawn: Iterable[int]) -> list[int]:
-    """Lengths of the spans to mask, as `drawn`; they sum to 30 % of the words, rounded up.
+def span_lengths(n_words: int, sampled: Iterable[int]) -> list[int]:
+    """Lengths of the spans to mask, from the sampled ones; they sum to 30 % of the words, rounded up.
 
-    They are not more than the words in them, so that there is room for all with a word between any two.
+    There are at most as many spans as masked words, so that a word fits between any two.
 
     >>> span_lengths(10, [2, 0, 6]), span_lengths(4, [0, 0, 1, 0, 4])
     ([2, 0, 1], [1, 1])
     """
     rest = wanted = -(-PERCENT * n_words // 100)
     spans: list[int] = []
-    lengths = iter(drawn)
+    lengths = iter(sampled)
     while rest:
         spans.append(min(next(lengths), rest))
         rest -= spans[-1]
@@ -118,7 +117,7 @@ def span_lengths(n_words: int, drawn: Iterable[int]) -> list[int]:
 
 
 def poisson_lengths(generator: np.random.Generator) -> Iterator[int]:
-    """Lengths of spans without end."""
+    """Endless random span lengths."""
     while True:
         yield from generator.poisson(MEAN_SPAN, 8).tolist()
 
@@ -126,12 +125,12 @@ def poisson_lengths(generator: np.random.Generator) -> Iterator[int]:
 def replace_with_masks(
     words: Sequence[Sequence[int]], spans: Sequence[int], gaps: Sequence[int], mask_id: int
 ) -> list[int]:
-    """The ids of a text in which each span of words is one mask.
+    """Replace each span of words by one mask.
 
     Args:
-        words: ids of each.
-        spans: how many words each mask stands for.
-        gaps: how many words that are kept stand before each mask; rising.
+        words: token ids of each word.
+        spans: number of words that each mask replaces.
+        gaps: number of kept words before each mask, ascending.
 
     >>> replace_with_masks([[5], [6, 7], [8], [9]], spans=[2], gaps=[1], mask_id=0)
     [5, 0, 9]

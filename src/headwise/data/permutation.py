@@ -1,17 +1,16 @@
-"""Permutation language modelling (XLNet, arXiv:1906.08237, sections 2.2 and 2.3): what is predicted, in which order.
+"""Permutation language modelling (XLNet, arXiv:1906.08237, sections 2.2 and 2.3): prediction order and targets.
 
-Of a block one token in K = 6 is predicted, in spans of 1 to 5 tokens, each somewhere in a context of six times its
-length; so many are predicted in every block of a length. The other tokens come first in every order, seen by all; those
-that are predicted come in an order that is drawn, each from the others before it. What is drawn is a function of
-(seed, epoch, where the block begins), so that a resumed run sees the same.
+One token in K = 6 is predicted, in spans of 1 to 5 tokens; each span is placed at random in a context of six times its
+length. The number of predictions depends only on the length of a block. The other tokens come first in the order and
+are visible to all. Predicted tokens come in a random order, and each sees those before it. Everything random is a
+function of (seed, epoch, start of the block), so a resumed run is identical.
 
-Deviations: one segment a block, and no states of the block before (`mems`). Not here: reading and tokenising
-(`documents`), and the masks that an order means (`architectures.xlnet`).
+Deviations: one segment per block, and no memory of the previous block (`mems`). Attention masks for an order are in
+`architectures.xlnet`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -20,97 +19,83 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.data.batch_planning import Rows
-from headwise.data.blocks import TokenBlocks, fixed_noised_blocks, noised_block_stream
-from headwise.data.stream import EndlessStream
+from headwise.data.blocks import NoisyBlocks, TokenBlocks
 
-TOKENS_PER_PREDICTION = 6  # tokens of a text for one that is predicted
+TOKENS_PER_PREDICTION = 6  # K
 LONGEST_SPAN = 5
 
 
 @dataclass(frozen=True)
 class PermutedBatch(TokenBlocks):
-    """Blocks of running text of one length, with an order for some of their tokens."""
+    """Blocks of one length, with a prediction order."""
 
     rank: Int[Tensor, "blocks length"]  # when a token is predicted, from 0; -1 = never
-    places: Int[Tensor, "blocks predictions"]  # of those that are
+    positions: Int[Tensor, "blocks predictions"]  # of the predicted tokens
 
     @property
     def targets(self) -> Int[Tensor, "blocks predictions"]:
-        """What stands there."""
-        return self.src.gather(1, self.places)
+        """The predicted tokens."""
+        return self.src.gather(1, self.positions)
 
     @property
     def n_targets(self) -> int:
-        """Tokens that are predicted."""
-        return self.places.numel()
+        return self.positions.numel()
 
 
-def sample_span_lengths(n: int, drawn: Iterable[int]) -> list[int]:
-    """Lengths of spans as `drawn`, which sum to n.
+def limit_span_lengths(n: int, sampled: Iterable[int]) -> list[int]:
+    """The first of the sampled span lengths, cut so that they sum to n.
 
-    >>> sample_span_lengths(7, [3, 2, 5])
+    >>> limit_span_lengths(7, [3, 2, 5])
     [3, 2, 2]
     """
-    found: list[int] = []
-    lengths = iter(drawn)
-    while sum(found) < n:
-        found.append(min(next(lengths), n - sum(found)))
-    return found
+    chosen: list[int] = []
+    lengths = iter(sampled)
+    while sum(chosen) < n:
+        chosen.append(min(next(lengths), n - sum(chosen)))
+    return chosen
 
 
 def place_spans(lengths: Sequence[int], shares: Sequence[float], length: int) -> list[int]:
-    """The tokens in spans of those lengths, one context behind the other; `shares` say where in its room each begins.
+    """Positions of the tokens of consecutive spans; `shares` in [0, 1) place each span within its context.
 
     >>> place_spans([2, 1], shares=[0.5, 0.0], length=20)
     [5, 6, 12]
     """
-    found, begin = [], 0
+    positions, begin = [], 0
     for span, share in zip(lengths, shares, strict=True):
         context = min(TOKENS_PER_PREDICTION * span, length - begin)
         start = begin + int(share * (context - span + 1))
-        found += range(start, start + span)
+        positions += range(start, start + span)
         begin += context
-    return found
+    return positions
 
 
 def sample_order(length: int, generator: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of so many tokens the places of those that are predicted, and when each of all is: -1 = never."""
+    """Positions of the predicted tokens of a block, and the rank of every token (-1 = not predicted)."""
     n = max(1, length // TOKENS_PER_PREDICTION)
-    lengths = sample_span_lengths(n, generator.integers(1, LONGEST_SPAN + 1, n).tolist())
-    places = np.array(place_spans(lengths, generator.random(len(lengths)).tolist(), length))
+    lengths = limit_span_lengths(n, generator.integers(1, LONGEST_SPAN + 1, n).tolist())
+    positions = np.array(place_spans(lengths, generator.random(len(lengths)).tolist(), length))
     rank = np.full(length, -1)
-    rank[places] = generator.permutation(n)
-    return places, rank
+    rank[positions] = generator.permutation(n)
+    return positions, rank
 
 
 @dataclass(frozen=True)
-class PermutedText:
-    """Running text in blocks with the marks of its vocabulary behind each."""
+class PermutedText(NoisyBlocks[PermutedBatch]):
+    """Running text in blocks, each followed by special tokens."""
 
     tokens: NDArray[np.int32]
-    length: int  # of a block, with its marks
-    behind: Sequence[int]
+    length: int  # of a block, with its special tokens
+    suffix: Sequence[int]  # special tokens after a block
 
     @property
-    def room(self) -> int:
-        """Tokens of the text in a block."""
-        return self.length - len(self.behind)
+    def text_length(self) -> int:
+        return self.length - len(self.suffix)
 
     def load(self, starts: Rows, length: int, seed: int, epoch: int) -> PermutedBatch:
-        """Blocks of `length` tokens of the text, from each of `starts` on, with the order of an epoch."""
-        drawn = [sample_order(length, np.random.default_rng([seed, epoch, int(start) + 1])) for start in starts]
+        orders = [sample_order(length, np.random.default_rng([seed, epoch, int(start) + 1])) for start in starts]
         text = self.tokens[starts[:, None] + np.arange(length)].astype(np.int64)
-        src = np.concatenate([text, np.tile(np.array(self.behind, np.int64), (len(starts), 1))], axis=1)
-        rank = np.pad(np.stack([rank for _, rank in drawn]), ((0, 0), (0, len(self.behind))), constant_values=-1)
-        return PermutedBatch(*map(torch.from_numpy, (src, rank, np.stack([places for places, _ in drawn]))))
-
-    def stream(
-        self, tokens_per_batch: int, seed: int, state: Mapping[str, int] | None = None, pin: bool = False
-    ) -> EndlessStream[PermutedBatch]:
-        """Training batches without end, from `state` on."""
-        load = partial(self.load, length=self.room, seed=seed)
-        return noised_block_stream(load, len(self.tokens), self.room, tokens_per_batch, seed, state, pin)
-
-    def fixed(self, tokens_per_batch: int) -> Iterator[PermutedBatch]:
-        """The whole text once, always in the same order; the last block is as long as it is."""
-        return fixed_noised_blocks(self.load, len(self.tokens), self.room, tokens_per_batch)
+        src = np.concatenate([text, np.tile(np.array(self.suffix, np.int64), (len(starts), 1))], axis=1)
+        rank = np.pad(np.stack([rank for _, rank in orders]), ((0, 0), (0, len(self.suffix))), constant_values=-1)
+        positions = np.stack([positions for positions, _ in orders])
+        return PermutedBatch(*map(torch.from_numpy, (src, rank, positions)))

@@ -91,5 +91,5 @@ def hidden_logits(
     encode: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor], batch: MaskedBatch
 ) -> Float[Tensor, "chosen vocab"]:
     """The logits at masked positions only, because the vocabulary is large."""
-    states = encode(batch.src).flatten(0, 1).index_select(0, batch.places)
+    states = encode(batch.src).flatten(0, 1).index_select(0, batch.positions)
     return logits(states[None])[0]

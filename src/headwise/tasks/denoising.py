@@ -188,7 +188,7 @@ def _corruption(
 ) -> tuple[Callable[[NDArray[np.int32]], CorruptedBlocks], int]:
     """What is done to running text in tokens by the family of the model, and how many of them a block takes."""
     family, marks = model.config.family, _marks(model)
-    room = length - len(marks.before) - len(marks.behind)
+    room = length - len(marks.prefix) - len(marks.suffix)
     if family in SPANS:
         room = block_length_for(length) if length > 3 else 0
         corrupt: Corruption = SpanCorruption(_sentinels(model.vocabulary, noise_counts(max(2, room))[1], origin))
@@ -196,7 +196,7 @@ def _corruption(
         corrupt = _denoising(model, origin)
     if room < 2:
         raise UserError(f"data.block_length = {length}: has no room for text beside the marks of {origin}; raise it")
-    return partial(CorruptedBlocks, room=room, corrupt=corrupt, marks=marks), room
+    return partial(CorruptedBlocks, length=room, corrupt=corrupt, specials=marks), room
 
 
 def _sentinels(vocabulary: Vocabulary, n: int, origin: str) -> NDArray[np.int64]:

@@ -117,7 +117,7 @@ def masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> Masked
     about, train, valid = prepared_texts(request, config, document_tokenizer(tokenizer))
     config, layout = replace(config, model=model), text_layout(axes, length, tokenizer)
     before, behind = [tokenizer.bos_id], [tokenizer.eos_id]
-    hidden = partial(MaskedText, length=length, before=before, behind=behind, masking=masking_of(tokenizer, config))
+    hidden = partial(MaskedText, length=length, prefix=before, suffix=behind, masking=masking_of(tokenizer, config))
     return MaskedJob(config, tokenizer, about, train, valid, layout, lambda: build(axes), hidden=hidden)
 
 
@@ -163,7 +163,7 @@ def tuned_masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
     model: EncoderModel = FINE_TUNING.read(request.init)
     masking = model.masking(config.data.mask_share, config.data.whole_words)
     hidden = partial(model.hidden, length=config.data.block_length, masking=masking)
-    check_block_room(config, config.data.block_length - hidden(np.array([], np.int32)).room)
+    check_block_room(config, config.data.block_length - hidden(np.array([], np.int32)).text_length)
     about, train, valid = own_texts(request, config, model.cutter)
     about["network"] = language_model_rows(model)
 

@@ -105,7 +105,7 @@ def permutation_objective(network: XLNet, train: TrainConfig) -> Objective:
 
 def predicted(network: Callable[..., Tensor], batch: PermutedBatch) -> tuple[Tensor, Tensor]:
     """Logits (predictions, vocab) of all that is predicted of a batch, and what stands there."""
-    logits = network(batch.src, visible=partial_order_mask(batch.rank), targets=batch.places)
+    logits = network(batch.src, visible=partial_order_mask(batch.rank), targets=batch.positions)
     return at_least_float32(logits.flatten(0, 1)), batch.targets.flatten()
 
 
@@ -131,7 +131,7 @@ def permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> P
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
     shape, length = xlnet_shape(model), config.data.block_length
     about, train, valid = prepared_texts(request, config, document_tokenizer(tokenizer))
-    permuted = partial(PermutedText, length=length, behind=[tokenizer.eos_id, tokenizer.bos_id])
+    permuted = partial(PermutedText, length=length, suffix=[tokenizer.eos_id, tokenizer.bos_id])
     config, layout = replace(config, model=model), begun_xlnet(shape, length, tokenizer)
     return PermutationJob(config, tokenizer, about, train, valid, layout, lambda: build_xlnet(shape), permuted=permuted)
 
@@ -146,7 +146,7 @@ def tuned_permutation_job(request: TrainRequest, config: RunConfig, folder: Path
     cutter = DocumentTokenizer(lambda texts: [encode(text) for text in texts], [], behind[:1], *origin)
     about, train, valid = own_texts(request, config, cutter)
     about["network"] = xlnet_rows(model)
-    permuted = partial(PermutedText, length=config.data.block_length, behind=behind)
+    permuted = partial(PermutedText, length=config.data.block_length, suffix=behind)
 
     def make() -> XLNet:
         unfrozen(model.network, config.model.dropout)

@@ -138,7 +138,7 @@ def put_back(
 ) -> tuple[Int[Tensor, "blocks length"], Bool[Tensor, "blocks length"]]:
     """The blocks with pieces in the place of masks, and which tokens of them are none that stood there."""
     src, other = batch.src.flatten().clone(), torch.zeros_like(batch.src, dtype=torch.bool).flatten()
-    src[batch.places], other[batch.places] = pieces, pieces != batch.targets
+    src[batch.positions], other[batch.positions] = pieces, pieces != batch.targets
     return src.view_as(batch.src), other.view_as(batch.src)
 
 
@@ -166,7 +166,7 @@ def replaced_job(request: TrainRequest, config: RunConfig, folder: Path) -> Repl
     config, layout = replace(config, model=model), replace(text_layout(both[0], length, tokenizer), in_file=kept)
     masking = replace(masking_of(tokenizer, config), shares=ALL_MASKED)
     before, behind = [tokenizer.bos_id], [tokenizer.eos_id]
-    hidden = partial(MaskedText, length=length, before=before, behind=behind, masking=masking)
+    hidden = partial(MaskedText, length=length, prefix=before, suffix=behind, masking=masking)
     return ReplacedJob(config, tokenizer, about, train, valid, layout, lambda: build_electra(*both), hidden=hidden)
 
 

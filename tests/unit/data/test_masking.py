@@ -70,7 +70,7 @@ def test_shares() -> None:
     text = MaskedText(np.tile(TEXT, 20), 128, [1], [2], MASKING)
     batches = list(text.fixed(10_000))
     src, targets = (
-        torch.cat([batch.src.flatten()[batch.places] for batch in batches]),
+        torch.cat([batch.src.flatten()[batch.positions] for batch in batches]),
         torch.cat([batch.targets for batch in batches]),
     )
     assert len(targets) == pytest.approx(0.15 * 60_000, rel=0.01)
@@ -86,7 +86,7 @@ def test_everything_else_is_as_it_was_between_two_marks() -> None:
     whole = []
     for batch in batches:
         src = batch.src.flatten()
-        src[batch.places] = batch.targets
+        src[batch.positions] = batch.targets
         blocks = src.view(batch.src.shape)
         assert (blocks[:, 0] == 1).all() and (blocks[:, -1] == 2).all()
         whole += blocks[:, 1:-1].flatten().tolist()
@@ -97,7 +97,7 @@ def test_masks_are_others_in_every_epoch_and_the_same_for_a_validation() -> None
     text = MaskedText(TEXT, 32, [1], [2], MASKING)
     starts = np.array([60, 0])
     first, again, other = (text.load(starts, 30, 1, epoch) for epoch in (0, 0, 1))
-    assert first.src.equal(again.src) and not first.places.equal(other.places)
+    assert first.src.equal(again.src) and not first.positions.equal(other.positions)
     assert text.load(starts[:1], 30, 1, 0).src.equal(first.src[:1])  # whatever else is in a batch
     assert all(a.src.equal(b.src) for a, b in zip(text.fixed(64), text.fixed(64), strict=True))
 
@@ -112,5 +112,5 @@ def test_a_stream_goes_on_where_it_was() -> None:
     assert state["epoch"] == 1
     with closing(text.stream(640, seed=3, state=state)) as stream:
         for expected, found in zip(batches[7:], stream, strict=False):
-            assert found.src.equal(expected.src) and found.places.equal(expected.places)
+            assert found.src.equal(expected.src) and found.positions.equal(expected.positions)
             assert found.targets.equal(expected.targets)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from headwise.architectures.xlnet import partial_order_mask
-from headwise.data.permutation import PermutedBatch, PermutedText, place_spans, sample_order, sample_span_lengths
+from headwise.data.permutation import PermutedBatch, PermutedText, limit_span_lengths, place_spans, sample_order
 
 TEXT = np.random.default_rng(0).integers(5, 60, 3000).astype(np.int32)
 
@@ -52,7 +52,7 @@ def test_one_in_six_is_predicted(length: int) -> None:
 
 
 def test_spans_are_one_to_five_long_wherever_there_is_room() -> None:
-    assert sample_span_lengths(9, [5, 5]) == [5, 4]
+    assert limit_span_lengths(9, [5, 5]) == [5, 4]
     assert place_spans([1], [0.999], 6) == [5] and place_spans([5], [0.999], 30) == [25, 26, 27, 28, 29]
 
 
@@ -63,8 +63,8 @@ def text() -> PermutedText:
 def test_blocks_end_with_their_marks_which_nobody_predicts() -> None:
     batch = next(text().fixed(256))
     assert batch.src.shape == (4, 64) and (batch.src[:, -2:] == torch.tensor([2, 1])).all()
-    assert (batch.rank[:, -2:] == -1).all() and batch.places.shape == (4, 10)
-    assert batch.targets[0].tolist() == [TEXT[position] for position in batch.places[0].tolist()]
+    assert (batch.rank[:, -2:] == -1).all() and batch.positions.shape == (4, 10)
+    assert batch.targets[0].tolist() == [TEXT[position] for position in batch.positions[0].tolist()]
 
 
 def test_a_resumed_stream_is_the_same_stream() -> None:
@@ -76,4 +76,4 @@ def test_a_resumed_stream_is_the_same_stream() -> None:
     first, state = batches(17)
     rest, _ = batches(23, state)
     for a, b in zip(whole, first + rest, strict=True):
-        assert torch.equal(a.src, b.src) and torch.equal(a.rank, b.rank) and torch.equal(a.places, b.places)
+        assert torch.equal(a.src, b.src) and torch.equal(a.rank, b.rank) and torch.equal(a.positions, b.positions)

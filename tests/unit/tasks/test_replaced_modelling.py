@@ -76,7 +76,7 @@ def test_nothing_of_the_discriminators_loss_reaches_the_generator() -> None:
     both = network.generator.head.get_submodule("dense").weight.grad
     network.zero_grad()
     torch.nn.functional.cross_entropy(
-        network.generator(BATCH.src).flatten(0, 1)[BATCH.places], BATCH.targets, reduction="sum"
+        network.generator(BATCH.src).flatten(0, 1)[BATCH.positions], BATCH.targets, reduction="sum"
     ).backward()
     torch.testing.assert_close(network.generator.head.get_submodule("dense").weight.grad, both)
 
