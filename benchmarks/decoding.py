@@ -214,7 +214,7 @@ def cold_start(folder: Path, turns: int = 3, names: Sequence[str] = tuple(COLD))
 
 def pack_all(model: Path, beside: Path) -> None:
     """A model directory of the same files, with what `headwise pack` writes for all numbers where the library is."""
-    from headwise.checkpoint.packed import pack_model
+    from headwise.checkpoint.pack import pack_model
 
     shutil.rmtree(beside, ignore_errors=True)
     shutil.copytree(model, beside, copy_function=os.link)

@@ -19,7 +19,10 @@ from architecture.structure import code_lines, lines_of_code, repeated_functions
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "headwise"
 
-CONFIG_READERS = tuple(f"architectures.{name}" for name in ("build", "language", "pictures", "registry", "transformer"))
+CONFIG_READERS = (
+    "network.from_recipe",
+    *(f"architectures.{name}" for name in ("build", "language", "pictures", "registry", "transformer")),
+)
 NETWORKS = ("network", "architectures")
 CONFIG_BLIND = (*NETWORKS, "data", "decode", "training", "evaluate", "inspect")
 COMPUTATIONS = frozenset({"forward", "encode", "decode", "logits", "start_cache", "step"})

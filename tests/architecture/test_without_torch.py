@@ -11,7 +11,7 @@ import pytest
 from unit.checkpoint.test_compiled import small_model
 
 import headwise
-from headwise.checkpoint.packed import pack_model
+from headwise.checkpoint.pack import pack_model
 from headwise.native.library import library
 
 SOURCE = Path(headwise.__file__).parent

@@ -30,6 +30,7 @@ from headwise.native import library as c
 from headwise.native.arrays import at
 from headwise.native.network import ACTIVATIONS, NORMS, NUMBERS, CompiledEnsemble, CompiledNetwork, Linear, Shape
 from headwise.native.settings import ENDINGS
+from headwise.network.from_recipe import transformer_config
 
 Draw = np.random.Generator
 ERRORS = (UserError, AssertionError, MemoryError, ValueError, KeyError, IndexError, TypeError, OverflowError)
@@ -297,7 +298,7 @@ def products(draw: Draw, wrong: bool) -> None:
 def model_directory(folder: Path) -> None:
     """A right one, as small as can be."""
     shape = {"vocab_size": 12, "d_model": 6, "d_ff": 5, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 1}
-    shapes = compiled.parameter_shapes(TransformerConfig(**shape))
+    shapes = compiled.parameter_shapes(transformer_config(TransformerConfig(**shape)))
     draw = np.random.default_rng(0)
     arrays = {name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
     save_file(arrays, folder / trained.WEIGHTS)
@@ -327,8 +328,9 @@ def files(draw: Draw, wrong: bool) -> None:
             damaged(draw, folder / [trained.WEIGHTS, trained.CONFIG][chance(draw, 0.3)])
         config, _ = trained.read_settings(folder)
         weights = trained.read_weights(folder)
-    if compiled.is_papers(config.model) and compiled.fits(config.model, weights.shapes):
-        made = compiled.compiled(config.model, weights, str(draw.choice(NUMBERS)))
+    shape = compiled.axes_for_library(config.model)
+    if shape and compiled.fits(shape, weights.shapes):
+        made = compiled.compiled(shape, weights, str(draw.choice(NUMBERS)))
         search(draw, [made], False)
 
 

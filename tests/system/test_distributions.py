@@ -30,6 +30,7 @@ from headwise.data.tokenizer import Tokenizer
 from headwise.native.build import ANYWHERE, BUILDS, FOLDER, library_of
 from headwise.native.build import compiler as own_compiler
 from headwise.native.library import usable_builds
+from headwise.network.from_recipe import transformer_config
 
 pytestmark = pytest.mark.distributed
 ROOT = Path(__file__).parents[2]
@@ -192,7 +193,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shape = TransformerConfig(vocab_size=tokenizer.vocab_size, **widths)
     write_settings(folder, RunConfig(model=shape), tokenizer, {})
     draw = np.random.default_rng(0)
-    arrays = {name: draw.standard_normal(of).astype(np.float32) for name, of in parameter_shapes(shape).items()}
+    arrays = {
+        name: draw.standard_normal(of).astype(np.float32)
+        for name, of in parameter_shapes(transformer_config(shape)).items()
+    }
     save_file(arrays, folder / WEIGHTS)
     return folder
 

@@ -15,7 +15,6 @@ from tiny_families import write_tiny
 from torch import Tensor, nn
 
 import headwise
-from headwise.architectures.transformer import axes
 from headwise.config.model import TransformerConfig
 from headwise.contract import FREE, SearchOptions
 from headwise.decode.constraints import Limits
@@ -25,8 +24,8 @@ from headwise.families.family import Family
 from headwise.native.library import library
 from headwise.network import build as builder
 from headwise.network import parts
-from headwise.network.compiled import unsupported_module
 from headwise.network.config import NetworkConfig
+from headwise.network.from_recipe import transformer_config
 from headwise.training.packed import can_pack
 
 SMALL = {"vocab_size": 40, "d_model": 16, "d_ff": 24, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 1}
@@ -46,7 +45,7 @@ class HalvingNorm(nn.Module):
 def test_a_norm_is_a_class_and_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """It trains, packed as well, and the compiled library says that it does not know it."""
     monkeypatch.setitem(parts.NORMS, "halving", HalvingNorm)
-    config = axes(TransformerConfig(**SMALL))  # pyright: ignore[reportArgumentType]
+    config = transformer_config(TransformerConfig(**SMALL))  # pyright: ignore[reportArgumentType]
     assert config.encoder and config.decoder
     stacks = {side: replace(getattr(config, side), norm="halving") for side in ("encoder", "decoder")}
     network = builder.build(replace(config, **stacks))

@@ -8,10 +8,10 @@ none has a word for is refused, for it would be lost in the file. Embeddings are
 
 from dataclasses import replace
 
-from headwise.architectures.transformer import stack
 from headwise.config.model import TransformerConfig
 from headwise.errors import UserError
 from headwise.network.config import NetworkConfig
+from headwise.network.from_recipe import stack_config
 
 FAMILY_OF = {"learned": "gpt2", "rotary": "llama"}  # by how positions enter
 NARROWER = 4  # times a generator is narrower than its discriminator (arXiv:2003.10555, section 3.2: 1/4 to 1/2)
@@ -21,7 +21,7 @@ def language_axes(c: TransformerConfig, length: int) -> NetworkConfig:
     """The axes of a decoder alone that reads up to `length` tokens."""
     family = FAMILY_OF.get(c.positions, "llama")
     decoder = replace(
-        stack(c, c.n_decoder_layers),
+        stack_config(c, c.n_decoder_layers),
         d_v=0 if c.d_v in (0, c.d_k or c.d_model // c.n_heads) else c.d_v,
         n_kv_heads=(c.n_kv_heads or c.n_heads) if family == "llama" else c.n_kv_heads,
         max_len=length if family == "gpt2" else 0,
@@ -33,7 +33,7 @@ def language_axes(c: TransformerConfig, length: int) -> NetworkConfig:
 def masked_axes(c: TransformerConfig, length: int) -> NetworkConfig:
     """The axes of an encoder alone that reads up to `length` tokens and tells those that are masked."""
     encoder = replace(
-        stack(c, c.n_encoder_layers, c.encoder_heads),
+        stack_config(c, c.n_encoder_layers, c.encoder_heads),
         d_v=0 if c.d_v in (0, c.d_k or c.d_model // c.n_heads) else c.d_v,
         norm_eps=1e-12,
         max_len=length,

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from headwise.architectures.transformer import stack
 from headwise.config.model import TransformerConfig
 from headwise.errors import UserError
 from headwise.network.config import NetworkConfig
+from headwise.network.from_recipe import stack_config
 
 CHANNELS = 3  # red, green, blue
 
@@ -15,7 +15,7 @@ def picture_axes(c: TransformerConfig) -> NetworkConfig:
     if c.positions != "learned":
         raise UserError(f"model.positions = {c.positions}: patches have learned positions; set model.positions=learned")
     encoder = replace(
-        stack(c, c.n_encoder_layers, c.encoder_heads),
+        stack_config(c, c.n_encoder_layers, c.encoder_heads),
         d_v=0 if c.d_v in (0, c.d_k or c.d_model // c.n_heads) else c.d_v,
         norm_eps=1e-12,
         positions="none",

@@ -15,6 +15,7 @@ from headwise.checkpoint.adapter_folders import MATRICES
 from headwise.checkpoint.adapters import PREFIX
 from headwise.checkpoint.layout import ADAPTER
 from headwise.checkpoint.manifest import seal
+from headwise.checkpoint.tensors import file_tensor
 from headwise.checkpoint.trained import CARD, write_file, write_json, write_text
 from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
@@ -70,13 +71,13 @@ class AdapterLayout:
         seal(folder)
 
     def _tensors(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        found = {f"{PREFIX}{entry.key}": entry.to_file(parameters) for entry in self.heads}
+        found = {f"{PREFIX}{entry.key}": file_tensor(entry, parameters) for entry in self.heads}
         for entry in self.layers:
             names = [name.removesuffix(".weight") for name in entry.names]
             a = next(parameters[name] for name in (f"{part}.lora_A" for part in names) if name in parameters)
             rows = Entry(entry.key, [f"{part}.lora_B" for part in names], entry.marks.strip("^+"), entry.n_heads)
             found[f"{PREFIX}{_layer(entry)}.lora_A.weight"] = a
-            found[f"{PREFIX}{_layer(entry)}.lora_B.weight"] = rows.to_file(parameters)
+            found[f"{PREFIX}{_layer(entry)}.lora_B.weight"] = file_tensor(rows, parameters)
         return found
 
 

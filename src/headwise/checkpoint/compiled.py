@@ -1,111 +1,177 @@
-"""From the arrays of a model directory to a Transformer of the compiled library, one by one, without a module of torch.
+"""A Transformer of the compiled library from the arrays of a model folder, without a torch module.
 
-`network/compiled.py` does the same for a Transformer that torch has already. Not here: reading files
-(`trained`), and what the library does (`native`).
+The axes (`network.config`) say everything that the arrays' shapes do not. `network/compiled.py` does the same for a
+torch module.
 """
 
-from collections.abc import Mapping
-from dataclasses import fields
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.config.model import ModelConfig, TransformerConfig, heads_of_layers
+from headwise.config.model import ModelConfig, TransformerConfig
 from headwise.native.library import instructions, library
-from headwise.native.network import CompiledNetwork, PackedMemory, Shape
-from headwise.native.positions import rates_of_pairs, sinusoid_table
+from headwise.native.network import ACTIVATIONS, CompiledNetwork, PackedMemory, Shape
+from headwise.native.positions import halved_sinusoid_table, rates_of_pairs, sinusoid_table
+from headwise.network.config import NetworkConfig, StackConfig
+from headwise.network.from_recipe import transformer_config
 from headwise.network.legacy_names import RenamedMapping, current_names
 
 Weights = Mapping[str, NDArray[Any]]  # by the names of the file, shared ones under the first of their names
+ShapesByName = dict[str, tuple[int, ...]]  # of parameters
 SOURCE, TARGET, OUTPUT = "src_embeddings.tokens.weight", "tgt_embeddings.tokens.weight", "head.output.weight"
-LEARNED = "embeddings.positions.table.weight"  # of either side
-READ = {  # settings of [model] that this module reads, or that mean nothing to what is computed
-    "architecture", "task", "vocab_size", "pad_id", "dropout", "d_model", "d_ff", "n_heads", "d_k", "d_v",
-    "encoder_heads", "decoder_heads", "cross_heads", "n_encoder_layers", "n_decoder_layers", "norm_position",
-    "positions", "max_len", "tied_embeddings",
-}  # fmt: skip
+NORMS = {"layer": "layer", "layer_unbiased": "layer", "rms": "rms", "rms_shifted": "rms_shifted"}  # in native.network
+ALIKE = (  # fields that both stacks must agree in
+    *("d_model", "score_scale", "activation", "norm", "norm_eps", "norm_position", "count_from", "rotary"),
+)
+SINUSOIDS: dict[str, Callable[[int, int], NDArray[np.float32]]] = {  # length and width
+    "sinusoidal_interleaved": lambda length, width: sinusoid_table(0, length, width),
+    "sinusoidal": halved_sinusoid_table,
+    "sinusoidal_tensor2tensor": lambda length, width: halved_sinusoid_table(length, width, width // 2 - 1.0, True),
+}
 
 
 def described() -> str:
-    """What computes, for a reader."""
+    """The compiled library and its build, for people."""
     return f"the compiled library ({instructions()})"
 
 
-def is_for_library(c: ModelConfig) -> bool:
-    """Whether the library is there and takes a network of this configuration."""
-    return isinstance(c, TransformerConfig) and is_papers(c) and library() is not None
+def axes_for_library(c: ModelConfig) -> NetworkConfig | None:
+    """The axes of a network trained here, if the library is available and supports it."""
+    found = transformer_config(c) if isinstance(c, TransformerConfig) and c.task == "translate" else None
+    return found if found and library() is not None and library_shape(found) else None
 
 
-def is_papers(c: TransformerConfig) -> bool:
-    """Whether nothing is set but what this module reads; other parts go to the library by way of torch's modules."""
-    others = (f for f in fields(c) if f.name not in READ)
-    return c.positions in ("sinusoidal", "learned", "rotary") and all(getattr(c, f.name) == f.default for f in others)
-
-
-def fits(c: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+def fits(c: NetworkConfig, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     """Whether these are the shapes of all parameters of that Transformer."""
-    assert isinstance(c, TransformerConfig)
     own = parameter_shapes(c)
     return current_names(shapes, own) == own
 
 
-def compiled(c: ModelConfig, weights: Weights, compute: str, memory: PackedMemory | None = None) -> CompiledNetwork:
+def compiled(c: NetworkConfig, weights: Weights, compute: str, memory: PackedMemory | None = None) -> CompiledNetwork:
     """The network packed to compute with `compute`, one of `native.network.NUMBERS`, in `memory` if it is given."""
-    assert isinstance(c, TransformerConfig)
+    shape = library_shape(c)
+    assert shape and c.encoder and c.decoder
     names = current_names({name: name for name in weights}, parameter_shapes(c))
-    names.setdefault(TARGET, names[SOURCE])  # what is shared is in the file once
+    names.setdefault(TARGET, names[SOURCE])  # the file has shared parameters once
     names["output.weight"] = names.pop(OUTPUT, names[TARGET])
+    if "head.output.bias" in names:
+        names["output.bias"] = names.pop("head.output.bias")
     parameters = RenamedMapping(weights, names)
-    heads = [heads_of_layers(c, part) for part in ("encoder", "decoder", "cross")]
+    stacks = {"src": c.encoder, "tgt": c.decoder}
 
     def positions(length: int) -> tuple[Any, Any]:
-        if c.positions == "learned":
-            return parameters[f"src_{LEARNED}"], parameters[f"tgt_{LEARNED}"]
-        table = np.zeros((length, c.d_model), np.float32) if rates else sinusoid_table(0, length, c.d_model)
-        return table, table
+        made: dict[Any, NDArray[np.float32]] = {}  # one table for both sides if they agree
+        for side, stack in stacks.items():
+            key = stack.positions, stack.position_offset, side if stack.positions == "learned" else ""
+            made.setdefault(key, _positions(stack, f"{side}_embeddings.positions.table.weight", parameters, length))
+        tables = [*made.values()]
+        return tables[0], tables[-1]
 
-    rates = rates_of_pairs(c.d_k or c.d_model // c.n_heads).tolist() if c.positions == "rotary" else []
-    shape = Shape(*heads, norm_first=c.norm_position == "pre", rotary=tuple(rates))
     return CompiledNetwork(parameters, shape, positions, compute, memory)
 
 
-def parameter_shapes(c: TransformerConfig) -> dict[str, tuple[int, ...]]:
-    """The shape of every parameter of `network.build.build_model`, by the names of the file."""
-    table, d_model = (c.vocab_size, c.d_model), c.d_model
-    shapes: dict[str, tuple[int, ...]] = {SOURCE: table}
-    if c.tied_embeddings != "all":
-        shapes[TARGET] = table
-    if c.tied_embeddings == "none":
-        shapes[OUTPUT] = table
-    if c.positions == "learned":
-        shapes |= {f"{side}_{LEARNED}": (c.max_len, d_model) for side in ("src", "tgt")}
-    for i, own in enumerate(heads_of_layers(c, "encoder")):
-        shapes |= _attention(f"encoder.layers.{i}.self_attn", c, own) | _feed_forward(f"encoder.layers.{i}.ffn", c)
-    for i, (own, cross) in enumerate(zip(heads_of_layers(c, "decoder"), heads_of_layers(c, "cross"), strict=True)):
-        name = f"decoder.layers.{i}"
-        shapes |= _attention(f"{name}.self_attn", c, own) | _attention(f"{name}.cross_attn", c, cross)
-        shapes |= _feed_forward(f"{name}.ffn", c)
-    if c.norm_position == "pre":
-        shapes |= _norm("encoder.norm", d_model) | _norm("decoder.norm", d_model)
+def _positions(stack: StackConfig, name: str, parameters: Weights, length: int) -> NDArray[np.float32]:
+    """The codes of at least `length` positions; of all if they are learned."""
+    if stack.positions == "none":
+        return np.zeros((length, stack.d_model), np.float32)
+    if stack.positions == "learned":
+        return parameters[name][stack.position_offset :]
+    return SINUSOIDS[stack.positions](length + stack.position_offset, stack.d_model)[stack.position_offset :]
+
+
+def library_shape(c: NetworkConfig) -> Shape | None:
+    """What the compiled library needs to know besides the parameters; None for a network that it does not support."""
+    encoder, decoder = c.encoder, c.decoder
+    if not (encoder and decoder and (c.front, c.head) == ("tokens", "language")) or c.logit_cap:
+        return None
+    if not all(map(_is_for_library, (encoder, decoder))):
+        return None
+    if any(getattr(encoder, name) != getattr(decoder, name) for name in ALIKE):
+        return None
+    rotary = encoder.rotary
+    is_papers = math.isclose(encoder.score_scale**2 * encoder.d_head, 1.0)
+    return Shape(
+        encoder.heads or (encoder.n_heads,) * encoder.n_layers,
+        decoder.heads or (decoder.n_heads,) * decoder.n_layers,
+        decoder.cross_heads or (decoder.n_heads,) * decoder.n_layers,
+        norm_first=encoder.norm_position == "pre",
+        eps=encoder.norm_eps,
+        norm=NORMS[encoder.norm],
+        activation=encoder.activation,
+        embedding_scales=(encoder.embedding_scale, decoder.embedding_scale),
+        score_scale=0.0 if is_papers else encoder.score_scale,
+        logit_scale=c.logit_scale,
+        padding=encoder.count_from,
+        rotary=tuple(rates_of_pairs(rotary.width, rotary.base).tolist()) if rotary else (),
+    )
+
+
+def _is_for_library(c: StackConfig) -> bool:
+    lacking = (c.score_cap, c.normalise_heads, any(c.windows), c.relative_buckets, c.n_types, c.parallel != "no")
+    return (
+        not any(lacking)
+        and c.d_embedding in (0, c.d_model)
+        and c.norm_position in ("pre", "post")
+        and c.norm in NORMS
+        and c.activation in ACTIVATIONS
+        and (c.rotary is None or c.rotary.scaling == "none")
+        and (c.count_from < 0 or c.positions in SINUSOIDS)
+    )
+
+
+def parameter_shapes(c: NetworkConfig) -> ShapesByName:
+    """The shape of every parameter that `network.build` makes for an encoder-decoder, shared ones once."""
+    assert c.encoder and c.decoder
+    shapes = dict(_embeddings("src", c.encoder, c.vocab_size, True))
+    shapes |= _embeddings("tgt", c.decoder, c.tgt_vocab_size or c.vocab_size, not c.share_embeddings)
+    if not c.tie_head:
+        shapes[OUTPUT] = (c.tgt_vocab_size or c.vocab_size, c.decoder.d_model)
+    if c.head_bias:
+        shapes["head.output.bias"] = (c.tgt_vocab_size or c.vocab_size,)
+    for part, stack in (("encoder", c.encoder), ("decoder", c.decoder)):
+        for i in range(stack.n_layers):
+            shapes |= _layer(f"{part}.layers.{i}", stack, i, part == "decoder")
+        if stack.norm_position == "pre":
+            shapes |= _norm(f"{part}.norm", stack)
     return shapes
 
 
-def _attention(name: str, c: TransformerConfig, heads: int) -> dict[str, tuple[int, ...]]:
-    width = c.d_model // c.n_heads  # a head stays as wide when others go
-    d_k, d_v = heads * (c.d_k or width), heads * (c.d_v or width)
-    q, k, v = (_linear(f"{name}.{x}_proj", c.d_model, d) for x, d in (("q", d_k), ("k", d_k), ("v", d_v)))
-    return q | k | v | _linear(f"{name}.o_proj", d_v, c.d_model) | _norm(f"{name}_sublayer.norm", c.d_model)
+def _embeddings(side: str, c: StackConfig, size: int, own_table: bool) -> Iterator[tuple[str, tuple[int, ...]]]:
+    if own_table:
+        yield f"{side}_embeddings.tokens.weight", (size, c.d_model)
+    if c.embedding_norm:
+        yield from _norm(f"{side}_embeddings.norm", c).items()
+    if c.positions == "learned":
+        yield f"{side}_embeddings.positions.table.weight", (c.max_len + c.position_offset, c.d_model)
 
 
-def _feed_forward(name: str, c: TransformerConfig) -> dict[str, tuple[int, ...]]:
-    up, down = _linear(f"{name}.up_proj", c.d_model, c.d_ff), _linear(f"{name}.down_proj", c.d_ff, c.d_model)
-    return up | down | _norm(f"{name}_sublayer.norm", c.d_model)
+def _layer(name: str, c: StackConfig, i: int, has_cross: bool) -> ShapesByName:
+    attentions = {"self_attn": c.heads, **({"cross_attn": c.cross_heads} if has_cross else {})}
+    shapes: ShapesByName = {}
+    for kind, heads in attentions.items():
+        shapes |= _attention(f"{name}.{kind}", c, heads[i] if heads else c.n_heads)
+    for projection in ("gate_proj", "up_proj") if c.gated else ("up_proj",):
+        shapes |= _linear(f"{name}.ffn.{projection}", c.d_model, c.d_ff, c.ffn_bias)
+    return (
+        shapes | _linear(f"{name}.ffn.down_proj", c.d_ff, c.d_model, c.ffn_bias) | _norm(f"{name}.ffn_sublayer.norm", c)
+    )
 
 
-def _linear(name: str, d_in: int, d_out: int) -> dict[str, tuple[int, ...]]:
-    return {f"{name}.weight": (d_out, d_in), f"{name}.bias": (d_out,)}
+def _attention(name: str, c: StackConfig, heads: int) -> ShapesByName:
+    shared, d_v = c.n_kv_heads or heads, c.d_v or c.d_head
+    widths = {"q": heads * c.d_head, "k": shared * c.d_head, "v": shared * d_v}
+    shapes = _norm(f"{name}_sublayer.norm", c)
+    for projection, width in widths.items():
+        shapes |= _linear(f"{name}.{projection}_proj", c.d_model, width, projection in c.attention_bias)
+    return shapes | _linear(f"{name}.o_proj", heads * d_v, c.d_model, "o" in c.attention_bias)
 
 
-def _norm(name: str, d_model: int) -> dict[str, tuple[int, ...]]:
-    return {f"{name}.weight": (d_model,), f"{name}.bias": (d_model,)}
+def _linear(name: str, d_in: int, d_out: int, bias: bool) -> ShapesByName:
+    return {f"{name}.weight": (d_out, d_in), **({f"{name}.bias": (d_out,)} if bias else {})}
+
+
+def _norm(name: str, c: StackConfig) -> ShapesByName:
+    return {f"{name}.weight": (c.d_model,), **({f"{name}.bias": (c.d_model,)} if c.norm == "layer" else {})}

@@ -29,7 +29,7 @@ from headwise.network.config import network_config
 from headwise.network.parameters import replace_parameter
 
 
-def read_published(folder: Path, device: str, dtype: str) -> Folder:
+def read_pretrained(folder: Path, device: str, dtype: str) -> Folder:
     """A model in the Hugging Face layout, or an imported one; arguments as of `read_folder`."""
     digests = [Digests(part) for part in folders_of(folder)]
     for part in digests:

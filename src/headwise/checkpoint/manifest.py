@@ -36,7 +36,7 @@ class Digests:
 
     def __init__(self, folder: Path) -> None:
         """Reads the manifest; `UserError` if it is damaged. The files must be opened after this."""
-        self._folder = folder
+        self.folder = folder
         self._listing = read_manifest(folder)
         self._hashing: dict[str, Hashing] = {}
         self._lock = Lock()
@@ -51,7 +51,7 @@ class Digests:
         with self._lock:
             for name in names:
                 if name in self._listing and name not in self._hashing:
-                    self._hashing[name] = Hashing(self._folder / name)
+                    self._hashing[name] = Hashing(self.folder / name)
 
     def check(self, names: Iterable[str]) -> None:
         """Wait for the digests of those of `names` that are listed; `UserError` for a file with another digest."""
@@ -61,7 +61,7 @@ class Digests:
             found = self._hashing[name].result()
             if found in self._listing[name]:
                 continue
-            now = read_manifest(self._folder)  # a training may have replaced both since
+            now = read_manifest(self.folder)  # a training may have replaced both since
             if found not in now.get(name, ()):
                 raise self._mismatch(name, found)
 
@@ -72,15 +72,15 @@ class Digests:
             return listed[0]
         with self._lock:
             if name not in self._hashing:
-                self._hashing[name] = Hashing(self._folder / name)
+                self._hashing[name] = Hashing(self.folder / name)
         return self._hashing[name].result()
 
     def _mismatch(self, name: str, found: str) -> UserError:
-        path = self._folder / name
+        path = self.folder / name
         what = "is not the file" if found else "is missing, a file"
         return UserError(
             f"{path}: {what} that {MANIFEST} lists: damaged, incomplete or changed since the model was written; "
-            f"restore it, or if the change is intended run `headwise seal {self._folder}`"
+            f"restore it, or if the change is intended run `headwise seal {self.folder}`"
         )
 
 

@@ -15,7 +15,7 @@ import json
 import mmap
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import sizeof
 from functools import cache
 from pathlib import Path
@@ -24,19 +24,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.checkpoint.compiled import compiled, fits, is_for_library
+from headwise.checkpoint.compiled import compiled
 from headwise.checkpoint.layout import PACKED
-from headwise.checkpoint.manifest import Digests, seal
-from headwise.checkpoint.trained import WEIGHTS, read_weights, settings_for, write_file
-from headwise.checkpoint.weights import WeightsFile
-from headwise.config.model import ModelConfig
+from headwise.checkpoint.trained import write_file
+from headwise.checkpoint.weights import Arrays
 from headwise.errors import UserError
 from headwise.native.arrays import Floats, at
 from headwise.native.build import FOLDER, version
-from headwise.native.library import Linear, absence, library, needed
-from headwise.native.network import NUMBERS, REGISTER, PackedMemory
+from headwise.native.library import Linear, needed
+from headwise.native.network import REGISTER, PackedMemory
+from headwise.network.config import NetworkConfig
 
-HELD = ("_proj.weight", "_proj.bias", "tokens.weight", "head.output.weight")  # ends of the names of what is packed
+HELD = (
+    "_proj.weight",
+    "_proj.bias",
+    "tokens.weight",
+    "head.output.weight",
+    "head.output.bias",
+)  # ends of the names of what is packed
 ORDERED_BY = (FOLDER / "network.py", Path(__file__).with_name("compiled.py"), Path(__file__))
 HEADER = 4096  # bytes before the layers: JSON and blanks
 ADDRESSES = -(-sizeof(Linear) // REGISTER) * REGISTER  # bytes at the beginning of a layer that hold them
@@ -88,9 +93,9 @@ class Mapped(PackedMemory):
 
 
 class Unread(Mapping[str, Floats]):
-    """The parameters of a file; of what is packed the shapes alone, as memory that nobody touches."""
+    """The parameters of a file. Those that are packed have shapes only: memory that is never touched."""
 
-    def __init__(self, weights: WeightsFile) -> None:
+    def __init__(self, weights: Arrays) -> None:
         self._weights = weights
         self._held = {name: np.empty(weights.shapes[name], np.float32) for name in weights if name.endswith(HELD)}
 
@@ -104,46 +109,23 @@ class Unread(Mapping[str, Floats]):
         return len(self._weights)
 
 
-def pack_model(folder: str | Path, compute: str = "") -> Path:
-    """Pack a translator that Headwise has trained; returns the file, beside the weights.
-
-    Args:
-        folder: the model directory.
-        compute: numbers to compute with, one of `native.network.NUMBERS`; "": those the model decodes with.
-
-    Raises:
-        UserError: there is no such model, or the compiled library does not compute with its network in these numbers.
-    """
-    digests = Digests(Path(folder))
-    config, _ = settings_for(("translate",), folder)
-    compute = compute or config.decode.compute
-    if compute not in NUMBERS:
-        raise UserError(f"{folder}: decodes in {compute}, which is not packed; choose --compute {' or '.join(NUMBERS)}")
-    weights = read_weights(folder)
-    if library() is None:
-        raise UserError(f"{folder}: is packed by the compiled library, which {absence()}")
-    if not (is_for_library(config.model) and fits(config.model, weights.shapes)):
-        raise UserError(f"{folder}: torch computes with this network, and nothing is packed for it; use it as it is")
+def write_packed(folder: Path, c: NetworkConfig, arrays: Arrays, compute: str, digest: Callable[[], str]) -> Path:
+    """Pack a network into the file for `compute` in its folder; `digest` gives the digest of its weights."""
     memory = Collected()
-    compiled(config.model, weights, compute, memory)
+    compiled(c, arrays, compute, memory)
     body = np.frombuffer(b"".join(memory.written()), np.uint8)
-    digests.check([WEIGHTS])
-    of = made_of(config.model, weights, compute, digests.digest_of(WEIGHTS))
-    about = {"of": of, "bytes": HEADER + len(body), "checksum": checksum(body)}
+    about = {"of": made_of(c, arrays, compute, digest()), "bytes": HEADER + len(body), "checksum": checksum(body)}
 
     def write(draft: Path) -> None:
         with draft.open("wb") as file:
             file.writelines([json.dumps(about).encode().ljust(HEADER), body.data])
 
-    path = Path(folder, PACKED.format(compute))
+    path = folder / PACKED.format(compute)
     write_file(path, write)
-    seal(Path(folder))  # a folder of an older version: without the listed digest each start would hash the weights
     return path
 
 
-def read_packed(
-    path: Path, config: ModelConfig, weights: WeightsFile, compute: str, digest: str
-) -> tuple[Any, ...] | None:
+def read_packed(path: Path, c: NetworkConfig, arrays: Arrays, compute: str, digest: str) -> tuple[Any, ...] | None:
     """What `compiled` is told beside the configuration: parameters, `compute`, and the memory that has the layers.
 
     None, with a warning, where the file was packed from anything else; `digest` is that of the weights.
@@ -162,7 +144,7 @@ def read_packed(
         of, size = about["of"], about["bytes"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise damaged(path, "it has no header") from None
-    if of != made_of(config, weights, compute, digest):
+    if of != made_of(c, arrays, compute, digest):
         what = "was packed from other weights or by another version of Headwise, and is ignored"
         warnings.warn(f"{path}: {what}; {made_anew(path)}", stacklevel=2)
         return None
@@ -171,18 +153,18 @@ def read_packed(
     body = np.frombuffer(mapped, np.uint8)[HEADER:]
     if about.get("checksum") != checksum(body):
         raise damaged(path, "its content does not have the checksum in its header")
-    return Unread(weights), compute, Mapped(path, body)
+    return Unread(arrays), compute, Mapped(path, body)
 
 
-def made_of(config: ModelConfig, weights: WeightsFile, compute: str, digest: str) -> list[Any]:
+def made_of(c: NetworkConfig, arrays: Arrays, compute: str, digest: str) -> list[Any]:
     """What a packed file was packed from, as its header has it and as its reader finds it.
 
     `digest` is that of the weights, out of the manifest: they are not hashed again at every start. The checksum of the
     parameters that are not packed, which are read anyway, reveals weights that were replaced without a new manifest.
     """
-    unpacked = zlib.crc32(repr(config).encode())
-    for name in sorted(weights):
-        unpacked = unpacked if name.endswith(HELD) else zlib.crc32(weights[name].tobytes(), unpacked)
+    unpacked = zlib.crc32(repr(c).encode())
+    for name in sorted(arrays):
+        unpacked = unpacked if name.endswith(HELD) else zlib.crc32(arrays[name].tobytes(), unpacked)
     return [compute, digest, unpacked, sources()]
 
 
@@ -198,7 +180,7 @@ def sources() -> int:
 
 
 def damaged(path: Path, why: str) -> UserError:
-    """The message for a file that is not what `pack_model` wrote."""
+    """The message for a file that is not what `write_packed` wrote."""
     return UserError(f"{path}: damaged: {why}; delete it, or {made_anew(path)}")
 
 

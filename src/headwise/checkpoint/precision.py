@@ -15,7 +15,6 @@ from headwise.checkpoint.layout import CONFIG, file_of
 from headwise.errors import UserError, unknown
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-READABLE = (*DTYPES.values(), torch.float64)  # float64 is converted
 # Tensors of bitsandbytes, GPTQ, AWQ, fp8 and compressed-tensors.
 QUANTISED = r"\.(qweight|qzeros|SCB|absmax|quant_map|weight_scale|weight_scale_inv|weight_packed)$|\.quant_state\."
 

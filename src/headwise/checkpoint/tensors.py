@@ -1,6 +1,7 @@
-"""Tensors of a pretrained file, mapped or unpickled safely."""
+"""Tensors of a pretrained file: mapped or unpickled safely, and written in its layout."""
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -8,6 +9,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from headwise.errors import UserError
+from headwise.families.table import Entry
 
 ARCHIVE = b"PK\x03\x04"  # first bytes of a zip file
 
@@ -35,3 +37,15 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
     if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise UserError(f"{path}: cannot be read as tensors alone; it holds more than those")
     return tensors
+
+
+def file_tensor(entry: Entry, own: Mapping[str, Tensor]) -> Tensor:
+    """The tensor of a file for one entry of a family's table, from our parameters; the reverse of `Entry.to_own`."""
+    parts = [own[name] for name in entry.names]
+    if "%" in entry.marks:
+        tensor = torch.stack([part.unflatten(0, (entry.n_heads, -1)) for part in parts], 1).flatten(0, 2)
+    else:
+        tensor = torch.cat(parts) if len(parts) > 1 else parts[0]
+    if "^" in entry.marks:
+        tensor = tensor.t()
+    return (tensor.unsqueeze(0) if "+" in entry.marks else tensor).contiguous()

@@ -4,6 +4,7 @@ The file stays open, so that a model stays the same after training has replaced 
 overwriting a mapped file can kill the process.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from os import name as system
@@ -22,13 +23,30 @@ KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}  # names in th
 LENGTH = 8  # bytes before the header with its length
 
 
-class WeightsFile(Mapping[str, NDArray[np.float32]]):
+class Arrays(Mapping[str, NDArray[np.float32]]):
+    """Arrays by name that are read when they are needed."""
+
+    shapes: dict[str, tuple[int, ...]]  # of all, known without reading them
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.shapes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.shapes)
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+
+class WeightsFile(Arrays):
     """Arrays in float32 by the names of the file; an array in use is not read again."""
 
-    def __init__(self, path: Path) -> None:
-        """`UserError` if it is damaged or holds other numbers than weights."""
+    def __init__(self, path: Path, only_weights: bool = True) -> None:
+        """`UserError` if it is damaged, or with `only_weights` if it holds other numbers than weights."""
         self.path = path
-        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.shapes = {}
+        self.kinds: dict[str, str] = {}  # as the file names them, such as "F32"
+        self._only_weights = only_weights
         self._places: dict[str, tuple[np.dtype[Any], int]] = {}
         self._in_use: WeakValueDictionary[str, NDArray[np.float32]] = WeakValueDictionary()
         self._lock = Lock()  # the file has one position
@@ -47,32 +65,18 @@ class WeightsFile(Mapping[str, NDArray[np.float32]]):
                 found = self._in_use[name] = self._read(name)
             return found
 
-    def __contains__(self, name: object) -> bool:
-        return name in self.shapes
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.shapes)
-
-    def __len__(self) -> int:
-        return len(self.shapes)
-
     def _read_header(self) -> None:
-        """The library checks that arrays are contiguous and have the size of their shapes."""
-        place = LENGTH + int.from_bytes(self._file.read(LENGTH), "little")
-        with safe_open(self.path, framework="numpy") as checked:
-            for name in checked.offset_keys():
-                about = checked.get_slice(name)
-                self.shapes[name] = tuple(about.get_shape())
-                dtype = self._dtype(name, about.get_dtype())
-                self._places[name] = dtype, place
-                place += int(np.prod(self.shapes[name], dtype=np.int64)) * dtype.itemsize
-
-    def _dtype(self, name: str, kind: str) -> np.dtype[Any]:
-        """Integers and 8-bit numbers need a scale, which is not in the file."""
-        if kind not in KINDS:
-            what = f"{name} holds {kind}, not floating-point weights"
-            raise UserError(f"{self.path}: {what}; put the file back as it was trained")
-        return np.dtype(KINDS[kind])
+        with safe_open(self.path, framework="numpy"):  # checks that the header fits the file
+            length = int.from_bytes(self._file.read(LENGTH), "little")
+        header = json.loads(self._file.read(length))
+        header.pop("__metadata__", None)
+        for name, about in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+            self.shapes[name], self.kinds[name] = tuple(about["shape"]), about["dtype"]
+            if self.kinds[name] in KINDS:
+                self._places[name] = np.dtype(KINDS[about["dtype"]]), LENGTH + length + about["data_offsets"][0]
+            elif self._only_weights:  # integers and 8-bit numbers need a scale, which is not in the file
+                what = f"{name} holds {about['dtype']}, not floating-point weights"
+                raise UserError(f"{self.path}: {what}; put the file back as it was trained")
 
     def _read(self, name: str) -> NDArray[np.float32]:
         dtype, place = self._places[name]

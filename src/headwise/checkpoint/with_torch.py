@@ -1,11 +1,12 @@
-"""What of reading folders needs torch: networks of models trained here, searching with them, and pretrained models.
+"""The part of reading model folders that needs torch: networks, searching with them, and most pretrained models.
 
-A `checkpoint.trained_network.TorchSide`. Whoever has torch anyway reads folders with `read_any`; `models.load` imports
-this module when it is first needed.
+A `checkpoint.stored_network.TorchSide`. Code that uses torch anyway reads folders with `read_any`; `models.load`
+imports this module when it is first needed.
 """
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,19 @@ import torch
 
 from headwise.architectures.registry import build_network, build_pooled_network, decoding_forms, with_parameters
 from headwise.checkpoint.folder import Folder
-from headwise.checkpoint.imported import read_published
+from headwise.checkpoint.imported import read_pretrained
 from headwise.checkpoint.read import read_folder
+from headwise.checkpoint.stored_network import StoredNetwork
 from headwise.checkpoint.weights import WeightsFile
 from headwise.config.settings import WITH_DECODER, ModelConfig
 from headwise.contract import SearchEngine
 from headwise.decode.ensemble import AveragedNetworks
 from headwise.decode.stepwise import TorchEngine, engine_of
 from headwise.errors import UserError
+from headwise.network.compiled import native_available
 from headwise.network.inference import rounded
 
-__all__ = ["average_engines", "build_trained", "engine_of", "read_any", "read_published"]
+__all__ = ["average_engines", "build_trained", "engine_of", "native_available", "read_any", "read_published"]
 
 
 def read_any(
@@ -33,15 +36,33 @@ def read_any(
     tasks: Sequence[str] | None = None,
     published: bool = True,
 ) -> Folder:
-    """`read.read_folder` where torch is there anyway."""
-    torch_side: Any = sys.modules[__name__]
-    return read_folder(path, device, dtype, tasks, published, lambda: torch_side)
+    """`read.read_folder` for code that uses torch anyway."""
+    return read_folder(path, device, dtype, tasks, published, _torch_side)
+
+
+def _torch_side() -> Any:
+    return sys.modules[__name__]
 
 
 def build_trained(config: ModelConfig, weights: WeightsFile, device: str) -> tuple[Any, Any]:
-    """A network with its weights, in evaluation mode, and what gives its forms for decoding."""
+    """A network trained here with its weights, in evaluation mode, and what gives its forms for decoding."""
     build: Any = build_network if config.task in WITH_DECODER else build_pooled_network
-    network = with_parameters(build, config, weights, str(weights.path)).to(device)
+    return prepared(with_parameters(build, config, weights, str(weights.path)).to(device))
+
+
+def build_published(folder: Path, device: str, dtype: str) -> tuple[Any, Any]:
+    """The same for a pretrained network."""
+    return prepared(read_pretrained(folder, device, dtype).network)
+
+
+def read_published(folder: Path, device: str, dtype: str) -> Folder:
+    """A pretrained model of any kind; arguments as of `read_folder`."""
+    found = read_pretrained(folder, device, dtype)
+    return replace(found, weights=StoredNetwork(_torch_side, lambda side: side.prepared(found.network), None))
+
+
+def prepared(network: Any) -> tuple[Any, Any]:
+    """A network and what gives its forms for decoding."""
     return network, decoding_forms(network)
 
 

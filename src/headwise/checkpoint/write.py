@@ -8,6 +8,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from headwise.checkpoint.layout import CONFIG, WEIGHTS
+from headwise.checkpoint.tensors import file_tensor
 from headwise.checkpoint.trained import write_file, write_json
 from headwise.families.registry import FAMILIES
 from headwise.families.table import entries
@@ -43,7 +44,7 @@ def file_tensors(parameters: Mapping[str, Tensor], config: NetworkConfig) -> dic
     """Parameters in the format and by the keys of the family's files; shared ones once."""
     shapes = {name: tuple(tensor.shape) for name, tensor in parameters.items()}
     wanted = entries(FAMILIES[config.family].table(config), config, shapes)
-    return {entry.key: entry.to_file(parameters).cpu() for entry in wanted}
+    return {entry.key: file_tensor(entry, parameters).cpu() for entry in wanted}
 
 
 def config_to_hf(config: NetworkConfig) -> tuple[dict[str, Any], list[str]]:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headwise.checkpoint.tensors import file_tensor
 from headwise.errors import UserError
 from headwise.export.exported import (
     MAX_NEW_TOKENS,
@@ -169,7 +170,7 @@ def write_model(
         if not POSITION_PARAMETERS & {*name.split(".")}
     }
     for entry in entries(ctranslate2_names(config), config, {name: tuple(value.shape) for name, value in own.items()}):
-        _set(spec, entry.key, entry.to_file(own).numpy())
+        _set(spec, entry.key, file_tensor(entry, own).numpy())
     _set_positions(spec, config, exported.network)
     if suppressed:
         bias = own.get("head.output.bias", torch.zeros(len(pieces))).clone()

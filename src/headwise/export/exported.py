@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.architectures.transformer import axes
 from headwise.checkpoint.folder import Folder
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import SearchSettings
@@ -23,6 +22,7 @@ from headwise.decode.engine import decode_tokens
 from headwise.decode.stepwise import engine_of
 from headwise.errors import UserError
 from headwise.network.config import NetworkConfig
+from headwise.network.from_recipe import transformer_config
 from headwise.network.positions import LearnedPositions
 from headwise.network.transformer import Transformer
 
@@ -81,7 +81,7 @@ class ExportedModel:
     @property
     def axes(self) -> NetworkConfig:
         """The settings of the network."""
-        return axes(self.config)
+        return transformer_config(self.config)
 
     @property
     def special(self) -> SpecialIds:

@@ -16,7 +16,6 @@ import tokenizers
 import torch
 from torch import Tensor
 
-from headwise.architectures.transformer import axes
 from headwise.checkpoint.manifest import seal
 from headwise.checkpoint.trained import write_json
 from headwise.checkpoint.write import config_to_hf, file_tensors, write_files
@@ -30,6 +29,7 @@ from headwise.export.exported import (
     position_table,
 )
 from headwise.network.config import NetworkConfig, StackConfig
+from headwise.network.from_recipe import transformer_config
 from headwise.network.parameters import parameters_of
 
 INSTALL = "pip install 'headwise[hf]'"
@@ -89,7 +89,7 @@ def write_hf(exported: ExportedModel, folder: Path, example: str, int8: bool = F
 
 def family_config(exported: ExportedModel) -> NetworkConfig:
     """The settings of the family whose network this is with a permuted residual stream."""
-    ours = axes(exported.config)
+    ours = transformer_config(exported.config)
 
     def reordered(stack: StackConfig) -> StackConfig:
         d_v = 0 if stack.d_v == stack.d_head else stack.d_v  # 0 means the same

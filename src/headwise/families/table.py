@@ -13,9 +13,7 @@ Not here: files (`headwise.checkpoint`).
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import Any
 
 from headwise.network.config import NetworkConfig
 
@@ -39,29 +37,20 @@ class Entry:
             shape = shape[::-1]
         return (1, *shape) if "+" in self.marks else shape
 
-    def to_own(self, tensor: Tensor) -> dict[str, Tensor]:
-        """Ours, out of the file's; views of it wherever that is possible."""
+    def to_own(self, tensor: Any) -> dict[str, Any]:
+        """Our tensors from that of the file, a torch tensor or a numpy array; views where possible."""
         if "+" in self.marks:
             tensor = tensor[0]
-        if "^" in self.marks:
-            tensor = tensor.t()  # which leaves vectors alone
+        if "^" in self.marks and len(tensor.shape) > 1:
+            tensor = tensor.T
+        n, rest = len(self.names), tuple(tensor.shape[1:])
         if "%" in self.marks:
-            by_head = tensor.unflatten(0, (self.n_heads, len(self.names), -1))
-            parts = [by_head[:, i].flatten(0, 1) for i in range(len(self.names))]
+            by_head = tensor.reshape(self.n_heads, n, -1, *rest)
+            parts = [by_head[:, i].reshape(-1, *rest) for i in range(n)]
         else:
-            parts = tensor.chunk(len(self.names))
+            size = len(tensor) // n
+            parts = [tensor[i * size : (i + 1) * size] for i in range(n)]
         return dict(zip(self.names, parts, strict=True))
-
-    def to_file(self, own: Mapping[str, Tensor]) -> Tensor:
-        """The file's, out of ours."""
-        parts = [own[name] for name in self.names]
-        if "%" in self.marks:
-            tensor = torch.stack([part.unflatten(0, (self.n_heads, -1)) for part in parts], 1).flatten(0, 2)
-        else:
-            tensor = torch.cat(parts) if len(parts) > 1 else parts[0]
-        if "^" in self.marks:
-            tensor = tensor.t()
-        return (tensor.unsqueeze(0) if "+" in self.marks else tensor).contiguous()
 
 
 def entries(table: Mapping[str, str], config: NetworkConfig, shapes: Mapping[str, TensorShape]) -> list[Entry]:

@@ -13,7 +13,6 @@ from headwise.data.labelled import EncodedText
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.errors import UserError
 from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, special_ids_of
-from headwise.network.config import StackConfig
 
 OneOrTwo = str | tuple[str, ...]  # a text; or one, or two, in a tuple
 
@@ -33,11 +32,6 @@ def longest_first(n_first: int, n_second: int, room: int) -> tuple[int, int]:
     if less + more > room:
         less, more = room // 2, room - room // 2
     return (more, less) if n_first > n_second else (less, more)
-
-
-def longest_text(stack: StackConfig | None) -> int | None:
-    """The number of learned positions of a stack; None without a limit."""
-    return stack.max_len if stack and stack.positions == "learned" else None
 
 
 @dataclass(frozen=True)
@@ -93,7 +87,7 @@ def reader_of(model: Any) -> TextReader:
     """The reader of a pretrained encoder."""
     stack, pad_id = model.config.encoder, max(0, model.hf_config.get("pad_token_id") or 0)
     size = model.config.vocab_size
-    return text_reader(model.tokenizer, pad_id, stack.n_types, longest_text(stack), model.path, size)
+    return text_reader(model.tokenizer, pad_id, stack.n_types, stack.longest, model.path, size)
 
 
 def text_reader(

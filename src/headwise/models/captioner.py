@@ -23,7 +23,6 @@ from headwise.evaluate.captions import CaptionReport, caption_report
 from headwise.generation.chat import refuse_single
 from headwise.generation.decoding import begin_generation, limits_of, search
 from headwise.generation.output import Output, output_of
-from headwise.generation.reading import longest_text
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import CaptionedPicture
 from headwise.models.inputs import captioned_picture, described_input, preprocessing_of
@@ -103,7 +102,7 @@ class Captioner(Model):
     @cached_property
     def max_len(self) -> int | None:
         """The longest caption, with its start token."""
-        return longest_text(self.config.decoder)
+        return self.config.decoder.longest
 
 
 @torch.inference_mode()

@@ -22,7 +22,7 @@ from headwise.evaluate.classes import LabelReport, label_report
 from headwise.generation.chat import refuse_single
 from headwise.generation.label import BATCH_TOKENS, class_names
 from headwise.generation.permutation import ContentStream
-from headwise.generation.reading import OneOrTwo, TextReader, longest_text, reader_of, text_reader
+from headwise.generation.reading import OneOrTwo, TextReader, reader_of, text_reader
 from headwise.generation.vectors import TextEmbedder, embed_texts, text_embedder
 from headwise.inspect.heads import Head
 from headwise.inspect.importance import Example, importance_over
@@ -145,7 +145,7 @@ class Classifier(Model):
         if self.head == XLNET:
             network, stack, longest = ContentStream(self.network), self.config, None
         else:
-            network, stack, longest = self.network, self.config.encoder, longest_text(self.config.encoder)
+            network, stack, longest = self.network, self.config.encoder, self.config.encoder.longest
         return text_embedder(network, self.tokenizer, self.hf_config, stack.d_model, longest, self.path)
 
     def observed(self, given: str) -> EncodedInput:

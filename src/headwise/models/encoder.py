@@ -27,7 +27,7 @@ from headwise.generation.chat import mark_of, tokenizer_settings
 from headwise.generation.fill import Filling, fillings, mask_of, predict_masked
 from headwise.generation.label import class_names
 from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, special_ids_of
-from headwise.generation.reading import TextReader, longest_text, reader_of
+from headwise.generation.reading import TextReader, reader_of
 from headwise.generation.tag import Tagging, read_known_tags, read_words, tagging, word_logits, word_offsets
 from headwise.generation.vectors import TextEmbedder, embed_texts, retrieved, text_embedder
 from headwise.inspect.importance import Example
@@ -88,9 +88,7 @@ class EncoderModel(Model):
     def embedder(self) -> TextEmbedder:
         """Turns texts into vectors."""
         stack = self.config.encoder
-        return text_embedder(
-            self.network, self.tokenizer, self.hf_config, stack.d_model, longest_text(stack), self.path
-        )
+        return text_embedder(self.network, self.tokenizer, self.hf_config, stack.d_model, stack.longest, self.path)
 
     def _evaluate_vectors(self, paths: Sequence[str]) -> RetrievalReport:
         lines = read_contrastive(paths)
@@ -111,7 +109,7 @@ class EncoderModel(Model):
     @property
     def max_len(self) -> int:
         """The longest text that the network reads."""
-        return longest_text(self.config.encoder) or AT_ONCE
+        return self.config.encoder.longest or AT_ONCE
 
     @property
     def cutter(self) -> DocumentTokenizer:

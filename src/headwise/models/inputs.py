@@ -19,7 +19,6 @@ from headwise.data.audio import HOP, RATE, log_mel, read_audio
 from headwise.data.image import Preprocessing, preprocessing_from_hf, read_image
 from headwise.errors import UserError
 from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, special_ids_of
-from headwise.generation.reading import longest_text
 from headwise.generation.transcribe import FRAMES, STEP, beginning_of, detect_language, hear
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import (
@@ -45,7 +44,7 @@ PREFIX = ("<class>", "<distilled>")  # tokens before the patches of ViT and DeiT
 
 def encoded_text(model: Model, text: str) -> EncodedInput:
     """A text for an encoder alone."""
-    ids, axis = _text(model.tokenizer, text, longest_text(model.config.encoder))
+    ids, axis = _text(model.tokenizer, text, model.config.encoder.longest)
     head, names = model.config.head, _token_names(model.tokenizer)
     if head in ("text_class", "token_class"):
         names = _labels(model.hf_config)

@@ -16,7 +16,6 @@ from headwise.generation.chat import Messages, refuse_single
 from headwise.generation.fill import Filling, fillings
 from headwise.generation.output import Detokenise, Output, decode_after, output_of, prompt_ids
 from headwise.generation.permutation import BEHIND, ContentStream, LeftToRight, QueryStream
-from headwise.generation.reading import longest_text
 from headwise.generation.text import Onward, Perplexity, perplexity, stream_on, write_on
 from headwise.generation.vectors import DecoderEmbedder, TextEmbedder, embed_texts, text_embedder
 from headwise.inspect.importance import Example
@@ -131,7 +130,7 @@ class LanguageModel(Model):
     @cached_property
     def max_len(self) -> int | None:
         """The longest text the network reads, where it has a limit."""
-        return None if self.head == "permutation" else longest_text(self.config.decoder)
+        return None if self.head == "permutation" else self.config.decoder.longest
 
     @cached_property
     def embedder(self) -> TextEmbedder:

@@ -13,7 +13,7 @@ from typing import Any
 
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.trained_network import Trained
+from headwise.config.settings import RunConfig
 from headwise.config.tasks import TASKS
 from headwise.device import device_name
 from headwise.errors import UserError
@@ -74,7 +74,7 @@ def _read(
 
 def _model_of(folder: Folder, dtype: str) -> Model:
     loading = _loading([folder.path], folder.device, dtype)
-    if not isinstance(folder.weights, Trained):
+    if not isinstance(folder.config, RunConfig):
         return pretrained_model(folder, loading)
     folder = _decoding_in(dtype, folder)
     if folder.config.model.task == "translate":

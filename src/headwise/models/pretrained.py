@@ -1,40 +1,35 @@
 """A pretrained encoder-decoder (T5, BART, Marian, M2M-100, NLLB, ...), as `models.translator.LoadedNetwork`."""
 
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.generation_config import GenerationConfig, read_generation_config
 from headwise.checkpoint.sidecar_files import read_shortlist
+from headwise.checkpoint.stored_network import StoredNetwork
 from headwise.checkpoint.vocabulary import Vocabulary, fingerprint, read_vocabulary
 from headwise.contract import SearchEngine
 from headwise.decode.candidates import CandidateTable
-from headwise.decode.stepwise import engine_of
 from headwise.decode.translator import TextTranslator
 from headwise.generation.languages import Languages, read_languages
 from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, candidates_of, pretrained_tokenizer
-from headwise.generation.reading import longest_text
-from headwise.network.compiled import native_available
 from headwise.network.config import compact_config
-from headwise.network.inference import PrecisionVariants
-from headwise.network.transformer import Transformer
 
 
 class PretrainedNetwork:
     """What a folder in the Hugging Face layout holds, or what `headwise import` made of one."""
 
-    def __init__(self, folder: Folder, network: Transformer | None = None) -> None:
-        """`network` takes the place of the folder's, such as one that is being trained."""
+    def __init__(self, folder: Folder) -> None:
         self.folder = folder
-        self.network: Any = network or folder.network
+        self.stored: StoredNetwork = folder.weights
         self.config, self.hf_config, self.path = folder.config, folder.about, folder.path
         self.device_name = folder.device
         self.about: dict[str, Any] = {}
-        self._forms = PrecisionVariants(self.network)  # knows the network as it was loaded
 
-    def with_network(self, network: Transformer) -> "PretrainedNetwork":
-        """The same with another network of its kind."""
-        return PretrainedNetwork(self.folder, network)
+    def with_network(self, network: Any) -> "PretrainedNetwork":
+        """The same with another network of its kind, such as one that is being trained."""
+        return PretrainedNetwork(replace(self.folder, weights=self.stored.with_network(network)))
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -58,21 +53,21 @@ class PretrainedNetwork:
 
     @property
     def in_library(self) -> bool:
-        """Whether the compiled library takes it."""
-        return native_available(self.network)
+        """Whether the compiled library supports it."""
+        return self.stored.in_library
 
     @property
     def changed(self) -> bool:
         """Whether the network computes anything else than the files say."""
-        return self._forms.changed
+        return self.stored.changed
 
     def torch_module(self) -> Any:
-        """The network."""
-        return self.network
+        """The network; made when it is first used."""
+        return self.stored.network
 
     def engine(self, compute: str) -> SearchEngine:
-        """What searches with it in these numbers."""
-        return engine_of(self._forms(compute))
+        """What searches with it in this precision."""
+        return self.stored.engine(compute)
 
     def check_languages(self, source: str, target: str) -> None:
         """`UserError` where it does not know a language, or needs to know which."""
@@ -87,10 +82,10 @@ class PretrainedNetwork:
             self.engine,
             side,
             self.generation.settings,
-            longest_text(self.config.decoder),
+            self.config.decoder.longest,
             partial(self._shortlist, source, target, side),
             self.torch_module,
-            longest_text(self.config.encoder),
+            self.config.encoder.longest,
         )
 
     def _shortlist(self, source: str, target: str, side: PretrainedTokenizer) -> CandidateTable:
@@ -100,5 +95,5 @@ class PretrainedNetwork:
 
     def info(self) -> dict[str, Any]:
         """What the model is."""
-        parameters = sum(parameter.numel() for parameter in self.network.parameters())
-        return {"family": self.config.family, "parameters": parameters, **compact_config(self.config)}
+        axes = compact_config(self.config)
+        return {"family": self.config.family, "parameters": self.stored.n_parameters, **axes}

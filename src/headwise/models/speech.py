@@ -29,7 +29,6 @@ from headwise.generation.fallback import (
     no_speech_probability,
     prompted,
 )
-from headwise.generation.reading import longest_text
 from headwise.generation.transcribe import (
     FRAMES,
     Marks,
@@ -176,4 +175,4 @@ class SpeechModel(Model):
     @cached_property
     def max_len(self) -> int | None:
         """The longest output, with its start tokens."""
-        return longest_text(self.config.decoder)
+        return self.config.decoder.longest

@@ -3,10 +3,9 @@
 from functools import cached_property
 from typing import Any
 
-from headwise.checkpoint.compiled import is_for_library
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.sidecar_files import SHORTLIST, read_shortlist
-from headwise.checkpoint.trained_network import Trained
+from headwise.checkpoint.stored_network import StoredNetwork
 from headwise.config.model import longest_sequence
 from headwise.config.settings import meaningful
 from headwise.contract import SearchEngine
@@ -27,27 +26,27 @@ class TrainedNetwork:
         self.hf_config: dict[str, Any] = {}
         self.unused: tuple[str, ...] = ()
         self.tokenizer = folder.tokenizer
-        self.trained: Trained = folder.weights
+        self.stored: StoredNetwork = folder.weights
         if folder.device == "cpu":
             keep_freed_memory()  # decoding, too, allocates the same large blocks again and again
 
     def torch_module(self) -> Any:
         """The network, one of `architectures.Network`; it is made when it is first asked for."""
-        return self.trained.network
+        return self.stored.network
 
     @property
     def changed(self) -> bool:
         """Whether the network computes anything else than the files say."""
-        return self.trained.changed
+        return self.stored.changed
 
     @property
     def in_library(self) -> bool:
         """Whether the compiled library takes it."""
-        return is_for_library(self.config.model)
+        return self.stored.in_library
 
     def engine(self, compute: str) -> SearchEngine:
         """What searches with it in these numbers."""
-        return self.trained.engine(compute)
+        return self.stored.engine(compute)
 
     def check_languages(self, source: str, target: str) -> None:
         """`UserError` for a language that no token of the tokenizer names."""
@@ -85,7 +84,7 @@ class TrainedNetwork:
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made."""
         return {
-            "parameters": self.trained.n_parameters,
+            "parameters": self.stored.n_parameters,
             "vocabulary": self.tokenizer.vocab_size,
             "shortlist": (self.path / SHORTLIST).is_file(),
             **self.about,

@@ -1,5 +1,6 @@
 """Positions as tables: section 3.5's, one for the compiled library and torch (`network/positions.py`); rotary ones."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +15,21 @@ def sinusoid_table(start: int, length: int, d_model: int) -> NDArray[np.float32]
     rate = 10000.0 ** (-np.arange(0, d_model, 2, dtype=np.float64) / d_model)
     angle = np.arange(start, start + length, dtype=np.float64)[:, None] * rate
     return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(length, -1).astype(np.float32)
+
+
+def halved_sinusoid_table(
+    length: int, d_model: int, rate_steps: float | None = None, rounded: bool = False
+) -> NDArray[np.float32]:
+    """All sines of pos / 10000^(i / rate_steps), then all cosines, where the paper alternates them.
+
+    `rate_steps` is d_model / 2 in the paper (None). tensor2tensor and fairseq have one less, and compute the angles in
+    float32 (`rounded`), as models trained with them expect.
+    """
+    steps = d_model / 2 if rate_steps is None else rate_steps
+    kind = np.float32 if rounded else np.float64
+    rate = np.exp(np.arange((d_model + 1) // 2) * -(math.log(10000.0) / steps)).astype(kind)
+    angle = (np.arange(length, dtype=kind)[:, None] * rate).astype(np.float64)
+    return np.concatenate([np.sin(angle), np.cos(angle[:, : d_model // 2])], 1).astype(np.float32)
 
 
 def rates_of_pairs(width: int, base: float = 10000.0) -> NDArray[np.float32]:

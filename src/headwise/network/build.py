@@ -6,7 +6,6 @@ one entry in a table.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from typing import Any
 
 import torch
@@ -40,6 +39,7 @@ from headwise.network.positions import (
     SinusoidalPositions,
     halved_sinusoids,
     sequential_positions,
+    tensor2tensor_sinusoids,
 )
 from headwise.network.relative import RelativeBias
 from headwise.network.rotary import Rotary, scaled_rates
@@ -259,9 +259,7 @@ POSITIONS: dict[str, Callable[[StackConfig, int], nn.Module]] = {
     "learned": lambda c, width: LearnedPositions(width, c.max_len, c.position_offset),
     "sinusoidal_interleaved": lambda c, width: SinusoidalPositions(width, offset=c.position_offset),
     "sinusoidal": lambda c, width: SinusoidalPositions(width, halved_sinusoids, c.position_offset),
-    "sinusoidal_tensor2tensor": lambda c, width: SinusoidalPositions(
-        width, partial(halved_sinusoids, rate_steps=width // 2 - 1.0, dtype=torch.float32), c.position_offset
-    ),
+    "sinusoidal_tensor2tensor": lambda c, width: SinusoidalPositions(width, tensor2tensor_sinusoids, c.position_offset),
 }
 
 FRONTS: dict[str, Callable[[NetworkConfig, StackConfig], Front]] = {

@@ -66,6 +66,11 @@ class StackConfig:
     d_embedding: int = 0  # width of the embeddings if they are projected; 0 = d_model (ELECTRA)
     n_types: int = 0  # token types (segments); 0 = none (BERT)
 
+    @property
+    def longest(self) -> int | None:
+        """The number of learned positions; None without a limit."""
+        return self.max_len if self.positions == "learned" else None
+
 
 @dataclass(frozen=True)
 class NetworkConfig:

@@ -3,7 +3,6 @@
 Rotary positions are in `rotary.py`, relative ones in `relative.py`.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,18 +22,14 @@ def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
     return torch.from_numpy(positions.sinusoid_table(0, length, d_model))
 
 
-def halved_sinusoids(
-    length: int, d_model: int, rate_steps: float | None = None, dtype: torch.dtype = torch.float64
-) -> Float[Tensor, "length d_model"]:
-    """All sines, then all cosines, of pos / 10000^(i / rate_steps); the paper interleaves them.
+def halved_sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
+    """All sines, then all cosines, where the paper alternates them (Marian)."""
+    return torch.from_numpy(positions.halved_sinusoid_table(length, d_model))
 
-    `rate_steps` is d_model / 2 in the paper (None), and one less in tensor2tensor and fairseq. `dtype` is the precision
-    of the angles; it must be the one that a model was trained with.
-    """
-    rate_steps = d_model / 2 if rate_steps is None else rate_steps
-    rate = torch.exp(torch.arange((d_model + 1) // 2, dtype=dtype) * -(math.log(10000.0) / rate_steps))
-    angle = torch.arange(length, dtype=dtype).unsqueeze(1) * rate
-    return torch.cat([angle.sin(), angle[:, : d_model // 2].cos()], 1).float()
+
+def tensor2tensor_sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
+    """The codes of tensor2tensor and fairseq (M2M-100): halved, with rates of their own, computed in float32."""
+    return torch.from_numpy(positions.halved_sinusoid_table(length, d_model, d_model // 2 - 1.0, rounded=True))
 
 
 class NoPositions(nn.Module):

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 import headwise
 from headwise.architectures.transformer import build_model
-from headwise.checkpoint.compiled import compiled, fits, is_for_library, parameter_shapes
+from headwise.checkpoint.compiled import axes_for_library, compiled, fits, parameter_shapes
 from headwise.checkpoint.manifest import seal
 from headwise.checkpoint.sidecar_files import write_shortlist
 from headwise.checkpoint.trained import write_settings, write_weights
@@ -33,7 +33,7 @@ from headwise.models import workers
 from headwise.models.workers import CHUNK_LINES
 from headwise.native.library import library
 from headwise.native.positions import sinusoid_table
-from headwise.network.inference import prepare_for_inference
+from headwise.network.from_recipe import transformer_config
 from headwise.network.parameters import count_parameters, parameters_of
 from headwise.network.positions import SinusoidalPositions
 
@@ -86,14 +86,14 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("config", CONFIGS, ids=range(len(CONFIGS)))
 def test_shapes_are_those_that_the_builder_makes(config: ModelConfig) -> None:
     built = {name: tuple(value.shape) for name, value in parameters_of(build_model(config)).items()}
-    assert parameter_shapes(config) == built
+    assert parameter_shapes(transformer_config(config)) == built
 
 
 def test_weights_of_another_network_do_not_fit() -> None:
     shapes = {name: value.shape for name, value in arrays(network(SMALL)).items()}
-    assert fits(SMALL, shapes)
-    assert not fits(replace(SMALL, d_ff=16), shapes)
-    assert not fits(SMALL, {**shapes, "more": (1,)})
+    assert fits(transformer_config(SMALL), shapes)
+    assert not fits(transformer_config(replace(SMALL, d_ff=16)), shapes)
+    assert not fits(transformer_config(SMALL), {**shapes, "more": (1,)})
 
 
 @pytest.mark.parametrize("d_model", [8, 128, 256, 384, 512])
@@ -110,14 +110,14 @@ def test_all_that_computes_takes_one_table_of_positions(d_model: int) -> None:
 def test_what_it_finds_is_what_the_library_finds_through_torch(config: ModelConfig, compute: str) -> None:
     model, search = network(config), SearchSettings(max_length_factor=1.0, max_length_extra=3, n_best=2)
     sources = [list(range(4, 4 + n)) for n in (3, 1, 9, 0, 30)]
-    ours = decode_tokens(engine_of(compiled(config, arrays(model), compute)), sources, search)
+    ours = decode_tokens(engine_of(compiled(transformer_config(config), arrays(model), compute)), sources, search)
     assert ours == decode_tokens(engine_of(prepare_for_inference(model, compute)), sources, search)
 
 
 @needs_library
 def test_other_architectures_are_for_torch() -> None:
-    assert is_for_library(SMALL)
-    assert not is_for_library(converted(SMALL, RecurrentConfig))
+    assert axes_for_library(SMALL)
+    assert not axes_for_library(converted(SMALL, RecurrentConfig))
 
 
 @needs_library
@@ -125,9 +125,9 @@ def test_other_architectures_are_for_torch() -> None:
 def test_the_network_is_made_when_asked_for_and_translates_the_same(folder: Path, search: dict[str, Any]) -> None:
     model = headwise.load(folder, "cpu")
     before = model.translate(TEXTS, **search)
-    assert model._loaded.trained._network is None
+    assert model._loaded.stored._network is None
     assert model.network is model.network and not model.network.training
-    assert model._loaded.trained.searcher("float32") is None
+    assert model._loaded.stored.searcher("float32") is None
     assert model.translate(TEXTS, **search) == before
     with torch.no_grad():
         model.network.output.weight.neg_()
@@ -138,7 +138,7 @@ def test_the_network_is_made_when_asked_for_and_translates_the_same(folder: Path
 def test_asking_what_a_model_is_does_not_change_what_translates(folder: Path) -> None:
     model = headwise.load(folder, "cpu")
     found = model.info()["parameters"]
-    assert model._loaded.trained.searcher("float32") is not None
+    assert model._loaded.stored.searcher("float32") is not None
     assert found == count_parameters(model.network) == model.info()["parameters"]
 
 
@@ -146,9 +146,9 @@ def test_asking_what_a_model_is_does_not_change_what_translates(folder: Path) ->
 def test_what_the_library_cannot_do_is_done_by_torch(folder: Path) -> None:
     model = headwise.load(folder, "cpu")
     model.translate(TEXTS, no_repeat_ngram=50, sample=True)
-    assert model._loaded.trained._network is None
+    assert model._loaded.stored._network is None
     assert len(model.translate(TEXTS, beam_size=1, compute="float16")) == len(TEXTS)
-    assert model._loaded.trained._network is not None
+    assert model._loaded.stored._network is not None
 
 
 @needs_library
@@ -165,7 +165,7 @@ def test_several_threads_make_one_form(folder: Path) -> None:
 
 @needs_library
 def test_threads_share_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = compiled(SMALL, arrays(network(SMALL)), "int8")
+    model = compiled(transformer_config(SMALL), arrays(network(SMALL)), "int8")
     sources, search = (
         [list(range(4, 4 + n % 9)) for n in range(40)],
         SearchSettings(max_length_extra=3, batch_tokens=120),
@@ -186,7 +186,7 @@ def test_threads_share_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_library
 def test_batches_are_no_larger_than_products_gain_from() -> None:
-    model, rows = compiled(SMALL, arrays(network(SMALL)), "int8"), list[int]()
+    model, rows = compiled(transformer_config(SMALL), arrays(network(SMALL)), "int8"), list[int]()
 
     def noted(batch: Any, *rest: Any) -> Any:
         rows.append(len(batch))

@@ -16,7 +16,8 @@ from unit.checkpoint.test_compiled import CONFIGS, SMALL, TEXTS, TOKENIZER, need
 import headwise
 from headwise.checkpoint import packed
 from headwise.checkpoint.manifest import MANIFEST
-from headwise.checkpoint.packed import HEADER, pack_model
+from headwise.checkpoint.pack import pack_model
+from headwise.checkpoint.packed import HEADER
 from headwise.checkpoint.trained import WEIGHTS, write_settings, write_weights
 from headwise.checkpoint.weights import WeightsFile
 from headwise.cli import main
@@ -253,13 +254,13 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest
 
 def test_without_the_library_nothing_is_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write(tmp_path / "model")
-    monkeypatch.setattr(packed, "library", lambda: None)
+    monkeypatch.setattr("headwise.checkpoint.pack.library", lambda: None)
     with pytest.raises(UserError, match=r"model: is packed by the compiled library, which .+"):
         pack_model(folder)
 
 
 def test_networks_for_torch_are_not_packed(tmp_path: Path) -> None:
-    folder = write(tmp_path / "model", replace(SMALL, activation="gelu"))
+    folder = write(tmp_path / "model", replace(SMALL, positions="relative"))
     with pytest.raises(UserError, match="torch computes with this network"):
         pack_model(folder)
 

@@ -17,6 +17,7 @@ from headwise.config.model import TransformerConfig
 from headwise.errors import UserError
 from headwise.native.library import library
 from headwise.native.network import BLOCK
+from headwise.network.from_recipe import transformer_config
 from headwise.network.parameters import parameters_of
 
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not there")
@@ -69,7 +70,7 @@ def test_packing_never_holds_the_network_beside_what_is_packed(tmp_path: Path, c
     gc.collect()
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
-    packed = compiled(config, weights, compute)
+    packed = compiled(transformer_config(config), weights, compute)
     after, most = (bytes - before for bytes in tracemalloc.get_traced_memory())
     tracemalloc.stop()
     whole = sum(4 * math.prod(shape) for shape in weights.shapes.values())

@@ -12,7 +12,6 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
-from headwise.architectures.transformer import axes, stack
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.imported import write_imported
 from headwise.checkpoint.manifest import MANIFEST
@@ -23,6 +22,7 @@ from headwise.errors import UserError
 from headwise.export import hf, run
 from headwise.export.exported import MAX_NEW_TOKENS, ExportedModel, exported_model, has_uneven_heads, sample_texts
 from headwise.export.run import export_model
+from headwise.network.from_recipe import stack_config, transformer_config
 
 MakeModel = Callable[..., Path]
 
@@ -174,7 +174,11 @@ def test_hf_refuses_axes_that_its_family_cannot_say(
     make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever recipes may ask for one day: read back by the family's own reader it must be the same."""
-    monkeypatch.setattr(hf, "axes", lambda c: replace(axes(c), encoder=replace(stack(c, 2), norm="rms", max_len=9)))
+
+    def other(c: Any) -> Any:
+        return replace(transformer_config(c), encoder=replace(stack_config(c, 2), norm="rms", max_len=9))
+
+    monkeypatch.setattr(hf, "transformer_config", other)
     message = r"model: the layout of MarianMTModel cannot represent encoder.norm = 'rms'$"
     with pytest.raises(UserError, match=message):
         export_model(make_model(), "hf", tmp_path / "out")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from headwise.checkpoint.tensors import file_tensor
 from headwise.errors import UserError
 from headwise.families.registry import FAMILIES
 from headwise.families.table import Entry, entries
@@ -30,7 +31,7 @@ Configs = dict[str, dict[str, Any]]
 def test_there_and_back(marks: str, names: list[str], shape: tuple[int, ...]) -> None:
     entry = Entry("key", names, marks, n_heads=2)
     own = {name: torch.randn(shape) for name in names}
-    tensor = entry.to_file(own)
+    tensor = file_tensor(entry, own)
     assert tuple(tensor.shape) == entry.file_shape({name: shape for name in names})
     again = entry.to_own(tensor)
     assert all(torch.equal(again[name], own[name]) for name in names)
@@ -38,11 +39,11 @@ def test_there_and_back(marks: str, names: list[str], shape: tuple[int, ...]) ->
 
 def test_marks_mean_what_they_say() -> None:
     own = {"q": torch.tensor([0, 1, 2, 3]), "k": torch.tensor([10, 11, 12, 13])}
-    assert Entry("key", ["q", "k"], "", 2).to_file(own).tolist() == [0, 1, 2, 3, 10, 11, 12, 13]
-    assert Entry("key", ["q", "k"], "%", 2).to_file(own).tolist() == [0, 1, 10, 11, 2, 3, 12, 13]
-    assert Entry("key", ["q"], "+", 2).to_file(own).tolist() == [[0, 1, 2, 3]]
+    assert file_tensor(Entry("key", ["q", "k"], "", 2), own).tolist() == [0, 1, 2, 3, 10, 11, 12, 13]
+    assert file_tensor(Entry("key", ["q", "k"], "%", 2), own).tolist() == [0, 1, 10, 11, 2, 3, 12, 13]
+    assert file_tensor(Entry("key", ["q"], "+", 2), own).tolist() == [[0, 1, 2, 3]]
     matrix = torch.arange(6).view(2, 3)
-    assert Entry("key", ["m"], "^", 2).to_file({"m": matrix}).tolist() == matrix.T.tolist()
+    assert file_tensor(Entry("key", ["m"], "^", 2), {"m": matrix}).tolist() == matrix.T.tolist()
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "gpt_neox", "llama", "bart"])

@@ -29,15 +29,13 @@ def folder(tmp_path: Path) -> Path:
 def trained(model: Any) -> list[Any]:
     """What the compiled library has, then the torch module with its forms."""
     model.translate(TEXTS)
-    library = model._loaded.trained._searchers.get("float32")
+    library = model._loaded.stored._searchers.get("float32")
     model.score(TEXTS, TEXTS)
     model.translate(TEXTS)
     with model.mask_heads({"cross": {0: [0]}}):
         model.translate(TEXTS)
     return [
-        part
-        for part in (library, model._loaded.trained, model.network, model._loaded.trained._forms)
-        if part is not None
+        part for part in (library, model._loaded.stored, model.network, model._loaded.stored._forms) if part is not None
     ]
 
 

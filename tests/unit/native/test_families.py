@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from unit.native.stepping import Steps
 
+from headwise.checkpoint.compiled import compiled as compile_arrays
+from headwise.checkpoint.compiled import library_shape, parameter_shapes
 from headwise.checkpoint.generation_config import DEFAULTS, GenerationConfig
 from headwise.contract import NEVER, Hypothesis, SpecialIds
 from headwise.decode.engine import decode_tokens
@@ -20,8 +22,7 @@ from headwise.native.library import library
 from headwise.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
 from headwise.native.network import CompiledNetwork
 from headwise.network.build import build as build_network
-from headwise.network.compiled import native_available, unsupported_module
-from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
+from headwise.network.compiled import native_available, shape_of
 from headwise.network.feed_forward import ACTIVATIONS
 from headwise.network.inference import prepare_for_inference
 from headwise.network.transformer import Transformer
@@ -30,6 +31,7 @@ pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library 
 
 VOCAB, PAD, END, START = 24, 1, 2, 3
 STACK = StackConfig(16, 2, 2, 24, 8, activation="relu", norm_position="post", positions="sinusoidal", max_len=40)
+CONFIG = NetworkConfig("none", VOCAB)
 SOURCES = [[7, 5, 10, 3, 8, 2], [4, 2], [6, 6, PAD, 9, PAD, 11, 5, 10, 2], [5, 4, 2]]
 STACKS: dict[str, dict[str, Any]] = {
     "Marian": {"activation": "silu", "embedding_scale": 4.0},
@@ -189,6 +191,32 @@ def test_what_the_library_lacks_is_never_left_out(stack: dict[str, Any], part: s
     assert prepare_for_inference(network) is network
     with pytest.raises(UserError, match="compute = int8 is computed by the compiled library, which lacks a part"):
         prepare_for_inference(network, "int8")
+
+
+@pytest.mark.parametrize(
+    ("stack", "network"), [*((stack, {}) for stack in STACKS.values()), *(({}, one) for one in NETWORKS.values())]
+)
+def test_axes_and_arrays_make_the_network_that_the_torch_module_makes(
+    stack: dict[str, Any], network: dict[str, Any]
+) -> None:
+    """Pretrained models are read without torch; scaled rotary positions are left to it."""
+    config = replace(CONFIG, encoder=replace(STACK, **stack), decoder=replace(STACK, **stack), **network)
+    built = build(stack, **network)
+    assert parameter_shapes(config) == {name: tuple(value.shape) for name, value in built.named_parameters()}
+    shape = library_shape(config)
+    if config.encoder.rotary and config.encoder.rotary.scaling != "none":
+        assert shape is None
+        return
+    assert shape == shape_of(built)
+    arrays = {name: value.detach().numpy() for name, value in built.named_parameters()}
+    ours = compile_arrays(config, arrays, "float32")
+    assert searched(ours, configured()) == searched(compiled(built), configured())
+
+
+@pytest.mark.parametrize("stack", [stack for stack, _ in ALIEN.values()], ids=ALIEN)
+def test_axes_of_what_the_library_lacks(stack: dict[str, Any]) -> None:
+    both = replace(STACK, **stack)
+    assert library_shape(replace(CONFIG, encoder=both, decoder=both)) is None
 
 
 def test_sides_that_differ_and_other_numbers() -> None:

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from headwise.checkpoint.packed import pack_model
+from headwise.checkpoint.pack import pack_model
 from headwise.cli.options import TRAINED_HERE
 
 

@@ -1,0 +1,38 @@
+"""Pack the weights of a translation model for the compiled library, ahead of time (`packed`)."""
+
+from pathlib import Path
+from typing import NoReturn
+
+from headwise.checkpoint.manifest import seal
+from headwise.checkpoint.packed import write_packed
+from headwise.checkpoint.read import read_folder
+from headwise.config.settings import RunConfig
+from headwise.errors import UserError
+from headwise.native.library import absence, library
+from headwise.native.network import NUMBERS
+
+
+def pack_model(folder: str | Path, compute: str = "") -> Path:
+    """Pack a translation model, trained here or pretrained; returns the file, which is beside the weights.
+
+    Args:
+        folder: the model folder.
+        compute: precision, one of `native.network.NUMBERS`; "": that in which the model decodes.
+
+    Raises:
+        UserError: there is no such model, or the compiled library does not support its network or this precision.
+    """
+    if library() is None:
+        raise UserError(f"{folder}: is packed by the compiled library, which {absence()}")
+
+    def unsupported() -> NoReturn:
+        raise UserError(f"{folder}: torch computes with this network, and nothing is packed for it; use it as it is")
+
+    found = read_folder(folder, "cpu", "auto", ("translate",), True, unsupported)
+    compute = compute or (found.config.decode.compute if isinstance(found.config, RunConfig) else NUMBERS[0])
+    if compute not in NUMBERS:
+        raise UserError(f"{folder}: decodes in {compute}, which is not packed; choose --compute {' or '.join(NUMBERS)}")
+    parameters = found.weights.parameters
+    path = write_packed(found.path, parameters.axes, parameters.arrays, compute, parameters.digest)
+    seal(found.path)  # a folder of an older version: without the listed digest each start would hash the weights
+    return path

@@ -1,0 +1,148 @@
+"""The network of a model folder: the compiled library reads its parameters, the torch module is made on request.
+
+Nothing here needs torch: the module that builds networks of torch and searches with them is passed in (`TorchSide`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import RLock
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from headwise.checkpoint.compiled import compiled
+from headwise.checkpoint.folder import Folder
+from headwise.checkpoint.layout import PACKED
+from headwise.checkpoint.manifest import Digests
+from headwise.checkpoint.packed import read_packed
+from headwise.checkpoint.weights import Arrays, WeightsFile
+from headwise.config.model import ModelConfig
+from headwise.contract import SearchEngine
+from headwise.native.network import NUMBERS, CompiledNetwork
+from headwise.network.config import NetworkConfig
+
+Built = tuple[Any, Any]  # a torch module in evaluation mode, and what gives its forms for decoding
+
+
+@runtime_checkable
+class TorchSide(Protocol):
+    """What needs torch: the module `checkpoint.with_torch`."""
+
+    def build_trained(self, config: ModelConfig, weights: WeightsFile, device: str) -> Built: ...
+    def build_published(self, folder: Path, device: str, dtype: str) -> Built: ...
+    def prepared(self, network: Any) -> Built: ...
+    def native_available(self, network: Any) -> bool: ...
+    def engine_of(self, model: Any) -> SearchEngine: ...
+    def read_published(self, folder: Path, device: str, dtype: str) -> Folder: ...
+
+
+@dataclass(frozen=True)
+class LibraryParameters:
+    """The parameters of a network that the compiled library supports, in files."""
+
+    axes: NetworkConfig
+    arrays: Arrays  # by our names
+    folder: Path
+    digests: Digests
+    files: Sequence[str]  # of the weights in this folder, checked when they are read
+
+    def check(self) -> None:
+        """`UserError` if the manifest lists other files."""
+        self.digests.check(self.files)
+
+    def network(self, compute: str) -> CompiledNetwork:
+        """From a packed file without reading the weights, or from the weights while their digests are computed."""
+        if packed := self._packed(compute):
+            return compiled(self.axes, *packed)
+        self.digests.begin(self.files)
+        network = compiled(self.axes, self.arrays, compute)
+        self.digests.check(self.files)
+        return network
+
+    def _packed(self, compute: str) -> tuple[Any, ...] | None:
+        path = self.folder / PACKED.format(compute)
+        return read_packed(path, self.axes, self.arrays, compute, self._listed()) if path.is_file() else None
+
+    def digest(self) -> str:
+        """The digest of the weights, of several files those of all; `UserError` if the manifest lists other files."""
+        self.check()
+        return self._listed()
+
+    def _listed(self) -> str:
+        return " ".join(map(self.digests.digest_of, self.files))
+
+
+class StoredNetwork:
+    """A network that is read from its folder when it is needed.
+
+    On a CPU the compiled library takes the parameters from the file, and torch is not needed until something asks for
+    the `network`.
+    """
+
+    def __init__(
+        self,
+        torch_side: Callable[[], TorchSide],
+        build: Callable[[TorchSide], Built],
+        parameters: LibraryParameters | None,
+    ) -> None:
+        """`build` makes the torch module; it is called at once if the library cannot take the network."""
+        self._torch_side, self._build_torch = torch_side, build
+        self.parameters = parameters
+        self._network: Any = None
+        self._forms: Any = None
+        self._searchers: dict[str, CompiledNetwork] = {}
+        self._lock = RLock()  # a model may be used in several threads
+        if parameters is None:
+            self._build()
+
+    @property
+    def network(self) -> Any:
+        """The torch module, in evaluation mode. It may be changed, so from now on the library packs its parameters."""
+        with self._lock:
+            if self._network is None:
+                self._build()
+        return self._network
+
+    def with_network(self, network: Any) -> "StoredNetwork":
+        """Another network of the same kind, such as one that is being trained."""
+        return StoredNetwork(self._torch_side, lambda side: side.prepared(network), None)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the network computes anything else than its files."""
+        return bool(getattr(self._forms, "changed", False))
+
+    @property
+    def in_library(self) -> bool:
+        """Whether the compiled library supports it."""
+        return self.parameters is not None or self._torch_side().native_available(self._network)
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of trained values, shared ones counted once."""
+        if self.parameters:
+            return sum(int(np.prod(shape)) for shape in self.parameters.arrays.shapes.values())
+        return sum(parameter.numel() for parameter in self.network.parameters())
+
+    def engine(self, compute: str) -> SearchEngine:
+        """What searches in this precision: the compiled library, or torch if the library cannot."""
+        if searcher := self.searcher(compute):
+            return searcher
+        _ = self.network
+        return self._torch_side().engine_of(self._forms(compute))
+
+    def searcher(self, compute: str) -> CompiledNetwork | None:
+        """The network in the compiled library; None if only the torch module will do."""
+        with self._lock:
+            if self.parameters is None or compute not in NUMBERS:
+                return None
+            if compute not in self._searchers:
+                self._searchers[compute] = self.parameters.network(compute)
+            return self._searchers[compute]
+
+    def _build(self) -> None:
+        if self.parameters:
+            self.parameters.check()
+        self._network, self._forms = self._build_torch(self._torch_side())
+        self.parameters, self._searchers = None, {}
