@@ -34,6 +34,7 @@ from headwise.models.workers import CHUNK_LINES
 from headwise.native.library import library
 from headwise.native.positions import sinusoid_table
 from headwise.network.from_recipe import transformer_config
+from headwise.network.inference import prepare_for_inference
 from headwise.network.parameters import count_parameters, parameters_of
 from headwise.network.positions import SinusoidalPositions
 
