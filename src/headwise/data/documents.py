@@ -1,13 +1,12 @@
-"""Running text, from files to one row of token ids: what a language model learns from.
+"""Running text for language models: from files to one array of token ids.
 
-A file of text is one document, with its line ends; a `.jsonl` file has a document on every line, `{"text": "..."}`.
-Each is cut into tokens with the marks that its tokenizer has around a document, and stands behind the one before it.
-All of it streams: memory grows with the longest line alone, and the ids lie in the cache, mapped into memory (as in
-`prepared`).
+A text file is one document, with its line ends; a `.jsonl` file has a document on every line, `{"text": "..."}`.
+Documents are tokenised with special tokens around them and concatenated. Everything streams: memory grows only with the
+longest line, and the ids are cached on disk and memory-mapped (as in `prepared`).
 
-A long document is tokenised in stretches that end with a line. Ours, by which every line end is a piece of its own,
-gives the same pieces as for the whole, and so does GPT-2's. One that puts a blank before every text (LLaMA's) puts one
-before every stretch. Not here: blocks and batches (`blocks`).
+A long document is tokenised in chunks of whole lines. A tokenizer trained here gives the same tokens as for the whole
+document, because every line end is a token of its own; so does GPT-2's. A tokenizer that prepends a blank to every text
+(LLaMA's) prepends one to every chunk. Blocks and batches are in `blocks`.
 """
 
 import json
@@ -44,9 +43,9 @@ from headwise.data.tokenizer import (
 )
 from headwise.errors import UserError
 
-FORMAT = 1  # of the cache
-CHUNK_CHARACTERS = 1 << 16  # characters of a document that are tokenised at once
-GROUP_CHARACTERS = 1 << 20  # characters of several
+FORMAT = 1  # version of the cache
+CHUNK_CHARACTERS = 1 << 16  # length of a part of a long document
+GROUP_CHARACTERS = 1 << 20  # characters tokenised at once
 TOKENS, TOKEN_DTYPE = "tokens.values", np.dtype("<i4")
 
 
@@ -61,31 +60,31 @@ class TextChunk:
 
 @dataclass(frozen=True)
 class DocumentTokenizer:
-    """How documents become tokens."""
+    """Tokenises documents."""
 
-    encode_batch: Callable[[Sequence[str]], list[list[int]]]  # without marks
-    before: Sequence[int]  # the marks before a document
-    behind: Sequence[int]  # and behind it
+    encode_batch: Callable[[Sequence[str]], list[list[int]]]  # without special tokens
+    prefix: Sequence[int]  # special tokens before a document
+    suffix: Sequence[int]  # and after it
     fingerprint: str  # of the tokenizer
-    vocab_size: int  # ids that the network knows
+    vocab_size: int  # of the network
 
 
 @dataclass(frozen=True)
 class PreparedText:
-    """Documents as tokens, one behind the other."""
+    """The concatenated tokens of documents."""
 
     tokens: NDArray[np.int32]
     documents: int
     characters: int
-    key: str  # hash of everything that went in
+    key: str  # hash of the input
 
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def parted(self, share: float) -> "tuple[PreparedText, PreparedText]":
-        """All but the last `share` of the tokens, and those."""
+    def hold_out(self, share: float) -> "tuple[PreparedText, PreparedText]":
+        """Split off the last `share` of the tokens, for validation."""
         cut = len(self) - max(1, round(share * len(self)))
-        parts = (self.tokens[:cut], "before"), (self.tokens[cut:], "behind")
+        parts = (self.tokens[:cut], "before"), (self.tokens[cut:], "behind")  # these names are part of cached keys
         first, last = (replace(self, tokens=tokens, key=short_hash(self.key, name, cut)) for tokens, name in parts)
         return first, last
 
@@ -99,7 +98,7 @@ def _read(path: str, raw: RawLines | None = None) -> Iterator[TextChunk]:
         empty = False
         yield stretch
     if empty:
-        raise UserError(f"{display_name(path)}: is empty; a language model learns from text")
+        raise UserError(f"{display_name(path)}: is empty; training a language model needs text")
 
 
 def _chunks_of_file(path: str, raw: RawLines | None) -> Iterator[TextChunk]:
@@ -113,7 +112,9 @@ def _chunks_of_file(path: str, raw: RawLines | None) -> Iterator[TextChunk]:
 
 def _check_path(path: str) -> None:
     if path.startswith(HF_PREFIX):
-        raise UserError(f"{path}: a language model reads files: text, or .jsonl with a document a line")
+        raise UserError(
+            f"{path}: language models are trained on text files, or .jsonl files with one document per line"
+        )
 
 
 def _document(line: str, location: str) -> str:
@@ -121,9 +122,9 @@ def _document(line: str, location: str) -> str:
 
 
 def text_chunks(lines: Iterable[str], size: int = CHUNK_CHARACTERS) -> Iterator[TextChunk]:
-    """A document, of which these are the lines, in parts of about `size` characters; nothing of an empty one.
+    """Split a document, given as lines, into chunks of about `size` characters; an empty document has none.
 
-    It is cut where a line with text follows a line with text: blanks at both sides of a line end may be one piece.
+    It is split between two lines with text, because blanks around a line end may form one token.
 
     >>> [(one.text, one.first, one.last) for one in text_chunks(["ab", "cd", "", "ef"], size=3)]
     [('ab\\n', True, False), ('cd\\n\\nef', False, True)]
@@ -140,8 +141,8 @@ def text_chunks(lines: Iterable[str], size: int = CHUNK_CHARACTERS) -> Iterator[
         yield TextChunk(text, first, last=True)
 
 
-def _together(parts: Iterable[TextChunk]) -> Iterator[list[TextChunk]]:
-    """Stretches that are tokenised at once."""
+def _groups(parts: Iterable[TextChunk]) -> Iterator[list[TextChunk]]:
+    """Groups of chunks that are tokenised at once."""
     group: list[TextChunk] = []
     characters = 0
     for part in parts:
@@ -154,7 +155,7 @@ def _together(parts: Iterable[TextChunk]) -> Iterator[list[TextChunk]]:
         yield group
 
 
-# --- A tokenizer of ours
+# --- Training a tokenizer
 
 
 def train_document_tokenizer(
@@ -164,28 +165,28 @@ def train_document_tokenizer(
     marks: Sequence[str] = SPECIALS,
     cache_dir: Path | None = None,
 ) -> Tokenizer:
-    """Learn pieces, or the characters, of documents; the same files and settings give the cached tokenizer."""
+    """Train a tokenizer on documents, or load it from the cache."""
     settings = [config.subword, config.vocab_size, config.normalization, config.lowercase, *special, [*marks]]
     with cache(cache_dir) as folder:
-        found = [*map(_content, paths)]
+        found = [*map(_hash_file, paths)]
         hashes = [_key(known) for known in found]
         name = folder / f"tokenizer-{short_hash(FORMAT, tokenizers.__version__, 'documents', settings, hashes)}.json"
         with suppress(UserError):  # absent or damaged
             return Tokenizer.load(name)
-        learnt = train_on_documents((part.text for part in _unchanged(found)), config, special, marks)
+        tokenizer = train_on_documents((part.text for part in _read_unchanged(found)), config, special, marks)
         with draft_path(folder, name.name) as draft:
-            learnt.save(draft)
+            tokenizer.save(draft)
             draft.replace(name)
-    return learnt
+    return tokenizer
 
 
 def train_on_documents(
     texts: Iterable[str], config: TextData, special: Sequence[str] = (), marks: Sequence[str] = SPECIALS
 ) -> Tokenizer:
-    """As `Tokenizer.train`, but that no blank is put before a text: it begins wherever the last one ended.
+    """Like `Tokenizer.train`, but without a blank before a text, because a text continues the one before it.
 
-    By "characters" a piece is a character, the most frequent `config.vocab_size` of them; others are unknown. `marks`
-    are the special tokens, the four of `SPECIALS` first, by whichever names.
+    With the subword "characters" every token is one of the most frequent characters; others are unknown. `special` are
+    declared tokens. `marks` are special tokens: the four of `SPECIALS` first, possibly with other names.
     """
     by_characters, unknown = config.subword == "characters", marks[SPECIALS.index(UNK)]
     model = models.WordLevel(unk_token=unknown) if by_characters else subword_model(config.subword)
@@ -209,7 +210,7 @@ def _trainer(config: TextData, n_declared: int, marks: Sequence[str]) -> trainer
 
 
 def document_tokenizer(tokenizer: Tokenizer) -> DocumentTokenizer:
-    """By a tokenizer of ours: behind every document stands its end mark."""
+    """A tokenizer trained here, with EOS after every document."""
     return DocumentTokenizer(
         tokenizer.encode_batch, [], [tokenizer.eos_id], tokenizer.fingerprint, tokenizer.vocab_size
     )
@@ -219,68 +220,69 @@ def document_tokenizer(tokenizer: Tokenizer) -> DocumentTokenizer:
 
 
 def prepare_documents(
-    paths: Sequence[str], cutter: DocumentTokenizer, cache_dir: Path | None = None, progress: bool = True
+    paths: Sequence[str], tokenizer: DocumentTokenizer, cache_dir: Path | None = None, progress: bool = True
 ) -> PreparedText:
-    """Tokenise files into one memory-mapped row, or find it in the cache.
+    """Tokenise files into one memory-mapped array; uses the cache.
 
     Raises:
-        UserError: a file is bad or empty, or a token is none that the network knows; then nothing is written.
+        UserError: a file is invalid or empty, or an id is outside the vocabulary of the network; then nothing is
+        written.
     """
     with cache(cache_dir) as folder:
-        found = [*map(_content, paths)]
-        marks = [*cutter.before], [*cutter.behind], cutter.vocab_size
+        found = [*map(_hash_file, paths)]
+        marks = [*tokenizer.prefix], [*tokenizer.suffix], tokenizer.vocab_size
         hashes = [_key(known) for known in found]
-        name = short_hash(FORMAT, tokenizers.__version__, "documents", cutter.fingerprint, *marks, hashes)
+        name = short_hash(FORMAT, tokenizers.__version__, "documents", tokenizer.fingerprint, *marks, hashes)
         target = folder / name
-        if not _intact(target):
+        if not _is_complete(target):
             shutil.rmtree(target, ignore_errors=True)
-            _build(target, found, cutter, progress)
+            _build(target, found, tokenizer, progress)
         meta = json.loads((target / META).read_text(encoding="utf-8"))
         return PreparedText(map_array(target / TOKENS, TOKEN_DTYPE), meta["documents"], meta["characters"], name)
 
 
 def spool_files(paths: Sequence[str], cache_dir: Path | None = None) -> list[str]:
-    """The same files, but what can be read only once is copied to the cache first."""
+    """Copy files that can be read only once to the cache."""
     with cache(cache_dir) as folder:
         return [spool_path(path, folder) for path in paths]
 
 
-def _content(path: str) -> HashedFiles:
-    """What a file holds; `UserError` where it is none that a language model reads."""
+def _hash_file(path: str) -> HashedFiles:
+    """Hash a file; `UserError` if it is not a file."""
     _check_path(path)
     return hash_files([path])
 
 
 def _key(known: HashedFiles) -> str:
-    """A hash of a file with what its name says of it."""
+    """The hash of a file and of its format."""
     return known.hashes[0] + ".jsonl" * known.paths[0].removesuffix(".gz").endswith(".jsonl")
 
 
-def _unchanged(files: Iterable[HashedFiles]) -> Iterator[TextChunk]:
-    """The documents of files, which must still hold what is known of them."""
+def _read_unchanged(files: Iterable[HashedFiles]) -> Iterator[TextChunk]:
+    """The documents of files; `UserError` if a file has changed since it was hashed."""
     return chain.from_iterable(known.read(partial(_read, known.paths[0])) for known in files)
 
 
-def _build(target: Path, files: Sequence[HashedFiles], cutter: DocumentTokenizer, progress: bool) -> None:
-    """Write the row beside `target`, then give it that name in one step."""
-    shown, size = None if progress else True, sum(known.size for known in files)  # None: on a terminal only
-    with draft_folder(target, _intact) as draft:
+def _build(target: Path, files: Sequence[HashedFiles], tokenizer: DocumentTokenizer, progress: bool) -> None:
+    """Write the token array and rename it to `target` when it is complete."""
+    shown, size = None if progress else True, sum(known.size for known in files)  # None: only on a terminal
+    with draft_folder(target, _is_complete) as draft:
         with (
             open(draft / TOKENS, "wb") as file,
             tqdm(total=size, desc="tokenising", unit="B", unit_scale=True, disable=shown) as bar,
         ):
-            counts = _write(file, files, cutter, bar)
+            counts = _write(file, files, tokenizer, bar)
         (draft / META).write_text(json.dumps(counts), encoding="utf-8")
 
 
-def _write(file: IO[bytes], files: Sequence[HashedFiles], cutter: DocumentTokenizer, bar: tqdm) -> dict[str, int]:
-    """Append the tokens of all documents; how many there are of what."""
+def _write(file: IO[bytes], files: Sequence[HashedFiles], tokenizer: DocumentTokenizer, bar: tqdm) -> dict[str, int]:
+    """Write the tokens of all documents; returns the counts."""
     counts = {"tokens": 0, "documents": 0, "characters": 0}
-    for parts in _together(_unchanged(files)):
-        for part, ids in zip(parts, cutter.encode_batch([one.text for one in parts]), strict=True):
-            before, behind = cutter.before if part.first else (), cutter.behind if part.last else ()
-            row = np.array([*before, *ids, *behind], TOKEN_DTYPE)
-            _check_ids(row, cutter)
+    for parts in _groups(_read_unchanged(files)):
+        for part, ids in zip(parts, tokenizer.encode_batch([one.text for one in parts]), strict=True):
+            prefix, suffix = tokenizer.prefix if part.first else (), tokenizer.suffix if part.last else ()
+            row = np.array([*prefix, *ids, *suffix], TOKEN_DTYPE)
+            _check_ids(row, tokenizer)
             file.write(row.tobytes())
             counts["tokens"] += len(row)
             counts["documents"] += part.last
@@ -289,16 +291,16 @@ def _write(file: IO[bytes], files: Sequence[HashedFiles], cutter: DocumentTokeni
     return counts
 
 
-def _check_ids(row: NDArray[np.int32], cutter: DocumentTokenizer) -> None:
-    if len(row) and not 0 <= int(row.min()) <= int(row.max()) < cutter.vocab_size:
+def _check_ids(row: NDArray[np.int32], tokenizer: DocumentTokenizer) -> None:
+    if len(row) and not 0 <= int(row.min()) <= int(row.max()) < tokenizer.vocab_size:
         raise UserError(
-            f"the tokenizer gives the id {int(row.max())}, but the network knows {cutter.vocab_size:,} pieces: put the "
-            "model's own tokenizer back"
+            f"the tokenizer gives the id {int(row.max())}, but the network has {tokenizer.vocab_size:,} tokens: "
+            "restore the model's own tokenizer"
         )
 
 
-def _intact(folder: Path) -> bool:
-    """Whether a prepared row is there and as long as was noted when it was written."""
+def _is_complete(folder: Path) -> bool:
+    """Whether the token array exists and has the recorded size."""
     try:
         tokens = json.loads((folder / META).read_text(encoding="utf-8"))["tokens"]
         return (folder / TOKENS).stat().st_size == tokens * TOKEN_DTYPE.itemsize

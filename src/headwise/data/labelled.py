@@ -1,8 +1,8 @@
-"""Batches of labelled texts for classifiers.
+"""Labelled texts for classifiers, and their batches.
 
-For a network trained here the files (`labelled_texts.py`) are tokenized and cached like parallel text, with labels in
-place of translations. Inputs of a pretrained network are kept in memory (`LabelledDataset`).
-A text longer than `data.max_length` is truncated, not dropped. Not here: training (`tasks.classification`).
+For a network trained here the files (`labelled_texts.py`) are tokenised and cached like parallel text, with labels as
+targets. Inputs of a pretrained network are kept in memory (`LabelledDataset`). A text longer than `data.max_length` is
+truncated, not dropped. Training is in `tasks.classification`.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ from headwise.data.batch_planning import Rows, plan_batches
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import PreparedCorpus
 
-One = TypeVar("One")
-HELD_OUT = 0  # seed of what is held out
+Example = TypeVar("Example")
+HOLD_OUT_SEED = 0
 
 
 @dataclass(frozen=True)
 class Classification:
-    """What a classifier makes of a text."""
+    """The prediction of a classifier."""
 
-    label: str  # the likeliest
+    label: str  # the most probable
     probability: float
     probabilities: dict[str, float]  # of every label
 
@@ -38,7 +38,7 @@ class Classification:
 
 
 def classification(labels: Sequence[str], probabilities: Sequence[float]) -> Classification:
-    """The likeliest of `labels`.
+    """The prediction with these probabilities.
 
     >>> classification(["no", "yes"], [0.25, 0.75]).label
     'yes'
@@ -48,9 +48,9 @@ def classification(labels: Sequence[str], probabilities: Sequence[float]) -> Cla
     return Classification(best, by_label[best], by_label)
 
 
-def hold_out_examples(examples: Sequence[One], count: int) -> tuple[list[One], list[One]]:
-    """All but `count` of the examples, drawn at random, always alike, and these."""
-    taken = set(np.random.default_rng(HELD_OUT).permutation(len(examples))[:count].tolist())
+def hold_out_examples(examples: Sequence[Example], count: int) -> tuple[list[Example], list[Example]]:
+    """Split off `count` random examples for validation, the same ones every time."""
+    taken = set(np.random.default_rng(HOLD_OUT_SEED).permutation(len(examples))[:count].tolist())
     kept = [one for i, one in enumerate(examples) if i not in taken]
     return kept, [examples[i] for i in sorted(taken)]
 
@@ -61,39 +61,35 @@ class LabelledBatch(DeviceBatch):
 
     src: Int[Tensor, "batch src_len"]
     src_mask: Bool[Tensor, "batch src_len"]  # True on real tokens
-    labels: Int[Tensor, "batch *each"]  # of a text; subclasses have several for each
-    n_real: int  # real tokens, end marks included
-    types: Int[Tensor, "batch src_len"] | None = None  # of two texts the one that a token belongs to (BERT)
+    labels: Int[Tensor, "batch *each"]  # one for each text; subclasses have more
+    n_real: int  # real tokens, with EOS
+    types: Int[Tensor, "batch src_len"] | None = None  # token types (segment ids) of a text pair, as in BERT
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """What a network reads."""
+        """The inputs of a network."""
         return (self.src, self.src_mask) if self.types is None else (self.src, self.src_mask, self.types)
 
     @property
     def n_targets(self) -> int:
-        """Texts: what the loss is a sum over."""
         return len(self.labels)
 
     @property
     def n_tokens(self) -> int:
-        """Pieces: what speed is counted in."""
         return self.n_real
 
     @property
     def n_cells(self) -> int:
-        """Cells of `src`."""
         return self.src.numel()
 
     @property
     def extent(self) -> str:
-        """How large it is, in words."""
         rows, src_len = self.src.shape
-        return f"{rows} texts, {src_len} pieces long"
+        return f"{rows} texts, {src_len} tokens long"
 
 
 def collate_labelled(texts: Sequence[Tokens], labels: Sequence[int], pad_id: int, eos_id: int) -> LabelledBatch:
-    """Tensors of some texts in ids, without their end marks, and their classes.
+    """Build the tensors of a batch from token ids without EOS, and classes.
 
     >>> batch = collate_labelled([[5, 6], [8]], [1, 0], pad_id=0, eos_id=2)
     >>> batch.src.tolist(), batch.labels.tolist(), batch.n_real
@@ -110,18 +106,18 @@ class LabelledCorpus:
 
     prepared: PreparedCorpus
     labels: tuple[str, ...]  # class i is labels[i]
-    max_length: int  # longest text in pieces with its end mark; what is beyond is cut
+    max_length: int  # tokens of a text with EOS; longer texts are truncated
 
     def __len__(self) -> int:
         return len(self.prepared)
 
     @property
     def lengths(self) -> NDArray[np.int32]:
-        """Pieces of every text as it is read, the end mark included."""
+        """Tokens of every text after truncation, with EOS."""
         return np.minimum(self.prepared.src_lengths, self.max_length)
 
     def tokens(self, row: int) -> Tokens:
-        """Ids of a text, without its end mark."""
+        """Token ids of a text, without EOS."""
         return self.prepared.src(row)[: self.max_length - 1]
 
     @property
@@ -140,26 +136,26 @@ class LabelledCorpus:
         return collate_labelled(tokens, labels, tokenizer.pad_id, tokenizer.eos_id)
 
     def plan(self, tokens_per_batch: int, seed: int, epoch: int) -> list[Rows]:
-        """Section 5.1 for texts alone: the batches of an epoch, drawn from (seed, epoch); the first starts largest."""
+        """The batches of an epoch, as a function of (seed, epoch); epoch 0 starts with the largest."""
         return plan_batches(self.lengths, self.lengths, tokens_per_batch, seed, epoch, largest_first=epoch == 0)
 
 
 @dataclass(frozen=True)
 class EncodedText:
-    """A text, or two behind one another, as a published network reads them: with all their marks."""
+    """The input of a pretrained network: a text or a text pair, with special tokens."""
 
     ids: Tokens
-    n_first: int  # those that belong to the first text
-    n_apart: int = 0  # the last of them: marks of neither text (XLNet)
+    n_first: int  # tokens of the first segment
+    n_apart: int = 0  # tokens at the end that belong to no segment (XLNet)
 
     def __len__(self) -> int:
         return len(self.ids)
 
 
 def collate_encoded(rows: Sequence[EncodedText], labels: Sequence[Any], pad_id: int, typed: bool) -> LabelledBatch:
-    """Tensors of such texts and their classes, one each or several.
+    """Build the tensors of a batch from encoded texts and their classes, one or several for each.
 
-    `typed`: the network is told which of two texts a token belongs to, or that it belongs to neither.
+    `typed`: the network takes token types: 0 and 1 for the two texts, 2 for tokens of neither.
 
     >>> batch = collate_encoded([EncodedText([8, 5, 2, 6, 2], 3), EncodedText([8, 5, 2], 3)], [1, 0], 0, typed=True)
     >>> batch.src.tolist(), batch.types.tolist()
@@ -167,24 +163,24 @@ def collate_encoded(rows: Sequence[EncodedText], labels: Sequence[Any], pad_id: 
     """
     sizes = np.array([(len(row), row.n_first, len(row) - row.n_apart) for row in rows])
     lengths, firsts, texts = sizes.T[..., None]
-    places = np.arange(lengths.max())
-    mask = places < lengths
+    positions = np.arange(lengths.max())
+    mask = positions < lengths
     src = np.full(mask.shape, pad_id, dtype=np.int64)
     src[mask] = np.concatenate([row.ids for row in rows])
-    kinds = mask * ((places >= firsts) + (places >= texts).astype(np.int64))
-    types = torch.from_numpy(kinds) if typed else None
+    token_types = mask * ((positions >= firsts) + (positions >= texts).astype(np.int64))
+    types = torch.from_numpy(token_types) if typed else None
     labelled = torch.tensor(labels, dtype=torch.int64)
     return LabelledBatch(torch.from_numpy(src), torch.from_numpy(mask), labelled, int(mask.sum()), types)
 
 
 @dataclass(frozen=True)
 class LabelledDataset:
-    """Labelled texts as a published network reads them, in memory."""
+    """Labelled texts for a pretrained network, in memory."""
 
     rows: Sequence[EncodedText]
-    classes: Sequence[Any]  # of each: here a number
+    classes: Sequence[Any]  # of each text, an index
     labels: tuple[str, ...]  # class i is labels[i]
-    typed: bool  # as of `collate_encoded`
+    typed: bool  # as for `collate_encoded`
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -197,6 +193,6 @@ class LabelledDataset:
         )
 
     def plan(self, tokens_per_batch: int, seed: int, epoch: int) -> list[Rows]:
-        """As of `LabelledCorpus`."""
+        """As `LabelledCorpus.plan`."""
         lengths = np.array([len(row) for row in self.rows])
         return plan_batches(lengths, lengths, tokens_per_batch, seed, epoch, largest_first=epoch == 0)

@@ -1,4 +1,4 @@
-"""Files of texts with labels: `text TAB label` per line, or `text TAB text TAB label` for text pairs."""
+"""Read files of labelled texts: `text TAB label` per line, or `text TAB text TAB label` for text pairs."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,27 +11,27 @@ FORMATS = {1: "write 'text TAB label' on every line", 2: "write 'text TAB text T
 
 
 def labelled_corpora(paths: Sequence[str]) -> list[Corpus]:
-    """One corpus for each file; `-` is standard input.
+    """One corpus per file; `-` is standard input.
 
     >>> [corpus.paths for corpus in labelled_corpora(["a.tsv", "b.tsv.gz"])]
     [('a.tsv',), ('b.tsv.gz',)]
     """
     for path in paths:
         if path != "-" and (path.startswith(HF_PREFIX) or not path.removesuffix(".gz").endswith(".tsv")):
-            raise UserError(f"{path}: texts with labels come as .tsv or .tsv.gz files; {FORMATS[1]}")
+            raise UserError(f"{path}: labelled texts must be .tsv or .tsv.gz files; {FORMATS[1]}")
     return [Corpus((path,)) for path in paths]
 
 
 def read_labelled(path: str, raw: RawLines | None = None) -> Iterator[tuple[str, str]]:
-    """Texts and labels of a file, as `read_examples`."""
+    """The texts and labels of a file; see `read_examples`."""
     return ((texts[0], label) for texts, label in read_examples(path, 1, raw))
 
 
 def read_examples(path: str, n_texts: int, raw: RawLines | None = None) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The text or the two texts of each line, and their label; blanks around a label are no part of it.
+    """The one or two texts of each line, and the label without surrounding blanks.
 
     Raises:
-        UserError: a line has no tab, too many or too few, or an empty label; or what `read_lines` raises.
+        UserError: a line has a wrong number of tabs or an empty label; or as `read_lines`.
     """
     for number, line in enumerate(read_lines(path, raw=raw), start=1):
         *texts, label = line.split("\t")
@@ -45,13 +45,13 @@ def read_examples(path: str, n_texts: int, raw: RawLines | None = None) -> Itera
 
 
 def texts_per_line(corpora: Sequence[Corpus]) -> int:
-    """How many texts there are before a label, 1 or 2, as the first line of the first file has it."""
+    """The number of texts per line, 1 or 2, in the first line of the first file."""
     first = next(iter(read_lines(corpora[0].paths[0])))
     return 2 if first.count("\t") == 2 else 1
 
 
 def count_labels(corpora: Sequence[Corpus], n_texts: int = 1) -> dict[str, int]:
-    """The labels of the training files, sorted, and how often each stands there; two at least."""
+    """The sorted labels of the training files with their counts; `UserError` if there is only one."""
     counts = Counter(label for corpus in corpora for _, label in read_examples(corpus.paths[0], n_texts))
     if len(counts) < 2:
         names = ", ".join(map(str, corpora))
@@ -60,8 +60,10 @@ def count_labels(corpora: Sequence[Corpus], n_texts: int = 1) -> dict[str, int]:
 
 
 def check_labels(corpora: Sequence[Corpus], labels: Sequence[str], n_texts: int = 1) -> None:
-    """`UserError` with file and line of the first label that is not among `labels`."""
+    """`UserError` for the first label that is not in `labels`."""
     for corpus in corpora:
         for number, (_, label) in enumerate(read_examples(corpus.paths[0], n_texts), start=1):
             if label not in labels:
-                raise UserError(f"{corpus}: line {number}: {unknown('label', label, labels)}; training has no such one")
+                raise UserError(
+                    f"{corpus}: line {number}: {unknown('label', label, labels)}; it does not occur in training"
+                )

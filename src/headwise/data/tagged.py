@@ -1,9 +1,9 @@
-"""Words with tags, such as names of persons and places or parts of speech: CoNLL's columns, or JSON lines.
+"""Tagged words, such as named entities or parts of speech: read CoNLL columns or JSON lines, and build batches.
 
-A word and its tag stand on a line, an empty line between sentences; of more columns the first is the word and the last
-the tag. A `.jsonl` file has a sentence on every line. A network reads pieces of words: the first piece of each is
-labelled, and what else there is counts for nothing (`IGNORED`), as in the recipe of `transformers`. Not here: pieces
-(`headwise.generation.tag`), and what is learnt from them (`headwise.tasks.tagging`).
+In CoNLL files each line has a word and its tag, with an empty line between sentences. The word is the first column, the
+tag the last. A `.jsonl` file has a sentence on every line. Only the first token of each word is labelled; all other
+tokens are `IGNORED`, as in the recipe of `transformers`. Tokenization is in `headwise.generation.tag`, training in
+`headwise.tasks.tagging`.
 """
 
 from collections import Counter
@@ -25,23 +25,23 @@ from headwise.errors import UserError, unknown
 FORMAT = "write 'word TAB tag' on every line, and an empty line between sentences"
 JSON = '{"tokens": ["...", "..."], "tags": ["...", "..."]}'
 DOCUMENT = "-DOCSTART-"  # CoNLL's line between documents
-IGNORED = -100  # the class of what is no first piece of a word, as torch has it
+IGNORED = -100  # the label of other tokens, ignored by torch losses
 
 
 @dataclass(frozen=True)
 class TaggedSentence:
-    """A sentence."""
+    """A sentence with tags."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
-    lines: tuple[int, ...]  # of the file, one for each word
+    lines: tuple[int, ...]  # line number of each word
 
 
 def read_tagged(path: str) -> list[TaggedSentence]:
     """The sentences of a file.
 
     Raises:
-        UserError: a line has one column, or is no such JSON; there is no sentence; or what `read_lines` raises.
+        UserError: a line is malformed, there is no sentence, or as `read_lines`.
     """
     read = _of_json if path.removesuffix(".gz").endswith(".jsonl") else _of_columns
     if found := list(read(path)):
@@ -76,7 +76,7 @@ def _of_json(path: str) -> Iterator[TaggedSentence]:
         record = json_object(line, location, JSON)
         words, tags = (_strings(record.get(key), f'{location}: "{key}"') for key in ("tokens", "tags"))
         if len(words) != len(tags):
-            raise UserError(f"{location} has {len(words)} tokens and {len(tags)} tags; give every token one")
+            raise UserError(f"{location} has {len(words)} tokens and {len(tags)} tags; give every token one tag")
         if words:
             yield TaggedSentence(words, tags, (number,) * len(words))
 
@@ -88,7 +88,7 @@ def _strings(value: object, location: str) -> tuple[str, ...]:
 
 
 def count_tags(sentences: Iterable[TaggedSentence], origin: str) -> dict[str, int]:
-    """The tags of the training files, sorted, and how often each stands there; two at least."""
+    """The sorted tags of the training files with their counts; `UserError` if there is only one."""
     counts = Counter(tag for sentence in sentences for tag in sentence.tags)
     if len(counts) < 2:
         raise UserError(f"{origin}: every word has the tag '{next(iter(counts))}'; two tags are needed")
@@ -96,11 +96,11 @@ def count_tags(sentences: Iterable[TaggedSentence], origin: str) -> dict[str, in
 
 
 def check_tags(sentences: Iterable[TaggedSentence], tags: Sequence[str], origin: str) -> None:
-    """`UserError` with file and line of the first tag that is not among `tags`."""
+    """`UserError` for the first tag that is not in `tags`."""
     for sentence in sentences:
         for tag, line in zip(sentence.tags, sentence.lines, strict=True):
             if tag not in tags:
-                raise UserError(f"{origin}: line {line}: {unknown('tag', tag, tags)}; training has no such one")
+                raise UserError(f"{origin}: line {line}: {unknown('tag', tag, tags)}; it does not occur in training")
 
 
 # --- Batches ---
@@ -108,21 +108,20 @@ def check_tags(sentences: Iterable[TaggedSentence], tags: Sequence[str], origin:
 
 @dataclass(frozen=True)
 class TaggedBatch(LabelledBatch):
-    """Texts, padded on the right, and the class of each of their tokens."""
+    """Texts, padded on the right, with the class of each token."""
 
-    labels: Int[Tensor, "batch src_len"]  # `IGNORED` but for the first piece of a word
-    n_words: int = 0  # that have a class
+    labels: Int[Tensor, "batch src_len"]  # `IGNORED` except at the first token of a word
+    n_words: int = 0  # labelled words
 
     @property
     def n_targets(self) -> int:
-        """Words: what the loss is a sum over."""
         return self.n_words
 
 
 def collate_tagged(
     rows: Sequence[EncodedText], classes: Sequence[Sequence[int]], pad_id: int, typed: bool
 ) -> TaggedBatch:
-    """Tensors of texts and of the classes of their tokens; `typed` as of `collate_encoded`.
+    """Build the tensors of a batch; `typed` as for `collate_encoded`.
 
     >>> rows = [EncodedText([8, 5, 2], 3), EncodedText([8, 2], 2)]
     >>> batch = collate_tagged(rows, [[-100, 1, -100], [-100, -100]], 0, typed=False)
@@ -138,9 +137,9 @@ def collate_tagged(
 
 @dataclass(frozen=True)
 class TaggedDataset(LabelledDataset):
-    """Texts as a published network reads them, with the classes of their tokens, in memory."""
+    """Texts for a pretrained network with the classes of their tokens, in memory."""
 
-    classes: Sequence[Sequence[int]]  # of every token of each row
+    classes: Sequence[Sequence[int]]  # of every token of each text
 
     def load(self, tokenizer: PairTokenizer, rows: Rows) -> TaggedBatch:
         """The batch of some rows."""

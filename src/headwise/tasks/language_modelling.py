@@ -218,7 +218,7 @@ def prepared_texts(
     if amount := parse_validation_size(request.valid):
         if amount.pairs:
             raise UserError(f"--valid {amount.text}: running text has no pairs; hold out a share of it, such as 1%")
-        train, valid = train.parted(amount.share)
+        train, valid = train.hold_out(amount.share)
         held = {"held_out": {"taken": len(valid), "dropped": 0}}
         notify(request, f"validating on the last {len(valid):,} tokens of the training files ({amount.text})")
     else:

@@ -23,8 +23,8 @@ TEXT = "To be,\n\n  or not 2 be:\nthat is\tthe café ?!\n" * 9
 
 
 def by_letters(**changes: object) -> DocumentTokenizer:
-    """A token for each character, its code; -1 before a document, -2 behind it, both shown as 1 and 2."""
-    values = {"before": [1], "behind": [2], "fingerprint": "letters", "vocab_size": 1000}
+    """A token for each character, its code; 1 before a document, 2 after it."""
+    values = {"prefix": [1], "suffix": [2], "fingerprint": "letters", "vocab_size": 1000}
     return DocumentTokenizer(lambda texts: [[*map(ord, text)] for text in texts], **{**values, **changes})
 
 
@@ -116,16 +116,16 @@ def cutter_of_quietly(tokenizer: Tokenizer) -> DocumentTokenizer:
 def test_the_last_part_of_a_text_is_held_out(tmp_path: Path) -> None:
     path = file(tmp_path, "a.txt", "0123456789")
     whole = prepare_documents([path], by_letters(), tmp_path, progress=False)
-    train, valid = whole.parted(0.25)
+    train, valid = whole.hold_out(0.25)
     assert (len(train), len(valid)) == (9, 3)
     assert [*train.tokens, *valid.tokens] == whole.tokens.tolist()
-    assert len({train.key, valid.key, whole.key, whole.parted(0.3)[0].key}) == 4
+    assert len({train.key, valid.key, whole.key, whole.hold_out(0.3)[0].key}) == 4
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.txt", "", "a.txt: is empty; a language model learns from text"),
+        ("a.txt", "", "a.txt: is empty; training a language model needs text"),
         ("a.txt", "\n", "a.txt: is empty"),
         ("a.jsonl", '{"text": ""}\n', "a.jsonl: is empty"),
         ("a.jsonl", '{"text": "x"}\nno\n', "a.jsonl: line 2 is not JSON"),
@@ -142,11 +142,11 @@ def test_bad_files(tmp_path: Path, name: str, text: str, message: str) -> None:
 
 def test_an_id_that_the_network_does_not_know(tmp_path: Path) -> None:
     path = file(tmp_path, "a.txt", "az")
-    with pytest.raises(UserError, match=r"gives the id 122, but the network knows 122 pieces: put the model's own"):
+    with pytest.raises(UserError, match=r"gives the id 122, but the network has 122 tokens: restore the model's own"):
         prepare_documents([path], by_letters(vocab_size=122), tmp_path / "cache", progress=False)
     assert [*(tmp_path / "cache").iterdir()] == []
 
 
 def test_a_dataset_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"hf:x: a language model reads files"):
+    with pytest.raises(UserError, match=r"hf:x: language models are trained on text files"):
         prepare_documents(["hf:x"], by_letters(), tmp_path, progress=False)

@@ -179,7 +179,7 @@ def test_running_text_that_changes(name: str, tmp_path: Path, monkeypatch: pytes
     for work in (tokenise, lambda: train_document_tokenizer([str(path)], CONFIG, cache_dir=cache)):
         write("a dog")
         with monkeypatch.context() as patch:
-            once(patch, documents, "_content", lambda: write("a cat, and a dog"))
+            once(patch, documents, "_hash_file", lambda: write("a cat, and a dog"))
             with pytest.raises(UserError, match=CHANGED):
                 work()
         assert not [*cache.iterdir()]

@@ -49,7 +49,7 @@ def test_bad_files(path: Path, content: str, message: str) -> None:
 
 @pytest.mark.parametrize("name", ["x.txt", "x.jsonl", "hf:name", "x.csv.gz"])
 def test_other_kinds_of_files_are_refused(name: str) -> None:
-    with pytest.raises(UserError, match=r"texts with labels come as \.tsv or \.tsv\.gz files"):
+    with pytest.raises(UserError, match=r"labelled texts must be \.tsv or \.tsv\.gz files"):
         labelled_corpora([name])
 
 

@@ -69,7 +69,7 @@ def test_tags_are_counted_and_known(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="b: every word has the tag 'O'; two tags are needed"):
         count_tags([TaggedSentence(("a",), ("O",), (1,))], "b")
     check_tags(sentences, ["B-ORG", "B-PER", "I-PER", "O"], "a")
-    with pytest.raises(UserError, match=r"a: line 7: unknown tag 'I-PER'.*B-PER.*; training has no such one"):
+    with pytest.raises(UserError, match=r"a: line 7: unknown tag 'I-PER'.*B-PER.*; it does not occur in training"):
         check_tags(sentences, ["B-ORG", "B-PER", "O"], "a")
 
 

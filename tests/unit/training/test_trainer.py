@@ -366,7 +366,7 @@ def test_out_of_memory_names_the_batch_and_the_setting(tmp_path: Path, error: Ex
 
     run.network.src_embeddings.register_forward_pre_hook(fail)
     rows, src_len, tgt_len = *BATCHES[0].src.shape, BATCHES[0].tgt_in.size(1)
-    expected = f"batch of {rows} pairs, {src_len} source and {tgt_len} target pieces long; lower train.tokens_per_batch"
+    expected = f"batch of {rows} pairs, {src_len} source and {tgt_len} target tokens long; lower train.tokens_per_batch"
     with pytest.raises(UserError, match=expected):
         run.trainer.run()
 
