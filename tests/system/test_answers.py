@@ -172,8 +172,8 @@ def test_bad_questions_and_wishes(cli: Cli, files: list[str], tmp_path: Path) ->
     text = Path(files[1]).read_text(encoding="utf-8")
     Path(files[1]).write_text(text.replace('"answer_start": 10', '"answer_start": 11', 1), encoding="utf-8")
     complaint = cli(*command).complaint
-    assert "q.json: data[0].paragraphs[0].qas[1]: the answer 'Rome' does not stand at character 11" in complaint
-    assert "; it stands at 10" in complaint
+    assert "q.json: data[0].paragraphs[0].qas[1]: the answer 'Rome' is not at character 11" in complaint
+    assert "; it occurs at 10" in complaint
     assert "a model of bert that cannot answer questions" in cli("answer", start, files[1]).complaint
     assert not (tmp_path / "out" / "config.json").exists()
 

@@ -114,8 +114,8 @@ def test_a_share_is_held_out_with_all_captions_of_a_picture(cli: Cli, folder: Pa
         ("red.png\ta\tb\n", "train.tsv: line 1 has 2 tabs"),
         ("red.png\t \n", "train.tsv: line 1 has an empty caption; remove it"),
         ("\ta\n", "train.tsv: line 1 names no file"),
-        ("broken.png\ta\n", "train.tsv: line 1: {}/broken.png: is no image file that can be read"),
-        (f"red.png\t{'a' * 60}\n", "train.tsv: line 1: the caption has 60 pieces, and the model writes 59 at most"),
+        ("broken.png\ta\n", "train.tsv: line 1: {}/broken.png: is not a readable image file"),
+        (f"red.png\t{'a' * 60}\n", "train.tsv: line 1: the caption has 60 tokens, but the model writes at most 59"),
     ],
 )
 def test_files_that_cannot_be_used(cli: Cli, folder: Path, tmp_path: Path, lines: str, expected: str) -> None:

@@ -1,7 +1,7 @@
-"""Sound files to what Whisper hears: log-mel spectrograms (arXiv:2212.04356, section 2.2).
+"""Sound files to log-mel spectrograms for Whisper (arXiv:2212.04356, section 2.2).
 
-Whatever libsndfile reads (WAV, FLAC, OGG, MP3 ...), of any sampling rate; channels are averaged, and other rates than
-16 kHz are resampled. Not here: cutting long recordings, which transcription does by what it has understood.
+Reads every format and sampling rate that libsndfile supports (WAV, FLAC, OGG, MP3 ...). Channels are averaged, and
+other rates are resampled to 16 kHz.
 """
 
 import math
@@ -19,35 +19,35 @@ from torch.nn import functional as F
 from headwise.data.corpus import unreadable
 from headwise.errors import UserError
 
-RATE = 16_000  # samples a second
+RATE = 16_000  # samples per second
 WINDOW, HOP = 400, 160  # samples: 25 and 10 ms
-SECONDS = 30  # a spectrogram's
+SECONDS = 30  # of a spectrogram
 INSTALL = "pip install 'headwise[audio]'"
 
 # Slaney's mel scale (Auditory Toolbox, 1998): linear up to 1 kHz, then logarithmic, 27 mels for a factor of 6.4.
 LINEAR_HZ, BREAK_HZ, PER_FACTOR, FACTOR = 200 / 3, 1000.0, 27, 6.4
-ZERO_CROSSINGS, KEPT_BAND = 32, 0.97  # of the resampler: zero crossings on each side; share of the band that is kept
+ZERO_CROSSINGS, KEPT_BAND = 32, 0.97  # of the resampler: on each side; share of the band that is kept
 
 
 def read_audio(path: str | Path) -> Float[Tensor, " samples"]:
-    """The samples of a sound file, between -1 and 1, 16,000 a second.
+    """The samples of a sound file, between -1 and 1, at 16 kHz.
 
     Raises:
-        UserError: there is no such file, it is no sound, or `soundfile` is not installed.
+        UserError: the file is missing or not a sound file, or `soundfile` is not installed.
     """
     with _open_sound(path) as sound:
         samples, rate = sound.read(dtype="float32", always_2d=True), sound.samplerate
     if not len(samples):
-        raise UserError(f"{path}: has no sound in it")
+        raise UserError(f"{path}: contains no sound")
     return resample(torch.from_numpy(samples).mean(1), rate)
 
 
 def sound_seconds(path: str | Path) -> float:
-    """How long a sound file is, by its header; `UserError` as of `read_audio`."""
+    """The duration of a sound file, from its header; `UserError` as `read_audio`."""
     with _open_sound(path) as sound:
         seconds = sound.frames / sound.samplerate
     if not seconds:
-        raise UserError(f"{path}: has no sound in it")
+        raise UserError(f"{path}: contains no sound")
     return seconds
 
 
@@ -64,20 +64,20 @@ def _open_sound(path: str | Path) -> Iterator[Any]:
     except OSError as error:
         raise unreadable(str(path), error) from error
     except soundfile.SoundFileError as error:
-        raise UserError(f"{path}: is no sound file that can be read, such as WAV or FLAC ({error})") from None
+        raise UserError(f"{path}: is not a readable sound file, such as WAV or FLAC ({error})") from None
 
 
 def log_mel(
     samples: Float[Tensor, " samples"], n_mels: int = 80, seconds: int = SECONDS
 ) -> Float[Tensor, "mels frames"]:
-    """The log-mel spectrogram of the first `seconds`, silence behind a shorter sound; 100 frames a second.
+    """The log-mel spectrogram of the first `seconds`, padded with silence; 100 frames per second.
 
-    log10 of the power in each band, at most 8 below the loudest, then shifted and divided by 4.
+    log10 of the power in each band, clipped at 8 below the maximum; then 4 is added, and the sum is divided by 4.
 
     Args:
-        samples: 16,000 a second.
-        n_mels: bands, 80, or 128 from Whisper large-v3 on.
-        seconds: length of the result; 0 = as long as the sound.
+        samples: at 16 kHz.
+        n_mels: number of bands: 80, or 128 for Whisper large-v3.
+        seconds: length of the result; 0 = that of the sound.
     """
     length = seconds * RATE or len(samples)
     samples = F.pad(samples[:length], (0, max(length - len(samples), 0)))
@@ -89,9 +89,9 @@ def log_mel(
 
 @cache
 def mel_filters(n_mels: int) -> Float[Tensor, "mels frequencies"]:
-    """A triangle for each band over the frequencies of the spectrum, 0 to 8 kHz, all of area 1 over Hz.
+    """Triangular filters over the frequencies of the spectrum, 0 to 8 kHz, each of area 1 over Hz.
 
-    Band i rises from the centre of band i - 1 and falls to that of band i + 1; centres are equally far apart in mels.
+    Band i rises from the centre of band i - 1 and falls to that of band i + 1; centres are equally spaced in mels.
     """
     edges = hz(torch.linspace(0, mel(RATE / 2), n_mels + 2, dtype=torch.float64))
     low, centre, high = (edges[i : len(edges) - 2 + i].unsqueeze(1) for i in range(3))
@@ -102,7 +102,7 @@ def mel_filters(n_mels: int) -> Float[Tensor, "mels frequencies"]:
 
 
 def mel(frequency: float) -> float:
-    """A frequency in Hz on Slaney's scale.
+    """Convert Hz to Slaney's mel scale.
 
     >>> round(mel(500.0), 6), round(mel(6400.0), 6)
     (7.5, 42.0)
@@ -113,27 +113,27 @@ def mel(frequency: float) -> float:
 
 
 def hz(mels: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-    """The inverse of `mel`."""
+    """Convert mels to Hz, the inverse of `mel`."""
     above = (mels - BREAK_HZ / LINEAR_HZ).clamp(min=0)
     return torch.where(above > 0, BREAK_HZ * FACTOR ** (above / PER_FACTOR), mels * LINEAR_HZ)
 
 
 def resample(samples: Float[Tensor, " samples"], rate: int) -> Float[Tensor, " resampled"]:
-    """The same sound at 16 kHz: each new sample is the old ones under a sinc (J. O. Smith, Digital Audio Resampling).
+    """Resample to 16 kHz by sinc interpolation (J. O. Smith, Digital Audio Resampling).
 
-    The sinc is cut by a squared cosine after ZEROS crossings, and somewhat wider than the lower of the two rates asks
-    for, so that nothing above half of it comes back as a lower tone.
+    The sinc has ZERO_CROSSINGS crossings on each side and a squared-cosine window. Its cutoff is slightly below half
+    the lower rate, against aliasing.
     """
     if rate == RATE:
         return samples
     shared = math.gcd(rate, RATE)
-    old, new = rate // shared, RATE // shared  # `new` samples for every `old`, at `new` different places between them
-    band = KEPT_BAND * min(1, new / old)  # of the old band
+    old, new = rate // shared, RATE // shared  # `new` samples for every `old`, at `new` different phases
+    band = KEPT_BAND * min(1, new / old)  # share of the old band
     reach = math.ceil(ZERO_CROSSINGS / band)
     offset = torch.arange(-reach, reach + old, dtype=torch.float64)
-    place = torch.arange(new, dtype=torch.float64).unsqueeze(1) * old / new
-    t = ((offset - place) * band).clamp(-ZERO_CROSSINGS, ZERO_CROSSINGS)
+    phase = torch.arange(new, dtype=torch.float64).unsqueeze(1) * old / new
+    t = ((offset - phase) * band).clamp(-ZERO_CROSSINGS, ZERO_CROSSINGS)
     kernels = band * torch.sinc(t) * torch.cos(t * math.pi / (2 * ZERO_CROSSINGS)).square()
     padded = F.pad(samples, (reach, reach + old))
-    found = F.conv1d(padded[None, None], kernels.float().unsqueeze(1), stride=old)
-    return found[0].T.flatten()[: math.ceil(len(samples) * new / old)]
+    resampled = F.conv1d(padded[None, None], kernels.float().unsqueeze(1), stride=old)
+    return resampled[0].T.flatten()[: math.ceil(len(samples) * new / old)]

@@ -1,7 +1,7 @@
-"""Pictures with captions: `file TAB caption` a line; a picture that has several captions stands on several lines.
+"""Images with captions: `file TAB caption` per line; an image with several captions is on several lines.
 
-Files are named from the folder of the table, and looked at before training. Not here: how outputs begin (`told.py`),
-and what is learnt (`headwise.tasks.captioning`).
+File names are relative to the folder of the table. Images are checked before training. Training is in
+`headwise.tasks.captioning`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,14 +19,14 @@ from headwise.data.pictures import Augmentation, Picture, augmented_pixels
 from headwise.errors import UserError
 
 FORMAT = "write 'file TAB caption' on every line"
-HELD_OUT = 0  # seed of what is held out
+HOLD_OUT_SEED = 0
 
 
 def read_captions(paths: Sequence[str]) -> list[Picture]:
-    """The captioned pictures of some tables, a line each; blanks around a caption are no part of it.
+    """The captioned images of tables, one per line, with captions stripped.
 
     Raises:
-        UserError: a line is not as it should be, a caption is empty, or a picture is missing or none.
+        UserError: a line is malformed, a caption is empty, or an image is missing or invalid.
     """
     found = [picture for path in paths for picture in _of_table(path)]
     for picture in {picture.path: picture for picture in found}.values():
@@ -36,7 +36,7 @@ def read_captions(paths: Sequence[str]) -> list[Picture]:
 
 def _of_table(path: str) -> Iterator[Picture]:
     if not path.removesuffix(".gz").endswith(".tsv"):
-        raise UserError(f"{path}: pictures with captions come as .tsv files; {FORMAT}")
+        raise UserError(f"{path}: images with captions must be .tsv files; {FORMAT}")
     for number, line in enumerate(read_lines(path), start=1):
         columns, location = line.split("\t"), f"{path}: line {number}"
         if len(columns) != 2:
@@ -49,7 +49,7 @@ def _of_table(path: str) -> Iterator[Picture]:
 
 
 def captions_by_picture(pictures: Sequence[Picture]) -> dict[Path, list[str]]:
-    """The captions of each picture, in their order.
+    """The captions of each image, in order.
 
     >>> [a, b] = [Picture(Path("a.png"), "", caption) for caption in ("a dog", "a brown dog")]
     >>> list(captions_by_picture([a, b]).values())
@@ -62,44 +62,44 @@ def captions_by_picture(pictures: Sequence[Picture]) -> dict[Path, list[str]]:
 
 
 def hold_out_pictures(pictures: Sequence[Picture], count: int) -> tuple[list[Picture], list[Picture]]:
-    """All but `count` pictures, drawn, and those, each with all its captions."""
+    """Split off `count` random images with all their captions, the same ones every time."""
     paths = [*captions_by_picture(pictures)]
-    taken = {paths[i] for i in np.random.default_rng(HELD_OUT).permutation(len(paths))[:count]}
+    taken = {paths[i] for i in np.random.default_rng(HOLD_OUT_SEED).permutation(len(paths))[:count]}
     return [one for one in pictures if one.path not in taken], [one for one in pictures if one.path in taken]
 
 
 @dataclass(frozen=True)
 class CaptionedDataset(ConditionalDataset):
-    """Pictures as a network sees them, with the ids of their captions."""
+    """Preprocessed images with the token ids of their captions."""
 
     pictures: tuple[Picture, ...]
-    how: Preprocessing
+    preprocessing: Preprocessing
     augmentation: Augmentation
 
-    def values(self, row: int, drawn: SampleSeed | None) -> Float[Tensor, "3 height width"]:
-        """The pixels of a picture, read from its file now."""
-        return augmented_pixels(self.pictures[row], self.how, self.augmentation, drawn)
+    def values(self, row: int, seed: SampleSeed | None) -> Float[Tensor, "3 height width"]:
+        return augmented_pixels(self.pictures[row], self.preprocessing, self.augmentation, seed)
 
     @property
     def first(self) -> list[int]:
-        """The first line of each picture."""
+        """The first row of each image."""
         return list({picture.path: i for i, picture in reversed([*enumerate(self.pictures)])}.values())[::-1]
 
 
 def captioned_dataset(
     pictures: Sequence[Picture],
     encode: Callable[[str], list[int]],
-    beginning: Sequence[int],
+    prompt: Sequence[int],
     end: int,
     max_len: int,
-    how: Preprocessing,
+    preprocessing: Preprocessing,
     augmentation: Augmentation,
 ) -> CaptionedDataset:
-    """The pictures with ids; `UserError` for a caption that does not fit into `max_len` behind the `beginning`."""
-    tokens, room = [encode(picture.label) for picture in pictures], max_len - len(beginning)
+    """Tokenise the captions; `UserError` if a caption is longer than `max_len` with the `prompt`."""
+    tokens, room = [encode(picture.label) for picture in pictures], max_len - len(prompt)
     for picture, ids in zip(pictures, tokens, strict=True):
         if len(ids) > room:
             raise UserError(
-                f"{picture.location}: the caption has {len(ids)} pieces, and the model writes {room} at most: cut it"
+                f"{picture.location}: the caption has {len(ids)} tokens, but the model writes at "
+                f"most {room}: shorten it"
             )
-    return CaptionedDataset(tuple(tokens), tuple(beginning), end, tuple(pictures), how, augmentation)
+    return CaptionedDataset(tuple(tokens), tuple(prompt), end, tuple(pictures), preprocessing, augmentation)

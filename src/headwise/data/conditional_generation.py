@@ -1,7 +1,7 @@
-"""What is told of sounds or pictures: batches for a decoder that is given how outputs begin and learns what follows.
+"""Datasets for text generation from sounds or images: a decoder gets a prompt and learns the text that follows.
 
-Files are read when their batch comes, so memory does not grow with them. Not here: recordings (`speech.py`), pictures
-with captions (`captions.py`).
+Files are inputs when their batch comes, so memory does not grow with them. Recordings are in `speech.py`, captioned
+images in `captions.py`.
 """
 
 from collections.abc import Sequence
@@ -16,71 +16,66 @@ from headwise.data.batch import DeviceBatch
 from headwise.data.batch_planning import Rows
 from headwise.data.stream import LazyDataset
 
-NOT_PREDICTED = -100  # in `tgt_out`: padding, and what an output is given to begin with
-SampleSeed = tuple[
-    int, int, int
-]  # seed, epoch and number: what is drawn for an input in training hangs on nothing else
+NOT_PREDICTED = -100  # in `tgt_out`: padding and the prompt
+SampleSeed = tuple[int, int, int]  # (seed, epoch, row), which determine the augmentation of an example
 
 
 @dataclass(frozen=True)
 class ConditionalBatch(DeviceBatch):
-    """What is heard or seen, and what is to be written, padded on the right."""
+    """Inputs of an encoder, and texts for the decoder, padded on the right."""
 
     values: Float[Tensor, "batch *any"]  # spectrograms, or pixels
     tgt_in: Int[Tensor, "batch tgt_len"]
-    tgt_out: Int[Tensor, "batch tgt_len"]  # NOT_PREDICTED where nothing is learnt
-    n_targets: int  # pieces of the texts, end marks included: what the loss is a sum over
-    n_real: int  # cells of `tgt_in` that are no padding
+    tgt_out: Int[Tensor, "batch tgt_len"]  # NOT_PREDICTED where there is no loss
+    n_targets: int  # tokens of the texts, with EOS
+    n_real: int  # positions of `tgt_in` without padding
 
     @property
     def n_tokens(self) -> int:
-        """The pieces that are predicted: what speed is counted in."""
         return self.n_targets
 
     @property
     def n_cells(self) -> int:
-        """Cells of `tgt_in`."""
         return self.tgt_in.numel()
 
     @property
     def extent(self) -> str:
-        """How large it is, in words."""
-        return f"{len(self.values)} recordings or pictures, {self.tgt_in.size(1)} pieces long"
+        return f"{len(self.values)} recordings or images, {self.tgt_in.size(1)} tokens long"
 
 
 def collate_conditional(
-    values: Sequence[Float[Tensor, "*any"]], texts: Sequence[Sequence[int]], beginning: Sequence[int], end: int
+    values: Sequence[Float[Tensor, "*any"]], texts: Sequence[Sequence[int]], prompt: Sequence[int], end: int
 ) -> ConditionalBatch:
-    """Tensors of some inputs and the ids of what is told of them, which come without marks.
+    """Build the tensors of a batch from inputs and the token ids of their texts, without special tokens.
 
-    >>> batch = collate_conditional([torch.zeros(2, 4)] * 2, [[5, 6], [7]], beginning=[1, 2], end=3)
+    >>> batch = collate_conditional([torch.zeros(2, 4)] * 2, [[5, 6], [7]], prompt=[1, 2], end=3)
     >>> batch.tgt_in.tolist(), batch.tgt_out.tolist()
     ([[1, 2, 5, 6], [1, 2, 7, 3]], [[-100, 5, 6, 3], [-100, 7, 3, -100]])
     """
-    read = [torch.tensor([*beginning, *text]) for text in texts]
-    written = [torch.tensor([NOT_PREDICTED] * (len(beginning) - 1) + [*text, end]) for text in texts]
-    tgt_in = pad_sequence(read, batch_first=True, padding_value=end)
-    tgt_out = pad_sequence(written, batch_first=True, padding_value=NOT_PREDICTED)
+    inputs = [torch.tensor([*prompt, *text]) for text in texts]
+    outputs = [torch.tensor([NOT_PREDICTED] * (len(prompt) - 1) + [*text, end]) for text in texts]
+    tgt_in = pad_sequence(inputs, batch_first=True, padding_value=end)
+    tgt_out = pad_sequence(outputs, batch_first=True, padding_value=NOT_PREDICTED)
     return ConditionalBatch(
-        torch.stack(list(values)), tgt_in, tgt_out, sum(len(t) + 1 for t in texts), sum(map(len, read))
+        torch.stack(list(values)), tgt_in, tgt_out, sum(len(t) + 1 for t in texts), sum(map(len, inputs))
     )
 
 
 @dataclass(frozen=True)
 class ConditionalDataset(LazyDataset[ConditionalBatch]):
-    """Sounds or pictures with ids of what is told of each."""
+    """Sounds or images with tokenised texts."""
 
-    tokens: tuple[list[int], ...]  # of each text, without marks
-    beginning: tuple[int, ...]  # what every output is given to begin with
-    end: int  # the mark behind it
+    tokens: tuple[list[int], ...]  # of each text, without special tokens
+    prompt: tuple[int, ...]  # first decoder inputs of every text
+    end: int  # EOS
 
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def values(self, row: int, drawn: SampleSeed | None) -> Float[Tensor, "*any"]:
-        """What is heard or seen, read from its file now; `drawn`: changed at random, for training."""
+    def values(self, row: int, seed: SampleSeed | None) -> Float[Tensor, "*any"]:
+        """The input of the encoder, inputs from its file; augmented if there is a `seed`."""
         raise NotImplementedError
 
     def load(self, rows: Rows, seed: int = 0, epoch: int = -1) -> ConditionalBatch:
-        read = [self.values(row, None if epoch < 0 else (seed, epoch, row)) for row in rows.tolist()]
-        return collate_conditional(read, [self.tokens[row] for row in rows.tolist()], self.beginning, self.end)
+        inputs = [self.values(row, None if epoch < 0 else (seed, epoch, row)) for row in rows.tolist()]
+        return collate_conditional(inputs, [self.tokens[row] for row in rows.tolist()], self.prompt, self.end)

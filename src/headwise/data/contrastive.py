@@ -1,7 +1,7 @@
-"""Texts that belong together, for vectors: a question and its answer, two wordings of one thing.
+"""Pairs and triplets of texts for contrastive training of embeddings.
 
-A line of a `.tsv` file has a text, the one that belongs to it, and perhaps one that does not, though it looks so. Not
-here: what is learnt from them (`headwise.tasks.embedding`).
+A line of a `.tsv` file has a text (the anchor), a text that matches it (the positive), such as an answer or a
+paraphrase, and optionally a hard negative. Training is in `headwise.tasks.embedding`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,15 +20,15 @@ from headwise.data.sources import display_name
 from headwise.data.stream import EndlessStream, batches_of_epochs
 from headwise.errors import UserError
 
-FORMAT = "write 'text TAB text that belongs to it' on every line, or with a third text that does not"
-Texts = tuple[str, ...]  # of a line
+FORMAT = "write 'text TAB matching text' on every line, optionally with a third text that does not match"
+Texts = tuple[str, ...]  # anchor, positive and perhaps negative
 
 
 def read_contrastive(paths: Sequence[str]) -> list[Texts]:
-    """The lines of files, all of two texts, or all of three.
+    """Read files in which all lines have two texts, or all have three.
 
     Raises:
-        UserError: a line has other columns than the first, an empty one, or there is no line.
+        UserError: a column is empty, a line has another number of columns than the first, or there is no line.
     """
     found, columns = list[Texts](), 0
     for path in paths:
@@ -47,44 +47,39 @@ def read_contrastive(paths: Sequence[str]) -> list[Texts]:
 
 @dataclass(frozen=True)
 class ContrastiveBatch(DeviceBatch):
-    """The first texts of some lines, below them the second ones, and the third ones where there are."""
+    """The anchors of some lines, followed by the positives and the negatives if there are any."""
 
     src: Int[Tensor, "texts length"]
     src_mask: Bool[Tensor, "texts length"]  # True on real tokens
-    same: Bool[Tensor, "lines others"]  # whether a second or third text is word for word the second one of a line
+    same: Bool[Tensor, "lines others"]  # whether a positive or negative equals the positive of a line
 
     @property
     def n_targets(self) -> int:
-        """Lines: what the loss is a sum over."""
         return len(self.same)
 
     @property
     def n_tokens(self) -> int:
-        """What speed is counted in."""
         return self.n_real
 
     @property
     def n_real(self) -> int:
-        """Real tokens, marks included."""
         return int(self.src_mask.sum())
 
     @property
     def n_cells(self) -> int:
-        """The same with padding."""
         return self.src.numel()
 
     @property
     def extent(self) -> str:
-        """How large it is, in words."""
         return f"{self.n_targets} lines, {len(self.src)} texts of up to {self.src.size(1)} tokens"
 
 
 @dataclass(frozen=True)
 class ContrastiveDataset:
-    """Lines as a network reads them, in memory."""
+    """Tokenised lines, in memory."""
 
     lines: Sequence[Texts]
-    ids: Sequence[Sequence[Sequence[int]]]  # of each line's texts, marks included
+    ids: Sequence[Sequence[Sequence[int]]]  # token ids of each text of each line, with special tokens
     pad_id: int
 
     def __len__(self) -> int:
@@ -105,17 +100,17 @@ class ContrastiveDataset:
         return ContrastiveBatch(torch.from_numpy(src), torch.from_numpy(mask), torch.from_numpy(same))
 
     def plan(self, seed: int, epoch: int, tokens_per_batch: int) -> list[Rows]:
-        """Lines of like length together, as many as have room; which ones is drawn from (seed, epoch)."""
+        """Batches of lines of similar length, as a function of (seed, epoch)."""
         lengths = np.array([max(map(len, line)) for line in self.ids]) * len(self.lines[0])
         return plan_batches(lengths, lengths, tokens_per_batch, seed, epoch, largest_first=epoch == 0)
 
     def stream(
         self, tokens_per_batch: int, seed: int, state: Mapping[str, int] | None, pin: bool = False
     ) -> EndlessStream[ContrastiveBatch]:
-        """Training batches without end, from `state` on."""
+        """An endless stream of training batches, resumed from `state`."""
         plan = partial(self.plan, seed, tokens_per_batch=tokens_per_batch)
         return EndlessStream(lambda start: batches_of_epochs(plan, self.load, start), state, pin=pin)
 
     def batches(self, tokens_per_batch: int) -> Iterator[ContrastiveBatch]:
-        """All lines once."""
+        """All lines once, for validation."""
         return map(self.load, self.plan(0, 0, tokens_per_batch))

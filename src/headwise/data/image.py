@@ -1,7 +1,4 @@
-"""Image files to what a vision Transformer sees: resized, cropped, scaled and normalised pixels.
-
-How is in the model's preprocessor_config.json. Not here: patches, which are the network's affair.
-"""
+"""Image preprocessing for a vision Transformer: resize, crop, rescale and normalize (preprocessor_config.json)."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,26 +18,26 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 INSTALL = "pip install 'headwise[vision]'"
-BILINEAR = 2  # Pillow's number, which these files use
+BILINEAR = 2  # Pillow's constant, used in preprocessor_config.json
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What is done to an image; the defaults are ViT's."""
+    """The preprocessing steps; the defaults are those of ViT."""
 
-    size: tuple[int, int] | int | None = (224, 224)  # height and width, or the shorter edge; None = as it is
+    size: tuple[int, int] | int | None = (224, 224)  # height and width, or the shorter edge; None = no resizing
     resample: int = BILINEAR
-    crop: tuple[int, int] | None = None  # height and width, out of the middle
+    crop: tuple[int, int] | None = None  # height and width of the center crop
     scale: float = 1 / 255
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
 
 
 def preprocessing_from_hf(settings: Mapping[str, Any]) -> Preprocessing:
-    """What a preprocessor_config.json says, in its older spellings, too.
+    """Read the content of a preprocessor_config.json, including older formats.
 
     Raises:
-        UserError: a size that is not understood.
+        UserError: the size has another format.
     """
     given = Preprocessing()
     size = _size(settings.get("size", given.size)) if settings.get("do_resize", True) else None
@@ -68,16 +65,17 @@ def _size(value: Any) -> tuple[int, int] | int | None:
     raise UserError(f"preprocessor_config.json: size {value!r} is neither height and width nor shortest_edge")
 
 
-def read_image(path: str | Path, how: Preprocessing | None = None) -> Float[Tensor, "3 height width"]:
-    """The pixels of an image file; errors as of `open_image`."""
-    return pixels(open_image(path), how or Preprocessing())
+def read_image(path: str | Path, steps: Preprocessing | None = None) -> Float[Tensor, "3 height width"]:
+    """The pixels of an image file; errors as `open_image`."""
+    return pixels(open_image(path), steps or Preprocessing())
 
 
 def open_image(path: str | Path, location: str = "") -> "Image":
-    """The picture in a file, red, green, blue, as the camera was held.
+    """Open an image file as RGB, rotated as its EXIF data say.
 
     Raises:
-        UserError: there is no such file, it is no image, or Pillow is not installed; `location` says who named it.
+        UserError: the file is missing, it is not an image, or Pillow is not installed. `location` is where it is
+        listed.
     """
     with _open_image_file(path, location) as file:
         from PIL import ImageOps
@@ -86,41 +84,41 @@ def open_image(path: str | Path, location: str = "") -> "Image":
 
 
 def check_image(path: str | Path, location: str = "") -> None:
-    """`UserError` where the file does not begin as an image does; the rest is not read."""
+    """`UserError` if the header is not that of an image; the rest is not read."""
     with _open_image_file(path, location):
         pass
 
 
 @contextmanager
 def _open_image_file(path: str | Path, location: str) -> Iterator["Image"]:
-    said = str(path) if location in ("", str(path)) else f"{location}: {path}"
+    name = str(path) if location in ("", str(path)) else f"{location}: {path}"
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
-        raise UserError(f"{said}: reading images needs Pillow: {INSTALL}") from None
+        raise UserError(f"{name}: reading images needs Pillow: {INSTALL}") from None
     try:
         with Image.open(path) as file:
             yield file
     except UnidentifiedImageError:
-        raise UserError(f"{said}: is no image file that can be read, such as PNG or JPEG") from None
+        raise UserError(f"{name}: is not a readable image file, such as PNG or JPEG") from None
     except OSError as error:
-        raise unreadable(said, error) from error
+        raise unreadable(name, error) from error
 
 
-def pixels(image: "Image", how: Preprocessing) -> Float[Tensor, "3 height width"]:
-    """The pixels of an RGB image, as a network wants them; resized by Pillow, in whole numbers from 0 to 255."""
-    if how.size is not None:
-        height, width = how.size if isinstance(how.size, tuple) else _by_shorter_edge(image, how.size)
-        image = image.resize((width, height), how.resample)
-    if how.crop:
-        height, width = how.crop
+def pixels(image: "Image", steps: Preprocessing) -> Float[Tensor, "3 height width"]:
+    """Preprocess an RGB image; Pillow resizes it, in integers from 0 to 255."""
+    if steps.size is not None:
+        height, width = steps.size if isinstance(steps.size, tuple) else _scale_shorter_edge(image, steps.size)
+        image = image.resize((width, height), steps.resample)
+    if steps.crop:
+        height, width = steps.crop
         left, top = (image.width - width) // 2, (image.height - height) // 2
         image = image.crop((left, top, left + width, top + height))
-    x = torch.from_numpy(np.array(image)).permute(2, 0, 1) * how.scale
-    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (how.mean, how.std))
+    x = torch.from_numpy(np.array(image)).permute(2, 0, 1) * steps.scale
+    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (steps.mean, steps.std))
     return (x - mean) / std
 
 
-def _by_shorter_edge(image: "Image", edge: int) -> tuple[int, int]:
+def _scale_shorter_edge(image: "Image", edge: int) -> tuple[int, int]:
     shorter = min(image.size)
     return int(image.height * edge / shorter), int(image.width * edge / shorter)

@@ -1,8 +1,8 @@
-"""Questions with a text that holds their answer: files as SQuAD has them, of version 1.1 or 2.0.
+"""Questions with contexts and answers: read files in SQuAD format, version 1.1 or 2.0.
 
-An answer is a stretch of its context, said by its text and its first character, and must stand there: a span outside of
-its context is refused. Version 2.0 has questions without an answer (`is_impossible`). Not here: what a network reads of
-them (`headwise.generation.answer`), scores (`headwise.evaluate.answers`).
+An answer is a span of its context, given by its text and its start; a span that does not match the context is an error.
+Version 2.0 has unanswerable questions (`is_impossible`). Inputs of the network are in `headwise.generation.answer`,
+scores in `headwise.evaluate.answers`.
 """
 
 import json
@@ -19,88 +19,90 @@ FORMAT = '{"data": [{"paragraphs": [{"context": "...", "qas": [{"id": "...", "qu
 
 @dataclass(frozen=True)
 class AnswerSpan:
-    """A stretch of a text."""
+    """A span of a text."""
 
     text: str
-    start: int  # first character
+    start: int  # offset of the first character
 
     @property
     def end(self) -> int:
-        """The character behind the last."""
+        """The offset after the last character."""
         return self.start + len(self.text)
 
 
 @dataclass(frozen=True)
 class Question:
-    """One of a file."""
+    """A question of a file."""
 
     id: str
     question: str
     context: str
-    answers: tuple[AnswerSpan, ...] | None = ()  # none: the context does not say; None: nobody has written them down
+    answers: tuple[AnswerSpan, ...] | None = ()  # empty: unanswerable; None: not given
 
 
 def read_questions(path: str, answered: bool = True) -> list[Question]:
-    """The questions of a file, in its order.
+    """The questions of a file, in order.
 
     Args:
-        answered: each must have an answer, or say that it has none.
+        answered: every question must have an answer or be marked as impossible.
 
     Raises:
-        UserError: it is no such file, an answer stands outside of its context, or what `read_raw_lines` raises.
+        UserError: the file is malformed, an answer does not match its context, or as `read_raw_lines`.
     """
     name = display_name(path)
     try:
         content = json.loads(b"".join(read_raw_lines(path)))
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{name}: is not JSON ({error}); questions come as {FORMAT}") from error
+        raise UserError(f"{name}: is not JSON ({error}); write {FORMAT}") from error
     found = list(_questions(content, name))
     if not found:
-        raise UserError(f"{name}: has no question; write {FORMAT}")
-    bare = next((one for one in found if one.answers is None), None)
-    if bare and answered:
-        raise UserError(f'{name}: question {bare.id} has no "answers", and no "is_impossible": true either')
+        raise UserError(f"{name}: has no questions; write {FORMAT}")
+    unanswered = next((one for one in found if one.answers is None), None)
+    if unanswered and answered:
+        raise UserError(f'{name}: question {unanswered.id} has neither "answers" nor "is_impossible": true')
     return found
 
 
 def _questions(content: Any, name: str) -> Iterator[Question]:
     for i, article in enumerate(_items(content, "data", name)):
         for k, paragraph in enumerate(_items(article, "paragraphs", f"{name}: data[{i}]")):
-            place = f"{name}: data[{i}].paragraphs[{k}]"
-            context = _text(paragraph, "context", place)
-            for n, one in enumerate(_items(paragraph, "qas", place)):
-                at = f"{place}.qas[{n}]"
+            location = f"{name}: data[{i}].paragraphs[{k}]"
+            context = _text(paragraph, "context", location)
+            for n, one in enumerate(_items(paragraph, "qas", location)):
+                at = f"{location}.qas[{n}]"
                 yield Question(str(one.get("id", at)), _text(one, "question", at), context, _answers(one, context, at))
 
 
-def _answers(one: Mapping[str, Any], context: str, place: str) -> tuple[AnswerSpan, ...] | None:
+def _answers(one: Mapping[str, Any], context: str, location: str) -> tuple[AnswerSpan, ...] | None:
     if one.get("is_impossible"):
         return ()
-    found = [_span(answer, context, place) for answer in (one.get("answers") and _items(one, "answers", place)) or []]
+    found = [
+        _span(answer, context, location) for answer in (one.get("answers") and _items(one, "answers", location)) or []
+    ]
     return tuple(found) or None
 
 
-def _span(answer: Mapping[str, Any], context: str, place: str) -> AnswerSpan:
-    text, start = _text(answer, "text", place), answer.get("answer_start")
+def _span(answer: Mapping[str, Any], context: str, location: str) -> AnswerSpan:
+    text, start = _text(answer, "text", location), answer.get("answer_start")
     if not isinstance(start, int) or isinstance(start, bool):
-        raise UserError(f'{place}: "answer_start" must be a number of characters, not {start!r}')
-    there = context[start : start + len(text)] if start >= 0 else ""
-    if not text or there != text:
+        raise UserError(f'{location}: "answer_start" must be a number of characters, not {start!r}')
+    found = context[start : start + len(text)] if start >= 0 else ""
+    if not text or found != text:
         near = context.find(text) if text else -1
-        hint = f"; it stands at {near}" if near >= 0 else ", nor anywhere else in it" if text else ""
-        raise UserError(f"{place}: the answer '{text[:60]}' does not stand at character {start} of its context{hint}")
+        hint = f"; it occurs at {near}" if near >= 0 else ", nor anywhere else in it" if text else ""
+        raise UserError(f"{location}: the answer '{text[:60]}' is not at character {start} of its context{hint}")
     return AnswerSpan(text, start)
 
 
-def _items(value: Any, key: str, place: str) -> list[Any]:
+def _items(value: Any, key: str, location: str) -> list[Any]:
     items = value.get(key) if isinstance(value, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise UserError(f'{place}: has no list "{key}" of objects; write {FORMAT}')
+        raise UserError(f'{location}: has no list "{key}" of objects; write {FORMAT}')
     return items
 
 
-def _text(value: Mapping[str, Any], key: str, place: str) -> str:
+def _text(value: Mapping[str, Any], key: str, location: str) -> str:
     text = value.get(key)
     if not isinstance(text, str):
-        raise UserError(f'{place}: has no text "{key}"; write {FORMAT}')
+        raise UserError(f'{location}: has no text "{key}"; write {FORMAT}')
     return text

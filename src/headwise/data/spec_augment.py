@@ -1,8 +1,8 @@
-"""SpecAugment (arXiv:1904.08779): spans of a spectrogram that a network does not hear while it trains.
+"""SpecAugment (arXiv:1904.08779): time and frequency masking of spectrograms in training.
 
-Frames and mel bands are set to 0 in spans that may overlap; time is not warped. There are as many spans as in
-`transformers` (`_compute_mask_indices`), over the whole window, whatever part of it is silence behind a recording.
-Deviation: whether a part of a span is rounded up is drawn for each recording, not once for a batch.
+Spans of frames and mel bands, which may overlap, are set to 0; there is no time warping. The number of spans is that of
+`transformers` (`_compute_mask_indices`) over the whole window, including the silence after a recording. Deviation: the
+number of spans is rounded randomly for each recording, not once for a batch.
 """
 
 from dataclasses import dataclass
@@ -16,21 +16,21 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Spans:
-    """What is masked along one axis."""
+    """Masks spans along one axis."""
 
-    share: float  # of the axis, if no two overlapped
-    length: int  # of each
-    least: int  # so many at least, where there is a share at all
+    share: float  # masked share of the axis if no spans overlap
+    length: int  # of a span
+    least: int  # minimum number of spans if the share is not 0
 
     def __call__(self, size: int, generator: np.random.Generator) -> NDArray[np.bool_]:
-        """Which of `size` frames or bands are masked."""
+        """A mask of `size` frames or bands, True where masked."""
         if not self.share:
             return np.zeros(size, dtype=bool)
         n = self.count(size, generator.random())
         return span_mask(generator.choice(size - self.length + 1, n, replace=False), self.length, size)
 
     def count(self, size: int, rounding: float) -> int:
-        """How many spans; `rounding` from 0 to 1 decides of a part of one.
+        """The number of spans; `rounding` in [0, 1) is added before the fraction is cut off.
 
         >>> Spans(share=0.25, length=4, least=0).count(40, rounding=0.4), Spans(0.25, 4, 0).count(40, rounding=0.6)
         (2, 3)
@@ -42,7 +42,7 @@ class Spans:
 
 
 def span_mask(starts: NDArray[np.int64], length: int, size: int) -> NDArray[np.bool_]:
-    """What spans of a length cover that begin there.
+    """A mask that is True in all spans.
 
     >>> span_mask(np.array([1, 2, 6]), length=2, size=9).astype(int).tolist()
     [0, 1, 1, 1, 0, 0, 1, 1, 0]
@@ -54,7 +54,7 @@ def span_mask(starts: NDArray[np.int64], length: int, size: int) -> NDArray[np.b
 
 @dataclass(frozen=True)
 class SpecAugment:
-    """Masks along both axes."""
+    """Masks a spectrogram along both axes."""
 
     time: Spans
     bands: Spans
@@ -62,7 +62,7 @@ class SpecAugment:
     def __call__(
         self, mel: Float[Tensor, "n_mels frames"], generator: np.random.Generator
     ) -> Float[Tensor, "n_mels frames"]:
-        """The spectrogram with what is drawn set to 0."""
+        """The spectrogram with random spans set to 0."""
         n_mels, frames = mel.shape
         kept = ~self.time(frames, generator), ~self.bands(n_mels, generator)
         return mel * torch.from_numpy(kept[0]) * torch.from_numpy(kept[1])[:, None]

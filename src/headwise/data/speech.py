@@ -1,11 +1,9 @@
-"""Recordings with what is said in them: `sound file TAB transcript` a line, or JSON lines with "audio" and "text".
+"""Recordings with transcripts: `sound file TAB transcript` per line, or JSON lines with "audio" and "text".
 
-Sound files are named from the folder of the file that lists them. Before training only their headers are read; what is
-heard of a batch is computed while those before it are trained on, anew in each epoch, so memory does not grow with the
-recordings; what is masked of it follows from seed, epoch and recording. Every recording is a window as long as the
-encoder's table of positions, silence behind it: the network has no mask for what it hears, so a shorter window would
-not be the same. Not here: spectrograms (`audio.py`), batches (`told.py`), the pieces of transcripts and what is
-learnt (`headwise.tasks.transcription`).
+File names are relative to the folder of the list. Before training only headers are read. Spectrograms are computed when
+their batch comes, in every epoch again, so memory does not grow. Masking is a function of (seed, epoch, row). Every
+recording is padded with silence to the length of the encoder's position table, because Whisper has no padding mask.
+Spectrograms are in `audio.py`, batches in `conditional_generation.py`, training in `headwise.tasks.transcription`.
 """
 
 import os
@@ -31,7 +29,7 @@ OBJECT = '{"audio": "...", "text": "..."}'
 
 @dataclass(frozen=True)
 class Recording:
-    """A sound file and what is said in it."""
+    """A sound file and its transcript."""
 
     sound: str  # path
     text: str
@@ -39,14 +37,14 @@ class Recording:
 
 
 def read_recordings(path: str) -> Iterator[Recording]:
-    """The recordings of a .tsv or .jsonl file, which may be .gz; blanks around a transcript are no part of it.
+    """The recordings of a .tsv or .jsonl file, which may be .gz; transcripts are stripped.
 
     Raises:
-        UserError: a line is not as it should be, a transcript is empty; or what `read_lines` raises.
+        UserError: a line is malformed, a transcript is empty, or as `read_lines`.
     """
     stem = path.removesuffix(".gz")
     if not stem.endswith((".tsv", ".jsonl")):
-        raise UserError(f"{path}: recordings come as .tsv or .jsonl files; {FORMAT}")
+        raise UserError(f"{path}: recordings must be listed in .tsv or .jsonl files; {FORMAT}")
     columns = _of_object if stem.endswith(".jsonl") else _of_columns
     for number, line in enumerate(read_lines(path), start=1):
         origin = f"{path}: line {number}"
@@ -70,21 +68,21 @@ def _of_object(line: str, origin: str) -> tuple[str, str]:
 
 
 def recording_seconds(recording: Recording, longest: float) -> float:
-    """How long a recording is; `UserError` where it is missing, empty, no sound, or longer than `longest` seconds."""
+    """The duration of a recording; `UserError` if it is missing, empty, invalid, or longer than `longest` seconds."""
     try:
         seconds = sound_seconds(recording.sound)
     except UserError as error:
         raise UserError(f"{recording.origin}: {error}") from None
     if seconds > longest:
         raise UserError(
-            f"{recording.origin}: {recording.sound} is {seconds:.1f} s long, and the model hears {longest:g} s at "
-            "once: cut it, and its transcript"
+            f"{recording.origin}: {recording.sound} is {seconds:.1f} s long, but the model takes at "
+            f"most {longest:g} s: split it and its transcript"
         )
     return seconds
 
 
 def spectrogram_window(recording: Recording, n_mels: int, frames: int) -> Float[Tensor, "n_mels frames"]:
-    """The spectrogram of a recording, silence behind it up to `frames`; `UserError` names the line that lists it."""
+    """The spectrogram of a recording, padded with silence to `frames`; a `UserError` names the line that lists it."""
     try:
         samples = read_audio(recording.sound)
     except UserError as error:
@@ -94,48 +92,47 @@ def spectrogram_window(recording: Recording, n_mels: int, frames: int) -> Float[
 
 @dataclass(frozen=True)
 class SpeechDataset(ConditionalDataset):
-    """Recordings whose transcripts are ids, and how they are heard."""
+    """Recordings with tokenised transcripts, as spectrograms."""
 
     recordings: tuple[Recording, ...]
-    seconds: float  # of all together
+    seconds: float  # total duration
     n_mels: int
     frames: int  # of a window
-    masks: SpecAugment | None = None  # of what is trained on
+    masks: SpecAugment | None = None  # for training
 
     @property
     def key(self) -> str:
-        """Changes with the transcripts, with what they are cut into, and with the sound files' sizes."""
+        """A hash of the tokens of the transcripts and the sizes of the sound files."""
         sizes = [os.path.getsize(one.sound) for one in self.recordings]
-        return short_hash(list(self.tokens), sizes, self.beginning, self.end, self.n_mels, self.frames)
+        return short_hash(list(self.tokens), sizes, self.prompt, self.end, self.n_mels, self.frames)
 
-    def values(self, row: int, drawn: SampleSeed | None) -> Float[Tensor, "n_mels frames"]:
-        """The spectrogram of a recording, read from its file now; `drawn`: masked, where masks are asked for."""
+    def values(self, row: int, seed: SampleSeed | None) -> Float[Tensor, "n_mels frames"]:
+        """The spectrogram of a recording, read from its file; masked if there are `masks` and a `seed`."""
         mel = spectrogram_window(self.recordings[row], self.n_mels, self.frames)
-        return self.masks(mel, np.random.default_rng(drawn)) if self.masks and drawn else mel
+        return self.masks(mel, np.random.default_rng(seed)) if self.masks and seed else mel
 
 
 def speech_dataset(
     paths: Sequence[str],
     encode: Callable[[str], list[int]],
-    beginning: Sequence[int],
+    prompt: Sequence[int],
     end: int,
     n_mels: int,
     frames: int,
     max_len: int,
 ) -> SpeechDataset:
-    """The recordings of some files, each looked at.
+    """Read lists of recordings and check each.
 
     Raises:
-        UserError: a sound file is none that can be heard at once, or a transcript has more pieces than fit into
-            `max_len` behind the `beginning`; it names file and line.
+        UserError: a sound file is invalid or too long, or a transcript is longer than `max_len` with the `prompt`.
     """
     recordings = [recording for path in paths for recording in read_recordings(path)]
     seconds = sum(recording_seconds(recording, frames * HOP / RATE) for recording in recordings)
-    tokens, room = [encode(recording.text) for recording in recordings], max_len - len(beginning)
+    tokens, room = [encode(recording.text) for recording in recordings], max_len - len(prompt)
     for recording, ids in zip(recordings, tokens, strict=True):
         if len(ids) > room:
             raise UserError(
-                f"{recording.origin}: the transcript has {len(ids)} pieces, and the model writes {room} at most: cut "
-                "it, and the recording"
+                f"{recording.origin}: the transcript has {len(ids)} tokens, but the model writes at most {room}: "
+                "split it and the recording"
             )
-    return SpeechDataset(tuple(tokens), tuple(beginning), end, tuple(recordings), seconds, n_mels, frames)
+    return SpeechDataset(tuple(tokens), tuple(prompt), end, tuple(recordings), seconds, n_mels, frames)

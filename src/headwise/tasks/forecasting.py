@@ -84,7 +84,7 @@ def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> Fore
         valid = [read_table(path) for path in request.valid]
     else:
         train, valid = map(list, zip(*(table.split(data.valid_share) for table in train), strict=True))
-    scaling = Scaling.learn(train, data.target)
+    scaling = Scaling.fit(train, data.target)
     training, validating = (Windows.of(part, scaling, data.window, data.horizon) for part in (train, valid))
     notify(
         request, f"training on {len(training):,} windows of {len(scaling.columns)} columns to forecast {scaling.target}"

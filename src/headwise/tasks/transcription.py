@@ -55,7 +55,7 @@ class TranscriptionJob(TellingJob):
     def written(self, network: Transformer, memory: Float[Tensor, "windows positions d_model"]) -> list[str]:
         """What greedy search makes of recordings that the encoder has read, without timestamps."""
         model, config = self.model, self.model.generation.changed({"beam_size": 1, "n_best": 1, "sample": False})
-        found = write_down(network, memory, self.valid.beginning, model.marks, config, False, model.max_len)
+        found = write_down(network, memory, self.valid.prompt, model.marks, config, False, model.max_len)
         return [model.tokenizer.decode(one.tokens).strip() for one in found]
 
     def judged(self, written: Sequence[str]) -> dict[str, float]:

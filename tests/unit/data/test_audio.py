@@ -74,8 +74,8 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "text.wav").write_text("no sound")
     soundfile.write(tmp_path / "empty.wav", np.zeros((0, 1), np.float32), RATE)
     for name, message in [
-        ("text.wav", "text.wav: is no sound file that can be read, such as WAV or FLAC"),
-        ("empty.wav", "empty.wav: has no sound in it"),
+        ("text.wav", "text.wav: is not a readable sound file, such as WAV or FLAC"),
+        ("empty.wav", "empty.wav: contains no sound"),
         ("nothing.wav", "nothing.wav: no such file"),
         ("", "is a folder"),
     ]:

@@ -84,7 +84,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     whole = draw(tmp_path / "whole.png").read_bytes()
     (tmp_path / "half.png").write_bytes(whole[: len(whole) // 2])
     for name, message in [
-        ("text.png", "text.png: is no image file that can be read, such as PNG or JPEG"),
+        ("text.png", "text.png: is not a readable image file, such as PNG or JPEG"),
         ("half.png", "half.png: cannot be read"),
         ("nothing.png", "nothing.png: no such file"),
     ]:

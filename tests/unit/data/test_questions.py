@@ -38,14 +38,14 @@ def test_questions(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        (asks(start=23), "q.json: data[0].paragraphs[0].qas[0]: the answer 'Basel' does not stand at character 23 of"),
-        (asks(start=-6), "does not stand at character -6"),
-        (asks(start=999), "does not stand at character 999 of its context; it stands at 24"),
-        (asks("Bern"), "the answer 'Bern' does not stand at character 24 of its context, nor anywhere else in it"),
+        (asks(start=23), "q.json: data[0].paragraphs[0].qas[0]: the answer 'Basel' is not at character 23 of"),
+        (asks(start=-6), "is not at character -6"),
+        (asks(start=999), "is not at character 999 of its context; it occurs at 24"),
+        (asks("Bern"), "the answer 'Bern' is not at character 24 of its context, nor anywhere else in it"),
         (asks(""), "the answer '' does not stand"),
         (asks(start="24"), "\"answer_start\" must be a number of characters, not '24'"),
         (asks(7), 'has no text "text"'),
-        ({"id": "c", "question": "Who?"}, 'question c has no "answers", and no "is_impossible": true either'),
+        ({"id": "c", "question": "Who?"}, 'question c has neither "answers" nor "is_impossible": true'),
         ({"id": "c", "question": "Who?", "answers": []}, 'question c has no "answers"'),
         ({"id": "c"}, 'qas[0]: has no text "question"'),
     ],
@@ -61,7 +61,7 @@ def test_bad_questions(tmp_path: Path, asked: dict[str, Any], expected: str) -> 
     [
         ("", "q.json: is not JSON"),
         ("[1]", 'q.json: has no list "data" of objects; write {"data": [{"paragraphs"'),
-        ('{"data": []}', "q.json: has no question"),
+        ('{"data": []}', "q.json: has no questions"),
         ('{"data": [{"paragraphs": 3}]}', 'q.json: data[0]: has no list "paragraphs"'),
         ('{"data": [{"paragraphs": [{"qas": []}]}]}', 'data[0].paragraphs[0]: has no text "context"'),
     ],

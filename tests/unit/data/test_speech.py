@@ -107,10 +107,10 @@ def test_a_key_tells_corpora_apart(folder: Path) -> None:
         ("a.wav\ta\tb\n", "train.tsv: line 1 has 2 tabs"),
         ("a.wav\t \n", "train.tsv: line 1 has an empty transcript; remove it"),
         ("\ta\n", "train.tsv: line 1 names no sound file"),
-        ("a.wav\ta\nlong.wav\tb\n", "train.tsv: line 2: {}/long.wav is 0.4 s long, and the model hears 0.4 s at once"),
-        ("a.wav\tabcdef\n", "train.tsv: line 1: the transcript has 6 pieces, and the model writes 5 at most"),
-        ("a.wav\ta\nempty.wav\tb\n", "train.tsv: line 2: {}/empty.wav: has no sound in it"),
-        ("broken.wav\ta\n", "train.tsv: line 1: {}/broken.wav: is no sound file that can be read"),
+        ("a.wav\ta\nlong.wav\tb\n", "train.tsv: line 2: {}/long.wav is 0.4 s long, but the model takes at most 0.4 s"),
+        ("a.wav\tabcdef\n", "train.tsv: line 1: the transcript has 6 tokens, but the model writes at most 5"),
+        ("a.wav\ta\nempty.wav\tb\n", "train.tsv: line 2: {}/empty.wav: contains no sound"),
+        ("broken.wav\ta\n", "train.tsv: line 1: {}/broken.wav: is not a readable sound file"),
         ("", "train.tsv: is empty"),
     ],
 )
@@ -123,7 +123,7 @@ def test_what_cannot_be_learnt_is_refused_with_its_line(folder: Path, content: s
 
 
 def test_other_lists_are_refused(folder: Path) -> None:
-    with pytest.raises(UserError, match=r"train.csv: recordings come as .tsv or .jsonl files"):
+    with pytest.raises(UserError, match=r"train.csv: recordings must be listed in .tsv or .jsonl files"):
         read(listed(folder, "a.wav,a\n", "train.csv"))
     with pytest.raises(UserError, match='line 1 has no "audio"'):
         read(listed(folder, '{"text": "a"}\n', "train.jsonl"))

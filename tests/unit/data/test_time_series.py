@@ -31,8 +31,8 @@ def test_a_date_column_is_left_out(tmp_path: Path) -> None:
     [
         ("date,a\nx,1\ny,\n", "x.csv: line 3: the value of a is missing; fill it in or leave the column out"),
         ("date,a\nx,1\ny,NaN\n", "x.csv: line 3: the value of a is missing"),
-        ("date,a\nx,1\ny,1;5\n", "x.csv: line 3: the value of a '1;5' is no number"),
-        ("date,a\nx,inf\n", "x.csv: line 2: the value of a 'inf' is no number"),
+        ("date,a\nx,1\ny,1;5\n", "x.csv: line 3: the value of a '1;5' is not a number"),
+        ("date,a\nx,inf\n", "x.csv: line 2: the value of a 'inf' is not a number"),
         ("date,a\nx,1\ny\n", "x.csv: line 3 has 1 cells, but the header has 2"),
         ("date,a\n", "x.csv: has a header and no rows"),
         ("1,2\n3,4\n", "x.csv: line 1 must name the columns"),
@@ -53,7 +53,7 @@ def test_the_latest_rows_are_split_off() -> None:
 
 
 def test_statistics_are_those_of_training() -> None:
-    scaling = Scaling.learn([table([1, 3], [5, 5]), table([5, 7], [5, 5])], target="a")
+    scaling = Scaling.fit([table([1, 3], [5, 5]), table([5, 7], [5, 5])], target="a")
     assert scaling.mean == (4, 5)
     assert scaling.std == pytest.approx((5**0.5, 1))  # a constant column is left as it is
     other = table([9, 0], [14, 5], names="ba")  # in another order
@@ -63,9 +63,9 @@ def test_statistics_are_those_of_training() -> None:
 
 
 def test_columns_are_asked_for_by_name() -> None:
-    assert Scaling.learn([table([1, 2], [3, 4])], target="").target == "b"
+    assert Scaling.fit([table([1, 2], [3, 4])], target="").target == "b"
     with pytest.raises(UserError, match=r"x\.csv: unknown column in data\.target 'OTT'; did you mean 'OT'"):
-        Scaling.learn([Table("x.csv", ("OT", "b"), np.zeros((2, 2)))], target="OTT")
+        Scaling.fit([Table("x.csv", ("OT", "b"), np.zeros((2, 2)))], target="OTT")
     with pytest.raises(UserError, match=r"x\.csv: has no column 'c'; it has a, b"):
         select(table([1], [2]), ["a", "c"])
 
