@@ -25,7 +25,7 @@ import headwise
 from headwise.checkpoint.generation_config import GenerationConfig
 from headwise.decode.engine import decode_tokens
 from headwise.decode.stepwise import engine_of
-from headwise.generation.text import write_on
+from headwise.generation.text import continue_prompts
 
 END = 2  # what no output writes, for its length is forced
 Prompts = list[list[int]]
@@ -80,7 +80,7 @@ def ours(model: Any, length: int, beams: int) -> Generate:
 
     def generate(prompts: Prompts) -> list[list[int]]:
         if model.config.encoder is None:
-            return [found[0].tokens for found in write_on(model.network, prompts, chosen)]
+            return [found[0].tokens for found in continue_prompts(model.network, prompts, chosen)]
         found = decode_tokens(engine_of(model.network), prompts, chosen.settings, special)
         return [ranked[0].tokens for ranked in found]
 

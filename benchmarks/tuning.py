@@ -138,16 +138,16 @@ def batches(model: str, count: int) -> list[Rows]:
 def ours(model: str, folder: str, count: int, name: str) -> Update:
     """An update as our trainer makes it."""
     from headwise.tasks.classification import classification_objective
-    from headwise.tasks.pretrained import head_dropout, more_dropout, trainable
+    from headwise.tasks.pretrained import extra_dropout_rates, make_trainable, with_head_dropout
     from headwise.tasks.table import fine_tuning_of
     from headwise.training.optimizer import clip_gradients, gradient_norm, make_optimizer
     from headwise.training.packed import packed_forward
     from headwise.training.step import translation_objective
 
     base = fine_tuning_of("translate" if model == "marian" else "classify").read(folder)
-    rates = more_dropout(base.hf_config, DROPOUT)
-    rates = head_dropout(rates, base.config, base.hf_config, DROPOUT) if model == "bert" else rates
-    network = trainable(base.network, DROPOUT, rates).train()
+    rates = extra_dropout_rates(base.hf_config, DROPOUT)
+    rates = with_head_dropout(rates, base.config, base.hf_config, DROPOUT) if model == "bert" else rates
+    network = make_trainable(base.network, DROPOUT, rates).train()
     train = TrainConfig(label_smoothing=0.0, betas=(0.9, 0.999), eps=1e-8, weight_decay=DECAY)
     objective = classification_objective(packed_forward(network) if model == "bert" else network, train)
     if model == "marian":

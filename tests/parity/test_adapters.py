@@ -23,7 +23,7 @@ from headwise.config.training import TrainConfig
 from headwise.models.load import pretrained_model
 from headwise.network.low_rank import adapt, merged
 from headwise.network.transformer import EncoderOnly, Transformer
-from headwise.tasks.pretrained import trainable
+from headwise.tasks.pretrained import make_trainable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what both import
@@ -95,7 +95,7 @@ def adapted_network(case: tuple[str, Any, Path, list[str]]) -> tuple[Any, Adapte
     _, _, folder, names = case
     model: Any = pretrained_model(read_any(folder / "base", dtype="float32"))
     layers = adaptable(model.network, model, names)
-    network = trainable(model.network, 0.0)
+    network = make_trainable(model.network, 0.0)
     groups = [[name.removesuffix(".weight") for name in entry.names] for entry in layers]
     adapt(network, groups, 4, 12.0, 0.0, [])
     layout = AdapterLayout(SameLayout(model), folder / "base", TrainConfig(lora_rank=4, lora_alpha=12.0), layers)

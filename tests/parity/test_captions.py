@@ -23,8 +23,8 @@ from headwise.config.settings import RunConfig, apply_settings, load_recipe
 from headwise.data.conditional_generation import ConditionalBatch
 from headwise.data.image import read_image
 from headwise.network.dropout import Dropout
-from headwise.tasks.captioning import CaptionJob, caption_job
-from headwise.tasks.initial_model import model_section
+from headwise.tasks.captioning import CaptionJob, captioning_fine_tuning_job
+from headwise.tasks.initial_model import model_settings
 from headwise.tasks.job import TrainRequest
 
 with warnings.catch_warnings():
@@ -172,8 +172,8 @@ def job_of(folder: Path, **changes: Any) -> tuple[Any, CaptionJob]:
     request = TrainRequest("", files, files, str(folder / "out"), show=False, init=init, task="caption")
     settings = ["train.max_steps=50", "train.tokens_per_batch=12", "train.learning_rate=0.01", "train.warmup_steps=5"]
     recipe = load_recipe("tune-captions")
-    config = RunConfig(model_section(init, "caption"), recipe.data, recipe.train)
-    return theirs.train(), caption_job(request, apply_settings(config, settings), folder / "out")
+    config = RunConfig(model_settings(init, "caption"), recipe.data, recipe.train)
+    return theirs.train(), captioning_fine_tuning_job(request, apply_settings(config, settings), folder / "out")
 
 
 def loss_of(theirs: Any, batch: ConditionalBatch) -> torch.Tensor:

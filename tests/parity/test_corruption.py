@@ -25,7 +25,7 @@ from headwise.data.batch import Batch
 from headwise.data.corruption import BlockSpecials, CorruptedBlocks, SpanCorruption, block_length_for, denoising_for
 from headwise.models.load import pretrained_model
 from headwise.models.translator import Translator
-from headwise.tasks.pretrained import trainable
+from headwise.tasks.pretrained import make_trainable
 from headwise.training.step import translation_objective
 
 with warnings.catch_warnings():
@@ -71,7 +71,7 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Any, Any,
     theirs.save_pretrained(tmp_path)
     model = pretrained_model(read_any(tmp_path, dtype="float32"))
     assert isinstance(model, Translator)
-    return request.param, theirs.train(), trainable(model.network, 0.0).train(), model
+    return request.param, theirs.train(), make_trainable(model.network, 0.0).train(), model
 
 
 def their_loss(theirs: Any, batch: Batch) -> torch.Tensor:

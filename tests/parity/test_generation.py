@@ -20,10 +20,10 @@ from headwise.decode.engine import decode_tokens
 from headwise.decode.sampling import draw, stream_uniforms
 from headwise.decode.stepwise import engine_of
 from headwise.generation.embed import embed, unit
-from headwise.generation.fallback import hear_once, no_speech_probability
+from headwise.generation.fallback import no_speech_probability, transcribe_attempt
 from headwise.generation.fill import predict_masks
-from headwise.generation.text import perplexity, stream_on, write_on
-from headwise.generation.transcribe import Marks, hear
+from headwise.generation.text import continue_prompts, perplexity, stream_continuation
+from headwise.generation.transcribe import WhisperTokens, transcribe_window
 from headwise.native.library import library
 from headwise.native.network import CompiledNetwork
 
@@ -93,7 +93,7 @@ class Pair:
 
     def ranked(self, inputs: list[list[int]], config: GenerationConfig) -> Any:
         if not self.encoder:
-            return write_on(self.form, inputs, config)
+            return continue_prompts(self.form, inputs, config)
         special = replace(config.special, bos_id=self.theirs.config.decoder_start_token_id)
         return decode_tokens(engine_of(self.form), inputs, config.settings, special)
 
@@ -259,7 +259,9 @@ def test_streams_write_what_batches_write(pair: Pair, sample: bool) -> None:
     settings = pair.settings(sample=sample, top_k=0)
     if pair.encoder:
         pytest.skip("tested with text")
-    assert [list(stream_on(pair.ours.network, row, settings)) for row in inputs()] == pair.write(inputs(), settings)
+    assert [list(stream_continuation(pair.ours.network, row, settings)) for row in inputs()] == pair.write(
+        inputs(), settings
+    )
 
 
 def test_perplexity(pair: Pair) -> None:
@@ -305,7 +307,7 @@ def test_whisper_writes_timestamps_by_its_rules(whisper: Pair, beams: int) -> No
     from transformers.generation.logits_process import WhisperTimeStampLogitsProcessor
 
     generator = torch.Generator().manual_seed(8)
-    marks = Marks(13, END_OF_TEXT, NO_TIMES, {}, {}, latest_first=4)
+    marks = WhisperTokens(13, END_OF_TEXT, NO_TIMES, {}, {}, latest_first=4)
     settings = asked((END_OF_TEXT,), max_new_tokens=20, beam_size=beams, suppressed=(3, 14, 15))
     chosen = transformers.GenerationConfig(
         no_timestamps_token_id=NO_TIMES, eos_token_id=END_OF_TEXT, max_initial_timestamp_index=4
@@ -320,7 +322,7 @@ def test_whisper_writes_timestamps_by_its_rules(whisper: Pair, beams: int) -> No
                 whisper.theirs, mel[None], decoder_input_ids=torch.tensor([[13, 14]]), logits_processor=rules,
                 max_new_tokens=20, num_beams=beams, eos_token_id=END_OF_TEXT, pad_token_id=PAD, do_sample=False,
             )  # fmt: skip
-        tokens = hear(whisper.ours.network, mel, [13, 14], marks, settings, timestamps=True).tokens
+        tokens = transcribe_window(whisper.ours.network, mel, [13, 14], marks, settings, timestamps=True).tokens
         assert tokens == until(theirs[0, 2:].tolist(), (END_OF_TEXT,))
         assert any(token >= FIRST_TIME for token in tokens)
 
@@ -331,7 +333,7 @@ def test_how_sure_whisper_is_of_what_it_writes(whisper: Pair, timestamps: bool) 
     from transformers.generation import LogitsProcessorList, SuppressTokensLogitsProcessor
     from transformers.generation.logits_process import WhisperTimeStampLogitsProcessor
 
-    marks = Marks(13, END_OF_TEXT, NO_TIMES, {}, {}, latest_first=4)
+    marks = WhisperTokens(13, END_OF_TEXT, NO_TIMES, {}, {}, latest_first=4)
     settings = asked((END_OF_TEXT,), max_new_tokens=20, suppressed=(3, 14, 15))
     chosen = transformers.GenerationConfig(
         no_timestamps_token_id=NO_TIMES, eos_token_id=END_OF_TEXT, max_initial_timestamp_index=4
@@ -351,7 +353,7 @@ def test_how_sure_whisper_is_of_what_it_writes(whisper: Pair, timestamps: bool) 
         told = theirs.sequences[0, 3:]
         sums = sum(score[0].log_softmax(-1)[token].item() for score, token in zip(theirs.scores, told, strict=True))
         memory = whisper.ours.network.encode(mel[None])
-        tokens, mean = hear_once(whisper.ours.network, memory, [9, 13, 14], marks, settings, timestamps, None)
+        tokens, mean = transcribe_attempt(whisper.ours.network, memory, [9, 13, 14], marks, settings, timestamps, None)
         assert tokens == written and mean == pytest.approx(sums / (len(written) + 1), abs=1e-4)
         with torch.no_grad():
             first = whisper.theirs(mel[None], decoder_input_ids=given[:, :2]).logits[0, -1].softmax(-1)

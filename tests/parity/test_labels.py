@@ -29,8 +29,8 @@ from headwise.network.dropout import Dropout
 from headwise.network.transformer import EncoderOnly
 from headwise.tasks.answering import span_objective
 from headwise.tasks.classification import FINE_TUNING, classification_objective
-from headwise.tasks.heads import headed, known_head, with_head
-from headwise.tasks.pretrained import head_dropout, more_dropout, trainable
+from headwise.tasks.heads import network_with_head, pretrained_head, with_head
+from headwise.tasks.pretrained import extra_dropout_rates, make_trainable, with_head_dropout
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -103,8 +103,8 @@ def test_everything_is_dropped_that_transformers_drops(
     monkeypatch.setattr(torch.nn.functional, "dropout", scaled)
     monkeypatch.setattr(Dropout, "forward", own_scaled)
     said = model.about if named else {key: value for key, value in model.about.items() if "dropout" not in key}
-    more = head_dropout(more_dropout(said, 0.1), model.config, said, 0.1)
-    own = trainable(model.network, 0.1, more).train()
+    more = with_head_dropout(extra_dropout_rates(said, 0.1), model.config, said, 0.1)
+    own = make_trainable(model.network, 0.1, more).train()
     mask = SRC != PAD
     expected = logits_of(theirs, SRC, mask)
     found = own(SRC, mask)
@@ -158,7 +158,7 @@ def in_file(network: EncoderOnly, model: Any, gradients: bool = False) -> dict[s
 @pytest.mark.parametrize("head", HEADS)
 def test_loss_and_gradients(kind: str, head: str, tmp_path: Path) -> None:
     theirs, model = made(kind, head, tmp_path, **SEEN, **QUIET[kind])
-    own, typed = trainable(model.network, 0.0).train(), model.config.encoder.n_types > 1
+    own, typed = make_trainable(model.network, 0.0).train(), model.config.encoder.n_types > 1
     batch = next(batches(1, typed, head))
     loss = loss_of(theirs, batch)
     loss.backward()
@@ -179,7 +179,7 @@ def test_loss_and_gradients(kind: str, head: str, tmp_path: Path) -> None:
 def test_fifty_updates(kind: str, head: str, tmp_path: Path) -> None:
     """A loop as their users write it, and the steps of our trainer: the same curve, and the same network at its end."""
     theirs, model = made(kind, head, tmp_path, **QUIET[kind])
-    own, typed = trainable(model.network, 0.0).train(), model.config.encoder.n_types > 1
+    own, typed = make_trainable(model.network, 0.0).train(), model.config.encoder.n_types > 1
     objective = objective_of(own, head)
     found = curves(theirs, own, TRAIN, objective, batches(50, typed, head), lambda batch: loss_of(theirs, batch))
     assert found[1] == pytest.approx(found[0], rel=0, abs=SAME_LOSS)
@@ -201,9 +201,9 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(kind: str, before: s
     saved.save_pretrained(tmp_path / "in")
     base = FINE_TUNING.read(str(tmp_path / "in"))
     model = with_head(base, HEADS[head], [] if HEADS[head] == "span" else ["a", "b", "c", "d"])
-    known = known_head(base, model)
+    known = pretrained_head(base, model)
     assert (len(known) == 2) == (kind == "Bert" and before == "Model" and head == "SequenceClassification")
-    own = headed(base, model, known, 0.0).eval()
+    own = network_with_head(base, model, known, 0.0).eval()
     layout = SameLayout(model)
     layout.write_companions(tmp_path / "out")
     layout.write_weights(tmp_path / "out", dict(own.named_parameters()), "")

@@ -25,9 +25,9 @@ from headwise.errors import UserError
 from headwise.models.load import pretrained_model
 from headwise.network.dropout import Dropout
 from headwise.network.transformer import DecoderOnly
-from headwise.tasks.initial_model import model_section
+from headwise.tasks.initial_model import model_settings
 from headwise.tasks.language_modelling import language_objective
-from headwise.tasks.pretrained import more_dropout, trainable
+from headwise.tasks.pretrained import extra_dropout_rates, make_trainable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -66,7 +66,7 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, DecoderOn
     theirs = model_class(model_class.config_class(**IDS | values))
     theirs.save_pretrained(tmp_path)
     model = read_any(tmp_path, dtype="float32")
-    own = trainable(model.network, 0.0, more_dropout(model.about, 0.0))
+    own = make_trainable(model.network, 0.0, extra_dropout_rates(model.about, 0.0))
     return theirs.train(), own.train(), model
 
 
@@ -154,7 +154,7 @@ def test_gpt2_drops_what_transformers_drops(tmp_path: Path, monkeypatch: pytest.
         lambda self, x, residual=None: scaled(x, self.p, self.training) + (0 if residual is None else residual),
     )
     model = read_any(tmp_path, dtype="float32")
-    own = trainable(model.network, 0.1, more_dropout(model.about, 0.1)).train()
+    own = make_trainable(model.network, 0.1, extra_dropout_rates(model.about, 0.1)).train()
     batch = next(batches(config().train))
     loss = theirs(input_ids=batch.tokens, labels=batch.tokens).loss
     found = language_objective(own, config().train)(batch).objective / batch.n_targets
@@ -165,5 +165,5 @@ def test_two_rates_for_what_has_one_are_refused(tmp_path: Path) -> None:
     """Dropout of embeddings at another rate than that of sub-layers would be trained with the wrong one in silence."""
     values = IDS | GPT2 | {"resid_pdrop": 0.1, "embd_pdrop": 0.2}
     transformers.GPT2LMHeadModel(transformers.GPT2Config(**values)).save_pretrained(tmp_path)
-    with pytest.raises(UserError, match=r"drops embeddings at 0.2 \(embd_pdrop\) and what sub-layers put out at 0.1"):
-        model_section(str(tmp_path), "lm")
+    with pytest.raises(UserError, match=r"config.json has embd_pdrop = 0.2 and resid_pdrop = 0.1"):
+        model_settings(str(tmp_path), "lm")

@@ -26,7 +26,7 @@ from headwise.models.load import pretrained_model
 from headwise.network.dropout import Dropout
 from headwise.network.transformer import EncoderOnly
 from headwise.tasks.masked_modelling import masked_objective
-from headwise.tasks.pretrained import more_dropout, trainable
+from headwise.tasks.pretrained import extra_dropout_rates, make_trainable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -81,7 +81,7 @@ def loaded(folder: Path) -> EncoderModel:
 
 
 def for_training(model: EncoderModel, dropout: float) -> EncoderOnly:
-    return trainable(model.network, dropout, more_dropout(model.hf_config, dropout)).train()
+    return make_trainable(model.network, dropout, extra_dropout_rates(model.hf_config, dropout)).train()
 
 
 @pytest.fixture(params=CASES)

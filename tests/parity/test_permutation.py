@@ -30,7 +30,7 @@ from headwise.models.language_model import LanguageModel
 from headwise.models.load import pretrained_model
 from headwise.network.dropout import Dropout
 from headwise.tasks.permutation_modelling import permutation_objective, xlnet_shape
-from headwise.tasks.pretrained import unfrozen
+from headwise.tasks.pretrained import unfreeze
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -92,7 +92,7 @@ def read(folder: Path, dropout: float = 0.0) -> LanguageModel:
     """The XLNet in a folder as a run begins with it."""
     model = pretrained_model(read_any(folder, dtype="float32"))
     assert isinstance(model, LanguageModel)
-    unfrozen(model.network, dropout)
+    unfreeze(model.network, dropout)
     model.network.train()
     return model
 
@@ -179,5 +179,5 @@ def test_what_transformers_drops_is_dropped(tmp_path: Path, monkeypatch: pytest.
     own, batch = read(tmp_path, 0.2).network, next(batches())
     found = permutation_objective(own, config().train)(batch).objective / batch.n_targets
     torch.testing.assert_close(found, loss_of(theirs, batch), atol=1e-5, rtol=1e-5)
-    unfrozen(own, 0.0)
+    unfreeze(own, 0.0)
     assert abs(permutation_objective(own, config().train)(batch).objective / batch.n_targets - found) > 1e-3

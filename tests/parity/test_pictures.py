@@ -25,9 +25,9 @@ from headwise.data.image import Preprocessing
 from headwise.data.pictures import PictureBatch, PictureDataset, read_pictures
 from headwise.network.build import build
 from headwise.network.dropout import Dropout
-from headwise.tasks.heads import headed, known_head, with_head
+from headwise.tasks.heads import network_with_head, pretrained_head, with_head
 from headwise.tasks.pictures import FINE_TUNING, picture_objective
-from headwise.tasks.pretrained import trainable
+from headwise.tasks.pretrained import make_trainable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -48,7 +48,7 @@ def both(tmp_path: Path) -> tuple[Any, Any, Any]:
     theirs = transformers.ViTForImageClassification(transformers.ViTConfig(**SHAPE))
     theirs.save_pretrained(tmp_path / "vit")
     model = read_any(tmp_path / "vit", dtype="float32")
-    return theirs.train(), trainable(model.network, 0.0).train(), model
+    return theirs.train(), make_trainable(model.network, 0.0).train(), model
 
 
 def config() -> RunConfig:
@@ -128,9 +128,9 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(kind: str, head: str
     saved.save_pretrained(tmp_path / "in")
     base = FINE_TUNING.read(str(tmp_path / "in"))
     model = with_head(base, "image_class", ["a", "b", "c"])
-    known = known_head(base, model)
+    known = pretrained_head(base, model)
     assert bool(known) == (head != "Model")
-    own = headed(base, model, known, 0.0).eval()
+    own = network_with_head(base, model, known, 0.0).eval()
     layout = SameLayout(model)
     layout.write_companions(tmp_path / "out")
     layout.write_weights(tmp_path / "out", dict(own.named_parameters()), "")
@@ -166,7 +166,7 @@ def test_everything_is_dropped_that_transformers_drops(
     ).train()
     theirs.save_pretrained(tmp_path)
     base = FINE_TUNING.read(str(tmp_path))
-    own = headed(base, base, known_head(base, base), 0.1).train()
+    own = network_with_head(base, base, pretrained_head(base, base), 0.1).train()
     monkeypatch.setattr(torch.nn.functional, "dropout", scaled)
     monkeypatch.setattr(Dropout, "forward", own_scaled)
     pixels = torch.randn(2, 3, 8, 8)

@@ -22,9 +22,9 @@ from headwise.data.conditional_generation import ConditionalBatch
 from headwise.evaluate.transcripts import normalize_transcript
 from headwise.network.dropout import Dropout
 from headwise.network.transformer import Transformer
-from headwise.tasks.initial_model import model_section
+from headwise.tasks.initial_model import model_settings
 from headwise.tasks.job import TrainRequest
-from headwise.tasks.transcription import TranscriptionJob, masks_of, transcription_job
+from headwise.tasks.transcription import TranscriptionJob, spec_augment_of, transcription_job
 
 soundfile = pytest.importorskip("soundfile")
 with warnings.catch_warnings():
@@ -63,7 +63,7 @@ def job_of(folder: Path, **changes: Any) -> TranscriptionJob:
     request = TrainRequest("", files, files, str(folder / "out"), show=False, init=init, task="transcribe")
     settings = ["train.max_steps=50", "train.tokens_per_batch=60", "train.learning_rate=0.01", "train.warmup_steps=5"]
     recipe = load_recipe("tune-speech")
-    config = RunConfig(model_section(init, "transcribe"), recipe.data, recipe.train)
+    config = RunConfig(model_settings(init, "transcribe"), recipe.data, recipe.train)
     return transcription_job(request, apply_settings(config, settings), folder / "out")
 
 
@@ -234,7 +234,7 @@ def test_the_same_draws_mask_the_same(values: dict[str, Any], rounding: float, m
     monkeypatch.setattr(np.random, "rand", given.rand)
     monkeypatch.setattr(np.random, "choice", given.choice)
     expected = theirs._mask_input_features(mel[None].clone())[0]
-    masks = masks_of(config.to_dict(), *mel.shape)
+    masks = spec_augment_of(config.to_dict(), *mel.shape)
     assert masks and (expected == 0).any() and (expected != 0).any()
     torch.testing.assert_close(masks(mel, given), expected, atol=0, rtol=0)
 

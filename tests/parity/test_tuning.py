@@ -16,7 +16,7 @@ from headwise.checkpoint.write import file_tensors
 from headwise.data.batch import collate
 from headwise.network.dropout import Dropout
 from headwise.network.extra_dropout import without_extra_dropout
-from headwise.tasks.pretrained import more_dropout, trainable
+from headwise.tasks.pretrained import extra_dropout_rates, make_trainable
 from headwise.training.packed import can_pack
 from headwise.training.step import batch_loss, projection, real_states
 
@@ -70,7 +70,7 @@ def test_loss_and_gradients(both: tuple[Any, Any]) -> None:
         input_ids=batch.src, attention_mask=batch.src_mask.long(), decoder_input_ids=batch.tgt_in, labels=labels
     ).loss
     loss.backward()
-    network = trainable(model.network, 0.0).train()
+    network = make_trainable(model.network, 0.0).train()
     weight, bias, scale = projection(network)
     own = batch_loss(lambda *x: real_states(network, *x), weight, batch, PAD, bias=bias, scale=scale).objective
     (own / batch.n_targets).backward()
@@ -129,7 +129,7 @@ def test_everything_is_dropped_that_transformers_drops(
     ).loss
     folder = read_any(tmp_path, dtype="float32")
     dropout = next(rates[name] for name in ("dropout", "dropout_rate") if name in rates)
-    network = trainable(folder.network, dropout, more_dropout(folder.about, dropout)).train()
+    network = make_trainable(folder.network, dropout, extra_dropout_rates(folder.about, dropout)).train()
     assert not can_pack(network, batch.src_mask)
 
     def own_loss() -> torch.Tensor:
@@ -138,7 +138,7 @@ def test_everything_is_dropped_that_transformers_drops(
         return own / batch.n_targets
 
     torch.testing.assert_close(own_loss(), loss, atol=1e-5, rtol=1e-5)
-    plain = trainable(read_any(tmp_path, dtype="float32").network, dropout)
+    plain = make_trainable(read_any(tmp_path, dtype="float32").network, dropout)
     with without_extra_dropout(network):
         network.eval()
         assert can_pack(network, batch.src_mask) == can_pack(plain, batch.src_mask)

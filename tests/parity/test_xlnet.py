@@ -16,7 +16,7 @@ from headwise.cli import main
 from headwise.errors import UserError
 from headwise.generation.fill import predict_masks
 from headwise.generation.permutation import LeftToRight, QueryStream
-from headwise.generation.text import perplexity, write_on
+from headwise.generation.text import continue_prompts, perplexity
 
 transformers = pytest.importorskip("transformers")
 
@@ -212,7 +212,7 @@ def test_it_writes_the_same(beams: int, tmp_path: Path) -> None:
     model = headwise.load(tmp_path, "cpu")
     prompts = [torch.randint(6, VOCAB, (length,)).tolist() for length in (5, 2, 7)]
     settings = model.generation.changed({"max_new_tokens": 6, "beam_size": beams})
-    found = [ranked[0].tokens for ranked in write_on(model.predictor, prompts, settings)]
+    found = [ranked[0].tokens for ranked in continue_prompts(model.predictor, prompts, settings)]
     for prompt, ours in zip(prompts, found, strict=True):
         wanted = theirs.generate(
             torch.tensor([prompt]), max_new_tokens=6, num_beams=beams, do_sample=False, use_mems=False

@@ -25,7 +25,7 @@ from headwise.models.classifier import Classifier
 from headwise.models.load import pretrained_model
 from headwise.network.dropout import Dropout
 from headwise.tasks.classification import FINE_TUNING, classification_objective
-from headwise.tasks.heads import headed, known_head, with_head
+from headwise.tasks.heads import network_with_head, pretrained_head, with_head
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -59,7 +59,7 @@ def tuned(folder: Path, labels: str = "abc", dropout: float = 0.0) -> tuple[Clas
     """The XLNet in a folder as a run for these labels begins with it, and its network."""
     base = FINE_TUNING.read(str(folder))
     model = with_head(base, "text_class", [*labels])
-    return model, headed(base, model, known_head(base, model), dropout)
+    return model, network_with_head(base, model, pretrained_head(base, model), dropout)
 
 
 def batches(n: int) -> Iterator[LabelledBatch]:
@@ -158,7 +158,7 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(
     saved(tmp_path / "in", before)
     base = FINE_TUNING.read(str(tmp_path / "in"))
     model, own = tuned(tmp_path / "in", labels)
-    assert len(known_head(base, model)) == known
+    assert len(pretrained_head(base, model)) == known
     layout = XLNetLayout(model)
     layout.write_companions(tmp_path / "out")
     layout.write_weights(tmp_path / "out", dict(own.named_parameters()), "")

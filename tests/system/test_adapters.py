@@ -42,7 +42,7 @@ def trained(cli: Cli, base: Path, files: list[str], out: Path, *settings: str) -
 
 def test_adapters_are_all_that_is_written(cli: Cli, base: Path, files: list[str], tmp_path: Path) -> None:
     ran = trained(cli, base, files, tmp_path / "out")
-    assert "adapters: rank 4, alpha 16, on 12 layers (q_proj,v_proj): 1,536 numbers are trained" in ran.err
+    assert "adapters: rank 4, alpha 16, on 12 layers (q_proj,v_proj): 1,536 of" in ran.err
     rows = [json.loads(line) for line in (tmp_path / "out" / "validation.jsonl").read_text().splitlines()]
     assert rows[-1]["loss"] < rows[0]["loss"] - 0.5
     assert not (tmp_path / "out" / "model.safetensors").exists()
@@ -131,7 +131,7 @@ def test_labels_have_a_head_that_is_trained_whole(cli: Cli, tmp_path: Path, kind
     ("settings", "expected"),
     [
         (["train.lora_layers=q_prj"], "train.lora_layers: unknown layer 'q_prj'"),
-        (["train.optimizer=muon"], "train.lora_rank = 4: adapters are trained by train.optimizer = adam"),
+        (["train.optimizer=muon"], "train.lora_rank = 4: adapters need train.optimizer = adam"),
         (["train.lora_alpha=0"], "train.lora_alpha = 0.0: must be greater than 0"),
     ],
 )
@@ -145,13 +145,13 @@ def test_what_is_refused(
 def test_adapters_need_a_published_model(cli: Cli, base: Path, files: list[str], tmp_path: Path) -> None:
     fresh = ["train.lora_rank=4", "train.max_steps=1", "data.vocab_size=300"]
     refused = cli("train", "--recipe", "tiny", *files, "--out", tmp_path / "a", "--set", *fresh)
-    assert "train.lora_rank = 4: adapters are for a published model" in refused.complaint
+    assert "train.lora_rank = 4: adapters need a pretrained model" in refused.complaint
     assert cli("import", base, tmp_path / "ours").code == 0
     refused = cli("train", "--init", tmp_path / "ours", *files, "--out", tmp_path / "b", "--set", *QUICK)
-    assert "was imported; start from the folder that it was made of" in refused.complaint
+    assert "was imported; start from the original folder" in refused.complaint
     trained(cli, base, files, tmp_path / "one", "train.max_steps=20")
     refused = cli("train", "--init", tmp_path / "one", *files, "--out", tmp_path / "c", "--set", *QUICK)
-    assert "has adapters; put them into a model first" in refused.complaint
+    assert "has adapters; merge them first" in refused.complaint
 
 
 @pytest.mark.parametrize(

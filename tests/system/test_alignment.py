@@ -113,13 +113,13 @@ def test_training_a_head_to_align(cli: Callable[..., Any], copied: Files, tmp_pa
     settings += ["data.vocab_size=280", "train.max_steps=2", "train.validate_bleu=0", "train.alignment_layer=0"]
     train = ["train", "--recipe", "tiny", "--train", src, tgt, "--valid", src, tgt, "--out", tmp_path / "out", "--set"]
     alone = cli(*train, *settings, "train.alignment_weight=0.05")
-    assert "train.alignment_weight and --alignments belong together" in alone.complaint
+    assert "train.alignment_weight and --alignments need each other" in alone.complaint
     both = [*settings, "train.alignment_weight=0.05", "--alignments", gold]
     assert cli(*train, *both).code == 0
     links = tmp_path / "other"
     links.write_text(gold.read_text().replace("0-0", "", 1))
     changed = cli(*train, *both[:-1], links, "--resume", "--set", "train.max_steps=3")
-    assert "the training files are not those the run was started with" in changed.complaint
+    assert "the training files differ from those of the run" in changed.complaint
     report = cli("evaluate", tmp_path / "out", "--source", src, "--target", tgt, "--alignments", gold, "--json")
     assert json.loads(report.out)["head"] == {"layer": 0, "head": 0, "row": "predicts"}
 

@@ -73,7 +73,7 @@ def test_answers_are_learnt_and_found(cli: Cli, files: list[str], tmp_path: Path
               "--set", *QUICK)  # fmt: skip
     assert ran.code == 0, ran.err
     assert "training on 5 questions in " in ran.err
-    assert "a new head for the ends of answers on model, in the place of the one that it had (masked)" in ran.err
+    assert "a new head for answer spans on model, instead of its head (masked)" in ran.err
     figures = validations(tmp_path / "out")
     assert [row["step"] for row in figures] == [0, 45, 90]
     assert figures[-1]["f1"] > 0.9 > figures[0]["f1"] and figures[-1]["exact_match"] >= 0.8
@@ -114,7 +114,7 @@ def test_a_head_that_is_there_is_trained_on_with(cli: Cli, files: list[str], tmp
     ran = cli("train", "--init", start, *files, "--out", tmp_path / "out",
               "--set", *QUICK, "train.max_steps=1", "train.learning_rate=1e-9")  # fmt: skip
     assert ran.code == 0, ran.err
-    assert "going on with the head of model for the ends of answers" in ran.err
+    assert "training the head of model for answer spans" in ran.err
     before, after = (load_file(f / "model.safetensors")["qa_outputs.weight"] for f in (start, tmp_path / "out"))
     assert torch.allclose(before, after, atol=1e-6)
 

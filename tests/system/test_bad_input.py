@@ -180,7 +180,7 @@ def test_a_place_where_nothing_can_be_written(out: str, cli: Any, folder: Path) 
 def test_a_folder_that_holds_a_model_already(cli: Any, model_path: Path, folder: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in model_path.rglob("*")}
     told = train(cli, folder, ["good.src", "good.tgt"], out=model_path).complaint
-    assert f"--out {model_path}: holds a run already; add --resume to resume it or name another folder" in told
+    assert f"--out {model_path}: already holds a run; add --resume to resume it or name another folder" in told
     assert {path: path.stat().st_mtime_ns for path in model_path.rglob("*")} == before
 
 

@@ -103,7 +103,7 @@ def test_a_share_is_held_out_with_all_captions_of_a_picture(cli: Cli, folder: Pa
     assert ran.code == 0, ran.err
     assert "training on 2 pictures with" in ran.err and "validating on 1 pictures with" in ran.err
     asked[asked.index("--valid") + 1] = "3pairs"
-    assert "3 of 3 pictures; take another part" in cli(*asked, "--out", tmp_path / "two").complaint
+    assert "3 of 3 pictures; choose another part" in cli(*asked, "--out", tmp_path / "two").complaint
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ def test_files_that_cannot_be_used(cli: Cli, folder: Path, tmp_path: Path, lines
 def test_what_does_not_go_is_said_in_a_line(cli: Cli, folder: Path, tmp_path: Path) -> None:
     write_tiny(tmp_path / "vit", "vit")
     for more, expected in [
-        (["--init", tmp_path / "vit"], "is a model of vit that reads pictures; this task needs a ViT or DeiT with a"),
-        (["--target-language", "de"], "captions are written in the language of those learnt"),
-        (["--task", "label"], "looks at a picture and writes a caption; this task needs a network for pictures"),
+        (["--init", tmp_path / "vit"], "is a vit model that reads pictures; this task needs a ViT or DeiT with a"),
+        (["--target-language", "de"], "--source-language and --target-language do not apply to captions"),
+        (["--task", "label"], "looks at a picture and writes a caption; this task needs an image encoder"),
         (["--set", "data.max_length=9"], "data.max_length = 9 means nothing to model.task = caption"),
     ]:
         assert expected in cli(*command(folder), "--out", tmp_path / "out", *more).complaint
@@ -156,7 +156,7 @@ def test_one_that_begins_here_learns(cli: Cli, folder: Path, tmp_path: Path) -> 
     out = tmp_path / "out"
     ran = cli(*from_nothing(folder), "--out", out)
     assert ran.code == 0, ran.err
-    assert "learning 280 bpe pieces" in ran.err
+    assert "training a tokenizer: bpe with 280 tokens" in ran.err
     assert [row["step"] for row in records(out, "validation.jsonl")] == [60, 120]
     assert records(out, "validation.jsonl")[-1]["bleu"] == pytest.approx(100)
     said = cli("caption", out, *(folder / f"{name}.png" for name in COLOURS))

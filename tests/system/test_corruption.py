@@ -86,16 +86,20 @@ def test_killed_and_resumed_it_is_the_same_run(name: str, texts: Path, cli: Cli,
 @pytest.mark.parametrize(
     ("name", "more", "expected"),
     [
-        ("t5", ["--set", "data.block_length=3"], "data.block_length = 3: has no room for text beside the marks of"),
-        ("bart", ["--set", "data.block_length=2"], "data.block_length = 2: has no room for text beside the marks of"),
+        ("t5", ["--set", "data.block_length=3"], "data.block_length = 3: leaves no room for text"),
+        ("bart", ["--set", "data.block_length=2"], "data.block_length = 2: leaves no room for text"),
         ("t5", ["--set", "data.block_length=200"], "has 4 sentinels such as <extra_id_0>, and a block of"),
-        ("bart", ["--set", "data.block_length=201"], "model reads 200 tokens at most"),
-        ("t5", ["--source-language", "de"], "are for mBART here, which restores a text in its own language"),
-        ("mbart", ["--source-language", "de", "--target-language", "fr"], "give it the same code twice"),
-        ("mbart", [], "a model of many languages (mbart) must be told which"),
-        ("t5", ["--set", "data.max_length=50"], "data.max_length = 50: means nothing where running text is restored"),
-        ("t5", ["--set", "train.best_metric=bleu"], "what is restored is judged by its loss alone"),
-        ("t5", ["--set", "data.bpe_dropout=0.1"], "a published model has a vocabulary of its own"),
+        ("bart", ["--set", "data.block_length=201"], "model reads at most 200 tokens"),
+        ("t5", ["--source-language", "de"], "only mBART needs them for denoising"),
+        (
+            "mbart",
+            ["--source-language", "de", "--target-language", "fr"],
+            "both with the code of the language",
+        ),
+        ("mbart", [], "a multilingual model (mbart) needs source_language and target_language"),
+        ("t5", ["--set", "data.max_length=50"], "data.max_length = 50: has no effect on denoising of running text"),
+        ("t5", ["--set", "train.best_metric=bleu"], "denoising of running text only has a loss"),
+        ("t5", ["--set", "data.bpe_dropout=0.1"], "a pretrained model keeps its vocabulary"),
         ("bart", ["--special", "<s>"], "has this token already; leave it out"),
         (
             "bart",
@@ -117,7 +121,7 @@ def test_what_does_not_go(cli: Cli, texts: Path, tmp_path: Path, name: str, more
     ("name", "expected"),
     [
         ("t5", "its vocabulary has 0 sentinels such as <extra_id_0>"),
-        ("marian", "is a model of marian; running text is restored by T5, mT5, BART and mBART"),
+        ("marian", "is a marian model; denoising of running text supports T5, mT5, BART and mBART"),
         ("gpt2", "this task needs a T5, mT5, BART or mBART"),
     ],
 )
@@ -135,4 +139,4 @@ def test_a_translator_of_ours_is_not_restored_with(cli: Cli, texts: Path, model_
 def test_lines_are_no_blocks(cli: Cli, texts: Path, tmp_path: Path) -> None:
     start = ["train", "--task", "denoise", "--recipe", "tiny", *files(texts), "--out", tmp_path / "out"]
     ran = cli(*start, "--set", "data.block_length=9")
-    assert "data.block_length = 9: a model of ours is trained on lines" in ran.complaint
+    assert "data.block_length = 9: training from scratch uses lines of at most" in ran.complaint

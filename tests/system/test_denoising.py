@@ -131,7 +131,7 @@ def test_texts_to_validate_on_are_taken_out(files: Path, cli: Any, tmp_path: Pat
     run = ["train", "--task", "denoise", "--recipe", files / "toy.toml", "--device", "cpu", "--valid", "5%"]
     ran = cli(*run, "--train", files / "pairs.en", files / "pairs.de", "--out", tmp_path, "--set", "train.max_steps=1")
     assert ran.code == 0, ran.err
-    assert "validating on 6 pairs taken out of the training files (5%)" in ran.err
+    assert "validating on 6 pairs held out of the training files (5%)" in ran.err
 
 
 def test_it_says_what_it_is(stage: Path, cli: Any) -> None:

@@ -34,7 +34,7 @@ def test_a_new_language(cli: Cli, files: list[str], tmp_path: Path) -> None:
                *LANGUAGES, "--set", *QUICK]  # fmt: skip
     ran = cli(*command, "train.max_steps=5")
     assert ran.code == 0, ran.err
-    assert "added to the vocabulary: new_Latn (265, begun as __fr__), other (266, begun as the mean)" in ran.err
+    assert "added to the vocabulary: new_Latn (265, a copy of __fr__), other (266, a copy of the mean)" in ran.err
     before, grown = (load_file(path)["model.shared.weight"] for path in (tmp_path / "base/model.safetensors", start))
     assert torch.equal(grown[:265], before) and torch.equal(grown[265], before[6])
     torch.testing.assert_close(grown[266], before.mean(0))

@@ -62,7 +62,7 @@ def test_a_body_gets_a_head_and_learns_labels(cli: Cli, files: list[str], tmp_pa
     ran = cli("train", "--task", "classify", "--init", tmp_path / "model", *files, "--out", tmp_path / "out",
               "--set", *QUICK, "train.max_steps=60")  # fmt: skip
     assert ran.code == 0, ran.err
-    assert "a new head for 3 classes on model, in the place of the one that it had (masked)" in ran.err
+    assert "a new head for 3 classes on model, instead of its head (masked)" in ran.err
     figures = validations(tmp_path / "out")
     assert [row["step"] for row in figures] == [0, 15, 30, 45, 60]
     assert figures[-1]["accuracy"] > 0.9 > figures[0]["accuracy"]
@@ -93,9 +93,13 @@ def test_a_head_for_as_many_classes_is_trained_on_with(cli: Cli, files: list[str
     """With its names, in its order; other names are said, and another number of classes is another head."""
     head: dict[str, Any] = {"architectures": ["BertForSequenceClassification"]}
     cases = [
-        ({"0": "yes", "1": "no", "2": "perhaps"}, ["yes", "no", "perhaps"], "going on with the head of"),
-        ({"0": "a", "1": "b", "2": "c"}, ["no", "perhaps", "yes"], "are called no, perhaps, yes from now on"),
-        ({"0": "a", "1": "b"}, ["no", "perhaps", "yes"], "a new head for 3 classes on model2, behind the pooler"),
+        ({"0": "yes", "1": "no", "2": "perhaps"}, ["yes", "no", "perhaps"], "training the head of"),
+        ({"0": "a", "1": "b", "2": "c"}, ["no", "perhaps", "yes"], "become no, perhaps, yes"),
+        (
+            {"0": "a", "1": "b"},
+            ["no", "perhaps", "yes"],
+            "a new head for 3 classes on model2, after its pretrained pooler",
+        ),
     ]
     for place, (there, expected, said) in enumerate(cases):
         start, out = write(tmp_path / f"model{place}", id2label=there, **head), tmp_path / f"out{place}"
@@ -115,7 +119,7 @@ def test_a_pooler_in_the_folder_is_the_beginning_of_the_head(cli: Cli, files: li
     save_file({**tensors, **pooler}, start / "model.safetensors", {"format": "pt"})
     ran = cli("train", "--task", "classify", "--init", start, *files, "--out", tmp_path / "out",
               "--set", *QUICK, "train.max_steps=1", "train.learning_rate=1e-9")  # fmt: skip
-    assert "a new head for 3 classes on model, behind the pooler that was there" in ran.err
+    assert "a new head for 3 classes on model, after its pretrained pooler" in ran.err
     after = load_file(tmp_path / "out" / "model.safetensors")
     assert torch.allclose(after["bert.pooler.dense.weight"], pooler["bert.pooler.dense.weight"], atol=1e-6)
     assert after["classifier.weight"].std() < 0.04  # initializer_range
@@ -181,7 +185,7 @@ BAD = [
     ("a\tx\nb\ty\n", "a\tx\na\tz\n", "line 2: unknown label 'z'"),
     ("", "a\tx\n", "is empty"),
     ("a\tx\nb\ty\n", "", "is empty"),
-    ("a\tb\tx\na\tb\ty\n", "10%", "--valid 10%: of pairs of texts no share can be taken"),
+    ("a\tb\tx\na\tb\ty\n", "10%", "--valid 10%: pairs of texts cannot be held out"),
 ]
 
 
@@ -204,7 +208,7 @@ def test_bad_lines_get_one(cli: Cli, tmp_path: Path, train: str, valid: str, exp
         (["--set", "model.n_heads=4"], "--set model.n_heads=4: the shape is that of --init"),
         (["--set", "data.max_length=61"], "model.max_len = 60 is less than data.max_length = 61"),
         (["--set", "data.max_length=2"], "data.max_length = 2 leaves no room for a text between the special tokens"),
-        (["--task", "lm"], "is a model of bert that reads texts; this task needs a decoder alone (GPT-2, LLaMA)"),
+        (["--task", "lm"], "is a bert model that reads texts; this task needs a decoder (GPT-2, LLaMA)"),
     ],
 )
 def test_what_cannot_be_asked(cli: Cli, files: list[str], tmp_path: Path, more: list[str], expected: str) -> None:
@@ -218,7 +222,7 @@ def test_a_model_of_ours_is_no_start(cli: Cli, files: list[str], tmp_path: Path)
     ran = cli("train", "--recipe", "classify", *files, "--out", tmp_path / "ours", "--set", *settings)
     assert ran.code == 0, ran.err
     ran = cli("train", "--task", "classify", "--init", tmp_path / "ours", *files, "--out", tmp_path / "out")
-    wanted = "--task classify starts from an encoder alone (BERT or one of its relatives) or an XLNet, and this is none"
+    wanted = "--task classify starts from an encoder (BERT or a similar model) or an XLNet, which this is not"
     assert wanted in ran.complaint
 
 

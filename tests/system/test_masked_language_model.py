@@ -137,9 +137,9 @@ def test_going_on_from_one_that_began_here(trained: Path, texts: Path, cli: Cli,
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        (["--set", "data.block_length=5000"], "tokens, and a block of data.block_length = 5000 needs one more"),
-        (["--set", "data.block_length=2"], "data.block_length = 2: 2 tokens of a block are marks; raise it"),
-        (["--set", "model.max_len=99"], "model.max_len = 99: a language model has as many positions as data.block"),
+        (["--set", "data.block_length=5000"], "tokens, and a block of data.block_length = 5000 needs 5,001"),
+        (["--set", "data.block_length=2"], "data.block_length = 2: a block has 2 special tokens; raise it"),
+        (["--set", "model.max_len=99"], "model.max_len = 99: a language model has data.block"),
         (["--set", "model.norm=rms"], "a masked language model is saved in the layout of bert, and bert cannot have "),
         (["--set", "model.positions=rotary"], "bert cannot have "),
         (["--set", "model.n_decoder_layers=2"], "model.n_decoder_layers = 2 means nothing to model.task = mlm"),
@@ -156,7 +156,7 @@ def test_what_does_not_go_from_scratch(cli: Cli, texts: Path, tmp_path: Path, mo
 def test_a_text_that_is_too_short(cli: Cli, texts: Path, tmp_path: Path) -> None:
     arguments = ["--train", texts / "short.txt", "--valid", texts / "valid.txt", "--out", tmp_path / "out"]
     ran = cli("train", "--recipe", "bert", *arguments, "--set", "data.subword=characters")
-    assert "short.txt: 4 tokens, and a block of data.block_length = 128 needs one more" in ran.complaint
+    assert "short.txt: 4 tokens, and a block of data.block_length = 128 needs 129" in ran.complaint
 
 
 def test_a_tokenizer_without_a_mask(cli: Cli, texts: Path, model_path: Path, tmp_path: Path) -> None:
@@ -168,12 +168,12 @@ def test_a_tokenizer_without_a_mask(cli: Cli, texts: Path, model_path: Path, tmp
 @pytest.mark.parametrize(
     ("kind", "changes", "more", "expected"),
     [
-        ("gpt2", {}, [], "is a model of gpt2 that continues texts; this task needs an encoder that was saved with its"),
+        ("gpt2", {}, [], "is a gpt2 model that continues texts; this task needs an encoder with its masked"),
         (
             "bert",
             {"architectures": ["BertModel"]},
             [],
-            "is a model of bert that reads texts; this task needs an encoder that was saved with its head",
+            "is a bert model that reads texts; this task needs an encoder with its masked language",
         ),
         ("bert", {}, ["--set", "data.block_length=61"], "data.block_length = 61: "),
         ("bert", {}, ["--set", "model.d_model=64"], "the shape is that of --init"),
@@ -193,4 +193,4 @@ def test_a_translator_of_ours_is_no_masked_language_model(
     cli: Cli, texts: Path, model_path: Path, tmp_path: Path
 ) -> None:
     ran = cli("train", "--task", "mlm", "--init", model_path, *files(texts), "--out", tmp_path / "out")
-    assert "--task mlm starts from an encoder that was saved with its head" in ran.complaint
+    assert "--task mlm starts from an encoder with its masked language model head" in ran.complaint

@@ -35,9 +35,9 @@ def test_a_mixed_run_is_one_run(corpora: list[str], cli: Any, tmp_path: Path) ->
     whole, parted, shared = (tmp_path / name for name in ("whole", "parted", "shared"))
     ran = cli(*start, "train.max_steps=9", "--out", whole)
     assert ran.code == 0, ran.err
-    assert f"an epoch has 194 pairs of {own[0]}, which has 320: 0.61 times" in ran.err  # 4 to 3 x 1
-    assert f"an epoch has 146 pairs of {own[1]}, which has 20: 7.30 times" in ran.err
-    assert f"an epoch has 113 pairs of {general}, which has 40: 2.83 times" in ran.err  # a quarter
+    assert f"pairs per epoch from {own[0]}: 194 of 320 (0.61 times)" in ran.err  # 4 to 3 x 1
+    assert f"pairs per epoch from {own[1]}: 146 of 20 (7.30 times)" in ran.err
+    assert f"pairs per epoch from {general}: 113 of 40 (2.83 times)" in ran.err  # a quarter
     assert cli(*start, "train.max_steps=3", "--out", parted).code == 0
     ran = cli(*start, "train.max_steps=9", "--out", parted, "--resume")
     assert ran.code == 0 and "resuming after step 3" in ran.err, ran.err
@@ -51,7 +51,7 @@ def test_a_mixed_run_is_one_run(corpora: list[str], cli: Any, tmp_path: Path) ->
     with open(general, "a", encoding="utf-8") as file:
         file.write("a b\ta b\n")
     refused = cli(*start, "train.max_steps=12", "--out", parted, "--resume")
-    assert "the data.mix files are not those the run was started with" in refused.complaint
+    assert "the data.mix files differ from those of the run" in refused.complaint
 
 
 def test_a_part_held_out_leaves_corpora_their_weights(corpora: list[str], cli: Any, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_part_held_out_leaves_corpora_their_weights(corpora: list[str], cli: A
     [
         (
             ["--set", "data.weights=[1,2,3]"],
-            "data.weights = [1.0, 2.0, 3.0]: give one for each corpus, of which --train",
+            "data.weights = [1.0, 2.0, 3.0]: give one weight for each of the 2 corpora of --train",
         ),
         (["--set", "data.weights=[1,0]"], "data.weights = [1.0, 0.0]: each must be greater than 0"),
         (["--set", "data.temperature=0"], "data.temperature = 0.0: must be greater than 0"),
@@ -85,4 +85,4 @@ def test_a_corpus_without_pairs_has_no_share(corpora: list[str], cli: Any, tmp_p
     start = ["train", "--recipe", "tiny", "--train", corpora[0], tmp_path / "empty.tsv", "--valid", corpora[1]]
     ran = cli(*start, "--device", "cpu", "--set", *SETTINGS, "data.temperature=5", "--out", tmp_path / "out")
     assert ran.code == 2
-    assert f"{tmp_path / 'empty.tsv'}: a corpus without a pair to train on has no share; leave it out" in ran.complaint
+    assert f"{tmp_path / 'empty.tsv'}: has no pairs to train on; leave it out" in ran.complaint

@@ -79,7 +79,7 @@ def test_other_pictures_are_another_run(trained: Path, pictures: Path, cli: Cli,
     out = tmp_path / "vit"
     shutil.copytree(trained, out)
     failed = cli(*command(pictures, out, train="six.tsv", valid="all"), "--resume").complaint
-    assert "the training files are not those the run was started with" in failed
+    assert "the training files differ from those of the run" in failed
 
 
 def test_what_is_changed_follows_from_the_seed(pictures: Path) -> None:
@@ -119,7 +119,7 @@ def test_bad_input_has_one_line(pictures: Path, tmp_path: Path, cli: Cli) -> Non
         ("one.tsv", "50%", "one.tsv: every image has the label 'red'; a classifier needs two labels"),
         ("broken/x", "20%", "is not a readable image file, such as PNG or JPEG"),
         ("empty", "20%", "no images in subfolders named after labels"),
-        ("all", "0.1%", "0 of 90 pictures; take another part"),
+        ("all", "0.1%", "0 of 90 pictures; choose another part"),
     ):
         assert said in cli(*command(bad, tmp_path / "out", train=train, valid=valid)).complaint
         assert not (tmp_path / "out").exists()
@@ -147,7 +147,7 @@ def test_a_published_network_learns_labels(pictures: Path, cli: Cli, tmp_path: P
               "--device", "cpu", "--set", *settings)  # fmt: skip
     assert ran.code == 0, ran.err
     assert "the classes cat, dog, owl of" in ran.err and "are called blue, green, red from now on" in ran.err
-    assert "going on with the head of model for 3 classes" in ran.err
+    assert "training the head of model for 3 classes" in ran.err
     validated = records(out, "validation.jsonl")
     assert [row["step"] for row in validated] == [0, 30, 60] and validated[-1]["accuracy"] > 0.9
     assert (out / "preprocessor_config.json").read_bytes() == (start / "preprocessor_config.json").read_bytes()
@@ -157,7 +157,7 @@ def test_a_published_network_learns_labels(pictures: Path, cli: Cli, tmp_path: P
     assert report["accuracy"] > 0.8
     ran = cli("train", "--init", out, "--train", pictures / "all", "--valid", "20%", "--out", tmp_path / "again",
               "--device", "cpu", "--set", *settings, "train.max_steps=1")  # fmt: skip
-    assert ran.code == 0 and "going on with the head of out" in ran.err, ran.err
+    assert ran.code == 0 and "training the head of out" in ran.err, ran.err
 
 
 def test_a_label_that_one_picture_has_is_said_and_other_networks_are_refused(
@@ -169,8 +169,8 @@ def test_a_label_that_one_picture_has_is_said_and_other_networks_are_refused(
     files = ["--train", pictures / "rare.tsv", "--valid", pictures / "six.tsv", "--out", tmp_path / "out"]
     ran = cli("train", "--task", "label", "--init", tmp_path / "vit", *files, "--set", "train.max_steps=1")
     assert ran.code == 0, ran.err
-    assert "seen once in training, which is too little to learn: label 'violet'" in ran.err
-    assert "a new head for 4 classes on vit, in the place of the one that it had (image_class)" in ran.err
+    assert "only one training example, which is too few: label 'violet'" in ran.err
+    assert "a new head for 4 classes on vit, instead of its head (image_class)" in ran.err
     write_tiny(tmp_path / "bert", "bert")
     ran = cli("train", "--task", "label", "--init", tmp_path / "bert", *files[:4], "--out", tmp_path / "no")
-    assert "this task needs a network for pictures (ViT, DeiT)" in ran.complaint
+    assert "this task needs an image encoder (ViT, DeiT)" in ran.complaint

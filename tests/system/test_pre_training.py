@@ -15,9 +15,9 @@ from tiny_families import write_tiny
 
 import headwise
 from headwise.network.dropout import Dropout
-from headwise.tasks.initial_model import model_section, starting
+from headwise.tasks.initial_model import model_settings, starting
 from headwise.tasks.job import TrainRequest
-from headwise.tasks.permutation_modelling import tuned_permutation_job
+from headwise.tasks.permutation_modelling import permutation_fine_tuning_job
 
 Cli = Callable[..., Any]
 SHAPE = ["model.d_model=48", "model.d_ff=64", "model.n_heads=4", "model.n_encoder_layers=1", "model.dropout=0.1"]
@@ -143,8 +143,8 @@ def test_an_xlnet_is_trained_further_and_stays_what_it_was(
 def test_an_xlnet_drops_what_is_asked_for(trained: Path, texts: list[str], tmp_path: Path) -> None:
     settings = ["model.dropout=0.3", *QUICK]
     request = TrainRequest("", texts[1:2], texts[3:4], str(tmp_path), settings, init=str(trained / "xlnet"), task="plm")
-    assert model_section(request.init, "").dropout == 0.1
-    network = tuned_permutation_job(request, starting(request), tmp_path).network()
+    assert model_settings(request.init, "").dropout == 0.1
+    network = permutation_fine_tuning_job(request, starting(request), tmp_path).network()
     assert {module.p for module in network.modules() if isinstance(module, Dropout)} == {0.3}
     assert all(parameter.requires_grad for parameter in network.parameters())
 
@@ -184,7 +184,7 @@ def test_an_xlnet_learns_labels_and_transformers_says_the_same(
     """Of pairs and of single texts, padded or not; it is learnt on from where it was, and it still embeds."""
     ran = cli(*labelled(trained / "xlnet", paired), "--out", tmp_path / "out")
     assert ran.code == 0, ran.err
-    assert "a new head for 2 classes on xlnet, in the place of the one that it had (language)" in ran.err
+    assert "a new head for 2 classes on xlnet, instead of its head (language)" in ran.err
     assert cli("evaluate", tmp_path / "out", "--source", paired[1]).code == 0
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
@@ -203,10 +203,10 @@ def test_an_xlnet_learns_labels_and_transformers_says_the_same(
     assert "xlnet: 1 layer, d_model 48, d_ff 64" in card and "other, same" in card
     losses = [row["loss"] for row in records(tmp_path / "out", "validation.jsonl")]
     again = cli(*labelled(tmp_path / "out", paired, "train.max_steps=1"), "--out", tmp_path / "on")
-    assert "going on with the head of out for 2 classes" in again.err
+    assert "training the head of out for 2 classes" in again.err
     assert records(tmp_path / "on", "validation.jsonl")[0]["loss"] == pytest.approx(min(losses), rel=1e-5)
     refused = cli(*further(tmp_path / "out", paired), "--out", tmp_path / "no").complaint
-    assert "is a model of xlnet that labels texts; this task needs an XLNet that predicts" in refused
+    assert "is a xlnet model that labels texts; this task needs an XLNet that predicts" in refused
 
 
 # --- What does not go
@@ -222,7 +222,7 @@ def test_an_xlnet_learns_labels_and_transformers_says_the_same(
         ("electra", ["--set", "model.d_model=36", "model.n_heads=9"],
          "model.d_model = 36: a generator a quarter as wide has 2 heads"),
         ("electra", ["--init", "x"], "--init is for --task "),
-        *[(recipe, ["--set", "data.block_length=2"], "data.block_length = 2: 2 tokens of a block are marks; raise it")
+        *[(recipe, ["--set", "data.block_length=2"], "data.block_length = 2: a block has 2 special tokens; raise it")
           for recipe in RECIPES],
     ],
 )  # fmt: skip
@@ -236,16 +236,16 @@ def test_what_does_not_go(
     ("more", "expected"),
     [
         (["--set", "model.d_model=64"], "the shape is that of --init"),
-        (["--set", "data.block_length=2"], "data.block_length = 2: 2 tokens of a block are marks; raise it"),
-        (["--set", "train.lora_rank=2"], "train.lora_rank = 2: an XLNet can have no adapters; leave it out"),
+        (["--set", "data.block_length=2"], "data.block_length = 2: a block has 2 special tokens; raise it"),
+        (["--set", "train.lora_rank=2"], "train.lora_rank = 2: XLNet does not support adapters; leave it out"),
         (["--source-language", "de"], "--source-language and --target-language are for models that translate"),
         (
             ["--task", "lm"],
-            "is a model of xlnet that continues texts and fills in masked tokens; this task needs a decoder alone",
+            "is a xlnet model that continues texts and fills in masked tokens; this task needs a decoder",
         ),
         (
             ["--task", "tag"],
-            "is a model of xlnet that continues texts and fills in masked tokens; this task needs an encoder",
+            "is a xlnet model that continues texts and fills in masked tokens; this task needs an encoder",
         ),
     ],
 )
@@ -258,4 +258,4 @@ def test_what_does_not_go_with_an_xlnet(
 def test_another_model_is_no_xlnet(cli: Cli, texts: list[str], tmp_path: Path) -> None:
     write_tiny(tmp_path / "model", "bert")
     asked = cli(*further(tmp_path / "model", texts), "--out", tmp_path / "out")
-    assert "is a model of bert that " in asked.complaint and "this task needs an XLNet" in asked.complaint
+    assert "is a bert model that " in asked.complaint and "this task needs an XLNet" in asked.complaint

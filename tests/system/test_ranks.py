@@ -198,7 +198,7 @@ def test_mistakes_are_said_once(command: list[str], cli: Any, monkeypatch: pytes
     assert not (tmp_path / "a").exists()
     monkeypatch.setenv("WORLD_SIZE", "2")
     told = cli(*command[2:], "--devices", 2, "--out", tmp_path / "a").complaint
-    assert "--devices 2: torchrun has started the processes already" in told
+    assert "--devices 2: torchrun has already started the processes" in told
     monkeypatch.delenv("RANK", raising=False)
     told = cli(*command[2:], "--out", tmp_path / "a").complaint
     assert "WORLD_SIZE is set, but not what torchrun sets with it" in told
@@ -207,8 +207,8 @@ def test_mistakes_are_said_once(command: list[str], cli: Any, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("settings", "refusal"),
     [
-        (["train.shard=full", "train.optimizer=muon"], "train.shard = full: takes train.optimizer = adam"),
-        (["train.shard=offload"], "train.shard = offload is for CUDA devices"),
+        (["train.shard=full", "train.optimizer=muon"], "train.shard = full: needs train.optimizer = adam"),
+        (["train.shard=offload"], "train.shard = offload needs CUDA devices"),
     ],
 )
 def test_what_sharding_does_not_go_with(

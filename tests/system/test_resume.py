@@ -139,13 +139,13 @@ def test_kill_9_before_the_first_checkpoint_and_in_mid_epoch(
     assert program.wait() == -signal.SIGKILL
     assert (out / "model.safetensors").exists()  # of the validation at step 14
     assert not list((out / "checkpoints").glob("step-*"))
-    assert "holds a run already; add --resume" in cli(*command, "--out", out).complaint
+    assert "already holds a run; add --resume" in cli(*command, "--out", out).complaint
 
     program = start(out, "--resume")
     wait_for_step(program, out, 18)
     program.kill()
     assert program.wait() == -signal.SIGKILL
-    assert "no checkpoint yet: starting anew\n" in program.stderr.read()
+    assert "no checkpoint yet: starting from step 0\n" in program.stderr.read()
     assert 18 <= steps_done(out) < STEPS
 
     ran = cli(*command, "--out", out, "--resume")
@@ -184,7 +184,7 @@ def test_ctrl_c_and_sigterm_save_and_exit_cleanly(
         assert f"{number.name}: finishing this step and saving a checkpoint\n" in err
         last = max(int(path.name.removeprefix("step-")) for path in (out / "checkpoints").iterdir())
         assert step <= last < STEPS
-        assert f"stopped after step {last}; give the same command with --resume to go on\n" in err
+        assert f"stopped after step {last}; add --resume to the same command to resume\n" in err
         resumed = ["--resume"]
     ran = cli(*command, "--out", out, "--resume")
     assert ran.code == 0
@@ -334,9 +334,9 @@ def test_more_steps_go_on_from_the_end(whole: Path, command: list[str], cli: Any
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [
-        (["--set", "model.d_model=32"], "model.d_model was 16, now 32; give the run's own --set or"),
-        (["--seed", "2"], "train.seed was 1, now 2; give the run's own --seed or"),
-        (["--recipe", "tiny"], "; give the run's own --recipe run or"),
+        (["--set", "model.d_model=32"], "model.d_model was 16, now 32; use the run's --set or"),
+        (["--seed", "2"], "train.seed was 1, now 2; use the run's --seed or"),
+        (["--recipe", "tiny"], "; use the run's --recipe run or"),
         (["--set", "data.vocab_size=300"], "data.vocab_size was 275, now 300"),
     ],
 )
@@ -357,4 +357,4 @@ def test_other_files_are_not_resumed_with(
     other = write(tmp_path / "other", task(700, 9))
     at = command.index(option) + 1
     changed = [*command[:at], *map(str, other), *command[at + 2 :]]
-    assert f"the {what} files are not those" in cli(*changed, "--out", whole, "--resume").complaint
+    assert f"the {what} files differ from those" in cli(*changed, "--out", whole, "--resume").complaint

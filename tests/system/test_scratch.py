@@ -69,7 +69,7 @@ def test_an_encoder_begins_and_learns(
     out = tmp_path / "out"
     ran = cli(*command(task, files[task]), "--out", out)
     assert ran.code == 0, ran.err
-    assert "learning 290 bpe pieces" in ran.err
+    assert "training a tokenizer: bpe with 290 tokens" in ran.err
     rows = records(out, "validation.jsonl")
     assert [row["step"] for row in rows] == [40, 80] and rows[-1][
         figure
@@ -111,10 +111,10 @@ def test_the_seed_decides_how_it_begins(cli: Cli, files: dict[str, Path], tmp_pa
     [
         (
             ["model.max_len=99"],
-            "model.max_len = 99: an encoder has as many positions as data.max_length = 256; leave it out",
+            "model.max_len = 99: an encoder has data.max_length = 256 positions; leave it out",
         ),
         (["model.positions=rotary"], "a reading model is saved in the layout of bert, and bert cannot have"),
-        (["train.lora_rank=2"], "adapters are for a published model; start from one with --init, or leave it out"),
+        (["train.lora_rank=2"], "adapters need a pretrained model; start from one with --init, or leave it out"),
         (["data.tokenizer=absent.json"], "absent.json"),
     ],
 )

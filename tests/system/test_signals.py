@@ -153,7 +153,7 @@ def test_sigterm_ends_a_validation(task: Any, tmp_path: Path, seconds: float) ->
         time.sleep(seconds)
         took, err = answer(program, signal.SIGTERM)
     assert program.returncode == 0 and "SIGTERM: finishing this step and saving a checkpoint\n" in err, err
-    assert "stopped after step 1; give the same command with --resume to go on" in err
+    assert "stopped after step 1; add --resume to the same command to resume" in err
     assert not (out / "validation.jsonl").exists() and "validating" not in err  # progress is for a terminal
     state = json.loads((out / "checkpoints" / "step-00000001" / "state.json").read_text())
     assert state["validation_due"] is True

@@ -81,15 +81,15 @@ def test_killed_and_resumed_it_is_the_same_run(cli: Cli, folder: Path, tmp_path:
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        (["--valid", "1%"], "--valid 1%: name a file of recordings; a share of the training files would have their sp"),
+        (["--valid", "1%"], "--valid 1%: name a file of recordings, with other speakers"),
         (["--special", "<s>"], "has this token already; leave it out"),
-        (["--target-language", "de"], "--target-language: what is said is written down in its own language"),
+        (["--target-language", "de"], "--target-language: transcripts are in the language of the speech"),
         (["--source-language", "xx"], "language 'xx': this model knows en"),
         (["--set", "data.max_length=9"], "data.max_length = 9 means nothing to model.task = transcribe"),
         (["--set", "model.d_model=64"], "the shape is that of --init"),
         (
             ["--task", "translate"],
-            "is a model of whisper that hears speech and writes it down; this task needs one that reads",
+            "is a whisper model that hears speech and writes it down; this task needs an encoder-decoder",
         ),
         (["--train", "missing.tsv"], "--train missing.tsv: no such file"),
     ],
@@ -105,15 +105,15 @@ def test_other_models_hear_nothing(cli: Cli, folder: Path, tmp_path: Path, model
     write_tiny(tmp_path / "gpt2", "gpt2")
     files = ["--task", "transcribe", "--train", folder / "train.tsv", "--valid", folder / "train.tsv"]
     for more, expected in [
-        (["--init", tmp_path / "gpt2"], "is a model of gpt2 that continues texts; this task needs Whisper"),
+        (["--init", tmp_path / "gpt2"], "is a gpt2 model that continues texts; this task needs Whisper"),
         (["--init", model_path], "--task transcribe starts from Whisper, and this is none"),
-        (["--recipe", "tiny"], "--task transcribe needs --init: the folder of a model to start from"),
+        (["--recipe", "tiny"], "--task transcribe needs --init: the model folder to start from"),
     ]:
         assert expected in cli("train", *files, "--out", tmp_path / "out", *more).complaint
 
 
 def test_a_model_of_several_languages_is_told_which(cli: Cli, folder: Path, tmp_path: Path) -> None:
-    from headwise.tasks.transcription import FINE_TUNING, language_of, pieces_of_text
+    from headwise.tasks.transcription import FINE_TUNING, spoken_language, transcript_encoder
 
     several = HEARING | {"lang_to_id": {"<|en|>": 267, "<|zh|>": 266}}
     write_tiny(tmp_path / "two", "whisper", {}, several)
@@ -121,8 +121,8 @@ def test_a_model_of_several_languages_is_told_which(cli: Cli, folder: Path, tmp_
     assert "--source-language is required: this model knows en, zh" in ran.complaint
     write_tiny(tmp_path / "said", "whisper", {}, several | {"language": "<|zh|>"})
     model = FINE_TUNING.read(str(tmp_path / "said"))
-    assert (language_of(model, ""), language_of(model, "en")) == ("zh", "en")
-    decoded = [model.tokenizer.decode(pieces_of_text(model, code)("a b")) for code in ("en", "zh")]
+    assert (spoken_language(model, ""), spoken_language(model, "en")) == ("zh", "en")
+    decoded = [model.tokenizer.decode(transcript_encoder(model, code)("a b")) for code in ("en", "zh")]
     assert decoded == [" a b", "a b"]  # a blank in front where words have blanks between them
 
 

@@ -25,7 +25,7 @@ def test_a_resumed_run_is_one_run(command: list[str], cli: Any, tmp_path: Path) 
     whole, parted = tmp_path / "whole", tmp_path / "parted"
     ran = cli(*command, "train.max_steps=12", "--valid", "5%", "--out", whole)
     assert ran.code == 0, ran.err
-    assert "validating on 15 pairs taken out of the training files (5%); dropped " in ran.err
+    assert "validating on 15 pairs held out of the training files (5%); dropped " in ran.err
     assert cli(*command, "train.max_steps=6", "--valid", "5%", "--out", parted).code == 0
     ran = cli(*command, "train.max_steps=12", "--valid", "5%", "--out", parted, "--resume")
     assert ran.code == 0, ran.err
@@ -35,7 +35,7 @@ def test_a_resumed_run_is_one_run(command: list[str], cli: Any, tmp_path: Path) 
     again = cli(*command, "train.max_steps=12", "--valid", "15pairs", "--out", whole, "--resume", "--seed", "1")
     assert again.code == 0, again.err  # the same pairs, however they are asked for
     other = cli(*command, "train.max_steps=12", "--valid", "9%", "--out", whole, "--resume")
-    assert "the training files are not those the run was started with" in other.complaint
+    assert "the training files differ from those of the run" in other.complaint
 
 
 def test_the_model_says_what_was_taken(command: list[str], cli: Any, tmp_path: Path) -> None:
@@ -81,4 +81,4 @@ def test_a_series_is_not_split_at_random(cli: Any, tmp_path: Path) -> None:
         "--out",
         tmp_path / "m",
     ]
-    assert "--valid 20%: a series keeps back its latest rows" in cli(*run, "--valid", "20%").complaint
+    assert "--valid 20%: for a time series, set data.valid_share instead" in cli(*run, "--valid", "20%").complaint

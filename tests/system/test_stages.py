@@ -71,7 +71,7 @@ def test_a_translator_of_ours_is_tuned(model_path: Path, files: list[str], cli: 
     ran = cli(*tune, "--general", general, "--set", *settings)
     assert ran.code == 0, ran.err
     assert "validating on" in ran.err and "taken out of the training files (10%)" in ran.err
-    found = re.search(r"before and after, on \d+ pairs validated on: BLEU (\S+) and (\S+) \(p (\S+)\), chrF", ran.err)
+    found = re.search(r"before and after, on \d+ validation pairs: BLEU (\S+) and (\S+) \(p (\S+)\), chrF", ran.err)
     assert found and float(found[2]) > float(found[1]) + 5 and float(found[3]) < 0.05
     assert headwise.load(tmp_path / "out", "cpu").config.data.mix == str(general)
 
@@ -83,7 +83,7 @@ def test_a_recipe_without_a_shape_is_for_any_model(
     recipe.write_text(GENTLE, encoding="utf-8")
     ran = cli(*START, "--recipe", recipe, *files, "--init", model_path, "--out", tmp_path / "out")
     assert ran.code == 0
-    assert f"data.vocab_size = 4000 of {recipe} does not apply: the tokenizer is that of {model_path}\n" in ran.err
+    assert f"data.vocab_size = 4000 of {recipe} is ignored: the tokenizer is that of {model_path}\n" in ran.err
     first, more = headwise.load(model_path, "cpu").config, headwise.load(tmp_path / "out", "cpu").config
     assert more.model == replace(first.model, dropout=0.2)
     assert (more.train.max_steps, more.train.warmup_steps, more.decode.beam_size) == (1, 4000, 2)  # 4000: the default

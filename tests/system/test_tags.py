@@ -54,7 +54,7 @@ def test_a_body_gets_a_head_and_learns_tags(cli: Cli, files: list[str], tmp_path
               "--set", *QUICK)  # fmt: skip
     assert ran.code == 0, ran.err
     assert "training on 12 sentences of 48 words with 4 tags, validating on 12" in ran.err
-    assert "a new head for 4 classes on model, in the place of the one that it had (masked)" in ran.err
+    assert "a new head for 4 classes on model, instead of its head (masked)" in ran.err
     figures = validations(tmp_path / "out")
     assert [row["step"] for row in figures] == [0, 30, 60]
     assert figures[-1]["f1"] > 0.9 > figures[0]["f1"] and figures[-1]["accuracy"] > 0.9
@@ -110,7 +110,7 @@ def test_a_head_with_these_tags_is_trained_on_with(cli: Cli, files: list[str], t
     ran = cli("train", "--init", start, *files, "--out", tmp_path / "out",
               "--set", *QUICK, "train.max_steps=1", "train.learning_rate=1e-9")  # fmt: skip
     assert ran.code == 0, ran.err
-    assert "going on with the head of model for 4 classes" in ran.err
+    assert "training the head of model for 4 classes" in ran.err
     assert [*json.loads((tmp_path / "out" / "config.json").read_text())["id2label"].values()] == there
     before, after = (load_file(f / "model.safetensors")["classifier.weight"] for f in (start, tmp_path / "out"))
     assert torch.allclose(before, after, atol=1e-6)
@@ -135,7 +135,7 @@ def test_a_share_validates_and_what_stands_once_is_said(cli: Cli, files: list[st
     ran = cli("train", "--task", "tag", "--init", write(tmp_path / "model"), *files[:2], "--valid", "10%",
               "--out", tmp_path / "out", "--set", *QUICK, "train.max_steps=2")  # fmt: skip
     assert ran.code == 0, ran.err
-    assert "seen once in training, which is too little to learn: tag 'B-MISC'; is it spelt as it should be?" in ran.err
+    assert "only one training example, which is too few: tag 'B-MISC'; check the spelling" in ran.err
     corpus = json.loads((tmp_path / "out" / "training.json").read_text())["corpus"]
     assert corpus["held_out"]["taken"] == 3
     assert corpus["sentences"] + 3 + corpus["held_out"]["dropped"] == 33
@@ -184,11 +184,11 @@ def test_models_without_tags_say_so(cli: Cli, files: list[str], tmp_path: Path) 
     assert "line 1: unknown tag 'B-PER'" in cli("evaluate", tagger, "--source", files[1]).complaint
     write_tiny(tmp_path / "gpt2", "gpt2")
     ran = cli("train", "--task", "tag", "--init", tmp_path / "gpt2", *files, "--out", tmp_path / "out")
-    assert "this task needs an encoder alone (BERT or one of its relatives)" in ran.complaint
+    assert "this task needs an encoder (BERT or a similar model)" in ran.complaint
 
 
 def test_a_share_that_leaves_nothing(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "same.conll").write_text("\n".join([LINES[0]] * 4), encoding="utf-8")
     ran = cli("train", "--task", "tag", "--init", write(tmp_path / "model"), "--train", tmp_path / "same.conll",
               "--valid", "25%", "--out", tmp_path / "out")  # fmt: skip
-    assert "--valid 25%: every other sentence is the same as one of these; name a file" in ran.complaint
+    assert "--valid 25%: all other sentences are duplicates" in ran.complaint

@@ -316,7 +316,7 @@ def test_a_header_of_texts_and_labels_is_mentioned(cli: Callable[..., Any], tmp_
             ["--init", "x"],
             "and the task is forecast: leave one of the two out",
         ),
-        ("forecast", ["--special", "<a>"], "--init and --special are for texts"),
+        ("forecast", ["--special", "<a>"], "--special is for texts"),
         ("forecast", ["--set", "data.target=c"], "unknown column in data.target 'c'"),
         (
             "classify",

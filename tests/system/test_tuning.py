@@ -100,11 +100,11 @@ def test_dropout_is_that_of_the_checkpoint_unless_it_is_set(cli: Cli, files: lis
 
 
 def test_dropout_drops(tmp_path: Path) -> None:
-    from headwise.tasks.pretrained import trainable
+    from headwise.tasks.pretrained import make_trainable
     from headwise.tasks.translation import FINE_TUNING
 
     write(tmp_path, "marian")
-    network = trainable(FINE_TUNING.read(str(tmp_path)).network, 0.5).train()
+    network = make_trainable(FINE_TUNING.read(str(tmp_path)).network, 0.5).train()
     src = torch.tensor([[20, 21, 22]])
     assert not torch.equal(network.encode(src), network.encode(src))
     assert torch.equal(network.eval().encode(src), network.encode(src))
@@ -162,8 +162,11 @@ def test_what_was_imported_comes_back_imported(cli: Cli, files: list[str], tmp_p
         (["--set", "model.d_model=32"], "--set model.d_model=32: the shape is that of --init"),
         (["--set", "data.vocab_size=300"], "the tokenizer is that of --init"),
         (["--recipe", "tiny"], "--recipe tiny: model.d_model = 128, but the model in --init"),
-        (["--set", "data.bpe_dropout=0.1"], "data.bpe_dropout = 0.1: a published model has a vocabulary of its own"),
-        (["--set", "decode.beam_size=2"], "decode.beam_size = 2: a published model searches as its generation_config"),
+        (["--set", "data.bpe_dropout=0.1"], "data.bpe_dropout = 0.1: a pretrained model keeps its vocabulary"),
+        (
+            ["--set", "decode.beam_size=2"],
+            "decode.beam_size = 2: a pretrained model uses the search settings",
+        ),
         (["--special", "<s>"], "has this token already; leave it out"),
         (
             ["--task", "forecast"],
@@ -171,9 +174,12 @@ def test_what_was_imported_comes_back_imported(cli: Cli, files: list[str], tmp_p
         ),
         (
             ["--task", "classify"],
-            "is a model of bart that reads a text and writes another; this task needs an encoder alone",
+            "is a bart model that reads a text and writes another; this task needs an encoder",
         ),
-        (["--set", "data.max_length=300"], "model.max_len = 200 is less than data.max_length = 300; that is all"),
+        (
+            ["--set", "data.max_length=300"],
+            "model.max_len = 200 is less than data.max_length = 300; the limit",
+        ),
     ],
 )
 def test_what_does_not_go_with_it(cli: Cli, files: list[str], tmp_path: Path, more: list[str], expected: str) -> None:
@@ -192,7 +198,7 @@ def test_a_model_of_many_languages_must_be_told_which(cli: Cli, files: list[str]
 def test_other_networks_are_not_for_pairs(cli: Cli, files: list[str], tmp_path: Path) -> None:
     write_tiny(tmp_path / "model", "gpt2")
     ran = cli("train", "--task", "translate", "--init", tmp_path / "model", *files, "--out", tmp_path / "out")
-    assert "is a model of gpt2 that continues texts; this task needs one that reads a text and writes" in ran.complaint
+    assert "is a gpt2 model that continues texts; this task needs an encoder-decoder of text" in ran.complaint
 
 
 def test_transformers_loads_the_result(cli: Cli, files: list[str], tmp_path: Path) -> None:
@@ -237,7 +243,7 @@ def test_general_pairs_between_the_own(cli: Cli, files: list[str], tmp_path: Pat
         file.write("A bird\tEin Vogel\n")
     more = [*settings, *mix, "train.max_steps=60"]
     refused = cli(*start, "--out", tmp_path / "parts", "--set", *more, "--resume")
-    assert "the data.mix files are not those the run was started with" in refused.complaint
+    assert "the data.mix files differ from those of the run" in refused.complaint
 
 
 def test_what_has_changed_is_said_at_the_end(cli: Cli, files: list[str], tmp_path: Path) -> None:
@@ -247,7 +253,7 @@ def test_what_has_changed_is_said_at_the_end(cli: Cli, files: list[str], tmp_pat
     start += ["train.schedule=constant", "train.validate_every=100"]
     ran = cli(*start, "train.max_steps=300", "train.validate_bleu=8")
     assert ran.code == 0, ran.err
-    found = re.search(r"before and after, on 8 pairs validated on: BLEU (\S+) and (\S+) \(p (\S+)\), chrF", ran.err)
+    found = re.search(r"before and after, on 8 validation pairs: BLEU (\S+) and (\S+) \(p (\S+)\), chrF", ran.err)
     assert found
     before, after, p = (float(one) for one in found.groups())
     rows = [json.loads(line) for line in (tmp_path / "out" / "validation.jsonl").read_text().splitlines()]

@@ -76,14 +76,14 @@ def read_passages(reader: TextReader, given: Sequence[tuple[str, str]], longest:
     known: dict[str, tuple[list[int], list[tuple[int, int]]]] = {}
     found: list[Passage] = []
     for number, (question, context) in enumerate(given):
-        begun = [*reader.before, *reader.tokenizer.encode(question)[: (longest - n_special) // 2], *reader.between]
+        prefix = [*reader.before, *reader.tokenizer.encode(question)[: (longest - n_special) // 2], *reader.between]
         if context not in known:
             known[context] = reader.placed(context)
         ids, offsets = known[context]
-        room = longest - len(begun) - len(reader.behind)
+        room = longest - len(prefix) - len(reader.behind)
         for part in _parts(len(ids), room, min(overlap, room // 2)):
-            read = EncodedText([*begun, *ids[part], *reader.behind], len(begun))
-            found.append(Passage(read, number, len(begun), offsets[part]))
+            read = EncodedText([*prefix, *ids[part], *reader.behind], len(prefix))
+            found.append(Passage(read, number, len(prefix), offsets[part]))
     return found
 
 
@@ -135,7 +135,7 @@ def _answer(context: str, parts: Sequence[tuple[Passage, Tensor]], nothing: bool
     offsets = parts[which][0].offsets
     start, end = offsets[first][0], offsets[last][1]
     text = context[start:end]
-    start += len(text) - len(text.lstrip())  # the offsets of some vocabularies include the blank before a word
+    start += len(text) - len(text.lstrip())  # offsets may include the space before a word
     return Answer(
         text.strip(), start, start + len(text.strip()), float((spans[which].max() - whole.logsumexp(0)).exp())
     )

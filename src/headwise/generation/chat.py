@@ -1,6 +1,6 @@
-"""A conversation as the one text a chat model was trained on, by the template that comes with its tokenizer.
+"""Chat templates: a conversation as the text that a chat model was trained on.
 
-Templates are programs in Jinja; they run in its sandbox, which keeps them from everything but the messages.
+Templates are Jinja programs from the tokenizer's files; they run in Jinja's sandbox.
 """
 
 import json
@@ -15,19 +15,19 @@ Messages = Sequence[Mapping[str, Any]]  # such as {"role": "user", "content": "H
 TEMPLATE, SETTINGS = "chat_template.jinja", "tokenizer_config.json"
 
 
-def refuse_single(texts: object, verb: str) -> None:
-    """Refuse one text, or one conversation, where a list of them is due: their parts would be taken for texts."""
+def refuse_single(texts: object, method: str) -> None:
+    """`UserError` for one text or conversation instead of a list, whose parts would be taken for texts."""
     if isinstance(texts, str):
-        raise UserError(f"{verb} takes a list; write {verb}([text]) for a single one")
+        raise UserError(f"{method} takes a list; write {method}([text]) for a single one")
     if isinstance(texts, Sequence) and texts and isinstance(texts[0], Mapping):
-        raise UserError(f"{verb} takes a list of conversations; write {verb}([messages]) for a single one")
+        raise UserError(f"{method} takes a list of conversations; write {method}([messages]) for a single one")
 
 
 def render_chat(folder: Path, messages: Messages, answer: bool = True) -> str:
-    """The text of a conversation; with `answer` it ends where the model is to speak.
+    """The text of a conversation; with `answer` it ends where the model's answer starts.
 
     Raises:
-        UserError: the model has no template, Jinja is not installed, or the template refuses the messages.
+        UserError: the model has no template, Jinja is not installed, or the template rejects the messages.
     """
     settings = tokenizer_settings(folder)
     template = _template(folder, settings)
@@ -40,26 +40,26 @@ def render_chat(folder: Path, messages: Messages, answer: bool = True) -> str:
     sandbox = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
     sandbox.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
     sandbox.globals |= {"raise_exception": _refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
-    marks = {name: mark_of(settings, name) for name in settings if name.endswith("_token")}
+    specials = {name: special_token_text(settings, name) for name in settings if name.endswith("_token")}
     try:
-        return sandbox.from_string(template).render(messages=list(messages), add_generation_prompt=answer, **marks)
+        return sandbox.from_string(template).render(messages=list(messages), add_generation_prompt=answer, **specials)
     except (TemplateError, TypeError) as error:
-        raise UserError(f"{folder}: its chat template refuses these messages ({error})") from None
+        raise UserError(f"{folder}: its chat template rejects these messages ({error})") from None
 
 
-def mark_of(settings: Mapping[str, Any], name: str) -> str:
-    """The text of a mark in tokenizer_config.json, such as "bos_token"; "" where there is none."""
+def special_token_text(settings: Mapping[str, Any], name: str) -> str:
+    """The text of a special token in tokenizer_config.json, such as "bos_token"; "" if there is none."""
     value = settings.get(name) or ""
     return str(value.get("content", "")) if isinstance(value, Mapping) else str(value)
 
 
-def without_mark(folder: Path, text: str) -> str:
-    """The text without the start mark before it, where the tokenizer will put one there itself."""
-    return text.removeprefix(mark_of(tokenizer_settings(folder), "bos_token"))
+def without_bos(folder: Path, text: str) -> str:
+    """The text without a start token, which the tokenizer will add."""
+    return text.removeprefix(special_token_text(tokenizer_settings(folder), "bos_token"))
 
 
 def tokenizer_settings(folder: Path) -> dict[str, Any]:
-    """The values of tokenizer_config.json; none where there is no such file."""
+    """The values of tokenizer_config.json; empty if there is no such file."""
     path = folder / SETTINGS
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 

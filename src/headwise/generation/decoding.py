@@ -1,7 +1,6 @@
-"""From prompts that a decoder has read to what it writes: rows of one batch through the search of `headwise.decode`.
+"""Generation from prompts of token ids: prefill, then the search of `headwise.decode`, in batches.
 
-Ids only. A decoder alone reads its prompts, one with an encoder reads what its outputs begin with. Not here: text, and
-where prompts come from (`text`, `rewrite`, `transcribe`).
+The prompt of a decoder-only model is its input; that of an encoder-decoder is the start of its output.
 """
 
 import math
@@ -24,14 +23,14 @@ from headwise.decode.stepwise import written_by_steps
 
 
 @dataclass
-class Begun:
-    """The cache of a decoder that has read its prompts, and its logits after them until the search asks for them."""
+class Prefilled:
+    """The cache of a decoder after its prompts, and the logits for the next token until the search has used them."""
 
     cache: Any
     logits: Float[Tensor, "rows vocab"] | None
 
     def reorder(self, index: Int[Tensor, " rows"]) -> None:
-        """Row i becomes what row index[i] was."""
+        """Replace row i by row index[i]."""
         self.cache.reorder(index)
 
     def select(self, index: Int[Tensor, " kept"]) -> None:
@@ -41,15 +40,15 @@ class Begun:
             self.logits = self.logits.index_select(0, index)
 
 
-def begin_generation(step: Step, cache: Any, prompts: Int[Tensor, "rows length"]) -> Begun:
-    """Let the decoder read what stands before its outputs, all at once."""
-    return Begun(cache, step(prompts, cache))
+def prefill(step: Step, cache: Any, prompts: Int[Tensor, "rows length"]) -> Prefilled:
+    """Process the prompts in one pass."""
+    return Prefilled(cache, step(prompts, cache))
 
 
-def after_prompts(step: Step) -> Step:
-    """A step over `Begun`, whose first call needs no token: what follows the prompts is known already."""
+def step_after_prefill(step: Step) -> Step:
+    """A step over `Prefilled`, whose first call needs no token: what follows the prompts is known already."""
 
-    def next_logits(tokens: Int[Tensor, "rows new"], begun: Begun) -> Float[Tensor, "rows vocab"]:
+    def next_logits(tokens: Int[Tensor, "rows new"], begun: Prefilled) -> Float[Tensor, "rows vocab"]:
         if begun.logits is None:
             return step(tokens, begun.cache)
         logits, begun.logits = begun.logits, None
@@ -59,61 +58,55 @@ def after_prompts(step: Step) -> Step:
 
 
 def search(
-    step: Step, begun: Begun, limits: Limits, options: SearchOptions, sampled: bool, streams: Sequence[int]
+    step: Step, prefilled: Prefilled, limits: Limits, options: SearchOptions, sampled: bool, streams: Sequence[int]
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each row, best first; `streams` numbers the random stream of each."""
+    """The hypotheses of each row, best first; `streams` are the numbers of their random streams."""
     if sampled:
         numbers = torch.tensor(streams, device=limits.max_length.device)
-        found = sample(after_prompts(step), begun, limits, options, numbers)
+        found = sample(step_after_prefill(step), prefilled, limits, options, numbers)
     else:
-        found = beam_search(after_prompts(step), begun, limits, options)
+        found = beam_search(step_after_prefill(step), prefilled, limits, options)
     if not all(ranked and math.isfinite(ranked[0].log_prob) for ranked in found):
         raise not_finite()
     return found
 
 
 def stream(
-    step: Step, begun: Begun, limits: Limits, options: SearchOptions, sampled: bool, streams: Sequence[int]
+    step: Step, prefilled: Prefilled, limits: Limits, options: SearchOptions, sampled: bool, streams: Sequence[int]
 ) -> Iterator[int]:
-    """The tokens of one row, greedy or sampled, as soon as each is certain."""
+    """The tokens of one row, greedy or sampled, one by one."""
     numbers = np.array(streams) if sampled else None
-    yield from written_by_steps(after_prompts(step), begun, limits, options, numbers)
+    yield from written_by_steps(step_after_prefill(step), prefilled, limits, options, numbers)
 
 
-# --- What rows may write ---
+def output_limits(room: Sequence[int | None], config: GenerationConfig, device: torch.device) -> Limits:
+    """The length limits of outputs, without their forced start tokens.
 
-
-def limits_of(room: Sequence[int | None], config: GenerationConfig, device: torch.device) -> Limits:
-    """Shortest and longest outputs behind what rows begin with, which counts as written.
-
-    `room` is how many positions the model has left for each, None = any number.
+    `room` is the number of positions left for each row, None = no limit.
     """
-    begun, settings = len(config.special.forced), config.settings
-    most, least = max(1, settings.max_length_extra - begun), max(0, settings.min_length_extra - begun)
-    longest = [most if there is None else min(most, there) for there in room]
+    forced, settings = len(config.special.forced), config.settings
+    most, least = max(1, settings.max_length_extra - forced), max(0, settings.min_length_extra - forced)
+    longest = [most if free is None else min(most, free) for free in room]
     shortest = [min(least, length - 1) if config.can_end else 0 for length in longest]
-    nothing = torch.zeros(len(room), 0, dtype=torch.long)
-    return Limits(torch.tensor(shortest), torch.tensor(longest), nothing).to(device)
+    no_prefix = torch.zeros(len(room), 0, dtype=torch.long)
+    return Limits(torch.tensor(shortest), torch.tensor(longest), no_prefix).to(device)
 
 
-# --- Batches ---
-
-
-def in_batches(
+def search_in_batches(
     inputs: Sequence[Sequence[int]],
     batch_size: int,
-    work: Callable[[list[Sequence[int]]], list[list[Hypothesis]]],
+    search_batch: Callable[[list[Sequence[int]]], list[list[Hypothesis]]],
 ) -> list[list[Hypothesis]]:
-    """What `work` makes of each input, in order; it is given batches of inputs of similar length, the longest first."""
+    """The hypotheses of each input, in order; batches have inputs of similar length, the longest first."""
     order = sorted(range(len(inputs)), key=lambda i: -len(inputs[i]))
     found: list[list[Hypothesis]] = [[] for _ in inputs]
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
-        for i, hypotheses in zip(batch, work([inputs[i] for i in batch]), strict=True):
+        for i, hypotheses in zip(batch, search_batch([inputs[i] for i in batch]), strict=True):
             found[i] = hypotheses
     return found
 
 
-def streams_of(inputs: Sequence[Sequence[int]]) -> list[int]:
-    """The number of each input's random stream: a hash of its tokens, so that it is the same in any batch."""
+def random_streams(inputs: Sequence[Sequence[int]]) -> list[int]:
+    """The number of the random stream of each input, a hash of its tokens, so that it is the same in any batch."""
     return [random_stream(tokens) for tokens in inputs]

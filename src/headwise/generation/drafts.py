@@ -1,4 +1,4 @@
-"""A translation memory as a source of draft tokens."""
+"""Sources of draft tokens for speculative decoding."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +12,9 @@ Encode = Callable[[str], list[int]]
 
 
 def draft_from(origin: str, source: Encode, target: Encode, small: Callable[[str], Draft]) -> Draft:
-    """What guesses: "input" (what is copied), a translation memory, or what `small` makes of a model's directory.
+    """The draft for `origin`: "input" (copies the source), a translation memory, or `small(origin)` for a model folder.
 
-    `source` and `target` give the ids of the memory's texts, as the model that checks the guesses has them.
+    `source` and `target` encode texts of the memory with the tokenizer of the main model.
     """
     if origin == "input":
         return CopyDraft()

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headwise.checkpoint.generation_config import GenerationConfig
 from headwise.contract import Hypothesis
-from headwise.generation.transcribe import Marks, ways_to_write
+from headwise.generation.transcribe import WhisperTokens, window_hypotheses
 from headwise.network.transformer import Transformer
 
 TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -55,27 +55,24 @@ def compression_ratio(text: str) -> float:
     return len(raw) / len(zlib.compress(raw))
 
 
-HearAt = Callable[[float], Attempt]  # of a temperature
-
-
-def attempt(hear_at: HearAt, temperatures: Sequence[float] = TEMPERATURES) -> Attempt:
+def attempt(attempt_at: Callable[[float], Attempt], temperatures: Sequence[float] = TEMPERATURES) -> Attempt:
     """The first attempt that is not wrong, or the last."""
-    found = hear_at(temperatures[0])
+    found = attempt_at(temperatures[0])
     for temperature in temperatures[1:]:
         if not found.is_wrong:
             return found
-        found = hear_at(temperature)
+        found = attempt_at(temperature)
     return found
 
 
 @dataclass
-class Listener:
-    """Transcribes the windows of a recording in order; `listen` does one, at a temperature, with a prompt."""
+class WindowTranscriber:
+    """Transcribes the windows of a recording in order; `listen` does one, with earlier text, at a temperature."""
 
     listen: Callable[[Tensor, Sequence[int], float], Attempt]
     first_timestamp: int
     fallback: bool  # try other temperatures, and skip silence
-    condition: bool  # the text is the prompt of the next window
+    condition: bool  # use the text as prompt of the next window
     before: list[int] = field(default_factory=list)
 
     def __call__(self, window: Tensor) -> list[int]:
@@ -85,14 +82,14 @@ class Listener:
         if self.fallback and found.is_silence:
             return []
         keeps = self.condition and found.temperature <= FORGETS
-        self.before = [*self.before, *understood(found.tokens, self.first_timestamp)] if keeps else []
+        self.before = [*self.before, *complete_tokens(found.tokens, self.first_timestamp)] if keeps else []
         return found.tokens
 
 
-def understood(tokens: Sequence[int], first_timestamp: int) -> Sequence[int]:
+def complete_tokens(tokens: Sequence[int], first_timestamp: int) -> Sequence[int]:
     """The tokens that will not be transcribed again: all, or those of complete segments.
 
-    >>> understood([100, 7, 110, 110, 9], 100), understood([100, 7, 110], 100)
+    >>> complete_tokens([100, 7, 110, 110, 9], 100), complete_tokens([100, 7, 110], 100)
     ([100, 7, 110], [100, 7, 110])
     """
     is_time = [token >= first_timestamp for token in tokens]
@@ -100,10 +97,12 @@ def understood(tokens: Sequence[int], first_timestamp: int) -> Sequence[int]:
     return tokens if not cuts or is_time[-2:] == [False, True] else tokens[: cuts[-1]]
 
 
-def prompted(before: Sequence[int], beginning: Sequence[int], previous: int | None, max_len: int | None) -> list[int]:
+def prompt_with_history(
+    before: Sequence[int], beginning: Sequence[int], previous: int | None, max_len: int | None
+) -> list[int]:
     """The start tokens of the decoder after earlier text, truncated to half of the positions.
 
-    >>> prompted([5, 6, 7, 8], [1, 2], previous=9, max_len=8)
+    >>> prompt_with_history([5, 6, 7, 8], [1, 2], previous=9, max_len=8)
     [9, 6, 7, 8, 1, 2]
     """
     if not before or previous is None:
@@ -113,29 +112,29 @@ def prompted(before: Sequence[int], beginning: Sequence[int], previous: int | No
 
 
 @torch.inference_mode()
-def hear_once(
+def transcribe_attempt(
     network: Transformer,
     memory: Tensor,
     prompt: Sequence[int],
-    marks: Marks,
+    special_tokens: WhisperTokens,
     config: GenerationConfig,
     timestamps: bool,
     max_len: int | None,
 ) -> tuple[list[int], float]:
-    """What is written for a window that the encoder has read, and its mean log-probability of what may be written."""
-    ways = ways_to_write(network, memory, prompt, marks, config, timestamps, max_len, normalised=True)[0]
-    found = likeliest(ways) if config.settings.sample else ways[0]
+    """The tokens of an encoded window, and their mean log-probability among the allowed tokens."""
+    ways = window_hypotheses(network, memory, prompt, special_tokens, config, timestamps, max_len, normalised=True)[0]
+    found = most_probable(ways) if config.settings.sample else ways[0]
     return found.tokens, found.log_prob / (len(found.tokens) + 1)
 
 
-def likeliest(ways: Sequence[Hypothesis]) -> Hypothesis:
+def most_probable(ways: Sequence[Hypothesis]) -> Hypothesis:
     """By log-probability with the end token over the number of tokens without it, like the reference implementation."""
     return max(ways, key=lambda one: one.log_prob / max(1, len(one.tokens)))
 
 
 @torch.inference_mode()
 def no_speech_probability(network: Transformer, memory: Tensor, prompt: Sequence[int], start: int, mark: int) -> float:
-    """The probability of no speech: that of its token after the start token."""
-    begun = list(prompt[: prompt.index(start) + 1])
-    logits = network.logits(network.decode(torch.tensor([begun], device=memory.device), memory))[0, -1]
+    """The probability of the no-speech token `mark` after the start token."""
+    prefix = list(prompt[: prompt.index(start) + 1])
+    logits = network.logits(network.decode(torch.tensor([prefix], device=memory.device), memory))[0, -1]
     return logits.float().softmax(-1)[mark].item()

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from headwise.checkpoint.vocabulary import Vocabulary
 from headwise.data.masking import MASK_NAMES, MaskedBatch
 from headwise.errors import UserError
-from headwise.generation.chat import mark_of, tokenizer_settings
+from headwise.generation.chat import special_token_text, tokenizer_settings
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def fillings(
     guesser: Callable[[int], MaskedPredictor], text: str, path: Path, vocabulary: Vocabulary, top: int
 ) -> list[list[Filling]]:
     """`Model.fill_mask`; `guesser` gives the network for the id of the mask."""
-    written, mask_id = mask_of(vocabulary, mark_of(tokenizer_settings(path), "mask_token"))
+    written, mask_id = mask_of(vocabulary, special_token_text(tokenizer_settings(path), "mask_token"))
     tokens = vocabulary.encode(text)
     if mask_id not in tokens:
         raise UserError(f"the text has no mask to fill; this model's is written {written}")
@@ -75,19 +75,19 @@ def mask_of(vocabulary: Vocabulary, named: str) -> tuple[str, int]:
 
 
 @torch.inference_mode()
-def predict_masked(network: MaskedPredictor, batches: Iterable[MaskedBatch]) -> tuple[float, int, int]:
+def score_masks(network: MaskedPredictor, batches: Iterable[MaskedBatch]) -> tuple[float, int, int]:
     """The log-probability of all masked tokens, how many the network predicts right, and how many there are."""
     log_prob, right, n = 0.0, 0, 0
     device = next(network.parameters()).device
     for batch in (batch.to(device) for batch in batches):
-        logits = hidden_logits(network.encode, network.logits, batch)
+        logits = masked_logits(network.encode, network.logits, batch)
         log_prob -= F.cross_entropy(logits.float(), batch.targets, reduction="sum").item()
         right += int((logits.argmax(-1) == batch.targets).sum())
         n += batch.n_targets
     return log_prob, right, n
 
 
-def hidden_logits(
+def masked_logits(
     encode: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor], batch: MaskedBatch
 ) -> Float[Tensor, "chosen vocab"]:
     """The logits at masked positions only, because the vocabulary is large."""

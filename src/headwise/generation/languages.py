@@ -1,7 +1,7 @@
-"""From which language, and into which: every family says it in its own way.
+"""Source and target language of multilingual models, by family.
 
-M2M-100, NLLB and mBART-50 have a code before the source and force one at the beginning of the output; mBART has it
-behind the source and starts with the other one; Marian has `>>code<<` in the text, and T5 a sentence that asks.
+M2M-100, NLLB and mBART-50 put a code before the source and force one at the start of the output. mBART puts it after
+the source and starts outputs with the target's. Marian has `>>code<<` in the text, and T5 a prefix in words.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ COMMON = ("__en__", "__de__", "__fr__", "eng_Latn", "deu_Latn", "en_XX", "de_DE"
 
 @dataclass(frozen=True)
 class Languages:
-    """What a checkpoint knows of languages."""
+    """The languages of a model."""
 
     family: str
     vocabulary: Vocabulary
@@ -28,9 +28,9 @@ class Languages:
     tokenizer_class: str  # of tokenizer_config.json
 
     def encode(self, text: str, source: str, target: str) -> list[int]:
-        """The ids of a text in the language `source`, to be put into `target`; "" for what need not be said."""
+        """The ids of a text for translation from `source` to `target`; "" if the model needs no language."""
         if self.family not in CODED:
-            return self.vocabulary.encode(self._request(source, target) + text)
+            return self.vocabulary.encode(self._prefix(source, target) + text)
         ids = self.vocabulary.encode(text)
         if not source:
             return ids
@@ -39,7 +39,7 @@ class Languages:
         return [*bare, end, code] if self._code_behind else [code, *bare, end]
 
     def special(self, special: SpecialIds, target: str) -> SpecialIds:
-        """What makes the decoder write in `target`."""
+        """The special ids of the decoder for `target`."""
         if self.family not in CODED or not target:
             return special
         if self._code_behind:
@@ -47,7 +47,7 @@ class Languages:
         return replace(special, forced=(self.code(target),))
 
     def check(self, source: str, target: str, special: SpecialIds) -> None:
-        """`UserError` where the model does not know a language, or needs one; `special` are its own ids."""
+        """`UserError` if the model does not know a language, or one is missing; `special` are the model's own ids."""
         for language in (source, target) if self.family in CODED else ():
             _ = language and self.code(language)
         if self.family not in CODED or not self._has_codes:
@@ -55,26 +55,26 @@ class Languages:
         known = target or special.forced or self._code_behind
         if not known or not (source or len(self.vocabulary.encode("")) > 1):
             raise UserError(
-                f"a model of many languages ({self.family}) must be told which: give source_language and "
-                "target_language (on the command line --source-language and --target-language)"
+                f"a multilingual model ({self.family}) needs source_language and target_language (on the command line "
+                "--source-language and --target-language)"
             )
 
     @property
     def _has_codes(self) -> bool:
-        """Whether it knows one of the languages that all such models know."""
+        """Whether the vocabulary has one of the most common languages."""
         return any(self.vocabulary.id_of(code) is not None for code in COMMON)
 
     def code(self, language: str) -> int:
-        """The id of a language's code; `UserError` where there is none."""
+        """The id of a language code; `UserError` if there is none."""
         for piece in (language, f"__{language}__"):
             found = self.vocabulary.id_of(piece)
             if found is not None:
                 return found
         form = "de" if self.family == "m2m_100" and self.vocabulary.id_of("__de__") is not None else "deu_Latn or de_DE"
-        raise UserError(f"language '{language}': this model has no such code; they look like {form}")
+        raise UserError(f"language '{language}': this model has no such code; codes look like {form}")
 
-    def _request(self, source: str, target: str) -> str:
-        """What stands before the text."""
+    def _prefix(self, source: str, target: str) -> str:
+        """The text before the source."""
         if not target:
             return ""
         if self.vocabulary.id_of(f">>{target}<<") is not None:
@@ -83,8 +83,8 @@ class Languages:
         prefix = (tasks.get(f"translation_{source}_to_{target}") or {}).get("prefix")
         if prefix is None:
             raise UserError(
-                f"language '{target}': a model of this family ({self.family}) does not say how to ask for it; leave "
-                "the languages out, or ask in words with a prefix"
+                f"language '{target}': this model ({self.family}) defines no prefix for it; leave languages out, or "
+                "use an instruction"
             )
         return prefix
 
@@ -95,10 +95,10 @@ class Languages:
     @property
     def _end(self) -> int:
         end = self.vocabulary.id_of("</s>")
-        assert end is not None, "the families with language codes all have this end mark"
+        assert end is not None, "all families with language codes have this end token"
         return end
 
 
 def read_languages(folder: Path, family: str, vocabulary: Vocabulary, hf_config: Mapping[str, Any]) -> Languages:
-    """What the checkpoint in `folder` knows of languages."""
+    """The languages of the model in `folder`."""
     return Languages(family, vocabulary, hf_config, str(tokenizer_settings(folder).get("tokenizer_class", "")))

@@ -1,8 +1,8 @@
 """XLNet in the reading orders of language models, masked language models and encoders.
 
 Predictions come from the query stream, which does not see the token itself; embeddings come from the content stream.
-`write_on`, `perplexity`, `fill` and `embed` are those of all families; the classes here give them a network with the
-right reading order. Not here: the network (`headwise.architectures.xlnet`).
+`continue_prompts`, `perplexity`, `fill` and `embed` are shared by all families; the classes here give them a network
+with the right reading order. Not here: the network (`headwise.architectures.xlnet`).
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class TextSoFar:
     tokens: Int[Tensor, "rows length"]
 
     def reorder(self, index: Int[Tensor, " rows"]) -> None:
-        """Row i becomes what row index[i] was."""
+        """Replace row i by row index[i]."""
         self.select(index)
 
     def select(self, index: Int[Tensor, " kept"]) -> None:
@@ -54,8 +54,8 @@ class LeftToRight(XLNetReading):
     def decode(
         self, tokens: Int[Tensor, "rows new"], cache: TextSoFar | None = None
     ) -> Float[Tensor, "rows predictions d_model"]:
-        """The states that predict the next token: with a cache after its text and `tokens`, which see each other as the
-        direction of the model allows; without one after each token, from those before it.
+        """The states that predict the next token: after the text of the cache and `tokens`, or without a cache after
+        each token.
         """
         if cache is None:
             return self._after_each(tokens)

@@ -103,7 +103,7 @@ class PretrainedTokenizer:
         return bool(self.piece(token).strip(BLANKS)) and not self.decode([token])
 
 
-def candidates_of(found: Shortlist, tokenizer: PretrainedTokenizer) -> CandidateTable:
+def shortlist_candidates(found: Shortlist, tokenizer: PretrainedTokenizer) -> CandidateTable:
     """A shortlist for the search. With two vocabularies, tokens can be copied if both have the same string."""
     read, written = tokenizer.source.vocabulary, tokenizer.vocabulary
     if read is written:
@@ -132,7 +132,7 @@ def in_bytes(vocabulary: Vocabulary) -> bool:
     return vocabulary.id_of("\u0120") is not None
 
 
-def special_ids_of(pad_id: int, bos_id: int, eos_id: int) -> SpecialIds:
+def encoder_special_ids(pad_id: int, bos_id: int, eos_id: int) -> SpecialIds:
     """The special tokens of texts that are only read."""
     return SpecialIds(pad_id, bos_id, eos_id, NEVER)
 
@@ -169,7 +169,7 @@ def pretrained_tokenizer(
 
     end, forced = whole("")[-1], list(special.forced)
     unknown = next((i for name in UNKNOWN if (i := written.id_of(name)) is not None), NEVER)
-    marks = special_ids_of(special.pad_id, special.bos_id, end)
+    marks = encoder_special_ids(special.pad_id, special.bos_id, end)
     sources = PretrainedTokenizer(vocabulary, lambda text: whole(text)[:-1], marks, declared=vocabulary.declared)
     before, behind = marks_around(written.encode(""), written.encode("a"))
 

@@ -12,7 +12,7 @@ from headwise.checkpoint.vocabulary import EncodeAt, Vocabulary, fingerprint, ma
 from headwise.data.labelled import EncodedText
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.errors import UserError
-from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, special_ids_of
+from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, encoder_special_ids
 
 OneOrTwo = str | tuple[str, ...]  # a text; or one, or two, in a tuple
 
@@ -59,9 +59,9 @@ class TextReader:
         if any(len(texts) not in (1, 2) for texts in parts):
             raise UserError("each input is a text or a pair of texts; one of these is neither")
         ids = iter(self.tokenizer.encode_batch([self.clean(text) for texts in parts for text in texts]))
-        return [self._marked([next(ids) for _ in texts], longest) for texts in parts]
+        return [self._with_specials([next(ids) for _ in texts], longest) for texts in parts]
 
-    def _marked(self, texts: list[list[int]], longest: int) -> EncodedText:
+    def _with_specials(self, texts: list[list[int]], longest: int) -> EncodedText:
         first, second = texts[0], texts[1] if len(texts) == 2 else None
         if second is not None and self.between is None:
             raise UserError("this model's vocabulary has no separator of two texts: it reads single texts only")
@@ -74,13 +74,13 @@ class TextReader:
         n_first, n_second = len(first), len(second or ())
         if longest:
             n_first, n_second = longest_first(n_first, n_second, room)
-        begun = [*self.before, *first[:n_first], *between]
-        ids = [*begun, *(second or ())[:n_second], *self.behind]
+        prefix = [*self.before, *first[:n_first], *between]
+        ids = [*prefix, *(second or ())[:n_second], *self.behind]
         if not ids:
             raise UserError(
                 "a text is blank, and this model's vocabulary adds no special tokens: there is nothing to read"
             )
-        return EncodedText(ids, len(begun) if second is not None else len(ids), self.apart)
+        return EncodedText(ids, len(prefix) if second is not None else len(ids), self.apart)
 
 
 def reader_of(model: Any) -> TextReader:
@@ -96,11 +96,11 @@ def text_reader(
     """The reader with the vocabulary in `folder`, of `size` tokens, for a network with so many types of tokens."""
     marks, example = vocabulary.encode(""), vocabulary.encode("a")
     before, behind = marks_around(marks, example)
-    between, told, apart = None, False, 0
+    between, has_types, apart = None, False, 0
     if vocabulary.encode_two:
         n = len(example) - before - behind
         ids, kinds = vocabulary.encode_two("a", "a")
-        between, told, apart = tuple(ids[before + n : len(ids) - behind - n]), 1 in kinds, kinds.count(2)
+        between, has_types, apart = tuple(ids[before + n : len(ids) - behind - n]), 1 in kinds, kinds.count(2)
 
     def bare(text: str) -> list[int]:
         ids = vocabulary.encode(text)
@@ -113,8 +113,8 @@ def text_reader(
 
     start, end = (marks[0] if before else -1), (marks[-1] if behind else -1)
     tokenizer = PretrainedTokenizer(
-        vocabulary, bare, special_ids_of(pad_id, start, end), fingerprint=fingerprint(folder), vocab_size=size
+        vocabulary, bare, encoder_special_ids(pad_id, start, end), fingerprint=fingerprint(folder), vocab_size=size
     )
     at = placed if vocabulary.encode_at else None
-    typed, ends = told and types > 1, tuple(marks[before:])
+    typed, ends = has_types and types > 1, tuple(marks[before:])
     return TextReader(tokenizer, tuple(marks[:before]), between, ends, typed, max_len or 0, at, apart)

@@ -1,7 +1,7 @@
-"""A decoder alone writes on: prompts to what follows them, and how probable it finds a text.
+"""Causal language models on token ids: continuations of prompts, and perplexity.
 
-Prompts of different lengths are padded on the left, so that all outputs begin in one column; padding is seen by nobody.
-Not here: text between stop strings (`stopping`), chats (`chat`).
+Prompts of different lengths are padded on the left, so that all outputs start in one column; padding is masked. Not
+here: stop strings (`headwise.decode.stopping`), chats (`chat`).
 """
 
 import math
@@ -18,12 +18,12 @@ from headwise.contract import Hypothesis, Stop
 from headwise.decode.request import not_finite, search_options
 from headwise.decode.search import Step
 from headwise.errors import UserError
-from headwise.generation.decoding import begin_generation, in_batches, limits_of, search, stream, streams_of
+from headwise.generation.decoding import output_limits, prefill, random_streams, search, search_in_batches, stream
 
 
 @runtime_checkable
-class Onward(Protocol):
-    """A network that predicts the next token of a text: `DecoderOnly`, or what reads as one."""
+class CausalNetwork(Protocol):
+    """A network that predicts the next token of a text: `DecoderOnly` or `LeftToRight`."""
 
     def parameters(self) -> Iterator[torch.nn.Parameter]: ...
     def start_cache(self, padding: Tensor) -> Any: ...
@@ -31,8 +31,8 @@ class Onward(Protocol):
     def logits(self, hidden: Tensor) -> Tensor: ...
 
 
-def text_step(network: Onward) -> Step:
-    """Feed the newest tokens, get the logits that follow them."""
+def text_step(network: CausalNetwork) -> Step:
+    """A step of the search: from new tokens to the logits of the next one."""
 
     def step(tokens: Int[Tensor, "rows new"], cache: Any) -> Float[Tensor, "rows vocab"]:
         return network.logits(network.decode(tokens, cache)[:, -1])
@@ -41,50 +41,50 @@ def text_step(network: Onward) -> Step:
 
 
 @torch.inference_mode()
-def write_on(
-    network: Onward,
+def continue_prompts(
+    network: CausalNetwork,
     prompts: Sequence[Sequence[int]],
     config: GenerationConfig,
     max_len: int | None = None,
     stop: Stop | None = None,
 ) -> list[list[Hypothesis]]:
-    """What follows each prompt, best first, in the order of the prompts.
+    """The continuations of each prompt, best first, in the order of the prompts.
 
     Args:
         prompts: token ids, at least one each.
-        max_len: the longest text the network can take, where it has a limit (learned positions).
-        stop: says which rows are to end.
+        max_len: the limit of the network in positions, if it has one.
+        stop: says which rows must end.
 
     Raises:
-        UserError: a prompt leaves no room, or the network gives numbers that are not finite.
+        UserError: a prompt leaves no room, or the network returns numbers that are not finite.
     """
     step, device = text_step(network), next(network.parameters()).device
 
-    def work(batch: list[Sequence[int]]) -> list[list[Hypothesis]]:
-        limits = limits_of([room_after(prompt, max_len) for prompt in batch], config, device)
+    def search_batch(batch: list[Sequence[int]]) -> list[list[Hypothesis]]:
+        limits = output_limits([room_after(prompt, max_len) for prompt in batch], config, device)
         tokens, padding = pad_left(batch, config.special.pad_id)
-        begun = begin_generation(step, network.start_cache(padding.to(device)), tokens.to(device))
+        prefilled = prefill(step, network.start_cache(padding.to(device)), tokens.to(device))
         options = search_options(config.settings, config.special, stop=stop)
-        return search(step, begun, limits, options, config.settings.sample, streams_of(batch))
+        return search(step, prefilled, limits, options, config.settings.sample, random_streams(batch))
 
-    return in_batches(prompts, config.settings.batch_size, work)
+    return search_in_batches(prompts, config.settings.batch_size, search_batch)
 
 
 @torch.inference_mode()
-def stream_on(
-    network: Onward, prompt: Sequence[int], config: GenerationConfig, max_len: int | None = None
+def stream_continuation(
+    network: CausalNetwork, prompt: Sequence[int], config: GenerationConfig, max_len: int | None = None
 ) -> Iterator[int]:
-    """The tokens that follow one prompt, one by one, without the end mark; the same ones as `write_on` has."""
+    """The tokens of `continue_prompts` for one prompt, one by one, without the end token."""
     step, device = text_step(network), next(network.parameters()).device
-    limits = limits_of([room_after(prompt, max_len)], config, device)
+    limits = output_limits([room_after(prompt, max_len)], config, device)
     cache = network.start_cache(torch.zeros(1, dtype=torch.long, device=device))
-    begun = begin_generation(step, cache, torch.tensor([list(prompt)], device=device))
-    options, streams = search_options(config.settings, config.special), streams_of([prompt])
-    yield from stream(step, begun, limits, options, config.settings.sample, streams)
+    prefilled = prefill(step, cache, torch.tensor([list(prompt)], device=device))
+    options, streams = search_options(config.settings, config.special), random_streams([prompt])
+    yield from stream(step, prefilled, limits, options, config.settings.sample, streams)
 
 
 def pad_left(prompts: Sequence[Sequence[int]], pad_id: int) -> tuple[Int[Tensor, "rows length"], Int[Tensor, " rows"]]:
-    """Prompts as one matrix, and how much padding stands before each.
+    """Prompts as one matrix, and the padding before each.
 
     >>> pad_left([[5, 6], [7]], pad_id=0)
     (tensor([[5, 6],
@@ -96,9 +96,9 @@ def pad_left(prompts: Sequence[Sequence[int]], pad_id: int) -> tuple[Int[Tensor,
 
 
 def room_after(prompt: Sequence[int], max_len: int | None) -> int | None:
-    """How many tokens may follow; the last of them need not be read, so one more than there are positions."""
+    """How many tokens may follow; one more than there are positions, because the network does not read the last."""
     if not len(prompt):
-        raise UserError("a prompt without any token: this model has no mark for the beginning of a text, so begin it")
+        raise UserError("an empty prompt: this model has no start token, so the prompt needs text")
     if max_len is None:
         return None
     if len(prompt) > max_len:
@@ -106,37 +106,34 @@ def room_after(prompt: Sequence[int], max_len: int | None) -> int | None:
     return max_len - len(prompt) + 1
 
 
-# --- How probable a text is ---
-
-
 @dataclass(frozen=True)
 class Perplexity:
     """How well a text was predicted."""
 
-    log_prob: float  # natural log, of all tokens that were predicted
-    tokens: int  # how many those are: all but the first
+    log_prob: float  # natural log, of all predicted tokens
+    tokens: int  # predicted tokens: all but the first
 
     @property
     def perplexity(self) -> float:
-        """exp(- mean log-probability of a token); infinite where that no longer fits into a float."""
+        """exp(- mean log-probability of a token); infinite if that does not fit into a float."""
         entropy = -self.log_prob / self.tokens
         return math.exp(entropy) if entropy < 709 else math.inf
 
 
 @torch.inference_mode()
-def perplexity(network: Onward, tokens: Sequence[int], window: int, stride: int) -> Perplexity:
-    """The perplexity of a text that may be longer than the network reads at once.
+def perplexity(network: CausalNetwork, tokens: Sequence[int], window: int, stride: int) -> Perplexity:
+    """The perplexity of a text in sliding windows.
 
-    It is read in windows, each `stride` tokens after the last; every token is predicted once, in the first window that
-    has it, and so from at least `window - stride` tokens before it (but for those of the first window).
+    Each window starts `stride` tokens after the last. Every token is predicted once, in the first window that has it,
+    and so from at least `window - stride` tokens, except in the first window.
 
     Raises:
-        UserError: fewer than two tokens, a stride that would leave some out, or a damaged model: it gives NaN.
+        UserError: fewer than two tokens, a stride that would skip some, or a model that returns NaN.
     """
     if len(tokens) < 2:
-        raise UserError("a text of fewer than two tokens has no perplexity: the first one is given, not predicted")
+        raise UserError("perplexity needs at least two tokens: the first one is not predicted")
     if not 1 <= stride <= window - 1:
-        raise UserError(f"stride = {stride}: must be at least 1 and at most {window - 1}, less than a window")
+        raise UserError(f"stride = {stride}: must be from 1 to {window - 1}, less than a window")
     device, total, done = next(network.parameters()).device, 0.0, 1
     for start in range(0, len(tokens), stride):
         end = min(start + window, len(tokens))

@@ -22,7 +22,7 @@ from headwise.contract import NEVER, Hypothesis, Rule
 from headwise.decode.request import search_options
 from headwise.decode.stepwise import step_of
 from headwise.errors import UserError
-from headwise.generation.decoding import begin_generation, limits_of, search
+from headwise.generation.decoding import output_limits, prefill, search
 from headwise.network.transformer import Transformer
 
 STEP = 0.02  # seconds between two timestamps; two frames of the spectrogram
@@ -32,7 +32,7 @@ TASKS = ("transcribe", "translate")
 
 
 @dataclass(frozen=True)
-class Marks:
+class WhisperTokens:
     """The special tokens of a Whisper model."""
 
     start: int
@@ -66,8 +66,8 @@ class Transcript:
     segments: tuple[Segment, ...]  # without timestamps one for each window
 
 
-def marks_of(config: GenerationConfig, values: Mapping[str, Any], vocabulary: Vocabulary) -> Marks:
-    """The marks of a checkpoint, from its generation_config.json (`values`) or, where that is old, its vocabulary."""
+def whisper_tokens(config: GenerationConfig, values: Mapping[str, Any], vocabulary: Vocabulary) -> WhisperTokens:
+    """The special tokens of a model, from its generation_config.json (`values`) or, if that is old, its vocabulary."""
 
     def needed(name: str, *pieces: str) -> int:
         found = values.get(name)
@@ -83,7 +83,7 @@ def marks_of(config: GenerationConfig, values: Mapping[str, Any], vocabulary: Vo
     languages = {code.strip("<|>"): token for code, token in codes.items()}
     named = values.get("task_to_id") or {}
     tasks = {task: named.get(task, vocabulary.id_of(f"<|{task}|>")) for task in TASKS} if languages else {}
-    return Marks(
+    return WhisperTokens(
         config.special.bos_id,
         config.special.eos_id,
         needed("no_timestamps_token_id", "<|notimestamps|>"),
@@ -100,21 +100,21 @@ def _codes(values: Mapping[str, Any], end: int, vocabulary: Vocabulary) -> dict[
     return {piece: i for piece, i in vocabulary.pieces().items() if re.fullmatch(r"<\|[a-z]{2,3}\|>", piece)}
 
 
-def timestamp_rule(marks: Marks) -> Rule:
-    """Which tokens may follow if timestamps are written.
+def timestamp_rule(special_tokens: WhisperTokens) -> Rule:
+    """The rule for timestamps.
 
-    They come in pairs, the end of a segment and the start of the next one, except the first; they never decrease; the
-    first is not too late; and if all timestamps together are more probable than any token of text, one is written.
+    They come in pairs, the end of a segment and the start of the next one, except the first. They never decrease, and
+    the first has a limit. If all timestamps together are more probable than any text token, the next token is one.
     """
-    first = marks.first_timestamp
+    first = special_tokens.first_timestamp
 
     def rule(log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"]) -> Tensor:
         log_probs = log_probs.clone()
-        log_probs[:, marks.no_timestamps] = -torch.inf
+        log_probs[:, special_tokens.no_timestamps] = -torch.inf
         if not history.size(1):
             log_probs[:, :first] = -torch.inf
-            if marks.latest_first is not None:
-                log_probs[:, first + marks.latest_first + 1 :] = -torch.inf
+            if special_tokens.latest_first is not None:
+                log_probs[:, first + special_tokens.latest_first + 1 :] = -torch.inf
             return log_probs
         is_time = history >= first
         last = is_time[:, -1]
@@ -124,7 +124,7 @@ def timestamp_rule(marks: Marks) -> Rule:
         ids = torch.arange(log_probs.size(1), device=log_probs.device)
         times = ids >= first
         log_probs.masked_fill_(opens.unsqueeze(1) & times, -torch.inf)
-        log_probs.masked_fill_(closes.unsqueeze(1) & (ids < marks.end), -torch.inf)
+        log_probs.masked_fill_(closes.unsqueeze(1) & (ids < special_tokens.end), -torch.inf)
         log_probs.masked_fill_(times & (ids < earliest.unsqueeze(1)), -torch.inf)
         likely = log_probs[:, first:].logsumexp(1) > log_probs[:, :first].amax(1)
         return log_probs.masked_fill_(likely.unsqueeze(1) & ~times, -torch.inf)
@@ -133,7 +133,7 @@ def timestamp_rule(marks: Marks) -> Rule:
 
 
 def never(ids: Sequence[int]) -> Rule:
-    """These ids are not written; unlike `SearchOptions.suppressed`, before the other rules."""
+    """Suppress these ids; unlike `SearchOptions.suppressed`, before the other rules."""
 
     def rule(log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"]) -> Tensor:
         log_probs[:, list(ids)] = -torch.inf
@@ -143,82 +143,83 @@ def never(ids: Sequence[int]) -> Rule:
 
 
 @torch.inference_mode()
-def hear(
+def transcribe_window(
     network: Transformer,
     mel: Float[Tensor, "n_mels frames"],
     beginning: Sequence[int],
-    marks: Marks,
+    special_tokens: WhisperTokens,
     config: GenerationConfig,
     timestamps: bool,
     max_len: int | None = None,
 ) -> Hypothesis:
-    """What is written for one window of sound; its tokens are without what they begin with and the end mark."""
-    memory = network.encode(mel.unsqueeze(0).to(next(network.parameters())))  # to its device, in its numbers
-    return write_down(network, memory, beginning, marks, config, timestamps, max_len)[0]
+    """The output for one window of sound, without start tokens and end token."""
+    memory = network.encode(mel.unsqueeze(0).to(next(network.parameters())))  # to its device and precision
+    return transcribe_windows(network, memory, beginning, special_tokens, config, timestamps, max_len)[0]
 
 
 @torch.inference_mode()
-def write_down(
+def transcribe_windows(
     network: Transformer,
     memory: Float[Tensor, "windows positions d_model"],
     beginning: Sequence[int],
-    marks: Marks,
+    special_tokens: WhisperTokens,
     config: GenerationConfig,
     timestamps: bool,
     max_len: int | None = None,
 ) -> list[Hypothesis]:
-    """`hear` for windows that the encoder has read."""
-    return [ranked[0] for ranked in ways_to_write(network, memory, beginning, marks, config, timestamps, max_len)]
+    """`transcribe_window` for encoded windows."""
+    return [
+        ranked[0]
+        for ranked in window_hypotheses(network, memory, beginning, special_tokens, config, timestamps, max_len)
+    ]
 
 
-def ways_to_write(
+def window_hypotheses(
     network: Transformer,
     memory: Float[Tensor, "windows positions d_model"],
     beginning: Sequence[int],
-    marks: Marks,
+    special_tokens: WhisperTokens,
     config: GenerationConfig,
     timestamps: bool,
     max_len: int | None = None,
     normalised: bool = False,
 ) -> list[list[Hypothesis]]:
-    """All that was found for each window, best first; `normalised`: probabilities are among what may be written."""
+    """All hypotheses for each window, best first; with `normalised`, probabilities are among the allowed tokens."""
     prompts = torch.tensor([list(beginning)] * len(memory), device=memory.device)
-    begun = begin_generation(step_of(network), network.start_cache(memory), prompts)
+    prefilled = prefill(step_of(network), network.start_cache(memory), prompts)
     room = None if max_len is None else max_len - len(beginning) + 1
     rules = [never(config.special.unwritten)]
-    rules += [timestamp_rule(marks)] if timestamps else []
+    rules += [timestamp_rule(special_tokens)] if timestamps else []
     rules += [lambda log_probs, history: log_probs.log_softmax(-1)] if normalised else []
-    special = replace(config.special, bos_id=marks.start, forced=(), forced_end=None, suppressed=())
+    special = replace(config.special, bos_id=special_tokens.start, forced=(), forced_end=None, suppressed=())
     options = replace(search_options(config.settings, special), rules=tuple(rules))
-    limits, streams = (
-        limits_of([room] * len(memory), replace(config, special=special), memory.device),
-        [0] * len(memory),
-    )
-    return search(step_of(network), begun, limits, options, config.settings.sample, streams)
+    limits = output_limits([room] * len(memory), replace(config, special=special), memory.device)
+    streams = [0] * len(memory)
+    return search(step_of(network), prefilled, limits, options, config.settings.sample, streams)
 
 
 @torch.inference_mode()
-def detect_language(network: Transformer, mel: Float[Tensor, "n_mels frames"], marks: Marks) -> str:
+def detect_language(network: Transformer, mel: Float[Tensor, "n_mels frames"], special_tokens: WhisperTokens) -> str:
     """The most probable language; "" for English-only models."""
-    if not marks.languages:
+    if not special_tokens.languages:
         return ""
     weights = next(network.parameters())
-    tokens = torch.tensor([[marks.start]], device=weights.device)
+    tokens = torch.tensor([[special_tokens.start]], device=weights.device)
     logits = network(mel.unsqueeze(0).to(weights), tokens)[0, -1]
-    codes, ids = zip(*marks.languages.items(), strict=True)
+    codes, ids = zip(*special_tokens.languages.items(), strict=True)
     return codes[int(logits[list(ids)].argmax())]
 
 
-def beginning_of(marks: Marks, language: str, task: str, timestamps: bool) -> list[int]:
-    """What the decoder begins with; `UserError` for what the model does not know."""
+def start_tokens(special_tokens: WhisperTokens, language: str, task: str, timestamps: bool) -> list[int]:
+    """The start tokens of the decoder; `UserError` for an unknown language or task."""
     if task not in TASKS:
         raise UserError(f"task '{task}': must be transcribe or translate")
-    if not marks.languages and (language or task != TASKS[0]):
+    if not special_tokens.languages and (language or task != TASKS[0]):
         raise UserError("this model is for English only: leave out language and task")
-    if language not in marks.languages and marks.languages:
-        raise UserError(f"language '{language}': this model knows {', '.join(sorted(marks.languages))}")
-    asked = [marks.languages[language], marks.tasks[task]] if marks.languages else []
-    return [marks.start, *asked, *([] if timestamps else [marks.no_timestamps])]
+    if language not in special_tokens.languages and special_tokens.languages:
+        raise UserError(f"language '{language}': this model knows {', '.join(sorted(special_tokens.languages))}")
+    requested = [special_tokens.languages[language], special_tokens.tasks[task]] if special_tokens.languages else []
+    return [special_tokens.start, *requested, *([] if timestamps else [special_tokens.no_timestamps])]
 
 
 # --- Windows and segments ---
@@ -270,8 +271,8 @@ def segments(
     found, start = [], 0
     for cut in [*cuts, *([len(tokens)] if closed else [])]:
         part, start = tokens[start:cut], cut
-        begun, ended = (round((part[i] - first_timestamp) * STEP, 2) for i in (0, -1))
+        begin, ended = (round((part[i] - first_timestamp) * STEP, 2) for i in (0, -1))
         text = [token for token in part if token < first_timestamp]
-        found += [(begun, ended, text)] if text else []
+        found += [(begin, ended, text)] if text else []
     last = (tokens[cuts[-1] - 1] - first_timestamp) * FRAMES
     return found, frames if closed or last <= 0 else min(last, frames)

@@ -53,8 +53,8 @@ class TextEmbedder:
         whole = [self._whole(before, text) for text in texts]
         read = [truncated_ids(ids, self.longest, marks) for ids in whole]
         cuts = [Cut(i, len(ids)) for i, ids in enumerate(whole) if len(read[i]) < len(ids)]
-        begun = encode(before) if before and not chosen.pool_prompt else []
-        skip = len(begun) - marks_around(marks, begun)[1] if begun else 0
+        prefix = encode(before) if before and not chosen.pool_prompt else []
+        skip = len(prefix) - marks_around(marks, prefix)[1] if prefix else 0
         width = chosen.width(self.d_model)
         found = embed(self.network, read, self.pad_id, chosen.poolings, chosen.steps, width, batch_size, skip)
         return found.numpy(), cuts
@@ -68,24 +68,24 @@ class TextEmbedder:
         return self.vocabulary.encode((before + text).lower() if self.settings.lowercase else before + text)
 
 
-def retrieved(embedder: TextEmbedder, queries: Sequence[str], texts: Sequence[str]) -> RetrievalReport:
+def retrieval_of(embedder: TextEmbedder, queries: Sequence[str], texts: Sequence[str]) -> RetrievalReport:
     """How often each query retrieves the text with its number, among all distinct texts."""
-    there, wanted = numbered(texts)
-    return retrieval_report(vectors(embedder, queries), vectors(embedder, there), wanted)
+    distinct, numbers = distinct_texts(texts)
+    return retrieval_report(embed_default(embedder, queries), embed_default(embedder, distinct), numbers)
 
 
-def numbered(texts: Sequence[str]) -> tuple[list[str], list[int]]:
+def distinct_texts(texts: Sequence[str]) -> tuple[list[str], list[int]]:
     """Distinct texts, and the number of each text among them.
 
-    >>> numbered(["b", "a", "b"])
+    >>> distinct_texts(["b", "a", "b"])
     (['b', 'a'], [0, 1, 0])
     """
     numbers = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     return [*numbers], [numbers[text] for text in texts]
 
 
-def vectors(embedder: TextEmbedder, texts: Sequence[str]) -> np.ndarray:
-    """The embeddings of texts, (texts, width)."""
+def embed_default(embedder: TextEmbedder, texts: Sequence[str]) -> np.ndarray:
+    """The embeddings of texts with the default settings, (texts, width)."""
     return embedder(texts, "", None, BATCH, None)[0]
 
 

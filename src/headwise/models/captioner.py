@@ -21,7 +21,7 @@ from headwise.decode.stepwise import counting, step_of
 from headwise.decode.stopping import stop_at
 from headwise.evaluate.captions import CaptionReport, caption_report
 from headwise.generation.chat import refuse_single
-from headwise.generation.decoding import begin_generation, limits_of, search
+from headwise.generation.decoding import output_limits, prefill, search
 from headwise.generation.output import Output, output_of
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import CaptionedPicture
@@ -117,7 +117,7 @@ def search_captions(
     beginning = config.special.prompt
     room = None if max_len is None else max_len - len(beginning) + 1
     prompts = torch.tensor([beginning] * len(memory), device=memory.device)
-    begun = begin_generation(step_of(network), network.start_cache(memory), prompts)
-    limits = limits_of([room] * len(memory), config, memory.device)
+    begun = prefill(step_of(network), network.start_cache(memory), prompts)
+    limits = output_limits([room] * len(memory), config, memory.device)
     options = counting(search_options(config.settings, config.special, stop=stop), beginning)
     return search(step_of(network), begun, limits, options, config.settings.sample, [0] * len(memory))

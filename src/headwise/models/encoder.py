@@ -23,13 +23,13 @@ from headwise.evaluate.entities import TagReport, tag_report
 from headwise.evaluate.language import MaskedReport
 from headwise.evaluate.retrieval import RetrievalReport
 from headwise.generation.answer import OVERLAP, READ, Answer, answers_in, passage_logits, read_passages
-from headwise.generation.chat import mark_of, tokenizer_settings
-from headwise.generation.fill import Filling, fillings, mask_of, predict_masked
+from headwise.generation.chat import special_token_text, tokenizer_settings
+from headwise.generation.fill import Filling, fillings, mask_of, score_masks
 from headwise.generation.label import class_names
-from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, special_ids_of
+from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, encoder_special_ids
 from headwise.generation.reading import TextReader, reader_of
 from headwise.generation.tag import Tagging, read_known_tags, read_words, tagging, word_logits, word_offsets
-from headwise.generation.vectors import TextEmbedder, embed_texts, retrieved, text_embedder
+from headwise.generation.vectors import TextEmbedder, embed_texts, retrieval_of, text_embedder
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import EncodedInput
 from headwise.models.inputs import encoded_text, masked_text
@@ -92,7 +92,7 @@ class EncoderModel(Model):
 
     def _evaluate_vectors(self, paths: Sequence[str]) -> RetrievalReport:
         lines = read_contrastive(paths)
-        return retrieved(self.embedder, [line[0] for line in lines], [line[1] for line in lines])
+        return retrieval_of(self.embedder, [line[0] for line in lines], [line[1] for line in lines])
 
     # --- Masked tokens ---
 
@@ -104,7 +104,7 @@ class EncoderModel(Model):
         """How well the model predicts masked tokens, always the same ones, of text files in blocks of `max_len`."""
         text = prepare_documents(paths, self.cutter, progress=False)
         hidden = self.hidden(text.tokens, self.max_len, self.masking())
-        return MaskedReport(*predict_masked(self.network, hidden.fixed(AT_ONCE)), read=len(text), files=len(paths))
+        return MaskedReport(*score_masks(self.network, hidden.fixed(AT_ONCE)), read=len(text), files=len(paths))
 
     @property
     def max_len(self) -> int:
@@ -126,7 +126,7 @@ class EncoderModel(Model):
     def masking(self, share: float = 0.15, whole_words: bool = False) -> Masking:
         """Which tokens, or whole words, of a text are masked."""
         side, ids = (
-            PretrainedTokenizer(self.tokenizer, self.tokenizer.encode, special_ids_of(0, 0, 0)),
+            PretrainedTokenizer(self.tokenizer, self.tokenizer.encode, encoder_special_ids(0, 0, 0)),
             range(self.config.vocab_size),
         )
         known = [i for i in ids if side.piece(i) and not side.is_special(i)]
@@ -135,7 +135,7 @@ class EncoderModel(Model):
 
     @property
     def _mask_id(self) -> int:
-        return mask_of(self.tokenizer, mark_of(tokenizer_settings(self.path), "mask_token"))[1]
+        return mask_of(self.tokenizer, special_token_text(tokenizer_settings(self.path), "mask_token"))[1]
 
     # --- Tags of words ---
 

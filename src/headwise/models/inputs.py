@@ -18,8 +18,8 @@ from headwise.checkpoint.vocabulary import Vocabulary, bare
 from headwise.data.audio import HOP, RATE, log_mel, read_audio
 from headwise.data.image import Preprocessing, preprocessing_from_hf, read_image
 from headwise.errors import UserError
-from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, special_ids_of
-from headwise.generation.transcribe import FRAMES, STEP, beginning_of, detect_language, hear
+from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, encoder_special_ids
+from headwise.generation.transcribe import FRAMES, STEP, detect_language, start_tokens, transcribe_window
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import (
     CaptionedPicture,
@@ -71,7 +71,7 @@ def _text(vocabulary: Vocabulary, text: str, max_len: int | None) -> tuple[Int[T
 
 def bare_tokenizer(vocabulary: Vocabulary) -> PretrainedTokenizer:
     """A vocabulary that only spells tokens, without its special ones."""
-    return PretrainedTokenizer(vocabulary, vocabulary.encode, special_ids_of(0, 0, 0))
+    return PretrainedTokenizer(vocabulary, vocabulary.encode, encoder_special_ids(0, 0, 0))
 
 
 def _token_names(vocabulary: Vocabulary) -> Names:
@@ -160,13 +160,16 @@ def transcribed_sound(
         longest = frames * HOP / RATE
         raise UserError(f"{path}: has {seconds:.1f} seconds, and this model reads {longest:g} at once: cut it")
     mel = log_mel(samples, model.config.n_mels, ceil(frames * HOP / RATE))[:, :frames]
-    language = language or detect_language(model.network, mel, model.marks)
-    begun = beginning_of(model.marks, language, task, timestamps=False)
+    language = language or detect_language(model.network, mel, model.special_tokens)
+    begun = start_tokens(model.special_tokens, language, task, timestamps=False)
     if target is None:
         chosen = model.generation.changed({"n_best": 1, **settings})
-        tgt = output_ids(hear(model.network, mel, begun, model.marks, chosen, False, model.max_len), model.marks.end)
+        tgt = output_ids(
+            transcribe_window(model.network, mel, begun, model.special_tokens, chosen, False, model.max_len),
+            model.special_tokens.end,
+        )
     else:
-        tgt = [*bare(model.tokenizer)[0](f" {target.strip()}"), model.marks.end]
+        tgt = [*bare(model.tokenizer)[0](f" {target.strip()}"), model.special_tokens.end]
     if model.max_len and len(begun) + len(tgt) - 1 > model.max_len:
         raise UserError(f"the transcript has {len(tgt)} tokens, and this model writes {model.max_len}: shorten it")
     n_sound, name = min(max(1, ceil(seconds / STEP)), stack.max_len), Path(path).name

@@ -16,7 +16,7 @@ from headwise.generation.chat import Messages, refuse_single
 from headwise.generation.fill import Filling, fillings
 from headwise.generation.output import Detokenise, Output, decode_after, output_of, prompt_ids
 from headwise.generation.permutation import BEHIND, ContentStream, LeftToRight, QueryStream
-from headwise.generation.text import Onward, Perplexity, perplexity, stream_on, write_on
+from headwise.generation.text import CausalNetwork, Perplexity, continue_prompts, perplexity, stream_continuation
 from headwise.generation.vectors import DecoderEmbedder, TextEmbedder, embed_texts, text_embedder
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import ContinuedText
@@ -67,7 +67,7 @@ class LanguageModel(Model):
         chosen = self.generation.changed(settings)
         stop = stop_at(chosen.settings.stop, self.tokenizer.decode)
         ids = [self.encode(prompt) for prompt in prompts]
-        found = write_on(self.predictor, ids, chosen, self.max_len, stop)
+        found = continue_prompts(self.predictor, ids, chosen, self.max_len, stop)
         pairs = zip(ids, found, strict=True)
         return [output_of(ranked, self.decode_after(prompt), chosen.settings.stop) for prompt, ranked in pairs]
 
@@ -75,7 +75,7 @@ class LanguageModel(Model):
     def stream(self, prompt: str | Messages, **settings: Any) -> Iterator[str]:
         chosen = self.generation.streamed(settings)
         ids = self.encode(prompt)
-        tokens = stream_on(self.predictor, ids, chosen, self.max_len)
+        tokens = stream_continuation(self.predictor, ids, chosen, self.max_len)
         return until_stop(growing_text(tokens, self.decode_after(ids)), chosen.settings.stop)
 
     @only_with("language", "permutation")
@@ -118,7 +118,7 @@ class LanguageModel(Model):
         return next_tokens(self.observed(given).values)
 
     @cached_property
-    def predictor(self) -> Onward:
+    def predictor(self) -> CausalNetwork:
         """Predicts the next token."""
         return LeftToRight(self.network) if self.head == "permutation" else self.network
 

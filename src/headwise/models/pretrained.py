@@ -13,7 +13,7 @@ from headwise.contract import SearchEngine
 from headwise.decode.candidates import CandidateTable
 from headwise.decode.translator import TextTranslator
 from headwise.generation.languages import Languages, read_languages
-from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, candidates_of, pretrained_tokenizer
+from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, pretrained_tokenizer, shortlist_candidates
 from headwise.network.config import compact_config
 
 
@@ -91,7 +91,7 @@ class PretrainedNetwork:
     def _shortlist(self, source: str, target: str, side: PretrainedTokenizer) -> CandidateTable:
         self.check_languages(source, target)
         size = max(self.config.vocab_size, self.config.tgt_vocab_size)
-        return candidates_of(read_shortlist(self.path, side, size), side)
+        return shortlist_candidates(read_shortlist(self.path, side, size), side)
 
     def info(self) -> dict[str, Any]:
         """What the model is."""

@@ -23,21 +23,21 @@ from headwise.evaluate.transcripts import TranscriptReport, check_jiwer, normali
 from headwise.generation.fallback import (
     BEST_OF,
     Attempt,
-    Listener,
+    WindowTranscriber,
     compression_ratio,
-    hear_once,
     no_speech_probability,
-    prompted,
+    prompt_with_history,
+    transcribe_attempt,
 )
 from headwise.generation.transcribe import (
     FRAMES,
-    Marks,
     Segment,
     Transcript,
-    beginning_of,
+    WhisperTokens,
     detect_language,
-    hear,
-    marks_of,
+    start_tokens,
+    transcribe_window,
+    whisper_tokens,
     windows,
 )
 from headwise.inspect.importance import Example
@@ -85,16 +85,16 @@ class SpeechModel(Model):
             0 if frames > size else -(-size * HOP // RATE)
         )  # only a recording of one window is padded with silence
         mel = log_mel(samples, self.config.n_mels, seconds)
-        language = language or detect_language(self.network, mel[:, :size], self.marks)
+        language = language or detect_language(self.network, mel[:, :size], self.special_tokens)
         in_segments = timestamps or frames > size
-        beginning = beginning_of(self.marks, language, task, in_segments)
+        beginning = start_tokens(self.special_tokens, language, task, in_segments)
 
         if fallback or condition:
             listen = self._listener(beginning, chosen, in_segments, fallback, condition)
         else:
             listen = partial(self._listen, beginning, chosen, in_segments)
         if in_segments:
-            heard = windows(listen, mel, frames, size, self.marks.first_timestamp)
+            heard = windows(listen, mel, frames, size, self.special_tokens.first_timestamp)
         else:
             heard = [(0.0, frames * HOP / RATE, listen(mel[:, :size]))]
         segments = tuple(Segment(start, end, self.tokenizer.decode(text).strip()) for start, end, text in heard)
@@ -103,11 +103,13 @@ class SpeechModel(Model):
     def _listen(
         self, beginning: Sequence[int], chosen: GenerationConfig, in_segments: bool, window: Tensor
     ) -> list[int]:
-        return hear(self.network, window, beginning, self.marks, chosen, in_segments, self.max_len).tokens
+        return transcribe_window(
+            self.network, window, beginning, self.special_tokens, chosen, in_segments, self.max_len
+        ).tokens
 
     def _listener(
         self, beginning: Sequence[int], chosen: GenerationConfig, in_segments: bool, fallback: bool, condition: bool
-    ) -> Listener:
+    ) -> WindowTranscriber:
         """Transcribes windows with fallback and conditioning, like the reference implementation."""
         previous, silence = (self._mark(*names) for names in (("<|startofprev|>",), ("<|nospeech|>", "<|nocaptions|>")))
         if condition and previous is None:
@@ -116,16 +118,18 @@ class SpeechModel(Model):
         def listen(window: Tensor, before: Sequence[int], temperature: float) -> Attempt:
             with torch.inference_mode():
                 memory = self.network.encode(window.unsqueeze(0).to(next(self.network.parameters())))
-            prompt = prompted(before, beginning, previous, self.max_len)
+            prompt = prompt_with_history(before, beginning, previous, self.max_len)
             drawn = {"sample": True, "beam_size": 1, "n_best": BEST_OF, "temperature": temperature, "top_k": 0}
             config = replace(chosen, settings=replace(chosen.settings, **(drawn if temperature else {})))
-            tokens, log_prob = hear_once(self.network, memory, prompt, self.marks, config, in_segments, self.max_len)
-            begun = self.network, memory, prompt, self.marks.start
+            tokens, log_prob = transcribe_attempt(
+                self.network, memory, prompt, self.special_tokens, config, in_segments, self.max_len
+            )
+            begun = self.network, memory, prompt, self.special_tokens.start
             silent = 0.0 if silence is None else no_speech_probability(*begun, silence)
             ratio = compression_ratio(self.tokenizer.decode(tokens).strip())
             return Attempt(tokens, log_prob, ratio, silent, temperature)
 
-        return Listener(listen, self.marks.first_timestamp, fallback, condition)
+        return WindowTranscriber(listen, self.special_tokens.first_timestamp, fallback, condition)
 
     def _mark(self, *names: str) -> int | None:
         return next((found for name in names if (found := self.tokenizer.id_of(name)) is not None), None)
@@ -161,10 +165,10 @@ class SpeechModel(Model):
         return read_generation_config(self.path, self.hf_config, has_encoder=True)
 
     @cached_property
-    def marks(self) -> Marks:
+    def special_tokens(self) -> WhisperTokens:
         """Its special tokens."""
         path = self.path / SETTINGS_FILE
-        return marks_of(self.generation, read_json(path) if path.is_file() else {}, self.tokenizer)
+        return whisper_tokens(self.generation, read_json(path) if path.is_file() else {}, self.tokenizer)
 
     @property
     def window(self) -> int:

@@ -178,7 +178,7 @@ def _languages(model: Any) -> list[str]:
 
 def _spoken(model: Any) -> list[str]:
     try:
-        return sorted(model.marks.languages)
+        return sorted(model.special_tokens.languages)
     except UserError:  # no vocabulary, or unknown tokens of languages
         return []
 

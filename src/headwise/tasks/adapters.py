@@ -1,7 +1,7 @@
-"""Any job that starts from a published model, with adapters of low rank: all that is trained, kept and written.
+"""Fine-tuning with LoRA adapters, for the job of any task that starts from a pretrained model.
 
-What is minimised, and by what it is judged, is the job's. Not here: the adapters (`network/low_rank.py`) and their
-folder (`checkpoint/adapter_layout.py`).
+Objective and validation are the job's. Not here: the adapters (`network/low_rank.py`) and their folder
+(`checkpoint/adapter_layout.py`).
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ from headwise.network.parameters import count_parameters
 from headwise.tasks.job import Job, TrainRequest, notify
 from headwise.training.validation import Outputs, Shard
 
-KEPT = 3  # numbers that training keeps of a weight beside it: its gradient and two moments
+KEPT = 3  # numbers per trained weight: the gradient and two moments of Adam
 
 
 @dataclass(frozen=True)
-class AdaptedJob:
-    """See `headwise.tasks.job.Job`; whatever is not here is that of `job`."""
+class LoraJob:
+    """See `headwise.tasks.job.Job`; all other attributes are those of `job`."""
 
     job: Job
     layout: AdapterLayout
@@ -40,7 +40,7 @@ class AdaptedJob:
         return getattr(self.job, name)
 
     def network(self) -> nn.Module:
-        """The job's, in which nothing is trained but adapters and a new head."""
+        """The job's network, with all weights frozen but adapters and a new head."""
         network, train = self.job.network(), self.layout.train
         layers = [[name.removesuffix(".weight") for name in entry.names] for entry in self.layout.layers]
         whole = [name for entry in self.layout.heads for name in entry.names]
@@ -48,13 +48,13 @@ class AdaptedJob:
         return network
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
-        """As the job's, of the weights with what the adapters add."""
+        """The job's outputs, with the adapters merged into the weights."""
         with merged(network):
             return self.job.outputs(network, device, shard)
 
 
-def adapted(job: Job, request: TrainRequest) -> Any:
-    """The job with adapters as `train` says; `UserError` where what it trains can have none."""
+def with_adapters(job: Job, request: TrainRequest) -> Any:
+    """The job with the adapters of [train]; `UserError` if the model does not support adapters."""
     config = job.config
     _check(job, request, config)
     inner: Any = job.layout
@@ -64,25 +64,25 @@ def adapted(job: Job, request: TrainRequest) -> Any:
     row = _row(network, config, layers, heads)
     notify(request, f"adapters: {row}")
     about = {**job.about, "network": {**job.about.get("network", {}), "adapters": row}}
-    return AdaptedJob(job, AdapterLayout(inner, Path(request.init), config.train, layers, heads), about)
+    return LoraJob(job, AdapterLayout(inner, Path(request.init), config.train, layers, heads), about)
 
 
 def _check(job: Job, request: TrainRequest, config: RunConfig) -> None:
     rank = f"train.lora_rank = {config.train.lora_rank}"
     if not request.init or not isinstance(job.layout, SameLayout):
-        raise UserError(f"{rank}: adapters are for a published model; start from one with --init, or leave it out")
+        raise UserError(f"{rank}: adapters need a pretrained model; start from one with --init, or leave it out")
     if adapters_in(Path(request.init)):
-        raise UserError(f"{rank}: --init {request.init} has adapters; put them into a model first, by export --to hf")
+        raise UserError(f"{rank}: --init {request.init} has adapters; merge them first with `headwise export --to hf`")
     if not isinstance(job.layout.model.config, NetworkConfig):
-        raise UserError(f"{rank}: an XLNet can have no adapters; leave it out")
+        raise UserError(f"{rank}: XLNet does not support adapters; leave it out")
     if "family" in read_json(job.layout.model.path / CONFIG):
-        raise UserError(f"{rank}: --init {request.init} was imported; start from the folder that it was made of")
+        raise UserError(f"{rank}: --init {request.init} was imported; start from the original folder")
     if config.train.optimizer != "adam":
-        raise UserError(f"{rank}: adapters are trained by train.optimizer = adam")
+        raise UserError(f"{rank}: adapters need train.optimizer = adam")
 
 
 def _row(network: nn.Module, config: RunConfig, layers: Sequence[Entry], heads: Sequence[Entry]) -> str:
-    """What the model card says of them."""
+    """The row of the model card."""
     rank, sizes = config.train.lora_rank, {name: p.numel() for name, p in network.named_parameters()}
     shapes = {name: p.shape for name, p in network.named_parameters()}
     trained = sum(rank * (shapes[e.names[0]][1] + sum(shapes[name][0] for name in e.names)) for e in layers)
@@ -91,6 +91,6 @@ def _row(network: nn.Module, config: RunConfig, layers: Sequence[Entry], heads: 
     head = " and of the head" if heads else ""
     return (
         f"rank {rank}, alpha {config.train.lora_alpha:g}, on {len(layers)} layers ({config.train.lora_layers}){head}: "
-        f"{trained:,} numbers are trained where the model has {total:,} ({trained / total:.2%}); gradients and moments "
-        f"take {trained * kept:,.1f} MiB, not {total * kept:,.1f}"
+        f"{trained:,} of {total:,} parameters are trained ({trained / total:.2%}); gradients and moments take "
+        f"{trained * kept:,.1f} MiB instead of {total * kept:,.1f}"
     )

@@ -1,13 +1,13 @@
-"""An attention head that learns to align: links between words, of another aligner or of people, as a second task.
+"""Guided alignment: one cross-attention head is trained to align words, as a second objective.
 
-Garg et al. 2019 (arXiv:1909.02074, section 4.2): one head of the decoder's attention over the source, of the last
-layer but one unless `train.alignment_layer` says otherwise, is pulled towards given links. With G a row for each target
-piece, spread evenly over the source pieces it is linked to, and A the head's weights in the row that predicts it,
+Garg et al. 2019 (arXiv:1909.02074, section 4.2). The head is in the penultimate layer of the decoder unless
+`train.alignment_layer` names another. For target token m and source token n, G_mn spreads 1 evenly over the source
+tokens linked to m, and A_mn is the attention of the head in the row that predicts m:
 
     L = L_translation - alignment_weight * sum_m sum_n G_mn log A_mn.
 
-Pieces without a link are left alone. Deviation: the paper lets this head see the whole target in a second pass (its
-section 4.3), which doubles the time of a step; here it sees what the translation sees.
+Tokens without a link are ignored. Deviation: the paper gives this head the whole target in a second pass (section 4.3),
+which doubles the time of a step; here it sees only the target prefix.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,16 +36,16 @@ from headwise.tasks.job import TrainRequest
 from headwise.training.loss import Loss
 from headwise.training.step import Objective
 
-TINY = 1e-9  # a weight's logarithm stays finite
+TINY = 1e-9  # keeps logarithms finite
 
 
-def links_to_learn(
+def training_links(
     request: TrainRequest, config: RunConfig, corpora: Sequence[Corpus], prepared: Pairs, key: str
 ) -> tuple[Column, str]:
-    """The links of the training pairs, and the corpus's key with them; file and setting make sense together only."""
+    """The links of the training pairs, and the key of the corpus with them; `UserError` without file or weight."""
     if not (request.alignments and config.train.alignment_weight):
         raise UserError(
-            "train.alignment_weight and --alignments belong together: how much links count, and the file that has them"
+            "train.alignment_weight and --alignments need each other: the weight of the links, and the file with them"
         )
     assert isinstance(prepared, PreparedCorpus)
     links = corpus_links(request.alignments, corpora, prepared)
@@ -61,22 +61,22 @@ def alignment_objective(
     text: Callable[[int], Pair],
     tokenizer: PairTokenizer,
 ) -> Objective:
-    """`objective` of a translation with the first head of a layer pulled towards links.
+    """The translation `objective` plus the alignment loss of the first head of a layer.
 
     Args:
         layer: of the decoder, from 0.
-        weight: of the alignment against the translation.
-        links: of every pair of the corpus, word numbers in turn.
-        text: the words of a pair.
+        weight: of the alignment loss.
+        links: for each pair of the corpus, flattened pairs of word numbers.
+        text: gives source and target of a pair.
     """
     attention = model.decoder.layers[layer].cross_attn
     assert isinstance(attention, MultiHeadAttention)
 
     def both(batch: Batch) -> Loss:
-        with _inputs_of(attention) as seen:
+        with _inputs_of(attention) as inputs:
             loss = objective(batch)
-        wanted = torch.from_numpy(_wanted(batch, links, text, tokenizer)).to(batch.src.device)
-        error = _cross_entropy(first_head(attention, *seen), wanted)
+        target = torch.from_numpy(_target_alignment(batch, links, text, tokenizer)).to(batch.src.device)
+        error = _cross_entropy(first_head(attention, *inputs), target)
         return Loss(loss.objective + weight * error, {**loss.figures, "alignment": error.detach()})
 
     return both
@@ -84,11 +84,11 @@ def alignment_objective(
 
 @contextmanager
 def _inputs_of(attention: nn.Module) -> Iterator[list[Any]]:
-    """Inside, what the attention is called with: queries, memory, mask."""
-    seen: list[Any] = []
-    handle = attention.register_forward_pre_hook(lambda _, inputs: seen.extend(inputs[:3]))
+    """Record the inputs of the attention: queries, memory, mask."""
+    recorded: list[Any] = []
+    handle = attention.register_forward_pre_hook(lambda _, inputs: recorded.extend(inputs[:3]))
     try:
-        yield seen
+        yield recorded
     finally:
         handle.remove()
 
@@ -99,7 +99,7 @@ def first_head(
     memory: Float[Tensor, "batch src_len d_model"],
     mask: Bool[Tensor, "batch 1 1 src_len"],
 ) -> Float[Tensor, "batch tgt_len src_len"]:
-    """The weights of an attention's first head, differentiable; the fused kernel has none to give."""
+    """The attention weights of the first head, differentiable; the fused kernel does not return them."""
     d_k = attention.q_proj.out_features // attention.n_heads
     q, k = (
         F.linear(states, projection.weight[:d_k], projection.bias[:d_k]).unsqueeze(1)
@@ -109,20 +109,20 @@ def first_head(
 
 
 def _cross_entropy(
-    weights: Float[Tensor, "rows tgt_len src_len"], wanted: Float[Tensor, "batch tgt_len src_len"]
+    weights: Float[Tensor, "rows tgt_len src_len"], target: Float[Tensor, "batch tgt_len src_len"]
 ) -> Float[Tensor, ""]:
-    """Summed over target pieces; under R-Drop a batch passes twice, and the mean of both counts."""
-    passes = len(weights) // len(wanted)
-    return -(wanted.repeat(passes, 1, 1) * weights.float().clamp_min(TINY).log()).sum() / passes
+    """Summed over target tokens; with R-Drop, the mean of the two passes."""
+    passes = len(weights) // len(target)
+    return -(target.repeat(passes, 1, 1) * weights.float().clamp_min(TINY).log()).sum() / passes
 
 
-def _wanted(
+def _target_alignment(
     batch: Batch, links: Column, text: Callable[[int], Pair], tokenizer: PairTokenizer
 ) -> Float[np.ndarray, "batch tgt_len src_len"]:
-    """For each target piece its linked source pieces in equal shares; zeros where a word has no link."""
-    wanted = np.zeros((*batch.tgt_out.shape, batch.src.size(1)), np.float32)
-    for row, pair in zip(wanted, batch.index.tolist(), strict=True):
+    """For each target token equal shares for its linked source tokens; zeros if its word has no link."""
+    target = np.zeros((*batch.tgt_out.shape, batch.src.size(1)), np.float32)
+    for row, pair in zip(target, batch.index.tolist(), strict=True):
         (_, src_words), (_, tgt_words) = (words_of_tokens(tokenizer, side) for side in text(pair))
         for i, j in links[pair].reshape(-1, 2):
             row[: len(tgt_words), : len(src_words)] += np.outer(tgt_words == j, src_words == i)
-    return wanted / np.maximum(wanted.sum(-1, keepdims=True), 1)
+    return target / np.maximum(target.sum(-1, keepdims=True), 1)

@@ -1,9 +1,9 @@
-"""Answers that stand in a text, learnt by a published encoder from files of questions (SQuAD's extractive answering).
+"""Training extractive question answering (SQuAD) with an encoder.
 
-What is learnt is where the first of a question's answers begins and ends in each passage of its context, and the first
-token where it is not in it (BERT, arXiv:1810.04805, section 4.2 and 4.3). Deviation from `transformers`: padding is no
-place where an answer may begin, so that a batch's other rows change nothing. Not here: the head (`heads`), files
-(`headwise.data.questions`), passages and the best span of them (`headwise.generation.answer`).
+Targets are the start and the end of a question's first answer in each passage of its context, or the first token if the
+answer is not in the passage (BERT, arXiv:1810.04805, sections 4.2 and 4.3). Deviation from `transformers`: padding is
+masked, so that a loss does not depend on other rows of the batch. Not here: the head (`heads`), files
+(`headwise.data.questions`), passages and prediction (`headwise.generation.answer`).
 """
 
 import math
@@ -32,10 +32,10 @@ from headwise.generation.reading import TextReader
 from headwise.models.classifier import Classifier
 from headwise.models.encoder import EncoderModel
 from headwise.network.transformer import EncoderOnly
-from headwise.tasks.automatic import decided
-from headwise.tasks.classification import LabellingJob, check_length
+from headwise.tasks.automatic import with_precision
+from headwise.tasks.classification import EncoderHeadJob, check_length
 from headwise.tasks.from_scratch import encoder_from_scratch
-from headwise.tasks.heads import ENCODERS, about_run, headed, known_head, said_of_head, with_head
+from headwise.tasks.heads import ENCODERS, describe_run, head_message, network_with_head, pretrained_head, with_head
 from headwise.tasks.job import TrainRequest, notify
 from headwise.tasks.pretrained import FineTuning
 from headwise.training.loss import Loss, at_least_float32
@@ -45,16 +45,16 @@ from headwise.training.validation import Outputs, Shard
 
 
 @dataclass(frozen=True)
-class AnsweringJob(LabellingJob):
+class AnsweringJob(EncoderHeadJob):
     """See `headwise.tasks.job.Job`."""
 
     reader: TextReader = field(kw_only=True)
-    asked: Sequence[Question] = field(kw_only=True)  # the questions of `valid`
-    passages: Sequence[Passage] = field(kw_only=True)  # of them
+    questions: Sequence[Question] = field(kw_only=True)  # of `valid`
+    passages: Sequence[Passage] = field(kw_only=True)  # of these questions
 
     @property
     def baseline(self) -> dict[str, float]:
-        """Of all tokens being equally likely; an exact match needs at least the right first token."""
+        """Loss of the uniform distribution over tokens; an exact match needs at least the right first token."""
         length = sum(map(len, self.train.rows)) / len(self.train)  # type: ignore[union-attr]
         return {"loss": math.log(length), "exact_match": 1 / length}
 
@@ -64,12 +64,12 @@ class AnsweringJob(LabellingJob):
 
     @property
     def gold(self) -> list[list[str]]:
-        """The texts of the right answers to each question; none where its context has no answer."""
-        return [[answer.text for answer in one.answers or ()] for one in self.asked]
+        """The texts of the right answers to each question; empty if its context has no answer."""
+        return [[answer.text for answer in one.answers or ()] for one in self.questions]
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
-        """Of each question its answer, and the cross-entropy of its passages."""
-        given = [(one.question, one.context) for one in self.asked]
+        """The predicted answer to each question, and the cross-entropy of its passages."""
+        given = [(one.question, one.context) for one in self.questions]
         own = {question: number for number, question in enumerate(shard.of(range(len(given))))}
         rows = [row for row, one in enumerate(self.passages) if one.question in own]
         parts = [replace(self.passages[row], question=own[self.passages[row].question]) for row in rows]
@@ -81,14 +81,14 @@ class AnsweringJob(LabellingJob):
         return {"loss": losses, "answer": [one.text for one in answers]}
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
-        """Cross-entropy of a passage, and exact match and F1 of the answers to all questions."""
+        """Cross-entropy per passage, and exact match and F1 of the answers."""
         report = answer_report(outputs["answer"], self.gold)
         loss = sum(outputs["loss"]) / len(self.passages)
         return {"loss": loss, "exact_match": report.exact_match, "f1": report.f1}
 
 
 def span_objective(forward: Callable[..., Tensor]) -> Objective:
-    """Mean of the cross-entropies of a passage's first and last token of the answer."""
+    """Mean of the cross-entropies of the first and the last token of the answer."""
 
     def objective(batch: LabelledBatch) -> Loss:
         return span_loss(forward(*batch.inputs), batch.labels, batch.src_mask)
@@ -101,7 +101,7 @@ def span_loss(
     spans: Int[Tensor, "batch 2"],
     mask: Bool[Tensor, "batch length"] | None = None,
 ) -> Loss:
-    """That of some passages in nats, and of how many the likeliest ends are right; `mask` is True on real tokens."""
+    """The loss of passages in nats, and how many predicted spans are right; `mask` is False on padding."""
     logits = at_least_float32(logits)
     if mask is not None:
         logits = logits.masked_fill(~mask[..., None], -float("inf"))
@@ -109,7 +109,7 @@ def span_loss(
     return Loss(F.cross_entropy(logits, spans, reduction="sum") / 2, {"accuracy": right.float()})
 
 
-def tuned_answers_job(request: TrainRequest, config: RunConfig, folder: Path) -> AnsweringJob:
+def answering_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> AnsweringJob:
     """Read, check and tokenise the data that a pretrained encoder is fine-tuned on."""
     check_length(config)
     base: EncoderModel = FINE_TUNING.read(request.init)
@@ -120,46 +120,46 @@ def tuned_answers_job(request: TrainRequest, config: RunConfig, folder: Path) ->
     without = sum(not one.answers for one in train)
     amount = f"{len(train):,} questions in {len(passages):,} passages"
     notify(request, f"training on {amount}" + (f", {without:,} without an answer" if without else ""))
-    known = known_head(base, model)
-    notify(request, said_of_head(base, "the ends of answers", known))
+    known = pretrained_head(base, model)
+    notify(request, head_message(base, "answer spans", known))
     corpus = {"questions": len(train), "key": _key(train, reader), "valid_key": _key(valid, reader)}
-    about = about_run(request, model, config.model.dropout, amount, corpus, held)
+    about = describe_run(request, model, config.model.dropout, amount, corpus, held)
 
     def make() -> EncoderOnly:
-        return headed(base, model, known, config.model.dropout)
+        return network_with_head(base, model, known, config.model.dropout)
 
-    config = replace(config, train=replace(config.train, precision=decided(request, config, folder).precision))
-    read, reading = (_read(*one, reader) for one in ((train, passages), (valid, checked)))
+    config = with_precision(request, config, folder)
+    training, validating = (_read(*one, reader) for one in ((train, passages), (valid, checked)))
     return AnsweringJob(
-        config, reader.tokenizer, about, read, reading, layout=SameLayout(model), make=make,
-        reader=reader, asked=valid, passages=checked,
+        config, reader.tokenizer, about, training, validating, layout=SameLayout(model), make=make,
+        reader=reader, questions=valid, passages=checked,
     )  # fmt: skip
 
 
 def _texts(request: TrainRequest) -> Iterator[str]:
-    """Every context once, and all questions."""
+    """Every distinct context, and all questions."""
     questions = list(chain.from_iterable(map(read_questions, request.train)))
     yield from dict.fromkeys(one.context for one in questions)
     yield from (one.question for one in questions)
 
 
-answering_job = partial(encoder_from_scratch, tuned_answers_job, _texts)
-FINE_TUNING = FineTuning(tuned_answers_job, (EncoderModel, Classifier), ENCODERS, "max_length")
+answering_job = partial(encoder_from_scratch, answering_fine_tuning_job, _texts)
+FINE_TUNING = FineTuning(answering_fine_tuning_job, (EncoderModel, Classifier), ENCODERS, "max_length")
 
 
 def _files(request: TrainRequest) -> tuple[list[Question], list[Question], dict[str, Any]]:
-    """Questions to train and to validate on, and what config.json says of a part held out: whole contexts."""
+    """Training and validation questions, and the entry of config.json if whole contexts were held out."""
     train = list(chain.from_iterable(map(read_questions, request.train)))
     if not (amount := parse_validation_size(request.valid)):
         return train, list(chain.from_iterable(map(read_questions, request.valid))), {}
     contexts = list(dict.fromkeys(one.context for one in train))
     share = amount.of(len(train)) / len(train)
     if len(contexts) < 2:
-        raise UserError(f"--valid {amount.text}: all questions are on one context; name a file to validate on")
-    _, taken = hold_out_examples(contexts, min(len(contexts) - 1, max(1, round(share * len(contexts)))))
-    there = {*taken}
-    valid = [one for one in train if one.context in there]
-    return [one for one in train if one.context not in there], valid, {"held_out": {"taken": len(valid), "dropped": 0}}
+        raise UserError(f"--valid {amount.text}: all questions have the same context; name a validation file")
+    _, held_out = hold_out_examples(contexts, min(len(contexts) - 1, max(1, round(share * len(contexts)))))
+    held = {*held_out}
+    valid = [one for one in train if one.context in held]
+    return [one for one in train if one.context not in held], valid, {"held_out": {"taken": len(valid), "dropped": 0}}
 
 
 def _passages(reader: TextReader, questions: Sequence[Question], config: RunConfig) -> list[Passage]:
@@ -168,7 +168,7 @@ def _passages(reader: TextReader, questions: Sequence[Question], config: RunConf
 
 
 def _read(questions: Sequence[Question], passages: Sequence[Passage], reader: TextReader) -> LabelledDataset:
-    """Passages with the first and the last token of the answer in each."""
+    """Passages with the first and the last token of their answers."""
     answers = [questions[one.question].answers for one in passages]
     spans = [
         list(one.tokens_of(found[0].start, found[0].end)) if found else [0, 0]

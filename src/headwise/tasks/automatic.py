@@ -1,4 +1,4 @@
-"""The settings of a run that are chosen automatically: how batches are made up, and in which precision."""
+"""Settings of a run that "auto" chooses: batching and precision."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,19 +9,16 @@ from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.device import device_name
-from headwise.tasks.job import (
-    TrainRequest,
-    notify,
-)
+from headwise.tasks.job import TrainRequest, notify
 from headwise.training.packed import are_packable, packs, pays_in_bfloat16
 
 
-def decided(request: TrainRequest, config: RunConfig, folder: Path) -> TrainConfig:
-    """[train] with every "auto" replaced: as in the run that is resumed, or else by these rules.
+def resolve_auto(request: TrainRequest, config: RunConfig, folder: Path) -> TrainConfig:
+    """[train] with every "auto" replaced, by the value of the resumed run or by these rules.
 
-    `batching` follows from the settings and from whether the device is a CPU, so that a command trains alike on every
-    machine: "random" on a CPU if the compiled library could train such a network without padding, installed or not.
-    `precision` also depends on the processor: "bf16" if that is faster; else "float32" on a CPU and "auto" on a GPU.
+    `batching` is "random" on a CPU if the compiled library supports training such a network without padding, whether or
+    not it is installed: a command gives the same batches on every machine. `precision` also depends on the processor:
+    "bf16" if that is faster; otherwise "float32" on a CPU and "auto" on a GPU.
     """
     train, on_cpu = config.train, device_name(request.device) == "cpu"
     packable, pays = on_cpu and _is_packable(config), pays_in_bfloat16(config.model.d_model)
@@ -37,21 +34,27 @@ def decided(request: TrainRequest, config: RunConfig, folder: Path) -> TrainConf
     return train
 
 
+def with_precision(request: TrainRequest, config: RunConfig, folder: Path) -> RunConfig:
+    """The configuration with only "auto" of `train.precision` replaced."""
+    precision = resolve_auto(request, config, folder).precision
+    return replace(config, train=replace(config.train, precision=precision))
+
+
 def report_batching(request: TrainRequest, config: RunConfig) -> None:
-    """Say which pairs make up a batch, and what makes that slow here."""
+    """Report how batches are formed, and warn if that is slow on this machine."""
     batching = config.train.batching
     lengths = "of all lengths" if batching == "random" else "of similar length"
     notify(request, f"train.batching = {batching}: each batch has pairs {lengths}")
     if batching == "random" and device_name(request.device) == "cpu" and not _is_packable(config, packs):
         notify(
             request,
-            "random batches have much padding, which only the compiled library can leave out, and it is not used here: "
-            "install it, or start a run with --set train.batching=bucketed",
+            "random batches have much padding without the compiled library, which this run cannot use: install it, or "
+            "start a run with --set train.batching=bucketed",
         )
 
 
 def _is_packable(config: RunConfig, are_packable: Callable[..., bool] = are_packable) -> bool:
-    """Whether the compiled library can train such a network on a CPU without padding; with `packs`, also here."""
+    """Whether the compiled library can train such a network without padding; with `packs`, also on this machine."""
     model, train = config.model, config.train
     if not isinstance(model, TransformerConfig) or model.n_kv_heads or model.positions == "relative":
         return False

@@ -1,8 +1,7 @@
-"""Training a captioner on pictures with captions: cross-entropy of the next piece, BLEU.
+"""Training image captioning: cross-entropy of the next token, BLEU.
 
-The decoder is given the mark that captions begin with and learns the caption and its end mark: the loss of
-`VisionEncoderDecoderModel` with labels of both. Encoder and decoder drop each what its part of config.json says. What
-comes out is a folder in the layout it came in. Not here: files (`headwise.data.captions`).
+The decoder reads the start token and predicts the caption and its end token, the loss of `VisionEncoderDecoderModel`.
+Encoder and decoder have their own dropout, from their parts of config.json. Not here: files (`headwise.data.captions`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,67 +30,67 @@ from headwise.models.captioner import Captioner, search_captions
 from headwise.network.dropout import Dropout
 from headwise.network.extra_dropout import DroppingKernel
 from headwise.network.transformer import Transformer
-from headwise.tasks.conditional_generation import TellingJob
+from headwise.tasks.conditional_generation import ConditionalGenerationJob
 from headwise.tasks.from_scratch import captioner_from_scratch
 from headwise.tasks.job import TrainRequest, base_names, notify
-from headwise.tasks.pretrained import FineTuning, more_dropout, trainable
+from headwise.tasks.pretrained import FineTuning, extra_dropout_rates, make_trainable, vocabulary_row
 
 
-class WholeFolder(SameLayout):
-    """With the pooler of its encoder, which nothing reads, but which `transformers` would miss."""
+class CaptionerLayout(SameLayout):
+    """Keeps the pooler of the encoder, which is unused, but which `transformers` expects."""
 
     def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
-        """The weights by the names that they came with, what no network reads beside them, and the model card."""
+        """The weights under their original names, unused tensors, and the model card."""
         self.write_pruned(folder, parameters, card)
 
 
 @dataclass(frozen=True)
-class CaptionJob(TellingJob):
+class CaptionJob(ConditionalGenerationJob):
     """See `headwise.tasks.job.Job`."""
 
     @property
     def size(self) -> int:
-        """Pictures of a batch."""
+        """Pictures per batch."""
         side = self.config.model.image_size // self.config.model.patch_size
         return max(1, self.config.train.tokens_per_batch // side**2)
 
     @property
     def rows(self) -> Sequence[int]:
-        """A picture that has several captions is told of once."""
+        """One row for each picture, also if it has several captions."""
         return self.valid.first
 
     def network(self) -> Transformer:
         return trainable_captioner(self.model, self.config.model.dropout)
 
-    def written(self, network: Transformer, memory: Tensor) -> list[str]:
-        """What greedy search makes of pictures that the encoder has seen."""
+    def generate_texts(self, network: Transformer, memory: Tensor) -> list[str]:
+        """Greedy search for encoded pictures."""
         config = self.model.generation.changed({"beam_size": 1, "n_best": 1, "sample": False})
         return [
             self.model.decode(ranked[0].tokens)
             for ranked in search_captions(network, memory, config, self.model.max_len)
         ]
 
-    def judged(self, written: Sequence[str]) -> dict[str, float]:
+    def score_texts(self, texts: Sequence[str]) -> dict[str, float]:
         """BLEU against all captions of each picture."""
-        said = [*captions_by_picture(self.valid.pictures).values()]
-        return {"bleu": caption_report(written, said, ["BLEU"]).scores["BLEU"].score}
+        references = [*captions_by_picture(self.valid.pictures).values()]
+        return {"bleu": caption_report(texts, references, ["BLEU"]).scores["BLEU"].score}
 
 
 def trainable_captioner(model: Captioner, dropout: float) -> Transformer:
-    """Its network with weights that may change; `dropout` is the decoder's, the encoder has its own."""
-    looks, writes = model.hf_config["encoder"], model.hf_config["decoder"]
-    rates, attention = more_dropout(writes, dropout), more_dropout(looks, 0.0).attention
+    """The network for fine-tuning; `dropout` is the decoder's, the encoder has that of its config.json."""
+    encoder, decoder = model.hf_config["encoder"], model.hf_config["decoder"]
+    rates, attention = extra_dropout_rates(decoder, dropout), extra_dropout_rates(encoder, 0.0).attention
     both = replace(rates, attention=max(rates.attention, attention))
-    network = trainable(model.network, dropout, both)
-    own = float(looks.get("hidden_dropout_prob") or 0.0)
+    network = make_trainable(model.network, dropout, both)
+    encoder_dropout = float(encoder.get("hidden_dropout_prob") or 0.0)
     for part in (network.src_embeddings, network.encoder):
-        _drop(part, own, attention)
-    _drop(network.decoder, dropout, rates.attention)
+        _set_dropout(part, encoder_dropout, attention)
+    _set_dropout(network.decoder, dropout, rates.attention)
     return network
 
 
-def _drop(part: nn.Module, p: float, attention: float) -> None:
-    """Rates of a part of a network: the paper's dropout, and that of attention weights."""
+def _set_dropout(part: nn.Module, p: float, attention: float) -> None:
+    """Set the paper's dropout, and that of attention weights."""
     for module in part.modules():
         if isinstance(module, Dropout):
             module.p = p
@@ -100,13 +99,10 @@ def _drop(part: nn.Module, p: float, attention: float) -> None:
             module.dropout.p = attention
 
 
-# --- What it is made of
-
-
-def caption_job(request: TrainRequest, config: RunConfig, folder: Path) -> CaptionJob:
+def captioning_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> CaptionJob:
     """Read and check the data that a captioner is fine-tuned on."""
     if request.source_language or request.target_language:
-        raise UserError("--source-language and --target-language: captions are written in the language of those learnt")
+        raise UserError("--source-language and --target-language do not apply to captions; leave them out")
     model: Captioner = FINE_TUNING.read(request.init)
     files = _files(request)
     train, valid = (_corpus(model, config, pictures) for pictures in files)
@@ -127,16 +123,16 @@ def caption_job(request: TrainRequest, config: RunConfig, folder: Path) -> Capti
         "network": _rows(model, config.model.dropout),
         "settings": RUN,
     }
-    return CaptionJob(config, model.tokenizer, about, train, valid, WholeFolder(model), model, show=request.show)
+    return CaptionJob(config, model.tokenizer, about, train, valid, CaptionerLayout(model), model, show=request.show)
 
 
 def _texts(request: TrainRequest) -> Iterator[str]:
     return (one.label for one in read_captions(request.train))
 
 
-captioning_job = partial(captioner_from_scratch, caption_job, _texts)
+captioning_job = partial(captioner_from_scratch, captioning_fine_tuning_job, _texts)
 FINE_TUNING = FineTuning(
-    caption_job,
+    captioning_fine_tuning_job,
     Captioner,
     "a ViT or DeiT with a GPT-2 (vision-encoder-decoder; `headwise join` makes one of two folders)",
 )
@@ -146,10 +142,10 @@ def _files(request: TrainRequest) -> tuple[list[Picture], list[Picture]]:
     train, amount = read_captions(request.train), parse_validation_size(request.valid)
     if not amount:
         return train, read_captions(request.valid)
-    there = len(captions_by_picture(train))
-    count = amount.pairs or round(amount.share * there)
-    if not 0 < count < there:
-        raise UserError(f"--valid {amount.text}: {count} of {there} pictures; take another part")
+    total = len(captions_by_picture(train))
+    count = amount.pairs or round(amount.share * total)
+    if not 0 < count < total:
+        raise UserError(f"--valid {amount.text}: {count} of {total} pictures; choose another part")
     return hold_out_pictures(train, count)
 
 
@@ -158,20 +154,20 @@ def _corpus(model: Captioner, config: RunConfig, pictures: Sequence[Picture]) ->
     if not model.generation.can_end:
         raise UserError(f"{model.path}: neither config.json nor generation_config.json has an eos_token_id")
     assert model.max_len
-    marks = special.prompt, special.eos_id
+    tokens = special.prompt, special.eos_id
     changes = Augmentation(config.data.flip, config.data.shift)
-    return captioned_dataset(pictures, encode, *marks, model.max_len, model.preprocessing, changes)
+    return captioned_dataset(pictures, encode, *tokens, model.max_len, model.preprocessing, changes)
 
 
 def _rows(model: Captioner, dropout: float) -> dict[str, str]:
-    """What the model card says of the network."""
-    config, looks, writes = model.config, model.config.encoder, model.config.decoder
-    assert looks and writes
+    """The rows of the model card for the network."""
+    config, encoder, decoder = model.config, model.config.encoder, model.config.decoder
+    assert encoder and decoder
     size = f"{config.image_size[0]} pixels a side in patches of {config.patch_size}"
-    own = model.hf_config["encoder"].get("hidden_dropout_prob", 0.0)
-    shape = f"{looks.n_layers} + {writes.n_layers} layers, d_model {looks.d_model} and {writes.d_model}, {size}"
+    encoder_dropout = model.hf_config["encoder"].get("hidden_dropout_prob", 0.0)
+    shape = f"{encoder.n_layers} + {decoder.n_layers} layers, d_model {encoder.d_model} and {decoder.d_model}, {size}"
     return {
         "architecture": f"{config.family}: {shape}",
-        "vocabulary": f"{config.vocab_size:,} pieces of `{model.path.absolute().name}`",
-        "dropout": f"{dropout} of the decoder, {own} of the encoder",
+        **vocabulary_row(model, config.vocab_size),
+        "dropout": f"{dropout} in the decoder, {encoder_dropout} in the encoder",
     }

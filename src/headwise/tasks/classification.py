@@ -1,4 +1,4 @@
-"""Texts to labels: training a classifier on labelled TSV, and using one."""
+"""Training text classifiers on labelled texts, from scratch or from a pretrained encoder."""
 
 import math
 from collections import Counter
@@ -42,19 +42,27 @@ from headwise.models.classifier import Classifier, logits_of
 from headwise.models.encoder import EncoderModel
 from headwise.models.language_model import LanguageModel
 from headwise.network.transformer import EncoderOnly
-from headwise.tasks.automatic import decided
-from headwise.tasks.heads import LABELLED, about_run, headed, known_head, labels_in_order, said_of_head, with_head
+from headwise.tasks.automatic import with_precision
+from headwise.tasks.heads import (
+    TEXT_CLASSIFIERS,
+    describe_run,
+    head_message,
+    labels_in_order,
+    network_with_head,
+    pretrained_head,
+    with_head,
+)
 from headwise.tasks.job import (
-    OURS,
+    TRAINED_LAYOUT,
     FolderLayout,
     TrainRequest,
     base_names,
     choose_tokenizer,
-    held_out_row,
+    held_out_entry,
     hold_out,
     notify,
 )
-from headwise.tasks.pretrained import FineTuning, in_words
+from headwise.tasks.pretrained import FineTuning, xlnet_model_settings
 from headwise.training.loss import Loss
 from headwise.training.losses import label_loss
 from headwise.training.packed import packed_forward
@@ -72,7 +80,7 @@ class ClassificationJob:
     train: LabelledCorpus | LabelledDataset
     valid: LabelledCorpus | LabelledDataset
     signature: str = ""
-    layout: FolderLayout = OURS
+    layout: FolderLayout = TRAINED_LAYOUT
 
     @property
     def baseline(self) -> dict[str, float]:
@@ -95,7 +103,7 @@ class ClassificationJob:
         )
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
-        """Scores and labels of batches: see `label_outputs`."""
+        """See `label_outputs`."""
         plan = self.valid.plan(self.config.train.tokens_per_batch, seed=0, epoch=0)
         batches = (self.valid.load(self.tokenizer, rows) for rows in shard.of(plan))
         return label_outputs((logits_of(network, [batch], device), batch.labels) for batch in batches)
@@ -106,19 +114,15 @@ class ClassificationJob:
 
 
 def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -> ClassificationJob:
-    """Read, check and tokenise everything a classifier is trained on."""
+    """Read, check and tokenise the data for training from scratch."""
     check_length(config)
     files = labelled_corpora(request.train)
     parts = hold_out(request, files, labelled=True)
     files, valid = spool(files), [] if parts else spool(labelled_corpora(request.valid))
-    for corpus in files + valid:
-        if has_header(list(islice(read_labelled(corpus.paths[0]), 1))):
-            notify(
-                request, f"{corpus}: line 1 looks like a header and would be learnt as a text with its label; remove it"
-            )
+    _warn_of_headers(request, files + valid)
     train, valid = (parts.train, [parts.valid]) if parts else (files, valid)
     counts = count_labels(train)
-    say_seen_once(request, counts)
+    warn_of_rare_labels(request, counts)
     labels = [*counts]
     check_labels(valid, labels)
     tokenizer = choose_tokenizer(
@@ -144,46 +148,44 @@ def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -
             "texts": len(training),
             "key": training.prepared.key,
             "valid_key": validating.prepared.key,
-            **held_out_row(parts),
+            **held_out_entry(parts),
         },
         "labels": labels,
-        "material": _material(request, replace(config, model=model), labels, len(training)),
+        "material": {
+            "vocabulary": f"{model.vocab_size:,} {config.data.subword} tokens",
+            "labels": ", ".join(labels),
+            "training data": f"{', '.join(base_names(request.train))}: {len(training):,} texts",
+        },
     }
     return ClassificationJob(replace(config, model=model), tokenizer, about, training, validating)
 
 
-def _material(request: TrainRequest, config: RunConfig, labels: Sequence[str], n_texts: int) -> dict[str, str]:
-    """What the model card says of it."""
-    return {
-        "vocabulary": f"{config.model.vocab_size:,} {config.data.subword} pieces",
-        "labels": ", ".join(labels),
-        "training data": f"{', '.join(base_names(request.train))}: {n_texts:,} texts",
-    }
+def _warn_of_headers(request: TrainRequest, corpora: Iterable[Corpus]) -> None:
+    for corpus in corpora:
+        if has_header(list(islice(read_labelled(corpus.paths[0]), 1))):
+            notify(request, f"{corpus}: line 1 looks like a header and would be used as a labelled text; remove it")
 
 
-def say_seen_once(request: TrainRequest, counts: Mapping[str, int], what: str = "label") -> None:
-    """A line on labels that stand once in what is trained on: from one example nothing is learnt."""
+def warn_of_rare_labels(request: TrainRequest, counts: Mapping[str, int], what: str = "label") -> None:
+    """Warn of labels with a single training example."""
     rare = [label for label, count in counts.items() if count == 1]
     if rare:
         named = ", ".join(f"'{label}'" for label in rare[:5]) + ", ..." * (len(rare) > 5)
-        notify(
-            request,
-            f"seen once in training, which is too little to learn: {what} {named}; is it spelt as it should be?",
-        )
+        notify(request, f"only one training example, which is too few: {what} {named}; check the spelling")
 
 
 def check_length(config: RunConfig) -> None:
-    """`UserError` where texts longer than the network reads would be left."""
+    """`UserError` if `data.max_length` exceeds the limit of the network."""
     limit = longest_sequence(config.model)
     if limit is not None and config.data.max_length > limit:
         raise UserError(
-            f"model.max_len = {limit} is less than data.max_length = {config.data.max_length}, "
-            "at which texts are cut; change one of them"
+            f"model.max_len = {limit} is less than data.max_length = {config.data.max_length}, to which texts are "
+            "truncated; change one of them"
         )
 
 
 def classification_objective(model: Callable[..., Tensor], train: TrainConfig) -> Objective:
-    """Label-smoothed cross-entropy of a text's label."""
+    """Label-smoothed cross-entropy of the labels."""
     forward = torch.compile(model) if train.compile else model
 
     def objective(batch: LabelledBatch) -> Loss:
@@ -193,18 +195,18 @@ def classification_objective(model: Callable[..., Tensor], train: TrainConfig) -
 
 
 def label_outputs(batches: Iterable[tuple[Float[Tensor, "texts classes"], Int[Tensor, " texts"]]]) -> Outputs:
-    """For each batch of scores and labels the loss without smoothing, the likeliest classes and the right ones."""
-    outputs: Outputs = {"loss": [], "found": [], "right": []}
+    """For each batch of logits and labels the loss without smoothing, the predicted classes and the true ones."""
+    outputs: Outputs = {"loss": [], "predicted": [], "true": []}
     for logits, labels in batches:
         scores = logits.float().cpu()
         outputs["loss"].append(label_loss(scores, labels).objective.item())
-        outputs["found"].append(scores.argmax(1).tolist())
-        outputs["right"].append(labels.tolist())
+        outputs["predicted"].append(scores.argmax(1).tolist())
+        outputs["true"].append(labels.tolist())
     return outputs
 
 
 def label_baseline(classes: Iterable[Hashable], n_labels: int) -> dict[str, float]:
-    """Figures of guessing: all labels are equally likely, or the most frequent class of the validation set is chosen.
+    """Loss of the uniform distribution, and accuracy of the most frequent class of the validation set.
 
     >>> label_baseline([0, 1, 1, 1], n_labels=2)
     {'loss': 0.693..., 'accuracy': 0.75}
@@ -215,13 +217,15 @@ def label_baseline(classes: Iterable[Hashable], n_labels: int) -> dict[str, floa
 
 def label_figures(names: Sequence[str], outputs: Outputs) -> dict[str, float]:
     """Loss, accuracy and macro F1 of `label_outputs`."""
-    found, right = ([names[i] for classes in outputs[which] for i in map(int, classes)] for which in ("found", "right"))
-    report = label_report(right, found)
-    return {"loss": sum(outputs["loss"]) / len(right), "accuracy": report.accuracy, "macro_f1": report.macro_f1}
+    predicted, true = (
+        [names[i] for classes in outputs[key] for i in map(int, classes)] for key in ("predicted", "true")
+    )
+    report = label_report(true, predicted)
+    return {"loss": sum(outputs["loss"]) / len(true), "accuracy": report.accuracy, "macro_f1": report.macro_f1}
 
 
 @dataclass(frozen=True)
-class LabellingJob(ClassificationJob):
+class EncoderHeadJob(ClassificationJob):
     """See `headwise.tasks.job.Job`."""
 
     make: Callable[[], EncoderOnly | XLNetClassifier] = field(kw_only=True)
@@ -234,13 +238,13 @@ class LabellingJob(ClassificationJob):
         return classification_objective(network if compiled else packed_forward(network), self.config.train)
 
 
-def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> LabellingJob:
+def classification_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> EncoderHeadJob:
     """Read, check and tokenise the data that a pretrained encoder is fine-tuned on."""
     check_length(config)
     base: EncoderModel | Classifier | LanguageModel = FINE_TUNING.read(request.init)
     train, valid, n_texts, held = _files(request)
     counts = count_labels(train, n_texts)
-    say_seen_once(request, counts)
+    warn_of_rare_labels(request, counts)
     labels = labels_in_order(request, base, "text_class", [*counts])
     check_labels(valid, labels, n_texts)
     model = with_head(base, "text_class", labels)
@@ -249,44 +253,42 @@ def tuned_labels_job(request: TrainRequest, config: RunConfig, folder: Path) -> 
     )
     what = "pairs of texts" if n_texts == 2 else "texts"
     notify(request, f"training on {len(training):,} {what} with {len(labels)} labels")
-    known = known_head(base, model)
-    notify(request, said_of_head(base, f"{len(labels)} classes", known))
+    known = pretrained_head(base, model)
+    notify(request, head_message(base, f"{len(labels)} classes", known))
     corpus = {"texts": len(training), "key": _key(train, model.reader), "valid_key": _key(valid, model.reader)}
     amount = f"{len(training):,} {what}"
-    about = about_run(request, model, config.model.dropout, amount, corpus, held, labels)
+    about = describe_run(request, model, config.model.dropout, amount, corpus, held, labels)
 
     def make() -> EncoderOnly | XLNetClassifier:
-        return headed(base, model, known, config.model.dropout)
+        return network_with_head(base, model, known, config.model.dropout)
 
-    train = replace(config.train, precision=decided(request, config, folder).precision)
-    config = replace(config, model=replace(config.model, n_outputs=len(labels)), train=train)
+    config = with_precision(request, config, folder)
+    config = replace(config, model=replace(config.model, n_outputs=len(labels)))
     layout = (XLNetLayout if isinstance(model.config, XLNetShape) else SameLayout)(model)
-    return LabellingJob(config, model.reader.tokenizer, about, training, validating, layout=layout, make=make)
+    return EncoderHeadJob(config, model.reader.tokenizer, about, training, validating, layout=layout, make=make)
 
 
 FINE_TUNING = FineTuning(
-    tuned_labels_job,
+    classification_fine_tuning_job,
     (EncoderModel, Classifier, LanguageModel),
-    LABELLED,
+    TEXT_CLASSIFIERS,
     "max_length",
-    words=in_words,
+    settings_of=xlnet_model_settings,
     heads=("none", "masked", "replaced", "token_class", "span", "text_class", "permutation"),
 )
 
 
 def _files(request: TrainRequest) -> tuple[list[Corpus], list[Corpus], int, dict[str, Any]]:
-    """Training and validation files, how many texts a line has, and what config.json says of a part held out."""
+    """Training and validation files, the number of texts per line, and the entry of config.json for held-out lines."""
     files = labelled_corpora(request.train)
     if (amount := parse_validation_size(request.valid)) and texts_per_line(files) == 2:
-        raise UserError(f"--valid {amount.text}: of pairs of texts no share can be taken; name a file to validate on")
+        raise UserError(f"--valid {amount.text}: pairs of texts cannot be held out; name a validation file")
     parts = hold_out(request, files, labelled=True)
     if parts:
-        return parts.train, [parts.valid], 1, held_out_row(parts)
+        return parts.train, [parts.valid], 1, held_out_entry(parts)
     files, valid = spool(files), spool(labelled_corpora(request.valid))
     n_texts = texts_per_line(files)
-    for corpus in [*files, *valid] if n_texts == 1 else []:
-        if has_header(list(islice(read_labelled(corpus.paths[0]), 1))):
-            notify(request, f"{corpus}: line 1 looks like a header and would be learnt as a text; remove it")
+    _warn_of_headers(request, [*files, *valid] if n_texts == 1 else [])
     return files, valid, n_texts, {}
 
 

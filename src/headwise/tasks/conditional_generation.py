@@ -1,7 +1,7 @@
-"""What is learnt where a decoder tells of a sound or a picture: every piece given those before it.
+"""Training encoder-decoders that write about sounds or pictures: cross-entropy of the next token.
 
-A validation has the same loss, and judges what greedy search writes. Not here: what is heard or seen, how texts are
-searched for, and by what they are judged (`captioning`, `transcription`).
+Validation computes the same loss, and metrics of greedy search. Not here: the inputs, the search and the metrics
+(`captioning`, `transcription`).
 """
 
 import math
@@ -27,8 +27,8 @@ from headwise.training.validation import Outputs, Shard, mean_over_shards
 
 
 @dataclass(frozen=True)
-class TellingJob:
-    """See `headwise.tasks.job.Job`; subclasses say what is told of."""
+class ConditionalGenerationJob:
+    """See `headwise.tasks.job.Job`; subclasses define inputs, search and metrics."""
 
     config: RunConfig
     tokenizer: Any
@@ -36,7 +36,7 @@ class TellingJob:
     train: Any  # a `ConditionalDataset`
     valid: Any
     layout: SameLayout
-    model: Any  # that training starts from
+    model: Any  # the initial model
     signature: str = ""
     show: bool = False  # progress of a validation
 
@@ -46,72 +46,72 @@ class TellingJob:
 
     @property
     def size(self) -> int:
-        """Inputs of a batch."""
+        """Inputs per batch."""
         raise NotImplementedError
 
     @property
     def rows(self) -> Sequence[int]:
-        """The inputs of `valid` that something is written of."""
+        """The inputs of `valid` for greedy search."""
         return range(len(self.valid))
 
-    def written(self, network: Transformer, memory: Float[Tensor, "rows positions d_model"]) -> list[str]:
-        """What greedy search makes of inputs that the encoder has read."""
+    def generate_texts(self, network: Transformer, memory: Float[Tensor, "rows positions d_model"]) -> list[str]:
+        """Greedy search for encoded inputs."""
         raise NotImplementedError
 
-    def judged(self, written: Sequence[str]) -> dict[str, float]:
-        """Figures of what was written of `rows`."""
+    def score_texts(self, texts: Sequence[str]) -> dict[str, float]:
+        """Metrics of the texts for `rows`."""
         raise NotImplementedError
 
     def objective(self, network: nn.Module) -> Objective:
         assert isinstance(network, Transformer)
-        return told_objective(network, self.config.train)
+        return conditional_objective(network, self.config.train)
 
     def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[ConditionalBatch]:
         return self.train.stream(self.size, self.config.train.seed, state, pin)
 
     @torch.inference_mode()
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
-        """Of each batch the log-likelihood of its texts, and what greedy search writes for those of `rows`."""
+        """For each batch the log-likelihood of its texts, and the texts of greedy search for its `rows`."""
         assert isinstance(network, Transformer)
-        searched, outputs = {*self.rows}, Outputs(nll=[], targets=[], written=[])
+        searched, outputs = {*self.rows}, Outputs(nll=[], targets=[], text=[])
         own = [*shard.of(self.valid.in_order(self.size))]
         with progress_bar(sum(map(len, own)), self.show) as bar:
             for inputs in own:
                 batch = self.valid.load(inputs).to(device)
                 memory = network.encode(batch.values)
-                nll = told_loss(network, network.decode(batch.tgt_in, memory), batch.tgt_out).nll
+                nll = conditional_loss(network, network.decode(batch.tgt_in, memory), batch.tgt_out).nll
                 chosen = [i for i, row in enumerate(inputs.tolist()) if row in searched]
                 outputs["nll"].append(nll.item())
                 outputs["targets"].append(batch.n_targets)
-                outputs["written"].append(self.written(network, memory[chosen]) if chosen else [])
+                outputs["text"].append(self.generate_texts(network, memory[chosen]) if chosen else [])
                 bar.update(len(inputs))
         return outputs
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
-        """Nats a token of all texts, and what `judged` says of those that greedy search writes."""
+        """The loss in nats per token, and the metrics of greedy search."""
         return {
             "loss": mean_over_shards(outputs, "nll", "targets"),
-            **self.judged([*chain.from_iterable(outputs["written"])]),
+            **self.score_texts([*chain.from_iterable(outputs["text"])]),
         }
 
 
-def told_objective(network: Transformer, train: TrainConfig) -> Objective:
-    """Label-smoothed cross-entropy of every piece of a text, given those before it and what is heard or seen."""
+def conditional_objective(network: Transformer, train: TrainConfig) -> Objective:
+    """Label-smoothed cross-entropy of each token, given those before it and the input."""
     states = torch.compile(network.states) if train.compile else network.states
 
     def objective(batch: ConditionalBatch) -> Loss:
-        return told_loss(network, states(batch.values, batch.tgt_in), batch.tgt_out, train.label_smoothing)
+        return conditional_loss(network, states(batch.values, batch.tgt_in), batch.tgt_out, train.label_smoothing)
 
     return objective
 
 
-def told_loss(
+def conditional_loss(
     network: Transformer,
     hidden: Float[Tensor, "batch tgt_len d_model"],
     tgt_out: Int[Tensor, "batch tgt_len"],
     label_smoothing: float = 0.0,
 ) -> Loss:
-    """Loss of predicting what of `tgt_out` is to be predicted, summed, in nats."""
+    """Loss of the tokens of `tgt_out` to predict, summed, in nats."""
     weight, bias, _ = projection(network)
-    wanted = tgt_out != NOT_PREDICTED
-    return sequence_loss(hidden[wanted][None], weight, tgt_out[wanted], label_smoothing, bias=bias)
+    predicted = tgt_out != NOT_PREDICTED
+    return sequence_loss(hidden[predicted][None], weight, tgt_out[predicted], label_smoothing, bias=bias)

@@ -1,10 +1,8 @@
-"""Denoising pre-training (BART, arXiv:1910.13461): plain text with words masked in, the text itself out.
+"""Denoising pre-training of encoder-decoders (BART, arXiv:1910.13461): masked text in, the original text out.
 
-The first stage of a translator for whom there is more text than pairs: encoder and decoder learn both languages from
-lines that need no translation, and `headwise train --init` goes on from them with pairs. The network, trainer and
-objective are a translator's; here are the texts, the noise on what is read (`data/noise.py`) and what `headwise.load`
-makes of such a model. Nothing tells the decoder the language: the words that are left do. A published T5 or BART goes
-on with running text (`corruption`).
+From scratch on lines of text (`DenoisingJob`, noise in `data/noise.py`): a first stage for translation models with
+little parallel data, which `headwise train --init` then trains on pairs. A pretrained T5 or BART is trained on running
+text in blocks (`CorruptionJob`, noise in `data/corruption.py`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,18 +41,18 @@ from headwise.errors import UserError
 from headwise.generation.pretrained_tokenizer import pieces_of
 from headwise.models.translator import Translator
 from headwise.network.extra_dropout import without_extra_dropout
-from headwise.tasks.automatic import decided
-from headwise.tasks.job import TrainRequest, choose_tokenizer, held_out_row, hold_out
-from headwise.tasks.language_modelling import LanguageJob, own_texts
+from headwise.tasks.automatic import resolve_auto
+from headwise.tasks.job import TrainRequest, choose_tokenizer, held_out_entry, hold_out
+from headwise.tasks.language_modelling import LanguageJob, texts_for_model
 from headwise.tasks.parallel_text import prepare_both
-from headwise.tasks.pretrained import FineTuning, more_dropout, trainable
+from headwise.tasks.pretrained import FineTuning, trainable_network
 from headwise.tasks.translation import TranslationJob, completed, translator_rows
 from headwise.training.step import Objective, nll_of, translation_objective
 from headwise.training.validation import Outputs, Shard, mean_over_shards
 
 
 class DenoisingJob(TranslationJob):
-    """See `headwise.tasks.job.Job`. BLEU compares texts that were restored with what they were."""
+    """See `headwise.tasks.job.Job`. BLEU compares restored texts with the originals."""
 
     def noise(self, seed: int) -> Noise:
         assert isinstance(self.tokenizer, Tokenizer)
@@ -66,11 +64,11 @@ class DenoisingJob(TranslationJob):
 
 
 def denoising_job(request: TrainRequest, config: RunConfig, folder: Path) -> DenoisingJob:
-    """Read, tokenise and check all the texts."""
+    """Read, tokenise and check the data for training from scratch."""
     if config.data.block_length != SETTINGS["data.block_length"].default:
         raise UserError(
-            f"data.block_length = {config.data.block_length}: a model of ours is trained on lines, data.max_length "
-            "pieces long at most; running text is for --init of a T5 or a BART"
+            f"data.block_length = {config.data.block_length}: training from scratch uses lines of at most "
+            "data.max_length tokens; running text in blocks needs --init with a T5 or BART"
         )
     files = plain_texts(request.train)
     parts = hold_out(request, files)
@@ -78,33 +76,29 @@ def denoising_job(request: TrainRequest, config: RunConfig, folder: Path) -> Den
     train, valid = (parts.train, [parts.valid]) if parts else (files, spool(plain_texts(request.valid)))
     tokenizer = _tokenizer(request, config, folder, train)
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "texts")
-    config, about = completed(request, config, folder, tokenizer), {"corpus": {**corpus, **held_out_row(parts)}}
+    config, about = completed(request, config, folder, tokenizer), {"corpus": {**corpus, **held_out_entry(parts)}}
     return DenoisingJob(config, tokenizer, about, prepared, validating, None, "", None, request.show)
 
 
 def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path, train: Sequence[Corpus]) -> Tokenizer:
-    """One that has a piece for the mask."""
+    """A tokenizer with a mask token."""
     given = config.data.tokenizer
     if given and MASK not in Tokenizer.load(given).declared.values():
         raise UserError(
-            f"data.tokenizer = {given}: has no piece {MASK}, with which words are masked; leave it out, or name the "
+            f"data.tokenizer = {given}: has no mask token {MASK}; leave it out, or use the "
             f"tokenizer of a model that was trained with --special '{MASK}'"
         )
     special = list(dict.fromkeys([*request.special, MASK]))
 
-    def learn() -> Tokenizer:
+    def train_new() -> Tokenizer:
         return train_tokenizer(train, config.data, special, sources_only=True)
 
-    return choose_tokenizer(replace(request, special=special), config, folder, learn)
+    return choose_tokenizer(replace(request, special=special), config, folder, train_new)
 
 
-SPANS, TEXTS = ("t5", "mt5"), ("bart", "mbart")  # families, by what they are trained for
-UNREAD = (
-    "data.max_length",
-    "data.max_length_ratio",
-    "train.batching",
-    "train.validate_bleu",
-)  # of lines, and of search
+SPAN_FAMILIES, TEXT_FAMILIES = ("t5", "mt5"), ("bart", "mbart")  # restore spans, restore whole texts
+# Settings for lines and for search.
+UNUSED = ("data.max_length", "data.max_length_ratio", "train.batching", "train.validate_bleu")
 
 
 @dataclass(frozen=True)
@@ -121,7 +115,7 @@ class CorruptionJob(LanguageJob):
         return self.corrupted(self.train.tokens).stream(train.tokens_per_batch, train.seed, state, pin)
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
-        """The log-likelihood of what is written for the validation text, which is always corrupted alike."""
+        """The log-likelihood of the targets for the validation text, which always has the same noise."""
         batches = self.corrupted(self.valid.tokens).fixed(self.config.train.tokens_per_batch)
         outputs: Outputs = {"nll": [], "targets": []}
         with without_extra_dropout(network):
@@ -131,7 +125,7 @@ class CorruptionJob(LanguageJob):
         return outputs
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
-        """Mean negative log-likelihood of a token that is to be written, in nats."""
+        """Mean negative log-likelihood of a target token, in nats."""
         return {"loss": mean_over_shards(outputs, "nll", "targets")}
 
 
@@ -140,19 +134,16 @@ def corruption_job(request: TrainRequest, config: RunConfig, folder: Path) -> Co
     _check_settings(request, config)
     model = _between(FINE_TUNING.read(request.init), request)
     corrupted, room = _corruption(model, config.data.block_length, request.init)
-    about, train, valid = own_texts(request, config, _cutter(model))
+    about, train, valid = texts_for_model(request, config, _document_tokenizer(model))
     if len(train) <= room:
         raise UserError(
             f"{', '.join(request.train)}: {len(train):,} tokens, and a block of data.block_length = "
-            f"{config.data.block_length} takes {room:,} and one more: give more text or lower it"
+            f"{config.data.block_length} needs {room + 1:,}: add text or lower it"
         )
     about |= {"network": translator_rows(model, config.model.dropout), "usage": "restore"}
-    config = replace(config, train=decided(request, config, folder))
+    config = replace(config, train=resolve_auto(request, config, folder))
 
-    def make() -> nn.Module:
-        dropout = config.model.dropout
-        return trainable(model.network, dropout, more_dropout(model.hf_config, dropout))
-
+    make = partial(trainable_network, model, config.model.dropout)
     return CorruptionJob(config, model.tokenizer, about, train, valid, SameLayout(model), make, corrupted=corrupted)
 
 
@@ -160,25 +151,25 @@ FINE_TUNING = FineTuning(corruption_job, Translator, "a T5, mT5, BART or mBART",
 
 
 def _check_settings(request: TrainRequest, config: RunConfig) -> None:
-    """`UserError` for what would be ignored, or does not go with a vocabulary and a length that are there."""
+    """`UserError` for settings that have no effect, or exceed the limit of the model."""
     values = flatten(config)
-    for key in UNREAD:
+    for key in UNUSED:
         if values[key] != SETTINGS[key].default:
-            raise UserError(f"{key} = {values[key]}: means nothing where running text is restored; leave it out")
+            raise UserError(f"{key} = {values[key]}: has no effect on denoising of running text; leave it out")
     if config.train.best_metric != "loss":
-        raise UserError(f"train.best_metric = {config.train.best_metric}: what is restored is judged by its loss alone")
+        raise UserError(f"train.best_metric = {config.train.best_metric}: denoising of running text only has a loss")
     limit = longest_sequence(config.model)
     if limit and config.data.block_length > limit:
-        raise UserError(f"data.block_length = {config.data.block_length}: {request.init} reads {limit} tokens at most")
+        raise UserError(f"data.block_length = {config.data.block_length}: {request.init} reads at most {limit} tokens")
 
 
 def _between(model: Translator, request: TrainRequest) -> Translator:
-    """The model for the language of the texts, where it has to be told one (mBART)."""
+    """The model for the language of the texts, if it needs one (mBART)."""
     source, target = request.source_language, request.target_language
     if source != target or (source and model.config.family != "mbart"):
         raise UserError(
-            "--source-language and --target-language: are for mBART here, which restores a text in its own language: "
-            "give it the same code twice, another model none"
+            "--source-language and --target-language: only mBART needs them for denoising, both with the code of the "
+            "language of the texts"
         )
     return model.between(source, target)
 
@@ -186,57 +177,61 @@ def _between(model: Translator, request: TrainRequest) -> Translator:
 def _corruption(
     model: Translator, length: int, origin: str
 ) -> tuple[Callable[[NDArray[np.int32]], CorruptedBlocks], int]:
-    """What is done to running text in tokens by the family of the model, and how many of them a block takes."""
-    family, marks = model.config.family, _marks(model)
-    room = length - len(marks.prefix) - len(marks.suffix)
-    if family in SPANS:
+    """The noise of the model's family on running text, and the number of text tokens in a block."""
+    family, specials = model.config.family, _block_specials(model)
+    room = length - len(specials.prefix) - len(specials.suffix)
+    if family in SPAN_FAMILIES:
         room = block_length_for(length) if length > 3 else 0
         corrupt: Corruption = SpanCorruption(_sentinels(model.vocabulary, noise_counts(max(2, room))[1], origin))
     else:
         corrupt = _denoising(model, origin)
     if room < 2:
-        raise UserError(f"data.block_length = {length}: has no room for text beside the marks of {origin}; raise it")
-    return partial(CorruptedBlocks, length=room, corrupt=corrupt, specials=marks), room
+        raise UserError(
+            f"data.block_length = {length}: leaves no room for text besides the special tokens of {origin}; raise it"
+        )
+    return partial(CorruptedBlocks, length=room, corrupt=corrupt, specials=specials), room
 
 
 def _sentinels(vocabulary: Vocabulary, n: int, origin: str) -> NDArray[np.int64]:
-    """The ids of the first n of T5's sentinels; mT5's file has a blank before them."""
-    found = [vocabulary.id_of(f"{blank}<extra_id_{i}>") for i in range(n) for blank in ("", "▁")]
+    """The ids of T5's first n sentinels; in mT5's file they start with a space."""
+    found = [vocabulary.id_of(f"{space}<extra_id_{i}>") for i in range(n) for space in ("", "▁")]
     ids = [i for i in found if i is not None]
     if len(ids) < n:
         raise UserError(
             f"--init {origin}: its vocabulary has {len(ids)} sentinels such as <extra_id_0>, and a block of "
-            f"data.block_length needs {n}: {'lower it' if ids else 'put the tokenizer of the model back'}"
+            f"data.block_length needs {n}: {'lower it' if ids else 'restore the original tokenizer'}"
         )
     return np.array(ids, np.int64)
 
 
 def _denoising(model: Translator, origin: str) -> Corruption:
-    """BART's and mBART's noise; others have no mask, or were not trained with it."""
+    """The noise of BART and mBART; `UserError` for other families."""
     vocabulary = model.vocabulary
     mask, end = vocabulary.id_of("<mask>"), vocabulary.id_of("</s>")
-    if model.config.family not in TEXTS or mask is None or end is None:
+    family = model.config.family
+    if family not in TEXT_FAMILIES or mask is None or end is None:
+        missing = " without <mask> in its vocabulary" * (family in TEXT_FAMILIES)
         raise UserError(
-            f"--init {origin}: is a model of {model.config.family}"
-            f"{' without <mask> in its vocabulary' * (model.config.family in TEXTS)}; running text is restored by T5, "
-            "mT5, BART and mBART"
+            f"--init {origin}: is a {family} model{missing}; denoising of running text supports T5, mT5, BART and mBART"
         )
     return denoising_for(pieces_of(vocabulary, range(model.config.vocab_size)), mask, end)
 
 
-def _marks(model: Translator) -> BlockSpecials:
-    """As the model has them around a pair."""
-    side = model._translator.tokenizer
-    source = side.source
+def _block_specials(model: Translator) -> BlockSpecials:
+    """The special tokens that the model's tokenizer adds to a pair."""
+    target = model._translator.tokenizer
+    source = target.source
     n_before, _ = marks_around(source.encode(""), source.encode("a"))
     before, behind = source.encode("")[:n_before], source.encode("")[n_before:]
-    return BlockSpecials(before, [*behind, source.eos_id], side.encode(""), side.bos_id, side.eos_id, side.pad_id)
+    return BlockSpecials(
+        before, [*behind, source.eos_id], target.encode(""), target.bos_id, target.eos_id, target.pad_id
+    )
 
 
-def _cutter(model: Translator) -> DocumentTokenizer:
-    """By a published model's vocabulary; documents are parted by BART's end mark, and not by T5, as there."""
+def _document_tokenizer(model: Translator) -> DocumentTokenizer:
+    """With the model's vocabulary; as in the originals, an end token separates documents for BART, nothing for T5."""
     encode, _, _ = bare(model.vocabulary)
     end = model.vocabulary.id_of("</s>")
-    behind = [] if model.config.family in SPANS or end is None else [end]
+    behind = [] if model.config.family in SPAN_FAMILIES or end is None else [end]
     origin, size = fingerprint(model.path), model.config.vocab_size
     return DocumentTokenizer(lambda texts: [encode(text) for text in texts], [], behind, origin, size)

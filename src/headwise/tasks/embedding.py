@@ -1,9 +1,8 @@
-"""Vectors of texts, learnt by a published encoder from texts that belong together.
+"""Training text embeddings with an encoder, on pairs of related texts.
 
-Of a batch each first text is to be nearer to its own second text than to all others (in-batch negatives,
-arXiv:1705.00652, section 4.4): cross-entropy over cosines times 20, as sentence-transformers'
-`MultipleNegativesRankingLoss` has it. A text that stands in a batch twice is no negative of itself. What comes out is a
-folder of sentence-transformers. Not here: pooling and what comes behind it (`headwise.generation.embed`).
+The loss is cross-entropy over cosines times 20 with in-batch negatives (arXiv:1705.00652, section 4.4), the
+`MultipleNegativesRankingLoss` of sentence-transformers. Duplicates within a batch are not negatives of each other. The
+result is a folder of sentence-transformers. Not here: pooling and later steps (`headwise.generation.embed`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,14 +30,14 @@ from headwise.errors import UserError
 from headwise.evaluate.retrieval import retrieval_report
 from headwise.generation.embed import POOLINGS, unit
 from headwise.generation.sentences import SentenceSettings
-from headwise.generation.vectors import TextEmbedder, numbered, vectors
+from headwise.generation.vectors import TextEmbedder, distinct_texts, embed_default
 from headwise.models.classifier import Classifier
 from headwise.models.encoder import EncoderModel
 from headwise.network.transformer import EncoderOnly
-from headwise.tasks.automatic import decided
+from headwise.tasks.automatic import with_precision
 from headwise.tasks.classification import check_length
 from headwise.tasks.from_scratch import encoder_from_scratch
-from headwise.tasks.heads import ENCODERS, about_run, headed, with_head
+from headwise.tasks.heads import ENCODERS, describe_run, network_with_head, with_head
 from headwise.tasks.job import FolderLayout, TrainRequest, notify
 from headwise.tasks.pretrained import FineTuning
 from headwise.training.loss import Loss, at_least_float32
@@ -46,7 +45,7 @@ from headwise.training.packed import packed_states_of
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard
 
-SCALE = 20.0  # of cosines, sentence-transformers'
+SCALE = 20.0  # of cosines, as in sentence-transformers
 
 
 @dataclass(frozen=True)
@@ -69,32 +68,32 @@ class EmbeddingJob:
 
     def objective(self, network: nn.Module) -> Objective:
         encode: Any = network.encode if self.config.train.compile else packed_states_of(network)
-        return lambda batch: related_loss(encode, self.embedder.settings, batch)
+        return lambda batch: embedding_loss(encode, self.embedder.settings, batch)
 
     def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[ContrastiveBatch]:
         return self.train.stream(self.config.train.tokens_per_batch, self.config.train.seed, state, pin)
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
-        """The loss of each batch, and the vectors of all texts."""
+        """The loss of each batch, and the embeddings of all texts."""
         encoder: Any = network
         embedder, lines = replace(self.embedder, network=encoder), self.valid.lines
-        queries, (others, _) = [line[0] for line in lines], numbered([line[1] for line in lines])
+        queries, (others, _) = [line[0] for line in lines], distinct_texts([line[1] for line in lines])
         with torch.inference_mode():
             batches = (batch.to(device) for batch in shard.of(self.valid.batches(self.config.train.tokens_per_batch)))
-            losses = [related_loss(encoder.encode, embedder.settings, batch).objective.item() for batch in batches]
-        found, among = (vectors(embedder, [*shard.of(texts)]).tolist() for texts in (queries, others))
-        return {"loss": losses, "query": found, "other": among}
+            losses = [embedding_loss(encoder.encode, embedder.settings, batch).objective.item() for batch in batches]
+        query, other = (embed_default(embedder, [*shard.of(texts)]).tolist() for texts in (queries, others))
+        return {"loss": losses, "query": query, "other": other}
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
-        """The loss within batches, and how often a text finds its own among all."""
+        """The loss within batches, and retrieval accuracy and MRR among all texts."""
         lines = self.valid.lines
-        found, among = (np.array(outputs[which], dtype=np.float32) for which in ("query", "other"))
-        report = retrieval_report(found, among, numbered([line[1] for line in lines])[1])
+        query, other = (np.array(outputs[which], dtype=np.float32) for which in ("query", "other"))
+        report = retrieval_report(query, other, distinct_texts([line[1] for line in lines])[1])
         return {"loss": sum(outputs["loss"]) / len(lines), "accuracy": report.accuracy, "mrr": report.mrr}
 
 
-def related_loss(encode: Callable[..., Tensor], settings: SentenceSettings, batch: ContrastiveBatch) -> Loss:
-    """That of a batch, in nats, summed over its lines, and how many first texts are nearest to their own."""
+def embedding_loss(encode: Callable[..., Tensor], settings: SentenceSettings, batch: ContrastiveBatch) -> Loss:
+    """The loss of a batch in nats, summed over its lines, and how many lines are retrieved right."""
     hidden = at_least_float32(encode(batch.src, batch.src_mask))
     vectors = torch.cat([POOLINGS[name](hidden, batch.src_mask) for name in settings.poolings], -1)
     for step in settings.steps:
@@ -105,26 +104,26 @@ def related_loss(encode: Callable[..., Tensor], settings: SentenceSettings, batc
 def contrastive_loss(
     queries: Float[Tensor, "lines width"], others: Float[Tensor, "others width"], same: Bool[Tensor, "lines others"]
 ) -> Loss:
-    """Cross-entropy over 20 times the cosines; the other of line i is the i-th.
+    """Cross-entropy over 20 times the cosines; line i belongs to `others[i]`.
 
-    `same`: which of the others are word for word that of a line, and so no negatives of it.
+    `same`: which others are duplicates of the line's own, and so not negatives.
     """
     own = torch.arange(len(queries), device=queries.device)
     scores = SCALE * unit(queries) @ unit(others).T
-    twice = same.clone()
-    twice[own, own] = False
-    scores = scores.masked_fill(twice, -torch.inf)
+    duplicates = same.clone()
+    duplicates[own, own] = False
+    scores = scores.masked_fill(duplicates, -torch.inf)
     right = (scores.argmax(1) == own).sum()
     return Loss(F.cross_entropy(scores, own, reduction="sum"), {"accuracy": right.float()})
 
 
-def tuned_embedding_job(request: TrainRequest, config: RunConfig, folder: Path) -> EmbeddingJob:
+def embedding_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> EmbeddingJob:
     """Read, check and tokenise the data that a pretrained encoder is fine-tuned on."""
     check_length(config)
     base: EncoderModel = FINE_TUNING.read(request.init)
     model, settings = with_head(base, "none", []), base.embedder.settings
     if not settings.pool_prompt:
-        raise UserError(f"--init {request.init}: its vectors leave its prompt out of the pooling, which is not learnt")
+        raise UserError(f"--init {request.init}: excludes its prompt from the pooling, which training does not support")
     longest = min(filter(None, (base.embedder.longest, config.data.max_length)))
     embedder = replace(base.embedder, longest=longest)
     train, valid, held = _files(request)
@@ -135,12 +134,12 @@ def tuned_embedding_job(request: TrainRequest, config: RunConfig, folder: Path) 
     origin = model.reader.tokenizer.fingerprint
     keys = {"key": short_hash(origin, train), "valid_key": short_hash(origin, valid)}
     amount, corpus = f"{len(train):,} lines of texts", {"lines": len(train), **keys}
-    about = about_run(request, model, config.model.dropout, amount, corpus, held)
+    about = describe_run(request, model, config.model.dropout, amount, corpus, held)
 
     def make() -> EncoderOnly:
-        return headed(base, model, {}, config.model.dropout)
+        return network_with_head(base, model, {}, config.model.dropout)
 
-    config = replace(config, train=replace(config.train, precision=decided(request, config, folder).precision))
+    config = with_precision(request, config, folder)
     layout = EmbedderLayout(model, longest)
     return EmbeddingJob(config, model.reader.tokenizer, about, training, validating, embedder, make, layout)
 
@@ -149,26 +148,26 @@ def _texts(request: TrainRequest) -> Iterator[str]:
     return chain.from_iterable(read_contrastive(request.train))
 
 
-embedding_job = partial(encoder_from_scratch, tuned_embedding_job, _texts)
-FINE_TUNING = FineTuning(tuned_embedding_job, (EncoderModel, Classifier), ENCODERS, "max_length")
+embedding_job = partial(encoder_from_scratch, embedding_fine_tuning_job, _texts)
+FINE_TUNING = FineTuning(embedding_fine_tuning_job, (EncoderModel, Classifier), ENCODERS, "max_length")
 
 
 def _files(request: TrainRequest) -> tuple[list[Texts], list[Texts], dict[str, Any]]:
-    """Lines to train and to validate on, and what config.json says of a part held out."""
+    """Training and validation lines, and the entry of config.json for held-out lines."""
     train = read_contrastive(request.train)
     amount = parse_validation_size(request.valid)
     if not amount:
         valid = read_contrastive(request.valid)
         return train, valid, {}
     rest, valid = hold_out_examples(train, amount.of(len(train)))
-    there = {text for line in valid for text in line[:2]}
-    kept = [line for line in rest if not there & {*line[:2]}]
+    held = {text for line in valid for text in line[:2]}
+    kept = [line for line in rest if not held & {*line[:2]}]
     if not kept:
-        raise UserError(f"--valid {amount.text}: every other line shares a text with these; name a file to validate on")
+        raise UserError(f"--valid {amount.text}: all other lines share a text with these; name a validation file")
     return kept, valid, {"held_out": {"taken": len(valid), "dropped": len(rest) - len(kept)}}
 
 
 def _ids(embedder: TextEmbedder, lines: Sequence[Texts]) -> list[list[list[int]]]:
-    """Of every text, as `embed` reads it."""
+    """The ids of every text, as for `embed`."""
     read = iter(embedder.ids([text for line in lines for text in line]))
     return [[next(read) for _ in line] for line in lines]

@@ -1,8 +1,7 @@
-"""Time series: a window in, the values after it out; training a forecaster on a CSV file, and using one.
+"""Training time-series forecasters on CSV files: a window in, the values after it out.
 
-Of many steps ahead all are put out at once, from the pooled state of the encoder. A decoder would feed its own
-forecasts back to itself, and its errors with them; a linear map cannot, and is the simplest form of both cases. What is
-forecast are changes from the last known row (see `headwise.data.time_series.centred`).
+A linear layer on the pooled encoder state predicts all steps at once, so that errors are not fed back as by a decoder.
+Targets are changes from the last known row (see `headwise.data.time_series.centred`).
 """
 
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ from headwise.data.stream import EndlessStream, batches_of_epochs
 from headwise.data.time_series import Scaling, WindowBatch, Windows, read_table
 from headwise.errors import UserError
 from headwise.network.pooled import PooledEncoder
-from headwise.tasks.job import OURS, FolderLayout, TrainRequest, base_names, notify
+from headwise.tasks.job import TRAINED_LAYOUT, FolderLayout, TrainRequest, base_names, notify
 from headwise.training.loss import Loss
 from headwise.training.losses import squared_loss
 from headwise.training.step import Objective
@@ -39,7 +38,7 @@ class ForecastJob:
     tokenizer: None = None
     signature: str = ""
     baseline: Mapping[str, float] = field(default_factory=dict)
-    layout: FolderLayout = OURS
+    layout: FolderLayout = TRAINED_LAYOUT
 
     def network(self) -> PooledEncoder:
         return build_pooled_network(self.config.model)
@@ -57,7 +56,7 @@ class ForecastJob:
 
     @torch.inference_mode()
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
-        """Squared ("loss") and absolute error of standardised values, and the number of windows, of each batch."""
+        """For each batch the squared ("loss") and absolute error of standardised values, and the number of windows."""
         objective = forecast_objective(network, replace(self.config.train, compile=False))
         outputs: Outputs = {"loss": [], "mae": [], "targets": []}
         for batch in shard.of(self.valid.in_order(self.config.train.tokens_per_batch)):
@@ -68,14 +67,14 @@ class ForecastJob:
         return outputs
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
-        """The two errors per window."""
+        """Both errors per window."""
         return {name: mean_over_shards(outputs, name, "targets") for name in ("loss", "mae")}
 
 
 def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> ForecastJob:
-    """Read, check, split and standardise the series; the statistics are those of the training rows alone."""
+    """Read, check, split and standardise the series, with the statistics of the training rows."""
     if request.special:
-        raise UserError("--init and --special are for texts; a forecaster has neither tokenizer nor a model before it")
+        raise UserError("--special is for texts; a forecaster has no tokenizer")
     data, limit = config.data, longest_sequence(config.model)
     if limit is not None and data.window > limit:
         raise UserError(f"model.max_len = {limit} is less than data.window = {data.window}; change one of them")
@@ -109,7 +108,7 @@ def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> Fore
 
 
 def forecast_objective(model: nn.Module, train: TrainConfig) -> Objective:
-    """Squared error of the standardised values after a window."""
+    """Squared error of the standardised values after the window."""
     forward = torch.compile(model) if train.compile else model
 
     def objective(batch: WindowBatch) -> Loss:

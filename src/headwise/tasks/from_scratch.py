@@ -1,9 +1,8 @@
-"""Tasks whose job is a published model's, from scratch: the folder that they start from is begun here.
+"""Training from scratch for tasks that fine-tune: first write an untrained model folder, then fine-tune it.
 
-It lies in the folder of the run (`bert-begun`, `vit-gpt2-begun`), with random weights and a vocabulary learnt from the
-training texts, and all that follows is what it is for a published one: head, files, figures, layout. A run that goes on
-begins with it again. Not here: what such a folder holds (`checkpoint/from_scratch.py`), and how two become one
-(`compose.py`).
+The folder is part of the run (`bert-begun`, `vit-gpt2-begun`). It has random weights and a vocabulary trained on the
+training texts; head, files, metrics and layout are those of fine-tuning. A resumed run uses it again. Not here: the
+files of the folder (`checkpoint/from_scratch.py`), and vision-encoder-decoders (`checkpoint/compose.py`).
 """
 
 import shutil
@@ -29,63 +28,68 @@ from headwise.errors import UserError
 from headwise.network.build import build
 from headwise.network.parameters import parameters_of
 from headwise.tasks.job import TrainRequest, choose_tokenizer
-from headwise.tasks.language_modelling import once_readable
-from headwise.tasks.masked_modelling import MARKS, with_marks
-from headwise.tasks.pictures import begin_positions
+from headwise.tasks.language_modelling import with_spooled_files
+from headwise.tasks.masked_modelling import SPECIAL_TOKENS, add_template
+from headwise.tasks.pictures import init_patch_positions
 
-Tuned = Callable[[TrainRequest, RunConfig, Path], Any]  # the job of a published model
-TrainingTexts = Callable[[TrainRequest], Iterable[str]]  # of the training files, to learn pieces from
+MakeFineTuningJob = Callable[[TrainRequest, RunConfig, Path], Any]
+TrainingTexts = Callable[[TrainRequest], Iterable[str]]  # texts of the training files, for the tokenizer
 BODY, CAPTIONER = "bert-begun", "vit-gpt2-begun"
 
 
 def encoder_from_scratch(
-    tuned: Tuned, texts: TrainingTexts, request: TrainRequest, config: RunConfig, folder: Path
+    make_job: MakeFineTuningJob, texts: TrainingTexts, request: TrainRequest, config: RunConfig, folder: Path
 ) -> Any:
-    """The job `tuned` of an encoder that begins here, in BERT's layout, as [model] has it."""
-    length, request = _positions_of(config), once_readable(request)
+    """The fine-tuning job of an untrained encoder with the shape in [model], in BERT's layout."""
+    length, request = _encoder_length(config), with_spooled_files(request)
     check_axes(body_axes(replace(config.model, vocab_size=1), length))
-    with begun(folder / BODY, request.resume) as (base, new):
-        tokenizer = _pieces(replace(request, resume=not new), config, base, texts)
+    with scratch_folder(folder / BODY, request.resume) as (base, new):
+        tokenizer = _encoder_tokenizer(replace(request, resume=not new), config, base, texts)
         model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
         if new:
             axes = body_axes(model, length)
-            write_body(base, lambda: build(axes), text_layout(axes, length, tokenizer), tokenizer, config.train.seed)
-        return tuned(replace(request, init=str(base)), replace(config, model=model), folder)
+            write_untrained(
+                base, lambda: build(axes), text_layout(axes, length, tokenizer), tokenizer, config.train.seed
+            )
+        return make_job(replace(request, init=str(base)), replace(config, model=model), folder)
 
 
 def captioner_from_scratch(
-    tuned: Tuned, texts: TrainingTexts, request: TrainRequest, config: RunConfig, folder: Path
+    make_job: MakeFineTuningJob, texts: TrainingTexts, request: TrainRequest, config: RunConfig, folder: Path
 ) -> Any:
-    """The job `tuned` of a ViT and a GPT-2 that begin here, both as [model] has it."""
+    """The fine-tuning job of an untrained ViT with an untrained GPT-2, both with the shape in [model]."""
     model = config.model
     check_axes(picture_axes(replace(model, n_outputs=2)))
     check_axes(language_axes(replace(model, vocab_size=1), model.max_len))
-    with begun(folder / CAPTIONER, request.resume) as (base, new):
+    with scratch_folder(folder / CAPTIONER, request.resume) as (base, new):
         if new:
             with TemporaryDirectory(dir=folder) as parts:
                 _write_captioner(request, config, texts, Path(parts), base)
         size = read_json(base / CONFIG)["decoder"]["vocab_size"]
         config = replace(config, model=replace(model, vocab_size=size))
-        return tuned(replace(request, init=str(base)), config, folder)
+        return make_job(replace(request, init=str(base)), config, folder)
 
 
 def _write_captioner(request: TrainRequest, config: RunConfig, texts: TrainingTexts, parts: Path, base: Path) -> None:
-    """Both of its parts, joined as published ones are."""
     model, seed = config.model, config.train.seed
     tokenizer = choose_tokenizer(
         request, config, parts, lambda: train_on_documents(texts(request), config.data, request.special)
     )
-    looks = replace(picture_axes(model), head="none")
-    writes = language_axes(replace(model, vocab_size=tokenizer.vocab_size), model.max_len)
-    write_body(parts / "vit", lambda: begin_positions(build(looks)), picture_layout(looks, []), None, seed)
-    write_body(parts / "gpt2", lambda: build(writes), text_layout(writes, model.max_len, tokenizer), tokenizer, seed)
+    encoder = replace(picture_axes(model), head="none")
+    decoder = language_axes(replace(model, vocab_size=tokenizer.vocab_size), model.max_len)
+    write_untrained(
+        parts / "vit", lambda: init_patch_positions(build(encoder)), picture_layout(encoder, []), None, seed
+    )
+    write_untrained(
+        parts / "gpt2", lambda: build(decoder), text_layout(decoder, model.max_len, tokenizer), tokenizer, seed
+    )
     write_composed(parts / "vit", parts / "gpt2", base, seed)
 
 
-def write_body(
+def write_untrained(
     folder: Path, make: Callable[[], nn.Module], layout: ScratchLayout, tokenizer: Tokenizer | None, seed: int
 ) -> None:
-    """A network that nobody has trained, as a published one lies in its folder; the weights last."""
+    """Write a folder with an untrained network; the weights are written last."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         network = make()
@@ -94,8 +98,8 @@ def write_body(
 
 
 @contextmanager
-def begun(base: Path, resume: bool) -> Iterator[tuple[Path, bool]]:
-    """The folder to begin with, and whether it is still to be written; of one that is refused nothing stays."""
+def scratch_folder(base: Path, resume: bool) -> Iterator[tuple[Path, bool]]:
+    """The folder to start from, and whether it must be written; a new one is deleted on a `UserError`."""
     new = not (resume and (base / WEIGHTS).is_file())
     if new:
         shutil.rmtree(base, ignore_errors=True)
@@ -107,20 +111,18 @@ def begun(base: Path, resume: bool) -> Iterator[tuple[Path, bool]]:
         raise
 
 
-def _pieces(request: TrainRequest, config: RunConfig, base: Path, texts: TrainingTexts) -> Tokenizer:
-    """That of a run that goes on, the one asked for, or one learnt from the texts."""
+def _encoder_tokenizer(request: TrainRequest, config: RunConfig, base: Path, texts: TrainingTexts) -> Tokenizer:
+    def train() -> Tokenizer:
+        return train_on_documents(texts(request), config.data, request.special, SPECIAL_TOKENS)
 
-    def learn_them() -> Tokenizer:
-        return train_on_documents(texts(request), config.data, request.special, MARKS)
-
-    return with_marks(choose_tokenizer(request, config, base, learn_them), config)
+    return add_template(choose_tokenizer(request, config, base, train), config)
 
 
-def _positions_of(config: RunConfig) -> int:
-    """As many as the longest text has tokens; `UserError` where another number is asked for."""
-    length, asked = config.data.max_length, config.model.max_len
-    if asked not in (type(config.model)().max_len, length):
+def _encoder_length(config: RunConfig) -> int:
+    """The number of positions, `data.max_length`; `UserError` if `model.max_len` differs."""
+    length, requested = config.data.max_length, config.model.max_len
+    if requested not in (type(config.model)().max_len, length):
         raise UserError(
-            f"model.max_len = {asked}: an encoder has as many positions as data.max_length = {length}; leave it out"
+            f"model.max_len = {requested}: an encoder has data.max_length = {length} positions; leave it out"
         )
     return length

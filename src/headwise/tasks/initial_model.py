@@ -1,4 +1,4 @@
-"""Runs that start from a model (`--init`): which settings are the model's, and which may change."""
+"""Runs that start from a model (`--init`): its fixed settings, and those that may change."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,72 +29,63 @@ from headwise.errors import UserError
 from headwise.models.load import pretrained_model
 from headwise.network.config import NetworkConfig, StackConfig
 from headwise.tasks.job import TrainRequest, notify
-from headwise.tasks.pretrained import NONE_BY_DEFAULT
+from headwise.tasks.pretrained import NO_DROPOUT
 from headwise.tasks.table import fine_tuning_of
 
-OF_THE_TOKENIZER = ("tokenizer", "subword", "vocab_size", "normalization", "lowercase")  # settings in [data]
-
-
+TOKENIZER_SETTINGS = ("tokenizer", "subword", "vocab_size", "normalization", "lowercase")  # settings in [data]
 SUMMARISING = ("bart", "pegasus", "t5", "mt5")  # families that write short outputs for long inputs
-FIXED = (
-    "data.bpe_dropout",
-    "data.source_dropout",
-    "data.both_directions",
-    "train.alignment_weight",
-)  # not for pretrained
+# Settings that need a tokenizer trained here.
+UNSUPPORTED = ("data.bpe_dropout", "data.source_dropout", "data.both_directions", "train.alignment_weight")
 
 
-def starting(request: TrainRequest) -> RunConfig:
+def config_from_model(request: TrainRequest) -> RunConfig:
     """The configuration of a run that starts from the model in `request.init`.
 
     Raises:
-        UserError: it is none that can be trained for the task, or a setting asks for another shape or tokenizer.
+        UserError: the model does not fit the task, or a setting needs another shape or tokenizer.
     """
     try:
         if is_family(request.init):
-            return _tuning(request)
+            return _fine_tuning_config(request)
         if request.task not in ("", "translate"):
-            wanted = fine_tuning_of(request.task).folders
-            raise UserError(f"{request.init}: --task {request.task} starts from {wanted}, and this is none")
+            wanted = fine_tuning_of(request.task).expected
+            raise UserError(f"{request.init}: --task {request.task} starts from {wanted}, which this is not")
         start, _ = settings_for(WITH_DECODER, request.init)
     except UserError as error:
         raise error if str(error).startswith("--") else UserError(f"--init {error}") from None
     if request.source_language or request.target_language:
         raise UserError(
-            f"--source-language and --target-language are for published models; --init {request.init} is none"
+            f"--source-language and --target-language are for pretrained models; --init {request.init} was trained here"
         )
-    return continuing(request, from_dict({"model": {"task": "translate"}}, request.init, start))  # also of a denoiser
+    return merged_config(
+        request, from_dict({"model": {"task": "translate"}}, request.init, start)
+    )  # a denoiser becomes a translator
 
 
-def recipe_of(init: str, task: str) -> str:
-    """The name of the recipe whose settings count where only the model to start from is named."""
+def recipe_name(init: str, task: str) -> str:
+    """The name of the recipe that is used if only the initial model is named."""
     if not is_family(init):
         return read_settings(Path(init))[1].get("recipe", "")
     return TASKS[task].tuning
 
 
-def _tuning(request: TrainRequest) -> RunConfig:
-    """`continuing` for a pretrained model, whose files define its shape, its dropout and its search."""
-    asked = request.task or (load_recipe(request.recipe).model.task if request.recipe else "")
-    model = model_section(request.init, asked)
+def _fine_tuning_config(request: TrainRequest) -> RunConfig:
+    """`merged_config` for a pretrained model, whose files define its shape, its dropout and its search."""
+    requested = request.task or (load_recipe(request.recipe).model.task if request.recipe else "")
+    model = model_settings(request.init, requested)
     start = fine_tuning_of(model.task)
     recipe = load_recipe(TASKS[model.task].tuning)
     own = replace(recipe, model=model, data=converted(recipe.data, TASKS[model.task].data))
     if model.task == "translate" and _family_of(request.init) in SUMMARISING:
         own = replace(own, data=replace(own.data, max_length_ratio=0.0))
-    config, limit = continuing(request, own), longest_sequence(model)
-    if (
-        limit
-        and start.longest
-        and not any(setting.startswith(f"data.{start.longest}=") for setting in request.settings)
-    ):
-        config = replace(
-            config, data=replace(config.data, **{start.longest: min(limit, getattr(config.data, start.longest))})
-        )
+    config, limit = merged_config(request, own), longest_sequence(model)
+    key = start.length_setting
+    if limit and key and not any(setting.startswith(f"data.{key}=") for setting in request.settings):
+        config = replace(config, data=replace(config.data, **{key: min(limit, getattr(config.data, key))}))
     for key, value in flatten(config).items():
-        if value != SETTINGS[key].default and (key in FIXED or key.startswith("decode.")):
-            why = "searches as its generation_config.json says" if key not in FIXED else "has a vocabulary of its own"
-            raise UserError(f"{key} = {value}: a published model {why}; leave it out")
+        if value != SETTINGS[key].default and (key in UNSUPPORTED or key.startswith("decode.")):
+            why = "keeps its vocabulary" if key in UNSUPPORTED else "uses the search settings of generation_config.json"
+            raise UserError(f"{key} = {value}: a pretrained model {why}; leave it out")
     return config
 
 
@@ -103,24 +94,24 @@ def _family_of(init: str) -> str:
     return str(values.get("hf", values).get("model_type"))
 
 
-def continuing(request: TrainRequest, start: RunConfig) -> RunConfig:
-    """The configuration of a run that starts from a model: recipe and settings, as far as the model allows.
+def merged_config(request: TrainRequest, start: RunConfig) -> RunConfig:
+    """The configuration of the initial model, changed by recipe and settings.
 
-    Shape and tokenizer are the model's, dropout is not. Without a recipe everything else is the model's too.
+    Shape and tokenizer are fixed, dropout is not. Without a recipe the other settings are the model's, too.
 
     Raises:
-        UserError: a setting, or [model] of the recipe, asks for another shape or tokenizer.
+        UserError: a setting, or [model] of the recipe, needs another shape or tokenizer.
     """
-    given = {name: getattr(start.data, name) for name in OF_THE_TOKENIZER if hasattr(start.data, name)}
+    given = {name: getattr(start.data, name) for name in TOKENIZER_SETTINGS if hasattr(start.data, name)}
     base = RunConfig(model=start.model, data=type(start.data)(**given))
     _check_recipe(request, start)
-    auto = replace(start.train, batching="auto", precision="auto")  # they were decided for the machine of that time
+    auto = replace(start.train, batching="auto", precision="auto")  # the values were chosen for another machine
     own = replace(start, train=auto)
     config = load_recipe(request.recipe, base) if request.recipe else own
     for key, wanted, there in _differences(config, start):
         if key.startswith("model."):
-            raise _another_shape(request, key, wanted, there)
-        notify(request, f"{key} = {wanted} of {request.recipe} does not apply: the tokenizer is that of {request.init}")
+            raise _shape_error(request, key, wanted, there)
+        notify(request, f"{key} = {wanted} of {request.recipe} is ignored: the tokenizer is that of {request.init}")
     config = apply_settings(replace(config, data=replace(config.data, **given)), request.settings)
     for key, wanted, _ in _differences(config, start):
         what = "shape" if key.startswith("model.") else "tokenizer"
@@ -135,74 +126,74 @@ def _check_recipe(request: TrainRequest, start: RunConfig) -> None:
         there = getattr(start.model, key)
         wanted = tables.get("model", {}).get(key, there)
         if wanted != there:
-            raise _another_shape(request, f"model.{key}", wanted, there)
+            raise _shape_error(request, f"model.{key}", wanted, there)
 
 
-def _another_shape(request: TrainRequest, key: str, wanted: Any, there: Any) -> UserError:
+def _shape_error(request: TrainRequest, key: str, wanted: Any, there: Any) -> UserError:
     return UserError(
         f"--recipe {request.recipe}: {key} = {wanted}, but the model in --init {request.init} has {there}; "
-        "leave --recipe out for the model's own settings, which --set changes, or give a recipe that agrees"
+        "leave --recipe out and change the model's settings with --set, or use a recipe that agrees"
     )
 
 
 def _differences(config: RunConfig, start: RunConfig) -> list[tuple[str, Any, Any]]:
-    """Settings that come with a model and are others in `config`: key, value there, value of the model."""
-    fixed = ("model.", *(f"data.{name}" for name in OF_THE_TOKENIZER))
+    """The fixed settings that differ in `config`: key, value there, value of the model."""
+    fixed = ("model.", *(f"data.{name}" for name in TOKENIZER_SETTINGS))
     wanted, there = flatten(config), flatten(start)
     keys = [key for key in wanted if key.startswith(fixed) and key != "model.dropout"]
     return [(key, wanted[key], there[key]) for key in keys if wanted[key] != there[key]]
 
 
-def with_pieces(request: TrainRequest) -> tuple[TrainRequest, RunConfig]:
-    """The request with a copy of the initial model that has the tokens of `request.special`, and its configuration.
+def with_added_tokens(request: TrainRequest) -> tuple[TrainRequest, RunConfig]:
+    """Start from a copy of the initial model with the tokens in `request.special` added.
 
-    The copy stays in the folder of the run: a resumed run, and adapters, start from it again.
+    The copy stays in the folder of the run, because resumed runs and adapters need it.
     """
     base = Path(request.init)
     if adapters_in(base) or "family" in read_json(base / CONFIG):
-        raise UserError(f"--special {request.special[0]}: {base} is no whole folder in the Hugging Face layout")
+        raise UserError(f"--special {request.special[0]}: {base} is not a complete folder in the Hugging Face layout")
     out = Path(request.out) / f"{base.absolute().name}-grown"
-    asked = [one.rpartition("=") if "=" in one.strip("=") else (one, "", "") for one in request.special]
-    pieces = {piece: origin for piece, _, origin in asked}
+    parsed = [one.rpartition("=") if "=" in one.strip("=") else (one, "", "") for one in request.special]
+    tokens = {token: origin for token, _, origin in parsed}
     if request.resume and out.is_dir():
-        _check(out, pieces)
+        _check_added(out, tokens)
     else:
-        ids = write_grown(base, pieces, out)
-        rows = ", ".join(f"{piece} ({ids[piece]}, begun as {pieces[piece] or 'the mean'})" for piece in pieces)
+        ids = write_grown(base, tokens, out)
+        rows = ", ".join(f"{token} ({ids[token]}, a copy of {tokens[token] or 'the mean'})" for token in tokens)
         notify(request, f"added to the vocabulary: {rows}")
     request = replace(request, init=str(out), special=())
-    return request, check(starting(request))
+    return request, check(config_from_model(request))
 
 
-def _check(out: Path, pieces: dict[str, str]) -> None:
+def _check_added(out: Path, tokens: dict[str, str]) -> None:
     vocabulary = read_vocabulary(out, read_json(out / CONFIG))
-    for piece in pieces:
-        if vocabulary.id_of(piece) is None:
+    for token in tokens:
+        if vocabulary.id_of(token) is None:
             raise UserError(
-                f"--special {piece}: the run in {out.parent} was begun without it; train into another folder"
+                f"--special {token}: the run in {out.parent} was started without it; train into another folder"
             )
 
 
-# How configurations call the paper's.
+# The paper's dropout in config.json.
 DROPOUT = ("dropout", "dropout_rate", "resid_pdrop", "hidden_dropout", "hidden_dropout_prob")
 
 
-def model_section(path: str, task: str) -> ModelConfig:
-    """A published network in the words of a recipe, as far as they go, with the dropout that its config.json says.
+def model_settings(path: str, task: str) -> ModelConfig:
+    """[model] of a recipe for a pretrained network, with the dropout of its config.json.
 
-    `task` is what it is to be trained for, "" = what it is for; `UserError` where that is another thing.
+    `task` is the task to train for, "" the usual one; `UserError` if the model does not support it.
     """
     model = pretrained_model(read_any(path, dtype="float32"))
     task = task or model.usual_task
     start = fine_tuning_of(task)
     model = start.fit(model, path)
     if isinstance(model.config, NetworkConfig):
-        return _described(model, task)
-    assert start.words
-    return start.words(model, task)
+        return _transformer_settings(model, task)
+    assert start.settings_of
+    return start.settings_of(model, task)
 
 
-def _described(model: Any, task: str) -> ModelConfig:
+def _transformer_settings(model: Any, task: str) -> ModelConfig:
     config, encoder, decoder = model.config, model.config.encoder, model.config.decoder
     stack = encoder or decoder
     assert stack
@@ -219,40 +210,40 @@ def _described(model: Any, task: str) -> ModelConfig:
         d_v=stack.d_v or stack.d_head,
         n_encoder_layers=encoder.n_layers if encoder else TransformerConfig.n_encoder_layers,
         n_decoder_layers=decoder.n_layers if decoder else TransformerConfig.n_decoder_layers,
-        dropout=_dropout(model.hf_config.get("decoder") or model.hf_config),  # a captioner has two
+        dropout=_dropout(model.hf_config.get("decoder") or model.hf_config),  # a captioner has two parts
         norm_position=stack.norm_position,
         norm="rms" if stack.norm.startswith("rms") else "layer",
         activation=stack.activation.partition("_")[0],
         gated=stack.gated,
         biases=stack.ffn_bias,
         positions=_positions(stack) if config.front != "patches" else "learned",
-        **_of_pictures(config),
+        **_picture_settings(config),
         max_len=stack.max_len or TransformerConfig.max_len,
         tied_embeddings=tied if config.tie_head or not decoder else "none",
     )
 
 
-def _of_pictures(config: NetworkConfig) -> dict[str, Any]:
+def _picture_settings(config: NetworkConfig) -> dict[str, Any]:
     if config.front != "patches":
         return {}
     height, width = config.image_size
     if height != width:
-        raise UserError(f"--init: reads pictures of {height} x {width} pixels; squares alone are trained on")
+        raise UserError(f"--init: reads pictures of {height} x {width} pixels; only square pictures are supported")
     return {"image_size": height, "patch_size": config.patch_size}
 
 
 def _dropout(hf_config: Mapping[str, Any]) -> float:
-    """The paper's: on embeddings and on what sub-layers put out."""
+    """The paper's dropout, on embeddings and on the output of sub-layers."""
     named = next((hf_config[name] for name in DROPOUT if hf_config.get(name) is not None), None)
     embeddings = hf_config.get("embd_pdrop", named)  # GPT-2's
     if named is not None and embeddings not in (named, None):
         raise UserError(
-            f"config.json drops embeddings at {embeddings} (embd_pdrop) and what sub-layers put out at {named} "
-            "(resid_pdrop): one rate is trained with, write the same one in both"
+            f"config.json has embd_pdrop = {embeddings} and resid_pdrop = {named}: only one dropout rate is supported; "
+            "set both to the same value"
         )
     if named is not None:
         return float(named)
-    return 0.0 if hf_config.get("model_type") in NONE_BY_DEFAULT else 0.1
+    return 0.0 if hf_config.get("model_type") in NO_DROPOUT else 0.1
 
 
 def _positions(stack: StackConfig) -> str:

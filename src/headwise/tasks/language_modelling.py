@@ -1,14 +1,13 @@
-"""A language model: running text in blocks, and after every token the next one.
+"""Training causal language models on running text in blocks, from scratch or from a pretrained model (GPT-2, LLaMA).
 
-From scratch by a recipe, or from a folder of GPT-2, LLaMA or one of their relatives (`--init`). Either way what comes
-out is a folder in the layout of such a family, which every command and `transformers` reads: there is no other kind of
-language model here. Not here: text to blocks (`data/documents.py`, `data/blocks.py`), and what such models are asked
-(`generation`).
+The result is a folder in the Hugging Face layout of such a family. Not here: text to blocks (`data/documents.py`,
+`data/blocks.py`), generation (`generation`).
 """
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +43,12 @@ from headwise.network.build import build
 from headwise.network.heads import CappedLanguageHead
 from headwise.network.transformer import DecoderOnly
 from headwise.tasks.job import FolderLayout, TrainRequest, base_names, choose_tokenizer, notify
-from headwise.tasks.pretrained import FineTuning, more_dropout, trainable
+from headwise.tasks.pretrained import FineTuning, dropout_row, extra_dropout_rates, stack_rows, trainable_network
 from headwise.training.loss import Loss, at_least_float32, sequence_loss
 from headwise.training.step import Objective, projection
 from headwise.training.validation import Outputs, Shard
 
-Decode = Callable[[Tensor], Tensor]  # from tokens (blocks, length) to hidden states, those that `DecoderOnly` has
+Decode = Callable[[Tensor], Tensor]  # `DecoderOnly.decode`: tokens (blocks, length) to hidden states
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class LanguageJob:
     """See `headwise.tasks.job.Job`."""
 
     config: RunConfig
-    tokenizer: Any  # for the layout; a published model's stays as its files have it
+    tokenizer: Any  # for the layout
     about: dict[str, Any]
     train: PreparedText
     valid: PreparedText
@@ -67,7 +66,7 @@ class LanguageJob:
 
     @property
     def baseline(self) -> dict[str, float]:
-        """Of all tokens being equally likely, and of always choosing the most frequent one."""
+        """Loss of the uniform distribution, and accuracy of the most frequent token."""
         most_frequent = int(np.bincount(self.valid.tokens).max())
         return {"loss": math.log(self.config.model.vocab_size), "accuracy": most_frequent / len(self.valid)}
 
@@ -85,51 +84,48 @@ class LanguageJob:
 
     @torch.inference_mode()
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
-        """The log-likelihood of blocks of the validation text."""
+        """The negative log-likelihood of each batch of validation blocks."""
         assert isinstance(network, DecoderOnly)
         sizes = self.config.data.block_length, self.config.train.tokens_per_batch
         batches = (batch.to(device) for batch in shard.of(validation_blocks(self.valid.tokens, *sizes)))
         return {"nll": [block_loss(network, network.decode, batch).nll.item() for batch in batches]}
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
-        """Mean negative log-likelihood of a token, in nats, over the whole validation text in blocks."""
+        """Mean negative log-likelihood of a token, in nats, over the validation text, and perplexity."""
         loss = sum(outputs["nll"]) / (len(self.valid) - 1)
         return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
 
 
 def language_objective(network: DecoderOnly, train: TrainConfig) -> Objective:
-    """Label-smoothed cross-entropy of every token of a block but the first, given those before it."""
+    """Label-smoothed cross-entropy of each token of a block but the first, given those before it."""
     decode: Decode = torch.compile(network.decode) if train.compile else network.decode
     return lambda batch: block_loss(network, decode, batch, train.label_smoothing)
 
 
 def block_loss(network: DecoderOnly, decode: Decode, batch: BlockBatch, label_smoothing: float = 0.0) -> Loss:
-    """Loss of predicting the token after each that is read, summed, in nats."""
+    """Loss of the next tokens, summed, in nats."""
     hidden, targets = decode(batch.tgt_in).flatten(0, 1), batch.tgt_out.flatten()
     if isinstance(network.head, CappedLanguageHead):
-        return loss_of_logits(network.head(hidden), targets, label_smoothing)
+        return logits_loss(network.head(hidden), targets, label_smoothing)
     weight, bias, scale = projection(network)
     return sequence_loss(
         (hidden if scale == 1.0 else hidden * scale)[None], weight, targets, label_smoothing, bias=bias
     )
 
 
-def loss_of_logits(logits: Float[Tensor, "rows vocab"], targets: Int[Tensor, " rows"], label_smoothing: float) -> Loss:
-    """The same from logits, where they are more than a product with a matrix."""
+def logits_loss(logits: Float[Tensor, "rows vocab"], targets: Int[Tensor, " rows"], label_smoothing: float) -> Loss:
+    """Loss of logits, for heads that are not a plain matrix product; summed, in nats."""
     nll = objective = F.cross_entropy(at_least_float32(logits), targets, reduction="sum")
     if label_smoothing:
         objective = F.cross_entropy(at_least_float32(logits), targets, reduction="sum", label_smoothing=label_smoothing)
     return Loss(objective, {"nll": nll.detach()})
 
 
-# --- What it is made of
-
-
 def language_job(request: TrainRequest, config: RunConfig, folder: Path) -> LanguageJob:
-    """Read, tokenise and check everything that a language model is trained on from scratch."""
-    length = positions_of(config)
+    """Read, tokenise and check the data for training from scratch."""
+    length = context_length(config)
     check_axes(language_axes(replace(config.model, vocab_size=1), length))
-    request = once_readable(request)
+    request = with_spooled_files(request)
     tokenizer = choose_tokenizer(
         request, config, folder, lambda: train_document_tokenizer(request.train, config.data, request.special)
     )
@@ -140,61 +136,55 @@ def language_job(request: TrainRequest, config: RunConfig, folder: Path) -> Lang
     return LanguageJob(config, tokenizer, about, train, valid, layout, lambda: build(axes))
 
 
-def positions_of(config: RunConfig) -> int:
-    """As many as a block is long; `UserError` where another number is asked for."""
-    length, asked = config.data.block_length, config.model.max_len
-    if config.model.positions == "learned" and asked not in (type(config.model)().max_len, length):
+def context_length(config: RunConfig) -> int:
+    """The number of positions, `data.block_length`; `UserError` if `model.max_len` differs."""
+    length, requested = config.data.block_length, config.model.max_len
+    if config.model.positions == "learned" and requested not in (type(config.model)().max_len, length):
         raise UserError(
-            f"model.max_len = {asked}: a language model has as many positions as data.block_length = {length}; leave "
-            "it out"
+            f"model.max_len = {requested}: a language model has data.block_length = {length} positions; leave it out"
         )
     return length
 
 
-def tuned_job(request: TrainRequest, config: RunConfig, folder: Path) -> LanguageJob:
-    """The same for a pretrained model that is fine-tuned."""
-    check_tuned(request, config)
+def language_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> LanguageJob:
+    """Read, tokenise and check the data for fine-tuning."""
+    check_fine_tuning(request, config)
     model: LanguageModel = FINE_TUNING.read(request.init)
-    about, train, valid = own_texts(request, config, own_cutter(model))
+    about, train, valid = texts_for_model(request, config, model_document_tokenizer(model))
     about["network"] = language_model_rows(model)
 
-    def make() -> DecoderOnly:
-        dropout = config.model.dropout
-        return trainable(model.network, dropout, more_dropout(model.hf_config, dropout))
-
+    make = partial(trainable_network, model, config.model.dropout)
     return LanguageJob(config, model.tokenizer, about, train, valid, SameLayout(model), make)
 
 
 FINE_TUNING = FineTuning(
-    tuned_job, LanguageModel, "a decoder alone (GPT-2, LLaMA)", "block_length", heads=("language",)
+    language_fine_tuning_job, LanguageModel, "a decoder (GPT-2, LLaMA)", "block_length", heads=("language",)
 )
 
 
-def check_tuned(request: TrainRequest, config: RunConfig) -> None:
-    """`UserError` for what does not go with a model that has a vocabulary and a length of its own."""
+def check_fine_tuning(request: TrainRequest, config: RunConfig) -> None:
+    """`UserError` for options that do not fit a pretrained language model."""
     if request.source_language or request.target_language:
         raise UserError("--source-language and --target-language are for models that translate")
     limit = longest_sequence(config.model)
     if limit and config.data.block_length > limit:
-        raise UserError(f"data.block_length = {config.data.block_length}: {request.init} reads {limit} tokens at most")
+        raise UserError(f"data.block_length = {config.data.block_length}: {request.init} reads at most {limit} tokens")
 
 
-def own_texts(
-    request: TrainRequest, config: RunConfig, cutter: DocumentTokenizer
+def texts_for_model(
+    request: TrainRequest, config: RunConfig, tokenizer: DocumentTokenizer
 ) -> tuple[dict[str, Any], PreparedText, PreparedText]:
-    """`prepared_texts` by the vocabulary of the model to start from."""
+    """`prepared_texts` with the tokenizer of the initial model."""
     try:
-        return prepared_texts(once_readable(request), config, cutter)
+        return prepared_texts(with_spooled_files(request), config, tokenizer)
     except UserError as error:
         raise UserError(str(error).replace("the tokenizer gives", f"{request.init}: the tokenizer gives")) from None
 
 
-def own_cutter(model: LanguageModel) -> DocumentTokenizer:
-    """By a published model's vocabulary: with the marks that it puts around a text, and an end mark behind them all."""
-    (encode, before, behind), ends = (
-        bare(model.tokenizer),
-        [model.generation.special.eos_id] if model.generation.can_end else [],
-    )
+def model_document_tokenizer(model: LanguageModel) -> DocumentTokenizer:
+    """With the model's vocabulary and special tokens, and an end token after each document."""
+    encode, before, behind = bare(model.tokenizer)
+    ends = [model.generation.special.eos_id] if model.generation.can_end else []
     return DocumentTokenizer(
         lambda texts: [encode(text) for text in texts],
         before,
@@ -204,25 +194,25 @@ def own_cutter(model: LanguageModel) -> DocumentTokenizer:
     )
 
 
-def once_readable(request: TrainRequest) -> TrainRequest:
-    """With files that can be read again and again."""
+def with_spooled_files(request: TrainRequest) -> TrainRequest:
+    """The request with copies of files that can be read only once (pipes)."""
     valid = request.valid if parse_validation_size(request.valid) else spool_files(request.valid)
     return replace(request, train=spool_files(request.train), valid=valid)
 
 
 def prepared_texts(
-    request: TrainRequest, config: RunConfig, cutter: DocumentTokenizer
+    request: TrainRequest, config: RunConfig, tokenizer: DocumentTokenizer
 ) -> tuple[dict[str, Any], PreparedText, PreparedText]:
-    """What config.json says of the texts; those to train and those to validate on."""
-    train, held = prepare_documents(request.train, cutter, progress=request.show), {}
+    """The entries for config.json, the training and the validation text."""
+    train, held = prepare_documents(request.train, tokenizer, progress=request.show), {}
     if amount := parse_validation_size(request.valid):
         if amount.pairs:
-            raise UserError(f"--valid {amount.text}: running text has no pairs; hold out a share of it, such as 1%")
+            raise UserError(f"--valid {amount.text}: running text has no pairs; hold out a part of it, such as 1%")
         train, valid = train.hold_out(amount.share)
         held = {"held_out": {"taken": len(valid), "dropped": 0}}
         notify(request, f"validating on the last {len(valid):,} tokens of the training files ({amount.text})")
     else:
-        valid = prepare_documents(request.valid, cutter, progress=request.show)
+        valid = prepare_documents(request.valid, tokenizer, progress=request.show)
     _check_sizes(request, config, train, valid)
     notify(
         request,
@@ -236,25 +226,18 @@ def prepared_texts(
         "valid_key": valid.key,
         **held,
     }
-    return {"corpus": corpus, "material": _material(request, config, cutter, train), "settings": RUN}, train, valid
-
-
-def _material(
-    request: TrainRequest, config: RunConfig, cutter: DocumentTokenizer, train: PreparedText
-) -> dict[str, str]:
-    """What the model card says of it."""
-    kind = f"{config.data.subword} pieces" if config.data.subword != "characters" else "characters"
-    blocks = f"in blocks of {config.data.block_length:,}"
-    data = f"{', '.join(base_names(request.train))}: {len(train):,} tokens, {blocks}"
-    return {"vocabulary": f"{cutter.vocab_size:,} {kind}", "training data": data}
+    kind = f"{config.data.subword} tokens" if config.data.subword != "characters" else "characters"
+    data = f"{', '.join(corpus['train'])}: {len(train):,} tokens, in blocks of {config.data.block_length:,}"
+    material = {"vocabulary": f"{tokenizer.vocab_size:,} {kind}", "training data": data}
+    return {"corpus": corpus, "material": material, "settings": RUN}, train, valid
 
 
 def _check_sizes(request: TrainRequest, config: RunConfig, train: PreparedText, valid: PreparedText) -> None:
     length = config.data.block_length
     if len(train) <= length:
         raise UserError(
-            f"{', '.join(request.train)}: {len(train):,} tokens, and a block of data.block_length = {length} needs one "
-            "more than it is long: give more text or lower it"
+            f"{', '.join(request.train)}: {len(train):,} tokens, and a block of data.block_length = {length} needs "
+            f"{length + 1:,}: add text or lower it"
         )
     if len(valid) < 2:
         raise UserError(
@@ -263,14 +246,7 @@ def _check_sizes(request: TrainRequest, config: RunConfig, train: PreparedText, 
 
 
 def language_model_rows(model: LanguageModel | EncoderModel) -> dict[str, str]:
-    """What the model card says of the network."""
-    config, stack = model.config, model.config.decoder or model.config.encoder
-    assert stack
-    more = more_dropout(model.hf_config, 0.0)
-    rates = ", ".join(f"{name} {rate}" for name, rate in vars(more).items() if rate)
-    shape = f"d_model {stack.d_model}, d_ff {stack.d_ff}, {stack.n_heads} heads"
-    return {
-        "architecture": f"{config.family}: {stack.n_layers} layer{'s' * (stack.n_layers > 1)}, {shape}",
-        "vocabulary": f"{config.vocab_size:,} pieces of `{model.path.absolute().name}`",
-        **({"dropout": f"beside model.dropout: {rates}"} if rates else {}),
-    }
+    """The rows of the model card for the network."""
+    config = model.config
+    rows = stack_rows(model, config.family, config.decoder or config.encoder, config.vocab_size)
+    return rows | dropout_row(extra_dropout_rates(model.hf_config, 0.0), "model.dropout")

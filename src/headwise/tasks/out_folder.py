@@ -1,7 +1,7 @@
-"""Which folders a run may write to: it never replaces a model, a log or a tokenizer of another run.
+"""Checks of the output folder: a run never replaces a model, a log or a tokenizer of another run.
 
-A folder belongs to a run that can be resumed if it has checkpoints or the `STARTED` marker (see `training.checkpoint`).
-A model without either is finished: its checkpoints were deleted, or it was made by other means.
+A folder has a run that can be resumed if it has checkpoints or the `STARTED` marker (see `training.checkpoint`). A
+model without either cannot be resumed.
 """
 
 from collections.abc import Mapping
@@ -19,15 +19,15 @@ from headwise.training.checkpoint import CHECKPOINTS, STARTED, check_whole, chec
 from headwise.training.logs import TRAINING_LOG, VALIDATION_LOG
 
 WEIGHTS = "*.safetensors"
-WRITTEN = (CONFIG, ADAPTER, WEIGHTS, RUN, TOKENIZER, GENERATION, TRAINING_LOG, VALIDATION_LOG, CARD)  # as patterns
+WRITTEN = (CONFIG, ADAPTER, WEIGHTS, RUN, TOKENIZER, GENERATION, TRAINING_LOG, VALIDATION_LOG, CARD)  # patterns
 
 
 def check_out(folder: Path, resume: bool) -> None:
-    """Check that a run may write to `folder`; nothing is changed.
+    """Check that a run may write to `folder`.
 
     Raises:
-        UserError: the run would replace files that are not its own; the folder has a run, and `resume` is False; or
-            all its checkpoints are damaged.
+        UserError: the run would replace other files; the folder has a run, and `resume` is False; or all its
+            checkpoints are damaged.
     """
     checkpoints = folder / CHECKPOINTS
     found = [path.name for pattern in WRITTEN for path in sorted(folder.glob(pattern))]
@@ -36,7 +36,7 @@ def check_out(folder: Path, resume: bool) -> None:
         raise UserError(f"--out {folder}: has checkpoints but no {CONFIG}; restore it or name another folder")
     if whole or (checkpoints / STARTED).exists():
         if not resume:
-            raise UserError(f"--out {folder}: holds a run already; add --resume to resume it or name another folder")
+            raise UserError(f"--out {folder}: already holds a run; add --resume to resume it or name another folder")
     elif any(folder.glob(WEIGHTS)):
         why = "without checkpoints, so it cannot be resumed" if resume else "already"
         raise UserError(f"--out {folder}: holds a model {why}; name another folder, or move the model away first")
@@ -45,7 +45,7 @@ def check_out(folder: Path, resume: bool) -> None:
 
 
 def mark_started(folder: Path) -> None:
-    """Mark `folder` as that of a run without checkpoints, which may start again; not if it has checkpoints."""
+    """Add the marker of a run without checkpoints, which can be restarted; no effect if there are checkpoints."""
     marker = folder / CHECKPOINTS / STARTED
     if not checkpoint_paths(marker.parent):
         with writing(marker):
@@ -53,10 +53,10 @@ def mark_started(folder: Path) -> None:
             marker.touch()
 
 
-FLAGS = {"train.seed": "--seed", "model.task": "--task"}  # settings with an option of their own
+FLAGS = {"train.seed": "--seed", "model.task": "--task"}  # settings that have an option
 
 
-# Settings a resumed run may change: they decide when something happens, not what is computed at a step.
+# Settings that a resumed run may change: they do not change the result of a training step.
 MAY_CHANGE = {
     "train.max_steps",
     "train.log_every",
@@ -75,8 +75,8 @@ def check_resumed(request: TrainRequest, config: RunConfig, about: Mapping[str, 
     """Refuse to resume the run in `folder` with other settings or files; report the settings that change."""
     before, corpus = read_run(folder)
     _check_same_run(folder, before, corpus, config, about)
-    _warn_of_another_schedule(request, config, before)
-    _decode_as_asked(request, config, before, folder)
+    _warn_of_changed_schedule(request, config, before)
+    _restore_search_settings(request, config, before, folder)
 
 
 def _check_same_run(
@@ -97,22 +97,25 @@ def _check_same_run(
         if corpus.get("recipe") != about["recipe"]:
             flags = {f"--recipe {corpus.get('recipe')}": None}
         given = " and ".join(flags)
-        raise UserError(f"--resume {folder}: {what}; give the run's own {given} or train into another folder")
+        raise UserError(f"--resume {folder}: {what}; use the run's {given} or train into another folder")
     for key, files in (("key", "training"), ("valid_key", "validation"), ("mix_key", "data.mix")):
         if corpus["corpus"].get(key) != about["corpus"].get(key):
-            raise UserError(f"--resume {folder}: the {files} files are not those the run was started with")
+            raise UserError(f"--resume {folder}: the {files} files differ from those of the run")
 
 
-def _warn_of_another_schedule(request: TrainRequest, config: RunConfig, before: RunConfig) -> None:
+def _warn_of_changed_schedule(request: TrainRequest, config: RunConfig, before: RunConfig) -> None:
     steps = before.train.max_steps
     if config.train.schedule in ("linear", "cosine") and config.train.max_steps != steps:
-        notify(request, f"train.max_steps was {steps:,}: from here on the learning rate follows the new end")
+        notify(request, f"train.max_steps was {steps:,}: the learning rate now follows the new schedule")
 
 
-def _decode_as_asked(request: TrainRequest, config: RunConfig, run: RunConfig, folder: Path) -> None:
+def _restore_search_settings(request: TrainRequest, config: RunConfig, run: RunConfig, folder: Path) -> None:
     """Restore the run's own search settings if `evaluate --tune` has chosen others."""
     before, now = asdict(run.decode), asdict(config.decode)
     changed = [f"decode.{name} was {before[name]}, now {now[name]}" for name in now if before[name] != now[name]]
     if changed:
-        notify(request, f"{', '.join(changed)}: the settings of the run; `headwise evaluate --tune` chooses anew")
+        notify(
+            request,
+            f"{', '.join(changed)}: restored the settings of the run; `headwise evaluate --tune` chooses them again",
+        )
         write_decoding(folder, config.decode, lambda card: with_row(card, DECODING, ""))

@@ -1,4 +1,4 @@
-"""The files of a translator: pairs, translation memories, mixed corpora, and warnings about too few of them."""
+"""Training data of translation models: pairs, translation memories, mixed corpora, and warnings about small data."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,17 +20,11 @@ from headwise.data.tokenizer import Tokenizer
 from headwise.device import usable_cores
 from headwise.errors import UserError
 from headwise.localisation.memory import memories_as_tsv
-from headwise.tasks.job import (
-    TrainRequest,
-    base_names,
-    held_out_row,
-    hold_out,
-    notify,
-)
+from headwise.tasks.job import TrainRequest, base_names, held_out_entry, hold_out, notify
 
 
-def _small_data(config: RunConfig, tokenizer: Tokenizer | None, train: Pairs, valid: Pairs) -> Iterator[str]:
-    """Warnings about few data; `tokenizer` is that of a model that starts from scratch."""
+def small_data_warnings(config: RunConfig, tokenizer: Tokenizer | None, train: Pairs, valid: Pairs) -> Iterator[str]:
+    """Warnings about small data; `tokenizer` is None unless the model is trained from scratch."""
     if tokenizer:
         yield from few_training_pairs(len(train.src_lengths))
         if not config.data.tokenizer:
@@ -40,13 +34,13 @@ def _small_data(config: RunConfig, tokenizer: Tokenizer | None, train: Pairs, va
 
 
 def read_files(request: TrainRequest) -> tuple[Sequence[Corpus], Sequence[Corpus], Sequence[Corpus], dict[str, Any]]:
-    """The training files; what to train and to validate on; what config.json says of a part that was held out."""
+    """The training files, the training and validation pairs, and the entry of config.json for held-out pairs."""
     files = parse_pairs("--train", request.train)
     parts = hold_out(request, files)
     files, valid = spool(files), [] if parts else spool(parse_pairs("--valid", request.valid))
-    for doubt in (*file_warnings(files, valid), *leakage_warnings(files, valid)):
-        notify(request, doubt)
-    return files, *((parts.train, [parts.valid]) if parts else (files, valid)), held_out_row(parts)
+    for warning in (*file_warnings(files, valid), *leakage_warnings(files, valid)):
+        notify(request, warning)
+    return files, *((parts.train, [parts.valid]) if parts else (files, valid)), held_out_entry(parts)
 
 
 def prepare_both(
@@ -57,15 +51,13 @@ def prepare_both(
     valid: Sequence[Corpus],
     noun: str,
 ) -> tuple[Pairs, PreparedCorpus, dict[str, Any]]:
-    """What is trained and validated on, cut into pieces and checked, and what config.json says of it; a row is a
-    `noun`.
-    """
+    """The tokenized training and validation data, and its entry "corpus" for config.json; a row is a `noun`."""
     workers = request.workers or usable_cores()
     prepared = prepare(train, tokenizer, config.data, progress=request.show, workers=workers)
     reasons = "".join(f"; dropped {count:,}: {reason}" for reason, count in prepared.dropped.items())
     notify(request, f"training on {len(prepared):,} of {prepared.read:,} {noun}{reasons}")
     validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=False)
-    _check(request.valid, config, tokenizer, validating)
+    _check_lengths(request.valid, config, tokenizer, validating)
     corpus = {
         "train": base_names(request.train),
         "valid": base_names(request.valid),
@@ -80,26 +72,26 @@ def prepare_both(
     return prepared, validating, corpus
 
 
-def _check(valid_files: Sequence[str], config: RunConfig, tokenizer: PairTokenizer, valid: PreparedCorpus) -> None:
-    """Settings that turn out to be impossible once the text is cut into pieces."""
+def _check_lengths(files: Sequence[str], config: RunConfig, tokenizer: PairTokenizer, valid: PreparedCorpus) -> None:
+    """Check settings against the tokenized data."""
     if config.data.bpe_dropout and isinstance(tokenizer, Tokenizer):
-        _ = tokenizer.merges  # a UserError if there is nothing to drop
+        _ = tokenizer.merges  # raises UserError if the tokenizer has no merges
     limit = longest_sequence(config.model)
     if limit is None:
         return
-    way_out = "raise model.max_len or choose a model without such a limit (a Transformer's model.positions=sinusoidal)"
+    advice = "raise model.max_len or choose a model without this limit (a Transformer with model.positions=sinusoidal)"
     if not isinstance(tokenizer, Tokenizer):
-        way_out = "that is all this model reads: leave out longer texts, and lower data.max_length"
+        advice = "the limit of this model: leave out longer texts, and lower data.max_length"
     if config.data.max_length > limit:
-        raise UserError(f"model.max_len = {limit} is less than data.max_length = {config.data.max_length}; {way_out}")
+        raise UserError(f"model.max_len = {limit} is less than data.max_length = {config.data.max_length}; {advice}")
     longest = max(valid.src_lengths.max(), valid.tgt_lengths.max())
     if longest > limit:
-        files = " + ".join(map(display_name, valid_files))
-        raise UserError(f"{files}: a text has {longest} pieces, more than model.max_len = {limit}; {way_out}")
+        named = " + ".join(map(display_name, files))
+        raise UserError(f"{named}: a text has {longest} tokens, more than model.max_len = {limit}; {advice}")
 
 
 def with_memories(request: TrainRequest) -> TrainRequest:
-    """The request with pairs, in files of the cache, for the memories among its files and in its folders."""
+    """The request with translation memories replaced by cached TSV files of their pairs."""
     files = {}
     for name in ("train", "valid"):
         paths = getattr(request, name)
@@ -112,18 +104,17 @@ def with_memories(request: TrainRequest) -> TrainRequest:
 # The recipe `tiny` needs some 10,000 pairs even of such simple text as captions: 29,000 give a BLEU of 39, 2,900 of 22
 # (benchmarks/results/little-text_1-core-cpu-avx2_2026-11-23.md).
 PAIRS = 10_000
-
-
 # A corpus BLEU of 200 captions has a 95 % interval of about 4 to each side, of 100 of 6, of 50 of 9 (bootstrap).
 VALIDATION_PAIRS = 200
-
-
-OCCURRENCES, BETTER = 20, 50  # of a token in the training text, on average: warned about if fewer, and recommended
-SMALLEST = 300  # pieces worth recommending
+OCCURRENCES, BETTER = (
+    20,
+    50,
+)  # mean occurrences of a token: the limit for a warning, and the advice
+SMALLEST = 300  # recommended vocabulary size
 
 
 def few_training_pairs(pairs: int) -> Iterator[str]:
-    """Of a translator that is trained from scratch."""
+    """A warning about a small training set for training from scratch."""
     if pairs < PAIRS:
         yield (
             f"warning: --train has {pairs:,} pairs, too few to train a translator from scratch (at least {PAIRS:,}): "
@@ -132,7 +123,7 @@ def few_training_pairs(pairs: int) -> Iterator[str]:
 
 
 def few_validation_pairs(pairs: int) -> Iterator[str]:
-    """Of figures that say little."""
+    """A warning about a small validation set."""
     if pairs < VALIDATION_PAIRS:
         yield (
             f"warning: --valid has {pairs:,} pairs, too few to compare models (at least {VALIDATION_PAIRS}): its loss "
@@ -141,7 +132,7 @@ def few_validation_pairs(pairs: int) -> Iterator[str]:
 
 
 def large_vocabulary(vocab_size: int, tokens: int) -> Iterator[str]:
-    """Of a tokenizer trained on so many tokens.
+    """A warning about a vocabulary that is too large for so many training tokens.
 
     >>> list(large_vocabulary(8000, 800_000))
     []
@@ -151,34 +142,38 @@ def large_vocabulary(vocab_size: int, tokens: int) -> Iterator[str]:
     better = max(SMALLEST, tokens // BETTER // 100 * 100)
     if tokens < OCCURRENCES * vocab_size and better < vocab_size:
         yield (
-            f"warning: a vocabulary of {vocab_size:,} pieces is too large for {tokens:,} training tokens, which is "
+            f"warning: a vocabulary of {vocab_size:,} tokens is too large for {tokens:,} training tokens, which is "
             f"{tokens / vocab_size:.1f} for each (at least {OCCURRENCES}): set data.vocab_size={better}"
         )
 
 
 def mixed_corpora(
-    request: TrainRequest, config: RunConfig, tokenizer: PairTokenizer, own: PreparedCorpus, noted: dict[str, Any]
+    request: TrainRequest, config: RunConfig, tokenizer: PairTokenizer, prepared: PreparedCorpus, entry: dict[str, Any]
 ) -> Mixture:
-    """The corpora of `request.train`, which lie in `own` one behind the other, each as often as it shall come, and
-    those of `data.mix`; which these are is `noted`, so that a run goes on with the same.
+    """The corpora of `request.train` and `data.mix`, sampled by weights and temperature.
+
+    Args:
+        prepared: the corpora of `request.train`, concatenated.
+        entry: gets the key of `data.mix`, which a resumed run checks.
 
     Raises:
-        UserError: weights and corpora are not equally many; a corpus has nothing to train on, or cannot be read; links
-            of words are to be learnt, which are those of pairs as they lie in the files.
+        UserError: the number of weights differs from the number of corpora, a corpus is empty or cannot be read, or
+            there are word links, which do not support sampling.
     """
     data, names = config.data, [*map(str, parse_corpora(request.train))]
     if request.alignments:
         raise UserError("--alignments does not go with data.weights, data.temperature or data.mix: leave one out")
     weights = data.weights or (1.0,) * len(names)
     if len(weights) != len(names):
-        named = f"--train names {len(names)} ({', '.join(names)})"
-        raise UserError(f"data.weights = {list(weights)}: give one for each corpus, of which {named}")
-    if len(own.kept) != len(names) or not all(own.kept):
-        empty = [name for name, size in zip(names, own.kept, strict=False) if not size]
-        raise UserError(f"{', '.join(empty or names)}: a corpus without a pair to train on has no share; leave it out")
-    starts = [sum(own.kept[:i]) for i in range(len(names))]
-    counts = pairs_per_epoch(own.kept, weights, data.temperature)
-    shares = [CorpusShare(own, *numbers) for numbers in zip(starts, own.kept, counts, strict=True)]
+        named = f"{len(names)} corpora of --train ({', '.join(names)})"
+        raise UserError(f"data.weights = {list(weights)}: give one weight for each of the {named}")
+    kept = prepared.kept
+    if len(kept) != len(names) or not all(kept):
+        empty = [name for name, size in zip(names, kept, strict=False) if not size]
+        raise UserError(f"{', '.join(empty or names)}: has no pairs to train on; leave it out")
+    starts = [sum(kept[:i]) for i in range(len(names))]
+    counts = pairs_per_epoch(kept, weights, data.temperature)
+    shares = [CorpusShare(prepared, *numbers) for numbers in zip(starts, kept, counts, strict=True)]
     if data.mix:
         general = prepare(
             spool(parse_pairs("data.mix", [*map(str.strip, data.mix.split(","))])),
@@ -186,13 +181,13 @@ def mixed_corpora(
             data,
             progress=request.show,
         )
-        noted["mix_key"] = general.key
+        entry["mix_key"] = general.key
         count = round(sum(counts) * data.mix_share / (1 - data.mix_share))
         shares, names = [*shares, CorpusShare(general, 0, len(general), count)], [*names, data.mix]
     for share, name in zip(shares, names, strict=True):
         times = share.pairs_per_epoch / share.size
         notify(
             request,
-            f"an epoch has {share.pairs_per_epoch:,} pairs of {name}, which has {share.size:,}: {times:.2f} times",
+            f"pairs per epoch from {name}: {share.pairs_per_epoch:,} of {share.size:,} ({times:.2f} times)",
         )
     return Mixture(shares)

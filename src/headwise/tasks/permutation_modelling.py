@@ -1,8 +1,7 @@
-"""A permutation language model (XLNet, arXiv:1906.08237): tokens of a block in a random order, each from those before.
+"""Training permutation language models (XLNet, arXiv:1906.08237) on running text, from scratch or from an XLNet.
 
-From scratch by a recipe, or from a folder of an XLNet (`--init`). What comes out is a folder in XLNet's layout, which
-every command and `transformers` reads. Texts and what is refused are those of a language model (`language_modelling`).
-Not here: what is predicted and in which order (`data/permutation.py`), and the network (`architectures/xlnet.py`).
+Tokens of a block are predicted in a random order. The result is a folder in XLNet's layout. Texts and checks are those
+of `language_modelling`. Not here: the orders (`data/permutation.py`), the network (`architectures/xlnet.py`).
 """
 
 from collections.abc import Callable, Mapping
@@ -34,21 +33,21 @@ from headwise.models.language_model import LanguageModel
 from headwise.tasks.job import TrainRequest
 from headwise.tasks.language_modelling import (
     LanguageJob,
-    check_tuned,
-    loss_of_logits,
-    once_readable,
-    own_texts,
+    check_fine_tuning,
+    logits_loss,
     prepared_texts,
+    texts_for_model,
+    with_spooled_files,
 )
-from headwise.tasks.masked_modelling import check_block_room, marked_tokenizer
-from headwise.tasks.pretrained import FineTuning, in_words, unfrozen, xlnet_rows
+from headwise.tasks.masked_modelling import check_block_room, tokenizer_with_template
+from headwise.tasks.pretrained import FineTuning, unfreeze, xlnet_model_settings, xlnet_rows
 from headwise.training.loss import Loss, at_least_float32
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard, mean_over_shards
 
-MARKS = ("<pad>", "<cls>", "<sep>", "<unk>", "<mask>")  # XLNet's, in the order of a tokenizer of ours
-AROUND = "$A:0 {last}:0 {first}:2", "$A:0 {last}:0 $B:1 {last}:1 {first}:2"  # both marks stand behind a text
-ONLY = {  # what an XLNet is, in the words of [model]
+XLNET_TOKENS = ("<pad>", "<cls>", "<sep>", "<unk>", "<mask>")  # XLNet's, in the order of `Tokenizer`
+XLNET_TEMPLATES = "$A:0 {last}:0 {first}:2", "$A:0 {last}:0 $B:1 {last}:1 {first}:2"  # for a text, and for a pair
+FIXED = {  # settings in [model] that XLNet has
     "positions": "relative", "norm_position": "post", "norm": "layer", "gated": False, "biases": True, "n_kv_heads": 0,
     "normalise_heads": False, "d_k": 0, "d_v": 0, "encoder_heads": (),
 }  # fmt: skip
@@ -58,7 +57,7 @@ ONLY = {  # what an XLNet is, in the words of [model]
 class PermutationJob(LanguageJob):
     """See `headwise.tasks.job.Job`."""
 
-    permuted: Callable[[NDArray[Any]], PermutedText] = field(kw_only=True)  # of tokens
+    permuted: Callable[[NDArray[Any]], PermutedText] = field(kw_only=True)  # from tokens
 
     def objective(self, network: nn.Module) -> Objective:
         assert isinstance(network, XLNet)
@@ -70,20 +69,20 @@ class PermutationJob(LanguageJob):
 
     @torch.inference_mode()
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
-        """Of each batch the log-likelihood of what is predicted, how much of it is right, and how much it is.
+        """For each batch the log-likelihood of predicted tokens, how many are right, and their number.
 
-        The validation text is always predicted in the same order.
+        The validation text always has the same order.
         """
         outputs: Outputs = {"nll": [], "right": [], "targets": []}
         for batch in shard.of(self.permuted(self.valid.tokens).fixed(self.config.train.tokens_per_batch)):
-            logits, targets = predicted(network, batch.to(device))
+            logits, targets = permuted_logits(network, batch.to(device))
             outputs["nll"].append(F.cross_entropy(logits, targets, reduction="sum").item())
             outputs["right"].append(int((logits.argmax(-1) == targets).sum()))
             outputs["targets"].append(batch.n_targets)
         return outputs
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
-        """Mean negative log-likelihood, in nats, and accuracy of a predicted token."""
+        """Mean negative log-likelihood, in nats, and accuracy of predicted tokens."""
         return {
             "loss": mean_over_shards(outputs, "nll", "targets"),
             "accuracy": mean_over_shards(outputs, "right", "targets"),
@@ -91,29 +90,26 @@ class PermutationJob(LanguageJob):
 
 
 def permutation_objective(network: XLNet, train: TrainConfig) -> Objective:
-    """Label-smoothed cross-entropy of what is predicted, by the query stream."""
+    """Label-smoothed cross-entropy of the tokens that the query stream predicts."""
     forward = torch.compile(network) if train.compile else network
 
     def objective(batch: PermutedBatch) -> Loss:
-        logits, targets = predicted(forward, batch)
-        loss = loss_of_logits(logits, targets, train.label_smoothing)
+        logits, targets = permuted_logits(forward, batch)
+        loss = logits_loss(logits, targets, train.label_smoothing)
         right = (logits.detach().argmax(-1) == targets).sum()
         return replace(loss, figures={**loss.figures, "accuracy": right.to(loss.nll.dtype)})
 
     return objective
 
 
-def predicted(network: Callable[..., Tensor], batch: PermutedBatch) -> tuple[Tensor, Tensor]:
-    """Logits (predictions, vocab) of all that is predicted of a batch, and what stands there."""
+def permuted_logits(network: Callable[..., Tensor], batch: PermutedBatch) -> tuple[Tensor, Tensor]:
+    """Logits (predictions, vocab) and targets of a batch."""
     logits = network(batch.src, visible=partial_order_mask(batch.rank), targets=batch.positions)
     return at_least_float32(logits.flatten(0, 1)), batch.targets.flatten()
 
 
-# --- What it is made of
-
-
-def begun_xlnet(shape: XLNetShape, length: int, tokenizer: Tokenizer) -> ScratchLayout:
-    """The folder of a network of this shape that has read blocks of `length` tokens."""
+def xlnet_layout(shape: XLNetShape, length: int, tokenizer: Tokenizer) -> ScratchLayout:
+    """The layout for a network trained from scratch on blocks of `length` tokens."""
     ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
     files = {
         SETTINGS: {**tokenizer_config(tokenizer, length), **masking_tokens(tokenizer)},
@@ -123,53 +119,53 @@ def begun_xlnet(shape: XLNetShape, length: int, tokenizer: Tokenizer) -> Scratch
 
 
 def permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> PermutationJob:
-    """Read, tokenise and check everything that an XLNet is trained on from scratch."""
+    """Read, tokenise and check the data for training from scratch."""
     xlnet_shape(config.model)
     check_block_room(config, 2)
-    request = once_readable(request)
-    tokenizer = marked_tokenizer(request, config, folder, MARKS, AROUND)
+    request = with_spooled_files(request)
+    tokenizer = tokenizer_with_template(request, config, folder, XLNET_TOKENS, XLNET_TEMPLATES)
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
     shape, length = xlnet_shape(model), config.data.block_length
     about, train, valid = prepared_texts(request, config, document_tokenizer(tokenizer))
     permuted = partial(PermutedText, length=length, suffix=[tokenizer.eos_id, tokenizer.bos_id])
-    config, layout = replace(config, model=model), begun_xlnet(shape, length, tokenizer)
+    config, layout = replace(config, model=model), xlnet_layout(shape, length, tokenizer)
     return PermutationJob(config, tokenizer, about, train, valid, layout, lambda: build_xlnet(shape), permuted=permuted)
 
 
-def tuned_permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> PermutationJob:
-    """The same for a pretrained XLNet that is fine-tuned."""
-    check_tuned(request, config)
+def permutation_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> PermutationJob:
+    """Read, tokenise and check the data for fine-tuning."""
+    check_fine_tuning(request, config)
     model: LanguageModel = FINE_TUNING.read(request.init)
     encode, _, behind = bare(model.tokenizer)
     check_block_room(config, len(behind))
     origin = fingerprint(model.path), model.config.vocab_size
-    cutter = DocumentTokenizer(lambda texts: [encode(text) for text in texts], [], behind[:1], *origin)
-    about, train, valid = own_texts(request, config, cutter)
+    tokenizer = DocumentTokenizer(lambda texts: [encode(text) for text in texts], [], behind[:1], *origin)
+    about, train, valid = texts_for_model(request, config, tokenizer)
     about["network"] = xlnet_rows(model)
     permuted = partial(PermutedText, length=config.data.block_length, suffix=behind)
 
     def make() -> XLNet:
-        unfrozen(model.network, config.model.dropout)
+        unfreeze(model.network, config.model.dropout)
         return model.network
 
     return PermutationJob(config, model.tokenizer, about, train, valid, XLNetLayout(model), make, permuted=permuted)
 
 
 FINE_TUNING = FineTuning(
-    tuned_permutation_job,
+    permutation_fine_tuning_job,
     LanguageModel,
     "an XLNet that predicts tokens",
     "block_length",
-    words=in_words,
+    settings_of=xlnet_model_settings,
     heads=("permutation",),
 )
 
 
 def xlnet_shape(c: TransformerConfig) -> XLNetShape:
-    """A recipe's [model] as an XLNet, without memory of earlier segments; `UserError` for what XLNet is not."""
-    for key, wanted in ONLY.items():
-        if getattr(c, key) != wanted:
-            raise UserError(f"model.{key} = {getattr(c, key)}: an XLNet has {key} = {wanted}; leave it out")
+    """The XLNet for [model] of a recipe, without segment memory; `UserError` for unsupported settings."""
+    for key, value in FIXED.items():
+        if getattr(c, key) != value:
+            raise UserError(f"model.{key} = {getattr(c, key)}: an XLNet has {key} = {value}; leave it out")
     return XLNetShape(
         vocab_size=c.vocab_size,
         d_model=c.d_model,

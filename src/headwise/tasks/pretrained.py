@@ -1,11 +1,9 @@
-"""A network of one of the families that is trained on: its weights, its dropouts, its shape in the words of a recipe.
+"""Fine-tuning of pretrained networks: weights, dropout, and rows of the model card.
 
-`FineTuning` is what a task says of the published models it starts from; `FINE_TUNING` of its module is one.
+`FineTuning` describes the pretrained models that a task supports; the `FINE_TUNING` of a task's module is one.
 
-What is trained are copies of its weights in float32, whatever numbers its file has; a bias on the logits (Marian, BART)
-stays as it is, as in `transformers`. Everything is dropped that the checkpoint's config.json has dropped
-(`network/extra_dropout.py`), at its rates. Not here: what it is trained for (`published`, `language_modelling`,
-`masked_modelling`).
+Weights are copied to float32, whatever the precision of the file. The bias on the logits (Marian, BART) is frozen, as
+in `transformers`. Dropout has the rates of config.json, also where the paper has none (`network/extra_dropout.py`).
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +26,7 @@ from headwise.network.extra_dropout import DropoutRates, add_dropout
 from headwise.network.transformer import DecoderOnly, EncoderOnly, Transformer
 from headwise.tasks.job import Job, TrainRequest
 
-MORE_DROPOUT = {  # and what others there are
+EXTRA_DROPOUT = {  # in config.json, besides the paper's dropout
     "attention_dropout": "attention",
     "attn_pdrop": "attention",
     "attention_probs_dropout_prob": "attention",
@@ -37,29 +35,25 @@ MORE_DROPOUT = {  # and what others there are
     "decoder_layerdrop": "decoder_layer",
 }
 BERTS = ("bert", "roberta", "xlm-roberta", "camembert", "electra")
-USUAL = {  # where config.json says nothing
+DEFAULT_RATES = {  # if config.json has no value
     "gpt2": {"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1},
     "distilbert": {"attention_dropout": 0.1},
     **{name: {"attention_probs_dropout_prob": 0.1} for name in BERTS},
 }
-NONE_BY_DEFAULT = (
-    "vit",
-    "deit",
-    "gpt_neox",
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "gemma",
-    "gemma2",
-)  # the paper's dropout
+# Families without the paper's dropout by default.
+NO_DROPOUT = ("vit", "deit", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")
 
-Kind = TypeVar("Kind", Transformer, DecoderOnly, EncoderOnly)
+NetworkT = TypeVar("NetworkT", Transformer, DecoderOnly, EncoderOnly)
 
 
-def trainable(network: Kind, dropout: float, more: DropoutRates | None = None) -> Kind:
-    """The network of a family itself with weights that may change, and all that it drops."""
-    unfrozen(network, dropout)
+def trainable_network(model: Any, dropout: float) -> Any:
+    """The network of a pretrained model for fine-tuning, with the dropout rates of its config.json."""
+    return make_trainable(model.network, dropout, extra_dropout_rates(model.hf_config, dropout))
+
+
+def make_trainable(network: NetworkT, dropout: float, more: DropoutRates | None = None) -> NetworkT:
+    """Let the weights of a pretrained network change, and add its dropout; returns the network."""
+    unfreeze(network, dropout)
     if not isinstance(network, EncoderOnly) and network.output.bias is not None:
         network.output.bias.requires_grad_(False)
     if more:
@@ -67,11 +61,11 @@ def trainable(network: Kind, dropout: float, more: DropoutRates | None = None) -
     return network
 
 
-def unfrozen(network: nn.Module, dropout: float) -> None:
-    """Let weights change, which become copies, for what a network was given lies in a file; drop as the paper does.
+def unfreeze(network: nn.Module, dropout: float) -> None:
+    """Copy the weights, which may be mapped from a file, let them change, and set the paper's dropout.
 
-    The copies lie row by row, also where a file has them transposed (GPT-2): so a checkpoint keeps the moments of Adam,
-    whose fused kernel pairs numbers by where they lie.
+    The copies are contiguous, even if the file is transposed (GPT-2): the fused Adam kernel pairs numbers by memory
+    order, and a checkpoint must keep the moments.
     """
     for parameter in network.parameters():
         parameter.data = parameter.detach().clone(memory_format=torch.contiguous_format)
@@ -81,25 +75,23 @@ def unfrozen(network: nn.Module, dropout: float) -> None:
             module.p = dropout
 
 
-def more_dropout(hf_config: Mapping[str, Any], dropout: float) -> DropoutRates:
-    """The dropouts beside the paper's that a config.json names; T5 has one rate, `dropout`, for all that it drops."""
+def extra_dropout_rates(hf_config: Mapping[str, Any], dropout: float) -> DropoutRates:
+    """The dropout rates of config.json besides the paper's; T5 has one rate for everything, `dropout`."""
     if "dropout_rate" in hf_config and "dropout" not in hf_config:
         return DropoutRates(attention=dropout, activation=dropout, stack=dropout)
-    values = {**USUAL.get(str(hf_config.get("model_type")), {}), **hf_config}
-    named = [name for name in MORE_DROPOUT if values.get(name) is not None]
-    rates = {MORE_DROPOUT[name]: float(values[name]) for name in named}
+    values = {**DEFAULT_RATES.get(str(hf_config.get("model_type")), {}), **hf_config}
+    named = [name for name in EXTRA_DROPOUT if values.get(name) is not None]
+    rates = {EXTRA_DROPOUT[name]: float(values[name]) for name in named}
     return DropoutRates(**rates, whole_attention=values.get("model_type") == "distilbert")
 
 
-def head_dropout(
+def with_head_dropout(
     rates: DropoutRates, config: NetworkConfig, hf_config: Mapping[str, Any], dropout: float
 ) -> DropoutRates:
-    """The same with what a head for classes drops: its own rate where config.json names one, otherwise the paper's."""
-    if config.head == "none":
+    """The rates with the dropout of a classification head: from config.json if it has one, otherwise the paper's."""
+    if config.head in ("none", "image_class"):
         return rates
     of_texts = config.head == "text_class"
-    if config.head == "image_class":
-        return rates
     if config.head == "span":
         return replace(rates, classes=float(hf_config.get("qa_dropout", 0.1)) if config.family == "distilbert" else 0.0)
     named = hf_config.get("classifier_dropout")
@@ -111,40 +103,54 @@ def head_dropout(
 
 @dataclass(frozen=True)
 class FineTuning:
-    """What a task starts from where that is a published model."""
+    """How a task fine-tunes a pretrained model."""
 
     job: Callable[[TrainRequest, RunConfig, Path], Job]
-    model: type[Model] | tuple[type[Model], ...]  # that it must be, one of them
-    folders: str  # the same in words
-    longest: str = ""  # the setting of [data] that says how much is read at once
-    report: Callable[[TrainRequest, Any], None] | None = None  # of a job that has ended: what it has changed
-    heads: tuple[str, ...] = ()  # one of which a model must have; () = any
-    words: Callable[[Any, str], ModelConfig] | None = None  # of a network that has no axes: `described` of it
+    model: type[Model] | tuple[type[Model], ...]  # the supported classes
+    expected: str  # the same in words, for messages
+    length_setting: str = ""  # the setting of [data] for the input length
+    report: Callable[[TrainRequest, Any], None] | None = None  # called at the end of training
+    heads: tuple[str, ...] = ()  # the supported heads; () = any
+    settings_of: Callable[[Any, str], ModelConfig] | None = None  # [model] for a network without a `NetworkConfig`
 
     def read(self, path: str) -> Any:
-        """The model in a folder, its weights in float32; `UserError` where it is none to start from."""
+        """The model in a folder, with weights in float32; `UserError` if the task does not support it."""
         return self.fit(pretrained_model(read_any(path, dtype="float32")), path)
 
     def fit(self, model: Model, path: str) -> Any:
-        """The model itself, if it is one to start from."""
+        """The model itself; `UserError` if the task does not support it."""
         if isinstance(model, self.model) and (not self.heads or model.head in self.heads):
             return model
         family = model.info().get("family", "another kind")
-        raise UserError(f"--init {path}: is a model of {family} that {model.does}; this task needs {self.folders}")
+        raise UserError(f"--init {path}: is a {family} model that {model.does}; this task needs {self.expected}")
 
 
 def xlnet_rows(model: Model) -> dict[str, str]:
-    """What the model card says of it."""
+    """The rows of the model card for an XLNet."""
     shape = model.config
-    sizes = f"d_model {shape.d_model}, d_ff {shape.d_ff}, {shape.n_heads} heads"
-    return {
-        "architecture": f"xlnet: {shape.n_layers} layer{'s' * (shape.n_layers > 1)}, {sizes}",
-        "vocabulary": f"{shape.vocab_size:,} pieces of `{model.path.absolute().name}`",
-    }
+    return stack_rows(model, "xlnet", shape, shape.vocab_size)
 
 
-def in_words(model: Model, task: str) -> TransformerConfig:
-    """An XLNet in the words of a recipe, as far as they go: `shape_of`, backwards."""
+def stack_rows(model: Model, family: str, stack: Any, vocab_size: int) -> dict[str, str]:
+    """The rows of the model card for one stack of layers and a vocabulary."""
+    sizes = f"d_model {stack.d_model}, d_ff {stack.d_ff}, {stack.n_heads} heads"
+    architecture = f"{family}: {stack.n_layers} layer{'s' * (stack.n_layers > 1)}, {sizes}"
+    return {"architecture": architecture, **(vocabulary_row(model, vocab_size) if vocab_size else {})}
+
+
+def vocabulary_row(model: Model, vocab_size: int) -> dict[str, str]:
+    """The row of the model card for the vocabulary of the initial model."""
+    return {"vocabulary": f"{vocab_size:,} tokens of `{model.path.absolute().name}`"}
+
+
+def dropout_row(rates: DropoutRates, dropout: float | str) -> dict[str, str]:
+    """The row of the model card for dropout rates besides the paper's `dropout`; empty if there are none."""
+    listed = ", ".join(f"{name} {rate}" for name, rate in vars(rates).items() if rate)
+    return {"dropout": f"besides {dropout}: {listed}"} if listed else {}
+
+
+def xlnet_model_settings(model: Model, task: str) -> TransformerConfig:
+    """[model] of a recipe for an XLNet."""
     shape = model.config
     return TransformerConfig(
         task=task,

@@ -1,9 +1,5 @@
-"""From files and a recipe to a model directory: where a task's job meets the trainer.
+"""The configuration, the job and the trainer of a run; shared by all tasks."""
 
-What differs between tasks is in their modules; here is what all of them have in common.
-"""
-
-import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,8 +18,8 @@ from headwise.data.split import parse_validation_size
 from headwise.device import choose_device
 from headwise.errors import UserError
 from headwise.network.parameters import count_parameters, parameters_of
-from headwise.tasks.adapters import adapted
-from headwise.tasks.initial_model import recipe_of, starting, with_pieces
+from headwise.tasks.adapters import with_adapters
+from headwise.tasks.initial_model import config_from_model, recipe_name, with_added_tokens
 from headwise.tasks.job import Job, MakeJob, TrainRequest, notify
 from headwise.tasks.out_folder import check_resumed
 from headwise.tasks.table import JOBS, fine_tuning_of
@@ -32,16 +28,16 @@ from headwise.version import __version__
 
 
 def checked_job(request: TrainRequest, config: RunConfig, folder: Path) -> tuple[TrainRequest, Job, dict[str, Any]]:
-    """The request, its job and the description for config.json; checked against the run that is resumed."""
-    published = is_family(request.init) if request.init else False
-    if published and request.special:
-        request, config = with_pieces(request)
+    """The request, its job and the entries of config.json; with `--resume`, checked against the existing run."""
+    pretrained = is_family(request.init) if request.init else False
+    if pretrained and request.special:
+        request, config = with_added_tokens(request)
     task = config.model.task
-    make: MakeJob | None = fine_tuning_of(task).job if published else JOBS[task].from_scratch
+    make: MakeJob | None = fine_tuning_of(task).job if pretrained else JOBS[task].from_scratch
     assert make
     job = make(request, config, folder)
     if config.train.lora_rank:
-        job = adapted(job, request)
+        job = with_adapters(job, request)
     check(job.config)
     about = {**_about(request, config.model.task), **job.about}
     if request.resume and (folder / CONFIG).is_file():
@@ -49,16 +45,16 @@ def checked_job(request: TrainRequest, config: RunConfig, folder: Path) -> tuple
     return request, job, about
 
 
-def run(trainer: Trainer, request: TrainRequest, job: Job) -> str:
-    """Train from the beginning or the newest checkpoint, and return how it ended."""
-    trainer.progress.validation_due = bool(request.init)  # the initial model stays unless one is better
+def run_job(trainer: Trainer, request: TrainRequest, job: Job) -> str:
+    """Train from the start or the newest checkpoint, and return how it ended."""
+    trainer.progress.validation_due = bool(request.init)  # the initial model is kept unless training improves it
     notify(request, f"{count_parameters(trainer.model):,} parameters, on {trainer.device}, into {trainer.folder}")
     if request.resume:
         restored = trainer.restore(lambda message: notify(request, message))
         step = trainer.progress.step
-        notify(request, f"resuming after step {step}" if restored else "no checkpoint yet: starting anew")
+        notify(request, f"resuming after step {step}" if restored else "no checkpoint yet: starting from step 0")
     reason = trainer.run()
-    notify(request, _farewell(reason, trainer.progress, trainer.folder))
+    notify(request, _final_message(reason, trainer.progress, trainer.folder))
     report = fine_tuning_of(job.config.model.task).report if request.init else None
     if report and request.show and not reason.startswith("SIG"):
         report(request, job)
@@ -67,24 +63,24 @@ def run(trainer: Trainer, request: TrainRequest, job: Job) -> str:
 
 def run_config(request: TrainRequest) -> RunConfig:
     """The requested configuration, checked as far as possible without the data."""
-    config = check(_starting(request) if request.init else _fresh(request))
+    config = check(_initial_model_config(request) if request.init else _from_scratch_config(request))
     if request.alignments and config.model.task != "translate":
         raise UserError(f"--alignments is for translation models, not for model.task = {config.model.task}")
     if not request.valid and config.model.task != "forecast":
-        raise UserError("--valid is required: the files to validate on, or a part of the training files such as 1%")
+        raise UserError("--valid is required: validation files, or a part of the training files such as 1%")
     if parse_validation_size(request.valid) and config.model.task == "forecast":
-        raise UserError(f"--valid {request.valid[0]}: a series keeps back its latest rows, a share: data.valid_share")
+        raise UserError(f"--valid {request.valid[0]}: for a time series, set data.valid_share instead")
     return config
 
 
-def _fresh(request: TrainRequest) -> RunConfig:
+def _from_scratch_config(request: TrainRequest) -> RunConfig:
     """The configuration of a run without `request.init`."""
     if not request.recipe:
-        raise UserError("--recipe is required: the settings to train with; only --init MODEL brings its own")
+        raise UserError("--recipe is required: the training settings; only --init MODEL has its own")
     config = load_recipe(request.recipe)
     task = request.task or config.model.task
     if task in JOBS and not JOBS[task].from_scratch:
-        raise UserError(f"--task {task} needs --init: the folder of a model to start from")
+        raise UserError(f"--task {task} needs --init: the model folder to start from")
     if task == config.model.task:
         return apply_settings(config, request.settings)
     try:
@@ -94,19 +90,19 @@ def _fresh(request: TrainRequest) -> RunConfig:
         raise UserError(f"--task {task} with --recipe {request.recipe}: {error}") from None
 
 
-def _starting(request: TrainRequest) -> RunConfig:
+def _initial_model_config(request: TrainRequest) -> RunConfig:
     """The configuration of a run that starts from a model."""
     task = request.task or (load_recipe(request.recipe).model.task if request.recipe else "translate")
     able = [name for name, row in TASKS.items() if row.tuning]
     if task not in able:
         raise UserError(f"--init is for --task {', '.join(able)}, and the task is {task}: leave one of the two out")
-    return starting(request)
+    return config_from_model(request)
 
 
 def make_trainer(
     request: TrainRequest, job: Job, about: Mapping[str, Any], network: nn.Module, kind: Any = Trainer
 ) -> Trainer:
-    """The trainer of a job's network, which writes what it makes into the model directory."""
+    """The trainer of a job's network."""
     folder, device = Path(request.out), choose_device(request.device)
 
     def export(parameters: Mapping[str, Tensor], figures: Mapping[str, float], what: str) -> None:
@@ -132,7 +128,7 @@ def make_trainer(
 
 
 def _about(request: TrainRequest, task: str) -> dict[str, Any]:
-    """Entries of config.json other than the configuration: names, not paths, so that a folder can be moved."""
+    """Entries of config.json besides the configuration; names, not paths, so that a folder can be moved."""
     return {
         "headwise": __version__,
         "torch": torch.__version__,
@@ -147,28 +143,15 @@ def _recipe(request: TrainRequest, task: str) -> str:
     """The name of the recipe; without one, the recipe of the initial model."""
     if request.recipe:
         return Path(request.recipe).stem
-    return recipe_of(request.init, task)
+    return recipe_name(request.init, task)
 
 
-def _of_pictures(config: RunConfig, path: str) -> bool:
-    return config.model.task == "label" and Path(path).is_dir()
-
-
-def _check_writable(folder: Path) -> None:
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
-        what = "is not writable" if nearest.is_dir() else "is a file"
-        raise UserError(f"--out {folder}: {nearest} {what}; name another folder")
-
-
-def _farewell(reason: str, progress: Progress, folder: Path) -> str:
+def _final_message(reason: str, progress: Progress, folder: Path) -> str:
     step = progress.step
     if reason.startswith("SIG"):
-        return f"stopped after step {step}; give the same command with --resume to go on"
-    because = "no better validation for a while" if reason == "patience" else "all steps are done"
+        return f"stopped after step {step}; add --resume to the same command to resume"
+    because = "the validation stopped improving" if reason == "patience" else "all steps are done"
     if progress.best is None:
-        way_out = "lower train.learning_rate, raise train.warmup_steps or train longer"
-        return (
-            f"finished after step {step} ({because}), but the model in {folder} is no better than guessing: {way_out}"
-        )
+        advice = "lower train.learning_rate, raise train.warmup_steps or train longer"
+        return f"finished after step {step} ({because}), but the model in {folder} is no better than guessing: {advice}"
     return f"finished after step {step} ({because}): the model is in {folder}"

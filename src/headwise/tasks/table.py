@@ -24,10 +24,10 @@ from headwise.tasks.pretrained import FineTuning
 
 @dataclass(frozen=True)
 class TaskJobs:
-    """A row of the table."""
+    """How a task trains from scratch and from a pretrained model."""
 
-    from_scratch: MakeJob | None  # None = the task starts from a pretrained model only
-    fine_tuning: FineTuning | None = None  # of a pretrained model; None = the task starts from none
+    from_scratch: MakeJob | None  # None = only from a pretrained model
+    fine_tuning: FineTuning | None = None  # None = only from scratch
 
 
 JOBS = {
@@ -49,7 +49,7 @@ JOBS = {
 
 
 def fine_tuning_of(task: str) -> FineTuning:
-    """How a task fine-tunes; for the tasks that have a recipe for it."""
+    """The fine-tuning of a task that has it."""
     found = JOBS[task].fine_tuning
     assert found
     return found

@@ -1,8 +1,7 @@
-"""Tags of words learnt by a published encoder: names of persons and places, parts of speech (token classification).
+"""Training token classification (named entities, parts of speech) with an encoder.
 
-The first piece of each word is labelled, a sentence that is longer than `data.max_length` is read in parts. What is
-judged are whole entities. What comes out is a folder in the layout it came in. Not here: the head (`heads`), files
-(`headwise.data.tagged`), and what stands where in a text (`headwise.generation.tag`).
+The first token of each word has the label. A sentence longer than `data.max_length` is split. Metrics are over whole
+entities. Not here: the head (`heads`), files (`headwise.data.tagged`), prediction (`headwise.generation.tag`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,10 +27,18 @@ from headwise.generation.tag import PartOfSentence, read_words, word_logits
 from headwise.models.classifier import Classifier
 from headwise.models.encoder import EncoderModel
 from headwise.network.transformer import EncoderOnly
-from headwise.tasks.automatic import decided
-from headwise.tasks.classification import LabellingJob, check_length, label_baseline, say_seen_once
+from headwise.tasks.automatic import with_precision
+from headwise.tasks.classification import EncoderHeadJob, check_length, label_baseline, warn_of_rare_labels
 from headwise.tasks.from_scratch import encoder_from_scratch
-from headwise.tasks.heads import ENCODERS, about_run, headed, known_head, labels_in_order, said_of_head, with_head
+from headwise.tasks.heads import (
+    ENCODERS,
+    describe_run,
+    head_message,
+    labels_in_order,
+    network_with_head,
+    pretrained_head,
+    with_head,
+)
 from headwise.tasks.job import TrainRequest, notify
 from headwise.tasks.pretrained import FineTuning
 from headwise.training.losses import label_loss
@@ -39,42 +46,42 @@ from headwise.training.validation import Outputs, Shard
 
 
 @dataclass(frozen=True)
-class TaggingJob(LabellingJob):
+class TaggingJob(EncoderHeadJob):
     """See `headwise.tasks.job.Job`."""
 
     reader: TextReader = field(kw_only=True)
     checked: Sequence[TaggedSentence] = field(kw_only=True)  # the sentences of `valid`
-    parts: Sequence[PartOfSentence] = field(kw_only=True)  # of them
+    parts: Sequence[PartOfSentence] = field(kw_only=True)  # of these sentences
 
     @property
     def baseline(self) -> dict[str, float]:
         return label_baseline((tag for sentence in self.checked for tag in sentence.tags), len(self.train.labels))
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
-        """Of each sentence the loss of its words and their likeliest classes."""
+        """For each sentence the loss of its words and their predicted classes."""
         tags, numbers = [one.tags for one in self.checked], {label: i for i, label in enumerate(self.valid.labels)}
         own = {sentence: number for number, sentence in enumerate(shard.of(range(len(tags))))}
         parts = [replace(one, sentence=own[one.sentence]) for one in self.parts if one.sentence in own]
         found = word_logits(network, self.reader, parts, device)
         true = [torch.tensor([numbers[tag] for tag in tags[sentence]]) for sentence in own]
         losses = [label_loss(*one).objective.item() for one in zip(found, true, strict=True)]
-        return {"loss": losses, "found": [logits.argmax(1).tolist() for logits in found]}
+        return {"loss": losses, "predicted": [logits.argmax(1).tolist() for logits in found]}
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
-        """Cross-entropy of a word without smoothing, accuracy of words and F1 of entities of all sentences."""
+        """Cross-entropy per word without smoothing, accuracy of words and F1 of entities."""
         tags, labels = [one.tags for one in self.checked], self.valid.labels
-        report = tag_report(tags, [[labels[i] for i in classes] for classes in outputs["found"]])
+        report = tag_report(tags, [[labels[i] for i in classes] for classes in outputs["predicted"]])
         loss = sum(outputs["loss"]) / sum(map(len, tags))
         return {"loss": loss, "accuracy": report.accuracy, "f1": report.all.f1}
 
 
-def tuned_tags_job(request: TrainRequest, config: RunConfig, folder: Path) -> TaggingJob:
+def tagging_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> TaggingJob:
     """Read, check and tokenise the data that a pretrained encoder is fine-tuned on."""
     check_length(config)
     base: EncoderModel = FINE_TUNING.read(request.init)
     train, valid, held = _files(request)
     counts = count_tags(train, ", ".join(request.train))
-    say_seen_once(request, counts, "tag")
+    warn_of_rare_labels(request, counts, "tag")
     labels = labels_in_order(request, base, "token_class", [*counts])
     model = with_head(base, "token_class", labels)
     reader, length = model.reader, config.data.max_length
@@ -82,16 +89,16 @@ def tuned_tags_job(request: TrainRequest, config: RunConfig, folder: Path) -> Ta
     training = read_tags(train, read_words(reader, [one.words for one in train], length), labels, reader.typed)
     amount = f"{len(train):,} sentences of {sum(counts.values()):,} words"
     notify(request, f"training on {amount} with {len(labels)} tags, validating on {len(valid):,}")
-    known = known_head(base, model)
-    notify(request, said_of_head(base, f"{len(labels)} classes", known))
+    known = pretrained_head(base, model)
+    notify(request, head_message(base, f"{len(labels)} classes", known))
     corpus = {"sentences": len(train), "key": _key(train, reader), "valid_key": _key(valid, reader)}
-    about = about_run(request, model, config.model.dropout, amount, corpus, held, labels, "tags")
+    about = describe_run(request, model, config.model.dropout, amount, corpus, held, labels, "tags")
 
     def make() -> EncoderOnly:
-        return headed(base, model, known, config.model.dropout)
+        return network_with_head(base, model, known, config.model.dropout)
 
-    precise = replace(config.train, precision=decided(request, config, folder).precision)
-    config = replace(config, model=replace(config.model, n_outputs=len(labels)), train=precise)
+    config = with_precision(request, config, folder)
+    config = replace(config, model=replace(config.model, n_outputs=len(labels)))
     validating = read_tags(valid, parts, labels, reader.typed)
     return TaggingJob(
         config, reader.tokenizer, about, training, validating, layout=SameLayout(model), make=make,
@@ -103,14 +110,14 @@ def _texts(request: TrainRequest) -> Iterator[str]:
     return (" ".join(one.words) for path in request.train for one in read_tagged(path))
 
 
-tagging_job = partial(encoder_from_scratch, tuned_tags_job, _texts)
-FINE_TUNING = FineTuning(tuned_tags_job, (EncoderModel, Classifier), ENCODERS, "max_length")
+tagging_job = partial(encoder_from_scratch, tagging_fine_tuning_job, _texts)
+FINE_TUNING = FineTuning(tagging_fine_tuning_job, (EncoderModel, Classifier), ENCODERS, "max_length")
 
 
 def read_tags(
     sentences: Sequence[TaggedSentence], parts: Sequence[PartOfSentence], labels: Sequence[str], typed: bool
 ) -> TaggedDataset:
-    """Parts of sentences with the classes of their tokens."""
+    """Parts of sentences with the class of each token."""
     numbers = {label: i for i, label in enumerate(labels)}
     classes = [[IGNORED] * len(part) for part in parts]
     for part, row in zip(parts, classes, strict=True):
@@ -120,14 +127,16 @@ def read_tags(
 
 
 def _files(request: TrainRequest) -> tuple[list[TaggedSentence], list[TaggedSentence], dict[str, Any]]:
-    """Training and validation sentences, and what config.json says of a part held out."""
+    """Training and validation sentences, and the entry of config.json for held-out sentences."""
     train = list(chain.from_iterable(map(read_tagged, request.train)))
     if amount := parse_validation_size(request.valid):
         rest, valid = hold_out_examples(train, amount.of(len(train)))
-        there = {one.words for one in valid}
-        kept = [one for one in rest if one.words not in there]
+        held = {one.words for one in valid}
+        kept = [one for one in rest if one.words not in held]
         if not kept:
-            raise UserError(f"--valid {amount.text}: every other sentence is the same as one of these; name a file")
+            raise UserError(
+                f"--valid {amount.text}: all other sentences are duplicates of these; name a validation file"
+            )
         return kept, valid, {"held_out": {"taken": len(valid), "dropped": len(rest) - len(kept)}}
     tags, valid = count_tags(train, ", ".join(request.train)), list[TaggedSentence]()
     for path in request.valid:

@@ -1,4 +1,4 @@
-"""Train as asked: from a request to a model folder."""
+"""`headwise.train`: from training files to a model folder."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from headwise.tasks.job import TrainRequest
 from headwise.tasks.out_folder import check_out, mark_started
 from headwise.tasks.parallel_text import with_memories
 from headwise.tasks.ranks import train_in_processes
-from headwise.tasks.run import _check_writable, _of_pictures, checked_job, make_trainer, run, run_config
+from headwise.tasks.run import checked_job, make_trainer, run_config, run_job
 from headwise.training.allocator import keep_freed_memory
 from headwise.training.lock import locked
 from headwise.training.tensorboard import check_tensorboard
@@ -50,25 +50,23 @@ def train(
 
     Args:
         train: source and target file, or one `.tsv`, `.jsonl`, `.tmx`, `.po`, `.xliff` or `hf:` dataset, or a folder of
-            translation memories, or several of these in a row; to
-            classify `.tsv` files of texts and labels, to forecast `.csv` files, to denoise files of plain text, for a
-            language model text or `.jsonl` with a document a line.
-        valid: the same for validation, or `["1%"]` or `["500pairs"]` of the training files, which are taken out of
-            them; to forecast it may be empty, then the latest rows validate.
-        out: the model directory to write.
-        recipe: name of a recipe or path of a `.toml` file; "" is "small", or with `init` that model's own settings.
+            translation memories; several of these are concatenated. Other tasks: `.tsv` files of texts and labels
+            (classify), `.csv` files (forecast), plain text (denoise), text or `.jsonl` with one document per line (lm).
+        valid: the same for validation, or `["1%"]` or `["500pairs"]` to hold out of the training files. To forecast
+            it may be empty: the latest rows are held out.
+        out: the model folder to write.
+        recipe: name of a recipe or path of a `.toml` file; "" is "small", or with `init` that model's settings.
         settings: `{"train.max_steps": 1000}` or `["train.max_steps=1000"]`, on top of the recipe.
-        special: strings that are one piece wherever a text contains them, such as `<2de>`.
-        init: a model directory to start from; shape and tokenizer are its own, and a recipe's [model] must agree. Or a
-            folder in the Hugging Face layout of an encoder-decoder of text, of a decoder alone (for "lm"), of an
-            encoder alone (for "classify", "mlm") or of Whisper (for "transcribe"); "" as `recipe` is then "tune", or
-            "tune-lm" and the like.
+        special: strings that are always a single token, such as `<2de>`.
+        init: a model folder to start from; its shape and tokenizer are kept, and [model] of a recipe must agree. It may
+            be in the Hugging Face layout: an encoder-decoder, a decoder (for "lm"), an encoder (for "classify", "mlm")
+            or Whisper (for "transcribe"); `recipe=""` then stands for "tune", "tune-lm" and so on.
         task: one of `headwise.config.tasks.TASKS`; "" is the recipe's.
         alignments: word links of the training pairs (Pharaoh format), for `train.alignment_weight`.
-        source_language, target_language: to a published model of many languages, as it has them ("deu_Latn").
-        languages: source and target of translation memories, where these hold more or do not say which is which.
-        devices: processes that train the model together, each on a CUDA device of its own or a share of the cores. They
-            import the program that calls this, so what it does must stand below `if __name__ == "__main__":`.
+        source_language, target_language: codes of a pretrained multilingual model ("deu_Latn").
+        languages: source and target of translation memories that have more languages or do not name the source.
+        devices: processes that train the model together, each on its own CUDA device or its share of the cores. They
+            import the calling program, so its code must be below `if __name__ == "__main__":`.
 
     Raises:
         UserError: a file, a setting or the device is unusable, or the run was interrupted.
@@ -95,19 +93,19 @@ def train(
     )
     reason = train_model(request)
     if reason.startswith("SIG"):
-        raise UserError(f"{out}: training was interrupted by {reason}; call again with resume=True to go on")
+        raise UserError(f"{out}: training was interrupted by {reason}; call again with resume=True to resume")
     return load(out, device)
 
 
 def _as_written(value: Any) -> str:
-    """A value of Python as `--set` takes it."""
+    """A Python value as text for `--set`."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def train_model(request: TrainRequest) -> str:
-    """Train as asked and return how it ended: "finished", "patience" or the name of a signal.
+    """Train, and return how it ended: "finished", "patience" or the name of a signal.
 
-    The model directory is `request.out`; from the first validation on it holds the best model so far.
+    From the first validation on, `request.out` holds the best model so far.
     """
     request = replace(request, init=str(folder_of(request.init)) if request.init else "")
     config = run_config(request)
@@ -119,7 +117,9 @@ def train_model(request: TrainRequest) -> str:
     links = [request.alignments] if request.alignments else []
     valid = [] if parse_validation_size(request.valid) else request.valid
     texts = {"--train": request.train, "--valid": valid, "--alignments": links}
-    check_files({option: [path for path in paths if not _of_pictures(config, path)] for option, paths in texts.items()})
+    check_files(
+        {option: [path for path in paths if not _is_picture_folder(config, path)] for option, paths in texts.items()}
+    )
     if request.tensorboard:
         check_tensorboard()
     torch.set_num_threads(config.train.threads or usable_threads())
@@ -131,11 +131,22 @@ def train_model(request: TrainRequest) -> str:
         return _train(request, config, folder)
 
 
+def _is_picture_folder(config: RunConfig, path: str) -> bool:
+    return config.model.task == "label" and Path(path).is_dir()
+
+
+def _check_writable(folder: Path) -> None:
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
+        what = "is not writable" if nearest.is_dir() else "is a file"
+        raise UserError(f"--out {folder}: {nearest} {what}; name another folder")
+
+
 def _train(request: TrainRequest, config: RunConfig, folder: Path) -> str:
     request, job, about = checked_job(request, config, folder)
-    with torch.random.fork_rng():  # the caller's random state is his own
+    with torch.random.fork_rng():  # keep the caller's random state
         torch.manual_seed(job.config.train.seed)
         trainer = make_trainer(request, job, about, job.network().to(choose_device(request.device)))
-        mark_started(folder)  # nothing before this leaves a trace
+        mark_started(folder)  # the first file that is written
         job.layout.write_settings(folder, job.config, job.tokenizer, about)
-        return run(trainer, request, job)
+        return run_job(trainer, request, job)

@@ -1,4 +1,4 @@
-"""Training a translator: aligned text, an encoder and a decoder, cross-entropy of the next piece, BLEU."""
+"""Training translation models: cross-entropy of the next token, BLEU; from scratch or from a pretrained model."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,10 +36,10 @@ from headwise.models.translator import Translator
 from headwise.network.extra_dropout import without_extra_dropout
 from headwise.network.parameters import load_parameters, parameters_of
 from headwise.network.transformer import Transformer
-from headwise.tasks.alignment import alignment_objective, links_to_learn
-from headwise.tasks.automatic import decided, report_batching
+from headwise.tasks.alignment import alignment_objective, training_links
+from headwise.tasks.automatic import report_batching, resolve_auto
 from headwise.tasks.job import (
-    OURS,
+    TRAINED_LAYOUT,
     FolderLayout,
     TrainRequest,
     check_special,
@@ -47,13 +47,13 @@ from headwise.tasks.job import (
     notify,
 )
 from headwise.tasks.parallel_text import (
-    _small_data,
     few_validation_pairs,
     prepare_both,
     read_files,
+    small_data_warnings,
 )
-from headwise.tasks.pretrained import FineTuning, more_dropout, trainable
-from headwise.tasks.validation import FIRST, progress_bar, searching, validation_texts
+from headwise.tasks.pretrained import FineTuning, dropout_row, extra_dropout_rates, trainable_network, vocabulary_row
+from headwise.tasks.validation import FIRST, progress_bar, search_engine_of, validation_translations
 from headwise.training.step import Objective, nll_of, translation_objective
 from headwise.training.validation import Outputs, Shard, mean_over_shards
 
@@ -67,11 +67,11 @@ class TranslationJob:
     about: dict[str, Any]
     train: Pairs
     valid: PreparedCorpus
-    start: Folder | None  # whose weights come first
+    start: Folder | None  # the initial model
     origin: str  # its path
-    links: Column | None = None  # of the training pairs' words, for `train.alignment_weight`
+    links: Column | None = None  # word links of the training pairs, for `train.alignment_weight`
     show: bool = False  # progress of a validation
-    layout: FolderLayout = OURS
+    layout: FolderLayout = TRAINED_LAYOUT
 
     @property
     def baseline(self) -> dict[str, float]:
@@ -83,7 +83,7 @@ class TranslationJob:
 
     @cached_property
     def searched_pairs(self) -> list[Pair]:
-        """The first `train.validate_bleu` sources of the validation set to search with, and their references."""
+        """The sources for search, the first `train.validate_bleu` of the validation set, and their references."""
         return [self.searched(row) for row in range(min(len(self.valid), self.config.train.validate_bleu))]
 
     def network(self) -> nn.Module:
@@ -103,7 +103,7 @@ class TranslationJob:
         return alignment_objective(objective, network, layer, weight, self.links, text, self.tokenizer)
 
     def stream(self, state: Mapping[str, int] | None, pin: bool) -> Stream:
-        """Pairs as they are; for the first `data.both_directions` of the updates also the other way round."""
+        """The training pairs; for the first share `data.both_directions` of the updates in both directions."""
         train, data = self.config.train, self.config.data
         share = data.both_directions if isinstance(data, TranslationData) else 0
         one_way = partial(self._read, self.train, pin)
@@ -122,18 +122,18 @@ class TranslationJob:
         return BatchStream(pairs, self.tokenizer, *settings, state, pin=pin, noise=noise)
 
     def noise(self, seed: int) -> Noise:
-        """What is done to a source before it is read, in training and in validation: nothing."""
+        """The noise on sources, in training and in validation: none."""
         return unchanged_tokens
 
     def searched(self, row: int) -> Pair:
-        """A source of the validation set to search with, and its reference."""
+        """A source of the validation set for search, and its reference."""
         return self.valid.text(row)
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
         """The log-likelihood of batches, and translations of the `searched_pairs`."""
         pad_id, pairs = self.tokenizer.pad_id, self.searched_pairs
         own = [*shard.of(range(len(pairs)))]
-        rows = sorted({*range(min(FIRST, len(pairs))), *own}) if own else []  # the first bound the search of all
+        rows = sorted({*range(min(FIRST, len(pairs))), *own}) if own else []  # the first ones set the length limits
         nll, targets, texts = list[float](), list[int](), list[str]()
         with progress_bar(len(self.valid) + len(rows), self.show) as bar:
             batches = validation_batches(self.valid, self.tokenizer, self.config.train.tokens_per_batch, self.noise(0))
@@ -148,73 +148,72 @@ class TranslationJob:
         return {"nll": nll, "targets": targets, "text": [of_row[row] for row in own]}
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
-        """Loss over the validation set, and BLEU of real search output on its first `train.validate_bleu` pairs."""
+        """Loss over the validation set, and BLEU of the translations of its first `train.validate_bleu` pairs."""
         loss = {"loss": mean_over_shards(outputs, "nll", "targets")}
         return {**loss, "bleu": bleu(outputs["text"], self.searched_pairs)} if self.searched_pairs else loss
 
     def translated(self, network: Any, pairs: Sequence[Pair]) -> Iterator[list[str]]:
-        """What the network makes of the sources as it is now, a few texts at a time."""
+        """Translations of the sources by the current network, a few texts at a time."""
         assert isinstance(self.tokenizer, Tokenizer)
         limit = longest_sequence(self.config.model)
-        return validation_texts(network, self.tokenizer, self.config.decode, limit, pairs)
+        return validation_translations(network, self.tokenizer, self.config.decode, limit, pairs)
 
 
 def bleu(texts: Sequence[str], pairs: Sequence[Pair]) -> float:
-    """Of translations of the first of each pair."""
+    """BLEU of translations of pairs."""
     return corpus_scores(texts, [tgt for _, tgt in pairs], metrics=["BLEU"])["BLEU"].score
 
 
 def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> TranslationJob:
-    """Read, tokenise and check everything a translator is trained on."""
+    """Read, tokenise and check the data for training from scratch, or from a model trained here."""
     start = read_any(request.init, tasks=WITH_DECODER, published=False) if request.init else None
     if start:
         check_special(request.special, start.tokenizer, f"of --init {request.init}")
     files, train, valid, held = read_files(request)
 
-    def learn() -> Tokenizer:
+    def train_new() -> Tokenizer:
         return train_tokenizer(train, config.data, request.special)
 
-    tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, learn)
+    tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, train_new)
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
-    for warning in _small_data(config, None if start else tokenizer, prepared, validating):
+    for warning in small_data_warnings(config, None if start else tokenizer, prepared, validating):
         notify(request, warning)
     links = None
     if request.alignments or config.train.alignment_weight:
-        links, corpus["key"] = links_to_learn(request, config, files, prepared, corpus["key"])
+        links, corpus["key"] = training_links(request, config, files, prepared, corpus["key"])
     config = completed(request, config, folder, tokenizer)
     about = {"corpus": {**corpus, **held}}
     return TranslationJob(config, tokenizer, about, prepared, validating, start, request.init, links, request.show)
 
 
 def completed(request: TrainRequest, config: RunConfig, folder: Path, tokenizer: Tokenizer) -> RunConfig:
-    """The configuration with what the data and the machine decide."""
+    """The configuration with the settings that depend on data and machine."""
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
-    config = replace(config, model=model, train=decided(request, config, folder))
+    config = replace(config, model=model, train=resolve_auto(request, config, folder))
     report_batching(request, config)
     return config
 
 
 @dataclass(frozen=True)
-class PublishedJob(TranslationJob):
+class TranslationFineTuningJob(TranslationJob):
     """See `headwise.tasks.job.Job`."""
 
     model: Translator = field(kw_only=True)
 
     def network(self) -> nn.Module:
-        dropout = self.config.model.dropout
-        return trainable(self.model.network, dropout, more_dropout(self.model.hf_config, dropout))
+        return trainable_network(self.model, self.config.model.dropout)
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
-        """As of `TranslationJob`, and as fast as for a network without dropouts of its own."""
+        """As in `TranslationJob`; without the extra dropout modules, which are slow."""
         with without_extra_dropout(network):
             return super().outputs(network, device, shard)
 
     def translated(self, network: Any, pairs: Sequence[Pair]) -> Iterator[list[str]]:
-        """Searched as the model's generation_config.json says."""
-        return in_chunks(self.model.with_network(network), [src for src, _ in pairs])
+        """As in `TranslationJob`, with the search settings of generation_config.json."""
+        return translate_in_chunks(self.model.with_network(network), [src for src, _ in pairs])
 
 
-def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> PublishedJob:
+def translation_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> TranslationFineTuningJob:
     """Read, tokenise and check the data that a pretrained model is fine-tuned on."""
     model: Translator = FINE_TUNING.read(request.init).between(request.source_language, request.target_language)
     _, train, valid, held = read_files(request)
@@ -222,43 +221,39 @@ def published_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pub
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
     for warning in few_validation_pairs(len(validating)):
         notify(request, warning)
-    config = replace(config, train=decided(request, config, folder))
+    config = replace(config, train=resolve_auto(request, config, folder))
     report_batching(request, config)
-    own = model.decode_config
-    search = f"beam {own.beam_size}, length penalty {own.length_penalty}"
+    decode = model.decode_config
     about = {
         "corpus": {**corpus, **held},
         "network": translator_rows(model, config.model.dropout),
-        "search": search,
+        "search": f"beam {decode.beam_size}, length penalty {decode.length_penalty}",
         "settings": RUN,
     }
-    return PublishedJob(
+    return TranslationFineTuningJob(
         config, tokenizer, about, prepared, validating, None, request.init, None, request.show,
         SameLayout(model), model=model,
     )  # fmt: skip
 
 
 def translator_rows(model: Translator, dropout: float) -> dict[str, str]:
-    """What the model card says of the network."""
+    """The rows of the model card for the network."""
     config, stack = model.config, model.config.encoder
     assert stack and config.decoder
     shape = f"{stack.n_layers} + {config.decoder.n_layers} layers, d_model {stack.d_model}, d_ff {stack.d_ff}"
     between = " to ".join(filter(None, (model.source_language, model.target_language)))
-    more = more_dropout(model.hf_config, dropout)
-    rates = ", ".join(f"{name} {rate}" for name, rate in vars(more).items() if rate)
     return {
         "architecture": f"{config.family}: {shape}, {stack.n_heads} heads, {stack.norm_position}-norm",
-        "vocabulary": f"{config.tgt_vocab_size or config.vocab_size:,} pieces of `{model.path.absolute().name}`",
+        **vocabulary_row(model, config.tgt_vocab_size or config.vocab_size),
         **({"languages": between} if between else {}),
-        **({"dropout": f"beside {dropout}: {rates}"} if rates else {}),
+        **dropout_row(extra_dropout_rates(model.hf_config, dropout), dropout),
     }
 
 
-def before_and_after(request: TrainRequest, job: Any) -> None:
-    """Say what the run has changed, on the validation pairs that are searched.
+def report_improvement(request: TrainRequest, job: Any) -> None:
+    """Report BLEU and chrF++ before and after training on the `searched_pairs`, with a paired bootstrap (Koehn 2004).
 
-    The difference is judged by a paired bootstrap (Koehn 2004); these pairs have chosen the best model, which makes it
-    look better than other pairs would.
+    The best model was chosen on these pairs, so it looks better than on other pairs.
     """
     pairs = [job.searched(row) for row in range(min(len(job.valid), job.config.train.validate_bleu))]
     if not pairs:
@@ -268,33 +263,39 @@ def before_and_after(request: TrainRequest, job: Any) -> None:
     with progress_bar(2 * len(pairs), request.show) as bar:
         for path in (request.init, request.out):
             translations.append([])
-            for texts in in_chunks(_translator(path, request), sources):
+            for texts in translate_in_chunks(_translator(path, request), sources):
                 translations[-1] += texts
                 bar.update(len(texts))
     before, after = translations
     compared = paired_bootstrap(before, after, [tgt for _, tgt in pairs], metrics=["BLEU", "chrF++"])
     figures = (f"{one.name} {one.a.score:.2f} and {one.b.score:.2f} (p {one.p_value:.3f})" for one in compared.values())
-    notify(request, f"before and after, on {len(pairs):,} pairs validated on: {', '.join(figures)}")
+    notify(request, f"before and after, on {len(pairs):,} validation pairs: {', '.join(figures)}")
 
 
 def _translator(path: str, request: TrainRequest) -> Any:
-    """The translator in a folder, of ours or a published one."""
+    """The translator in a folder."""
     if is_family(path):
         return FINE_TUNING.read(path).between(request.source_language, request.target_language)
     folder = read_any(path, tasks=WITH_DECODER, published=False)
     config = folder.config
-    return TextTranslator(searching(folder.network), folder.tokenizer, config.decode, longest_sequence(config.model))
+    return TextTranslator(
+        search_engine_of(folder.network), folder.tokenizer, config.decode, longest_sequence(config.model)
+    )
 
 
-AT_ONCE = 50  # sentences translated between two updates of a progress bar
+CHUNK_SIZE = 50  # sentences between two updates of a progress bar
 
 
-def in_chunks(model: Any, sources: Sequence[str]) -> Iterator[list[str]]:
-    """The translations of all sources, a line each, a few at a time."""
-    for start in range(0, len(sources), AT_ONCE):
-        yield [" ".join(one.text.split()) for one in model.translate(sources[start : start + AT_ONCE])]
+def translate_in_chunks(model: Any, sources: Sequence[str]) -> Iterator[list[str]]:
+    """The translations of all sources, one line each, a chunk at a time."""
+    for start in range(0, len(sources), CHUNK_SIZE):
+        yield [" ".join(one.text.split()) for one in model.translate(sources[start : start + CHUNK_SIZE])]
 
 
 FINE_TUNING = FineTuning(
-    published_job, Translator, "one that reads a text and writes another", "max_length", before_and_after
+    translation_fine_tuning_job,
+    Translator,
+    "an encoder-decoder of text",
+    "max_length",
+    report_improvement,
 )

@@ -1,7 +1,7 @@
-"""What a translator that is still being trained makes of texts, by the search it is made for: a validation scores them.
+"""Translations of validation texts during training, by the search of the finished model.
 
-A network that has learnt nothing yet ends no sentence: it writes as much as it may. That is seen from the first texts,
-and the others are then cut off about where a translation of theirs would end.
+An untrained network does not end its sentences. If the first texts show this, the output length of the others is
+limited, which saves time.
 """
 
 import sys
@@ -19,24 +19,24 @@ from headwise.decode.translator import TextTranslator, Translation
 from headwise.network.compiled import native_available, pack_network
 from headwise.network.transformer import Transformer
 
-FIRST, CHUNK = 32, 250  # texts translated at once: those that are looked at, and the others
-TOO_LONG = 2.0  # times the references of the first texts: what writes more has not learnt to end
-SLACK, EXTRA = 1.5, 5  # a bound then is SLACK times what references have for a piece of the source, and EXTRA pieces
+FIRST, CHUNK = 32, 250  # texts per batch: the first ones, and the others
+TOO_LONG = 2.0  # times the length of the references
+SLACK, EXTRA = 1.5, 5  # the limit: SLACK times the references' tokens per source token, plus EXTRA tokens
 
 TextPairs = Sequence[tuple[str, str]]
 
 
-def validation_texts(
+def validation_translations(
     network: EncoderDecoder,
     tokenizer: Tokenizer,
     config: SearchSettings,
     max_len: int | None,
     pairs: TextPairs,
 ) -> Iterator[list[str]]:
-    """What the network as it is now makes of texts that have references, a few texts at a time."""
+    """Translations of the sources, a few texts at a time."""
     if not pairs:
         return
-    translator = TextTranslator(searching(network), tokenizer, config, max_len)
+    translator = TextTranslator(search_engine_of(network), tokenizer, config, max_len)
     first = pairs[:FIRST]
     found = translator.translate([src for src, _ in first])
     bounds = _bounds(found, [len(tokenizer.encode(tgt)) for _, tgt in first], config)
@@ -46,8 +46,8 @@ def validation_texts(
         yield [translation.text for translation in found]
 
 
-def searching(network: EncoderDecoder) -> SearchEngine:
-    """The network's parameters in the compiled library where it takes them, else the network itself."""
+def search_engine_of(network: EncoderDecoder) -> SearchEngine:
+    """The compiled library with the network's parameters if it supports the network, otherwise PyTorch."""
     on_cpu = next(network.parameters()).device.type == "cpu"
     if isinstance(network, Transformer) and on_cpu and native_available(network):
         return pack_network(network, "float32")
@@ -55,7 +55,7 @@ def searching(network: EncoderDecoder) -> SearchEngine:
 
 
 def _bounds(found: Sequence[Translation], references: Sequence[int], config: SearchSettings) -> dict[str, Any]:
-    """Settings for the texts after those `found`; none where the network ends its sentences."""
+    """Length limits for the remaining texts; none if the network ends its sentences."""
     written, wanted = sum(len(translation.pieces) for translation in found), sum(references)
     if written <= TOO_LONG * wanted:
         return {}
@@ -68,7 +68,7 @@ def _bounds(found: Sequence[Translation], references: Sequence[int], config: Sea
 
 @contextmanager
 def progress_bar(total: int, show: bool) -> Iterator["tqdm[Any]"]:
-    """A bar for `total` texts while a validation runs, if standard error is a terminal."""
+    """A progress bar for the `total` texts of a validation, if stderr is a terminal."""
     live = show and sys.stderr.isatty()
     with tqdm(total=total, desc="validating", unit="text", disable=not live, dynamic_ncols=True, leave=False) as bar:
         yield bar

@@ -9,11 +9,11 @@ from headwise.contract import Hypothesis
 from headwise.generation.fallback import (
     TEMPERATURES,
     Attempt,
-    Listener,
+    WindowTranscriber,
     attempt,
-    likeliest,
-    prompted,
-    understood,
+    complete_tokens,
+    most_probable,
+    prompt_with_history,
 )
 
 WINDOW = torch.zeros(1, 4)
@@ -57,7 +57,7 @@ def test_temperatures_rise_until_one_is_not_wrong() -> None:
     assert attempt(lambda t: hear_at(t, 0.0)).temperature == 0.0 and heard == [0.0]
 
 
-def listener(script: Sequence[Attempt], fallback: bool, condition: bool) -> tuple[Listener, list[list[int]]]:
+def listener(script: Sequence[Attempt], fallback: bool, condition: bool) -> tuple[WindowTranscriber, list[list[int]]]:
     """One that hears what is written there, and the texts that went before."""
     told, said = list(script), list[list[int]]()
 
@@ -65,7 +65,7 @@ def listener(script: Sequence[Attempt], fallback: bool, condition: bool) -> tupl
         said.append(list(before))
         return told.pop(0)
 
-    return Listener(listen, 100, fallback, condition), said
+    return WindowTranscriber(listen, 100, fallback, condition), said
 
 
 def test_what_was_understood_goes_before_the_next_window() -> None:
@@ -88,14 +88,14 @@ def test_silence_is_skipped_and_changes_nothing() -> None:
 
 
 def test_prompts_leave_half_of_the_room() -> None:
-    assert prompted([], [1, 2], 9, 8) == prompted([5], [1, 2], None, 8) == [1, 2]
-    assert prompted(range(50), [1], 9, None) == [9, *range(50), 1]
-    assert prompted([5, 6], [1], 9, 8) == [9, 5, 6, 1]
-    assert understood([7, 8], 100) == [7, 8]
+    assert prompt_with_history([], [1, 2], 9, 8) == prompt_with_history([5], [1, 2], None, 8) == [1, 2]
+    assert prompt_with_history(range(50), [1], 9, None) == [9, *range(50), 1]
+    assert prompt_with_history([5, 6], [1], 9, 8) == [9, 5, 6, 1]
+    assert complete_tokens([7, 8], 100) == [7, 8]
 
 
 def test_of_what_is_drawn_the_likeliest_by_its_mean_counts() -> None:
     """Over tokens without the end mark, whatever length penalty the search has; of an empty one nothing is divided."""
     short, long = Hypothesis([1], -0.1, -2.0, [-1.0, -1.0]), Hypothesis([1, 2, 3, 4], -9.0, -5.0, [-1.0] * 5)
-    assert likeliest([short, long]) is long
-    assert likeliest([Hypothesis([], 0.0, -0.5, [-0.5]), long]).tokens == []
+    assert most_probable([short, long]) is long
+    assert most_probable([Hypothesis([], 0.0, -0.5, [-0.5]), long]).tokens == []

@@ -165,7 +165,7 @@ def test_settings_without_a_meaning(make: Make, settings: dict[str, Any], messag
 def test_an_empty_prompt_is_the_start_mark(make: Make) -> None:
     model = make("gpt2")
     assert model.encode("") == [0]
-    with pytest.raises(UserError, match="without any token"):
+    with pytest.raises(UserError, match="an empty prompt"):
         make("gpt2", {"bos_token_id": None}).generate([""])
 
 
@@ -178,9 +178,9 @@ def test_chat(make: Make) -> None:
         refuse_single(chat, "generate")
     with pytest.raises(UserError, match="has no chat template"):
         make("gpt2").generate([chat])
-    with pytest.raises(UserError, match="refuses these messages"):
+    with pytest.raises(UserError, match="rejects these messages"):
         make("gpt2", chat_template="{{ ''.__class__.__mro__ }}").generate([chat])
-    with pytest.raises(UserError, match=r"refuses these messages .*only users"):
+    with pytest.raises(UserError, match=r"rejects these messages .*only users"):
         make("gpt2", chat_template="{{ raise_exception('only users') }}").generate([chat])
 
 
@@ -194,7 +194,7 @@ def test_perplexity_of_a_long_text(make: Make) -> None:
     assert found.log_prob == pytest.approx(float(log_probs.sum().detach()), rel=1e-5)
     assert found.perplexity == pytest.approx(np.exp(-found.log_prob / (tokens.size(1) - 1)))
     assert model.perplexity(text * 4, stride=10).tokens == 4 * len(text) - 1
-    with pytest.raises(UserError, match="stride = 60: must be at least 1 and at most 59"):
+    with pytest.raises(UserError, match="stride = 60: must be from 1 to 59"):
         model.perplexity(text, stride=60)
 
 
@@ -212,7 +212,7 @@ def test_rewriting(make: Make) -> None:
     assert asked[0].text == "".join(model.stream("a dog", instruction="to de: ", max_new_tokens=9))
     assert asked[0].score != model.generate(["a dog"], max_new_tokens=9)[0].score
     assert model.languages.encode("a dog", "", "fr") == model.vocabulary.encode(">>fr<< a dog")  # as Marian has it
-    with pytest.raises(UserError, match="language 'it': a model of this family"):
+    with pytest.raises(UserError, match="language 'it': this model"):
         model.translate(["a dog"], source_language="en", target_language="it")
 
 
@@ -224,7 +224,7 @@ def test_language_codes(make: Make) -> None:
     assert model.between("de", "fr").translate(["ab"], max_new_tokens=9) != model.between("de", "de").translate(
         ["ab"], max_new_tokens=9
     )
-    with pytest.raises(UserError, match="language 'xx': this model has no such code; they look like de"):
+    with pytest.raises(UserError, match="language 'xx': this model has no such code; codes look like de"):
         model.translate(["ab"], source_language="de", target_language="xx")
     old = make("m2m", tokenizer_class="MBartTokenizer").languages
     assert old.encode("ab", "de", "fr") == [*model.vocabulary.encode("ab"), known.code("de")]
@@ -265,7 +265,7 @@ def test_every_kind_works_in_half_precision(make: Make) -> None:
     assert model.fill_mask("a <mask>")[0][0].probability > 0
     assert model.embed(["a"]).dtype == np.float32
     model = half(make("whisper", generation=HEARING))
-    assert detect_language(model.network, torch.randn(8, 100), model.marks) == "en"
+    assert detect_language(model.network, torch.randn(8, 100), model.special_tokens) == "en"
 
 
 def half(model: Any) -> Any:

@@ -78,7 +78,7 @@ def test_pieces_spell_words_and_marks_spell_none(make: Make) -> None:
 
 def test_languages_that_are_unknown_or_missing(make: Make) -> None:
     model = make("m2m")
-    with pytest.raises(UserError, match="must be told which"):
+    with pytest.raises(UserError, match="needs source_language and target_language"):
         model.between()
     with pytest.raises(UserError, match="no such code"):
         model.between("de", "xx")

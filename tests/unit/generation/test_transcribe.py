@@ -9,33 +9,42 @@ from headwise.checkpoint.vocabulary import Vocabulary
 from headwise.config.settings import SearchSettings
 from headwise.contract import SpecialIds
 from headwise.errors import UserError
-from headwise.generation.transcribe import Marks, beginning_of, marks_of, segments, timestamp_rule, windows
+from headwise.generation.transcribe import (
+    WhisperTokens,
+    segments,
+    start_tokens,
+    timestamp_rule,
+    whisper_tokens,
+    windows,
+)
 
-MARKS = Marks(13, 12, 16, {"en": 14, "de": 15}, {"transcribe": 10, "translate": 11}, None)
+MARKS = WhisperTokens(13, 12, 16, {"en": 14, "de": 15}, {"transcribe": 10, "translate": 11}, None)
 SILENT = Vocabulary(lambda text: [], lambda ids: "", {"<|notimestamps|>": 16, "<|transcribe|>": 10}.get)
 
 
 def test_beginnings() -> None:
-    assert beginning_of(MARKS, "de", "translate", timestamps=True) == [13, 15, 11]
-    assert beginning_of(MARKS, "en", "transcribe", timestamps=False) == [13, 14, 10, 16]
-    english = Marks(13, 12, 16, {}, {}, None)
-    assert beginning_of(english, "", "transcribe", timestamps=False) == [13, 16]
+    assert start_tokens(MARKS, "de", "translate", timestamps=True) == [13, 15, 11]
+    assert start_tokens(MARKS, "en", "transcribe", timestamps=False) == [13, 14, 10, 16]
+    english = WhisperTokens(13, 12, 16, {}, {}, None)
+    assert start_tokens(english, "", "transcribe", timestamps=False) == [13, 16]
     for marks, language, task, message in [
         (MARKS, "fr", "transcribe", "language 'fr': this model knows de, en"),
         (MARKS, "en", "sing", "task 'sing': must be"),
         (english, "en", "transcribe", "is for English only"),
     ]:
         with pytest.raises(UserError, match=message):
-            beginning_of(marks, language, task, timestamps=True)
+            start_tokens(marks, language, task, timestamps=True)
 
 
 def test_marks_of_new_and_old_files() -> None:
     settings = GenerationConfig(SearchSettings(), SpecialIds(bos_id=13, eos_id=12))
     values = {"no_timestamps_token_id": 7, "lang_to_id": {"<|en|>": 14}, "task_to_id": {"transcribe": 9}}
-    assert marks_of(settings, values, SILENT) == Marks(13, 12, 7, {"en": 14}, {"transcribe": 9}, None)
-    assert marks_of(settings, {"max_initial_timestamp_index": 50}, SILENT) == Marks(13, 12, 16, {}, {}, 50)
+    assert whisper_tokens(settings, values, SILENT) == WhisperTokens(13, 12, 7, {"en": 14}, {"transcribe": 9}, None)
+    assert whisper_tokens(settings, {"max_initial_timestamp_index": 50}, SILENT) == WhisperTokens(
+        13, 12, 16, {}, {}, 50
+    )
     with pytest.raises(UserError, match="has no no_timestamps_token_id"):
-        marks_of(settings, {}, Vocabulary(SILENT.encode, SILENT.decode, {}.get))
+        whisper_tokens(settings, {}, Vocabulary(SILENT.encode, SILENT.decode, {}.get))
 
 
 def vocabulary_with(*pieces: str) -> Vocabulary:
@@ -58,12 +67,12 @@ def test_languages_of_a_file_without_a_list_of_them() -> None:
     ]
     vocabulary = vocabulary_with(*marks)
     several, english = (GenerationConfig(SearchSettings(), SpecialIds(bos_id=1, eos_id=end)) for end in (50257, 50256))
-    found = marks_of(several, {}, vocabulary)
+    found = whisper_tokens(several, {}, vocabulary)
     assert (found.languages, found.tasks) == ({"en": 2, "yue": 3}, {"transcribe": 5, "translate": 4})
-    assert beginning_of(found, "yue", "translate", timestamps=True) == [1, 3, 4]
-    assert marks_of(english, {}, vocabulary).languages == {}
-    assert marks_of(several, {"is_multilingual": False}, vocabulary).languages == {}
-    assert marks_of(several, {"lang_to_id": {"<|en|>": 2}}, vocabulary).languages == {"en": 2}
+    assert start_tokens(found, "yue", "translate", timestamps=True) == [1, 3, 4]
+    assert whisper_tokens(english, {}, vocabulary).languages == {}
+    assert whisper_tokens(several, {"is_multilingual": False}, vocabulary).languages == {}
+    assert whisper_tokens(several, {"lang_to_id": {"<|en|>": 2}}, vocabulary).languages == {"en": 2}
 
 
 def test_no_timestamp_goes_back() -> None:

@@ -8,8 +8,8 @@ import pytest
 from headwise.checkpoint.trained import write_settings
 from headwise.config.settings import RunConfig, apply_settings
 from headwise.native.library import training_library
-from headwise.tasks.automatic import decided, report_batching
-from headwise.tasks.initial_model import continuing
+from headwise.tasks.automatic import report_batching, resolve_auto
+from headwise.tasks.initial_model import merged_config
 from headwise.tasks.job import TrainRequest
 from headwise.training.packed import LONGEST, NARROWEST
 
@@ -18,11 +18,11 @@ needs_library = pytest.mark.skipif(training_library() is None, reason="the compi
 
 
 def choice(*settings: str, request: TrainRequest = REQUEST, folder: Path = Path("nowhere")) -> str:
-    return decided(request, apply_settings(RunConfig(), settings), folder).batching
+    return resolve_auto(request, apply_settings(RunConfig(), settings), folder).batching
 
 
 def precision(*settings: str, request: TrainRequest = REQUEST, folder: Path = Path("nowhere")) -> str:
-    return decided(request, apply_settings(RunConfig(), settings), folder).precision
+    return resolve_auto(request, apply_settings(RunConfig(), settings), folder).precision
 
 
 @pytest.fixture(params=[True, False], ids=["with units", "without"])
@@ -64,7 +64,9 @@ def test_batching_does_not_depend_on_the_library(
         report_batching(REQUEST, apply_settings(RunConfig(), [f"train.batching={batching}"]))
         said = capsys.readouterr().err.splitlines()
         assert said[0].startswith(f"train.batching = {batching}: each batch has pairs of ")
-        assert [line.partition(",")[0] for line in said[1:]] == ["random batches have much padding"] * warns
+        assert [line.partition(",")[0] for line in said[1:]] == [
+            "random batches have much padding without the compiled library"
+        ] * warns
 
 
 def test_a_resumed_run_goes_on_as_it_began(tmp_path: Path) -> None:
@@ -79,7 +81,7 @@ def test_a_resumed_run_goes_on_as_it_began(tmp_path: Path) -> None:
 
 def test_a_new_run_from_a_model_chooses_anew() -> None:
     start = apply_settings(RunConfig(), ["train.batching=bucketed", "train.precision=bf16", "train.max_steps=7"])
-    own = continuing(replace(REQUEST, recipe="", init="model"), start)
+    own = merged_config(replace(REQUEST, recipe="", init="model"), start)
     assert (own.train.batching, own.train.precision, own.train.max_steps) == ("auto", "auto", 7)
 
 
@@ -105,7 +107,7 @@ def test_a_gpu_keeps_its_own_choice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_library
 def test_a_resumed_run_keeps_its_precision(units: bool, tmp_path: Path) -> None:
-    for began in ("float32", "bf16", "auto"):  # "auto" is what runs before this was decided have in their folders
+    for began in ("float32", "bf16", "auto"):  # "auto" is what runs before this was resolve_auto have in their folders
         folder = tmp_path / began
         folder.mkdir()
         config = apply_settings(RunConfig(), [f"train.precision={began}", "train.batching=random"])

@@ -50,7 +50,7 @@ def test_a_run_may_be_resumed_from_its_start_to_its_end(tmp_path: Path) -> None:
     for name in (*(path for path in WRITTEN if path != WEIGHTS), "model.safetensors"):
         (tmp_path / name).touch()
         check_out(tmp_path, resume=True)
-        with pytest.raises(UserError, match="holds a run already; add --resume to resume it"):
+        with pytest.raises(UserError, match="already holds a run; add --resume to resume it"):
             check_out(tmp_path, resume=False)
     save(tmp_path, 1)
     mark_started(tmp_path)  # of the run that is resumed

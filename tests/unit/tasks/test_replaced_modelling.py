@@ -16,7 +16,7 @@ from headwise.tasks.replaced_modelling import (
     ALL_MASKED,
     Electra,
     build_electra,
-    put_back,
+    replace_masks,
     replaced_objective,
     sampled_tokens,
 )
@@ -34,7 +34,7 @@ def electra() -> Electra:
 
 def test_what_is_put_back_by_hand() -> None:
     """Of three masks the first gets what stood there, which is not replaced; the others get other pieces."""
-    src, replaced = put_back(BATCH, torch.tensor([6, 10, 11]))
+    src, replaced = replace_masks(BATCH, torch.tensor([6, 10, 11]))
     assert src.tolist() == [[1, 6, 7, 8, 2], [1, 9, 10, 11, 2]]
     assert replaced.tolist() == [[False] * 5, [False, False, True, True, False]]
     assert BATCH.src.tolist() == [[1, 4, 7, 8, 2], [1, 9, 4, 4, 2]]

@@ -16,7 +16,7 @@ from headwise.decode.translator import TextTranslator, Translation
 from headwise.native.network import CompiledNetwork
 from headwise.network.compiled import native_available
 from headwise.tasks.translation import bleu
-from headwise.tasks.validation import CHUNK, FIRST, validation_texts
+from headwise.tasks.validation import CHUNK, FIRST, validation_translations
 
 TEXTS = ["A dog runs across the field .", "Two men are talking .", "The dog sees the men ."]
 TOKENIZER = Tokenizer.train(TEXTS * 10, TranslationData(vocab_size=290))
@@ -48,7 +48,7 @@ def pairs(count: int) -> list[tuple[str, str]]:
 def test_a_model_that_ends_no_sentence_is_cut_off(calls: list[Any]) -> None:
     network, endless = build_model(MODEL).eval(), replace(CONFIG, min_length_factor=9.0)
     many = pairs(FIRST + CHUNK + 3)
-    texts = [*validation_texts(network, TOKENIZER, endless, None, many)]
+    texts = [*validation_translations(network, TOKENIZER, endless, None, many)]
     assert bleu([*chain.from_iterable(texts)], many) < 5
     assert [*map(len, texts)] == [count for _, count, _, _ in calls] == [FIRST, CHUNK, 3]
     longest = [max(len(t.pieces) for t in found) for _, _, _, found in calls]
@@ -62,7 +62,7 @@ def test_a_model_that_ends_no_sentence_is_cut_off(calls: list[Any]) -> None:
 def test_settings_that_bound_more_stay_as_they_are(calls: list[Any]) -> None:
     network = build_model(MODEL).eval()
     tight = replace(CONFIG, max_length_factor=0.1, max_length_extra=2)
-    assert len([*validation_texts(network, TOKENIZER, tight, None, pairs(FIRST + 1))]) == 2
+    assert len([*validation_translations(network, TOKENIZER, tight, None, pairs(FIRST + 1))]) == 2
     assert all(not overrides for _, _, overrides, _ in calls)
 
 
@@ -73,8 +73,8 @@ def test_a_model_that_ends_its_sentences_is_judged_as_by_evaluate(
     with torch.no_grad():
         network.output.weight[TOKENIZER.eos_id] *= 4
     short = replace(CONFIG, max_length_factor=1.0, max_length_extra=5)
-    ours = [*validation_texts(network, TOKENIZER, short, None, pairs(40))]
+    ours = [*validation_translations(network, TOKENIZER, short, None, pairs(40))]
     assert [count for _, count, _, _ in calls] == [FIRST, 8] and not calls[1][2]
     monkeypatch.setattr("headwise.tasks.validation.native_available", lambda _: False)
-    assert [*validation_texts(network, TOKENIZER, short, None, pairs(40))] == ours
+    assert [*validation_translations(network, TOKENIZER, short, None, pairs(40))] == ours
     assert calls[-1][0].model is network

@@ -13,7 +13,7 @@ from headwise.network.attention import MultiHeadAttention
 from headwise.network.extra_dropout import DropoutRates, DroppingKernel, add_dropout
 from headwise.network.transformer import EncoderOnly
 from headwise.tasks.classification import FINE_TUNING
-from headwise.tasks.pretrained import trainable
+from headwise.tasks.pretrained import make_trainable
 from headwise.training.packed import can_pack_encoder, packed_forward, packed_hidden
 from headwise.training.recompute import recompute_layers
 
@@ -25,7 +25,7 @@ REAL = IDS != 0
 @pytest.fixture
 def network(tmp_path: Path) -> EncoderOnly:
     write_tiny(tmp_path, "bert", {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 40})
-    return trainable(FINE_TUNING.read(str(tmp_path)).network, 0.0).train()
+    return make_trainable(FINE_TUNING.read(str(tmp_path)).network, 0.0).train()
 
 
 class Halved(nn.Module):

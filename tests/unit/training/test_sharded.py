@@ -18,7 +18,7 @@ from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.errors import UserError
 from headwise.tasks import ranks as task_ranks
-from headwise.tasks.ranks import network_and_kind
+from headwise.tasks.ranks import network_and_trainer
 from headwise.training import sharded
 from headwise.training.checkpoint import CHECKPOINTS, check_whole, checkpoint_paths
 from headwise.training.metrics import Clock
@@ -50,7 +50,7 @@ def test_what_is_judged_is_a_copy_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
     asked: dict[str, Any] = {"config": config, "network": lambda: only}
     others = ("tokenizer", "layout", "about", "signature", "baseline", "objective", "stream", "outputs", "figures")
     job: Any = SimpleNamespace(**asked, **dict.fromkeys(others, print))
-    trained, kind = network_and_kind(job, Ranks(0, 2, 0, 0, torch.device("cpu"), 1.0, None))
+    trained, kind = network_and_trainer(job, Ranks(0, 2, 0, 0, torch.device("cpu"), 1.0, None))
     _, root, replica = kind.args
     assert trained is root is only and replica is not only
     own = dict(replica.named_parameters())
