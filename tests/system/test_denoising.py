@@ -164,7 +164,7 @@ def test_what_it_does_not_take(stage: Path, files: Path, cli: Any, tmp_path: Pat
     out, given = tmp_path / "out", tmp_path / "tokenizer.json"
     Tokenizer.train(["a b c"], TranslationData(vocab_size=270)).save(given)
     told = cli(*command(files, out, 1, f"data.tokenizer={given}")).complaint
-    assert f"data.tokenizer = {given}: has no piece <mask>" in told
+    assert f"data.tokenizer = {given}: has no mask token <mask>" in told
     started = cli(*command(files, out, 1), "--init", stage).complaint
     assert "--task denoise starts from a T5, mT5, BART or mBART, and this is none" in started
     table = tmp_path / "a.tsv"
