@@ -29,8 +29,8 @@ sys.meta_path.insert(0, Blocked)
 PACKAGES = ("config", "native", "localisation", "glossary", "evaluate", "serve", "results", "report", "cli")
 OTHERS = (  # modules of packages of which only a part works without torch
     *("contract", "device", "errors", "version"),
-    *(f"data.{name}" for name in ("alignment", "cache", "corpus", "documents", "file_checks", "file_hashes")),
-    *(f"data.{name}" for name in ("hugging_face", "links", "merges", "prepared", "split")),
+    *(f"data.{name}" for name in ("alignment", "bpe_dropout", "cache", "corpus", "documents")),
+    *(f"data.{name}" for name in ("file_checks", "file_hashes", "hugging_face", "links", "prepared", "split")),
     *(
         f"data.{name}"
         for name in (

@@ -204,7 +204,7 @@ def test_too_few_data_are_trained_on_with_warnings(cli: Any, folder: Path) -> No
         "\nwarning: --valid has 22 pairs, too few to compare models (at least 200)",
         "\nwarning: a vocabulary of 3",
         ": set data.vocab_size=300\n",
-        "--valid: 22 of the first 22 pairs are in --train too, so its figures will be too good",
+        "--valid: 22 of the first 22 pairs are also in --train, so validation scores will be too high",
     ):
         assert part in said
 

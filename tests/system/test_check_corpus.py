@@ -154,7 +154,7 @@ def test_doubts_about_the_files(cli: Any, tmp_path: Path) -> None:
     valid = tsv(tmp_path / "v.tsv", [(tgt, src) for src, tgt in sound(30, 50)])
     ran = cli("check-corpus", train, "--valid", valid)
     assert f"{train}: line 1 (source TAB target) looks like a header" in ran.out
-    assert f"validation: {valid}: looks swapped, its sources are like the targets of " in ran.out
+    assert f"validation: {valid}: looks swapped: its sources resemble the targets of " in ran.out
 
 
 def test_the_page_loads_nothing_and_shows_texts_as_texts(cli: Any, tmp_path: Path) -> None:

@@ -282,7 +282,7 @@ BAD: dict[str, tuple[str, str, str, str]] = {  # recipe, content of --train, con
     "empty": ("classify", "", "a\tx\n", "bad.train: is empty"),
     "missing": ("forecast", "d,a\nx,1\ny,\n", "d,a\nx,1\n", "bad.train: line 3: the value of a is missing"),
     "no number": ("forecast", "d,a\nx,1\n", "d,a\nx,1\ny,?\n", "bad.valid: line 3: the value of a '?' is not a number"),
-    "too short": ("forecast", "d,a\nx,1\n", "d,a\nx,1\n", "bad.train: 1 rows are too few for a window of 96 and 24"),
+    "too short": ("forecast", "d,a\nx,1\n", "d,a\nx,1\n", "bad.train: 1 rows are too few for a window of 96"),
     "other columns": ("forecast", wave(130), wave(130).replace("date,a,b", "date,a,c"), "bad.valid: has no column 'b'"),
 }
 

@@ -1,4 +1,4 @@
-"""Word alignments and tokens: the links of a prepared corpus, and the word that each token belongs to."""
+"""Word alignments of a prepared corpus, and the word that each token belongs to."""
 
 import re
 from collections.abc import Sequence
@@ -12,16 +12,14 @@ from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import Column, PreparedCorpus
 
 WORD = re.compile(r"\S+")
-
-
 NO_WORD = -1
 
 
 def corpus_links(path: str, corpora: Sequence[Corpus], prepared: PreparedCorpus) -> Column:
-    """The links of every pair that `prepare` has kept of the corpora, as word numbers in turn: i, j, i, j...
+    """The links of every pair that `prepare` kept, as alternating word numbers: i, j, i, j...
 
-    `path` has a line for each pair of the files, dropped or not. Whether a pair is dropped depends on its texts alone,
-    so those kept are found again by them, in order.
+    `path` has a line for every pair of the files, including dropped ones. Kept pairs are recognised by their texts, in
+    order, because dropping depends on the texts alone.
 
     Raises:
         UserError: as `read_links` and `check_links`.
@@ -34,14 +32,14 @@ def corpus_links(path: str, corpora: Sequence[Corpus], prepared: PreparedCorpus)
         if len(ends) <= len(prepared) and pair == prepared.text(len(ends) - 1):
             values += [number for link in sorted(found) for number in link]
             ends.append(len(values))
-    assert len(ends) == len(prepared) + 1, "what was kept is a part of what was read"
+    assert len(ends) == len(prepared) + 1, "the prepared corpus is a subsequence of the files"
     return Column(np.array(values, np.int32), np.array(ends, np.int64))
 
 
-def words_of_tokens(tokenizer: PairTokenizer, text: str) -> tuple[list[int], Int64[np.ndarray, " pieces"]]:
-    """The ids of a text, and for each piece the number of its word; `NO_WORD` for blanks at the end.
+def words_of_tokens(tokenizer: PairTokenizer, text: str) -> tuple[list[int], Int64[np.ndarray, " tokens"]]:
+    """The token ids of a text, and the word number of each; `NO_WORD` for blanks at the end.
 
-    A piece that is a blank alone belongs to the word after it.
+    A token that is only a blank belongs to the word after it.
     """
     ids, starts = tokenizer.encode_with_starts(text)
     ends = np.array([match.end() for match in WORD.finditer(text)], dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Between the third and the fourth stage of the pipeline: pairs read both ways round, for the first part of a training.
+"""Bidirectional training as a first stage (BiT; Ding, Wu and Tao 2021, arXiv:2109.07780).
 
-BiT (Ding, Wu and Tao 2021, arXiv:2109.07780): one network first learns source to target and target to source together,
-then the direction that is wanted. Nothing tells it the direction: the language of the source does.
+The network is first trained on source-to-target and target-to-source pairs together, then on the wanted direction.
+There is no direction tag, because the language of the source implies it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,11 +13,11 @@ from headwise.data.batch_planning import Pairs
 from headwise.data.batching import BatchStream
 from headwise.data.sources import Pair
 
-Open = Callable[[Mapping[str, int] | None], BatchStream]  # a stream from a state on
+Open = Callable[[Mapping[str, int] | None], BatchStream]  # opens a stream at a state
 
 
 class BothDirections:
-    """The pairs of a corpus and, numbered on behind them, the same pairs the other way round."""
+    """The pairs of a corpus, followed by the same pairs in the other direction."""
 
     def __init__(self, pairs: Pairs) -> None:
         self.pairs, self.n_pairs = pairs, len(pairs.src_lengths)
@@ -25,28 +25,28 @@ class BothDirections:
         self.tgt_lengths = np.concatenate([pairs.tgt_lengths, pairs.src_lengths])
 
     def src(self, row: int) -> Tokens:
-        """Source ids, without end mark."""
+        """Source ids, without EOS."""
         return self.pairs.src(row) if row < self.n_pairs else self.pairs.tgt(row - self.n_pairs)
 
     def tgt(self, row: int) -> Tokens:
-        """Target ids, without start or end mark."""
+        """Target ids, without BOS and EOS."""
         return self.pairs.tgt(row) if row < self.n_pairs else self.pairs.src(row - self.n_pairs)
 
     def text(self, row: int) -> Pair:
-        """Both sides as text."""
+        """Source and target text."""
         src, tgt = self.pairs.text(row % self.n_pairs)
         return (src, tgt) if row < self.n_pairs else (tgt, src)
 
     def in_epoch(self, epoch: int) -> "BothDirections":
-        """Of what is read in an epoch."""
+        """Both directions of the pairs of an epoch."""
         return BothDirections(self.pairs.in_epoch(epoch))
 
 
 class TwoStages:
-    """Batches of a first stream until `n_first` are given, then those of a second, which begins at its beginning.
+    """The first `n_first` batches come from the stream `first`, all others from `second`.
 
-    The state says how many of the first are still to come: where that stage ends does not move when a run is resumed to
-    go on for longer.
+    The state holds the remaining batches of the first stage, so its end does not move when a run is resumed with more
+    steps.
     """
 
     def __init__(self, first: Open, second: Open, n_first: int, state: Mapping[str, int] | None = None) -> None:
@@ -56,7 +56,7 @@ class TwoStages:
         self._stream = (first if self.left else second)(state)
 
     def state(self) -> dict[str, int]:
-        """Where the stream of this stage is, and how many batches are left of the first stage."""
+        """The state of the current stream, and the remaining batches of the first stage."""
         return {**self._stream.state(), "left": self.left}
 
     def __iter__(self) -> Iterator[Batch]:
@@ -74,5 +74,5 @@ class TwoStages:
         return batch
 
     def close(self) -> None:
-        """End the thread; the stream gives no more batches."""
+        """Stop the thread; the stream gives no more batches."""
         self._stream.close()

@@ -1,7 +1,7 @@
-"""A look at the beginning of all files before anything is learnt from them: what is certainly wrong is refused, what
-looks wrong is said. It costs milliseconds; an unnoticed mistake costs a night of training.
+"""Quick checks of input files before training: certain mistakes are errors, likely ones are warnings.
 
-Not here: what no file may contain at all (`corpus.py`), and pairs that are dropped one by one (`prepared.py`).
+Only the start of each file is read. Errors that no file may contain are in `corpus.py`, and dropping single pairs is in
+`tokenize_pairs.py`.
 """
 
 import math
@@ -16,15 +16,15 @@ from headwise.data.corpus import Corpus, pair_reader, parse_corpora, read_head, 
 from headwise.data.sources import HF_PREFIX, STANDARD_INPUT, Pair, display_name
 from headwise.errors import UserError
 
-PAIRS = 1000  # looked at of each corpus
-HEAD = 1 << 16  # bytes looked at of each file
-MIN_PAIRS = 20  # pairs from which to tell the sides of a validation set
-SWAP_RATIO = 1.3  # times more alike must swapped sides be; on eight real corpora the right ones are 1.4 to 6 times
-LEAK_SHARE = 0.1  # share of validation pairs that are training pairs from which it is mentioned
-COPY_SHARE = 0.5  # share of pairs with the same text on both sides from which it is mentioned
+PAIRS = 1000  # checked pairs of each corpus
+HEAD = 1 << 16  # checked bytes of each file
+MIN_PAIRS = 20  # fewest pairs for comparing the sides of a validation set
+SWAP_RATIO = 1.3  # swapped sides must be so much more similar; on eight real corpora the right ones are 1.4 to 6 times
+LEAK_SHARE = 0.1  # share of validation pairs that occur in training from which a warning is given
+COPY_SHARE = 0.5  # share of pairs with the same text on both sides from which a warning is given
 
 MARKUP = re.compile(rb"\s*<(\?xml|!doctype|tmx|xliff|html|srcset|refset|tstset|mteval|dataset)[\s>]", re.IGNORECASE)
-FORMATS = {  # of files that are taken for text by mistake, by their first bytes
+FORMATS = {  # that are not text, by their first bytes
     b"PK\x03\x04": "a zip archive or an Office document",
     b"%PDF-": "a PDF",
     b"\xd0\xcf\x11\xe0": "an Office document",
@@ -34,7 +34,7 @@ FORMATS = {  # of files that are taken for text by mistake, by their first bytes
     b"7z\xbc\xaf": "a 7z archive",
 }
 CONTROLS = bytes({*range(32)} - set(b"\t\n\v\f\r\x1b\x1c\x1d\x1e\x1f"))
-UTF16 = (b"\xff\xfe", b"\xfe\xff")  # has a message of its own
+UTF16 = (b"\xff\xfe", b"\xfe\xff")  # `corpus.decode_line` reports it
 
 LANGUAGES = (
     "english german french spanish italian portuguese dutch russian chinese japanese korean arabic hindi turkish"
@@ -48,10 +48,10 @@ LANGUAGE_CODE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]{2,4})?|[A-Z]{2,3}")
 
 
 def check_files(files: Mapping[str, Sequence[str]]) -> None:
-    """Open every file that can be opened more than once; `files` are paths by the option that names them.
+    """Open every file that can be opened more than once; `files` are paths by option.
 
     Raises:
-        UserError: one is missing, unreadable, binary or XML; it names the option too.
+        UserError: a file is missing, unreadable, binary or XML; the message names the option.
     """
     for option, paths in files.items():
         for path in paths:
@@ -64,24 +64,24 @@ def check_files(files: Mapping[str, Sequence[str]]) -> None:
 
 
 def _check_text(path: str, head: bytes) -> None:
-    """Refuse what no line of is a sentence."""
+    """`UserError` if a file is not plain text, valid_pairs by its first bytes."""
     found = MARKUP.match(head.removeprefix(b"\xef\xbb\xbf"))
     lines = [line for line in head.split(b"\n") if line.strip()]
     if found and 2 * sum(line.lstrip().startswith(b"<") for line in lines) >= len(lines):
-        kind, mend = "XML or HTML", "write its texts to a .tsv file, source TAB target"
+        kind, fix = "XML or HTML", "write its texts to a .tsv file, source TAB target"
         if b"<tmx" in head:
-            kind, mend = "TMX, a translation memory in XML", "give it the ending .tmx"
-        raise UserError(f"{display_name(path)}: is {kind}, not one sentence a line; {mend}")
+            kind, fix = "TMX, a translation memory in XML", "give it the ending .tmx"
+        raise UserError(f"{display_name(path)}: is {kind}, not one sentence per line; {fix}")
     kinds = [kind for start, kind in FORMATS.items() if head.startswith(start)]
     if len(head) - len(head.translate(None, CONTROLS)) > len(head) / 20 and not head.startswith(UTF16):
         kinds.append("binary")
     if kinds:
-        mend = "unpack or convert it to plain text, one sentence a line"
-        raise UserError(f"{display_name(path)}: is {kinds[0]}, no text; {mend}")
+        fix = "unpack or convert it to plain text, one sentence per line"
+        raise UserError(f"{display_name(path)}: is {kinds[0]}, not text; {fix}")
 
 
 def parse_pairs(option: str, paths: Sequence[str]) -> list[Corpus]:
-    """`parse_corpora`, and no corpus has the same file on both sides."""
+    """`parse_corpora`; `UserError` if a corpus has the same file on both sides."""
     corpora = parse_corpora(paths)
     for source, *target in (corpus.paths for corpus in corpora):
         if target and os.path.samefile(source, target[0]):
@@ -90,62 +90,64 @@ def parse_pairs(option: str, paths: Sequence[str]) -> list[Corpus]:
 
 
 def file_warnings(train: Sequence[Corpus], valid: Sequence[Corpus]) -> Iterator[str]:
-    """What looks wrong with pairs to train and to validate on, a line each.
+    """Warnings about training and validation pairs.
 
     Raises:
-        UserError: what reading the first thousand pairs raises.
+        UserError: the first thousand pairs of a corpus cannot be read.
     """
     pairs: dict[str, list[Pair]] = {"--train": [], "--valid": []}
     for option, corpora in (("--train", train), ("--valid", valid)):
         for corpus in corpora:
-            beginning = list(islice(read_pairs([corpus]), PAIRS))
-            pairs[option] += beginning
-            yield from (f"{option} {doubt}" for doubt in _corpus_warnings(corpus, beginning))
+            first = list(islice(read_pairs([corpus]), PAIRS))
+            pairs[option] += first
+            yield from (f"{option} {warning}" for warning in _corpus_warnings(corpus, first))
     if is_swapped(pairs["--train"], pairs["--valid"]):
         sides = " ".join(" ".join(map(display_name, corpus.paths)) for corpus in valid)
-        yield f"--valid {sides}: looks swapped, its sources are like the targets of --train; give the sources first"
+        yield f"--valid {sides}: looks swapped: its sources resemble the targets of --train; give the source file first"
 
 
 def leakage_warnings(train: Sequence[Corpus], valid: Sequence[Corpus]) -> Iterator[str]:
-    """A warning if validation pairs are training pairs, as the first thousand of each corpus show.
+    """A warning if validation pairs occur in the training pairs, among the first thousand of each corpus.
 
-    Not here: an exact count, which `survey` has.
+    `check-corpus` counts them exactly.
     """
-    trained, judged = (
+    train_pairs, valid_pairs = (
         [pair for corpus in corpora for pair in islice(read_pairs([corpus]), PAIRS)] for corpora in (train, valid)
     )
-    known = {*trained}
-    leaked = sum(pair in known for pair in judged)
-    if leaked > LEAK_SHARE * len(judged):
+    known = {*train_pairs}
+    leaked = sum(pair in known for pair in valid_pairs)
+    if leaked > LEAK_SHARE * len(valid_pairs):
         yield (
-            f"--valid: {leaked:,} of the first {len(judged):,} pairs are in --train too, so its figures will be too "
-            "good; hold out pairs instead, for example --valid 500pairs"
+            f"--valid: {leaked:,} of the first {len(valid_pairs):,} pairs are also in --train, so validation "
+            "scores will be too high; hold out pairs instead, for example --valid 500pairs"
         )
 
 
 def _corpus_warnings(corpus: Corpus, pairs: Sequence[Pair]) -> Iterator[str]:
     if has_header(pairs):
         cells = " TAB ".join(pairs[0])
-        yield f"{corpus}: line 1 ({cells}) looks like a header and would be learnt as a pair; remove it"
+        yield f"{corpus}: line 1 ({cells}) looks like a header and would be used as a pair; remove it"
     same = sum(src == tgt for src, tgt in pairs)
     if same > COPY_SHARE * len(pairs) and len(pairs) >= MIN_PAIRS:
-        yield f"{corpus}: {same:,} of the first {len(pairs):,} pairs have the same text on both sides; is that meant?"
+        what = f"{same:,} of the first {len(pairs):,} pairs"
+        yield f"{corpus}: {what} have the same text on both sides; is that intended?"
     if pair_reader(corpus) is read_tsv:
         yield from _extra_columns(corpus.paths[0])
 
 
 def _extra_columns(path: str) -> Iterator[str]:
-    """What reading two columns leaves out."""
+    """A warning if a .tsv file has more than two columns."""
     rows = [line.split("\t", 2) for line in islice(read_lines(path), PAIRS)]
     further = [(number, row[2]) for number, row in enumerate(rows, start=1) if len(row) > 2]
     if further:
         number, text = further[0]
         what = f"{len(further):,} of the first {len(rows):,} lines have more than two columns"
-        yield f"{display_name(path)}: {what}, and only two are read; line {number} loses '{shortened(text)}'"
+        yield f"{display_name(path)}: {what}, but only two are read; line {number} loses '{shortened(text)}'"
 
 
 def shortened(text: str, longest: int = 40) -> str:
-    """
+    """Cut a text after `longest` characters.
+
     >>> shortened("a b c", 3)
     'a b...'
     """
@@ -153,7 +155,7 @@ def shortened(text: str, longest: int = 40) -> str:
 
 
 def has_header(pairs: Sequence[Pair]) -> bool:
-    """Whether the first pair names columns instead of being text.
+    """Whether the first pair is a header.
 
     >>> has_header([("en", "de"), ("A dog runs.", "Ein Hund rennt.")]), has_header([("source", "target")])
     (True, True)
@@ -170,9 +172,9 @@ def has_header(pairs: Sequence[Pair]) -> bool:
 
 
 def is_swapped(train: Sequence[Pair], valid: Sequence[Pair]) -> bool:
-    """Whether the sources of `valid` are clearly in the language of the targets of `train`, and the other way round.
+    """Whether source and target are clearly swapped in `valid`, compared with `train`.
 
-    Sides are compared by the trigrams of their characters, which tell languages apart whatever they write.
+    Sides are compared by character trigrams, which tell languages apart.
     """
     if min(len(train), len(valid)) < MIN_PAIRS:
         return False

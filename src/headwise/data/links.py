@@ -1,10 +1,10 @@
-"""Word alignments as files.
+"""Read and write word alignments.
 
-A link (i, j) joins source word i to target word j, both counted from 0; words are separated by blanks. A file has one
-line per pair, `0-0 1-2 2-1` (the Pharaoh format, which fast_align, Marian and Moses write and read). Gold files also
-have `ipj` for links that annotators found possible rather than sure (Och and Ney 2003, section 6,
-https://aclanthology.org/J03-1002). Not here: how good links are (`evaluate/alignment.py`), how a model finds them
-(`inspect/alignment.py`), and links of tokens (`alignment.py`).
+A link (i, j) aligns source word i with target word j, counted from 0; words are separated by blanks. A file has one
+line per pair, `0-0 1-2 2-1` (the Pharaoh format of fast_align, Marian and Moses). Gold files also have `ipj` for
+possible links, in contrast to sure ones (Och and Ney 2003, section 6, https://aclanthology.org/J03-1002). Alignment
+error rate is in `evaluate/alignment.py`, alignment by a model in `inspect/alignment.py`, token alignment in
+`alignment.py`.
 """
 
 import re
@@ -23,7 +23,7 @@ LINK = re.compile(r"([0-9]+)([-p])([0-9]+)")
 
 @dataclass(frozen=True)
 class GoldLinks:
-    """What annotators say of a pair; every sure link is a possible one, too."""
+    """Gold links of a pair; `possible` includes `sure`."""
 
     sure: Links
     possible: Links
@@ -33,13 +33,13 @@ def read_links(path: str) -> list[Links]:
     """The links of every pair of a Pharaoh file; a pair without links is an empty line.
 
     Raises:
-        UserError: what is no link, with its line.
+        UserError: a link is malformed.
     """
     return [gold.sure for gold in _read(path, "-", "only gold files have possible links (ipj); write i-j")]
 
 
 def read_gold(path: str) -> list[GoldLinks]:
-    """The same for a gold file, in which `ipj` is a possible link."""
+    """The links of every pair of a gold file, in which `ipj` is a possible link."""
     return list(_read(path, "-p", "write i-j for a sure link, ipj for a possible one"))
 
 
@@ -55,7 +55,7 @@ def _read(path: str, kinds: str, advice: str) -> Iterator[GoldLinks]:
 
 
 def format_links(links: Collection[Link]) -> str:
-    """A line of a Pharaoh file.
+    """Format links as a line of a Pharaoh file.
 
     >>> format_links({(1, 2), (0, 0), (1, 1)})
     '0-0 1-1 1-2'
@@ -64,7 +64,7 @@ def format_links(links: Collection[Link]) -> str:
 
 
 def check_links(path: str, links: Sequence[Collection[Link]], sources: Sequence[str], targets: Sequence[str]) -> None:
-    """`UserError` where links do not belong to these texts: another number of pairs, or a word that is not there."""
+    """`UserError` if links do not match the texts: wrong number of pairs, or a word number out of range."""
     if len(links) != len(sources):
         raise UserError(
             f"{display_name(path)} has {len(links):,} lines, but there are {len(sources):,} pairs; line n must belong "
@@ -75,6 +75,6 @@ def check_links(path: str, links: Sequence[Collection[Link]], sources: Sequence[
         beyond = next((f"{i}-{j}" for i, j in sorted(pair) if i >= words[0] or j >= words[1]), None)
         if beyond:
             raise UserError(
-                f"{display_name(path)}: line {number}: link {beyond} is beyond the pair, which has {words[0]} source "
+                f"{display_name(path)}: line {number}: link {beyond} is out of range: the pair has {words[0]} source "
                 f"and {words[1]} target words; words are counted from 0, source first"
             )

@@ -26,8 +26,8 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from headwise.config.data import TextData
 from headwise.contract import SpecialIds
+from headwise.data.bpe_dropout import Merges
 from headwise.data.corpus import unreadable
-from headwise.data.merges import Merges
 from headwise.data.words import BYTES, WordTable, split_at
 from headwise.device import usable_cores
 from headwise.errors import UserError, unknown

@@ -1,8 +1,8 @@
-"""Words and their ids from a table: what `tokenizer.py` gives, for the texts that Python can cut as the library does.
+"""A cache of the token ids of words, which speeds up `tokenizer.py`.
 
-Cutting a text into words by a regular expression costs the `tokenizers` library several times more than all the rest.
-Texts written in Latin, Greek or Cyrillic letters, ASCII digits and ordinary punctuation are cut here, by Python's own
-`re`, and the ids of each word are remembered. For any other text the answer is None, and the library is asked.
+Most of the time of the `tokenizers` library goes into splitting a text into words by a regular expression. Texts in
+Latin, Greek or Cyrillic letters, ASCII digits and ordinary punctuation are split here, by Python's `re`, and the ids of
+each word are cached. Other texts are left to the library.
 """
 
 import re
@@ -13,12 +13,12 @@ from collections.abc import Iterable
 import tokenizers
 
 REMEMBERED_WORDS = 200_000
-LAST = 0x52F  # the last letter of the Cyrillic blocks; combining marks and other scripts begin soon after
+LAST = 0x52F  # end of the Cyrillic blocks; other scripts follow
 PUNCTUATION = "\u2010\u2011\u2012\u2013\u2014\u2018\u2019\u201a\u201c\u201d\u201e\u2022\u2026\u2039\u203a\u20ac\u2122"
 
 
 def _characters(category: str) -> str:
-    """All characters up to `LAST` of a Unicode category, by its first letter, as a class of `re`."""
+    """All characters up to `LAST` of a major Unicode category, escaped for a regular expression."""
     found = (chr(code) for code in range(0x21, LAST + 1) if unicodedata.category(chr(code))[0] == category)
     return re.escape("".join(found))
 
@@ -31,7 +31,7 @@ WORD = re.compile(f" ?[{LETTERS}]+| ?[0-9]| ?([{MARKS}])\\1*| ")
 
 
 def cut(text: str) -> list[str] | None:
-    """The words of a text that is normalised (NFC) and plain; None for any other.
+    """Split a plain text in normal form NFC into words; None for any other text.
 
     >>> cut(" Ein Hund, 12!!"), cut("日本")
     ([' Ein', ' Hund', ',', ' 1', '2', '!!'], None)
@@ -42,16 +42,16 @@ def cut(text: str) -> list[str] | None:
 
 
 class WordTable:
-    """The ids of words by a subword model, each computed once."""
+    """Caches the token ids of words."""
 
     def __init__(self, model: tokenizers.models.Model, letters: dict[int, str]) -> None:
-        """`letters` is the byte alphabet: the letter of each byte."""
+        """`letters` is the byte alphabet: the character for each byte."""
         self.model = model
         self.letters = letters
         self.ids: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> list[int] | None:
-        """The ids of a text, with a blank put in front; None where the library must be asked."""
+        """The ids of a text with a blank prepended; None if the library must tokenise it."""
         words = cut(" " + text)
         if words is None:
             return None
@@ -62,7 +62,7 @@ class WordTable:
         return tokens
 
     def look_up(self, word: str) -> list[int]:
-        """The ids of a new word."""
+        """Compute and cache the ids of a new word."""
         if len(self.ids) >= REMEMBERED_WORDS:
             self.ids.clear()
         tokens = [token.id for token in self.model.tokenize("".join(self.letters[byte] for byte in word.encode()))]
@@ -70,18 +70,18 @@ class WordTable:
         return tokens
 
 
-def split_at(marks: Iterable[str], text: str) -> list[str]:
-    """The stretches of a text between marks, and the marks, in order; the longest mark wins.
+def split_at(tokens: Iterable[str], text: str) -> list[str]:
+    """Split a text at special tokens, which are kept; the longest match wins.
 
     >>> split_at(["<2de>"], "<2de> 3 May")
     ['<2de>', ' 3 May']
     """
-    pattern = "|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True))
+    pattern = "|".join(re.escape(token) for token in sorted(tokens, key=len, reverse=True))
     return [part for part in re.split(f"({pattern})", text) if part] if pattern else [text]
 
 
 def byte_alphabet() -> dict[str, int]:
-    """GPT-2's letter for each byte: itself where it is visible, else the next letter from U+0100 on."""
+    """GPT-2's mapping between characters and bytes: visible bytes map to themselves, others to U+0100 and following."""
     visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = [byte for byte in range(256) if byte not in visible]
     return {chr(byte): byte for byte in visible} | {chr(0x100 + i): byte for i, byte in enumerate(hidden)}

@@ -23,15 +23,15 @@ TMX = b"""<?xml version="1.0" encoding="UTF-8"?>
 </tmx>
 """
 NO_TEXT = {
-    "tmx": (TMX, "is TMX, a translation memory in XML, not one sentence a line"),
+    "tmx": (TMX, "is TMX, a translation memory in XML, not one sentence per line"),
     "tmx in one line": (TMX.replace(b"\n", b" "), "is TMX"),
     "tmx with a mark": (b"\xef\xbb\xbf" + TMX, "is TMX"),
     "html": (b"<!DOCTYPE html>\n<html>\n<p>Hi</p>\n", "is XML or HTML"),
     "sgml of an evaluation": (b'<refset setid="a">\n<doc>\n<seg id="1">Hi</seg>\n', "is XML or HTML"),
-    "zip": (b"PK\x03\x04\x14\x00", "is a zip archive or an Office document, no text"),
-    "pdf": (b"%PDF-1.7\n" + b"readable " * 50, "is a PDF, no text"),
-    "binary": (bytes(range(256)) * 4, "is binary, no text"),
-    "packed binary": (gzip.compress(bytes(1000)), "is binary, no text"),
+    "zip": (b"PK\x03\x04\x14\x00", "is a zip archive or an Office document, not text"),
+    "pdf": (b"%PDF-1.7\n" + b"readable " * 50, "is a PDF, not text"),
+    "binary": (bytes(range(256)) * 4, "is binary, not text"),
+    "packed binary": (gzip.compress(bytes(1000)), "is binary, not text"),
 }
 TEXT = {
     "a paragraph on XML": b'<?xml version="1.0"?> is how such a file begins.\nThen comes its root.\nAnd so on.\n',
@@ -91,15 +91,15 @@ def test_validation_pairs_that_are_training_pairs_are_mentioned(tmp_path: Path) 
     others = [(f"{src} Yes.", f"{tgt} Ja.") for src, tgt in PAIRS]
     few = tsv(tmp_path, "few.tsv", [PAIRS[0], *others])  # as translation memories have
     assert list(leakage_warnings([train], [few])) == []
-    (doubt,) = leakage_warnings([train], [tsv(tmp_path, "many.tsv", [*PAIRS, *others])])
-    assert doubt.startswith(f"--valid: {len(PAIRS)} of the first {2 * len(PAIRS)} pairs are in --train too")
-    assert doubt.endswith("hold out pairs instead, for example --valid 500pairs")
+    (warning,) = leakage_warnings([train], [tsv(tmp_path, "many.tsv", [*PAIRS, *others])])
+    assert warning.startswith(f"--valid: {len(PAIRS)} of the first {2 * len(PAIRS)} pairs are also in --train")
+    assert warning.endswith("hold out pairs instead, for example --valid 500pairs")
 
 
 def test_swapped_validation_files_are_mentioned(tmp_path: Path) -> None:
     train, valid = tsv(tmp_path, "train.tsv", PAIRS), tsv(tmp_path, "valid.tsv", [pair[::-1] for pair in PAIRS])
-    (doubt,) = file_warnings([train], [valid])
-    assert doubt.startswith(f"--valid {valid}: looks swapped, its sources are like the targets of --train")
+    (warning,) = file_warnings([train], [valid])
+    assert warning.startswith(f"--valid {valid}: looks swapped: its sources resemble the targets of --train")
 
 
 def test_sides_are_told_apart_whatever_they_write() -> None:
@@ -131,7 +131,7 @@ def test_a_header_is_told_from_a_sentence(tmp_path: Path, first: tuple[str, str]
     corpus = tsv(tmp_path, "x.tsv", [first, *PAIRS])
     found = list(file_warnings([corpus], []))
     assert found == [
-        f"--train {corpus}: line 1 ({first[0]} TAB {first[1]}) looks like a header and would be learnt as a pair; "
+        f"--train {corpus}: line 1 ({first[0]} TAB {first[1]}) looks like a header and would be used as a pair; "
         "remove it"
     ] * int(header)
 
@@ -144,7 +144,7 @@ def test_columns_that_are_not_read_are_mentioned(tmp_path: Path) -> None:
     rows = [*PAIRS[:5], ("A dog.", "Ein Hund.", "of https://example.org, under a licence of many words"), *PAIRS[:4]]
     corpus = tsv(tmp_path, "x.tsv", rows)
     assert list(file_warnings([corpus], [])) == [
-        f"--train {corpus}: 1 of the first 10 lines have more than two columns, and only two are read; "
+        f"--train {corpus}: 1 of the first 10 lines have more than two columns, but only two are read; "
         "line 6 loses 'of https://example.org, under a licence ...'"
     ]
 
@@ -152,7 +152,7 @@ def test_columns_that_are_not_read_are_mentioned(tmp_path: Path) -> None:
 def test_a_copy_of_the_source_for_a_target_is_mentioned(tmp_path: Path) -> None:
     corpus = tsv(tmp_path, "x.tsv", [(text, text) for text in ENGLISH * 10])
     assert list(file_warnings([corpus], [])) == [
-        f"--train {corpus}: 30 of the first 30 pairs have the same text on both sides; is that meant?"
+        f"--train {corpus}: 30 of the first 30 pairs have the same text on both sides; is that intended?"
     ]
 
 
@@ -176,5 +176,5 @@ def test_no_doubts_about_real_corpora(shared_data: Path, train: tuple[str, ...],
     corpora = [parse_pairs("--train", side) for side in sides]
     assert list(file_warnings(*corpora)) == []
     if len(valid) == 2:
-        (doubt,) = file_warnings(corpora[0], parse_pairs("--valid", sides[1][::-1]))
-        assert "looks swapped" in doubt
+        (warning,) = file_warnings(corpora[0], parse_pairs("--valid", sides[1][::-1]))
+        assert "looks swapped" in warning

@@ -44,8 +44,10 @@ def test_possible_links_are_for_gold_only(tmp_path: Path) -> None:
         read_links(write(tmp_path / "links", "0-0 0p1\n"))
 
 
-@pytest.mark.parametrize(("link", "message"), [((2, 0), "link 2-0 is beyond"), ((0, 3), "2 source and 3 target words")])
-def test_links_beyond_the_pair(link: tuple[int, int], message: str) -> None:
+@pytest.mark.parametrize(
+    ("link", "message"), [((2, 0), "link 2-0 is out of range"), ((0, 3), "2 source and 3 target words")]
+)
+def test_links_out_of_range(link: tuple[int, int], message: str) -> None:
     check_links("f", [{(1, 2)}], ["a b"], ["c d  e "])
     with pytest.raises(UserError, match=f"f: line 1: .*{message}"):
         check_links("f", [{link}], ["a b"], ["c d  e "])

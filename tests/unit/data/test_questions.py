@@ -42,11 +42,11 @@ def test_questions(tmp_path: Path, name: str) -> None:
         (asks(start=-6), "is not at character -6"),
         (asks(start=999), "is not at character 999 of its context; it occurs at 24"),
         (asks("Bern"), "the answer 'Bern' is not at character 24 of its context, nor anywhere else in it"),
-        (asks(""), "the answer '' does not stand"),
+        (asks(""), "the answer '' is not at character"),
         (asks(start="24"), "\"answer_start\" must be a number of characters, not '24'"),
         (asks(7), 'has no text "text"'),
         ({"id": "c", "question": "Who?"}, 'question c has neither "answers" nor "is_impossible": true'),
-        ({"id": "c", "question": "Who?", "answers": []}, 'question c has no "answers"'),
+        ({"id": "c", "question": "Who?", "answers": []}, 'question c has neither "answers"'),
         ({"id": "c"}, 'qas[0]: has no text "question"'),
     ],
 )  # fmt: skip

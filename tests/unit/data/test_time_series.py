@@ -94,5 +94,5 @@ def test_every_window_once_an_epoch_in_an_order_of_its_own() -> None:
 
 
 def test_too_few_rows() -> None:
-    with pytest.raises(UserError, match=r"x\.csv: 5 rows are too few for a window of 4 and 2 after it"):
+    with pytest.raises(UserError, match=r"x\.csv: 5 rows are too few for a window of 4 and a horizon of 2"):
         Windows.of([table([1, 2, 3, 4, 5])], Scaling(("a",), "a", (0.0,), (1.0,)), window=4, horizon=2)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
 from headwise.config.data import TranslationData
+from headwise.data.bpe_dropout import Drops
 from headwise.data.corpus import parse_corpora, read_pairs
-from headwise.data.merges import Drops
 from headwise.data.tokenizer import Tokenizer, normalization
 from headwise.errors import UserError
 

@@ -1,7 +1,4 @@
-"""BPE-dropout, beside `tokenizer.py`: a byte-level BPE model's merges, some of them left out (arXiv:1910.13267).
-
-Not here: which texts are cut so, and by which seed (`bpe_dropout.py`).
-"""
+"""BPE-dropout (arXiv:1910.13267): apply the merges of a byte-level BPE model, randomly skipping some."""
 
 import heapq
 import json
@@ -14,19 +11,16 @@ import tokenizers
 from headwise.data.words import BYTES, REMEMBERED_WORDS, cut, split_at
 from headwise.errors import UserError
 
-Merge = tuple[int, int, str, str]  # a merge: rank, position of its left symbol, left, right
+Merge = tuple[int, int, str, str]  # rank, position of the left symbol, left, right
 
 
 class Merges:
-    """The merges of a byte-level BPE model, applied in Python so that what is dropped follows from a seed.
-
-    The library can drop merges too, but from a generator of its own that cannot be seeded.
-    """
+    """The merges of a byte-level BPE model, applied in Python, because the dropout of the library cannot be seeded."""
 
     def __init__(
         self, backend: tokenizers.Tokenizer, declared: Mapping[int, str], letters: Mapping[int, str] | None
     ) -> None:
-        """The merges of a tokenizer of the library with its declared tokens; `letters` as of its table of words."""
+        """`declared` are tokens that are never split; `letters` is the byte alphabet of the word table."""
         model = json.loads(backend.to_str())["model"]
         self.vocab: dict[str, int] = model["vocab"] if model["type"] == "BPE" else {}
         if not self.vocab.keys() >= BYTES.keys():
@@ -39,7 +33,7 @@ class Merges:
         self.letters = letters
 
     def segment(self, text: str, probability: float, seed: int | Random) -> list[int]:
-        """Ids of a text with merges dropped."""
+        """Token ids of a text with BPE-dropout."""
         drops = Drops(probability, seed if isinstance(seed, Random) else Random(seed))
         tokens: list[int] = []
         for part in split_at(self.declared, text):
@@ -51,7 +45,7 @@ class Merges:
         return tokens
 
     def words(self, text: str) -> Iterator[str]:
-        """The words of a text in byte letters."""
+        """The words of a text in the byte alphabet."""
         if self.letters and (words := cut(" " + text)):
             return ("".join(map(self.letters.__getitem__, word.encode())) for word in words)
         normalizer, pre_tokenizer = self.backend.normalizer, self.backend.pre_tokenizer
@@ -59,20 +53,19 @@ class Merges:
         return (word for word, _ in pre_tokenizer.pre_tokenize_str(normal))
 
     def segment_word(self, word: str, drops: "Drops") -> list[int]:
-        """Ids of a word; most words lose no merge, and those come from a table."""
+        """Token ids of a word; most words lose no merge and come from a cache."""
         if word not in self.undropped:
             if len(self.undropped) >= REMEMBERED_WORDS:
                 self.undropped.clear()
             self.undropped[word] = self.merge(word, None)
         tokens, n_merges = self.undropped[word]
-        return tokens if drops.spare(n_merges) else self.merge(word, drops)[0]
+        return tokens if drops.skip_if_all_no(n_merges) else self.merge(word, drops)[0]
 
     def merge(self, word: str, drops: "Drops | None") -> tuple[list[int], int]:
-        """Algorithm 1 of the paper: at each step apply the best merge that is not dropped, until all are
-        dropped.
+        """Algorithm 1 of the paper: at each step apply the best merge that is not dropped, until none is left.
 
-        Returns the ids and the number of merges. The symbols form a linked list; `possible` is a heap of the
-        merges that apply now, best first, with some that a neighbour has overtaken.
+        Returns the ids and the number of merges. The symbols form a linked list; `possible` is a heap of
+        applicable merges, best first; some of them are stale because a neighbour was merged.
         """
         symbols = [*word, ""]  # the empty symbol ends the word and merges with nothing
         after, before = [*range(1, len(word) + 1), len(word)], [*range(-1, len(word))]
@@ -84,7 +77,7 @@ class Merges:
             found = heapq.heappop(possible)
             _, at, left, right = found
             if symbols[at] != left or symbols[after[at]] != right:
-                continue  # overtaken
+                continue  # stale
             if drops is not None and drops.next():
                 dropped.append(found)
                 continue
@@ -107,29 +100,29 @@ class Merges:
 
 
 class Drops:
-    """A stream of independent yes/no decisions, yes with a given probability, drawn as gaps between two yes.
+    """A stream of independent random decisions, yes with a given probability.
 
-    The gaps are geometric, so a word of m merges that falls into a gap needs no draw at all.
+    Gaps between two yes are sampled from a geometric distribution, so most words need no random number.
     """
 
     def __init__(self, probability: float, generator: Random) -> None:
         self.generator = generator
         self.log_keep = math.log1p(-probability) if probability < 1 else -math.inf
-        self.gap = self.draw()
+        self.gap = self.sample_gap()
 
-    def draw(self) -> int:
-        """The number of no until the next yes."""
+    def sample_gap(self) -> int:
+        """Sample the number of no until the next yes."""
         return int(math.log(1.0 - self.generator.random()) / self.log_keep)
 
     def next(self) -> bool:
         """The next decision."""
         if self.gap == 0:
-            self.gap = self.draw()
+            self.gap = self.sample_gap()
             return True
         self.gap -= 1
         return False
 
-    def spare(self, count: int) -> bool:
+    def skip_if_all_no(self, count: int) -> bool:
         """Whether the next `count` decisions are all no; if so they are consumed."""
         if self.gap < count:
             return False
