@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from tiny_families import write_tiny
 
 from headwise.checkpoint.adapter_folders import MATRICES
-from headwise.checkpoint.adapter_layout import AdapterLayout, adaptable
+from headwise.checkpoint.adapter_layout import AdapterLayout, adaptable, head_entries
 from headwise.checkpoint.layout import ADAPTER, read_json
 from headwise.checkpoint.tuned import SameLayout
 from headwise.checkpoint.with_torch import read_any
@@ -23,6 +23,7 @@ from headwise.config.training import TrainConfig
 from headwise.models.load import pretrained_model
 from headwise.network.low_rank import adapt, merged
 from headwise.network.transformer import EncoderOnly, Transformer
+from headwise.tasks.heads import network_with_head, with_head
 from headwise.tasks.pretrained import make_trainable
 
 with warnings.catch_warnings():
@@ -147,3 +148,43 @@ def test_what_is_written_here_means_the_same_there(case: tuple[str, Any, Path, l
     torch.testing.assert_close(our_logits(read_any(out).network), expected, atol=2e-5, rtol=1e-4)
     assert {*load_file(out / MATRICES)} == {*load_file(folder / "adapters" / MATRICES)}
     assert read_json(out / ADAPTER)["base_model_name_or_path"] == str(folder / "base")
+
+
+@pytest.mark.parametrize(
+    ("task", "architecture", "head"),
+    [
+        ("tag", "BertForTokenClassification", ["classifier"]),
+        ("answer", "BertForQuestionAnswering", ["qa_outputs"]),
+        ("embed", "BertModel", None),
+    ],
+)
+def test_peft_loads_adapters_with_new_heads(
+    tmp_path: Path, task: str, architecture: str, head: list[str] | None
+) -> None:
+    write_tiny(tmp_path / "base", "bert")
+    base: Any = pretrained_model(read_any(tmp_path / "base", dtype="float32"))
+    model = with_head(
+        base, {"tag": "token_class", "answer": "span", "embed": "none"}[task], ["A", "B"] * (task == "tag")
+    )
+    network = network_with_head(base, model, {}, 0.0)
+    layers, heads = adaptable(network, model, ["q_proj"]), head_entries(network, model)
+    adapt(network, [[name.removesuffix(".weight") for name in entry.names] for entry in layers], 4, 12.0, 0.0, [])
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_()
+    config = RunConfig(model=TransformerConfig(task=task), train=TrainConfig(lora_rank=4, lora_alpha=12.0))
+    layout = AdapterLayout(SameLayout(model), tmp_path / "base", config.train, layers, heads)
+    layout.write_settings(tmp_path / "out", config, None, {})
+    layout.write_weights(tmp_path / "out", dict(network.named_parameters()), "")
+    assert read_json(tmp_path / "out" / ADAPTER)["modules_to_save"] == head
+    theirs = getattr(transformers, architecture).from_pretrained(tmp_path / "base")
+    found = peft.PeftModel.from_pretrained(theirs, tmp_path / "out").eval()(input_ids=READ)
+    ours: Any = read_any(tmp_path / "out").network.eval()
+    mask = torch.ones_like(READ, dtype=torch.bool)
+    expected = {
+        "tag": lambda: (found.logits, ours(READ, mask)),
+        "answer": lambda: (torch.stack([found.start_logits, found.end_logits], -1), ours(READ, mask)),
+        "embed": lambda: (found.last_hidden_state, ours.encode(READ, mask)),
+    }[task]()
+    torch.testing.assert_close(*expected, atol=2e-5, rtol=1e-4)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from tiny_families import write_tiny
+from safetensors.torch import load_file, save_file
+from tiny_families import vocabulary, write_tiny
+from tokenizers import processors
 
 import headwise
 
@@ -108,23 +109,102 @@ def test_running_text(cli: Cli, tmp_path: Path, kind: str, task: str, changes: d
     assert headwise.load(tmp_path / "out", "cpu").info()["family"] == kind
 
 
-@pytest.mark.parametrize("kind", ["bert", "distilbert"])
-def test_labels_have_a_head_that_is_trained_whole(cli: Cli, tmp_path: Path, kind: str) -> None:
-    write_tiny(tmp_path / "base", kind, cls_token="<s>", sep_token="</s>")
-    table = tmp_path / "t.tsv"
-    table.write_text("".join(f"a dog {i}\tdog\na cat {i}\tcat\n" for i in range(30)), encoding="utf-8")
-    settings = [one for one in QUICK if "bleu" not in one]
-    ran = cli("train", "--task", "classify", "--init", tmp_path / "base", "--train", table, "--valid", table, "--out",
-              tmp_path / "out", "--set", *settings)  # fmt: skip
-    assert ran.code == 0, ran.err
-    assert "and of the head" in ran.err
-    found = load_file(tmp_path / "out" / "adapter_model.safetensors")
-    assert found["base_model.model.classifier.weight"].shape[0] == 2
+def write_encoder(folder: Path, kind: str, **changes: Any) -> Path:
+    """A folder of an encoder whose tokenizer adds special tokens."""
+    write_tiny(folder, kind, changes, cls_token="<s>", sep_token="</s>")
+    text = vocabulary(behind=False)
+    text.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> $B:1 </s>:1", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    text.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def write_data(folder: Path, task: str) -> Path:
+    """A file, or a folder of images, to train `task` on."""
+    if task == "label":
+        image = pytest.importorskip("PIL.Image")
+        for label, colour in (("red", (250, 0, 0)), ("blue", (0, 0, 250))):
+            (folder / label).mkdir(parents=True)
+            for i in range(4):
+                image.new("RGB", (8, 8), colour).save(folder / label / f"{i}.png")
+        return folder
+    answer = {"text": "Rome", "answer_start": 10}
+    questions = [{"id": "1", "question": "where?", "answers": [answer]}]
+    texts = {
+        "classify": "".join(f"a dog {i}\tdog\na cat {i}\tcat\n" for i in range(30)),
+        "tag": "Ann B-PER\nis O\nin O\nRome B-LOC\n\n" * 4,
+        "answer": json.dumps({"data": [{"paragraphs": [{"context": "Ann is in Rome", "qas": questions}]}]}),
+        "embed": "".join(f"{word}\tI saw a {word} there\n" for word in ("dog", "cat", "owl", "sun", "tea")),
+    }
+    path = folder.with_suffix({"answer": ".json", "tag": ".conll"}.get(task, ".tsv"))
+    path.write_text(texts[task], encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "head", "figure"),
+    [
+        ("classify", "bert", "classifier", "accuracy"),
+        ("classify", "distilbert", "classifier", "accuracy"),
+        ("tag", "bert", "classifier", "f1"),
+        ("tag", "distilbert", "classifier", "f1"),
+        ("answer", "bert", "qa_outputs", "f1"),
+        ("label", "vit", "classifier", "accuracy"),
+        ("label", "deit", "classifier", "accuracy"),
+        ("embed", "bert", "", "mrr"),
+        ("embed", "distilbert", "", "mrr"),
+    ],
+)
+def test_new_head_is_trained_and_saved(cli: Cli, tmp_path: Path, task: str, kind: str, head: str, figure: str) -> None:
+    base = tmp_path / "base"
+    write_tiny(base, kind) if task == "label" else write_encoder(base, kind)
+    ran, data = fine_tune(cli, base, tmp_path, task)
+    assert ("and of the head" in ran.err) == bool(head)
+    saved = load_file(tmp_path / "out" / "adapter_model.safetensors")
+    others = {key for key in saved if "lora" not in key}
+    if head:
+        assert saved[f"base_model.model.{head}.bias"].abs().min() > 0  # biases of a new head start at zero
+        assert f"base_model.model.{head}.weight" in others
+    else:
+        assert not others
     rows = [json.loads(line) for line in (tmp_path / "out" / "validation.jsonl").read_text().splitlines()]
-    best = max(row["accuracy"] for row in rows if row["best"])
-    ran = cli("evaluate", tmp_path / "out", "--source", table)
+    best = max(row[figure] for row in rows if row["best"])
+    ran = cli("evaluate", tmp_path / "out", "--source", data, "--json")
     assert ran.code == 0, ran.err
-    assert f"{100 * best:.1f}" in ran.out or f"{best:.3f}" in ran.out
+    assert json.loads(ran.out)[figure] == pytest.approx(best)
+
+
+@pytest.mark.parametrize("architecture", ["BertModel", "BertForMaskedLM", "BertForTokenClassification"])
+def test_new_head_on_other_layouts_of_the_base(cli: Cli, tmp_path: Path, architecture: str) -> None:
+    """Files without the prefix of the body, with a repeated output matrix, and with the head that is trained."""
+    tags = {"id2label": {"0": "B-LOC", "1": "B-PER", "2": "O"}} if "Token" in architecture else {}
+    base = write_encoder(tmp_path / "base", "bert", architectures=[architecture], **tags)
+    tensors = load_file(base / "model.safetensors")
+    if architecture == "BertModel":
+        tensors = {key.removeprefix("bert."): value for key, value in tensors.items()}
+    if architecture == "BertForMaskedLM":
+        tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"].clone()
+    save_file(tensors, base / "model.safetensors")
+    _, data = fine_tune(cli, base, tmp_path, "tag")
+    saved = load_file(tmp_path / "out" / "adapter_model.safetensors")["base_model.model.classifier.weight"]
+    assert "classifier.weight" not in tensors or (saved - tensors["classifier.weight"]).abs().min() > 0
+    model = headwise.load(tmp_path / "out", "cpu")
+    assert model.info()["family"] == "bert" and torch.equal(model.network.head.classes.weight, saved)
+    assert cli("export", tmp_path / "out", "--to", "hf", tmp_path / "merged").code == 0
+    found = [cli("tag", folder, data.with_name("words.txt")).out for folder in (tmp_path / "out", tmp_path / "merged")]
+    assert found[0] == found[1] != ""
+
+
+def fine_tune(cli: Cli, base: Path, folder: Path, task: str) -> tuple[Any, Path]:
+    """Train adapters for `task` into the folder `out`; what ran, and the data."""
+    data = write_data(folder / "data", task)
+    (folder / "words.txt").write_text("Ann is in Rome\n", encoding="utf-8")
+    settings = [one for one in QUICK if "bleu" not in one]
+    ran = cli("train", "--task", task, "--init", base, "--train", data, "--valid", data, "--out", folder / "out",
+              "--set", *settings)  # fmt: skip
+    assert ran.code == 0, ran.err
+    return ran, data
 
 
 @pytest.mark.parametrize(

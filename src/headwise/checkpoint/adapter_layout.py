@@ -24,7 +24,14 @@ from headwise.errors import UserError, unknown
 from headwise.families.registry import FAMILIES
 from headwise.families.table import Entry, entries
 
-TASK_TYPES = {"translate": "SEQ_2_SEQ_LM", "lm": "CAUSAL_LM", "classify": "SEQ_CLS"}  # names of tasks in peft
+TASK_TYPES = {  # names of tasks in peft
+    "translate": "SEQ_2_SEQ_LM",
+    "lm": "CAUSAL_LM",
+    "classify": "SEQ_CLS",
+    "tag": "TOKEN_CLS",
+    "answer": "QUESTION_ANS",
+    "embed": "FEATURE_EXTRACTION",
+}
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,7 @@ class AdapterLayout:
             "r": self.train.lora_rank,
             "lora_alpha": int(alpha) if alpha.is_integer() else alpha,
             "lora_dropout": self.train.lora_dropout,
-            "target_modules": [_layer(entry) for entry in self.layers],
+            "target_modules": [self._layer(entry) for entry in self.layers],
             "modules_to_save": sorted({self._part(entry) for entry in self.heads}) or None,
             "fan_in_fan_out": any("^" in entry.marks for entry in self.layers),
             "bias": "none",
@@ -60,8 +67,16 @@ class AdapterLayout:
 
     def _part(self, entry: Entry) -> str:
         """The part of the network that peft saves in full: the first word after the prefix of the body."""
-        prefix = FAMILIES[self.inner.model.config.family].prefix
-        return entry.key.removeprefix(prefix).partition(".")[0]
+        return entry.key.removeprefix(self._prefix).partition(".")[0]
+
+    def _layer(self, entry: Entry) -> str:
+        """The name of a layer in `transformers`, where only networks with a head have the prefix of the body."""
+        key = entry.key.removesuffix(".weight")
+        return key if self.inner.model.config.head != "none" else key.removeprefix(self._prefix)
+
+    @property
+    def _prefix(self) -> str:
+        return FAMILIES[self.inner.model.config.family].prefix
 
     def write_weights(self, folder: Path, parameters: Mapping[str, Tensor], card: str) -> None:
         """The matrices by their names in peft, and the model card."""
@@ -76,13 +91,9 @@ class AdapterLayout:
             names = [name.removesuffix(".weight") for name in entry.names]
             a = next(parameters[name] for name in (f"{part}.lora_A" for part in names) if name in parameters)
             rows = Entry(entry.key, [f"{part}.lora_B" for part in names], entry.marks.strip("^+"), entry.n_heads)
-            found[f"{PREFIX}{_layer(entry)}.lora_A.weight"] = a
-            found[f"{PREFIX}{_layer(entry)}.lora_B.weight"] = file_tensor(rows, parameters)
+            found[f"{PREFIX}{self._layer(entry)}.lora_A.weight"] = a
+            found[f"{PREFIX}{self._layer(entry)}.lora_B.weight"] = file_tensor(rows, parameters)
         return found
-
-
-def _layer(entry: Entry) -> str:
-    return entry.key.removesuffix(".weight")
 
 
 def adaptable(network: nn.Module, model: Any, names: Collection[str]) -> list[Entry]:

@@ -9,6 +9,7 @@ Not here: training of adapters (`network/low_rank.py`), and writing such a folde
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from torch import Tensor
 
 from headwise.checkpoint.adapter_folders import MATRICES, base_of, home_of
 from headwise.checkpoint.layout import ADAPTER, CONFIG, adapters_in, read_json, weight_files
+from headwise.checkpoint.matching import with_todays_names
 from headwise.checkpoint.tensors import _mapped, _unpickled
 from headwise.errors import UserError
+from headwise.families.family import Family
 from headwise.families.registry import FAMILIES
 
 PREFIX = "base_model.model."  # of every key
@@ -32,21 +35,26 @@ def adapted_tensors(adapters: Sequence[Path]) -> dict[str, Tensor]:
     for folder, other in zip(adapters[1:], others, strict=True):
         if other.resolve() != base.resolve():
             raise UserError(f"{folder}: is for {other}, {adapters[0]} for {base}: adapters of one model can be added")
-    if "family" in read_json(home_of(base) / CONFIG):
+    values = read_json(home_of(base) / CONFIG)
+    if "family" in values:
         raise UserError(f"{adapters[0]}: is for {base}, which was imported; adapters are for the layout it came in")
     tensors = open_tensors(base)
-    if (adapters[0] / CONFIG).is_file() and read_json(adapters[0] / ADAPTER).get("modules_to_save"):
-        tensors = _without_head(tensors, read_json(home_of(base) / CONFIG))
+    if family := FAMILIES.get(str(values.get("model_type"))):
+        tensors = with_todays_names(tensors, family)
+        own = read_json(adapters[0] / CONFIG) if (adapters[0] / CONFIG).is_file() else values
+        if own.get("model_type") == values["model_type"]:
+            others = _head_keys(family, values) - _head_keys(family, own)
+            tensors = {key: tensor for key, tensor in tensors.items() if not others & {key, key.rpartition(".")[0]}}
     for folder in adapters:
         _add(tensors, folder)
     return tensors
 
 
-def _without_head(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors without the head, which adapters replace."""
-    family = FAMILIES[str(values.get("model_type"))]
-    heads = [key for key, name in family.table(family.config_from_hf(values)).items() if name.startswith("head.")]
-    return {key: tensor for key, tensor in tensors.items() if key not in heads and key.rpartition(".")[0] not in heads}
+def _head_keys(family: Family, values: Mapping[str, Any]) -> set[str]:
+    """The keys of a head in a file, with or without an output matrix of its own."""
+    config = family.config_from_hf(values)
+    tables = (family.table(config), family.table(replace(config, tie_head=False)))
+    return {key for table in tables for key, name in table.items() if name.startswith("head.")}
 
 
 def _add(tensors: dict[str, Tensor], folder: Path) -> None:

@@ -22,6 +22,7 @@ from headwise.network.build import build_empty
 from headwise.network.config import NetworkConfig
 from headwise.network.low_rank import adapt, merged
 from headwise.network.parameters import count_parameters
+from headwise.tasks.heads import CLASS_SUFFIXES
 from headwise.tasks.job import Job, TrainRequest, notify
 from headwise.training.validation import Outputs, Shard
 
@@ -60,7 +61,7 @@ def with_adapters(job: Job, request: TrainRequest) -> Any:
     inner: Any = job.layout
     network = build_empty(inner.model.config)
     layers = adaptable(network, inner.model, [name.strip() for name in config.train.lora_layers.split(",")])
-    heads = head_entries(network, inner.model) if config.model.task == "classify" else []
+    heads = head_entries(network, inner.model) if inner.model.config.head in CLASS_SUFFIXES else []
     row = _row(network, config, layers, heads)
     notify(request, f"adapters: {row}")
     about = {**job.about, "network": {**job.about.get("network", {}), "adapters": row}}
