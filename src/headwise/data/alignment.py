@@ -28,9 +28,9 @@ def corpus_links(path: str, corpora: Sequence[Corpus], prepared: PreparedCorpus)
     links = read_links(path)
     check_links(path, links, *zip(*pairs, strict=True))
     values, ends = [], [0]
-    for pair, found in zip(pairs, links, strict=True):
+    for pair, pair_links in zip(pairs, links, strict=True):
         if len(ends) <= len(prepared) and pair == prepared.text(len(ends) - 1):
-            values += [number for link in sorted(found) for number in link]
+            values += [number for link in sorted(pair_links) for number in link]
             ends.append(len(values))
     assert len(ends) == len(prepared) + 1, "the prepared corpus is a subsequence of the files"
     return Column(np.array(values, np.int32), np.array(ends, np.int64))

@@ -69,27 +69,27 @@ class Merges:
         """
         symbols = [*word, ""]  # the empty symbol ends the word and merges with nothing
         after, before = [*range(1, len(word) + 1), len(word)], [*range(-1, len(word))]
-        possible = [found for at in range(len(word) - 1) if (found := self.candidate(symbols, at, at + 1))]
+        possible = [step for at in range(len(word) - 1) if (step := self.candidate(symbols, at, at + 1))]
         heapq.heapify(possible)
         dropped: list[Merge] = []
         n_merges = 0
         while possible:
-            found = heapq.heappop(possible)
-            _, at, left, right = found
+            step = heapq.heappop(possible)
+            _, at, left, right = step
             if symbols[at] != left or symbols[after[at]] != right:
                 continue  # stale
             if drops is not None and drops.next():
-                dropped.append(found)
+                dropped.append(step)
                 continue
             n_merges += 1
             symbols[at], symbols[after[at]] = left + right, ""
             after[at] = after[after[at]]
             before[after[at]] = at
             for start, end in ((before[at], at), (at, after[at])):
-                if start >= 0 and (found := self.candidate(symbols, start, end)):
-                    heapq.heappush(possible, found)
-            for found in dropped:  # dropped for this step only
-                heapq.heappush(possible, found)
+                if start >= 0 and (step := self.candidate(symbols, start, end)):
+                    heapq.heappush(possible, step)
+            for step in dropped:  # dropped for this step only
+                heapq.heappush(possible, step)
             dropped.clear()
         return [self.vocab[symbol] for symbol in symbols if symbol], n_merges
 

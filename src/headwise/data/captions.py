@@ -28,20 +28,20 @@ def read_captions(paths: Sequence[str]) -> list[Picture]:
     Raises:
         UserError: a line is malformed, a caption is empty, or an image is missing or invalid.
     """
-    found = [picture for path in paths for picture in _of_table(path)]
-    for picture in {picture.path: picture for picture in found}.values():
+    pictures = [picture for path in paths for picture in _read_table(path)]
+    for picture in {picture.path: picture for picture in pictures}.values():
         check_image(picture.path, picture.location)
-    return found
+    return pictures
 
 
-def _of_table(path: str) -> Iterator[Picture]:
+def _read_table(path: str) -> Iterator[Picture]:
     if not path.removesuffix(".gz").endswith(".tsv"):
         raise UserError(f"{path}: images with captions must be .tsv files; {FORMAT}")
     for number, line in enumerate(read_lines(path), start=1):
         columns, location = line.split("\t"), f"{path}: line {number}"
         if len(columns) != 2:
-            found = f"{len(columns) - 1} tabs" if len(columns) > 1 else "no tab"
-            raise UserError(f"{location} has {found}; {FORMAT}")
+            tabs = f"{len(columns) - 1} tabs" if len(columns) > 1 else "no tab"
+            raise UserError(f"{location} has {tabs}; {FORMAT}")
         file, caption = columns[0].strip(), columns[1].strip()
         if not (file and caption):
             raise UserError(f"{location} names no file" if caption else f"{location} has an empty caption; remove it")
@@ -55,10 +55,10 @@ def captions_by_picture(pictures: Sequence[Picture]) -> dict[Path, list[str]]:
     >>> list(captions_by_picture([a, b]).values())
     [['a dog', 'a brown dog']]
     """
-    found: dict[Path, list[str]] = {}
+    captions: dict[Path, list[str]] = {}
     for picture in pictures:
-        found.setdefault(picture.path, []).append(picture.label)
-    return found
+        captions.setdefault(picture.path, []).append(picture.label)
+    return captions
 
 
 def hold_out_pictures(pictures: Sequence[Picture], count: int) -> tuple[list[Picture], list[Picture]]:

@@ -30,7 +30,7 @@ def read_contrastive(paths: Sequence[str]) -> list[Texts]:
     Raises:
         UserError: a column is empty, a line has another number of columns than the first, or there is no line.
     """
-    found, columns = list[Texts](), 0
+    lines, columns = list[Texts](), 0
     for path in paths:
         for number, line in enumerate(read_lines(path), start=1):
             texts = tuple(text.strip() for text in line.split("\t"))
@@ -39,10 +39,10 @@ def read_contrastive(paths: Sequence[str]) -> list[Texts]:
                 what = "an empty column" if len(texts) == columns in (2, 3) else f"{len(texts)} columns"
                 what += f" where the first has {columns}" if len(texts) != columns else ""
                 raise UserError(f"{display_name(path)}: line {number} has {what}; {FORMAT}")
-            found.append(texts)
-    if not found:
+            lines.append(texts)
+    if not lines:
         raise UserError(f"{', '.join(paths)}: has no line; {FORMAT}")
-    return found
+    return lines
 
 
 @dataclass(frozen=True)

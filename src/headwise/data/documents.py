@@ -161,19 +161,19 @@ def _groups(parts: Iterable[TextChunk]) -> Iterator[list[TextChunk]]:
 def train_document_tokenizer(
     paths: Sequence[str],
     config: TextData,
-    special: Sequence[str] = (),
-    marks: Sequence[str] = SPECIALS,
+    declared: Sequence[str] = (),
+    special_tokens: Sequence[str] = SPECIALS,
     cache_dir: Path | None = None,
 ) -> Tokenizer:
     """Train a tokenizer on documents, or load it from the cache."""
-    settings = [config.subword, config.vocab_size, config.normalization, config.lowercase, *special, [*marks]]
+    settings = [config.subword, config.vocab_size, config.normalization, config.lowercase, *declared, [*special_tokens]]
     with cache(cache_dir) as folder:
-        found = [*map(_hash_file, paths)]
-        hashes = [_key(known) for known in found]
+        files = [*map(_hash_file, paths)]
+        hashes = [_key(known) for known in files]
         name = folder / f"tokenizer-{short_hash(FORMAT, tokenizers.__version__, 'documents', settings, hashes)}.json"
         with suppress(UserError):  # absent or damaged
             return Tokenizer.load(name)
-        tokenizer = train_on_documents((part.text for part in _read_unchanged(found)), config, special, marks)
+        tokenizer = train_on_documents((part.text for part in _read_unchanged(files)), config, declared, special_tokens)
         with draft_path(folder, name.name) as draft:
             tokenizer.save(draft)
             draft.replace(name)
@@ -181,32 +181,36 @@ def train_document_tokenizer(
 
 
 def train_on_documents(
-    texts: Iterable[str], config: TextData, special: Sequence[str] = (), marks: Sequence[str] = SPECIALS
+    texts: Iterable[str], config: TextData, declared: Sequence[str] = (), special_tokens: Sequence[str] = SPECIALS
 ) -> Tokenizer:
     """Like `Tokenizer.train`, but without a blank before a text, because a text continues the one before it.
 
-    With the subword "characters" every token is one of the most frequent characters; others are unknown. `special` are
-    declared tokens. `marks` are special tokens: the four of `SPECIALS` first, possibly with other names.
+    With the subword "characters" the tokens are the most frequent characters. `declared` strings become tokens of their
+    own. `special_tokens` are the four of `SPECIALS`, possibly with other names, and others after them.
     """
-    by_characters, unknown = config.subword == "characters", marks[SPECIALS.index(UNK)]
+    by_characters, unknown = config.subword == "characters", special_tokens[SPECIALS.index(UNK)]
     model = models.WordLevel(unk_token=unknown) if by_characters else subword_model(config.subword)
     backend = tokenizers.Tokenizer(model)
     backend.normalizer = normalizers.Sequence(normalization(config))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated") if by_characters else pre_tokenizer()
     backend.decoder = decoders.Fuse() if by_characters else decoders.ByteLevel()
-    plain = (part for text in texts for part in split_at(special, text) if part not in special)
-    backend.train_from_iterator(plain, _trainer(config, len(special), marks))
-    backend.add_tokens([AddedToken(token, special=False, normalized=False) for token in special])
+    plain = (part for text in texts for part in split_at(declared, text) if part not in declared)
+    backend.train_from_iterator(plain, _trainer(config, len(declared), special_tokens))
+    backend.add_tokens([AddedToken(token, special=False, normalized=False) for token in declared])
     return Tokenizer(backend)
 
 
-def _trainer(config: TextData, n_declared: int, marks: Sequence[str]) -> trainers.Trainer:
+def _trainer(config: TextData, n_declared: int, special_tokens: Sequence[str]) -> trainers.Trainer:
     if config.subword != "characters":
-        return subword_trainer(config, n_declared, marks)
-    room = config.vocab_size - n_declared
-    if room <= len(marks):
-        raise UserError(f"data.vocab_size is {config.vocab_size}; special tokens alone need {len(marks) + n_declared}")
-    return trainers.WordLevelTrainer(vocab_size=room, min_frequency=1, special_tokens=list(marks), show_progress=False)
+        return subword_trainer(config, n_declared, special_tokens)
+    size = config.vocab_size - n_declared
+    if size <= len(special_tokens):
+        raise UserError(
+            f"data.vocab_size is {config.vocab_size}; special tokens alone need {n_declared + len(special_tokens)}"
+        )
+    return trainers.WordLevelTrainer(
+        vocab_size=size, min_frequency=1, special_tokens=list(special_tokens), show_progress=False
+    )
 
 
 def document_tokenizer(tokenizer: Tokenizer) -> DocumentTokenizer:
@@ -229,14 +233,14 @@ def prepare_documents(
         written.
     """
     with cache(cache_dir) as folder:
-        found = [*map(_hash_file, paths)]
-        marks = [*tokenizer.prefix], [*tokenizer.suffix], tokenizer.vocab_size
-        hashes = [_key(known) for known in found]
-        name = short_hash(FORMAT, tokenizers.__version__, "documents", tokenizer.fingerprint, *marks, hashes)
+        files = [*map(_hash_file, paths)]
+        around = [*tokenizer.prefix], [*tokenizer.suffix], tokenizer.vocab_size
+        hashes = [_key(known) for known in files]
+        name = short_hash(FORMAT, tokenizers.__version__, "documents", tokenizer.fingerprint, *around, hashes)
         target = folder / name
         if not _is_complete(target):
             shutil.rmtree(target, ignore_errors=True)
-            _build(target, found, tokenizer, progress)
+            _build(target, files, tokenizer, progress)
         meta = json.loads((target / META).read_text(encoding="utf-8"))
         return PreparedText(map_array(target / TOKENS, TOKEN_DTYPE), meta["documents"], meta["characters"], name)
 

@@ -65,9 +65,9 @@ def check_files(files: Mapping[str, Sequence[str]]) -> None:
 
 def _check_text(path: str, head: bytes) -> None:
     """`UserError` if a file is not plain text, valid_pairs by its first bytes."""
-    found = MARKUP.match(head.removeprefix(b"\xef\xbb\xbf"))
+    markup = MARKUP.match(head.removeprefix(b"\xef\xbb\xbf"))
     lines = [line for line in head.split(b"\n") if line.strip()]
-    if found and 2 * sum(line.lstrip().startswith(b"<") for line in lines) >= len(lines):
+    if markup and 2 * sum(line.lstrip().startswith(b"<") for line in lines) >= len(lines):
         kind, fix = "XML or HTML", "write its texts to a .tsv file, source TAB target"
         if b"<tmx" in head:
             kind, fix = "TMX, a translation memory in XML", "give it the ending .tmx"

@@ -99,10 +99,10 @@ def hash_corpora(corpora: Sequence[Corpus]) -> list[HashedCorpus]:
 
 
 def _hash_corpus(corpus: Corpus) -> HashedCorpus:
-    found = hash_files(corpus.paths)
-    if found.lines[0] != found.lines[-1]:
-        raise misaligned(corpus.paths[0], found.lines[0], corpus.paths[-1], found.lines[-1])
-    return HashedCorpus(**vars(found), key=short_hash(pair_reader(corpus).__name__, found.hashes))
+    hashed = hash_files(corpus.paths)
+    if hashed.lines[0] != hashed.lines[-1]:
+        raise misaligned(corpus.paths[0], hashed.lines[0], corpus.paths[-1], hashed.lines[-1])
+    return HashedCorpus(**vars(hashed), key=short_hash(pair_reader(corpus).__name__, hashed.hashes))
 
 
 def short_hash(*parts: Any) -> str:

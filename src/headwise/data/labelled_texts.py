@@ -37,8 +37,8 @@ def read_examples(path: str, n_texts: int, raw: RawLines | None = None) -> Itera
         *texts, label = line.split("\t")
         location = f"{display_name(path)}: line {number}"
         if len(texts) != n_texts:
-            found = f"{len(texts)} tab{'s' * (len(texts) > 1)}" if texts else "no tab"
-            raise UserError(f"{location} has {found}; {FORMATS[n_texts]}")
+            tabs = f"{len(texts)} tab{'s' * (len(texts) > 1)}" if texts else "no tab"
+            raise UserError(f"{location} has {tabs}; {FORMATS[n_texts]}")
         if not label.strip():
             raise UserError(f"{location} has an empty label; {FORMATS[n_texts]}, or remove the line")
         yield tuple(texts), label.strip()

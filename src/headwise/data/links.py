@@ -45,13 +45,13 @@ def read_gold(path: str) -> list[GoldLinks]:
 
 def _read(path: str, kinds: str, advice: str) -> Iterator[GoldLinks]:
     for number, line in enumerate(read_lines(path), start=1):
-        found: dict[str, set[Link]] = {"-": set(), "p": set()}
+        links_by_kind: dict[str, set[Link]] = {"-": set(), "p": set()}
         for text in line.split():
             match = LINK.fullmatch(text)
             if match is None or match[2] not in kinds:
                 raise UserError(f"{display_name(path)}: line {number}: '{text}' is not a link; {advice}, from 0")
-            found[match[2]].add((int(match[1]), int(match[3])))
-        yield GoldLinks(frozenset(found["-"]), frozenset(found["-"] | found["p"]))
+            links_by_kind[match[2]].add((int(match[1]), int(match[3])))
+        yield GoldLinks(frozenset(links_by_kind["-"]), frozenset(links_by_kind["-"] | links_by_kind["p"]))
 
 
 def format_links(links: Collection[Link]) -> str:

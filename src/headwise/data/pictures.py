@@ -45,36 +45,38 @@ def read_pictures(paths: Sequence[str]) -> list[Picture]:
     Raises:
         UserError: a folder, table or image is missing, invalid or empty.
     """
-    found = [picture for path in paths for picture in (_of_folder(path) if Path(path).is_dir() else _of_table(path))]
-    for picture in found:
+    pictures = [
+        picture for path in paths for picture in (_read_folder(path) if Path(path).is_dir() else _read_table(path))
+    ]
+    for picture in pictures:
         check_image(picture.path, picture.location)
-    return found
+    return pictures
 
 
-def _of_folder(path: str) -> list[Picture]:
+def _read_folder(path: str) -> list[Picture]:
     folders = sorted(folder for folder in Path(path).iterdir() if folder.is_dir())
-    found = [
+    pictures = [
         Picture(file, str(file), folder.name)
         for folder in folders
         for file in sorted(folder.rglob("*"))
         if file.suffix.lower() in SUFFIXES
     ]
-    if not found:
+    if not pictures:
         raise UserError(f"{path}: no images in subfolders named after labels; {FORMAT}")
-    return found
+    return pictures
 
 
-def _of_table(path: str) -> list[Picture]:
+def _read_table(path: str) -> list[Picture]:
     if not path.endswith(".tsv"):
         raise UserError(f"{path}: not a folder or table of labelled images; {FORMAT}")
     base, rows = Path(path).parent, enumerate(read_labelled(path), start=1)
-    found = [Picture(base / file, f"{path}: line {n}", label) for n, (file, label) in rows]
-    for picture in found:
+    pictures = [Picture(base / file, f"{path}: line {n}", label) for n, (file, label) in rows]
+    for picture in pictures:
         if not picture.path.is_file():
             raise UserError(
                 f"{picture.location}: no such file: {picture.path}; paths are relative to the folder of the table"
             )
-    return found
+    return pictures
 
 
 def count_picture_labels(pictures: Sequence[Picture], origin: str) -> dict[str, int]:

@@ -91,9 +91,9 @@ def _cooccurring(src: Column, tgt: Column, vocab: int) -> Lexicon:
 def _merge(codes: ndarray, counts: ndarray, new: ndarray) -> tuple[ndarray, ndarray]:
     """Add the counts of a chunk to sorted codes and their counts."""
     new_codes, new_counts = np.unique(new, return_counts=True)
-    merged, place = np.unique(np.concatenate([codes, new_codes]), return_inverse=True)
+    merged, inverse = np.unique(np.concatenate([codes, new_codes]), return_inverse=True)
     weights = np.concatenate([counts, new_counts])
-    return merged, np.bincount(place, weights, len(merged)).astype(np.int64)
+    return merged, np.bincount(inverse, weights, len(merged)).astype(np.int64)
 
 
 def _reestimate(lexicon: Lexicon, src: Column, tgt: Column) -> Lexicon:

@@ -45,7 +45,7 @@ def read_recordings(path: str) -> Iterator[Recording]:
     stem = path.removesuffix(".gz")
     if not stem.endswith((".tsv", ".jsonl")):
         raise UserError(f"{path}: recordings must be listed in .tsv or .jsonl files; {FORMAT}")
-    columns = _of_object if stem.endswith(".jsonl") else _of_columns
+    columns = _parse_json if stem.endswith(".jsonl") else _parse_columns
     for number, line in enumerate(read_lines(path), start=1):
         origin = f"{path}: line {number}"
         sound, text = columns(line, origin)
@@ -54,15 +54,15 @@ def read_recordings(path: str) -> Iterator[Recording]:
         yield Recording(str(Path(path).parent / sound), text, origin)
 
 
-def _of_columns(line: str, origin: str) -> tuple[str, str]:
+def _parse_columns(line: str, origin: str) -> tuple[str, str]:
     columns = line.split("\t")
     if len(columns) != 2:
-        found = "no tab" if len(columns) < 2 else f"{len(columns) - 1} tabs"
-        raise UserError(f"{origin} has {found}; {FORMAT}")
+        tabs = "no tab" if len(columns) < 2 else f"{len(columns) - 1} tabs"
+        raise UserError(f"{origin} has {tabs}; {FORMAT}")
     return columns[0].strip(), columns[1].strip()
 
 
-def _of_object(line: str, origin: str) -> tuple[str, str]:
+def _parse_json(line: str, origin: str) -> tuple[str, str]:
     record = json_object(line, origin, OBJECT)
     return text_field(record, "audio", origin).strip(), text_field(record, "text", origin).strip()
 

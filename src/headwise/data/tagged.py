@@ -43,19 +43,19 @@ def read_tagged(path: str) -> list[TaggedSentence]:
     Raises:
         UserError: a line is malformed, there is no sentence, or as `read_lines`.
     """
-    read = _of_json if path.removesuffix(".gz").endswith(".jsonl") else _of_columns
-    if found := list(read(path)):
-        return found
+    read = _read_json if path.removesuffix(".gz").endswith(".jsonl") else _read_columns
+    if sentences := list(read(path)):
+        return sentences
     raise UserError(f"{display_name(path)}: has no sentence; {FORMAT}")
 
 
-def _of_columns(path: str) -> Iterator[TaggedSentence]:
+def _read_columns(path: str) -> Iterator[TaggedSentence]:
     rows: list[tuple[str, str, int]] = []
     for number, line in enumerate(read_lines(path), start=1):
         if line.startswith(DOCUMENT):
             continue
         if line.strip():
-            rows.append((*_columns(line, f"{display_name(path)}: line {number}"), number))
+            rows.append((*_word_and_tag(line, f"{display_name(path)}: line {number}"), number))
         elif rows:
             yield TaggedSentence(*zip(*rows, strict=True))
             rows = []
@@ -63,14 +63,14 @@ def _of_columns(path: str) -> Iterator[TaggedSentence]:
         yield TaggedSentence(*zip(*rows, strict=True))
 
 
-def _columns(line: str, location: str) -> tuple[str, str]:
+def _word_and_tag(line: str, location: str) -> tuple[str, str]:
     columns = [column.strip() for column in (line.split("\t") if "\t" in line else line.split())]
     if len(columns) < 2 or not columns[0] or not columns[-1]:
         raise UserError(f"{location} has a word without a tag, or a tag without a word; {FORMAT}")
     return columns[0], columns[-1]
 
 
-def _of_json(path: str) -> Iterator[TaggedSentence]:
+def _read_json(path: str) -> Iterator[TaggedSentence]:
     for number, line in enumerate(read_lines(path), start=1):
         location = f"{display_name(path)}: line {number}"
         record = json_object(line, location, JSON)

@@ -19,8 +19,8 @@ PUNCTUATION = "\u2010\u2011\u2012\u2013\u2014\u2018\u2019\u201a\u201c\u201d\u201
 
 def _characters(category: str) -> str:
     """All characters up to `LAST` of a major Unicode category, escaped for a regular expression."""
-    found = (chr(code) for code in range(0x21, LAST + 1) if unicodedata.category(chr(code))[0] == category)
-    return re.escape("".join(found))
+    characters = (chr(code) for code in range(0x21, LAST + 1) if unicodedata.category(chr(code))[0] == category)
+    return re.escape("".join(characters))
 
 
 LETTERS = _characters("L")
