@@ -1,4 +1,4 @@
-"""Features against Whisper's own on sounds made here; the resampler against the formula of a tone."""
+"""Features compared with Whisper's on generated sounds; the resampler compared with the formula of a tone."""
 
 import math
 from pathlib import Path
@@ -30,7 +30,7 @@ def sounds() -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("n_mels", [80, 128])
 @pytest.mark.parametrize("name", sounds())
-def test_features_are_whispers(name: str, n_mels: int) -> None:
+def test_features_match_whisper(name: str, n_mels: int) -> None:
     transformers = pytest.importorskip("transformers")
     extract = transformers.WhisperFeatureExtractor(feature_size=n_mels)
     samples = sounds()[name]
@@ -41,21 +41,21 @@ def test_features_are_whispers(name: str, n_mels: int) -> None:
     np.testing.assert_allclose(mel_filters(n_mels).numpy(), extract.mel_filters.T, atol=1e-8)
 
 
-def test_mels_and_back() -> None:
+def test_mel_scale_round_trip() -> None:
     frequencies = [0.0, 440.0, 1000.0, 4321.0, 8000.0]
     there = torch.tensor([mel(frequency) for frequency in frequencies], dtype=torch.float64)
     torch.testing.assert_close(hz(there), torch.tensor(frequencies, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000])
-def test_a_resampled_tone_is_the_tone(rate: int) -> None:
+def test_a_resampled_tone_is_unchanged(rate: int) -> None:
     found = resample(tone(1000, 0.5, rate), rate)
     assert len(found) == pytest.approx(RATE / 2, abs=1)
     middle = slice(1000, 7000)
     torch.testing.assert_close(found[middle], tone(1000, 0.5)[: len(found)][middle], atol=2e-3, rtol=0)
 
 
-def test_what_the_new_rate_cannot_hold_is_gone() -> None:
+def test_resampling_removes_frequencies_above_the_new_limit() -> None:
     assert resample(tone(9000, 0.5, 48000), 48000)[1000:7000].abs().max() < 2e-3
 
 
@@ -69,7 +69,7 @@ def test_files_are_read(kind: str, tmp_path: Path) -> None:
     assert len(read_audio(tmp_path / f"b.{kind}")) == int(0.2 * RATE)
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     soundfile = pytest.importorskip("soundfile")
     (tmp_path / "text.wav").write_text("no sound")
     soundfile.write(tmp_path / "empty.wav", np.zeros((0, 1), np.float32), RATE)

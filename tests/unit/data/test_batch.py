@@ -11,7 +11,7 @@ ROWS = st.lists(st.integers(4, 99), max_size=6)
 
 
 @given(st.lists(st.tuples(ROWS, ROWS), min_size=1, max_size=5))
-def test_every_id_and_mark_is_in_its_place(pairs):
+def test_every_token_is_at_its_position(pairs):
     batch = collate(pairs, pad_id=0, bos_id=1, eos_id=2)
     for row, (src, tgt) in enumerate(pairs):
         assert batch.src[row][: len(src) + 1].tolist() == [*src, 2]
@@ -26,7 +26,7 @@ def test_every_id_and_mark_is_in_its_place(pairs):
     assert batch.src.shape[1] == max(len(src) for src, _ in pairs) + 1
 
 
-def test_types_index_and_how_much_is_padding():
+def test_types_index_and_padding():
     pairs = [
         (np.array([5], np.int32), np.array([6, 7], np.int32)),
         (np.array([], np.int32), np.array([8], np.int32)),

@@ -1,4 +1,4 @@
-"""Batches: each pair once an epoch, the budget kept, the plan a function of the seed, exact continuation."""
+"""Batches: every pair once per epoch, within the budget, reproducible, exactly resumable."""
 
 import threading
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def size(src: np.ndarray, tgt: np.ndarray, bucketed: bool) -> int:
     return len(src) * max(src.max(), tgt.max()) if bucketed else tgt.sum()
 
 
-def test_random_batches_have_room_for_few_long_pairs_only():
+def test_random_batches_limit_long_pairs():
     lengths = np.tile([1] * 300 + [400], 20)
     plan = plan_batches(lengths, lengths, 500, seed=1, epoch=0, bucketed=False)
     assert max(len(rows) * lengths[rows].max() for rows in plan) <= RANDOM_BATCH_LIMIT * 500
@@ -61,15 +61,15 @@ def test_random_batches_have_room_for_few_long_pairs_only():
 
 @pytest.mark.parametrize(("bucketed", "fewest", "most"), [(True, 2, 12), (False, 30, 60)])
 def test_a_batch_has_many_lengths(bucketed, fewest, most):
-    """Sorted over the whole corpus, a batch of these has one or two lengths, and learning is slower for it."""
+    """If the whole corpus were sorted, a batch would have one or two lengths, which slows training."""
     src, tgt = random_lengths(20_000)
     plan = plan_batches(src, tgt, 2000, seed=1, epoch=0, bucketed=bucketed)
     distinct = [len(np.unique(src[rows])) for rows in plan if len(rows) > 30]
     assert fewest < np.mean(distinct) < most
 
 
-def test_the_company_of_a_length_differs_within_an_epoch():
-    """In every window pairs of other lengths meet: no batch holds what is alike in the whole corpus."""
+def test_lengths_are_batched_differently_within_an_epoch():
+    """Every window mixes other pairs, so no batch has all pairs of one length."""
     src, tgt = random_lengths(20_000)
     plan = plan_batches(src, tgt, 2000, seed=1, epoch=0)
     medians = [np.median(src[rows]) for rows in plan]
@@ -103,7 +103,7 @@ def random_lengths(n: int) -> tuple[np.ndarray, np.ndarray]:
     return src, np.maximum(1, src + np.random.default_rng(1).integers(-3, 4, n, dtype=np.int32))
 
 
-def test_order_and_company_change_with_seed_and_epoch():
+def test_order_and_batches_change_with_seed_and_epoch():
     lengths = random_lengths(2000)
     plans = [plan_batches(*lengths, 1000, seed, epoch) for seed, epoch in ((1, 0), (1, 1), (2, 0))]
     order = [[int(rows.max()) for rows in plan] for plan in plans]
@@ -146,7 +146,7 @@ def parts(request, monkeypatch):
 
 @pytest.mark.usefixtures("parts")
 @pytest.mark.parametrize(("dropout", "sides"), [(0.0, "both"), (0.3, "both"), (0.3, "source")])
-def test_a_stream_continues_exactly_from_its_state(corpus, dropout, sides, monkeypatch):
+def test_a_stream_resumes_exactly_from_its_state(corpus, dropout, sides, monkeypatch):
     monkeypatch.setattr(batching, "WINDOW", 4)
     config = replace(CONFIG, bpe_dropout=dropout, bpe_dropout_sides=sides)
     with closing(BatchStream(*corpus, config, 60, seed=3)) as whole:

@@ -1,4 +1,4 @@
-"""Blocks of running text: every token once an epoch, begun elsewhere each time, and a stream that goes on exactly."""
+"""Blocks of running text: every token once per epoch, another offset each time, exact resumption."""
 
 from itertools import islice
 
@@ -19,7 +19,7 @@ def batches(state: dict[str, int] | None, count: int) -> tuple[list[list[list[in
         stream.close()
 
 
-def test_a_block_and_what_follows_it() -> None:
+def test_a_block_and_its_next_token() -> None:
     batch = load_blocks(TOKENS, np.array([4, 0]), 3)
     assert batch.tgt_in.tolist() == [[4, 5, 6], [0, 1, 2]]
     assert batch.tgt_out.tolist() == [[5, 6, 7], [1, 2, 3]]
@@ -29,7 +29,7 @@ def test_a_block_and_what_follows_it() -> None:
 
 
 @pytest.mark.parametrize("epoch", range(6))
-def test_an_epoch_reads_every_token_once_but_for_the_ends(epoch: int) -> None:
+def test_an_epoch_reads_every_token_once_except_at_the_ends(epoch: int) -> None:
     plan = plan_blocks(100, 7, tokens_per_batch=30, seed=1, epoch=epoch)
     assert [len(rows) for rows in plan[:-1]] == [4] * (len(plan) - 1)  # 30 tokens are 4 blocks of 7
     starts = sorted(int(start) for rows in plan for start in rows)
@@ -48,13 +48,13 @@ def test_epochs_differ_and_a_seed_repeats_them() -> None:
 
 
 @pytest.mark.parametrize("n_tokens", [8, 9, 14, 15])
-def test_a_text_of_hardly_a_block(n_tokens: int) -> None:
+def test_a_text_barely_longer_than_a_block(n_tokens: int) -> None:
     for epoch in range(20):
         starts = np.concatenate(plan_blocks(n_tokens, 7, 1, seed=1, epoch=epoch))
         assert len(starts) >= 1 and starts.max() + 7 < n_tokens
 
 
-def test_a_stream_goes_on_exactly() -> None:
+def test_a_resumed_stream_is_exact() -> None:
     whole, _ = batches(None, 20)
     for at in (1, 3, 4, 5, 11):  # an epoch has 4 batches
         first, state = batches(None, at)
@@ -62,7 +62,7 @@ def test_a_stream_goes_on_exactly() -> None:
 
 
 @pytest.mark.parametrize("n_tokens", [2, 7, 8, 9, 15, 100])
-def test_validation_predicts_every_token_but_the_first_once(n_tokens: int) -> None:
+def test_validation_predicts_every_token_once_except_the_first(n_tokens: int) -> None:
     found: list[BlockBatch] = list(validation_blocks(TOKENS[:n_tokens], 7, 30))
     predicted = [token for batch in found for token in batch.tgt_out.flatten().tolist()]
     assert predicted == list(range(1, n_tokens))

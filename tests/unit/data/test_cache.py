@@ -1,4 +1,4 @@
-"""The cache: shared by users, whole whenever something has a name, free of what killed processes leave behind."""
+"""The cache: shared by users, atomic, cleaned of drafts of killed processes."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ PO = 'msgid "a dog"\nmsgstr "ein Hund"\n'
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder that every user reaches; the folder of a test is its user's alone."""
+    """A folder that every user can access, unlike `tmp_path`."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     yield folder
@@ -49,7 +49,7 @@ def umask(mask: int) -> Iterator[None]:
 
 @contextmanager
 def second_user() -> Iterator[None]:
-    """Inside, the operating system takes this process for another user's, without any groups of its own."""
+    """Run as another user without groups."""
     groups = os.getgroups()
     os.setgroups([])
     os.setegid(NOBODY)
@@ -63,7 +63,7 @@ def second_user() -> Iterator[None]:
 
 
 def everything(folder: Path) -> list[str]:
-    """All that a training keeps in the cache of this folder, made or found there; the keys of what there is."""
+    """Create or read everything that training caches in this folder; returns the keys."""
     cache, files = folder / "cache", parse_corpora([str(folder / "a.tsv")])
     tokenizer = train_tokenizer(files, CONFIG, cache_dir=cache)
     amount = parse_validation_size(["5pairs"])
@@ -83,7 +83,7 @@ def filled(shared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root, to become another user")
-def test_a_second_user_finds_what_the_first_one_has_prepared(filled: Path) -> None:
+def test_a_second_user_reads_the_cache_of_the_first(filled: Path) -> None:
     with umask(0o022):
         made = everything(filled)
     names = sorted(path.name for path in (filled / "cache").iterdir())
@@ -134,7 +134,7 @@ print(prepared.prepare([Corpus((sys.argv[1],))], tokenizer, config, Path(sys.arg
 
 @contextmanager
 def preparing(path: Path, cache: Path) -> "Iterator[subprocess.Popen[str]]":
-    """Another process that is tokenising, until something is written to its standard input."""
+    """Another process that tokenises until something is written to its standard input."""
     command = [sys.executable, "-c", WAITING, str(path), str(cache)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         try:
@@ -148,7 +148,7 @@ def drafts(cache: Path) -> list[str]:
     return sorted(path.name for path in cache.glob(f"{DRAFT_PREFIX}*"))
 
 
-def test_drafts_of_the_dead_are_removed_and_those_of_the_living_stay(filled: Path) -> None:
+def test_drafts_of_ended_processes_are_removed_and_others_stay(filled: Path) -> None:
     cache = filled / "cache"
     with preparing(filled / "a.tsv", cache) as killed, preparing(filled / "a.tsv", cache) as living:
         both = drafts(cache)
@@ -162,14 +162,14 @@ def test_drafts_of_the_dead_are_removed_and_those_of_the_living_stay(filled: Pat
         assert living.returncode == 0 and (cache / out.strip()).is_dir() and drafts(cache) == []
 
 
-def test_a_draft_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_failed_draft_is_deleted(tmp_path: Path) -> None:
     for make in (draft_path(tmp_path, "name"), draft_folder(tmp_path / "name", Path.is_dir)):
         with pytest.raises(KeyboardInterrupt), make as draft:
             raise KeyboardInterrupt(draft)
         assert [*tmp_path.iterdir()] == []
 
 
-def test_who_is_slower_with_the_same_content_leaves_that_of_the_other(tmp_path: Path) -> None:
+def test_the_second_process_with_the_same_content_keeps_the_first(tmp_path: Path) -> None:
     target = tmp_path / "name"
     with draft_folder(target, lambda folder: (folder / "whole").exists()) as mine:
         (mine / "mine").touch()

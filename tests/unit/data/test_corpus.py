@@ -1,4 +1,4 @@
-"""Files to pairs: every line arrives, every bad file gets one line that names it."""
+"""Reading files of pairs: every line is read, and every bad file gives one line that names it."""
 
 import gzip
 import io
@@ -205,7 +205,7 @@ def test_corpora_are_grouped():
 
 
 @pytest.mark.parametrize("arguments", [["a.en"], ["a.tsv", "a.en"], ["a.en", "b.tsv", "a.de"]])
-def test_a_file_without_partner_is_named(arguments):
+def test_a_file_without_partner_is_an_error(arguments):
     with pytest.raises(UserError, match=r"^a\.en: has no partner"):
         parse_corpora(arguments)
 

@@ -1,4 +1,4 @@
-"""What T5 and BART read of a block and write for it: by hand, in its shares, and again after a resumption."""
+"""Corruption of T5 and BART: by hand, shares, and after resuming."""
 
 from contextlib import closing
 from itertools import islice
@@ -46,7 +46,7 @@ PIECES = [
 
 
 class Ordered(np.random.Generator):
-    """A generator whose permutations are those it was given."""
+    """A generator that returns given permutations."""
 
     def __init__(self, *orders: list[int]) -> None:
         super().__init__(np.random.PCG64())
@@ -71,7 +71,7 @@ def test_the_example_of_t5s_paper() -> None:
 
 
 def test_spans_by_hand() -> None:
-    """Of 20 tokens 3 are taken out, in one span behind the 17 that are kept; of 50 tokens 8, in 3 spans."""
+    """3 of 20 tokens are corrupted, in one span after the 17 kept ones; 8 of 50 tokens, in 3 spans."""
     read, written = SpanCorruption(SENTINELS)(np.arange(20), Ordered(list(range(16)), [1, 0]))
     assert read.tolist() == [*range(17), 99] and written.tolist() == [99, 17, 18, 19]
     kept = [4, 9, *(i for i in range(41) if i not in (4, 9))]  # 42 in parts of 5, 5 and 32
@@ -82,14 +82,14 @@ def test_spans_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("length", "tokens", "targets"), [(512, 568, 114), (128, 141, 29), (32, 34, 8)])
-def test_blocks_are_as_long_as_t5s(length: int, tokens: int, targets: int) -> None:
-    """568 and 114 are what its program says for 512; the others by its formula, by hand."""
+def test_block_lengths_match_t5(length: int, tokens: int, targets: int) -> None:
+    """568 and 114 are the values of the authors' code for 512; the others are computed by hand from its formula."""
     assert block_length_for(length) == tokens
     taken, spans = noise_counts(tokens)
     assert (tokens - taken + spans + 1, taken + spans + 1) == (length, targets)
 
 
-def test_every_division_is_as_likely() -> None:
+def test_every_division_is_equally_likely() -> None:
     generator = np.random.default_rng(1)
     found = [tuple(split_randomly(5, 3, generator).tolist()) for _ in range(6000)]
     counts = {parts: found.count(parts) for parts in set(found)}
@@ -98,7 +98,7 @@ def test_every_division_is_as_likely() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 568])
-def test_a_block_begins_with_what_is_kept(length: int) -> None:
+def test_a_block_starts_with_a_kept_span(length: int) -> None:
     mask = noise_mask(length, np.random.default_rng(0))
     assert len(mask) == length and not mask[0] and (length == 1 or mask[-1])
     assert mask.sum() == (noise_counts(length)[0] if length > 1 else 0)
@@ -114,7 +114,7 @@ def test_sentences_by_hand() -> None:
 
 
 def test_barts_noise_by_hand() -> None:
-    """Sentences 1, 2, 0; of 8 words 3 are masked: spans of 2, 0 and 1, before which 0, 2 and 5 of the others stand."""
+    """Sentences 1, 2, 0; 3 of 8 words are masked in spans of 2, 0 and 1, after 0, 2 and 5 of the other words."""
     noise = denoising_for(PIECES, mask_id=0, end_id=2)
     tokens = np.array([3, 4, 5, 6, 7, 8, 9, 6, 3, 4, 8, 6])
     read, written = noise(tokens, Ordered([1, 2, 0], [2, 5, 0, 1, 3, 4]))
@@ -132,7 +132,7 @@ def denoised() -> CorruptedBlocks:
     return CorruptedBlocks(TEXT, 62, noise, BART)
 
 
-def test_batches_have_their_marks_and_nothing_to_spare() -> None:
+def test_batches_have_special_tokens_and_no_padding() -> None:
     batch = next(spans().fixed(256))
     assert batch.src.shape == (3, 64) and batch.tgt_out.shape == (3, 14) and batch.src_mask.all()
     assert (batch.src[:, -1] == 1).all() and (batch.tgt_out[:, -1] == 1).all() and (batch.tgt_in[:, 0] == 0).all()
@@ -143,8 +143,8 @@ def test_batches_have_their_marks_and_nothing_to_spare() -> None:
     assert (batch.src[:, 0] == 0).all() and all(2 in row for row in batch.src.tolist())
 
 
-def test_what_is_read_and_written_is_the_text() -> None:
-    """The sentinels of a source, each with what its target says of it."""
+def test_source_and_target_together_are_the_text() -> None:
+    """Replace each sentinel of the source by its tokens in the target."""
     for batch in spans().fixed(512):
         for src, tgt, start in zip(batch.src.tolist(), batch.tgt_out.tolist(), batch.index.tolist(), strict=True):
             parts: dict[int, list[int]] = {}
@@ -156,7 +156,7 @@ def test_what_is_read_and_written_is_the_text() -> None:
 
 
 @pytest.mark.parametrize("make", [spans, denoised])
-def test_a_resumed_stream_is_the_same_stream(make: type[CorruptedBlocks]) -> None:
+def test_a_resumed_stream_is_exact(make: type[CorruptedBlocks]) -> None:
     def batches(n: int, state: dict[str, int] | None = None) -> tuple[list[Batch], dict[str, int]]:
         with closing(make().stream(200, 7, state)) as stream:
             return list(islice(stream, n)), stream.state()
@@ -173,7 +173,7 @@ def test_a_resumed_stream_is_the_same_stream(make: type[CorruptedBlocks]) -> Non
     assert len(again) == 40  # nothing is read twice alike
 
 
-def test_the_same_is_validated_on_every_time() -> None:
+def test_validation_is_the_same_every_time() -> None:
     passes = [list(denoised().fixed(200)) for _ in range(2)]
     assert all(torch.equal(a.src, b.src) for a, b in zip(*passes, strict=True))
     assert sum(batch.n_target_tokens for batch in passes[0]) == 3000 + 2 * 49

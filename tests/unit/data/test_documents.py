@@ -1,4 +1,4 @@
-"""From files of running text to one row of tokens: documents, stretches, characters, what is refused."""
+"""From files of running text to one array of tokens: documents, chunks, characters, errors."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_file_is_a_document_and_a_line_of_jsonl_is_one(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "config", [TranslationData(vocab_size=300), BY_CHARACTERS, TranslationData(vocab_size=300, subword="unigram")]
 )
-def test_text_comes_back_and_begins_where_another_ends(config: TranslationData) -> None:
+def test_round_trip_of_consecutive_texts(config: TranslationData) -> None:
     tokenizer = train_on_documents([TEXT], config, ["<x>"])
     assert tokenizer.decode(tokenizer.encode(TEXT)) == TEXT
     first, second = TEXT[: TEXT.index("that")], TEXT[TEXT.index("that") :]
@@ -58,7 +58,7 @@ def test_text_comes_back_and_begins_where_another_ends(config: TranslationData) 
     assert tokenizer.eos_id not in tokenizer.encode("</s>t")
 
 
-def test_characters_are_pieces_and_others_are_unknown() -> None:
+def test_characters_are_tokens_and_others_are_unknown() -> None:
     tokenizer = train_on_documents(["abba\n", "ba"], BY_CHARACTERS)
     assert tokenizer.vocab_size == 4 + 3
     assert [tokenizer.piece(token) for token in tokenizer.encode("ab\nz")] == ["a", "b", "\n", "<unk>"]
@@ -69,7 +69,7 @@ def test_characters_are_pieces_and_others_are_unknown() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 5, 20, 10_000])
-def test_stretches_are_the_document(size: int) -> None:
+def test_chunks_concatenate_to_the_document(size: int) -> None:
     parts = list(text_chunks(TEXT.split("\n"), size))
     assert "".join(part.text for part in parts) == TEXT
     assert [part.first for part in parts] == [True, *[False] * (len(parts) - 1)]
@@ -80,7 +80,7 @@ def test_stretches_are_the_document(size: int) -> None:
     assert not any(part.text[0].isspace() for part in parts)
 
 
-def test_a_document_in_stretches_has_the_tokens_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_in_chunks_has_the_tokens_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = file(tmp_path, "a.txt", TEXT)
     tokenizer = train_document_tokenizer([path], TranslationData(vocab_size=300), cache_dir=tmp_path)
     whole = [*tokenizer.encode(TEXT.removesuffix("\n")), tokenizer.eos_id]
@@ -91,14 +91,14 @@ def test_a_document_in_stretches_has_the_tokens_of_the_whole(tmp_path: Path, mon
     assert found.tokens.tolist() == whole
 
 
-def test_what_was_made_once_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = file(tmp_path, "a.txt", TEXT)
     tokenizer = train_document_tokenizer([path], BY_CHARACTERS, cache_dir=tmp_path)
     first = prepare_documents([path], document_tokenizer(tokenizer), tmp_path, progress=False)
     monkeypatch.setattr(Tokenizer, "encode_batch", None)
     monkeypatch.setattr(documents, "train_on_documents", None)
     assert train_document_tokenizer([path], BY_CHARACTERS, cache_dir=tmp_path).fingerprint == tokenizer.fingerprint
-    again = prepare_documents([path], cutter_of_quietly(tokenizer), tmp_path, progress=False)
+    again = prepare_documents([path], uncalled_tokenizer(tokenizer), tmp_path, progress=False)
     assert (again.key, again.tokens.tolist()) == (first.key, first.tokens.tolist())
     monkeypatch.undo()
     (tmp_path / first.key / "tokens.values").unlink()
@@ -108,8 +108,8 @@ def test_what_was_made_once_is_found_again(tmp_path: Path, monkeypatch: pytest.M
     )
 
 
-def cutter_of_quietly(tokenizer: Tokenizer) -> DocumentTokenizer:
-    """One that must not be asked."""
+def uncalled_tokenizer(tokenizer: Tokenizer) -> DocumentTokenizer:
+    """A tokenizer that must not be called."""
     return DocumentTokenizer(lambda texts: [], [], [tokenizer.eos_id], tokenizer.fingerprint, tokenizer.vocab_size)
 
 
@@ -140,13 +140,13 @@ def test_bad_files(tmp_path: Path, name: str, text: str, message: str) -> None:
     assert [*(tmp_path / "cache").iterdir()] == []
 
 
-def test_an_id_that_the_network_does_not_know(tmp_path: Path) -> None:
+def test_an_id_outside_the_vocabulary(tmp_path: Path) -> None:
     path = file(tmp_path, "a.txt", "az")
     with pytest.raises(UserError, match=r"gives the id 122, but the network has 122 tokens: restore the model's own"):
         prepare_documents([path], by_letters(vocab_size=122), tmp_path / "cache", progress=False)
     assert [*(tmp_path / "cache").iterdir()] == []
 
 
-def test_a_dataset_is_no_file(tmp_path: Path) -> None:
+def test_a_dataset_is_not_a_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"hf:x: language models are trained on text files"):
         prepare_documents(["hf:x"], by_letters(), tmp_path, progress=False)

@@ -1,4 +1,4 @@
-"""The look at the beginning of the files: what is refused, what is said, and silence over sound corpora."""
+"""Quick checks of files: errors, warnings, and no warnings for good corpora."""
 
 import gzip
 import os
@@ -53,7 +53,7 @@ def tsv(folder: Path, name: str, rows: Sequence[Sequence[str]]) -> Corpus:
 
 
 @pytest.mark.parametrize("case", NO_TEXT)
-def test_what_is_no_text_is_refused(tmp_path: Path, case: str) -> None:
+def test_files_that_are_not_text(tmp_path: Path, case: str) -> None:
     content, expected = NO_TEXT[case]
     path = file(tmp_path, "x", content)
     with pytest.raises(UserError) as caught:
@@ -62,18 +62,18 @@ def test_what_is_no_text_is_refused(tmp_path: Path, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", TEXT)
-def test_text_is_not(tmp_path: Path, case: str) -> None:
+def test_text_files_pass(tmp_path: Path, case: str) -> None:
     check_files({"--train": [file(tmp_path, "x", TEXT[case])]})
 
 
-def test_every_path_is_opened_but_those_that_can_be_read_only_once(tmp_path: Path) -> None:
+def test_paths_that_can_be_read_only_once_are_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     check_files({"--train": ["-", "hf:absent", str(tmp_path / "pipe")]})
     with pytest.raises(UserError, match=r"^--alignments .*absent: no such file"):
         check_files({"--train": ["-"], "--alignments": [str(tmp_path / "absent")]})
 
 
-def test_one_file_on_both_sides_is_refused(tmp_path: Path) -> None:
+def test_the_same_file_on_both_sides_is_an_error(tmp_path: Path) -> None:
     path = file(tmp_path, "a.en", b"Hi\n")
     (tmp_path / "a.de").symlink_to(path)
     for other in (path, str(tmp_path / "a.de")):
@@ -86,7 +86,7 @@ def test_sound_corpora_raise_no_doubts(tmp_path: Path) -> None:
     assert list(file_warnings([train], [valid])) == []
 
 
-def test_validation_pairs_that_are_training_pairs_are_mentioned(tmp_path: Path) -> None:
+def test_leakage_warning(tmp_path: Path) -> None:
     train = tsv(tmp_path, "train.tsv", PAIRS)
     others = [(f"{src} Yes.", f"{tgt} Ja.") for src, tgt in PAIRS]
     few = tsv(tmp_path, "few.tsv", [PAIRS[0], *others])  # as translation memories have
@@ -96,13 +96,13 @@ def test_validation_pairs_that_are_training_pairs_are_mentioned(tmp_path: Path) 
     assert warning.endswith("hold out pairs instead, for example --valid 500pairs")
 
 
-def test_swapped_validation_files_are_mentioned(tmp_path: Path) -> None:
+def test_swapped_validation_files_warning(tmp_path: Path) -> None:
     train, valid = tsv(tmp_path, "train.tsv", PAIRS), tsv(tmp_path, "valid.tsv", [pair[::-1] for pair in PAIRS])
     (warning,) = file_warnings([train], [valid])
     assert warning.startswith(f"--valid {valid}: looks swapped: its sources resemble the targets of --train")
 
 
-def test_sides_are_told_apart_whatever_they_write() -> None:
+def test_sides_are_distinguished_by_language() -> None:
     japanese = list(zip(JAPANESE * 10, ENGLISH * 10, strict=True))
     assert is_swapped(japanese, [pair[::-1] for pair in japanese])
     assert not is_swapped(japanese, japanese)
@@ -127,7 +127,7 @@ def test_sides_are_told_apart_whatever_they_write() -> None:
         (("Hi.", "Hallo!"), False),
     ],
 )
-def test_a_header_is_told_from_a_sentence(tmp_path: Path, first: tuple[str, str], header: bool) -> None:
+def test_a_header_is_distinguished_from_a_sentence(tmp_path: Path, first: tuple[str, str], header: bool) -> None:
     corpus = tsv(tmp_path, "x.tsv", [first, *PAIRS])
     found = list(file_warnings([corpus], []))
     assert found == [
@@ -136,11 +136,11 @@ def test_a_header_is_told_from_a_sentence(tmp_path: Path, first: tuple[str, str]
     ] * int(header)
 
 
-def test_short_words_of_a_word_list_are_no_header() -> None:
+def test_short_words_of_a_word_list_are_not_a_header() -> None:
     assert not has_header([("am", "bin"), ("an", "ein"), ("as", "als"), ("at", "bei")])
 
 
-def test_columns_that_are_not_read_are_mentioned(tmp_path: Path) -> None:
+def test_extra_columns_warning(tmp_path: Path) -> None:
     rows = [*PAIRS[:5], ("A dog.", "Ein Hund.", "of https://example.org, under a licence of many words"), *PAIRS[:4]]
     corpus = tsv(tmp_path, "x.tsv", rows)
     assert list(file_warnings([corpus], [])) == [
@@ -149,7 +149,7 @@ def test_columns_that_are_not_read_are_mentioned(tmp_path: Path) -> None:
     ]
 
 
-def test_a_copy_of_the_source_for_a_target_is_mentioned(tmp_path: Path) -> None:
+def test_copied_sources_warning(tmp_path: Path) -> None:
     corpus = tsv(tmp_path, "x.tsv", [(text, text) for text in ENGLISH * 10])
     assert list(file_warnings([corpus], [])) == [
         f"--train {corpus}: 30 of the first 30 pairs have the same text on both sides; is that intended?"
@@ -170,7 +170,7 @@ REAL = [
 
 
 @pytest.mark.parametrize(("train", "valid"), REAL)
-def test_no_doubts_about_real_corpora(shared_data: Path, train: tuple[str, ...], valid: tuple[str, ...]) -> None:
+def test_no_warnings_about_real_corpora(shared_data: Path, train: tuple[str, ...], valid: tuple[str, ...]) -> None:
     sides = [[str(shared_data / name) for name in names] for names in (train, valid)]
     check_files({"--train": sides[0], "--valid": sides[1]})
     corpora = [parse_pairs("--train", side) for side in sides]

@@ -1,4 +1,4 @@
-"""Files that change while they are read: nothing made of them is kept, and the error says so in one line."""
+"""Files that change while they are read: nothing is cached, and the error is one line."""
 
 import gzip
 import os
@@ -48,7 +48,7 @@ CHANGES: dict[str, tuple[list[Pair], Write]] = {
 
 
 def corpus(folder: Path, pairs: list[Pair], form: str, write: Write = Path.write_bytes) -> list[Corpus]:
-    """The pairs in files of that form, written, or written over."""
+    """Write the pairs to files of a format, or overwrite these files."""
     if form == "aligned":
         contents = {f"a.{side}": [pair[i] for pair in pairs] for i, side in enumerate(("en", "de"))}
     elif form == "jsonl":
@@ -62,7 +62,7 @@ def corpus(folder: Path, pairs: list[Pair], form: str, write: Write = Path.write
 
 
 def once(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, action: Callable[[], object]) -> None:
-    """Let `action` happen when the function has been called for the first time."""
+    """Run `action` after the first call of a function."""
     original, waiting = getattr(module, name), [action]
 
     def called(*arguments: Any) -> Any:
@@ -100,7 +100,7 @@ LONG = [(f"a dog {i} " * 8, f"ein Hund {i} " * 8) for i in range(4000)]  # more 
 def test_a_corpus_that_changes_while_it_is_tokenised(
     form: str, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that gets the name of another while that is open changes nothing: the one that was hashed is read on."""
+    """Replacing a file while it is open changes nothing: the hashed file stays open."""
     monkeypatch.setattr(prepared, "CHUNK", 100)
     corpora, cache = corpus(tmp_path, LONG, form), tmp_path / "cache"
     pairs, write = {"appended": [*LONG, *PAIRS], "truncated": LONG[:3000], "replaced": LONG[1:]}[change], in_place
@@ -128,7 +128,7 @@ def test_one_of_several_corpora_that_several_processes_tokenise(
     assert str(raised.value).startswith(f"{corpora[1]}: ") and not [*(tmp_path / "cache").iterdir()]
 
 
-def test_a_fault_of_a_file_that_has_not_changed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_an_unchanged_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.tsv").write_text("a\tb\nno tab\n", encoding="utf-8")
     corpora = parse_corpora([str(tmp_path / "a.tsv")])
     with pytest.raises(UserError, match="line 2 has no tab"):
@@ -142,7 +142,7 @@ def test_a_fault_of_a_file_that_has_not_changed_is_told(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("sources_only", [False, True])
-def test_a_tokenizer_is_not_kept_for_what_it_did_not_see(
+def test_a_tokenizer_of_a_changed_file_is_not_cached(
     sources_only: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpora = corpus(tmp_path, PAIRS, "tsv")
@@ -154,7 +154,9 @@ def test_a_tokenizer_is_not_kept_for_what_it_did_not_see(
 
 @pytest.mark.parametrize("labelled", [False, True])
 @pytest.mark.parametrize("moment", ["hash_corpora", "_choose"])
-def test_a_split_is_not_kept(labelled: bool, moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_split_of_a_changed_file_is_not_cached(
+    labelled: bool, moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     corpora, amount = corpus(tmp_path, PAIRS, "tsv"), parse_validation_size(["5pairs"])
     assert amount
     once(monkeypatch, split, moment, lambda: corpus(tmp_path, OTHERS, "tsv", replaced))

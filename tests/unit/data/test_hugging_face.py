@@ -1,4 +1,4 @@
-"""A dataset of Hugging Face's library is streamed once into a file, from where it stopped if it was killed."""
+"""A Hugging Face dataset is streamed once into a file, and a killed copy resumes."""
 
 import json
 import os
@@ -37,7 +37,7 @@ hugging_face.cached_dataset(sys.argv[1], Path(sys.argv[2]))
 
 
 def write(folder: Path, kind: str, pairs: list[tuple[str, str]] = PAIRS) -> str:
-    """The spec of a dataset of these pairs, in two files or as the library saves one."""
+    """Write a dataset of these pairs, in two files or in the library's format; returns its spec."""
     rows = {"en": [src for src, _ in pairs], "de": [tgt for _, tgt in pairs]}
     if kind == "saved":
         datasets.Dataset.from_dict(rows).save_to_disk(folder)
@@ -52,7 +52,7 @@ def write(folder: Path, kind: str, pairs: list[tuple[str, str]] = PAIRS) -> str:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of the rows that are read from now on."""
+    """Records the numbers of the rows that are read."""
     rows: list[int] = []
     read = hugging_face._pairs_of_rows
 
@@ -67,7 +67,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "saved"])
-def test_a_killed_copy_goes_on_where_it_stopped(tmp_path: Path, seen: list[int], kind: str) -> None:
+def test_a_killed_copy_resumes(tmp_path: Path, seen: list[int], kind: str) -> None:
     spec, cache = write(tmp_path / "set", kind), tmp_path / "cache"
     cache.mkdir()
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
@@ -84,7 +84,7 @@ def test_a_killed_copy_goes_on_where_it_stopped(tmp_path: Path, seen: list[int],
     assert anew.read_bytes() == Path(*corpus.paths).read_bytes() and anew.name == Path(*corpus.paths).name
 
 
-def test_a_copy_is_made_once_and_again_of_other_rows(tmp_path: Path, seen: list[int]) -> None:
+def test_a_copy_is_cached_until_rows_change(tmp_path: Path, seen: list[int]) -> None:
     spec = write(tmp_path / "set", "jsonl")
     first = hugging_face.cached_dataset(spec, tmp_path)
     del seen[:]
@@ -97,14 +97,14 @@ def test_a_copy_is_made_once_and_again_of_other_rows(tmp_path: Path, seen: list[
     assert json.loads(other.read_text(encoding="utf-8").splitlines()[0]) == {"src": "another", "tgt": "one"}
 
 
-def test_a_row_that_is_no_pair_is_named(tmp_path: Path) -> None:
+def test_a_row_that_is_not_a_pair_is_an_error(tmp_path: Path) -> None:
     spec = write(tmp_path / "set", "jsonl").replace("tgt=de", "tgt=fr")
     with pytest.raises(UserError, match=r"tgt=fr: row 1 has no \"fr\"; it has 'en', 'de'"):
         hugging_face.cached_dataset(spec, tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "saved"])
-def test_a_dataset_that_changes_while_it_is_copied_is_not_kept(
+def test_a_dataset_that_changes_during_the_copy_is_not_cached(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec, cache = write(tmp_path / "set", kind), tmp_path / "cache"

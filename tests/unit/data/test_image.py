@@ -1,4 +1,4 @@
-"""Pixels against transformers' processors that use Pillow, on images made here."""
+"""Pixels compared with the Pillow processors of transformers, on generated images."""
 
 from pathlib import Path
 from typing import Any
@@ -38,14 +38,14 @@ def processed(kind: str, settings: dict[str, Any], path: Path) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_pixels_are_vits(name: str, tmp_path: Path) -> None:
+def test_pixels_match_vit(name: str, tmp_path: Path) -> None:
     path = draw(tmp_path / "a.png")
     found = read_image(path, preprocessing_from_hf(SETTINGS[name]))
     wanted = processed("ViTImageProcessorPil", SETTINGS[name], path)
     torch.testing.assert_close(found, wanted.float(), atol=1e-5, rtol=1e-5)
 
 
-def test_pixels_are_deits_cut_out_of_the_middle(tmp_path: Path) -> None:
+def test_pixels_match_deit_with_center_crop(tmp_path: Path) -> None:
     path = draw(tmp_path / "a.png")
     found = read_image(path, preprocessing_from_hf({**DEIT, "resample": 3}))
     torch.testing.assert_close(found, processed("DeiTImageProcessorPil", DEIT, path).float() * 1.0, atol=1e-5, rtol=0)
@@ -56,7 +56,7 @@ def test_every_kind_of_image_has_three_colours(mode: str, tmp_path: Path) -> Non
     assert read_image(draw(tmp_path / "a.png", mode=mode)).shape == (3, 224, 224)
 
 
-def test_sizes_as_they_were_written() -> None:
+def test_older_formats_of_sizes() -> None:
     assert preprocessing_from_hf({"size": 384}).size == (384, 384)
     assert preprocessing_from_hf({"size": {"shortest_edge": 256}}).size == 256
     assert preprocessing_from_hf({}) == Preprocessing()
@@ -70,8 +70,8 @@ def test_shorter_edge_keeps_the_proportions(tmp_path: Path) -> None:
     assert read_image(path, Preprocessing(size=20, crop=(20, 10))).shape == (3, 20, 10)
 
 
-def test_camera_held_upright(tmp_path: Path) -> None:
-    """A photograph with a note to turn it is turned."""
+def test_exif_rotation(tmp_path: Path) -> None:
+    """A photograph is rotated as its EXIF data say."""
     with Image.open(draw(tmp_path / "a.png", (60, 40))) as image:
         note = image.getexif()
         note[0x0112] = 6
@@ -79,7 +79,7 @@ def test_camera_held_upright(tmp_path: Path) -> None:
     assert read_image(tmp_path / "turned.png", Preprocessing(size=None)).shape == (3, 60, 40)
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "text.png").write_text("no image")
     whole = draw(tmp_path / "whole.png").read_bytes()
     (tmp_path / "half.png").write_bytes(whole[: len(whole) // 2])

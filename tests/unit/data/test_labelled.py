@@ -1,4 +1,4 @@
-"""Texts with labels: every trouble of a file is one line with file, line and fix; long texts are cut."""
+"""Labelled texts: every error is one line with file, line and fix; long texts are truncated."""
 
 import gzip
 from pathlib import Path
@@ -48,12 +48,12 @@ def test_bad_files(path: Path, content: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.txt", "x.jsonl", "hf:name", "x.csv.gz"])
-def test_other_kinds_of_files_are_refused(name: str) -> None:
+def test_other_file_types_are_errors(name: str) -> None:
     with pytest.raises(UserError, match=r"labelled texts must be \.tsv or \.tsv\.gz files"):
         labelled_corpora([name])
 
 
-def test_a_label_that_training_has_not(path: Path) -> None:
+def test_a_label_that_does_not_occur_in_training(path: Path) -> None:
     path.write_text("a\tpos\nb\tpso\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"x\.tsv: line 2: unknown label 'pso'; did you mean 'pos'\?"):
         check_labels(labelled_corpora([str(path)]), ["neg", "pos"])

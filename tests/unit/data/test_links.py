@@ -1,4 +1,4 @@
-"""Files of word links: what is read, what is refused, and the words of pieces."""
+"""Files of word links, errors, and the words of tokens."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def write(path: Path, text: str) -> str:
     return str(path)
 
 
-def test_gold_tells_sure_from_possible(tmp_path: Path) -> None:
+def test_gold_links_are_sure_or_possible(tmp_path: Path) -> None:
     gold = read_gold(write(tmp_path / "gold", "0-0 1p1 12-3\n\n2p0\n"))
     sure = frozenset({(0, 0), (12, 3)})
     assert gold == [
@@ -34,7 +34,7 @@ def test_links_survive_the_round_trip(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("link", ["0:0", "a-b", "-1-0", "1-", "0-0-0", "²-1"])
-def test_what_is_no_link_is_named_with_its_line(tmp_path: Path, link: str) -> None:
+def test_a_malformed_link_is_reported_with_its_line(tmp_path: Path, link: str) -> None:
     with pytest.raises(UserError, match=rf"bad: line 2: '{link}' is not a link; write i-j for a sure link"):
         read_gold(write(tmp_path / "bad", f"0-0\n1-1 {link}\n"))
 
@@ -60,7 +60,7 @@ def test_links_of_other_pairs() -> None:
 
 @pytest.mark.parametrize("text", ["a dog , runs", "  a\tdog\u00a0,  runs ", "日本 dog 😀😀 x", "¨a ﬁ dog", "", "  "])
 @pytest.mark.parametrize("normalization", ["nfc", "nfkc"])
-def test_pieces_spell_the_words_they_are_said_to_belong_to(text: str, normalization: str) -> None:
+def test_tokens_spell_their_words(text: str, normalization: str) -> None:
     tokenizer = Tokenizer.train(["a dog runs"], TranslationData(vocab_size=270, normalization=normalization))
     ids, words = words_of_tokens(tokenizer, text)
     assert ids == tokenizer.encode(text)

@@ -1,4 +1,4 @@
-"""What is hidden of a block: by hand, in its shares, and again after a resumption."""
+"""Masking of a block: by hand, shares, and after resuming."""
 
 from contextlib import closing
 from itertools import islice
@@ -15,7 +15,7 @@ TEXT = (np.random.default_rng(0).integers(5, 30, 3000)).astype(np.int32)
 
 
 class Drawn(np.random.Generator):
-    """A generator that draws what it was given."""
+    """A generator that returns given samples."""
 
     def __init__(self, order: list[int], draws: list[float], pieces: list[int]) -> None:
         super().__init__(np.random.PCG64())
@@ -35,7 +35,7 @@ class Drawn(np.random.Generator):
 
 
 def test_by_hand() -> None:
-    """[CLS] a b c d e f [SEP] g h [SEP]: of 8 pieces half are chosen, which come first in the order that was drawn."""
+    """[CLS] a b c d e f [SEP] g h [SEP]: half of 8 tokens are chosen, the first in the sampled order."""
     tokens = np.array([1, 10, 11, 12, 13, 14, 15, 2, 16, 17, 2])
     generator = Drawn([7, 0, 3, 2, 1, 4, 5, 6], [0.1, 0.85, 0.79, 0.95], [20, 21, 22, 23])
     read, places = Masking(4, PIECES, share=0.5)(tokens, generator)
@@ -44,7 +44,7 @@ def test_by_hand() -> None:
 
 
 def test_whole_words_by_hand() -> None:
-    """Words ab, c and def: of 6 pieces half are chosen, the first word drawn is ab, and def has no room beside it."""
+    """Words ab, c and def: half of 6 tokens are chosen. The first sampled word is ab, and def does not fit any more."""
     joints = WordEdges(np.array([0, 1] * 10, bool), np.ones(20, bool))  # odd pieces go on with a word
     tokens = np.array([1, 6, 7, 8, 10, 11, 13, 2])
     generator = Drawn([0, 2, 1], [0.0, 0.0], [5, 5])
@@ -52,13 +52,13 @@ def test_whole_words_by_hand() -> None:
     assert places.tolist() == [1, 2] and read.tolist() == [1, 4, 4, 8, 10, 11, 13, 2]
 
 
-def test_words_end_at_marks_blanks_and_stops() -> None:
+def test_words_end_at_special_tokens_blanks_and_punctuation() -> None:
     joints = word_edges(["▁dog", "s", ".", "<0xC3>", "<0x0A>"])
     known = np.array([1, 1, 1, 1, 0, 1, 1], bool)
     assert number_words(np.array([1, 1, 2, 1, 9, 1, 3]) % 5, known, joints).tolist() == [0, 0, 1, 2, -1, 3, 3]
 
 
-def test_a_first_word_longer_than_its_share_is_taken_all_the_same() -> None:
+def test_a_first_word_longer_than_the_share_is_masked() -> None:
     generator = Drawn([0], [0.0] * 4, [5] * 4)
     joints = WordEdges(np.ones(30, bool), np.ones(30, bool))
     _, places = Masking(4, PIECES, 0.15, joints)(np.array([7, 8, 9, 10]), generator)
@@ -66,7 +66,7 @@ def test_a_first_word_longer_than_its_share_is_taken_all_the_same() -> None:
 
 
 def test_shares() -> None:
-    """15 % of the pieces; of these 80 % read as the mask, 10 % as they were, 10 % as anything but a mark."""
+    """15 % of the tokens; 80 % of these become the mask, 10 % stay, 10 % become any token but special ones."""
     text = MaskedText(np.tile(TEXT, 20), 128, [1], [2], MASKING)
     batches = list(text.fixed(10_000))
     src, targets = (
@@ -79,7 +79,7 @@ def test_shares() -> None:
     assert set(src[src != 4].tolist()) == set(PIECES.tolist()) == set(targets.tolist())
 
 
-def test_everything_else_is_as_it_was_between_two_marks() -> None:
+def test_other_tokens_are_unchanged() -> None:
     text = MaskedText(TEXT[:100], 32, [1], [2], MASKING)
     batches = list(text.fixed(60))
     assert [tuple(batch.src.shape) for batch in batches] == [(2, 32), (1, 32), (1, 12)]
@@ -93,7 +93,7 @@ def test_everything_else_is_as_it_was_between_two_marks() -> None:
     assert whole == TEXT[:100].tolist()
 
 
-def test_masks_are_others_in_every_epoch_and_the_same_for_a_validation() -> None:
+def test_masks_differ_between_epochs_and_are_fixed_for_validation() -> None:
     text = MaskedText(TEXT, 32, [1], [2], MASKING)
     starts = np.array([60, 0])
     first, again, other = (text.load(starts, 30, 1, epoch) for epoch in (0, 0, 1))
@@ -102,7 +102,7 @@ def test_masks_are_others_in_every_epoch_and_the_same_for_a_validation() -> None
     assert all(a.src.equal(b.src) for a, b in zip(text.fixed(64), text.fixed(64), strict=True))
 
 
-def test_a_stream_goes_on_where_it_was() -> None:
+def test_a_resumed_stream_is_exact() -> None:
     text = MaskedText(TEXT, 32, [1], [2], MASKING)
     with closing(text.stream(640, seed=3)) as stream:
         batches = list(islice(stream, 12))  # over the end of an epoch

@@ -1,4 +1,4 @@
-"""Several corpora as one: shares by hand, every pair before any comes again, the same from any state."""
+"""Mixtures of corpora: shares by hand, every pair before any repeats, exact resumption."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ SIZES = (30, 8, 2)
 
 @pytest.fixture(scope="module")
 def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[PreparedCorpus, Tokenizer]:
-    """Three corpora, which say in every text whose they are; one of a pair that is dropped."""
+    """Three corpora whose texts name them; the third has one pair that is dropped."""
     folder: Path = tmp_path_factory.mktemp("corpora")
     corpora = []
     for name, size in zip("abc", SIZES, strict=True):
@@ -52,7 +52,7 @@ def texts(pairs: Pairs, epoch: int) -> list[str]:
     return [now.text(row)[0].split()[0] for row in range(len(now.src_lengths))]
 
 
-def test_the_corpora_lie_one_behind_the_other(material: tuple[PreparedCorpus, Tokenizer]) -> None:
+def test_corpora_are_concatenated(material: tuple[PreparedCorpus, Tokenizer]) -> None:
     corpus, _ = material
     assert corpus.kept == [*SIZES] and corpus.read == sum(SIZES) + 3
     assert [corpus.text(row)[0].split()[0] for row in (0, 29, 30, 37, 38, 39)] == ["a0", "a29", "b0", "b7", "c0", "c1"]
@@ -78,7 +78,7 @@ def test_shares_by_hand(
 
 @settings(max_examples=50)
 @given(st.integers(1, 3000), st.integers(1, 200))
-def test_a_stride_visits_all_and_lies_about_evenly(size: int, few: int) -> None:
+def test_a_stride_visits_all_rows_evenly(size: int, few: int) -> None:
     assert sorted(i * stride(size) % size for i in range(size)) == list(range(size))
     seen = sorted({i * stride(size) % size for i in range(min(few, size))})
     gaps = np.diff([*seen, seen[0] + size])
@@ -86,9 +86,7 @@ def test_a_stride_visits_all_and_lies_about_evenly(size: int, few: int) -> None:
 
 
 @pytest.mark.parametrize("counts", [[30, 8, 2], [12, 12, 12], [7, 1, 30]])
-def test_no_pair_comes_again_before_all_have_come(
-    material: tuple[PreparedCorpus, Tokenizer], counts: list[int]
-) -> None:
+def test_no_pair_repeats_before_all_were_sampled(material: tuple[PreparedCorpus, Tokenizer], counts: list[int]) -> None:
     mixed = mixture(material[0], counts)
     seen = Counter[str]()
     for epoch in range(12):
@@ -110,7 +108,7 @@ def test_lengths_are_those_of_the_pairs(
         assert now.tgt_lengths.tolist() == [len(now.tgt(row)) + 1 for row in range(40)]
 
 
-def test_a_batch_has_pairs_of_all(material: tuple[PreparedCorpus, Tokenizer]) -> None:
+def test_a_batch_has_pairs_of_all_corpora(material: tuple[PreparedCorpus, Tokenizer]) -> None:
     now = mixture(material[0], [14, 13, 13]).in_epoch(0)
     for plan in plan_epoch(now.src_lengths, now.tgt_lengths, 60, seed=1, epoch=0, bucketed=False):
         names = [{now.text(row)[0][0] for row in rows.tolist()} for rows in plan]
@@ -119,10 +117,10 @@ def test_a_batch_has_pairs_of_all(material: tuple[PreparedCorpus, Tokenizer]) ->
 
 @pytest.mark.parametrize("changes", [{}, {"bpe_dropout": 0.3}])
 @pytest.mark.parametrize("both", [False, True])
-def test_a_stream_goes_on_exactly(
+def test_a_resumed_stream_is_exact(
     material: tuple[PreparedCorpus, Tokenizer], changes: dict[str, float], both: bool
 ) -> None:
-    """Over the end of epochs, each of which has the pairs that are its own."""
+    """Across the ends of epochs, each of which has other pairs."""
     corpus, tokenizer = material
     pairs: Pairs = mixture(corpus, [11, 20, 9])
     asked = BothDirections(pairs) if both else pairs, tokenizer, replace(CONFIG, **changes), 60
@@ -143,13 +141,13 @@ def test_a_stream_goes_on_exactly(
             assert flat(islice(rest, 10)) == given[start : start + 10]
 
 
-def test_an_epoch_is_read_in_another_each_time(material: tuple[PreparedCorpus, Tokenizer]) -> None:
-    """And of a corpus that is larger than its share other pairs."""
+def test_epochs_have_different_orders(material: tuple[PreparedCorpus, Tokenizer]) -> None:
+    """A corpus that is larger than its share has other pairs, too."""
     mixed = mixture(material[0], [5, 8, 2])
     assert set(texts(mixed, 0)) & set(texts(mixed, 1)) == {*texts(mixed, 0)[5:]}
 
 
-def test_a_stream_reads_what_is_drawn_in_each_epoch(material: tuple[PreparedCorpus, Tokenizer]) -> None:
+def test_a_stream_reads_the_sample_of_each_epoch(material: tuple[PreparedCorpus, Tokenizer]) -> None:
     corpus, tokenizer = material
     mixed = mixture(corpus, [5, 8, 2])
     read: list[list[list[int]]] = [[], [], [], []]

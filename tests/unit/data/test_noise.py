@@ -1,4 +1,4 @@
-"""Text infilling and piece dropout: by hand, what holds for every text, and the same noise for a resumed stream."""
+"""Text infilling and token dropout: by hand, properties of every text, and the same noise after resuming."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -95,7 +95,7 @@ def test_plain_text_is_paired_with_itself(corpus: Corpus) -> None:
 
 
 @given(st.integers(0, 40), st.integers(0, 99))
-def test_what_holds_for_every_text(n_words: int, row: int) -> None:
+def test_properties_of_every_text(n_words: int, row: int) -> None:
     generator = np.random.default_rng([1, 2, row])
     spans = span_lengths(n_words, poisson_lengths(generator))
     gaps = sorted(generator.permutation(n_words - sum(spans) + 1)[: len(spans)].tolist())
@@ -116,7 +116,7 @@ def test_words_are_masked_whole(tokenizer: Tokenizer) -> None:
     assert len(found) > 10
 
 
-def test_a_text_without_blanks_is_masked_piece_by_piece(tokenizer: Tokenizer) -> None:
+def test_a_text_without_spaces_is_masked_token_by_token(tokenizer: Tokenizer) -> None:
     tokens = tokenizer.encode("園内で猫が眠る")
     assert len(word_spans(tokens, np.zeros(tokenizer.vocab_size, bool))) == len(tokens)
     noised = TextInfilling(tokenizer, seed=1)(tokens, 0, 0)
@@ -125,7 +125,7 @@ def test_a_text_without_blanks_is_masked_piece_by_piece(tokenizer: Tokenizer) ->
     assert len(noised) - masks == len(tokens) - -(-30 * len(tokens) // 100)
 
 
-def test_the_noise_follows_from_seed_epoch_and_row(tokenizer: Tokenizer) -> None:
+def test_noise_depends_on_seed_epoch_and_row(tokenizer: Tokenizer) -> None:
     tokens = tokenizer.encode(" ".join("abcdefghijklmnopqrst"))
     first = TextInfilling(tokenizer, 1)(tokens, 2, 3)
     assert first == TextInfilling(tokenizer, 1)(np.array(tokens, np.int32), 2, 3)
@@ -136,7 +136,7 @@ def test_the_noise_follows_from_seed_epoch_and_row(tokenizer: Tokenizer) -> None
     assert first not in others
 
 
-def test_pieces_become_unknown_as_often_as_asked(tokenizer: Tokenizer) -> None:
+def test_tokens_become_unknown_with_the_probability(tokenizer: Tokenizer) -> None:
     tokens = np.array([*tokenizer.encode(" ".join("abcdefghij") + MASK)], np.int32)
     read = np.array(
         [TokenDropout(tokenizer, 0.3, seed=1)(tokens, epoch, row) for epoch in range(9) for row in range(99)]
@@ -148,7 +148,7 @@ def test_pieces_become_unknown_as_often_as_asked(tokenizer: Tokenizer) -> None:
     assert len(np.unique(unknown, axis=0)) > 300  # drawn anew for each epoch and row
 
 
-def test_piece_dropout_follows_from_seed_epoch_and_row(tokenizer: Tokenizer) -> None:
+def test_token_dropout_depends_on_seed_epoch_and_row(tokenizer: Tokenizer) -> None:
     tokens = tokenizer.encode(" ".join("abcdefghijklmnopqrst"))
     drawn = [TokenDropout(tokenizer, 0.5, seed)(tokens, *at).tolist() for seed, *at in ((1, 2, 3), (1, 2, 3))]
     assert drawn[0] == drawn[1]
@@ -159,18 +159,18 @@ def test_piece_dropout_follows_from_seed_epoch_and_row(tokenizer: Tokenizer) -> 
 
 
 def mask_words(tokenizer: Tokenizer) -> tuple[Noise, int]:
-    """A noise and the piece it leaves behind."""
+    """A noise and the token it inserts."""
     noise = TextInfilling(tokenizer, 3)
     return noise, noise.mask_id
 
 
-def drop_pieces(tokenizer: Tokenizer) -> tuple[Noise, int]:
+def drop_tokens(tokenizer: Tokenizer) -> tuple[Noise, int]:
     return TokenDropout(tokenizer, 0.9, 3), tokenizer.unk_id
 
 
-@pytest.mark.parametrize(("make", "share"), [(mask_words, 1.0), (drop_pieces, 0.8)])
+@pytest.mark.parametrize(("make", "share"), [(mask_words, 1.0), (drop_tokens, 0.8)])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_a_stream_goes_on_with_the_same_noise(
+def test_a_resumed_stream_has_the_same_noise(
     corpus: Corpus, dropout: float, make: Callable[[Tokenizer], tuple[Noise, int]], share: float
 ) -> None:
     config, (noise, left) = replace(CONFIG, bpe_dropout=dropout), make(corpus[1])

@@ -1,4 +1,4 @@
-"""What an XLNet predicts of a block, and in which order: by hand, in its shares, and again after a resumption."""
+"""What XLNet predicts in a block, and in which order: by hand, shares, and after resuming."""
 
 from contextlib import closing
 from itertools import islice
@@ -14,7 +14,7 @@ TEXT = np.random.default_rng(0).integers(5, 60, 3000).astype(np.int32)
 
 
 class Drawn(np.random.Generator):
-    """A generator that draws what it was given."""
+    """A generator that returns given samples."""
 
     def __init__(self) -> None:
         super().__init__(np.random.PCG64())
@@ -32,7 +32,7 @@ class Drawn(np.random.Generator):
 
 
 def test_by_hand() -> None:
-    """4 of 26 tokens: 2 within the first 12, 1 within the next 6, 1 of the 5 that were drawn within the last 6."""
+    """4 of 26 tokens: 2 within the first 12, 1 within the next 6, 1 of a sampled span of 5 within the last 6."""
     places, rank = sample_order(26, Drawn())
     assert places.tolist() == [5, 6, 17, 18]
     assert [rank[position] for position in places] == [2, 0, 3, 1] and (np.delete(rank, places) == -1).all()
@@ -60,14 +60,14 @@ def text() -> PermutedText:
     return PermutedText(TEXT, 64, [2, 1])
 
 
-def test_blocks_end_with_their_marks_which_nobody_predicts() -> None:
+def test_special_tokens_at_the_end_are_not_predicted() -> None:
     batch = next(text().fixed(256))
     assert batch.src.shape == (4, 64) and (batch.src[:, -2:] == torch.tensor([2, 1])).all()
     assert (batch.rank[:, -2:] == -1).all() and batch.positions.shape == (4, 10)
     assert batch.targets[0].tolist() == [TEXT[position] for position in batch.positions[0].tolist()]
 
 
-def test_a_resumed_stream_is_the_same_stream() -> None:
+def test_a_resumed_stream_is_exact() -> None:
     def batches(n: int, state: dict[str, int] | None = None) -> tuple[list[PermutedBatch], dict[str, int]]:
         with closing(text().stream(200, 7, state)) as stream:
             return list(islice(stream, n)), stream.state()

@@ -1,4 +1,4 @@
-"""The tokenised corpus on disk: complete, cleaned, found again, rebuilt when damaged, never half-written."""
+"""The tokenised corpus on disk: complete, cleaned, cached, rebuilt when damaged, never half-written."""
 
 import io
 import multiprocessing
@@ -40,7 +40,7 @@ def aligned(folder: Path, pairs: list[tuple[str, str]]) -> list[Corpus]:
     return parse_corpora([str(folder / "a.en"), str(folder / "a.de")])
 
 
-def test_everything_is_there_without_cleaning(tmp_path, cache):
+def test_nothing_is_dropped_without_cleaning(tmp_path, cache):
     corpus = prepare(aligned(tmp_path, PAIRS), TOKENIZER, CONFIG, cache, progress=False, clean=False)
     assert (len(corpus), corpus.read, corpus.dropped) == (len(PAIRS), len(PAIRS), {})
     assert [corpus.text(row) for row in range(len(corpus))] == PAIRS
@@ -64,7 +64,7 @@ def test_cleaning_drops_both_sides_and_counts_reasons(tmp_path, cache):
     assert corpus.read == len(pairs)
 
 
-def test_max_length_counts_the_end_mark(tmp_path, cache):
+def test_max_length_includes_eos(tmp_path, cache):
     n_pieces = len(TOKENIZER.encode(PAIRS[0][1]))
     pairs = [PAIRS[0], ("a", "a")]
     for max_length, n_kept in ((n_pieces, 1), (n_pieces + 1, 2)):
@@ -81,7 +81,7 @@ def test_chunks_follow_each_other(tmp_path, cache, monkeypatch):
 
 
 def test_several_processes_write_the_same_bytes(tmp_path, monkeypatch):
-    """Of more corpora than one, with pairs that are dropped, and more chunks than are on their way at once."""
+    """Several corpora with dropped pairs, and more chunks than are in flight at once."""
     monkeypatch.setattr(module, "CHUNK", 1)
     monkeypatch.setattr(module, "MIN_PAIRS_PER_WORKER", 2)
     (tmp_path / "more.tsv").write_text("".join(f"a dog {i}\tein Hund {i}\n" for i in range(9)), encoding="utf-8")
@@ -100,7 +100,7 @@ def test_several_processes_write_the_same_bytes(tmp_path, monkeypatch):
     assert started == [2]
 
 
-def test_a_process_that_is_ended_is_said(tmp_path, cache, monkeypatch):
+def test_a_killed_process_is_an_error(tmp_path, cache, monkeypatch):
     monkeypatch.setattr(module, "MIN_PAIRS_PER_WORKER", 2)
 
     def chunks(pairs):
@@ -117,7 +117,7 @@ def test_a_process_that_is_ended_is_said(tmp_path, cache, monkeypatch):
 
 @pytest.fixture
 def builds(monkeypatch) -> list[Path]:
-    """The folders that are built from now on."""
+    """Records the folders that are built."""
     seen: list[Path] = []
     original = module.build_corpus
 
@@ -129,7 +129,7 @@ def builds(monkeypatch) -> list[Path]:
     return seen
 
 
-def test_the_same_content_is_found_again(tmp_path, cache, builds):
+def test_the_same_content_uses_the_cache(tmp_path, cache, builds):
     corpora = aligned(tmp_path, PAIRS)
     first = prepare(corpora, TOKENIZER, CONFIG, cache, progress=False)
     (tmp_path / "other").mkdir()
@@ -173,7 +173,7 @@ def test_a_damaged_cache_is_rebuilt(tmp_path, cache, builds, name, damage):
 
 
 @pytest.mark.parametrize("bad", [b"a\tb\nno tab\n", b"a\tb\n\xff\tb\n", b"\tb\n"])
-def test_a_failure_leaves_nothing_behind(tmp_path, cache, bad):
+def test_a_failure_leaves_no_files(tmp_path, cache, bad):
     (tmp_path / "a.tsv").write_bytes(bad)
     with pytest.raises(UserError, match=r"a\.tsv"):
         prepare([Corpus((str(tmp_path / "a.tsv"),))], TOKENIZER, CONFIG, cache, progress=False)
@@ -187,7 +187,7 @@ def test_nothing_left_names_the_reasons(tmp_path, cache):
         prepare(aligned(tmp_path, [PAIRS[3], PAIRS[5]]), TOKENIZER, CONFIG, cache, progress=False)
 
 
-def test_misaligned_files_are_found_before_any_work(tmp_path, cache, builds):
+def test_misaligned_files_are_reported_before_tokenising(tmp_path, cache, builds):
     corpora = aligned(tmp_path, PAIRS)
     with (tmp_path / "a.de").open("a") as more:
         more.write("one more\n")
@@ -200,7 +200,7 @@ def test_misaligned_files_are_found_before_any_work(tmp_path, cache, builds):
     assert builds == []
 
 
-def test_progress_is_for_terminals_alone(tmp_path, cache, capsys):
+def test_progress_is_shown_only_on_terminals(tmp_path, cache, capsys):
     prepare(aligned(tmp_path, PAIRS), TOKENIZER, CONFIG, cache, progress=True)
     assert capsys.readouterr() == ("", "")
 
@@ -222,7 +222,7 @@ def test_standard_input_is_read_once_and_used_twice(cache, monkeypatch):
     assert [corpus.text(row) for row in range(len(corpus))] == PAIRS[:3]
 
 
-def test_copies_in_the_cache_are_called_by_the_names_of_what_was_copied(tmp_path, cache, monkeypatch):
+def test_messages_show_the_names_of_copied_files(tmp_path, cache, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\nno tab\n")))
     with pytest.raises(UserError, match=r"^standard input: line 2 has no tab"):
         prepare(parse_corpora(["-"]), TOKENIZER, CONFIG, cache, progress=False)
@@ -250,7 +250,7 @@ def test_a_pipe_is_read_once_and_used_twice(tmp_path, cache):
     assert [corpus.text(0) for corpus in [prepare(corpora, TOKENIZER, CONFIG, cache, False)] * 2] == [("a", "b")] * 2
 
 
-def test_a_learnt_tokenizer_is_found_again(tmp_path, cache, monkeypatch):
+def test_a_trained_tokenizer_is_cached(tmp_path, cache, monkeypatch):
     corpora = aligned(tmp_path, PAIRS)
     config = replace(CONFIG, subword="unigram", vocab_size=262)  # whose training is not repeatable
     first = train_tokenizer(corpora, config, ["<2de>"], cache)
@@ -260,7 +260,7 @@ def test_a_learnt_tokenizer_is_found_again(tmp_path, cache, monkeypatch):
     assert prepare(corpora, again, config, cache, progress=False).key == key
 
 
-def test_a_damaged_learnt_tokenizer_is_learnt_again(tmp_path, cache):
+def test_a_damaged_tokenizer_is_trained_again(tmp_path, cache):
     corpora = aligned(tmp_path, PAIRS)
     first = train_tokenizer(corpora, CONFIG, cache_dir=cache)
     (path,) = cache.glob("tokenizer-*.json")

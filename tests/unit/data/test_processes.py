@@ -23,21 +23,21 @@ def end(chunk: list[int]) -> list[str]:
     return work(chunk)
 
 
-def test_results_come_in_the_order_of_the_work() -> None:
+def test_results_are_in_the_order_of_the_work() -> None:
     chunks = [[1], [2, 3], [], [4]]
     with worker_processes(2, "a working process", begin, "worked on") as submit:
         done = [*ordered_results(chunks, lambda chunk: submit(work, chunk), lambda: 2)]
     assert done == ["worked on 1", "worked on 2", "worked on 3", "worked on 4"]
 
 
-def test_a_process_that_is_ended_is_said() -> None:
+def test_a_killed_process_is_an_error() -> None:
     with pytest.raises(UserError, match=ENDED), worker_processes(1, "a working process", begin, "") as submit:
         submit(end, [1]).result()
 
 
 @pytest.mark.parametrize("error", [ValueError("bad value(s) in fds_to_keep"), OSError("handle is closed")])
-def test_so_is_one_that_finds_closed_pipes_when_it_begins(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `submit` raises while the pool notices that another one was ended: a matter of microseconds."""
+def test_a_process_that_starts_with_closed_pipes_is_an_error(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `submit` raises in the microseconds while the pool notices that another process was killed."""
 
     def submit(*given: object) -> None:
         raise error

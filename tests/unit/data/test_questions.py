@@ -1,4 +1,4 @@
-"""Files of questions as SQuAD has them."""
+"""Files of questions in SQuAD format."""
 
 import gzip
 import json

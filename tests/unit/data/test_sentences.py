@@ -20,13 +20,13 @@ KEYS, PAIR_KEYS = [351978283130838386, 12850736574072069810], [45224102751396035
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
-def test_case_punctuation_and_blanks_do_not_count(one: str, other: str) -> None:
+def test_case_punctuation_and_blanks_are_ignored(one: str, other: str) -> None:
     assert normalize_sentence(one) == normalize_sentence(other)
     assert sentence_key(one) == sentence_key(other) != EMPTY
 
 
 @pytest.mark.parametrize(("one", "other"), OTHERS)
-def test_letters_digits_and_marks_do(one: str, other: str) -> None:
+def test_letters_digits_and_combining_marks_count(one: str, other: str) -> None:
     assert sentence_key(one) != sentence_key(other)
 
 
@@ -35,6 +35,6 @@ def test_only_a_blank_line_is_empty() -> None:
 
 
 def test_keys_are_a_file_format() -> None:
-    """They decide splits that runs are resumed with."""
+    """They decide the splits of resumed runs."""
     assert [sentence_key(text) for text in ("A dog runs.", "Ein Hund läuft.")] == KEYS
     assert pair_keys(*np.array([[1, 2], [2, 1]], np.uint64)).tolist() == PAIR_KEYS

@@ -1,4 +1,4 @@
-"""Learning a shortlist: a planted dictionary is found, whatever the order of words and the size of the chunks."""
+"""Estimating a shortlist: a planted dictionary is recovered for any word order and chunk size."""
 
 import random
 
@@ -19,13 +19,13 @@ def column(rows: list[list[int]]) -> Column:
 
 
 def corpus(src: list[list[int]], tgt: list[list[int]]) -> PreparedCorpus:
-    """Without the texts, which learning does not look at."""
+    """A corpus without texts, which are not needed here."""
     lengths = (np.array([len(row) + 1 for row in side], np.int32) for side in (src, tgt))
     return PreparedCorpus({"src": column(src), "tgt": column(tgt)}, *lengths, [len(src)], len(src), {}, "")
 
 
 def translations(token: int) -> list[int]:
-    """What a source piece of 4 to 23 becomes: two neighbouring target pieces."""
+    """The translation of a source token of 4 to 23: two adjacent target tokens."""
     return [24 + (token - 4), 24 + (token - 4 + 7) % 20]
 
 
@@ -39,20 +39,20 @@ def planted() -> PreparedCorpus:
     return corpus(src, tgt)
 
 
-def test_a_planted_dictionary_is_found(planted: PreparedCorpus) -> None:
+def test_a_planted_dictionary_is_recovered(planted: PreparedCorpus) -> None:
     shortlist = estimate_shortlist(planted, VOCAB, candidates=2, frequent=3)
     assert sorted(shortlist.frequent) == COMMON
     assert all(set(shortlist.likely[token]) == set(translations(token)) for token in range(4, 24))
 
 
-def test_pieces_that_never_occur_offer_a_frequent_one(planted: PreparedCorpus) -> None:
+def test_unseen_source_tokens_get_a_frequent_candidate(planted: PreparedCorpus) -> None:
     shortlist = estimate_shortlist(planted, VOCAB, candidates=4, frequent=3)
     assert shortlist.likely.shape == (VOCAB, 4)
     assert (shortlist.likely[[0, 3, 30, 59]] == shortlist.frequent[0]).all()
 
 
 def test_probabilities_are_those_of_model_1() -> None:
-    """The corpus of the textbooks (Koehn 2010, figure 4.4), here with an empty word, against the plain algorithm."""
+    """The textbook corpus (Koehn 2010, figure 4.4), here with an empty word, compared with the plain algorithm."""
     pairs = [([0, 1], [0, 1]), ([0, 2], [0, 2]), ([3, 2], [3, 2])]  # the house, the book, a book
     data = corpus(*(list(side) for side in zip(*pairs, strict=True)))
     lexicon = module._cooccurring(data.columns["src"], data.columns["tgt"], 4)
@@ -81,7 +81,7 @@ def test_the_size_of_a_chunk_changes_nothing(planted: PreparedCorpus, monkeypatc
     assert (whole.likely == pieces.likely).all() and (whole.frequent == pieces.frequent).all()
 
 
-def test_beyond_the_bound_the_rarest_are_forgotten(planted: PreparedCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rarest_pairs_are_dropped_above_the_limit(planted: PreparedCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ENTRIES", 300)
     lexicon: Lexicon = module._cooccurring(planted.columns["src"], planted.columns["tgt"], VOCAB)
     assert len(lexicon.codes) == 300 and (np.diff(lexicon.codes) > 0).all()

@@ -1,4 +1,4 @@
-"""Masks of spectrograms: how many spans there are, where they lie, and how much of the whole they are."""
+"""Masks of spectrograms: number, positions and share of spans."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ import torch
 from headwise.data.spec_augment import Spans, SpecAugment
 
 
-def test_frames_and_bands_in_the_spans_are_gone() -> None:
-    """Of six frames one span of two, of four bands one of one: a cross of zeros, and nothing else."""
+def test_frames_and_bands_in_spans_are_zero() -> None:
+    """One span of two in six frames and one of one in four bands give a cross of zeros."""
     masks = SpecAugment(Spans(share=2 / 6, length=2, least=0), Spans(share=1 / 4, length=1, least=0))
     mel = torch.ones(4, 6)
     found = masks(mel, np.random.default_rng(0))
@@ -30,8 +30,8 @@ def test_frames_and_bands_in_the_spans_are_gone() -> None:
         (Spans(0.0, 10, 2), 1000, 0.0),
     ],
 )
-def test_as_many_spans_as_the_share_says(spans: Spans, size: int, expected: float) -> None:
-    """A part of a span is rounded up as often as it is large; the masked share is that of spans that may overlap."""
+def test_number_of_spans(spans: Spans, size: int, expected: float) -> None:
+    """A fractional span is rounded up with its probability; the masked share allows for overlaps."""
     generator = np.random.default_rng(0)
     counts = [spans.count(size, generator.random()) if spans.share else 0 for _ in range(4000)]
     assert np.mean(counts) == pytest.approx(expected, abs=0.03)
@@ -41,7 +41,7 @@ def test_as_many_spans_as_the_share_says(spans: Spans, size: int, expected: floa
 
 
 def expected_share(spans: Spans, size: int, counts: list[int]) -> float:
-    """A cell is hidden unless none of n starts, drawn without replacement, is one of those that would reach it."""
+    """A cell is masked if any of n starts, sampled without replacement, reaches it."""
     starts = size - spans.length + 1
     found = []
     for n in set(counts):

@@ -1,4 +1,4 @@
-"""Recordings with transcripts: what files say, what is heard, and what is refused before a training begins."""
+"""Recordings with transcripts: lists, spectrograms, and errors before training."""
 
 import gzip
 import json
@@ -39,7 +39,7 @@ def read(*paths: str) -> SpeechDataset:
     return speech_dataset(paths, encode, BEGINNING, END, N_MELS, FRAMES, MAX_LEN)
 
 
-def test_lists_of_either_kind_say_the_same(folder: Path) -> None:
+def test_both_list_formats_give_the_same(folder: Path) -> None:
     tsv = listed(folder, "a.wav\tone two \nb.wav\tthree\n")
     objects = [{"text": "one two", "audio": "a.wav", "speaker": 3}, {"audio": "b.wav", "text": "three"}]
     lines = "".join(json.dumps(one) + "\n" for one in objects)
@@ -60,8 +60,8 @@ def test_a_batch_has_windows_of_one_length(folder: Path) -> None:
     assert (batch.n_targets, batch.n_tokens, batch.n_real, batch.n_cells) == (5, 5, 7, 8)
 
 
-def test_what_is_masked_follows_from_seed_and_epoch(folder: Path) -> None:
-    """It is gone, in what is trained on alone; everything else is as it was heard."""
+def test_masks_depend_on_seed_and_epoch(folder: Path) -> None:
+    """Masks are applied only in training; everything else is unchanged."""
     plain = read(listed(folder, "a.wav\tab\nc.wav\tz\n"))
     masked, rows = replace(plain, masks=SpecAugment(Spans(0.2, 4, 0), Spans(0.3, 2, 1))), np.array([1, 0])
     heard = plain.load(rows).values
@@ -81,7 +81,7 @@ def test_what_is_masked_follows_from_seed_and_epoch(folder: Path) -> None:
     assert any(torch.equal(first, drawn[0][order]) for order in ([0, 1], [1, 0]))
 
 
-def test_a_stream_goes_on_where_it_was(folder: Path) -> None:
+def test_a_resumed_stream_is_exact(folder: Path) -> None:
     corpus = read(listed(folder, "a.wav\ta\nb.wav\tb\nc.wav\tc\n"))
     with closing(corpus.stream(2, 1, None, False)) as stream:
         batches = [next(stream).tgt_in.tolist()]
@@ -93,7 +93,7 @@ def test_a_stream_goes_on_where_it_was(folder: Path) -> None:
         assert [next(stream).tgt_in.tolist() for _ in range(4)] == batches[1:]
 
 
-def test_a_key_tells_corpora_apart(folder: Path) -> None:
+def test_keys_of_different_corpora_differ(folder: Path) -> None:
     keys = {read(listed(folder, text)).key for text in ("a.wav\ta\n", "a.wav\tb\n", "b.wav\ta\n")}
     assert len(keys) == 3
     assert read(listed(folder, "a.wav\ta\n")).key in keys
@@ -114,7 +114,7 @@ def test_a_key_tells_corpora_apart(folder: Path) -> None:
         ("", "train.tsv: is empty"),
     ],
 )
-def test_what_cannot_be_learnt_is_refused_with_its_line(folder: Path, content: str, message: str) -> None:
+def test_invalid_recordings_are_reported_with_their_line(folder: Path, content: str, message: str) -> None:
     soundfile.write(folder / "empty.wav", np.zeros(0, np.float32), 16_000)
     (folder / "broken.wav").write_bytes(b"RIFF....no sound")
     with pytest.raises(UserError) as caught:
@@ -122,14 +122,14 @@ def test_what_cannot_be_learnt_is_refused_with_its_line(folder: Path, content: s
     assert message.format(folder) in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_other_lists_are_refused(folder: Path) -> None:
+def test_other_file_types_are_errors(folder: Path) -> None:
     with pytest.raises(UserError, match=r"train.csv: recordings must be listed in .tsv or .jsonl files"):
         read(listed(folder, "a.wav,a\n", "train.csv"))
     with pytest.raises(UserError, match='line 1 has no "audio"'):
         read(listed(folder, '{"text": "a"}\n', "train.jsonl"))
 
 
-def test_a_file_that_breaks_meanwhile_is_named(folder: Path) -> None:
+def test_a_file_that_breaks_during_training_is_named(folder: Path) -> None:
     corpus = read(listed(folder, "a.wav\ta\nb.wav\tb\n"))
     (folder / "b.wav").unlink()
     with (

@@ -1,4 +1,4 @@
-"""Validation pairs out of the training files: none of their sentences is left behind; the split is always the same."""
+"""Held-out validation pairs: none of their sentences is in training, and the split is always the same."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ WORDS = ["a", "Dog", "runs", "ein", "Hund", "läuft", "?", "!"]
 
 
 def pairs_of(n: int, seed: int = 1) -> list[Pair]:
-    """Sentences of which every few are the same, some in other case and punctuation."""
+    """Sentences with duplicates, some in other case and punctuation."""
     rng = Random(seed)
 
     def sentence(side: str) -> str:
@@ -49,7 +49,7 @@ def parts(found: Split) -> tuple[list[Pair], list[Pair]]:
 
 
 def plain(text: str) -> str:
-    """Another way to say which sentences are the same."""
+    """An independent definition of equal sentences."""
     kept = [c for c in unicodedata.normalize("NFKC", text).casefold() if unicodedata.category(c)[0] in "LNM"]
     return "".join(kept) or text.strip()
 
@@ -67,7 +67,7 @@ SENTENCES = st.lists(st.sampled_from(WORDS), max_size=2).map(" ".join)
     pairs=st.lists(st.tuples(SENTENCES, SENTENCES), min_size=2, max_size=40),
     amount=st.sampled_from(["1%", "10%", "50%", "1pair", "3pairs"]),
 )
-def test_no_sentence_of_a_validation_pair_stands_in_training(
+def test_no_sentence_of_a_validation_pair_is_in_training(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair], amount: str
 ) -> None:
     try:
@@ -84,29 +84,29 @@ def test_no_sentence_of_a_validation_pair_stands_in_training(
 
 
 @pytest.mark.parametrize(("amount", "expected"), [("1%", 20), ("0.1%", 2), ("500pairs", 500), ("1pair", 1)])
-def test_as_many_as_asked_for_and_nothing_is_lost(tmp_path: Path, amount: str, expected: int) -> None:
+def test_size_of_the_split(tmp_path: Path, amount: str, expected: int) -> None:
     found = take(amount, write(tmp_path, pairs_of(2000)))
     assert (found.taken, found.dropped) == (expected, 0)
     assert_no_leak(*parts(found))
 
 
-def test_order_of_the_pairs_changes_nothing(tmp_path: Path) -> None:
+def test_the_split_does_not_depend_on_the_order_of_pairs(tmp_path: Path) -> None:
     pairs = pairs_of(600)
     first = parts(take("5%", write(tmp_path, pairs)))
     again = parts(take("5%", write(tmp_path, pairs[::-1])))
     assert [Counter(part) for part in first] == [Counter(part) for part in again]
 
 
-def test_every_pair_is_as_likely_as_any_other(tmp_path: Path) -> None:
-    """Those of sentences that stand in many pairs, too: else validation would be of rare sentences alone."""
+def test_every_pair_is_equally_likely(tmp_path: Path) -> None:
+    """Including frequent sentences; otherwise validation would have only rare ones."""
     alone = [(f"alone {i}", f"allein {i}") for i in range(3000)]
     four = [(f"four {i}", f"vier {i} {k}") for i in range(750) for k in range(4)]
     _, valid = parts(take("10%", write(tmp_path, alone + four)))
     assert 0.4 < sum(src.startswith("four") for src, _ in valid) / len(valid) < 0.6
 
 
-def test_where_groups_are_too_large_pairs_are_dropped(tmp_path: Path) -> None:
-    """Two answers to all questions; one of them is rare."""
+def test_pairs_are_dropped_if_groups_are_too_large(tmp_path: Path) -> None:
+    """All questions have one of two answers, one of which is rare."""
     pairs = [(f"question {i}", "no" if i % 50 == 0 else "yes") for i in range(400)]
     found = take("1%", write(tmp_path, pairs))
     train, valid = parts(found)
@@ -114,7 +114,7 @@ def test_where_groups_are_too_large_pairs_are_dropped(tmp_path: Path) -> None:
     assert (found.taken, found.dropped, {tgt for _, tgt in valid}) == (4, 4, {"no"})
 
 
-def test_nothing_left_to_train_on_is_refused(tmp_path: Path) -> None:
+def test_nothing_left_to_train_on_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path, [(f"question {i}", "yes") for i in range(30)])
     with pytest.raises(UserError, match=r"^--valid 1%: every pair shares a sentence .* none is left to train on; "):
         take("1%", path)
@@ -122,7 +122,7 @@ def test_nothing_left_to_train_on_is_refused(tmp_path: Path) -> None:
         take("30pairs", path)
 
 
-def test_a_blank_side_connects_nothing_and_validates_nothing(tmp_path: Path) -> None:
+def test_pairs_with_a_blank_side_are_not_held_out(tmp_path: Path) -> None:
     pairs = [(f"word {i}", "" if i % 2 else f"Wort {i}") for i in range(40)]
     found = take("19pairs", write(tmp_path, pairs))
     train, valid = parts(found)
@@ -130,7 +130,7 @@ def test_a_blank_side_connects_nothing_and_validates_nothing(tmp_path: Path) -> 
     assert all(tgt for _, tgt in valid)
 
 
-def test_of_each_label_as_large_a_part(tmp_path: Path) -> None:
+def test_the_split_is_stratified_by_label(tmp_path: Path) -> None:
     rows = [(f"text {i % 900}", "rare" if i % 10 == 0 else "usual") for i in range(1000)]
     found = take("10%", write(tmp_path, rows), labelled=True)
     train, valid = parts(found)
@@ -139,7 +139,7 @@ def test_of_each_label_as_large_a_part(tmp_path: Path) -> None:
     assert found.dropped == 0
 
 
-def test_labelled_files_are_read_as_such(tmp_path: Path) -> None:
+def test_labelled_files(tmp_path: Path) -> None:
     path = write(tmp_path, [("text", "label"), ("text", "label\tmore")])
     with pytest.raises(UserError, match="line 2 has 2 tabs"):
         take("1pair", path, labelled=True)
@@ -156,7 +156,7 @@ def test_all_formats_give_the_same_parts(tmp_path: Path) -> None:
     assert [Counter(part) for part in parts(take("5%", *files, write(tmp_path, pairs[200:], "c.tsv")))] == whole
 
 
-def test_texts_survive_whatever_they_hold(tmp_path: Path) -> None:
+def test_any_text_survives(tmp_path: Path) -> None:
     pairs = [(f"tab\t{i}", f"line\nend\r {i}\u2028") for i in range(20)]
     path = tmp_path / "all.jsonl"
     path.write_text("".join(json.dumps({"src": src, "tgt": tgt}) + "\n" for src, tgt in pairs), encoding="utf-8")
@@ -164,7 +164,7 @@ def test_texts_survive_whatever_they_hold(tmp_path: Path) -> None:
     assert sorted(train + valid) == sorted(pairs)
 
 
-def test_the_cache_is_used_and_mended(tmp_path: Path) -> None:
+def test_the_cache_is_used_and_repaired(tmp_path: Path) -> None:
     path, cache = write(tmp_path, pairs_of(100)), tmp_path / "cache"
     first = take("5%", path, cache_dir=cache)
     before = parts(first)
@@ -176,24 +176,24 @@ def test_the_cache_is_used_and_mended(tmp_path: Path) -> None:
     assert [entry.name for entry in cache.iterdir()] == [Path(first.train[0].paths[0]).parent.name]
 
 
-def test_what_is_read_once_is_refused() -> None:
+def test_input_that_can_be_read_only_once_is_an_error() -> None:
     with pytest.raises(UserError, match=r"^--valid 1%: standard input can be read only once; write it to a file"):
         split_corpora([Corpus(("-",))], parse_validation_size(["1%"]))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["0%", "100%", "250%", "0pairs", "500"])
-def test_amounts_that_are_none(text: str) -> None:
+def test_invalid_sizes(text: str) -> None:
     with pytest.raises(UserError, match=rf"^--valid {text}: is not a valid size; write 1% for a share, 500pairs"):
         parse_validation_size([text])
 
 
 @pytest.mark.parametrize("files", [[], ["500", "pairs"], ["a.en", "a.de"], ["1%", "a.tsv"], ["pairs.tsv"], ["-"]])
-def test_files_are_files(files: list[str]) -> None:
+def test_files_are_not_sizes(files: list[str]) -> None:
     assert parse_validation_size(files) is None
 
 
-def test_each_corpus_keeps_what_is_left_of_it(tmp_path: Path) -> None:
-    """So that it can have a weight of its own; of one that is taken whole nothing is left."""
+def test_each_corpus_keeps_its_remaining_pairs(tmp_path: Path) -> None:
+    """So each can have its own weight; a corpus that is held out completely has no file."""
     pairs = pairs_of(200)
     files = [write(tmp_path, some, name) for name, some in (("a.tsv", pairs[:150]), ("b.tsv", pairs[150:]))]
     found = take("10%", *files)

@@ -28,7 +28,7 @@ def written(folder: Path, text: str, name: str = "a.conll") -> str:
 
 
 def test_columns(tmp_path: Path) -> None:
-    """The first is the word and the last the tag; blanks or tabs; documents, and no empty line at the end."""
+    """The first column is the word, the last the tag; blanks or tabs; documents; no empty line at the end."""
     expected = [TaggedSentence(*EU, (3, 4)), TaggedSentence(*PETER, (6, 7))]
     assert read_tagged(written(tmp_path, CONLL)) == expected
     assert read_tagged(written(tmp_path, CONLL, "b.conll.gz")) == expected
@@ -63,7 +63,7 @@ def test_bad_files(tmp_path: Path, name: str, text: str, expected: str) -> None:
     assert expected in str(caught.value)
 
 
-def test_tags_are_counted_and_known(tmp_path: Path) -> None:
+def test_tags_are_counted_and_checked(tmp_path: Path) -> None:
     sentences = read_tagged(written(tmp_path, CONLL))
     assert count_tags(sentences, "a") == {"B-ORG": 1, "B-PER": 1, "I-PER": 1, "O": 1}
     with pytest.raises(UserError, match="b: every word has the tag 'O'; two tags are needed"):
@@ -73,7 +73,7 @@ def test_tags_are_counted_and_known(tmp_path: Path) -> None:
         check_tags(sentences, ["B-ORG", "B-PER", "O"], "a")
 
 
-def test_what_is_no_first_piece_has_no_class() -> None:
+def test_only_first_tokens_of_words_have_a_class() -> None:
     rows = [EncodedText([8, 5, 6, 7, 2], 5), EncodedText([8, 5, 2], 3)]
     batch = collate_tagged(rows, [[-100, 1, -100, 0, -100], [-100, 2, -100]], pad_id=9, typed=True)
     assert batch.labels.tolist() == [[-100, 1, -100, 0, -100], [-100, 2, -100, -100, -100]]
@@ -82,7 +82,7 @@ def test_what_is_no_first_piece_has_no_class() -> None:
     assert batch.to("cpu").n_targets == 3
 
 
-def test_a_part_is_held_out_always_alike() -> None:
+def test_the_held_out_part_is_always_the_same() -> None:
     kept, taken = hold_out_examples(range(20), 5)
     assert sorted([*kept, *taken]) == list(range(20)) and len(taken) == 5
     assert (kept, taken) == hold_out_examples(range(20), 5)

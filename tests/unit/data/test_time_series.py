@@ -1,4 +1,4 @@
-"""Time series: what a table must be, statistics of training alone, windows that cross no border."""
+"""Time series: valid tables, statistics of training only, windows within one series."""
 
 import json
 from dataclasses import asdict
@@ -16,7 +16,7 @@ def table(*columns: list[float], names: str = "ab") -> Table:
     return Table("x.csv", tuple(names[: len(columns)]), np.array(columns, dtype=np.float64).T)
 
 
-def test_a_date_column_is_left_out(tmp_path: Path) -> None:
+def test_a_date_column_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text('date,a,"b, c"\n2016-07-01 00:00:00,1,2.5\n"July, 2nd",-3e1,4\n', encoding="utf-8")
     read = read_table(str(path))
@@ -47,7 +47,7 @@ def test_bad_tables(tmp_path: Path, content: str, message: str) -> None:
     assert message in str(error.value)
 
 
-def test_the_latest_rows_are_split_off() -> None:
+def test_the_last_rows_are_split_off() -> None:
     early, late = table([1, 2, 3, 4, 5]).split(0.4)
     assert (early.values.ravel().tolist(), late.values.ravel().tolist()) == ([1, 2, 3], [4, 5])
 
@@ -62,7 +62,7 @@ def test_statistics_are_those_of_training() -> None:
     assert Scaling.of(json.loads(json.dumps(asdict(scaling)))) == scaling
 
 
-def test_columns_are_asked_for_by_name() -> None:
+def test_columns_are_selected_by_name() -> None:
     assert Scaling.fit([table([1, 2], [3, 4])], target="").target == "b"
     with pytest.raises(UserError, match=r"x\.csv: unknown column in data\.target 'OTT'; did you mean 'OT'"):
         Scaling.fit([Table("x.csv", ("OT", "b"), np.zeros((2, 2)))], target="OTT")
@@ -70,7 +70,7 @@ def test_columns_are_asked_for_by_name() -> None:
         select(table([1], [2]), ["a", "c"])
 
 
-def test_windows_are_measured_from_their_last_row_and_cross_no_border() -> None:
+def test_windows_are_relative_to_their_last_row_and_within_a_series() -> None:
     scaling = Scaling(("a", "b"), "b", (0.0, 0.0), (1.0, 1.0))
     tables = [table([0, 1, 2, 3], [10, 11, 13, 16]), table([50, 51, 52], [90, 80, 70])]
     windows = Windows.of(tables, scaling, window=2, horizon=1)
@@ -84,7 +84,7 @@ def test_windows_are_measured_from_their_last_row_and_cross_no_border() -> None:
     assert seen.ravel().tolist() == [13, 16, 70]
 
 
-def test_every_window_once_an_epoch_in_an_order_of_its_own() -> None:
+def test_every_window_once_per_epoch_in_a_new_order() -> None:
     windows = Windows.of([table(list(range(50)))], Scaling(("a",), "a", (0.0,), (1.0,)), window=4, horizon=2)
     plans = [windows.plan(40, seed=1, epoch=epoch) for epoch in (0, 1, 0)]
     assert [sorted(np.concatenate(plan).tolist()) for plan in plans] == [list(range(45))] * 3

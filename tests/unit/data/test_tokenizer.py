@@ -1,4 +1,4 @@
-"""Subwords: every text survives the round trip, text is never control, dropout follows from its seed."""
+"""Subwords: exact round trip, text is never a special token, dropout depends on its seed."""
 
 import json
 import random
@@ -80,12 +80,12 @@ CONFIGS = {
     "folded": TranslationData(vocab_size=310, normalization="nfkc", lowercase=True),
     "raw": TranslationData(vocab_size=310, normalization="none"),
 }
-LEARNT = {name: Tokenizer.train(sentences(), config, special=["<2de>"]) for name, config in CONFIGS.items()}
-BPE = LEARNT["bpe"]
+TRAINED = {name: Tokenizer.train(sentences(), config, special=["<2de>"]) for name, config in CONFIGS.items()}
+BPE = TRAINED["bpe"]
 
 
 def normalised(text: str, config: TranslationData) -> str:
-    """What the round trip gives: each stretch between declared tokens, normalised."""
+    """The result of a round trip: each part between declared tokens, normalised."""
     steps = normalizers.Sequence(normalization(config))
     return "<2de>".join(steps.normalize_str(part) for part in text.split("<2de>"))
 
@@ -98,7 +98,7 @@ def normalised(text: str, config: TranslationData) -> str:
 @example(text="\0</s><s> <pad>\x1f")
 @example(text="<2de> <2de><2de>a<2de>")
 def test_every_text_survives_the_round_trip(name, text):
-    tokenizer = LEARNT[name]
+    tokenizer = TRAINED[name]
     tokens = tokenizer.encode(text)
     assert tokenizer.decode(tokens) == normalised(text, CONFIGS[name])
     assert not {tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id} & set(tokens)
@@ -106,12 +106,12 @@ def test_every_text_survives_the_round_trip(name, text):
 
 
 @given(st.lists(TEXTS, max_size=4))
-def test_a_batch_is_its_texts(texts):
+def test_a_batch_gives_the_same_as_single_texts(texts):
     assert BPE.encode_batch(texts) == [BPE.encode(text) for text in texts]
 
 
 @given(st.lists(st.integers(0, BPE.vocab_size - 1), max_size=20))
-def test_any_ids_decode_and_show(tokens):
+def test_any_ids_can_be_decoded(tokens):
     assert "</s>" not in BPE.decode([*tokens, BPE.eos_id, BPE.pad_id]).replace("<2de>", "")
     assert len(BPE.pieces(tokens)) == len(tokens)
     assert all(piece.isprintable() and " " not in piece and piece for piece in BPE.pieces(tokens))
@@ -119,27 +119,27 @@ def test_any_ids_decode_and_show(tokens):
 
 @pytest.mark.parametrize("name", ["bpe", "unigram"])
 def test_pieces_are_shared_and_readable(name):
-    tokenizer = LEARNT[name]
+    tokenizer = TRAINED[name]
     assert tokenizer.pieces(tokenizer.encode("dog dog.")) == ["▁dog", "▁dog", "."]
     assert tokenizer.pieces(tokenizer.encode("2021")) in (["▁2", "0", "2", "1"], ["▁", "2", "0", "2", "1"])
     assert tokenizer.pieces([0, 1, 2, 3]) == ["<pad>", "<s>", "</s>", "<unk>"]
     assert tokenizer.pieces(tokenizer.encode("\n"))[-1] == "<0x0A>"
 
 
-def test_declared_tokens_are_one_piece_and_others_are_text():
+def test_declared_tokens_are_one_token_and_others_are_text():
     tokens = BPE.encode("<2de>dog</s>")
     assert BPE.pieces(tokens) == ["<2de>", "▁dog", "<", "/", "s", ">"]
     assert BPE.vocab_size == 310
 
 
-def test_learning_twice_gives_the_same_bpe():
+def test_training_twice_gives_the_same_bpe():
     assert Tokenizer.train(sentences(), CONFIGS["bpe"], ["<2de>"]).fingerprint == BPE.fingerprint
     assert Tokenizer.train(sentences(), CONFIGS["bpe"]).fingerprint != BPE.fingerprint
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_saved_and_loaded_is_the_same(name, tmp_path):
-    tokenizer = LEARNT[name]
+    tokenizer = TRAINED[name]
     tokenizer.save(tmp_path / "tokenizer.json")
     loaded = Tokenizer.load(tmp_path / "tokenizer.json")
     text = "</s> Die <2de> dogs\u00a0laufen.  日本"
@@ -194,7 +194,7 @@ def test_bad_settings(config, message):
 
 
 @given(text=TEXTS, seed=st.integers(0, 2**64))
-def test_dropout_keeps_the_text_and_follows_from_the_seed(text, seed):
+def test_dropout_keeps_the_text_and_depends_on_the_seed(text, seed):
     tokens = BPE.encode_with_dropout(text, 0.3, seed)
     assert BPE.decode(tokens) == normalised(text, CONFIGS["bpe"])
     assert BPE.encode_with_dropout(text, 0.3, seed) == tokens
@@ -220,7 +220,7 @@ def test_dropout_varies_with_the_seed_only():
 
 
 def test_dropout_is_algorithm_1_of_the_paper():
-    """Against the paper's wording done naively: collect merges, drop each, apply the best, until none."""
+    """Compared with a naive implementation of the paper: collect merges, drop each, apply the best."""
     word, probability, n = "Ġwalks", 0.3, 4000
     generator = random.Random(1)
 
@@ -243,11 +243,11 @@ def test_dropout_is_algorithm_1_of_the_paper():
 
 def test_dropout_needs_bpe():
     with pytest.raises(UserError, match=r"data\.bpe_dropout needs byte-level BPE"):
-        LEARNT["unigram"].encode_with_dropout("dog", 0.1, 1)
+        TRAINED["unigram"].encode_with_dropout("dog", 0.1, 1)
 
 
 def test_fingerprint_depends_on_the_pieces():
-    assert len({tokenizer.fingerprint for tokenizer in LEARNT.values()}) == len(LEARNT)
+    assert len({tokenizer.fingerprint for tokenizer in TRAINED.values()}) == len(TRAINED)
     assert json.loads(BPE.backend.to_str())["model"]["type"] == "BPE"
 
 
@@ -256,5 +256,5 @@ def test_real_text(shared_data):
     texts = [side for pair in read_pairs(parse_corpora([str(shared_data / n) for n in names])) for side in pair]
     steps = normalizers.Sequence(normalization(CONFIGS["bpe"]))
     for name in ("bpe", "unigram"):
-        tokens = LEARNT[name].encode_batch(texts)
-        assert [LEARNT[name].decode(row) for row in tokens] == [steps.normalize_str(text) for text in texts]
+        tokens = TRAINED[name].encode_batch(texts)
+        assert [TRAINED[name].decode(row) for row in tokens] == [steps.normalize_str(text) for text in texts]

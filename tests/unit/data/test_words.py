@@ -1,4 +1,4 @@
-"""The table of words gives what the library gives, or says that it must be asked."""
+"""The word cache gives the same as the library, or None."""
 
 import unicodedata
 
@@ -30,7 +30,7 @@ def by_library(tokenizer: Tokenizer, text: str) -> list[int]:
 @example("e\u0301 \u0344 \u0387 \u037a \u0390")
 @example("<2de> dog</s>")
 @example("a\tb\nc\x1cd")
-def test_the_table_is_the_library(tokenizer: Tokenizer, text: str) -> None:
+def test_the_cache_matches_the_library(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.encode(text) == by_library(tokenizer, text)
     assert tokenizer.encode_batch([text, "dog", text]) == [by_library(tokenizer, t) for t in (text, "dog", text)]
 
@@ -49,7 +49,7 @@ def test_most_text_of_european_languages_is_plain(tokenizer: Tokenizer) -> None:
     assert tokenizer.from_table("a dog") is not None
 
 
-def test_a_full_table_starts_anew(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_cache_is_cleared(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headwise.data.words.REMEMBERED_WORDS", 2)
     for word in ["one", "two", "three", "four"]:
         assert tokenizer.encode(word) == by_library(tokenizer, word)
@@ -57,7 +57,7 @@ def test_a_full_table_starts_anew(tokenizer: Tokenizer, monkeypatch: pytest.Monk
     assert len(tokenizer.table.ids) <= 2
 
 
-def test_tokenizers_made_otherwise_have_no_table(tokenizer: Tokenizer) -> None:
+def test_other_tokenizers_have_no_cache(tokenizer: Tokenizer) -> None:
     assert tokenizer.table is not None
     for changed in (
         TranslationData(lowercase=True, vocab_size=300),
