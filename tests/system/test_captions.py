@@ -52,7 +52,7 @@ def test_it_learns_and_comes_back_as_it_was(cli: Cli, folder: Path, tmp_path: Pa
     out = tmp_path / "out"
     ran = cli(*command(folder), "--out", out)
     assert ran.code == 0, ran.err
-    assert "training on 3 pictures with 3 captions, validating on 3 pictures with 4 captions" in ran.err
+    assert "training on 3 images with 3 captions, validating on 3 images with 4 captions" in ran.err
     validated = records(out, "validation.jsonl")
     assert [row["step"] for row in validated] == [0, 60, 120]
     assert validated[0]["bleu"] < 5 and validated[-1]["bleu"] == pytest.approx(100)
@@ -62,7 +62,7 @@ def test_it_learns_and_comes_back_as_it_was(cli: Cli, folder: Path, tmp_path: Pa
     for file in ("config.json", "tokenizer.json", "generation_config.json", "preprocessor_config.json"):
         assert json.loads((out / file).read_text()) == json.loads((folder / "model" / file).read_text())
     card = (out / "README.md").read_text(encoding="utf-8")
-    assert "# A captioning model" in card and "train.tsv: 3 pictures with 3 captions" in card
+    assert "# A captioning model" in card and "train.tsv: 3 images with 3 captions" in card
     pictures = [folder / f"{name}.png" for name in COLOURS]
     assert cli("caption", out, *pictures).out.splitlines() == [f"A {name} field." for name in COLOURS]
     report = json.loads(cli("evaluate", out, "--source", folder / "held.tsv", "--json").out)
@@ -101,9 +101,9 @@ def test_a_share_is_held_out_with_all_captions_of_a_picture(cli: Cli, folder: Pa
     asked[asked.index("--valid") + 1] = "1pairs"
     ran = cli(*asked, "--out", tmp_path / "out")
     assert ran.code == 0, ran.err
-    assert "training on 2 pictures with" in ran.err and "validating on 1 pictures with" in ran.err
+    assert "training on 2 images with" in ran.err and "validating on 1 images with" in ran.err
     asked[asked.index("--valid") + 1] = "3pairs"
-    assert "3 of 3 pictures; choose another part" in cli(*asked, "--out", tmp_path / "two").complaint
+    assert "3 of 3 images; choose another part" in cli(*asked, "--out", tmp_path / "two").complaint
 
 
 @pytest.mark.parametrize(

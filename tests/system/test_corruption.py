@@ -133,7 +133,7 @@ def test_folders_that_were_not_trained_so(cli: Cli, texts: Path, tmp_path: Path,
 
 def test_a_translator_of_ours_is_not_restored_with(cli: Cli, texts: Path, model_path: Path, tmp_path: Path) -> None:
     ran = cli("train", "--task", "denoise", "--init", model_path, *files(texts), "--out", tmp_path / "out")
-    assert "--task denoise starts from a T5, mT5, BART or mBART, and this is none" in ran.complaint
+    assert "--task denoise starts from a T5, mT5, BART or mBART, which this is not" in ran.complaint
 
 
 def test_lines_are_no_blocks(cli: Cli, texts: Path, tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_what_it_does_not_take(stage: Path, files: Path, cli: Any, tmp_path: Pat
     told = cli(*command(files, out, 1, f"data.tokenizer={given}")).complaint
     assert f"data.tokenizer = {given}: has no mask token <mask>" in told
     started = cli(*command(files, out, 1), "--init", stage).complaint
-    assert "--task denoise starts from a T5, mT5, BART or mBART, and this is none" in started
+    assert "--task denoise starts from a T5, mT5, BART or mBART, which this is not" in started
     table = tmp_path / "a.tsv"
     table.write_text("a\tb\n", encoding="utf-8")
     run = [

@@ -205,7 +205,7 @@ def test_a_folder_is_trained_and_comes_back_as_it_was(kind: str, cli: Cli, texts
 def test_the_end_mark_of_the_model_parts_documents(cli: Cli, texts: Path, tmp_path: Path) -> None:
     write_tiny(tmp_path / "model", "gpt2")
     cutter = model_document_tokenizer(FINE_TUNING.read(str(tmp_path / "model")))
-    assert (list(cutter.before), list(cutter.behind)) == ([], [2])
+    assert (list(cutter.prefix), list(cutter.suffix)) == ([], [2])
     assert len(cutter.encode_batch(["ab"])[0]) == 2
 
 
@@ -284,4 +284,4 @@ def test_a_model_of_ours_that_translates_is_no_language_model(
 def test_ids_that_the_network_does_not_know(cli: Cli, texts: Path, tmp_path: Path) -> None:
     write_tiny(tmp_path / "model", "gpt2", {"vocab_size": 100})
     ran = cli("train", "--init", tmp_path / "model", *files(texts), "--out", tmp_path / "out")
-    assert "model: the tokenizer gives the id " in ran.complaint and "knows 100 pieces" in ran.complaint
+    assert "model: the tokenizer gives the id " in ran.complaint and "the network has 100 tokens" in ran.complaint

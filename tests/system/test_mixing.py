@@ -58,7 +58,7 @@ def test_a_part_held_out_leaves_corpora_their_weights(corpora: list[str], cli: A
     start = ["train", "--recipe", "tiny", "--train", *corpora[:2], "--device", "cpu", "--valid", "10%"]
     ran = cli(*start, "--set", *SETTINGS, "data.temperature=2", "train.max_steps=1", "--out", tmp_path / "out")
     assert ran.code == 0, ran.err
-    assert f" pairs of {corpora[0]}, which has " in ran.err and f" pairs of {corpora[1]}, which has " in ran.err
+    assert f"pairs per epoch from {corpora[0]}: " in ran.err and f"pairs per epoch from {corpora[1]}: " in ran.err
 
 
 @pytest.mark.parametrize(

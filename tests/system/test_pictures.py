@@ -62,7 +62,7 @@ def test_every_command_for_pictures_knows_it(trained: Path, pictures: Path, cli:
     assert cli("evaluate", trained, "--source", pictures / "all").out.startswith("accuracy ")
     info = cli("info", trained).out
     assert "label, evaluate" in info and "classes        blue, green, red" in info
-    assert "training data  all: 72 pictures" in info
+    assert "training data  all: 72 images" in info
     validated = records(trained, "validation.jsonl")[-1]
     assert validated["accuracy"] > 0.9 and validated["loss"] < 0.5
     assert cli("inspect", trained, red, "-o", tmp_path / "red.html").code == 0
@@ -119,7 +119,7 @@ def test_bad_input_has_one_line(pictures: Path, tmp_path: Path, cli: Cli) -> Non
         ("one.tsv", "50%", "one.tsv: every image has the label 'red'; a classifier needs two labels"),
         ("broken/x", "20%", "is not a readable image file, such as PNG or JPEG"),
         ("empty", "20%", "no images in subfolders named after labels"),
-        ("all", "0.1%", "0 of 90 pictures; choose another part"),
+        ("all", "0.1%", "0 of 90 images; choose another part"),
     ):
         assert said in cli(*command(bad, tmp_path / "out", train=train, valid=valid)).complaint
         assert not (tmp_path / "out").exists()
@@ -146,7 +146,7 @@ def test_a_published_network_learns_labels(pictures: Path, cli: Cli, tmp_path: P
     ran = cli("train", "--task", "label", "--init", start, "--train", pictures / "all", "--valid", "20%", "--out", out,
               "--device", "cpu", "--set", *settings)  # fmt: skip
     assert ran.code == 0, ran.err
-    assert "the classes cat, dog, owl of" in ran.err and "are called blue, green, red from now on" in ran.err
+    assert "renaming the classes of" in ran.err and "cat, dog, owl become blue, green, red" in ran.err
     assert "training the head of model for 3 classes" in ran.err
     validated = records(out, "validation.jsonl")
     assert [row["step"] for row in validated] == [0, 30, 60] and validated[-1]["accuracy"] > 0.9

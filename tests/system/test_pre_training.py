@@ -15,7 +15,7 @@ from tiny_families import write_tiny
 
 import headwise
 from headwise.network.dropout import Dropout
-from headwise.tasks.initial_model import model_settings, starting
+from headwise.tasks.initial_model import config_from_model, model_settings
 from headwise.tasks.job import TrainRequest
 from headwise.tasks.permutation_modelling import permutation_fine_tuning_job
 
@@ -144,7 +144,7 @@ def test_an_xlnet_drops_what_is_asked_for(trained: Path, texts: list[str], tmp_p
     settings = ["model.dropout=0.3", *QUICK]
     request = TrainRequest("", texts[1:2], texts[3:4], str(tmp_path), settings, init=str(trained / "xlnet"), task="plm")
     assert model_settings(request.init, "").dropout == 0.1
-    network = permutation_fine_tuning_job(request, starting(request), tmp_path).network()
+    network = permutation_fine_tuning_job(request, config_from_model(request), tmp_path).network()
     assert {module.p for module in network.modules() if isinstance(module, Dropout)} == {0.3}
     assert all(parameter.requires_grad for parameter in network.parameters())
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from tiny_families import HEARING, write_tiny
 
 from headwise.generation import fallback
-from headwise.generation.fallback import likeliest
+from headwise.generation.fallback import most_probable
 
 soundfile = pytest.importorskip("soundfile")
 pytest.importorskip("jiwer")
@@ -106,7 +106,7 @@ def test_other_models_hear_nothing(cli: Cli, folder: Path, tmp_path: Path, model
     files = ["--task", "transcribe", "--train", folder / "train.tsv", "--valid", folder / "train.tsv"]
     for more, expected in [
         (["--init", tmp_path / "gpt2"], "is a gpt2 model that continues texts; this task needs Whisper"),
-        (["--init", model_path], "--task transcribe starts from Whisper, and this is none"),
+        (["--init", model_path], "--task transcribe starts from Whisper, which this is not"),
         (["--recipe", "tiny"], "--task transcribe needs --init: the model folder to start from"),
     ]:
         assert expected in cli("train", *files, "--out", tmp_path / "out", *more).complaint
@@ -140,7 +140,7 @@ def test_masks_of_spectrograms(cli: Cli, folder: Path, tmp_path: Path) -> None:
 
 def test_masks_that_are_too_long(cli: Cli, folder: Path, tmp_path: Path) -> None:
     ran = cli(*masked(folder, tmp_path / "model", mask_time_length=41), "--out", tmp_path / "out")
-    assert "model/config.json: mask_time_length = 41: a spectrogram has 40 there" in ran.complaint
+    assert "model/config.json: mask_time_length = 41: a spectrogram has only 40" in ran.complaint
 
 
 def masked(folder: Path, model: Path, **changes: Any) -> list[str]:
@@ -162,9 +162,9 @@ def test_what_comes_out_wrong_is_drawn_again(
 
     def counted(ways: Any) -> Any:
         drawn.append(len({tuple(one.tokens) for one in ways}))
-        return likeliest(ways)
+        return most_probable(ways)
 
-    monkeypatch.setattr(fallback, "likeliest", counted)
+    monkeypatch.setattr(fallback, "most_probable", counted)
     marks = [f"<m{i}>" for i in range(56)] + ["<|startofprev|>", "<|nospeech|>"]
     write_tiny(tmp_path, "whisper", {"max_source_positions": 20, "vocab_size": 323}, HEARING, marks)
     (tmp_path / "preprocessor_config.json").write_text('{"feature_size": 8}')

@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.data.batch_planning import cut_padded
-from headwise.data.labelled import EncodedText, collate_encoded
+from headwise.data.labelled import EncodedText
 from headwise.errors import UserError
 from headwise.generation.label import BATCH_TOKENS
 from headwise.generation.reading import TextReader
@@ -68,21 +66,21 @@ def read_passages(reader: TextReader, given: Sequence[tuple[str, str]], longest:
     Raises:
         UserError: the vocabulary has no separator of two texts or no offsets of tokens, or there is no room.
     """
-    if reader.between is None or reader.placed is None or not reader.before:
+    if reader.separator is None or reader.encode_with_offsets is None or not reader.prefix:
         raise UserError("this model's vocabulary has no offsets of tokens, or no separator of two texts")
-    n_special = len(reader.before) + len(reader.between) + len(reader.behind)
+    n_special = len(reader.prefix) + len(reader.separator) + len(reader.suffix)
     if longest < n_special + 2:
         raise UserError(f"data.max_length = {longest} leaves no room for question and context; raise it")
     known: dict[str, tuple[list[int], list[tuple[int, int]]]] = {}
     found: list[Passage] = []
     for number, (question, context) in enumerate(given):
-        prefix = [*reader.before, *reader.tokenizer.encode(question)[: (longest - n_special) // 2], *reader.between]
+        prefix = [*reader.prefix, *reader.tokenizer.encode(question)[: (longest - n_special) // 2], *reader.separator]
         if context not in known:
-            known[context] = reader.placed(context)
+            known[context] = reader.encode_with_offsets(context)
         ids, offsets = known[context]
-        room = longest - len(prefix) - len(reader.behind)
+        room = longest - len(prefix) - len(reader.suffix)
         for part in _parts(len(ids), room, min(overlap, room // 2)):
-            read = EncodedText([*prefix, *ids[part], *reader.behind], len(prefix))
+            read = EncodedText([*prefix, *ids[part], *reader.suffix], len(prefix))
             found.append(Passage(read, number, len(prefix), offsets[part]))
     return found
 
@@ -102,14 +100,10 @@ def passage_logits(
     network: Any, reader: TextReader, passages: Sequence[Passage], device: torch.device
 ) -> list[Float[Tensor, "length 2"]]:
     """The logits of each token of each passage for the start and the end of the answer, on the CPU."""
-    lengths = np.array([len(one) for one in passages], dtype=np.int64)
-    order, found = np.argsort(lengths, kind="stable"), dict[int, Tensor]()
-    for some in cut_padded(order, lengths[order], BATCH_TOKENS) if passages else []:
-        chosen = some.tolist()
-        rows = [passages[i].read for i in chosen]
-        batch = collate_encoded(rows, [0] * len(rows), reader.tokenizer.pad_id, reader.typed)
+    found = dict[int, Tensor]()
+    for chosen, batch in reader.batches([one.read for one in passages], BATCH_TOKENS):
         logits = network(*batch.to(device).inputs).float().cpu()
-        found |= {i: row[: lengths[i]] for i, row in zip(chosen, logits, strict=True)}
+        found |= {i: row[: len(passages[i])] for i, row in zip(chosen, logits, strict=True)}
     return [found[i] for i in range(len(passages))]
 
 

@@ -46,12 +46,12 @@ def prefill(step: Step, cache: Any, prompts: Int[Tensor, "rows length"]) -> Pref
 
 
 def step_after_prefill(step: Step) -> Step:
-    """A step over `Prefilled`, whose first call needs no token: what follows the prompts is known already."""
+    """A step over `Prefilled`; the first call returns its logits, whatever the tokens."""
 
-    def next_logits(tokens: Int[Tensor, "rows new"], begun: Prefilled) -> Float[Tensor, "rows vocab"]:
-        if begun.logits is None:
-            return step(tokens, begun.cache)
-        logits, begun.logits = begun.logits, None
+    def next_logits(tokens: Int[Tensor, "rows new"], prefilled: Prefilled) -> Float[Tensor, "rows vocab"]:
+        if prefilled.logits is None:
+            return step(tokens, prefilled.cache)
+        logits, prefilled.logits = prefilled.logits, None
         return logits
 
     return next_logits

@@ -73,16 +73,16 @@ class WindowTranscriber:
     first_timestamp: int
     fallback: bool  # try other temperatures, and skip silence
     condition: bool  # use the text as prompt of the next window
-    before: list[int] = field(default_factory=list)
+    history: list[int] = field(default_factory=list)
 
     def __call__(self, window: Tensor) -> list[int]:
         """The tokens of a window; none for silence."""
         temperatures = TEMPERATURES if self.fallback else TEMPERATURES[:1]
-        found = attempt(lambda temperature: self.listen(window, self.before, temperature), temperatures)
+        found = attempt(lambda temperature: self.listen(window, self.history, temperature), temperatures)
         if self.fallback and found.is_silence:
             return []
         keeps = self.condition and found.temperature <= FORGETS
-        self.before = [*self.before, *complete_tokens(found.tokens, self.first_timestamp)] if keeps else []
+        self.history = [*self.history, *complete_tokens(found.tokens, self.first_timestamp)] if keeps else []
         return found.tokens
 
 
@@ -133,8 +133,10 @@ def most_probable(ways: Sequence[Hypothesis]) -> Hypothesis:
 
 
 @torch.inference_mode()
-def no_speech_probability(network: Transformer, memory: Tensor, prompt: Sequence[int], start: int, mark: int) -> float:
-    """The probability of the no-speech token `mark` after the start token."""
+def no_speech_probability(
+    network: Transformer, memory: Tensor, prompt: Sequence[int], start: int, no_speech: int
+) -> float:
+    """The probability of the token `no_speech` after the start token."""
     prefix = list(prompt[: prompt.index(start) + 1])
     logits = network.logits(network.decode(torch.tensor([prefix], device=memory.device), memory))[0, -1]
-    return logits.float().softmax(-1)[mark].item()
+    return logits.float().softmax(-1)[no_speech].item()

@@ -1,4 +1,4 @@
-"""Labels of pictures (ViT, DeiT), and names of classes.
+"""Labels of images (ViT, DeiT), and names of classes.
 
 Not here: image files (`headwise.data.image`), special tokens around a text (`reading`), training (`headwise.tasks`).
 """
@@ -18,7 +18,7 @@ BATCH_TOKENS = 4096  # in a batch
 
 @dataclass(frozen=True)
 class Label:
-    """A possible class of a picture."""
+    """A possible class of an image."""
 
     name: str
     number: int  # of the class

@@ -169,8 +169,8 @@ def pretrained_tokenizer(
 
     end, forced = whole("")[-1], list(special.forced)
     unknown = next((i for name in UNKNOWN if (i := written.id_of(name)) is not None), NEVER)
-    marks = encoder_special_ids(special.pad_id, special.bos_id, end)
-    sources = PretrainedTokenizer(vocabulary, lambda text: whole(text)[:-1], marks, declared=vocabulary.declared)
+    source_ids = encoder_special_ids(special.pad_id, special.bos_id, end)
+    sources = PretrainedTokenizer(vocabulary, lambda text: whole(text)[:-1], source_ids, declared=vocabulary.declared)
     before, behind = marks_around(written.encode(""), written.encode("a"))
 
     def target(text: str) -> list[int]:

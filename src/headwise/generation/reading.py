@@ -3,13 +3,16 @@
 Not here: the vocabularies themselves (`headwise.checkpoint.vocabulary`), batches (`headwise.data.labelled`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headwise.checkpoint.vocabulary import EncodeAt, Vocabulary, fingerprint, marks_around
-from headwise.data.labelled import EncodedText
+import numpy as np
+
+from headwise.checkpoint.vocabulary import EncodeAt, Vocabulary, bare, fingerprint
+from headwise.data.batch_planning import cut_padded
+from headwise.data.labelled import EncodedText, LabelledBatch, collate_encoded
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.errors import UserError
 from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, encoder_special_ids
@@ -39,13 +42,13 @@ class TextReader:
     """Turns texts into the input of a network."""
 
     tokenizer: PairTokenizer  # without special tokens
-    before: tuple[int, ...]  # special tokens
-    between: tuple[int, ...] | None  # None: it reads single texts only
-    behind: tuple[int, ...]
+    prefix: tuple[int, ...]  # special tokens
+    separator: tuple[int, ...] | None  # None: it reads single texts only
+    suffix: tuple[int, ...]
     typed: bool  # the network has types of tokens, for the first and the second text
     longest: int  # limit of the network in tokens, special tokens included; 0 = none
-    placed: EncodeAt | None = None  # encodes without special tokens; None: the vocabulary has no offsets
-    apart: int = 0  # the last of the tokens behind, which belong to no text (XLNet)
+    encode_with_offsets: EncodeAt | None = None  # without special tokens; None: the vocabulary has no offsets
+    n_apart: int = 0  # tokens at the end of `suffix` that belong to no text (XLNet)
     clean: Callable[[str], str] = str  # applied to a text first
 
     def read(self, given: Sequence[OneOrTwo], longest: int = 0) -> list[EncodedText]:
@@ -63,10 +66,10 @@ class TextReader:
 
     def _with_specials(self, texts: list[list[int]], longest: int) -> EncodedText:
         first, second = texts[0], texts[1] if len(texts) == 2 else None
-        if second is not None and self.between is None:
+        if second is not None and self.separator is None:
             raise UserError("this model's vocabulary has no separator of two texts: it reads single texts only")
-        between = (self.between or ()) if second is not None else ()
-        room = longest - len(self.before) - len(between) - len(self.behind)
+        separator = (self.separator or ()) if second is not None else ()
+        room = longest - len(self.prefix) - len(separator) - len(self.suffix)
         if longest and room < 1 + (second is not None):
             raise UserError(
                 f"data.max_length = {longest} leaves no room for a text between the special tokens; raise it"
@@ -74,13 +77,24 @@ class TextReader:
         n_first, n_second = len(first), len(second or ())
         if longest:
             n_first, n_second = longest_first(n_first, n_second, room)
-        prefix = [*self.before, *first[:n_first], *between]
-        ids = [*prefix, *(second or ())[:n_second], *self.behind]
+        prefix = [*self.prefix, *first[:n_first], *separator]
+        ids = [*prefix, *(second or ())[:n_second], *self.suffix]
         if not ids:
             raise UserError(
                 "a text is blank, and this model's vocabulary adds no special tokens: there is nothing to read"
             )
-        return EncodedText(ids, len(prefix) if second is not None else len(ids), self.apart)
+        return EncodedText(ids, len(prefix) if second is not None else len(ids), self.n_apart)
+
+    def batches(
+        self, rows: Sequence[EncodedText], batch_tokens: int, classes: Sequence[int] = ()
+    ) -> Iterator[tuple[list[int], LabelledBatch]]:
+        """Batches of rows of similar length, each with the indices of its rows; without `classes` all are 0."""
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        order, classes = np.argsort(lengths, kind="stable"), classes or [0] * len(rows)
+        for part in cut_padded(order, lengths[order], batch_tokens) if rows else []:
+            chosen = part.tolist()
+            batch_rows, batch_classes = [rows[i] for i in chosen], [classes[i] for i in chosen]
+            yield chosen, collate_encoded(batch_rows, batch_classes, self.tokenizer.pad_id, self.typed)
 
 
 def reader_of(model: Any) -> TextReader:
@@ -94,27 +108,24 @@ def text_reader(
     vocabulary: Vocabulary, pad_id: int, types: int, max_len: int | None, folder: Path, size: int
 ) -> TextReader:
     """The reader with the vocabulary in `folder`, of `size` tokens, for a network with so many types of tokens."""
-    marks, example = vocabulary.encode(""), vocabulary.encode("a")
-    before, behind = marks_around(marks, example)
-    between, has_types, apart = None, False, 0
+    encode, prefix, suffix = bare(vocabulary)
+    n_prefix, n_suffix = len(prefix), len(suffix)
+    separator, has_types, n_apart = None, False, 0
     if vocabulary.encode_two:
-        n = len(example) - before - behind
+        n = len(encode("a"))
         ids, kinds = vocabulary.encode_two("a", "a")
-        between, has_types, apart = tuple(ids[before + n : len(ids) - behind - n]), 1 in kinds, kinds.count(2)
+        separator, has_types, n_apart = tuple(ids[n_prefix + n : len(ids) - n_suffix - n]), 1 in kinds, kinds.count(2)
 
-    def bare(text: str) -> list[int]:
-        ids = vocabulary.encode(text)
-        return ids[before : len(ids) - behind]
-
-    def placed(text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    def encode_with_offsets(text: str) -> tuple[list[int], list[tuple[int, int]]]:
         assert vocabulary.encode_at
-        ids, places = vocabulary.encode_at(text)
-        return ids[before : len(ids) - behind], places[before : len(ids) - behind]
+        ids, offsets = vocabulary.encode_at(text)
+        inner = slice(n_prefix, len(ids) - n_suffix)
+        return ids[inner], offsets[inner]
 
-    start, end = (marks[0] if before else -1), (marks[-1] if behind else -1)
+    start, end = (prefix[0] if prefix else -1), (suffix[-1] if suffix else -1)
     tokenizer = PretrainedTokenizer(
-        vocabulary, bare, encoder_special_ids(pad_id, start, end), fingerprint=fingerprint(folder), vocab_size=size
+        vocabulary, encode, encoder_special_ids(pad_id, start, end), fingerprint=fingerprint(folder), vocab_size=size
     )
-    at = placed if vocabulary.encode_at else None
-    typed, ends = has_types and types > 1, tuple(marks[before:])
-    return TextReader(tokenizer, tuple(marks[:before]), between, ends, typed, max_len or 0, at, apart)
+    offsets = encode_with_offsets if vocabulary.encode_at else None
+    typed = has_types and types > 1
+    return TextReader(tokenizer, tuple(prefix), separator, tuple(suffix), typed, max_len or 0, offsets, n_apart)

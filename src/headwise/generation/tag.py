@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.data.batch_planning import cut_padded
-from headwise.data.labelled import EncodedText, collate_encoded
+from headwise.data.labelled import EncodedText
 from headwise.data.scripts import word_pattern
 from headwise.data.tagged import TaggedSentence, check_tags, read_tagged
 from headwise.errors import UserError
@@ -71,7 +70,7 @@ def read_words(reader: TextReader, sentences: Sequence[Sequence[str]], longest: 
     A word that is longer than a part is truncated.
     """
     longest = longest or reader.longest
-    room = longest - len(reader.before) - len(reader.behind) if longest else 0
+    room = longest - len(reader.prefix) - len(reader.suffix) if longest else 0
     if longest and room < 1:
         raise UserError(f"data.max_length = {longest} leaves no room for a word between the special tokens; raise it")
     spelt = _tokens_of(reader, sentences)
@@ -107,8 +106,8 @@ def _parts(lengths: Sequence[int], room: int) -> list[range]:
 
 
 def _part(reader: TextReader, pieces: Sequence[Sequence[int]], number: int, words: range) -> PartOfSentence:
-    lengths = [len(reader.before), *map(len, pieces)]
-    ids = [*reader.before, *(i for one in pieces for i in one), *reader.behind]
+    lengths = [len(reader.prefix), *map(len, pieces)]
+    ids = [*reader.prefix, *(i for one in pieces for i in one), *reader.suffix]
     return PartOfSentence(EncodedText(ids, len(ids)), number, words, np.cumsum(lengths)[:-1].tolist())
 
 
@@ -117,13 +116,8 @@ def word_logits(
     network: Any, reader: TextReader, parts: Sequence[PartOfSentence], device: torch.device
 ) -> list[Float[Tensor, "words classes"]]:
     """The logits of each word, a matrix for each sentence, on the CPU."""
-    lengths = np.array([len(one) for one in parts], dtype=np.int64)
-    order, found = np.argsort(lengths, kind="stable"), dict[int, Tensor]()
-    for some in cut_padded(order, lengths[order], BATCH_TOKENS) if parts else []:
-        chosen = some.tolist()
-        batch = collate_encoded(
-            [parts[i].read for i in chosen], [0] * len(chosen), reader.tokenizer.pad_id, reader.typed
-        )
+    found = dict[int, Tensor]()
+    for chosen, batch in reader.batches([one.read for one in parts], BATCH_TOKENS):
         logits = network(*batch.to(device).inputs).float().cpu()
         found |= {i: row[parts[i].firsts] for i, row in zip(chosen, logits, strict=True)}
     n = max((one.sentence for one in parts), default=-1) + 1

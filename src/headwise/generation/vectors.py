@@ -49,23 +49,23 @@ class TextEmbedder:
         """`Model.embed`, with the truncated texts instead of a warning."""
         refuse_single(texts, "embed")
         chosen, encode = self.settings.changed(pooling, normalize), self.vocabulary.encode
-        before, marks = chosen.prompt(prompt), encode("")
-        whole = [self._whole(before, text) for text in texts]
-        read = [truncated_ids(ids, self.longest, marks) for ids in whole]
+        prompt_text, specials = chosen.prompt(prompt), encode("")
+        whole = [self._whole(prompt_text, text) for text in texts]
+        read = [truncated_ids(ids, self.longest, specials) for ids in whole]
         cuts = [Cut(i, len(ids)) for i, ids in enumerate(whole) if len(read[i]) < len(ids)]
-        prefix = encode(before) if before and not chosen.pool_prompt else []
-        skip = len(prefix) - marks_around(marks, prefix)[1] if prefix else 0
+        prefix = encode(prompt_text) if prompt_text and not chosen.pool_prompt else []
+        skip = len(prefix) - marks_around(specials, prefix)[1] if prefix else 0
         width = chosen.width(self.d_model)
         found = embed(self.network, read, self.pad_id, chosen.poolings, chosen.steps, width, batch_size, skip)
         return found.numpy(), cuts
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts with the default prompt, truncated."""
-        before, marks = self.settings.prompt(None), self.vocabulary.encode("")
-        return [truncated_ids(self._whole(before, text), self.longest, marks) for text in texts]
+        prompt, specials = self.settings.prompt(None), self.vocabulary.encode("")
+        return [truncated_ids(self._whole(prompt, text), self.longest, specials) for text in texts]
 
-    def _whole(self, before: str, text: str) -> list[int]:
-        return self.vocabulary.encode((before + text).lower() if self.settings.lowercase else before + text)
+    def _whole(self, prompt: str, text: str) -> list[int]:
+        return self.vocabulary.encode((prompt + text).lower() if self.settings.lowercase else prompt + text)
 
 
 def retrieval_of(embedder: TextEmbedder, queries: Sequence[str], texts: Sequence[str]) -> RetrievalReport:
@@ -119,18 +119,18 @@ def embed_texts(
     return vectors
 
 
-def truncated_ids(ids: list[int], longest: int, marks: Sequence[int]) -> list[int]:
-    """A text truncated to `longest` tokens, with its last special tokens; 0 = unchanged. `marks` are those of "".
+def truncated_ids(ids: list[int], longest: int, specials: Sequence[int]) -> list[int]:
+    """A text truncated to `longest` tokens, with its last special tokens; 0 = unchanged. `specials` are the ids of "".
 
-    >>> truncated_ids([8, 5, 6, 7, 2], 4, marks=[8, 2])
+    >>> truncated_ids([8, 5, 6, 7, 2], 4, specials=[8, 2])
     [8, 5, 6, 2]
     """
     if not longest or len(ids) <= longest:
         return ids
-    if longest <= len(marks):
-        raise UserError(f"the longest text read is {longest} tokens, {len(marks)} of them special: no room for text")
-    behind = marks_around(marks, ids)[1]
-    return [*ids[: longest - behind], *ids[len(ids) - behind :]]
+    if longest <= len(specials):
+        raise UserError(f"the longest text read is {longest} tokens, {len(specials)} of them special: no room for text")
+    n_suffix = marks_around(specials, ids)[1]
+    return [*ids[: longest - n_suffix], *ids[len(ids) - n_suffix :]]
 
 
 def truncation_warning(cuts: Sequence[tuple[str, int]], longest: int) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -12,8 +11,7 @@ from headwise.architectures.xlnet import XLNetShape
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.trained import CONFIG, noted
 from headwise.config.settings import RunConfig
-from headwise.data.batch_planning import cut_padded
-from headwise.data.labelled import Classification, LabelledBatch, classification, collate_encoded
+from headwise.data.labelled import Classification, LabelledBatch, classification
 from headwise.data.labelled_texts import check_labels, labelled_corpora, read_examples, texts_per_line
 from headwise.data.prepared import spool
 from headwise.decode.translator import clean_text
@@ -80,7 +78,7 @@ class Classifier(Model):
     def examples(self, paths: Sequence[str]) -> tuple[list[OneOrTwo], list[str]]:
         """Texts and labels of files; `UserError` for an unknown label."""
         corpora, labels = spool(labelled_corpora(paths)), self.labels
-        n_texts = 1 if self.reader.between is None else texts_per_line(corpora)
+        n_texts = 1 if self.reader.separator is None else texts_per_line(corpora)
         check_labels(corpora, labels, n_texts)
         rows = [row for corpus in corpora for row in read_examples(corpus.paths[0], n_texts)]
         return [texts for texts, _ in rows], [label for _, label in rows]
@@ -103,13 +101,7 @@ class Classifier(Model):
 
     def _batches(self, texts: Sequence[OneOrTwo], classes: Sequence[int]) -> Iterator[tuple[list[int], LabelledBatch]]:
         """Batches of texts of similar length, and which texts they are."""
-        rows = self.reader.read(texts)
-        lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        order = np.argsort(lengths, kind="stable")
-        side, typed = self.reader.tokenizer, self.reader.typed
-        for part in cut_padded(order, lengths[order], self._batch_tokens) if rows else []:
-            chosen = part.tolist()
-            yield chosen, collate_encoded([rows[i] for i in chosen], [classes[i] for i in chosen], side.pad_id, typed)
+        return self.reader.batches(self.reader.read(texts), self._batch_tokens, classes)
 
     @property
     def _batch_tokens(self) -> int:

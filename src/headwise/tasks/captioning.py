@@ -50,20 +50,20 @@ class CaptionJob(ConditionalGenerationJob):
 
     @property
     def size(self) -> int:
-        """Pictures per batch."""
+        """Images per batch."""
         side = self.config.model.image_size // self.config.model.patch_size
         return max(1, self.config.train.tokens_per_batch // side**2)
 
     @property
     def rows(self) -> Sequence[int]:
-        """One row for each picture, also if it has several captions."""
+        """One row for each image, also if it has several captions."""
         return self.valid.first
 
     def network(self) -> Transformer:
         return trainable_captioner(self.model, self.config.model.dropout)
 
     def generate_texts(self, network: Transformer, memory: Tensor) -> list[str]:
-        """Greedy search for encoded pictures."""
+        """Greedy search for encoded images."""
         config = self.model.generation.changed({"beam_size": 1, "n_best": 1, "sample": False})
         return [
             self.model.decode(ranked[0].tokens)
@@ -71,7 +71,7 @@ class CaptionJob(ConditionalGenerationJob):
         ]
 
     def score_texts(self, texts: Sequence[str]) -> dict[str, float]:
-        """BLEU against all captions of each picture."""
+        """BLEU against all captions of each image."""
         references = [*captions_by_picture(self.valid.pictures).values()]
         return {"bleu": caption_report(texts, references, ["BLEU"]).scores["BLEU"].score}
 
@@ -106,7 +106,7 @@ def captioning_fine_tuning_job(request: TrainRequest, config: RunConfig, folder:
     model: Captioner = FINE_TUNING.read(request.init)
     files = _files(request)
     train, valid = (_corpus(model, config, pictures) for pictures in files)
-    counts = [f"{len(captions_by_picture(some)):,} pictures with {len(some):,} captions" for some in files]
+    counts = [f"{len(captions_by_picture(some)):,} images with {len(some):,} captions" for some in files]
     notify(request, f"training on {counts[0]}, validating on {counts[1]}")
     held = parse_validation_size(request.valid)
     corpus = {
@@ -145,7 +145,7 @@ def _files(request: TrainRequest) -> tuple[list[Picture], list[Picture]]:
     total = len(captions_by_picture(train))
     count = amount.pairs or round(amount.share * total)
     if not 0 < count < total:
-        raise UserError(f"--valid {amount.text}: {count} of {total} pictures; choose another part")
+        raise UserError(f"--valid {amount.text}: {count} of {total} images; choose another part")
     return hold_out_pictures(train, count)
 
 

@@ -1,4 +1,4 @@
-"""Training encoder-decoders that write about sounds or pictures: cross-entropy of the next token.
+"""Training encoder-decoders that write about sounds or images: cross-entropy of the next token.
 
 Validation computes the same loss, and metrics of greedy search. Not here: the inputs, the search and the metrics
 (`captioning`, `transcription`).

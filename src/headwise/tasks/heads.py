@@ -1,4 +1,4 @@
-"""Heads for fine-tuning encoders: classes of texts, tokens or pictures, and the spans of answers.
+"""Heads for fine-tuning encoders: classes of texts, tokens or images, and the spans of answers.
 
 A head of the same kind and size in the initial model is kept. Otherwise the network gets the head that `transformers`
 has for its family, initialized as there, with the pretrained pooler if there is one (BERT). Other heads are discarded.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.checkpoint.adapter_folders import home_of
-from headwise.checkpoint.growing import write_grown
+from headwise.checkpoint.added_tokens import write_with_added_tokens
 from headwise.checkpoint.layout import CONFIG, adapters_in, is_family, read_json
 from headwise.checkpoint.trained import read_settings, settings_for
 from headwise.checkpoint.vocabulary import read_vocabulary
@@ -158,7 +158,7 @@ def with_added_tokens(request: TrainRequest) -> tuple[TrainRequest, RunConfig]:
     if request.resume and out.is_dir():
         _check_added(out, tokens)
     else:
-        ids = write_grown(base, tokens, out)
+        ids = write_with_added_tokens(base, tokens, out)
         rows = ", ".join(f"{token} ({ids[token]}, a copy of {tokens[token] or 'the mean'})" for token in tokens)
         notify(request, f"added to the vocabulary: {rows}")
     request = replace(request, init=str(out), special=())
@@ -228,7 +228,7 @@ def _picture_settings(config: NetworkConfig) -> dict[str, Any]:
         return {}
     height, width = config.image_size
     if height != width:
-        raise UserError(f"--init: reads pictures of {height} x {width} pixels; only square pictures are supported")
+        raise UserError(f"--init: reads images of {height} x {width} pixels; only square images are supported")
     return {"image_size": height, "patch_size": config.patch_size}
 
 

@@ -82,7 +82,7 @@ class PictureJob:
 
     @torch.inference_mode()
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
-        """See `label_outputs`; pictures are not augmented."""
+        """See `label_outputs`; images are not augmented."""
         batches = (self.valid.load(rows) for rows in shard.of(self.valid.in_order(rows_of(self.config))))
         return label_outputs((network(batch.pixels.to(device)), batch.labels) for batch in batches)
 
@@ -92,12 +92,12 @@ class PictureJob:
 
 
 def rows_of(config: RunConfig) -> int:
-    """Pictures per batch: `train.tokens_per_batch` over the patches of a picture, at least 1."""
+    """Images per batch: `train.tokens_per_batch` over the patches of an image, at least 1."""
     return max(1, config.train.tokens_per_batch // n_patches(config))
 
 
 def n_patches(config: RunConfig) -> int:
-    """Patches per picture."""
+    """Patches per image."""
     return (config.model.image_size // config.model.patch_size) ** 2
 
 
@@ -149,7 +149,7 @@ def _job(
     make: Callable[[], nn.Module],
 ) -> PictureJob:
     train, valid = files
-    notify(request, f"training on {len(train):,} pictures with {len(labels)} labels, validating on {len(valid):,}")
+    notify(request, f"training on {len(train):,} images with {len(labels)} labels, validating on {len(valid):,}")
     config = replace(config, model=replace(config.model, n_outputs=len(labels)))
     processing = preprocessing, n_patches(config), Augmentation(config.data.flip, config.data.shift)
     training, validating = (PictureDataset(some, tuple(labels), *processing) for some in files)
@@ -166,7 +166,7 @@ def _job(
         "labels": [*labels],
         "material": {
             "labels": ", ".join(labels),
-            "training data": f"{', '.join(base_names(request.train))}: {len(train):,} pictures, {size}",
+            "training data": f"{', '.join(base_names(request.train))}: {len(train):,} images, {size}",
         },
         "settings": RUN,
     }
@@ -174,7 +174,7 @@ def _job(
 
 
 def _files(request: TrainRequest) -> tuple[tuple[Sequence[Picture], Sequence[Picture]], list[str]]:
-    """Training and validation pictures, and the training labels."""
+    """Training and validation images, and the training labels."""
     files = _pictures(request)
     counts = count_picture_labels(files[0], ", ".join(request.train))
     warn_of_rare_labels(request, counts)
@@ -188,7 +188,7 @@ def _pictures(request: TrainRequest) -> tuple[Sequence[Picture], Sequence[Pictur
         return train, read_pictures(request.valid)
     count = amount.pairs or round(amount.share * len(train))
     if not 0 < count < len(train):
-        raise UserError(f"--valid {amount.text}: {count} of {len(train)} pictures; choose another part")
+        raise UserError(f"--valid {amount.text}: {count} of {len(train)} images; choose another part")
     return hold_out_examples(train, count)
 
 

@@ -88,23 +88,23 @@ def test_what_is_refused(cli: Cli, files: list[str], tmp_path: Path, special: st
 
 
 def test_a_vocabulary_that_knows_no_others(tmp_path: Path) -> None:
-    from headwise.checkpoint.growing import _add_pieces
+    from headwise.checkpoint.added_tokens import _add_to_vocabulary
     from headwise.errors import UserError
 
     (tmp_path / "source.spm").touch()
     (tmp_path / "vocab.json").write_text('{"a": 0, "<pad>": 1}')
-    assert _add_pieces(tmp_path, [">>new<<"]) == {">>new<<": 2}
+    assert _add_to_vocabulary(tmp_path, [">>new<<"]) == {">>new<<": 2}
     assert json.loads((tmp_path / "vocab.json").read_text()) == {"a": 0, "<pad>": 1, ">>new<<": 2}
     with pytest.raises(UserError, match="tokens can be added to"):
-        _add_pieces(tmp_path, ["word"])
+        _add_to_vocabulary(tmp_path, ["word"])
 
 
 def test_a_vocabulary_as_large_as_the_network_is_wide(cli: Cli, tmp_path: Path) -> None:
     """Only what has a row for each piece grows, whatever else is as large."""
-    from headwise.checkpoint.growing import write_grown
+    from headwise.checkpoint.added_tokens import write_with_added_tokens
 
     write_tiny(tmp_path / "base", "gpt2", {"n_embd": 268, "n_head": 2, "n_inner": 8, "n_layer": 1, "vocab_size": 268})
-    ids = write_grown(tmp_path / "base", {"<x>": "a", "<y>": "", "<z>": "", "<w>": ""}, tmp_path / "grown")
+    ids = write_with_added_tokens(tmp_path / "base", {"<x>": "a", "<y>": "", "<z>": "", "<w>": ""}, tmp_path / "grown")
     before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("base", "grown"))
     grown = {key for key in before if before[key].shape != after[key].shape}
     assert grown == {"transformer.wte.weight"} and max(ids.values()) == 268

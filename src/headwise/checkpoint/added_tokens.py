@@ -1,7 +1,7 @@
 """Add tokens to the vocabulary of a pretrained model, such as the code of a new language.
 
 The row of a new token, in every matrix and bias with rows for tokens, is a copy of another token's row, or the mean of
-all. Not here: training it (`tasks/growing.py`).
+all. Not here: training it (`tasks/initial_model.py`).
 """
 
 import json
@@ -27,14 +27,14 @@ from headwise.checkpoint.vocabulary import SETTINGS, read_vocabulary
 from headwise.checkpoint.with_torch import read_any
 from headwise.errors import UserError
 
-LISTS = ("additional_special_tokens", "extra_special_tokens")  # of special tokens, in the files beside a vocabulary
+LISTS = ("additional_special_tokens", "extra_special_tokens")  # of special tokens, in the files of a tokenizer
 
 
-def write_grown(folder: Path, pieces: Mapping[str, str], out: Path) -> dict[str, int]:
+def write_with_added_tokens(folder: Path, tokens: Mapping[str, str], out: Path) -> dict[str, int]:
     """Write the model of `folder` with new tokens to `out`; returns their ids.
 
     Args:
-        pieces: for each new token the one whose row it starts with; "" = the mean of all.
+        tokens: for each new token the one whose row it starts with; "" = the mean of all.
 
     Raises:
         UserError: a token exists already, one to copy does not, or the kind of vocabulary cannot be extended.
@@ -42,17 +42,17 @@ def write_grown(folder: Path, pieces: Mapping[str, str], out: Path) -> dict[str,
     check_manifest(folder)
     config = read_json(folder / CONFIG)
     vocabulary = read_vocabulary(folder, config)
-    for piece, origin in pieces.items():
-        if vocabulary.id_of(piece) is not None:
-            raise UserError(f"--special {piece}: {folder} has this token already; leave it out")
+    for token, origin in tokens.items():
+        if vocabulary.id_of(token) is not None:
+            raise UserError(f"--special {token}: {folder} has this token already; leave it out")
         if origin and vocabulary.id_of(origin) is None:
-            raise UserError(f"--special {piece}={origin}: {folder} has no token {origin} to copy")
+            raise UserError(f"--special {token}={origin}: {folder} has no token {origin} to copy")
     draft = out.with_name(f".{out.name}.{os.getpid()}")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     copy_companions(folder, draft)
-    ids = _add_pieces(draft, [*pieces])
-    origins = {ids[piece]: vocabulary.id_of(origin) if origin else None for piece, origin in pieces.items()}
+    ids = _add_to_vocabulary(draft, [*tokens])
+    origins = {ids[token]: vocabulary.id_of(origin) if origin else None for token, origin in tokens.items()}
     _write(folder, draft, config, origins)
     shutil.rmtree(out, ignore_errors=True)
     draft.rename(out)
@@ -60,17 +60,17 @@ def write_grown(folder: Path, pieces: Mapping[str, str], out: Path) -> dict[str,
 
 
 def _write(folder: Path, draft: Path, config: Mapping[str, Any], origins: Mapping[int, int | None]) -> None:
-    """Write weights and config.json, and read them again to find a vocabulary of the wrong size now."""
+    """Write weights and config.json, and read them again to check the size of the vocabulary."""
     size = (config["decoder"] if _has_decoder_config(config) else config)["vocab_size"]
     new_size = max(size, max(origins) + 1)
-    grown = _resized(config, new_size)
+    new_config = _resized(config, new_size)
     others = _without_rows(config, _resized(config, size + 1))
     tensors = {
-        key: tensor.clone() if key in others else _grown(tensor, size, new_size, origins)
+        key: tensor.clone() if key in others else _with_new_rows(tensor, size, new_size, origins)
         for key, tensor in open_tensors(folder).items()
     }
     write_file(draft / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
-    write_json(draft / CONFIG, grown)
+    write_json(draft / CONFIG, new_config)
     seal(draft)
     _ = read_any(draft)
 
@@ -92,16 +92,16 @@ def _without_rows(config: Mapping[str, Any], larger: Mapping[str, Any]) -> set[s
     return {key for key, shape in shapes[0].items() if shapes[1].get(key) == shape}
 
 
-def _grown(tensor: Tensor, size: int, new_size: int, origins: Mapping[int, int | None]) -> Tensor:
-    """A tensor with rows for tokens with rows for the new ones; any other as it is.
+def _with_new_rows(tensor: Tensor, size: int, new_size: int, origins: Mapping[int, int | None]) -> Tensor:
+    """A tensor with rows for the new tokens, if it has rows for tokens; any other unchanged.
 
-    >>> _grown(torch.tensor([[1.0], [3.0]]), 2, 4, {2: 0, 3: None}).flatten().tolist()
+    >>> _with_new_rows(torch.tensor([[1.0], [3.0]]), 2, 4, {2: 0, 3: None}).flatten().tolist()
     [1.0, 3.0, 1.0, 2.0]
-    >>> _grown(torch.tensor([[1.0, 3.0]]), 2, 3, {2: 1}).tolist()  # a bias that is a matrix of one row in the file
+    >>> _with_new_rows(torch.tensor([[1.0, 3.0]]), 2, 3, {2: 1}).tolist()  # a bias with one row
     [[1.0, 3.0, 3.0]]
     """
     if tensor.shape[:2] == (1, size):
-        return _grown(tensor[0], size, new_size, origins)[None]
+        return _with_new_rows(tensor[0], size, new_size, origins)[None]
     if not tensor.dim() or len(tensor) != size:
         return tensor.clone()
     grown = torch.cat([tensor, tensor.new_zeros(new_size - size, *tensor.shape[1:])])
@@ -111,21 +111,21 @@ def _grown(tensor: Tensor, size: int, new_size: int, origins: Mapping[int, int |
     return grown
 
 
-def _add_pieces(folder: Path, pieces: list[str]) -> dict[str, int]:
-    """Add them to the files of the vocabulary; `UserError` for a kind that cannot be extended."""
+def _add_to_vocabulary(folder: Path, tokens: list[str]) -> dict[str, int]:
+    """Add tokens to the files of the vocabulary; `UserError` for a kind that cannot be extended."""
     whole, listed = folder / "tokenizer.json", folder / "vocab.json"
     if whole.is_file():
         tokenizer = tokenizers.Tokenizer.from_file(str(whole))
-        tokenizer.add_special_tokens([tokenizers.AddedToken(piece, normalized=False) for piece in pieces])
+        tokenizer.add_special_tokens([tokenizers.AddedToken(token, normalized=False) for token in tokens])
         tokenizer.save(str(whole))
-        ids = {piece: i for piece in pieces if (i := tokenizer.token_to_id(piece)) is not None}
-    elif (folder / "source.spm").is_file() and all(re.fullmatch(r">>\w+<<", piece) for piece in pieces):
+        ids = {token: i for token in tokens if (i := tokenizer.token_to_id(token)) is not None}
+    elif (folder / "source.spm").is_file() and all(re.fullmatch(r">>\w+<<", token) for token in tokens):
         known = read_json(listed)
-        ids = {piece: i for i, piece in enumerate(pieces, max(known.values()) + 1)}
+        ids = {token: i for i, token in enumerate(tokens, max(known.values()) + 1)}
         listed.write_text(json.dumps(known | ids, ensure_ascii=False, indent=1), encoding="utf-8")
     else:
         raise UserError(
-            f"--special {pieces[0]}: tokens can be added to a tokenizer.json, or >>codes<< to a Marian's vocab.json; "
+            f"--special {tokens[0]}: tokens can be added to a tokenizer.json, or >>codes<< to a Marian's vocab.json; "
             "save the tokenizer with transformers first"
         )
     for name in (SETTINGS, "special_tokens_map.json"):
