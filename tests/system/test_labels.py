@@ -181,7 +181,7 @@ BAD = [
     ("a\tx\nb\tc\ty\n", "a\tx\n", "line 2 has 2 tabs; write 'text TAB label' on every line"),
     ("a\tb\tx\nb\ty\n", "a\tb\tx\n", "line 2 has 1 tab; write 'text TAB text TAB label' on every line"),
     ("a\tx\nb\t \n", "a\tx\n", "line 2 has an empty label"),
-    ("a\tx\nb\tx\n", "a\tx\n", "every line has the label 'x'; a classifier needs two labels"),
+    ("a\tx\nb\tx\n", "a\tx\n", "every line has the label 'x'; training needs two labels"),
     ("a\tx\nb\ty\n", "a\tx\na\tz\n", "line 2: unknown label 'z'"),
     ("", "a\tx\n", "is empty"),
     ("a\tx\nb\ty\n", "", "is empty"),

@@ -116,7 +116,7 @@ def test_bad_input_has_one_line(pictures: Path, tmp_path: Path, cli: Cli) -> Non
     for train, valid, said in (
         ("six.tsv", "20%", "six.tsv: line 2: no such file: "),
         ("all", "other.tsv", "other.tsv: line 1: unknown label 'pink'"),
-        ("one.tsv", "50%", "one.tsv: every image has the label 'red'; a classifier needs two labels"),
+        ("one.tsv", "50%", "one.tsv: every image has the label 'red'; training needs two labels"),
         ("broken/x", "20%", "is not a readable image file, such as PNG or JPEG"),
         ("empty", "20%", "no images in subfolders named after labels"),
         ("all", "0.1%", "0 of 90 images; choose another part"),

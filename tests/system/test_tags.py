@@ -143,7 +143,7 @@ def test_a_share_validates_and_what_stands_once_is_said(cli: Cli, files: list[st
 
 BAD = [
     ("a O\nb\n", "a O\n", "t.conll: line 2 has a word without a tag"),
-    ("a O\nb O\n", "a O\n", "t.conll: every word has the tag 'O'; two tags are needed"),
+    ("a O\nb O\n", "a O\n", "t.conll: every word has the tag 'O'; training needs two tags"),
     ("a O\nb X\n", "a O\n\nc Y\n", "v.conll: line 3: unknown tag 'Y'"),
     ("\n", "a O\n", "t.conll: has no sentence"),
     ("a O\nb X\n", "", "v.conll: is empty"),

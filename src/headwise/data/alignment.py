@@ -37,9 +37,9 @@ def corpus_links(path: str, corpora: Sequence[Corpus], prepared: PreparedCorpus)
 
 
 def words_of_tokens(tokenizer: PairTokenizer, text: str) -> tuple[list[int], Int64[np.ndarray, " tokens"]]:
-    """The token ids of a text, and the word number of each; `NO_WORD` for blanks at the end.
+    """The token ids of a text, and the word number of each; `NO_WORD` for spaces at the end.
 
-    A token that is only a blank belongs to the word after it.
+    A token that is only a space belongs to the word after it.
     """
     ids, starts = tokenizer.encode_with_starts(text)
     ends = np.array([match.end() for match in WORD.finditer(text)], dtype=np.int64)

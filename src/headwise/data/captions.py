@@ -8,18 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
 from headwise.data.conditional_generation import ConditionalDataset, SampleSeed
 from headwise.data.corpus import read_lines
 from headwise.data.image import Preprocessing, check_image
+from headwise.data.labelled import hold_out_examples
 from headwise.data.pictures import Augmentation, Picture, augmented_pixels
 from headwise.errors import UserError
 
 FORMAT = "write 'file TAB caption' on every line"
-HOLD_OUT_SEED = 0
 
 
 def read_captions(paths: Sequence[str]) -> list[Picture]:
@@ -63,8 +62,7 @@ def captions_by_picture(pictures: Sequence[Picture]) -> dict[Path, list[str]]:
 
 def hold_out_pictures(pictures: Sequence[Picture], count: int) -> tuple[list[Picture], list[Picture]]:
     """Split off `count` random images with all their captions, the same ones every time."""
-    paths = [*captions_by_picture(pictures)]
-    taken = {paths[i] for i in np.random.default_rng(HOLD_OUT_SEED).permutation(len(paths))[:count]}
+    _, taken = hold_out_examples([*captions_by_picture(pictures)], count)
     return [one for one in pictures if one.path not in taken], [one for one in pictures if one.path in taken]
 
 

@@ -25,7 +25,7 @@ from headwise.data.blocks import NoisyBlocks
 from headwise.data.noise import infill_text
 
 SHARE, MEAN_SPAN = 0.15, 3.0  # T5: share of the tokens of a block, tokens per span
-STOP = re.compile(r"[.!?…][\"'”\u2019»)\]]*$")  # ends a sentence if a blank or nothing follows
+STOP = re.compile(r"[.!?…][\"'”\u2019»)\]]*$")  # ends a sentence if a space or nothing follows
 FULL_STOP = re.compile(r"[。\uff01\uff1f｡]$|<0x0A>$")  # ends a sentence always; <0x0A> is a line end
 
 TokenIds = NDArray[np.int64]
@@ -129,7 +129,7 @@ class Denoising:
 
 
 def denoising_for(pieces: Iterable[str], mask_id: int, end_id: int) -> Denoising:
-    """The noise for a vocabulary, given its readable pieces in the order of their ids: blanks as `▁`.
+    """The noise for a vocabulary, given its readable pieces in the order of their ids: spaces as `▁`.
 
     >>> noise = denoising_for(["<mask>", "</s>", "▁dog", "s", "."], mask_id=0, end_id=1)
     >>> [part.tolist() for part in noise.sentences(np.array([2, 4, 2, 3, 4, 3, 1, 3]))]

@@ -5,14 +5,13 @@ Documents are tokenised with special tokens around them and concatenated. Everyt
 longest line, and the ids are cached on disk and memory-mapped (as in `prepared`).
 
 A long document is tokenised in chunks of whole lines. A tokenizer trained here gives the same tokens as for the whole
-document, because every line end is a token of its own; so does GPT-2's. A tokenizer that prepends a blank to every text
+document, because every line end is a token of its own; so does GPT-2's. A tokenizer that prepends a space to every text
 (LLaMA's) prepends one to every chunk. Blocks and batches are in `blocks`.
 """
 
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -26,10 +25,10 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tqdm import tqdm
 
 from headwise.config.data import TextData
-from headwise.data.cache import cache, draft_folder, draft_path
+from headwise.data.cache import cache, draft_folder
 from headwise.data.corpus import RawLines, json_object, read_lines
 from headwise.data.file_hashes import HashedFiles, hash_files, short_hash
-from headwise.data.prepared import META, map_array, spool_path
+from headwise.data.prepared import META, cached_tokenizer, map_array, spool_path
 from headwise.data.sources import HF_PREFIX, display_name, text_field
 from headwise.data.tokenizer import (
     SPECIALS,
@@ -124,7 +123,7 @@ def _document(line: str, location: str) -> str:
 def text_chunks(lines: Iterable[str], size: int = CHUNK_CHARACTERS) -> Iterator[TextChunk]:
     """Split a document, given as lines, into chunks of about `size` characters; an empty document has none.
 
-    It is split between two lines with text, because blanks around a line end may form one token.
+    It is split between two lines with text, because spaces around a line end may form one token.
 
     >>> [(one.text, one.first, one.last) for one in text_chunks(["ab", "cd", "", "ef"], size=3)]
     [('ab\\n', True, False), ('cd\\n\\nef', False, True)]
@@ -171,19 +170,14 @@ def train_document_tokenizer(
         files = [*map(_hash_file, paths)]
         hashes = [_key(known) for known in files]
         name = folder / f"tokenizer-{short_hash(FORMAT, tokenizers.__version__, 'documents', settings, hashes)}.json"
-        with suppress(UserError):  # absent or damaged
-            return Tokenizer.load(name)
-        tokenizer = train_on_documents((part.text for part in _read_unchanged(files)), config, declared, special_tokens)
-        with draft_path(folder, name.name) as draft:
-            tokenizer.save(draft)
-            draft.replace(name)
-    return tokenizer
+        texts = (part.text for part in _read_unchanged(files))
+        return cached_tokenizer(name, lambda: train_on_documents(texts, config, declared, special_tokens))
 
 
 def train_on_documents(
     texts: Iterable[str], config: TextData, declared: Sequence[str] = (), special_tokens: Sequence[str] = SPECIALS
 ) -> Tokenizer:
-    """Like `Tokenizer.train`, but without a blank before a text, because a text continues the one before it.
+    """Like `Tokenizer.train`, but without a space before a text, because a text continues the one before it.
 
     With the subword "characters" the tokens are the most frequent characters. `declared` strings become tokens of their
     own. `special_tokens` are the four of `SPECIALS`, possibly with other names, and others after them.

@@ -1,7 +1,7 @@
 """Read files of labelled texts: `text TAB label` per line, or `text TAB text TAB label` for text pairs."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from headwise.data.corpus import Corpus, RawLines, read_lines
 from headwise.data.sources import HF_PREFIX, display_name
@@ -28,7 +28,7 @@ def read_labelled(path: str, raw: RawLines | None = None) -> Iterator[tuple[str,
 
 
 def read_examples(path: str, n_texts: int, raw: RawLines | None = None) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The one or two texts of each line, and the label without surrounding blanks.
+    """The one or two texts of each line, and the label without surrounding spaces.
 
     Raises:
         UserError: a line has a wrong number of tabs or an empty label; or as `read_lines`.
@@ -52,18 +52,26 @@ def texts_per_line(corpora: Sequence[Corpus]) -> int:
 
 def count_labels(corpora: Sequence[Corpus], n_texts: int = 1) -> dict[str, int]:
     """The sorted labels of the training files with their counts; `UserError` if there is only one."""
-    counts = Counter(label for corpus in corpora for _, label in read_examples(corpus.paths[0], n_texts))
-    if len(counts) < 2:
-        names = ", ".join(map(str, corpora))
-        raise UserError(f"{names}: every line has the label '{next(iter(counts))}'; a classifier needs two labels")
-    return dict(sorted(counts.items()))
+    labels = (label for corpus in corpora for _, label in read_examples(corpus.paths[0], n_texts))
+    return count_classes(labels, ", ".join(map(str, corpora)), "line")
 
 
 def check_labels(corpora: Sequence[Corpus], labels: Sequence[str], n_texts: int = 1) -> None:
     """`UserError` for the first label that is not in `labels`."""
     for corpus in corpora:
         for number, (_, label) in enumerate(read_examples(corpus.paths[0], n_texts), start=1):
-            if label not in labels:
-                raise UserError(
-                    f"{corpus}: line {number}: {unknown('label', label, labels)}; it does not occur in training"
-                )
+            check_class(label, labels, f"{corpus}: line {number}")
+
+
+def count_classes(classes: Iterable[str], origin: str, item: str, kind: str = "label") -> dict[str, int]:
+    """Sorted classes with their counts; `UserError` if there is only one. `item` is what has a class."""
+    counts = Counter(classes)
+    if len(counts) < 2:
+        raise UserError(f"{origin}: every {item} has the {kind} '{next(iter(counts))}'; training needs two {kind}s")
+    return dict(sorted(counts.items()))
+
+
+def check_class(name: str, known: Sequence[str], location: str, kind: str = "label") -> None:
+    """`UserError` for a class that is not in `known`."""
+    if name not in known:
+        raise UserError(f"{location}: {unknown(kind, name, known)}; it does not occur in training")

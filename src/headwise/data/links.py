@@ -1,6 +1,6 @@
 """Read and write word alignments.
 
-A link (i, j) aligns source word i with target word j, counted from 0; words are separated by blanks. A file has one
+A link (i, j) aligns source word i with target word j, counted from 0; words are separated by spaces. A file has one
 line per pair, `0-0 1-2 2-1` (the Pharaoh format of fast_align, Marian and Moses). Gold files also have `ipj` for
 possible links, in contrast to sure ones (Och and Ney 2003, section 6, https://aclanthology.org/J03-1002). Alignment
 error rate is in `evaluate/alignment.py`, alignment by a model in `inspect/alignment.py`, token alignment in

@@ -77,7 +77,7 @@ class WordEdges:
 
 
 def word_edges(pieces: Iterable[str]) -> WordEdges:
-    """From readable pieces in the order of their ids: blanks as `▁`, bytes as `<0xE3>`.
+    """From readable pieces in the order of their ids: spaces as `▁`, bytes as `<0xE3>`.
 
     >>> word_edges(["▁dog", "s", ".", "<0xE3>"])
     WordEdges(begins=array([False,  True, False,  True]), ends=array([ True,  True, False,  True]))

@@ -67,7 +67,7 @@ class TextInfilling:
 
     @cached_property
     def _word_starts(self) -> NDArray[np.bool_]:
-        """For each id, whether its piece starts a word, that is, with a blank."""
+        """For each id, whether its piece starts a word, that is, with a space."""
         pieces = self.tokenizer.pieces(range(self.tokenizer.vocab_size))
         return np.array([piece.startswith("▁") for piece in pieces])
 

@@ -4,7 +4,6 @@ Files are read when their batch comes, so a dataset may be larger than memory. A
 epoch, row), so a resumed stream is identical. Preprocessing is in `image.py`, training in `headwise.tasks.pictures`.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -19,9 +18,9 @@ from torch import Tensor
 from headwise.data.batch import UnpaddedBatch
 from headwise.data.batch_planning import Rows
 from headwise.data.image import Preprocessing, check_image, open_image, pixels
-from headwise.data.labelled_texts import read_labelled
+from headwise.data.labelled_texts import check_class, count_classes, read_labelled
 from headwise.data.stream import LazyDataset
-from headwise.errors import UserError, unknown
+from headwise.errors import UserError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -81,18 +80,13 @@ def _read_table(path: str) -> list[Picture]:
 
 def count_picture_labels(pictures: Sequence[Picture], origin: str) -> dict[str, int]:
     """The sorted labels with their counts; `UserError` if there is only one."""
-    counts = Counter(picture.label for picture in pictures)
-    if len(counts) < 2:
-        raise UserError(f"{origin}: every image has the label '{next(iter(counts))}'; a classifier needs two labels")
-    return dict(sorted(counts.items()))
+    return count_classes((picture.label for picture in pictures), origin, "image")
 
 
 def check_picture_labels(pictures: Sequence[Picture], labels: Sequence[str]) -> None:
     """`UserError` for the first label that is not in `labels`."""
     for picture in pictures:
-        if picture.label not in labels:
-            what = unknown("label", picture.label, labels)
-            raise UserError(f"{picture.location}: {what}; it does not occur in training")
+        check_class(picture.label, labels, picture.location)
 
 
 def pictures_key(pictures: Sequence[Picture]) -> str:

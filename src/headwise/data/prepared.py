@@ -8,7 +8,7 @@ not grow with the corpus. Reading files is in `corpus.py`, the cache folder in `
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -103,14 +103,19 @@ def train_tokenizer(
         hashes = [one.key for one in contents]
         sides = ["src"] if sources_only else []
         name = folder / f"tokenizer-{short_hash(FORMAT, tokenizers.__version__, settings, hashes, *sides)}.json"
-        with suppress(UserError):  # absent or damaged
-            return Tokenizer.load(name)
         pairs = chain.from_iterable(map(read_unchanged, corpora, contents))
         texts = (side for pair in pairs for side in pair[: 1 if sources_only else 2])
-        tokenizer = Tokenizer.train(texts, config, special)
-        with draft_path(folder, name.name) as draft:
-            tokenizer.save(draft)
-            draft.replace(name)
+        return cached_tokenizer(name, lambda: Tokenizer.train(texts, config, special))
+
+
+def cached_tokenizer(path: Path, train: Callable[[], Tokenizer]) -> Tokenizer:
+    """Load a tokenizer from the cache; if it is absent or damaged, train and save it."""
+    with suppress(UserError):
+        return Tokenizer.load(path)
+    tokenizer = train()
+    with draft_path(path.parent, path.name) as draft:
+        tokenizer.save(draft)
+        draft.replace(path)
     return tokenizer
 
 

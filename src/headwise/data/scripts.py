@@ -16,7 +16,7 @@ _WORD = re.compile(f"[{UNSPACED}]|[^\\s{UNSPACED}]+")
 
 
 def split_words(text: str) -> list[str]:
-    """Split a text at blanks; each letter of a script without spaces is a word.
+    """Split a text at spaces; each letter of a script without spaces is a word.
 
     >>> split_words("Two dogs, 二犬")
     ['Two', 'dogs,', '二', '犬']
@@ -51,7 +51,7 @@ def latin_length(text: str) -> float:
 
 
 def space_after(sentence: str) -> str:
-    """The separator between this sentence and the next: empty in Chinese and Japanese, otherwise a blank."""
+    """The separator between this sentence and the next: empty in Chinese and Japanese, otherwise a space."""
     return "" if _UNSPACED_END.match(sentence, max(0, len(sentence) - 1)) else " "
 
 

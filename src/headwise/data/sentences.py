@@ -1,4 +1,4 @@
-"""Compare sentences by their letters and digits, ignoring case, punctuation and blanks.
+"""Compare sentences by their letters and digits, ignoring case, punctuation and spaces.
 
 A key is a 64-bit hash, so millions of sentences are compared without keeping their texts. Among ten million sentences
 the probability that two different ones share a key is 3 in a million.

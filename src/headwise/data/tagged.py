@@ -6,7 +6,6 @@ tokens are `IGNORED`, as in the recipe of `transformers`. Tokenization is in `he
 `headwise.tasks.tagging`.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,9 +17,10 @@ from torch import Tensor
 from headwise.data.batch_planning import Rows
 from headwise.data.corpus import json_object, read_lines
 from headwise.data.labelled import EncodedText, LabelledBatch, LabelledDataset, collate_encoded
+from headwise.data.labelled_texts import check_class, count_classes
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.sources import display_name
-from headwise.errors import UserError, unknown
+from headwise.errors import UserError
 
 FORMAT = "write 'word TAB tag' on every line, and an empty line between sentences"
 JSON = '{"tokens": ["...", "..."], "tags": ["...", "..."]}'
@@ -89,18 +89,14 @@ def _strings(value: object, location: str) -> tuple[str, ...]:
 
 def count_tags(sentences: Iterable[TaggedSentence], origin: str) -> dict[str, int]:
     """The sorted tags of the training files with their counts; `UserError` if there is only one."""
-    counts = Counter(tag for sentence in sentences for tag in sentence.tags)
-    if len(counts) < 2:
-        raise UserError(f"{origin}: every word has the tag '{next(iter(counts))}'; two tags are needed")
-    return dict(sorted(counts.items()))
+    return count_classes((tag for sentence in sentences for tag in sentence.tags), origin, "word", "tag")
 
 
 def check_tags(sentences: Iterable[TaggedSentence], tags: Sequence[str], origin: str) -> None:
     """`UserError` for the first tag that is not in `tags`."""
     for sentence in sentences:
         for tag, line in zip(sentence.tags, sentence.lines, strict=True):
-            if tag not in tags:
-                raise UserError(f"{origin}: line {line}: {unknown('tag', tag, tags)}; it does not occur in training")
+            check_class(tag, tags, f"{origin}: line {line}", "tag")
 
 
 # --- Batches ---

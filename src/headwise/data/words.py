@@ -51,7 +51,7 @@ class WordTable:
         self.ids: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> list[int] | None:
-        """The ids of a text with a blank prepended; None if the library must tokenise it."""
+        """The ids of a text with a space prepended; None if the library must tokenise it."""
         words = cut(" " + text)
         if words is None:
             return None

@@ -37,7 +37,7 @@ def test_texts_and_labels_in_order(path: Path) -> None:
         ("a\tb\tc\n", "x.tsv: line 1 has 2 tabs; write 'text TAB label'"),
         ("a\tb\na\t \n", "x.tsv: line 2 has an empty label; write 'text TAB label' on every line, or remove the line"),
         ("", "x.tsv: is empty"),
-        ("a\tx\nb\tx\n", "x.tsv: every line has the label 'x'; a classifier needs two labels"),
+        ("a\tx\nb\tx\n", "x.tsv: every line has the label 'x'; training needs two labels"),
     ],
 )
 def test_bad_files(path: Path, content: str, message: str) -> None:

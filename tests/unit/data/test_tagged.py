@@ -66,7 +66,7 @@ def test_bad_files(tmp_path: Path, name: str, text: str, expected: str) -> None:
 def test_tags_are_counted_and_checked(tmp_path: Path) -> None:
     sentences = read_tagged(written(tmp_path, CONLL))
     assert count_tags(sentences, "a") == {"B-ORG": 1, "B-PER": 1, "I-PER": 1, "O": 1}
-    with pytest.raises(UserError, match="b: every word has the tag 'O'; two tags are needed"):
+    with pytest.raises(UserError, match="b: every word has the tag 'O'; training needs two tags"):
         count_tags([TaggedSentence(("a",), ("O",), (1,))], "b")
     check_tags(sentences, ["B-ORG", "B-PER", "I-PER", "O"], "a")
     with pytest.raises(UserError, match=r"a: line 7: unknown tag 'I-PER'.*B-PER.*; it does not occur in training"):
