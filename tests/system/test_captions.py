@@ -194,9 +194,9 @@ def test_what_is_not_joined(cli: Cli, folder: Path, tmp_path: Path) -> None:
     write_tiny(tmp_path / "gpt2", "gpt2")
     write_tiny(tmp_path / "endless", "gpt2", {"eos_token_id": None})
     for looks, writes, expected in [
-        ("gpt2", "gpt2", "gpt2: what looks at pictures must be a folder of vit or deit"),
+        ("gpt2", "gpt2", "gpt2: the encoder must be a folder of vit or deit"),
         ("vit", "vit", "vit: what writes must be a folder of gpt2"),
-        ("vit", "endless", "endless: config.json has no eos_token_id, where a caption would end"),
+        ("vit", "endless", "endless: config.json has no eos_token_id, which ends captions"),
     ]:
         assert expected in cli("join", tmp_path / looks, tmp_path / writes, tmp_path / "out").complaint
         assert not (tmp_path / "out").exists()

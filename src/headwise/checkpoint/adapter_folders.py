@@ -16,7 +16,7 @@ MATRICES = "adapter_model.safetensors"
 
 
 def home_of(path: Path) -> Path:
-    """The folder of the files beside the weights: that of the adapters, if it has them, or of the model they change."""
+    """The folder with config.json and tokenizer: that of the adapters if it has them, or of the base model."""
     found = adapters_in(path)
     if not found:
         return path

@@ -97,7 +97,7 @@ class AdapterLayout:
 
 
 def adaptable(network: nn.Module, model: Any, names: Collection[str]) -> list[Entry]:
-    """The linear layers of a file that match `names`: ends of dotted names, ours or those of the file.
+    """The linear layers of a file that match `names`: ends of dotted names, here or in the file.
 
     One matrix of a file (queries, keys and values of GPT-2) is one layer. `UserError` for a name without a match.
     """

@@ -1,4 +1,4 @@
-"""Files that stand beside the weights of a pretrained model and are kept with them."""
+"""Files next to the weights of a pretrained model that are copied with them."""
 
 import shutil
 from pathlib import Path
@@ -9,13 +9,11 @@ from headwise.checkpoint.trained import write_file
 from headwise.checkpoint.vocabulary import FILES as VOCABULARY_FILES
 
 FORMAT = 1  # of config.json
-
-
 KEPT = ("generation_config.json", PREPROCESSOR, "chat_template.jinja")  # for generation
 
 
 def copy_companions(path: Path, folder: Path) -> None:
-    """Copy vocabulary, settings of generation and modules of sentence-transformers."""
+    """Copy tokenizer, generation settings and modules of sentence-transformers."""
     for name in [*map(Path, (*VOCABULARY_FILES, *KEPT)), *module_files(path)]:
         if (path / name).is_file():
             copy_file(path / name, folder / name)

@@ -34,7 +34,7 @@ STD = 0.02  # of random weights, GPT-2's `initializer_range`
 HEAD = ("id2label", "label2id", "num_labels", "problem_type")  # of the head, which is dropped
 
 
-def write_composed(looks: Path, writes: Path, out: Path, seed: int = 1) -> None:
+def write_composed(encoder_path: Path, decoder_path: Path, out: Path, seed: int = 1) -> None:
     """Write the captioner of two folders to the new folder `out`.
 
     Raises:
@@ -42,38 +42,36 @@ def write_composed(looks: Path, writes: Path, out: Path, seed: int = 1) -> None:
     """
     if out.exists():
         raise UserError(f"{out}: already exists; name a new folder")
-    seen, written = (read_any(path, dtype="float32") for path in (looks, writes))
-    values = _values(seen, written)
+    encoder, decoder = (read_any(path, dtype="float32") for path in (encoder_path, decoder_path))
+    values = _values(encoder, decoder)
     config = FAMILY.config_from_hf(values)
-    own = _of_both(seen, written)
+    own = _parameters_of_both(encoder, decoder)
     new = _random(config, own, seed)
-    tensors = {**_pooler(seen, seed), **file_tensors({**own, **new}, config)}
+    tensors = {**_pooler(encoder, seed), **file_tensors({**own, **new}, config)}
     with writing(out):
         out.mkdir(parents=True)
-    copy_companions(written.path, out)
-    _write_beside(seen, values, out)
+    copy_companions(decoder.path, out)
+    _write_settings(encoder, values, out)
     write_json(out / CONFIG, values)
-    write_file(
-        out / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"})
-    )  # last: now the folder is complete
+    write_file(out / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))  # last: the folder is complete
     seal(out)
 
 
-def _values(seen: Folder, written: Folder) -> dict[str, Any]:
+def _values(encoder: Folder, decoder: Folder) -> dict[str, Any]:
     """The config.json of both; captions start with the start token of the GPT-2."""
-    for folder, what, kinds in ((seen, "looks at pictures", ("vit", "deit")), (written, "writes", ("gpt2",))):
+    for folder, part, kinds in ((encoder, "encoder", ("vit", "deit")), (decoder, "decoder", ("gpt2",))):
         if getattr(folder.config, "family", "") not in kinds:
-            raise UserError(f"{folder.path}: what {what} must be a folder of {' or '.join(kinds)}")
-    end = written.about.get("eos_token_id")
+            raise UserError(f"{folder.path}: the {part} must be a folder of {' or '.join(kinds)}")
+    end = decoder.about.get("eos_token_id")
     if not isinstance(end, int):
-        raise UserError(f"{written.path}: config.json has no eos_token_id, where a caption would end")
-    start, pad = (written.about.get(f"{name}_token_id") for name in ("bos", "pad"))
-    decoder = {**written.about, "is_decoder": True, "add_cross_attention": True}
+        raise UserError(f"{decoder.path}: config.json has no eos_token_id, which ends captions")
+    start, pad = (decoder.about.get(f"{name}_token_id") for name in ("bos", "pad"))
+    decoder_values = {**decoder.about, "is_decoder": True, "add_cross_attention": True}
     return {
         "model_type": "vision-encoder-decoder",
         "architectures": ["VisionEncoderDecoderModel"],
-        "encoder": {key: value for key, value in seen.about.items() if key not in HEAD},
-        "decoder": {**decoder, "tie_word_embeddings": written.config.tie_head},
+        "encoder": {key: value for key, value in encoder.about.items() if key not in HEAD},
+        "decoder": {**decoder_values, "tie_word_embeddings": decoder.config.tie_head},
         "is_encoder_decoder": True,
         "tie_word_embeddings": False,
         "decoder_start_token_id": end if start is None else start,
@@ -83,11 +81,11 @@ def _values(seen: Folder, written: Folder) -> dict[str, Any]:
     }
 
 
-def _of_both(seen: Folder, written: Folder) -> dict[str, Tensor]:
+def _parameters_of_both(encoder: Folder, decoder: Folder) -> dict[str, Tensor]:
     """Parameters by their names in the captioner, without the head of the encoder."""
-    looks = {name: value for name, value in parameters_of(seen.network).items() if not name.startswith("head.")}
-    found = {f"src_{name}" if name.startswith("embeddings.") else name: value for name, value in looks.items()}
-    for name, value in parameters_of(written.network).items():
+    kept = {name: value for name, value in parameters_of(encoder.network).items() if not name.startswith("head.")}
+    found = {f"src_{name}" if name.startswith("embeddings.") else name: value for name, value in kept.items()}
+    for name, value in parameters_of(decoder.network).items():
         found[f"tgt_{name}" if name.startswith("embeddings.") else name] = value
     return found
 
@@ -109,22 +107,22 @@ def _random(config: NetworkConfig, own: Mapping[str, Tensor], seed: int) -> dict
     return found
 
 
-def _pooler(seen: Folder, seed: int) -> dict[str, Tensor]:
+def _pooler(encoder: Folder, seed: int) -> dict[str, Tensor]:
     """The pooler of the folder, or a random one."""
-    there = {key: value for key, value in unread_tensors(seen.path).items() if ".pooler." in key}
+    there = {key: value for key, value in unread_tensors(encoder.path).items() if ".pooler." in key}
     if there:
         return {f"encoder.{key.partition('.')[2]}": value.float() for key, value in there.items()}
-    width = seen.config.encoder.d_model
+    width = encoder.config.encoder.d_model
     weight = torch.randn(width, width, generator=torch.Generator().manual_seed(seed)) * STD
     return {"encoder.pooler.dense.weight": weight, "encoder.pooler.dense.bias": torch.zeros(width)}
 
 
-def _write_beside(seen: Folder, values: Mapping[str, Any], out: Path) -> None:
-    """Write preprocessing of pictures and special tokens of captions, beside the files of the GPT-2."""
-    if (seen.path / PREPROCESSOR).is_file():
-        shutil.copyfile(seen.path / PREPROCESSOR, out / PREPROCESSOR)
+def _write_settings(encoder: Folder, values: Mapping[str, Any], out: Path) -> None:
+    """Write the preprocessing of images and the special tokens of captions."""
+    if (encoder.path / PREPROCESSOR).is_file():
+        shutil.copyfile(encoder.path / PREPROCESSOR, out / PREPROCESSOR)
     else:
-        height, width = seen.config.image_size
+        height, width = encoder.config.image_size
         write_json(out / PREPROCESSOR, {**PIXELS, "size": {"height": height, "width": width}})
     there = read_json(out / GENERATION) if (out / GENERATION).is_file() else {}
     ids = {name: values[name] for name in ("decoder_start_token_id", "eos_token_id", "pad_token_id")}

@@ -38,6 +38,6 @@ class EmbedderLayout(SameLayout):
         write_json(folder / MODULES, MEAN)
 
     def _tensors(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """With the pooler of the folder, which `transformers` looks for although no vector needs it."""
+        """With the unused pooler of the folder, which `transformers` expects."""
         poolers = {key: value for key, value in self.unread_in_file().items() if "pooler" in key}
         return {**poolers, **super()._tensors(parameters)}

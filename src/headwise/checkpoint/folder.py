@@ -1,8 +1,7 @@
-"""One reader of folders with models, whichever layout they are in: what is in one is a `Folder`.
+"""A model folder that was read, whatever its layout.
 
-Which files a model has, and what must fit together in them, is the layout's affair: ours (`trained`), that of Hugging
-Face and what `headwise import` makes of it (`imported`). Whoever is handed a `Folder` need not ask. Of our own nothing
-here needs torch but the network itself, when it is asked for.
+The layouts are in `trained` (models trained here) and `imported` (Hugging Face and `headwise import`). For models
+trained here, only `network` needs torch.
 """
 
 from collections.abc import Callable
@@ -14,11 +13,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Folder:
-    """What a folder with a model holds, read and checked."""
+    """The content of a model folder, read and checked."""
 
     path: Path
-    config: Any  # `RunConfig` of a model that Headwise has trained; of a published one the axes of its network
-    about: dict[str, Any]  # the rest of config.json: versions, recipe, corpus; of a published one all of it
+    config: Any  # `RunConfig` of a model trained here; `NetworkConfig` of a pretrained one
+    about: dict[str, Any]  # the rest of config.json: versions, recipe, corpus; all of it for a pretrained model
     device: str
     weights: Any  # `.network` is the torch module in evaluation mode; of our own it is a `Trained`
     read_tokenizer: Callable[[], Any]
@@ -30,5 +29,5 @@ class Folder:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """Between texts and ids; a `UserError` where a published model comes without, None where nothing is text."""
+        """The tokenizer; None for models without text, `UserError` if a pretrained model lacks it."""
         return self.read_tokenizer()

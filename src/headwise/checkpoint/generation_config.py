@@ -1,7 +1,7 @@
-"""How a pretrained model wants to be searched: its `generation_config.json`, or what its `config.json` says of it.
+"""The search settings of a pretrained model, from `generation_config.json` or, without it, `config.json`.
 
-The second file format of `SearchSettings`, beside the section `[decode]` of a run. It has ids, too. Lengths count what
-is written, end mark included, whatever the source. Not here: the search (`headwise.decode`).
+This is the second file format of `SearchSettings`, besides `[decode]` of a run; it also has ids. Lengths count output
+tokens with the end token, whatever the source. Not here: the search (`headwise.decode`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from headwise.contract import NEVER, SpecialIds
 from headwise.errors import UserError
 
 FILE = "generation_config.json"
-# What the file means by leaving a setting out.
+# The values of settings that the file does not have.
 DEFAULTS = SearchSettings(
     beam_size=1,
     length_penalty=1.0,
@@ -30,18 +30,18 @@ DEFAULTS = SearchSettings(
 
 @dataclass(frozen=True)
 class GenerationConfig:
-    """What the file says."""
+    """The content of the file."""
 
     settings: SearchSettings
     special: SpecialIds
-    unused: tuple[str, ...] = ()  # what the file asks for and is not supported, by name
+    unused: tuple[str, ...] = ()  # names of unsupported settings in the file
 
     def changed(self, given: Mapping[str, Any], computes: Sequence[str] = ("float32",)) -> "GenerationConfig":
-        """With the settings of a call, as `SearchSettings.changed` has them."""
+        """With the settings of a call; see `SearchSettings.changed`."""
         return replace(self, settings=self.settings.changed(given, computes))
 
     def streamed(self, given: Mapping[str, Any]) -> "GenerationConfig":
-        """`changed` for a text that is handed over while it is written; `UserError` for a beam."""
+        """`changed` for streaming; `UserError` for beam search."""
         chosen = self.changed({"beam_size": 1, "n_best": 1, **given})
         if chosen.settings.beam_size > 1 or chosen.settings.n_best > 1:
             raise UserError("a stream is written by greedy search or sampled: leave out beam_size and n_best")
@@ -49,11 +49,11 @@ class GenerationConfig:
 
     @property
     def can_end(self) -> bool:
-        """Whether it has an end mark."""
+        """Whether there is an end token."""
         return self.special.eos_id != NEVER
 
 
-NAMES = {  # of settings, theirs and ours
+NAMES = {  # of settings, in `transformers` and here
     "num_beams": "beam_size",
     "length_penalty": "length_penalty",
     "num_return_sequences": "n_best",
@@ -67,8 +67,8 @@ NAMES = {  # of settings, theirs and ours
 }
 EARLY = {True: "yes", False: "no", "never": "never"}
 IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
-# What changes an output and is not here, with the value that changes nothing.
-ABSENT = {
+# Unsupported settings, with their values that have no effect.
+UNSUPPORTED = {
     "repetition_penalty": 1.0,
     "encoder_repetition_penalty": 1.0,
     "encoder_no_repeat_ngram_size": 0,
@@ -89,7 +89,7 @@ ABSENT = {
 
 
 def read_generation_config(folder: Path, hf_config: Mapping[str, Any], has_encoder: bool) -> GenerationConfig:
-    """The settings of the checkpoint in `folder`; `UserError` where they make no sense."""
+    """The settings of the model in `folder`; `UserError` for invalid ones."""
     path = folder / FILE
     values = read_json(path) if path.is_file() else dict(hf_config)
     try:
@@ -99,17 +99,17 @@ def read_generation_config(folder: Path, hf_config: Mapping[str, Any], has_encod
 
 
 def generation_config(values: Mapping[str, Any], hf_config: Mapping[str, Any], has_encoder: bool) -> GenerationConfig:
-    """From the words of `generation_config.json`; ids that it does not name are those of config.json."""
+    """From the values of `generation_config.json`; missing ids are those of config.json."""
     ids = {name: hf_config.get(name) for name in IDS}
     values = ids | {name: value for name, value in values.items() if value is not None}
-    own: dict[str, Any] = {ours: values[name] for name, ours in NAMES.items() if values.get(name) is not None}
+    own: dict[str, Any] = {key: values[name] for name, key in NAMES.items() if values.get(name) is not None}
     if (early := values.get("early_stopping")) is not None:
         own["early_stopping"] = EARLY.get(early, early)
     settings = replace(DEFAULTS, **own | (_lengths(values) if has_encoder else {}))
     settings.check("")
     special = _special_ids(values)
     if not has_encoder:
-        special = replace(special, forced=(), forced_end=None)  # a prompt has its own beginning
+        special = replace(special, forced=(), forced_end=None)  # the prompt has the start tokens
     return GenerationConfig(settings, special, _unsupported(values))
 
 
@@ -134,13 +134,13 @@ def _special_ids(values: Mapping[str, Any]) -> SpecialIds:
 
 
 def _unsupported(values: Mapping[str, Any]) -> tuple[str, ...]:
-    absent = [name for name, usual in ABSENT.items() if values.get(name) not in (None, usual)]
+    absent = [name for name, usual in UNSUPPORTED.items() if values.get(name) not in (None, usual)]
     several = any(len(words) > 1 for words in values.get("bad_words_ids") or [])
     return (*absent, *(["bad_words_ids"] if several else []))
 
 
 def _lengths(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Lengths that count the start mark as well. Those of a decoder alone would count the prompt, and go unused."""
+    """Lengths that count the start token. For a decoder-only model they would count the prompt, and are unused."""
     both = ("max_length", "max_new_tokens"), ("min_length", "min_new_tokens")
     counted = {f"{name}_extra": values[name] - 1 for name, new in both if values.get(name) and values.get(new) is None}
     return {name: max(0, length) for name, length in counted.items()}

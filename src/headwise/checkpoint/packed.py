@@ -1,14 +1,13 @@
-"""What is packed for the compiled library ahead of time: a file beside a model's weights, which is mapped into memory.
+"""Weights packed for the compiled library ahead of time, in a memory-mapped file next to the weights.
 
-A first translation does not wait for reading and packing, and processes share what the system has read once. The file
-holds what `native.network.PackedMemory` gave out, one part behind the other, as numbers alone: the addresses at the
-beginning of a layer are made anew in each process. The header names what the file was packed from: the digest of
-`model.safetensors`, a checksum of the parameters that are not packed, the network's settings, the kind of numbers, and
-the sources that put it together. If any differs, the file is ignored with a warning: what translates is always what
-`model.safetensors` says. The header also has a checksum of all that follows, so a damaged file is an error.
+The first translation does not wait for packing, and processes share the memory. The file holds the parts of
+`native.network.PackedMemory` one after another; the addresses at the start of a layer are set in each process. The
+header identifies what was packed: the digest of `model.safetensors`, a checksum of the unpacked parameters, the
+network's settings, the precision, and the sources of the packing code. If any differs, the file is ignored with a
+warning. The header also has a checksum of the content, so a damaged file is an error.
 
-A packed file is replaced in one step; a program that writes over it in place ends the processes that have it mapped.
-Not here: packing itself (`native`).
+A packed file is replaced atomically; a program that overwrites it in place kills the processes that have it mapped. Not
+here: packing itself (`native`).
 """
 
 import json
@@ -41,14 +40,14 @@ HELD = (
     "tokens.weight",
     "head.output.weight",
     "head.output.bias",
-)  # ends of the names of what is packed
+)  # ends of the names of packed parameters
 ORDERED_BY = (FOLDER / "network.py", Path(__file__).with_name("compiled.py"), Path(__file__))
-HEADER = 4096  # bytes before the layers: JSON and blanks
-ADDRESSES = -(-sizeof(Linear) // REGISTER) * REGISTER  # bytes at the beginning of a layer that hold them
+HEADER = 4096  # bytes before the layers: JSON and spaces
+ADDRESSES = -(-sizeof(Linear) // REGISTER) * REGISTER  # bytes at the start of a layer
 
 
 class Collected(PackedMemory):
-    """Memory that remembers what was put into it, tables too."""
+    """Memory that records its parts, tables included."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +62,7 @@ class Collected(PackedMemory):
         return table
 
     def written(self) -> Iterator[bytes | memoryview]:
-        """The bytes of a file: layers without their addresses; each part begins where a register may."""
+        """The bytes of a file: layers without their addresses; each part is aligned to a register."""
         for part in self.parts:
             layer = part.ndim == 1  # a table has two dimensions
             yield bytes(ADDRESSES if layer else 0)
@@ -72,7 +71,7 @@ class Collected(PackedMemory):
 
 
 class Mapped(PackedMemory):
-    """What a file holds, handed out as if it was packed now."""
+    """The parts of a file, in the order of packing."""
 
     filled = True
 
@@ -93,7 +92,7 @@ class Mapped(PackedMemory):
 
 
 class Unread(Mapping[str, Floats]):
-    """The parameters of a file. Those that are packed have shapes only: memory that is never touched."""
+    """The parameters of a file; packed ones are uninitialized arrays of the right shape, which use no memory."""
 
     def __init__(self, weights: Arrays) -> None:
         self._weights = weights
@@ -126,12 +125,12 @@ def write_packed(folder: Path, c: NetworkConfig, arrays: Arrays, compute: str, d
 
 
 def read_packed(path: Path, c: NetworkConfig, arrays: Arrays, compute: str, digest: str) -> tuple[Any, ...] | None:
-    """What `compiled` is told beside the configuration: parameters, `compute`, and the memory that has the layers.
+    """The arguments of `compiled` after the configuration: parameters, `compute`, and the memory with the layers.
 
-    None, with a warning, where the file was packed from anything else; `digest` is that of the weights.
+    None, with a warning, if the file was packed from other weights or code; `digest` is that of the weights.
 
     Raises:
-        UserError: the file is no packed file, is damaged, or cannot be read.
+        UserError: the file is not a packed file, is damaged, or cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -157,10 +156,10 @@ def read_packed(path: Path, c: NetworkConfig, arrays: Arrays, compute: str, dige
 
 
 def made_of(c: NetworkConfig, arrays: Arrays, compute: str, digest: str) -> list[Any]:
-    """What a packed file was packed from, as its header has it and as its reader finds it.
+    """The identity of the packed content, for the header.
 
-    `digest` is that of the weights, out of the manifest: they are not hashed again at every start. The checksum of the
-    parameters that are not packed, which are read anyway, reveals weights that were replaced without a new manifest.
+    `digest` is that of the weights in the manifest, so they are not hashed at every start. The checksum of the unpacked
+    parameters, which are read anyway, detects weights that were replaced without a new manifest.
     """
     unpacked = zlib.crc32(repr(c).encode())
     for name in sorted(arrays):
@@ -169,21 +168,21 @@ def made_of(c: NetworkConfig, arrays: Arrays, compute: str, digest: str) -> list
 
 
 def checksum(body: NDArray[np.uint8]) -> int:
-    """That of `native/checksum.c`: SHA-256 would take as long as everything else at a start."""
+    """The checksum of `native/checksum.c`; SHA-256 would double the start-up time."""
     return needed().headwise_checksum(at(body), body.size)
 
 
 @cache
 def sources() -> int:
-    """A number that changes with what decides what stands where: the sources in C, and three in Python."""
+    """A checksum of the code that determines the layout: the C sources and three Python files."""
     return zlib.crc32(b"".join(path.read_bytes() for path in ORDERED_BY), version())
 
 
 def damaged(path: Path, why: str) -> UserError:
-    """The message for a file that is not what `write_packed` wrote."""
+    """The error for a damaged file."""
     return UserError(f"{path}: damaged: {why}; delete it, or {made_anew(path)}")
 
 
 def made_anew(path: Path) -> str:
-    """How to have a packed file as it should be."""
+    """Advice for packing again."""
     return f"`headwise pack {path.parent} --compute {path.suffix[1:]}` packs it again"
