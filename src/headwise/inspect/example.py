@@ -13,7 +13,7 @@ from headwise.data.cache import cache_folder
 from headwise.data.prepared import PreparedCorpus, is_complete, open_prepared
 
 SUITABLE = range(8, 25)  # tokens, end token included
-KEY = re.compile("[0-9a-f]{32}")  # of a prepared corpus: `digest` makes it, and it is the name of its folder
+KEY = re.compile("[0-9a-f]{32}")  # of a prepared corpus, which is the name of its folder (`short_hash`)
 MOST_READ = 1000  # sentences to choose from
 
 

@@ -14,7 +14,7 @@ from headwise.decode.repetition import repeats_itself
 from headwise.localisation.code_transfer import without_codes
 from headwise.localisation.unit import Parts
 
-MIN_LENGTH_RATIO, MAX_LENGTH_RATIO = 0.4, 2.5  # target letters per source letter, by `scripts.letters`
+MIN_LENGTH_RATIO, MAX_LENGTH_RATIO = 0.4, 2.5  # target letters per source letter, by `scripts.latin_length`
 MIN_LETTERS = 20  # letters; the ratio means little for shorter texts
 MIN_LETTERS_SHORT, MIN_LENGTH_RATIO_SHORT = (
     8,

@@ -1,7 +1,7 @@
 """Training time-series forecasters on CSV files: a window in, the values after it out.
 
 A linear layer on the pooled encoder state predicts all steps at once, so that errors are not fed back as by a decoder.
-Targets are changes from the last known row (see `headwise.data.time_series.centred`).
+Targets are changes from the last known row (see `headwise.data.time_series.center_windows`).
 """
 
 from collections.abc import Mapping

@@ -23,7 +23,7 @@ SHORT = 20  # characters; shorter texts often have such ratios
 CLEARLY = 6.0  # log-odds of a text's words that decide its language
 FREQUENT = 5  # occurrences of a word in the sample to count
 DROPPED = "training drops them"
-EMPTY_SIDE = "one side is empty"  # as in `pack.fault`
+EMPTY_SIDE = "one side is empty"  # as in `drop_reason`
 
 
 @dataclass(frozen=True)
