@@ -11,7 +11,7 @@ from pathlib import Path
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.data.conditional_generation import ConditionalDataset, SampleSeed
+from headwise.data.conditional_generation import ConditionalDataset, SampleSeed, encode_texts, file_and_text
 from headwise.data.corpus import read_lines
 from headwise.data.image import Preprocessing, check_image
 from headwise.data.labelled import hold_out_examples
@@ -37,11 +37,8 @@ def _read_table(path: str) -> Iterator[Picture]:
     if not path.removesuffix(".gz").endswith(".tsv"):
         raise UserError(f"{path}: images with captions must be .tsv files; {FORMAT}")
     for number, line in enumerate(read_lines(path), start=1):
-        columns, location = line.split("\t"), f"{path}: line {number}"
-        if len(columns) != 2:
-            tabs = f"{len(columns) - 1} tabs" if len(columns) > 1 else "no tab"
-            raise UserError(f"{location} has {tabs}; {FORMAT}")
-        file, caption = columns[0].strip(), columns[1].strip()
+        location = f"{path}: line {number}"
+        file, caption = file_and_text(line, location, FORMAT)
         if not (file and caption):
             raise UserError(f"{location} names no file" if caption else f"{location} has an empty caption; remove it")
         yield Picture(Path(path).parent / file, location, caption)
@@ -93,11 +90,6 @@ def captioned_dataset(
     augmentation: Augmentation,
 ) -> CaptionedDataset:
     """Tokenise the captions; `UserError` if a caption is longer than `max_len` with the `prompt`."""
-    tokens, room = [encode(picture.label) for picture in pictures], max_len - len(prompt)
-    for picture, ids in zip(pictures, tokens, strict=True):
-        if len(ids) > room:
-            raise UserError(
-                f"{picture.location}: the caption has {len(ids)} tokens, but the model writes at "
-                f"most {room}: shorten it"
-            )
-    return CaptionedDataset(tuple(tokens), tuple(prompt), end, tuple(pictures), preprocessing, augmentation)
+    texts = ((picture.label, picture.location) for picture in pictures)
+    tokens = encode_texts(texts, encode, max_len - len(prompt), "caption", "shorten it")
+    return CaptionedDataset(tokens, tuple(prompt), end, tuple(pictures), preprocessing, augmentation)

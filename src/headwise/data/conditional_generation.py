@@ -4,7 +4,7 @@ Files are inputs when their batch comes, so memory does not grow with them. Reco
 images in `captions.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from headwise.data.batch import DeviceBatch
 from headwise.data.batch_planning import Rows
 from headwise.data.stream import LazyDataset
+from headwise.errors import UserError
 
 NOT_PREDICTED = -100  # in `tgt_out`: padding and the prompt
 SampleSeed = tuple[int, int, int]  # (seed, epoch, row), which determine the augmentation of an example
@@ -79,3 +80,25 @@ class ConditionalDataset(LazyDataset[ConditionalBatch]):
     def load(self, rows: Rows, seed: int = 0, epoch: int = -1) -> ConditionalBatch:
         inputs = [self.values(row, None if epoch < 0 else (seed, epoch, row)) for row in rows.tolist()]
         return collate_conditional(inputs, [self.tokens[row] for row in rows.tolist()], self.prompt, self.end)
+
+
+def file_and_text(line: str, location: str, advice: str) -> tuple[str, str]:
+    """The two columns of a line `file TAB text`, stripped; `UserError` for another number of columns."""
+    columns = line.split("\t")
+    if len(columns) != 2:
+        tabs = f"{len(columns) - 1} tabs" if len(columns) > 1 else "no tab"
+        raise UserError(f"{location} has {tabs}; {advice}")
+    return columns[0].strip(), columns[1].strip()
+
+
+def encode_texts(
+    texts: Iterable[tuple[str, str]], encode: Callable[[str], list[int]], limit: int, kind: str, advice: str
+) -> tuple[list[int], ...]:
+    """The token ids of texts, each with its location; `UserError` for a text of more than `limit` tokens."""
+    tokens = []
+    for text, location in texts:
+        tokens.append(encode(text))
+        if len(tokens[-1]) > limit:
+            length = f"{len(tokens[-1])} tokens, but the model writes at most {limit}"
+            raise UserError(f"{location}: the {kind} has {length}: {advice}")
+    return tuple(tokens)

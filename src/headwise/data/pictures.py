@@ -44,9 +44,8 @@ def read_pictures(paths: Sequence[str]) -> list[Picture]:
     Raises:
         UserError: a folder, table or image is missing, invalid or empty.
     """
-    pictures = [
-        picture for path in paths for picture in (_read_folder(path) if Path(path).is_dir() else _read_table(path))
-    ]
+    sources = (_read_folder(path) if Path(path).is_dir() else _read_table(path) for path in paths)
+    pictures = [picture for source in sources for picture in source]
     for picture in pictures:
         check_image(picture.path, picture.location)
     return pictures

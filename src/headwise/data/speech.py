@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.data.audio import HOP, RATE, log_mel, read_audio, sound_seconds
-from headwise.data.conditional_generation import ConditionalDataset, SampleSeed
+from headwise.data.conditional_generation import ConditionalDataset, SampleSeed, encode_texts, file_and_text
 from headwise.data.corpus import json_object, read_lines
 from headwise.data.file_hashes import short_hash
 from headwise.data.sources import text_field
@@ -45,21 +45,13 @@ def read_recordings(path: str) -> Iterator[Recording]:
     stem = path.removesuffix(".gz")
     if not stem.endswith((".tsv", ".jsonl")):
         raise UserError(f"{path}: recordings must be listed in .tsv or .jsonl files; {FORMAT}")
-    columns = _parse_json if stem.endswith(".jsonl") else _parse_columns
+    is_json = stem.endswith(".jsonl")
     for number, line in enumerate(read_lines(path), start=1):
         origin = f"{path}: line {number}"
-        sound, text = columns(line, origin)
+        sound, text = _parse_json(line, origin) if is_json else file_and_text(line, origin, FORMAT)
         if not (sound and text):
             raise UserError(f"{origin} names no sound file" if text else f"{origin} has an empty transcript; remove it")
         yield Recording(str(Path(path).parent / sound), text, origin)
-
-
-def _parse_columns(line: str, origin: str) -> tuple[str, str]:
-    columns = line.split("\t")
-    if len(columns) != 2:
-        tabs = "no tab" if len(columns) < 2 else f"{len(columns) - 1} tabs"
-        raise UserError(f"{origin} has {tabs}; {FORMAT}")
-    return columns[0].strip(), columns[1].strip()
 
 
 def _parse_json(line: str, origin: str) -> tuple[str, str]:
@@ -128,11 +120,6 @@ def speech_dataset(
     """
     recordings = [recording for path in paths for recording in read_recordings(path)]
     seconds = sum(recording_seconds(recording, frames * HOP / RATE) for recording in recordings)
-    tokens, room = [encode(recording.text) for recording in recordings], max_len - len(prompt)
-    for recording, ids in zip(recordings, tokens, strict=True):
-        if len(ids) > room:
-            raise UserError(
-                f"{recording.origin}: the transcript has {len(ids)} tokens, but the model writes at most {room}: "
-                "split it and the recording"
-            )
-    return SpeechDataset(tuple(tokens), tuple(prompt), end, tuple(recordings), seconds, n_mels, frames)
+    texts = ((recording.text, recording.origin) for recording in recordings)
+    tokens = encode_texts(texts, encode, max_len - len(prompt), "transcript", "split it and the recording")
+    return SpeechDataset(tokens, tuple(prompt), end, tuple(recordings), seconds, n_mels, frames)
