@@ -21,7 +21,7 @@ PACKAGE = ROOT / "src" / "headwise"
 
 CONFIG_READERS = (
     "network.from_recipe",
-    *(f"architectures.{name}" for name in ("build", "language", "pictures", "registry", "transformer")),
+    *(f"architectures.{name}" for name in ("build", "hf_layouts", "registry", "transformer")),
 )
 NETWORKS = ("network", "architectures")
 CONFIG_BLIND = (*NETWORKS, "data", "decode", "training", "evaluate", "inspect")

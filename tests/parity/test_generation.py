@@ -17,7 +17,7 @@ import headwise
 from headwise.checkpoint.generation_config import DEFAULTS, GenerationConfig
 from headwise.contract import NEVER, SearchOptions, SpecialIds
 from headwise.decode.engine import decode_tokens
-from headwise.decode.sampling import draw, stream_uniforms
+from headwise.decode.sampling import sample_token, stream_uniforms
 from headwise.decode.stepwise import engine_of
 from headwise.generation.embed import embed, unit
 from headwise.generation.fallback import no_speech_probability, transcribe_attempt
@@ -239,7 +239,7 @@ def test_samples(pair: Pair, monkeypatch: pytest.MonkeyPatch, top_k: int, top_p:
 
     def multinomial(probs: Tensor, num_samples: int) -> Tensor:
         uniforms = stream_uniforms(4, streams, torch.tensor([0]), next(calls))
-        return draw(probs.log(), uniforms, SearchOptions()).unsqueeze(1)
+        return sample_token(probs.log(), uniforms, SearchOptions()).unsqueeze(1)
 
     monkeypatch.setattr(torch, "multinomial", multinomial)
     theirs = pair.their_tokens(

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 from side_by_side import SAME_LOSS, curves
 
-from headwise.architectures.pictures import picture_axes
+from headwise.architectures.hf_layouts import vit_config
 from headwise.checkpoint.from_scratch import picture_layout
 from headwise.checkpoint.tuned import SameLayout
 from headwise.checkpoint.with_torch import read_any
@@ -176,7 +176,7 @@ def test_everything_is_dropped_that_transformers_drops(
 def test_what_begins_here_is_read_by_transformers(tmp_path: Path) -> None:
     shape = ["model.d_model=16", "model.d_ff=24", "model.n_heads=2", "model.n_encoder_layers=2", "model.image_size=8"]
     settings = apply_settings(load_recipe("vit"), shape)
-    axes = picture_axes(replace(settings.model, n_outputs=2))
+    axes = vit_config(replace(settings.model, n_outputs=2))
     network, layout = build(axes).eval(), picture_layout(axes, ("cat", "dog"))
     with torch.no_grad():
         for parameter in network.parameters():

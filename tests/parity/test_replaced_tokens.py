@@ -17,8 +17,8 @@ import torch
 from side_by_side import SAME_LOSS, curves
 from torch import nn
 
-from headwise.architectures.language import replaced_axes
-from headwise.checkpoint.from_scratch import ScratchLayout, check_axes
+from headwise.architectures.hf_layouts import electra_configs
+from headwise.checkpoint.from_scratch import ScratchLayout, check_layout
 from headwise.checkpoint.write import config_to_hf, file_tensors
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import apply_settings, load_recipe
@@ -98,7 +98,7 @@ def loss_of(theirs: nn.ModuleList, batch: MaskedBatch) -> torch.Tensor:
 @pytest.fixture
 def both() -> tuple[nn.ModuleList, Electra, Any]:
     """Those of transformers, ours, and the axes of both halves."""
-    axes = replaced_axes(SHAPE, 14)
+    axes = electra_configs(SHAPE, 14)
     torch.manual_seed(2)
     own = build_electra(*axes)
     for parameter in own.parameters():
@@ -137,12 +137,12 @@ def test_fifty_updates(both: tuple[nn.ModuleList, Electra, Any]) -> None:
 
 
 def test_the_discriminator_has_the_same_scores_there(tmp_path: Path) -> None:
-    axes = replaced_axes(SHAPE, 8)
+    axes = electra_configs(SHAPE, 8)
     own = build_electra(*axes)
     layout = ScratchLayout({}, partial(discriminator_tensors, axes=axes[0]))
-    check_axes(axes[0])
+    check_layout(axes[0])
     with pytest.raises(Exception, match="replaced-token model is saved in the layout of electra"):
-        check_axes(replace(axes[0], encoder=replace(axes[0].encoder, gated=True)))
+        check_layout(replace(axes[0], encoder=replace(axes[0].encoder, gated=True)))
     layout.write_weights(tmp_path, dict(own.named_parameters()), "")
     transformers.ElectraConfig(**config_to_hf(axes[0])[0]).save_pretrained(tmp_path)
     theirs = transformers.AutoModelForPreTraining.from_pretrained(tmp_path).eval()

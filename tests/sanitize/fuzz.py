@@ -29,7 +29,7 @@ from headwise.errors import UserError
 from headwise.native import library as c
 from headwise.native.arrays import at
 from headwise.native.network import ACTIVATIONS, NORMS, NUMBERS, CompiledEnsemble, CompiledNetwork, Linear, Shape
-from headwise.native.settings import ENDINGS
+from headwise.native.settings import EARLY_STOPPING
 from headwise.network.from_recipe import transformer_config
 
 Draw = np.random.Generator
@@ -164,11 +164,11 @@ def options(draw: Draw, vocab: int, wrong: bool) -> SearchOptions:
         other_ends=tuple(ids(draw, whole(draw, 0, 2), vocab, False)),
         suppressed=tuple(ids(draw, whole(draw, 0, 3), vocab, wrong)),
         suppressed_first=tuple(ids(draw, whole(draw, 0, 2), vocab, False)),
-        ending=ENDINGS[whole(draw, 0, 3)] if not (wrong and chance(draw, 0.1)) else "never",
+        early_stopping=EARLY_STOPPING[whole(draw, 0, 3)] if not (wrong and chance(draw, 0.1)) else "unknown",
         forced_end=forced_end,
         end_at=whole(draw, 0, 12) if forced_end is not None else 0,
         no_repeat_ngram=whole(draw, -wrong, 3) if chance(draw, 0.3) else 0,
-        start_counts=chance(draw, 0.5),
+        bos_in_ngrams=chance(draw, 0.5),
         temperature=float(draw.random() * 3) + 1e-3 * (not wrong),
         top_k=whole(draw, -wrong, 9) if chance(draw, 0.5) else 0,
         top_p=1 - float(draw.random()) if chance(draw, 0.5) else 1.0,
@@ -223,7 +223,7 @@ def search(draw: Draw, members: list[CompiledNetwork], wrong: bool) -> None:
     bounds, settings = limits(draw, sentences, tgt, spoil[2]), options(draw, tgt, spoil[3])
     if few is not None and not (wrong and chance(draw, 0.3)):
         bounds, settings = offered(few, bounds, settings)
-    plain = bounds.streams is None and settings.beam_size > 1 and settings.ending == ENDINGS[0]
+    plain = bounds.streams is None and settings.beam_size > 1 and settings.early_stopping == EARLY_STOPPING[0]
     if plain and chance(draw, 0.4):
         bounds = replace(bounds, phrases=phrases(draw, sentences, few.ids if few else np.arange(tgt), spoil[2]))
     if (
@@ -250,7 +250,7 @@ def advanced(draw: Draw, begun: Any, vocab: int, settings: SearchOptions, few: A
     guessing = few is None and (settings.beam_size == 1 or wrong)
     while begun.advance(ids(draw, whole(draw, 0, 30) if guessing else 0, vocab, wrong and chance(draw, 0.2))):
         pass
-    return begun.found()
+    return begun.hypotheses()
 
 
 def steps(draw: Draw, made: CompiledNetwork, wrong: bool) -> None:
@@ -260,7 +260,7 @@ def steps(draw: Draw, made: CompiledNetwork, wrong: bool) -> None:
     sentences, paths = draw.integers(0, 3 + wrong, rows), np.zeros((rows, longest), np.int32)
     for length in range(longest):
         decoding.make_room(rows, paths, length)
-        paths[:, length] = np.arange(rows) + decoding.places + (wrong and chance(draw, 0.1))
+        paths[:, length] = np.arange(rows) + decoding.slots + (wrong and chance(draw, 0.1))
         tokens = np.array(ids(draw, rows, made.vocabulary["tgt"], wrong and chance(draw, 0.1)))
         hidden = decoding.step(tokens, np.full(rows, length + (wrong and chance(draw, 0.1))), sentences, paths)
         check(hidden.shape == (rows, made.d_model), "hidden states of another shape")

@@ -104,7 +104,7 @@ def test_a_killed_process_is_replaced(cluster: Any, model_path: Path, task: Call
 
     lines, killed = [source for source, _ in task(900, 32)], []
 
-    def watched() -> Iterator[str]:
+    def recorded() -> Iterator[str]:
         for number, line in enumerate(lines):
             if number == 600:
                 deadline = time.monotonic() + 30
@@ -117,7 +117,7 @@ def test_a_killed_process_is_replaced(cluster: Any, model_path: Path, task: Call
     model = headwise.load(model_path, "cpu")
     with ClusterExecutor(ray, gpu=False) as actors:
         shared = ClusterModel(model, ModelLocation((str(model_path),), "cpu", "auto"), actors, ResultShards(None))
-        found = [one.text for one in shared.translate_lines(watched(), chunk_lines=100)]
+        found = [one.text for one in shared.translate_lines(recorded(), chunk_lines=100)]
     assert killed and found == [one.text for one in model.translate(lines)]
 
 

@@ -23,7 +23,6 @@ from headwise.families import m2m_100, registry
 from headwise.families.family import Family
 from headwise.native.library import library
 from headwise.network import build as builder
-from headwise.network import parts
 from headwise.network.config import NetworkConfig
 from headwise.network.from_recipe import transformer_config
 from headwise.training.packed import can_pack
@@ -44,7 +43,7 @@ class HalvingNorm(nn.Module):
 
 def test_a_norm_is_a_class_and_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """It trains, packed as well, and the compiled library says that it does not know it."""
-    monkeypatch.setitem(parts.NORMS, "halving", HalvingNorm)
+    monkeypatch.setitem(builder.NORMS, "halving", HalvingNorm)
     config = transformer_config(TransformerConfig(**SMALL))  # pyright: ignore[reportArgumentType]
     assert config.encoder and config.decoder
     stacks = {side: replace(getattr(config, side), norm="halving") for side in ("encoder", "decoder")}

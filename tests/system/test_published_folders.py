@@ -332,7 +332,7 @@ def test_several_write_together(
     src = torch.tensor([[*side.source.encode(SOURCES[0]), side.source.eos_id]])
     with torch.inference_mode():
         mean = sum(member.model(src, torch.tensor([side.special.prompt]))[0, -1] for member in members) / 2
-        mean[[*side.special.unwritten]] = -torch.inf
+        mean[[*side.special.never_generated]] = -torch.inf
     assert found.token_log_probs[0] == pytest.approx(mean.log_softmax(-1).max().item(), abs=1e-3)
     judged = ["--source", files[0], "--reference", files[1]]
     ran = cli("evaluate", published[0], *judged, "--ensemble", other, *published[1])

@@ -219,7 +219,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(
     told = with_full_disk(room, "--out", str(out), "--resume")
     full = out / "checkpoints" / "step-00000025"
     assert told.startswith(f"headwise: error: {full}: cannot be written (File too large); free some disk space")
-    assert told.endswith("then go on with --resume; the last checkpoint is step-00000020")
+    assert told.endswith("then resume with --resume; the last checkpoint is step-00000020")
     assert max(path.name for path in (out / "checkpoints").iterdir()) == "step-00000020"
     assert not list((out / "checkpoints").glob(".*"))
     assert cli(*command, "--out", out, "--resume").code == 0

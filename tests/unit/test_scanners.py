@@ -34,7 +34,7 @@ from headwise.data.scripts import word_pattern
 from headwise.data.sentences import sentence_key
 from headwise.data.tokenizer import Tokenizer
 from headwise.data.words import cut
-from headwise.decode.repetition import repeats_itself
+from headwise.decode.repetition import is_repetitive
 from headwise.decode.translator import clean_text, split_text
 from headwise.errors import UserError
 from headwise.evaluate import answers, spacing, transcripts
@@ -235,7 +235,7 @@ SCANNERS: dict[str, Scan] = {
     "sentences with codes": lambda text: split_into_sentences(with_codes((text,)), "en"),
     "texts of a request": lambda text: segment_text(text, "en"),
     "doubts": lambda text: quality_warnings((text,), (text + "b",), -0.1),
-    "repetitions": lambda text: repeats_itself(text.split()),
+    "repetitions": lambda text: is_repetitive(text.split()),
     ".html": document("a.html"),
     ".html with lost codes": document("a.html", loses=True),
     ".html in an attribute": document("a.html", lambda text: f'<p>a <img alt="{escape(text)}"> b</p>'),

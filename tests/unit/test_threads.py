@@ -145,7 +145,7 @@ DECODING = """
 import threading
 import numpy as np
 from pathlib import Path
-from headwise.decode.engine import in_threads
+from headwise.decode.engine import run_in_threads
 from headwise.decode import engine
 engine.usable_threads = lambda: 4
 from concurrent.futures import ThreadPoolExecutor  # and whatever else is imported late
@@ -156,7 +156,7 @@ for more in (0, 1, 2, 9):
         used.add(threading.get_ident())
         ready.wait(0.05)
         return [[i] for i in batch]
-    answers = in_threads(decode, [[i] for i in range(12)], np.zeros(1, np.int32), "")
+    answers = run_in_threads(decode, [[i] for i in range(12)], np.zeros(1, np.int32), "")
     assert dict((batch[0], answer) for batch, answer in answers) == {{i: [[i]] for i in range(12)}}
     print(more, len(used), threading.get_ident() in used)
 """

@@ -1,5 +1,5 @@
-"""What came before the Transformer, behind the contract it keeps: `encode`, `decode`, `logits`, `start_cache`.
+"""Architectures: the Transformer of recipes, recurrent encoder-decoders, ConvS2S, XLNet and the Evoformer.
 
-Recurrent encoder-decoders (`recurrent`, `recurrent_decoders`, `attention`) and ConvS2S (`conv`), from a configuration
-in `build`. One trainer, one search and one model directory serve them all.
+Encoder-decoders have the methods `encode`, `decode`, `logits` and `start_cache` (`contract.EncoderDecoder`), so they
+share trainer, search and file format.
 """

@@ -1,7 +1,6 @@
-"""Attention as it was before the Transformer: one head, one query a target position, three ways to score.
+"""Attention before the Transformer: one head, one query per target position, and three scoring functions.
 
-Each is explicit and small. Nothing is kept: who wants the weights asks `weights` for them, or records them from
-outside (`inspect/recording.py`). Not here: what a decoder does with the context (`recurrent_decoders`, `conv`).
+`weights` returns attention weights; `inspect/recording.py` records them.
 """
 
 import torch
@@ -12,17 +11,17 @@ from torch import Tensor, nn
 class DotAttention(nn.Module):
     """score(h_t, h_s) = h_t . h_s (Luong 2015, arXiv:1508.04025, section 3.1, "dot"); queries are as wide as keys.
 
-    a = softmax(score) over the source, context = sum_s a_s v_s. The other two differ in `keys` and `scores` only.
+    a = softmax(score) over the source, context = sum_s a_s v_s. Subclasses change only `keys` and `scores`.
     """
 
     def keys(self, states: Float[Tensor, "batch src_len width"]) -> Float[Tensor, "batch src_len d_key"]:
-        """What scores are computed from, made once for a source: here its states themselves."""
+        """The keys, computed once for a source: here its states."""
         return states
 
     def scores(
         self, query: Float[Tensor, "batch queries d_model"], keys: Float[Tensor, "batch src_len d_key"]
     ) -> Float[Tensor, "batch queries src_len"]:
-        """How well each source position fits each query; any real numbers."""
+        """The score of each source position for each query."""
         return query @ keys.mT
 
     def weights(
@@ -31,7 +30,7 @@ class DotAttention(nn.Module):
         keys: Float[Tensor, "batch src_len d_key"],
         src_mask: Bool[Tensor, "batch src_len"],
     ) -> Float[Tensor, "batch queries src_len"]:
-        """A distribution over the real source positions for each query; padding weighs exactly 0."""
+        """A distribution over the source positions for each query; padding has weight 0."""
         scores = self.scores(query, keys)
         return scores.masked_fill(~src_mask.unsqueeze(1), torch.finfo(scores.dtype).min).softmax(-1)
 
@@ -42,7 +41,7 @@ class DotAttention(nn.Module):
         values: Float[Tensor, "batch src_len width"],
         src_mask: Bool[Tensor, "batch src_len"],
     ) -> Float[Tensor, "batch queries width"]:
-        """The context of each query: the mean of `values` under its weights."""
+        """The context of each query: the weighted mean of `values`."""
         return self.weights(query, keys, src_mask) @ values
 
 
@@ -61,7 +60,7 @@ class GeneralAttention(DotAttention):
 class AdditiveAttention(DotAttention):
     """e_ij = v_a . tanh(W_a s_{i-1} + U_a h_j) (Bahdanau 2015, arXiv:1409.0473, appendix A.1.2).
 
-    U_a h_j are the keys, which is why the paper, too, computes them in advance. The hidden layer is `d_model` wide.
+    U_a h_j are the keys, computed in advance as in the paper. The hidden layer is `d_model` wide.
     """
 
     def __init__(self, d_model: int, width: int) -> None:
@@ -77,6 +76,6 @@ class AdditiveAttention(DotAttention):
     def scores(
         self, query: Float[Tensor, "batch queries d_model"], keys: Float[Tensor, "batch src_len d_model"]
     ) -> Float[Tensor, "batch queries src_len"]:
-        """The alignment model; batch x queries x src_len x d_model numbers exist while it runs."""
+        """The alignment model; it needs memory for batch x queries x src_len x d_model numbers."""
         hidden = (self.q_proj(query).unsqueeze(2) + keys.unsqueeze(1)).tanh()
         return self.score(hidden).squeeze(-1)

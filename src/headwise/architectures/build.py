@@ -1,4 +1,4 @@
-"""From a configuration to what came before the Transformer: the only reader of `ModelConfig` in this package."""
+"""Builds recurrent and convolutional networks from their configuration."""
 
 from collections.abc import Callable
 
@@ -38,7 +38,7 @@ CELLS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "
 
 
 def build_recurrent(c: RecurrentConfig) -> Recurrent:
-    """A recurrent encoder-decoder with fresh parameters: embeddings as the Transformer's, cells as torch has them."""
+    """A recurrent encoder-decoder with the Transformer's initial embeddings and torch's initial cells."""
     width = c.d_model * (2 if c.bidirectional else 1)
     encoder = (ReversingEncoder if c.reverse_source else RecurrentEncoder)(_encoder_rnn(c))
     src_tokens, tgt_tokens, output = _tables(c, std=c.d_model**-0.5)
@@ -47,7 +47,7 @@ def build_recurrent(c: RecurrentConfig) -> Recurrent:
 
 
 def build_pooled_recurrent(c: RecurrentConfig) -> PooledEncoder:
-    """A recurrent encoder, pooled: of texts, or of a series where `n_inputs` says so."""
+    """A pooled recurrent encoder of texts, or of time series if `n_inputs` is set."""
     width = c.d_model * (2 if c.bidirectional else 1)
     embeddings = (
         SeriesEmbeddings(c.n_inputs, c.d_model, NoPositions(), c.dropout)
@@ -62,7 +62,7 @@ def build_pooled_recurrent(c: RecurrentConfig) -> PooledEncoder:
 
 
 def build_conv(c: ConvConfig) -> Convolutional:
-    """ConvS2S with fresh parameters as in its section 3.5."""
+    """ConvS2S, initialised as in its section 3.5."""
     src_tokens, tgt_tokens, output = _tables(c, std=0.1)
     decoder_layers = [
         ConvDecoderLayer(_gated(c), NormalizedLinear(c.d_model, c.d_model), DotAttention(), c.dropout)
@@ -80,7 +80,7 @@ def build_conv(c: ConvConfig) -> Convolutional:
 
 
 def build_pooled_conv(c: ConvConfig) -> PooledEncoder:
-    """ConvS2S's encoder, pooled: the states its decoder would read. Of texts, or of a series."""
+    """ConvS2S's encoder with pooled states, of texts or of time series."""
     embeddings = (
         SeriesEmbeddings(c.n_inputs, c.d_model, _positions(c), c.dropout)
         if c.n_inputs
@@ -97,7 +97,7 @@ def _conv_encoder(c: ConvConfig, n_attentions: int) -> ConvEncoder:
 
 
 def _bridge(c: RecurrentConfig) -> FinalStates | ProjectedFinalState:
-    """States are handed on as they are where the papers do so and the shapes allow it."""
+    """How final encoder states become the first decoder states: unchanged if papers and shapes allow it."""
     if c.attention != "additive" and not c.bidirectional and c.n_encoder_layers == c.n_decoder_layers:
         return FinalStates()
     n_states = 2 if c.bidirectional and c.attention == "none" else 1
@@ -113,7 +113,7 @@ def _decoder_rnn(c: RecurrentConfig, n_inputs: int) -> nn.RNNBase:
 
 
 def _rnn(c: RecurrentConfig, n_inputs: int, n_layers: int, bidirectional: bool) -> nn.RNNBase:
-    between = c.dropout if n_layers > 1 else 0.0  # torch warns of dropout that stands between nothing
+    between = c.dropout if n_layers > 1 else 0.0  # torch warns of dropout with a single layer
     cell = CELLS[c.cell]
     return cell(n_inputs, c.d_model, n_layers, batch_first=True, dropout=between, bidirectional=bidirectional)
 
@@ -138,7 +138,7 @@ def _gated(c: ConvConfig) -> GatedConvolution:
 
 
 def _linear(c: ModelConfig) -> NormalizedLinear:
-    """Whose input has been through dropout."""
+    """A linear layer whose input has dropout."""
     return NormalizedLinear(c.d_model, c.d_model, dropout=c.dropout)
 
 
@@ -155,7 +155,7 @@ def _table(c: ModelConfig, std: float) -> nn.Embedding:
 
 
 def _tables(c: ModelConfig, std: float) -> tuple[nn.Embedding, nn.Embedding, nn.Linear]:
-    """Source and target embeddings and the output projection, which share what `tied_embeddings` says."""
+    """Source and target embeddings and the output projection, tied according to `tied_embeddings`."""
     tgt_tokens = nn.Embedding(c.vocab_size, c.d_model)
     src_tokens = tgt_tokens if c.tied_embeddings == "all" else nn.Embedding(c.vocab_size, c.d_model)
     output = nn.Linear(c.d_model, c.vocab_size, bias=False)

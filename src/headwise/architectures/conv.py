@@ -1,10 +1,10 @@
 """ConvS2S (Gehring 2017, arXiv:1705.03122): stacks of gated convolutions, attention in every layer of the decoder.
 
-A layer of width k sees k - 1 places further, so n layers see 1 + n (k - 1) places and nothing beyond. Training computes
-all positions at once; decoding keeps the last k - 1 inputs of each layer. Not here: attention itself (`attention`).
+A layer of width k adds k - 1 positions to the receptive field, so n layers see 1 + n (k - 1) positions. Training
+computes all positions at once; decoding caches the last k - 1 inputs of each layer.
 
-Deviations from the paper: embeddings and all layers have one width, so a context needs no projection back; no bias at
-the output, because trainer and loss are the Transformer's, and so are Adam and its schedule.
+Deviations from the paper: embeddings and all layers have the same width, so the context is not projected; there is no
+output bias, since trainer, loss, Adam and its schedule are the Transformer's.
 """
 
 import math
@@ -21,14 +21,14 @@ from headwise.architectures.attention import DotAttention
 from headwise.network.dropout import Dropout
 from headwise.network.positions import LearnedPositions, sequential_positions
 
-HALF_VARIANCE = math.sqrt(0.5)  # a sum of two inputs times this has the variance of one (section 3.4)
+HALF_VARIANCE = math.sqrt(0.5)  # keeps the variance of a sum of two inputs (section 3.4)
 
 
 class NormalizedLinear(nn.Module):
     """x W^T + b with W = g v / |v| for each output (weight normalisation, arXiv:1602.07868; section 3.5).
 
     v starts normal with standard deviation sqrt(gain (1 - dropout) / inputs): gain 4 before a gated linear unit, which
-    passes a quarter of the variance, else 1 (section 3.5). g starts as |v|, so that W is v, and b at 0.
+    passes a quarter of the variance, otherwise 1 (section 3.5). g starts as |v|, so that W is v, and b at 0.
     """
 
     def __init__(self, n_inputs: int, n_outputs: int, gain: float = 1.0, dropout: float = 0.0) -> None:
@@ -53,7 +53,7 @@ class GatedConvolution(nn.Module):
         self.proj = NormalizedLinear(kernel_width * d_model, 2 * d_model, gain=4.0, dropout=dropout)
 
     def forward(self, x: Float[Tensor, "batch padded d_model"]) -> Float[Tensor, "batch length d_model"]:
-        """Each window of k places becomes one; `x` brings the k - 1 places more that this takes."""
+        """Each window of k positions becomes one; `x` has k - 1 more positions than the output."""
         windows = torch.cat([x[:, i : x.size(1) - self.kernel_width + 1 + i] for i in range(self.kernel_width)], -1)
         return F.glu(self.proj(windows))
 
@@ -68,12 +68,12 @@ class ConvEmbeddings(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, tokens: Int[Tensor, "batch length"], start: int = 0) -> Float[Tensor, "batch length d_model"]:
-        """Vectors of `tokens`, the first of which stands at position `start`."""
+        """Embeddings of `tokens`; the first has position `start`."""
         return self.dropout(self.tokens(tokens) + self.positions(*sequential_positions(tokens, start)))
 
 
 class ConvEncoderLayer(nn.Module):
-    """(x + GLU(conv(x))) sqrt(1/2); a place sees (k - 1) / 2 places to each side (section 3.2)."""
+    """(x + GLU(conv(x))) sqrt(1/2); a position sees (k - 1) / 2 positions on each side (section 3.2)."""
 
     def __init__(self, conv: GatedConvolution, dropout: float) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class ConvEncoderLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch src_len d_model"], src_mask: Bool[Tensor, "batch src_len"]
     ) -> Float[Tensor, "batch src_len d_model"]:
-        """Same shape in and out. Padding counts as the zeros that stand beside every sentence."""
+        """Same shape in and out. Padding is 0, like the surroundings of a sentence."""
         side = (self.conv.kernel_width - 1) // 2
         inputs = F.pad(self.dropout(x) * src_mask.unsqueeze(-1), (0, 0, side, side))
         return (x + self.conv(inputs)) * HALF_VARIANCE
@@ -92,8 +92,8 @@ class ConvEncoderLayer(nn.Module):
 class ConvDecoderLayer(nn.Module):
     """h = GLU(conv(x)) over the past; query d = W h + b + g with g the embedding of y_{i-1}; h + c; residual (3.3).
 
-    The context c is multiplied by m sqrt(1/m) for m source places, as if attention were even (section 3.4). Sums are
-    halved in variance, that of the query too.
+    The context c is multiplied by m sqrt(1/m) for m source positions, as for uniform attention (section 3.4). Sums,
+    including the query, are scaled by sqrt(1/2).
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class ConvDecoderLayer(nn.Module):
         src_mask: Bool[Tensor, "rows src_len"],
         past: Float[Tensor, "rows kept d_model"],
     ) -> tuple[Float[Tensor, "rows tgt_len d_model"], Float[Tensor, "rows kept d_model"]]:
-        """Output, and the k - 1 inputs the next position needs; `past` are those before the first of `x`."""
+        """Output, and the k - 1 inputs that the next position needs; `past` are those before `x`."""
         inputs = torch.cat([past, self.dropout(x)], 1)
         h = self.conv(inputs)
         query = (self.q_proj(h) + embedded) * HALF_VARIANCE
@@ -125,10 +125,10 @@ class ConvDecoderLayer(nn.Module):
 
 @dataclass(frozen=True)
 class ConvMemory:
-    """What the decoder may know of the source."""
+    """The encoder's output for the decoder."""
 
     keys: Float[Tensor, "batch src_len d_model"]  # z, the encoder's output
-    values: Float[Tensor, "batch src_len d_model"]  # z + e, with the embedding of the piece itself (section 3.3)
+    values: Float[Tensor, "batch src_len d_model"]  # z + e, with e the embedding of the token (section 3.3)
 
     def select(self, index: Int[Tensor, " kept"]) -> "ConvMemory":
         """The rows of `index`."""
@@ -137,7 +137,7 @@ class ConvMemory:
 
 @dataclass
 class ConvCache:
-    """State of an incremental decoding over `rows` hypotheses."""
+    """State of incremental decoding of `rows` hypotheses."""
 
     memory: ConvMemory
     src_mask: Bool[Tensor, "rows src_len"]
@@ -145,11 +145,11 @@ class ConvCache:
     length: int = 0  # target positions decoded so far
 
     def reorder(self, index: Int[Tensor, " rows"]) -> None:
-        """Row i becomes what row index[i] was, both being hypotheses of one sentence: the source side stays."""
+        """Row i becomes row index[i] of the same sentence; the source side does not change."""
         self.past = [inputs.index_select(0, index) for inputs in self.past]
 
     def select(self, index: Int[Tensor, " kept"]) -> None:
-        """Keep the rows of `index`, whichever sentence they belong to."""
+        """Keep the rows of `index`, in its order; they may belong to different sentences."""
         self.reorder(index)
         self.memory = self.memory.select(index)
         self.src_mask = self.src_mask.index_select(0, index)
@@ -158,7 +158,7 @@ class ConvCache:
 class ConvEncoder(nn.Module):
     """Linear map, layers, linear map; values add the embeddings (sections 3.2 and 3.3).
 
-    The gradient into the layers is divided by the number of attentions that send one, embeddings excluded (3.4).
+    The gradient into the layers (not the embeddings) is divided by the number of attention layers (3.4).
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class ConvEncoder(nn.Module):
 
 
 class _ScaledGradient(torch.autograd.Function):
-    """The identity, but for its gradient."""
+    """The identity, with a scaled gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: float) -> Tensor:
@@ -194,7 +194,7 @@ class _ScaledGradient(torch.autograd.Function):
 
 
 class ConvDecoder(nn.Module):
-    """Linear map, layers with attention each, linear map (section 3.3)."""
+    """Linear map, layers with attention, linear map (section 3.3)."""
 
     def __init__(self, in_proj: NormalizedLinear, layers: Sequence[nn.Module], out_proj: NormalizedLinear) -> None:
         super().__init__()
@@ -209,7 +209,7 @@ class ConvDecoder(nn.Module):
         src_mask: Bool[Tensor, "rows src_len"],
         past: list[Float[Tensor, "rows kept d_model"]],
     ) -> tuple[Float[Tensor, "rows tgt_len d_model"], list[Float[Tensor, "rows kept d_model"]]]:
-        """Output, and the inputs of each layer that the next position needs."""
+        """Output, and the inputs of each layer for the next position."""
         x, kept = self.in_proj(embedded), []
         for layer, before in zip(self.layers, past, strict=True):
             x, inputs = layer(x, embedded, memory.keys, memory.values, src_mask, before)
@@ -218,7 +218,7 @@ class ConvDecoder(nn.Module):
 
 
 class Convolutional(nn.Module):
-    """ConvS2S, behind the contract every architecture keeps; `headwise.architectures.build` makes one."""
+    """ConvS2S; build one with `headwise.architectures.build`."""
 
     def __init__(
         self,
@@ -250,9 +250,9 @@ class Convolutional(nn.Module):
         src_mask: Bool[Tensor, "batch src_len"],
         cache: ConvCache | None = None,
     ) -> Float[Tensor, "batch tgt_len d_model"]:
-        """Hidden states that predict the piece after each of `tgt_in`.
+        """Hidden states that predict the token after each of `tgt_in`.
 
-        With a cache `tgt_in` holds the new positions only, and the cache is advanced by them.
+        With a cache, `tgt_in` holds the new positions only; they are added to the cache.
         """
         state = self.start_cache(memory, src_mask) if cache is None else cache
         embedded = self.tgt_embeddings(tgt_in, state.length)
@@ -261,11 +261,11 @@ class Convolutional(nn.Module):
         return self.dropout(hidden)
 
     def logits(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
-        """Unnormalised scores of the next piece."""
+        """Unnormalised scores of the next token."""
         return self.output(hidden)
 
     def start_cache(self, memory: ConvMemory, src_mask: Bool[Tensor, "batch src_len"]) -> ConvCache:
-        """The cache to decode these sources with; left of the first position stand zeros."""
+        """The empty cache to decode these sources with; inputs before the first position are 0."""
         batch, _, d_model = memory.keys.shape
         nothing = memory.keys.new_zeros(batch, self.n_kept, d_model)
         return ConvCache(memory, src_mask, [nothing] * len(self.decoder.layers))
@@ -276,7 +276,7 @@ class Convolutional(nn.Module):
         tgt_in: Int[Tensor, "batch tgt_len"],
         src_mask: Bool[Tensor, "batch src_len"],
     ) -> Float[Tensor, "batch tgt_len d_model"]:
-        """Hidden states of a teacher-forced pass."""
+        """Hidden states with teacher forcing."""
         return self.decode(tgt_in, self.encode(src, src_mask), src_mask)
 
     def forward(
@@ -285,5 +285,5 @@ class Convolutional(nn.Module):
         tgt_in: Int[Tensor, "batch tgt_len"],
         src_mask: Bool[Tensor, "batch src_len"],
     ) -> Float[Tensor, "batch tgt_len vocab"]:
-        """Logits of the piece after each of `tgt_in`."""
+        """Logits of the token after each of `tgt_in`."""
         return self.logits(self.states(src, tgt_in, src_mask))

@@ -2,12 +2,12 @@
 
 Jumper et al. 2021 (doi:10.1038/s41586-021-03819-2), supplementary methods, section 1.6, algorithms 6 to 15; names are
 the paper's: `m` is the representation of the multiple sequence alignment (sequences s, t by residues i, j, k), `z` that
-of pairs of residues, `s` that of single residues, c a width. Masks are the project's: boolean, True on what is real.
+of pairs of residues, `s` that of single residues, c a width. Masks are boolean, True on real positions.
 
-What it changed in the Transformer: self-attention runs along one axis of a table at a time; its output is gated; the
-other representation adds a bias to the scores; and triangles of pairs update each other, so that distances can agree.
+Changes to the Transformer: self-attention runs along one axis of a table; its output is gated; the other representation
+adds a bias to the scores; and triangles of pairs update each other, for consistent distances.
 
-Not here: what makes `m` and `z` from sequences and templates, the structure module, recycling.
+The input embeddings of `m` and `z`, the structure module and recycling are not implemented.
 """
 
 import math
@@ -27,20 +27,20 @@ class EvoformerShape:
 
     n_blocks: int = 48
     c_m: int = 256  # width of the alignment's representation
-    c_z: int = 128  # width of a pair's
-    c_s: int = 384  # width of a residue's, at the end
+    c_z: int = 128  # width of the pair representation
+    c_s: int = 384  # width of the single representation
     msa_heads: int = 8
     pair_heads: int = 4
     c_head: int = 32  # width of each head, in `m` and in `z`
     c_outer: int = 32  # algorithm 10
     c_triangle: int = 128  # algorithms 11 and 12
-    expansion: int = 4  # of the transitions' hidden layer, times the width
+    expansion: int = 4  # hidden width of transitions / width
     msa_dropout: float = 0.15
     pair_dropout: float = 0.25
 
 
-class Evoformed(NamedTuple):
-    """What the stack returns."""
+class EvoformerOutput(NamedTuple):
+    """The output of the stack."""
 
     m: Float[Tensor, "batch sequences residues c_m"]
     z: Float[Tensor, "batch residues residues c_z"]
@@ -48,7 +48,7 @@ class Evoformed(NamedTuple):
 
 
 def build_evoformer(shape: EvoformerShape) -> "Evoformer":
-    """The stack of that shape with fresh parameters from torch's global generator."""
+    """A stack with random initial parameters from torch's global generator."""
     blocks = [EvoformerBlock(shape) for _ in range(shape.n_blocks)]
     return Evoformer(blocks, nn.Linear(shape.c_m, shape.c_s))
 
@@ -67,10 +67,10 @@ class Evoformer(nn.Module):
         z: Float[Tensor, "batch residues residues c_z"],
         msa_mask: Bool[Tensor, "batch sequences residues"] | None = None,
         pair_mask: Bool[Tensor, "batch residues residues"] | None = None,
-    ) -> Evoformed:
-        """New representations; what stands where a mask is False means nothing, and changes nothing elsewhere.
+    ) -> EvoformerOutput:
+        """New representations; masked positions are undefined and have no influence on others.
 
-        Without `pair_mask` a pair is real where both residues are real in the first sequence, the one to fold.
+        Without `pair_mask`, a pair is real if both residues are real in the first sequence, the one to fold.
         """
         if msa_mask is None:
             msa_mask = torch.ones(m.shape[:-1], dtype=torch.bool, device=m.device)
@@ -78,11 +78,11 @@ class Evoformer(nn.Module):
             pair_mask = msa_mask[:, 0, :, None] & msa_mask[:, 0, None, :]
         for block in self.blocks:
             m, z = block(m, z, msa_mask, pair_mask)
-        return Evoformed(m, z, self.single_proj(m[:, 0]))
+        return EvoformerOutput(m, z, self.single_proj(m[:, 0]))
 
 
 class EvoformerBlock(nn.Module):
-    """Algorithm 6, lines 2 to 10: nine updates, each added to what it updates."""
+    """Algorithm 6, lines 2 to 10: nine residual updates."""
 
     def __init__(self, shape: EvoformerShape) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class EvoformerBlock(nn.Module):
 
 
 class SharedDropout(nn.Module):
-    """Dropout whose draw is one for all rows (`along=1`) or for all columns (`along=2`) of a table (1.11.6)."""
+    """Dropout with one mask for all rows (`along=1`) or all columns (`along=2`) of a table (1.11.6)."""
 
     def __init__(self, probability: float, along: int) -> None:
         super().__init__()
@@ -135,12 +135,13 @@ class SharedDropout(nn.Module):
         return x * F.dropout(keep, self.probability)
 
 
-# --- attention along one axis
+# --- Attention along one axis ---
 
 
 class GatedAttention(nn.Module):
-    """W^O concat_h(g^h * softmax(q^h k^hT / sqrt(c) + b^h) v^h), g = sigmoid(W^G x + b^G): the common part of
-    algorithms 7, 8, 13 and 14, in every row of a table. Projections of queries, keys and values have no biases.
+    """W^O concat_h(g^h * softmax(q^h k^hT / sqrt(c) + b^h) v^h), g = sigmoid(W^G x + b^G), in every row of a table.
+
+    The common part of algorithms 7, 8, 13 and 14. Projections of queries, keys and values have no biases.
     """
 
     def __init__(self, width: int, n_heads: int, c_head: int) -> None:
@@ -158,12 +159,12 @@ class GatedAttention(nn.Module):
         mask: Bool[Tensor, "batch rows length"],
         bias: Float[Tensor, "batch heads length length"] | None = None,
     ) -> Float[Tensor, "batch rows length width"]:
-        """Every position attends to the real ones of its row; `bias` is the same for all rows."""
+        """Every position attends to the real positions of its row; all rows share `bias`."""
         q, k, v = (self.split_heads(proj(x)) for proj in (self.q_proj, self.k_proj, self.v_proj))
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))  # batch rows heads length length
         if bias is not None:
             scores = scores + bias.unsqueeze(1)
-        # The lowest finite number, not -inf: a row that is all padding gets some numbers, not NaN.
+        # The lowest finite number, not -inf, which would give NaN for rows of padding.
         weights = scores.masked_fill(~mask[:, :, None, None], torch.finfo(x.dtype).min).softmax(-1)
         heads = (weights @ v).transpose(2, 3).flatten(3)
         return self.o_proj(self.gate_proj(x).sigmoid() * heads)
@@ -174,7 +175,7 @@ class GatedAttention(nn.Module):
 
 
 class RowAttentionWithPairBias(nn.Module):
-    """Algorithm 7: within each sequence, residue i looks at residue j, biased by what is known of the pair."""
+    """Algorithm 7: within each sequence, residue i attends to residue j, with a bias from the pair."""
 
     def __init__(self, c_m: int, c_z: int, n_heads: int, c_head: int) -> None:
         super().__init__()
@@ -195,7 +196,7 @@ class RowAttentionWithPairBias(nn.Module):
 
 
 class ColumnAttention(nn.Module):
-    """Algorithm 8: at each residue, sequence s looks at sequence t."""
+    """Algorithm 8: at each residue, sequence s attends to sequence t."""
 
     def __init__(self, c_m: int, n_heads: int, c_head: int) -> None:
         super().__init__()
@@ -211,7 +212,7 @@ class ColumnAttention(nn.Module):
 
 
 class TriangleAttentionStartingNode(nn.Module):
-    """Algorithm 13: edge ij looks at the edges ik that start at i, biased by the third edge, jk."""
+    """Algorithm 13: edge ij attends to the edges ik that start at i, with a bias from the third edge, jk."""
 
     def __init__(self, c_z: int, n_heads: int, c_head: int) -> None:
         super().__init__()
@@ -228,7 +229,7 @@ class TriangleAttentionStartingNode(nn.Module):
 
 
 class TriangleAttentionEndingNode(TriangleAttentionStartingNode):
-    """Algorithm 14: edge ij looks at the edges kj that end at j, biased by ki: algorithm 13 with edges reversed."""
+    """Algorithm 14: edge ij attends to the edges kj that end at j, with a bias from ki (algorithm 13 reversed)."""
 
     def forward(
         self, z: Float[Tensor, "batch residues residues c_z"], mask: Bool[Tensor, "batch residues residues"]
@@ -237,7 +238,7 @@ class TriangleAttentionEndingNode(TriangleAttentionStartingNode):
         return super().forward(z.transpose(1, 2), mask.transpose(1, 2)).transpose(1, 2)
 
 
-# --- from pair to pair without attention, and from the alignment to pairs
+# --- Pair updates without attention, and from the alignment ---
 
 
 class TriangleMultiplicationOutgoing(nn.Module):
@@ -275,10 +276,10 @@ class TriangleMultiplicationIncoming(TriangleMultiplicationOutgoing):
 
 
 class OuterProductMean(nn.Module):
-    """Algorithm 10: W flatten(mean_s(a_si (x) b_sj)) + b, the alignment's word on a pair of residues.
+    """Algorithm 10: W flatten(mean_s(a_si (x) b_sj)) + b, from the alignment to pairs of residues.
 
-    The mean is over sequences that are real at both residues; a pair that no sequence has gets the bias alone. (The
-    published code divides the bias as well, and by the count plus 0.001; this is the paper's formula.)
+    The mean is over sequences that are real at both residues; a pair without any gets only the bias. (AlphaFold's code
+    also divides the bias, and by the count plus 0.001; this is the paper's formula.)
     """
 
     def __init__(self, c_m: int, c_z: int, c: int) -> None:
@@ -301,7 +302,7 @@ class OuterProductMean(nn.Module):
 
 
 class Transition(nn.Module):
-    """Algorithms 9 and 15: W_2 max(0, W_1 norm(x) + b_1) + b_2, the feed-forward network at each place of a table."""
+    """Algorithms 9 and 15: W_2 max(0, W_1 norm(x) + b_1) + b_2, the feed-forward network of every position."""
 
     def __init__(self, width: int, expansion: int) -> None:
         super().__init__()
@@ -316,7 +317,7 @@ class Transition(nn.Module):
         return self.down_proj(F.relu(self.up_proj(self.norm(x))))
 
 
-# --- how parameters start (1.11.4): every update adds nothing at first, and every gate is nearly open
+# --- Initial parameters (1.11.4): updates are 0, and gates nearly open ---
 
 
 def _zero(linear: nn.Linear) -> nn.Linear:
@@ -327,7 +328,7 @@ def _zero(linear: nn.Linear) -> nn.Linear:
 
 
 def _open_gate(linear: nn.Linear) -> nn.Linear:
-    """For gates: sigmoid(1) whatever the input."""
+    """For gates: sigmoid(1) for every input."""
     nn.init.zeros_(linear.weight)
     nn.init.ones_(linear.bias)
     return linear

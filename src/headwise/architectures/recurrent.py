@@ -1,8 +1,6 @@
-"""Recurrent encoder-decoders: a network reads the source, a second one writes the target.
+"""Recurrent encoder-decoders: encoder, bridge to the decoder's first state, cache, and model.
 
-Here are the encoder, the way from its last states to the decoder's first, the cache, and the model that joins them.
-How the target is written, with attention or without, is in `recurrent_decoders`. Cells are torch's own `nn.RNN`,
-`nn.LSTM` and `nn.GRU`.
+Decoders, with and without attention, are in `recurrent_decoders`. Cells are torch's `nn.RNN`, `nn.LSTM` and `nn.GRU`.
 """
 
 import math
@@ -23,7 +21,7 @@ from headwise.network.dropout import Dropout
 
 
 class RecurrentEmbeddings(nn.Module):
-    """dropout(E[token] * sqrt(d_model)), as `Recurrent` embeds: order is the network's own affair."""
+    """dropout(E[token] * sqrt(d_model)), without positions."""
 
     def __init__(self, tokens: nn.Embedding, dropout: float) -> None:
         super().__init__()
@@ -36,9 +34,9 @@ class RecurrentEmbeddings(nn.Module):
 
 
 class RecurrentEncoder(nn.Module):
-    """States h_1 ... h_T of a recurrent network over the source, from one direction or both.
+    """States h_1 ... h_T of a recurrent network over the source, in one direction or both.
 
-    Rows are packed: the network never sees padding, so what a row yields does not depend on the rows beside it.
+    Rows are packed, so results do not depend on padding.
     """
 
     def __init__(self, rnn: nn.RNNBase) -> None:
@@ -48,7 +46,7 @@ class RecurrentEncoder(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch src_len d_model"], src_mask: Bool[Tensor, "batch src_len"]
     ) -> tuple[Float[Tensor, "batch src_len width"], State]:
-        """States of the last layer, both directions side by side and 0 at padding; final states of all layers."""
+        """States of the last layer, directions concatenated and 0 at padding; final states of all layers."""
         lengths = src_mask.sum(1).cpu()
         outputs, final = self.rnn(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
         states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.size(1))
@@ -56,33 +54,33 @@ class RecurrentEncoder(nn.Module):
 
 
 class ReversingEncoder(RecurrentEncoder):
-    """Reads the source back to front (Sutskever 2014, arXiv:1409.3215, section 3.3): first words end up closest.
+    """Reads the source in reverse (Sutskever 2014, arXiv:1409.3215, section 3.3).
 
-    Sources carry an end mark here, which is read first. States come out in the order of the source.
+    The end token is read first. States are in the order of the source.
     """
 
     def forward(
         self, x: Float[Tensor, "batch src_len d_model"], src_mask: Bool[Tensor, "batch src_len"]
     ) -> tuple[Float[Tensor, "batch src_len width"], State]:
-        """As `RecurrentEncoder.forward`."""
+        """See `RecurrentEncoder.forward`."""
         order = back_to_front(src_mask).unsqueeze(-1)
         states, final = super().forward(x.take_along_dim(order, 1), src_mask)
         return states.take_along_dim(order, 1), final
 
 
 def back_to_front(src_mask: Bool[Tensor, "batch src_len"]) -> Int[Tensor, "batch src_len"]:
-    """The place each place changes with when the real ones are reversed; padding stays.
+    """Indices that reverse the real positions; padding stays in place.
 
     >>> back_to_front(torch.tensor([[True, True, True, False]])).tolist()
     [[2, 1, 0, 3]]
     """
-    place = torch.arange(src_mask.size(1), device=src_mask.device)
+    index = torch.arange(src_mask.size(1), device=src_mask.device)
     lengths = src_mask.sum(1, keepdim=True)
-    return torch.where(place < lengths, lengths - 1 - place, place)
+    return torch.where(index < lengths, lengths - 1 - index, index)
 
 
 class FinalStates(nn.Module):
-    """The decoder starts where the encoder ended, layer by layer (Sutskever 2014, section 2; Luong 2015)."""
+    """The decoder starts from the encoder's final states (Sutskever 2014, section 2; Luong 2015)."""
 
     def forward(self, final: State) -> State:
         return final
@@ -91,9 +89,9 @@ class FinalStates(nn.Module):
 class ProjectedFinalState(nn.Module):
     """s_0 = tanh(W_s h), h the last layer's final state (Bahdanau 2015, appendix A.2.2); each layer has its W_s.
 
-    Of an encoder in both directions that is the backward one alone, which ends at the first word, as in the paper.
-    Beyond it: without attention `n_states` is 2 and h both of them, or the forward one would be read by nobody; of an
-    encoder in one direction h is the only one; memory cells of an LSTM start at 0.
+    For a bidirectional encoder h is the backward state, which ends at the first word, as in the paper. Extensions:
+    without attention `n_states` is 2 and h both states; for a unidirectional encoder h is its only state; memory cells
+    of an LSTM start at 0.
     """
 
     def __init__(self, d_model: int, n_layers: int, n_states: int = 1) -> None:
@@ -111,7 +109,7 @@ class ProjectedFinalState(nn.Module):
 
 @dataclass
 class RecurrentCache:
-    """State of an incremental decoding over `rows` hypotheses: one step of memory, however long they are."""
+    """State of incremental decoding of `rows` hypotheses; its size does not depend on their length."""
 
     memory: RecurrentMemory
     src_mask: Bool[Tensor, "rows src_len"]
@@ -119,21 +117,21 @@ class RecurrentCache:
     length: int = 0  # target positions decoded so far
 
     def reorder(self, index: Int[Tensor, " rows"]) -> None:
-        """Row i becomes what row index[i] was, both being hypotheses of one sentence: the source side stays."""
+        """Row i becomes row index[i] of the same sentence; the source side does not change."""
         self.state = select_state(self.state, index)
 
     def select(self, index: Int[Tensor, " kept"]) -> None:
-        """Keep the rows of `index`, whichever sentence they belong to."""
+        """Keep the rows of `index`, in its order; they may belong to different sentences."""
         self.memory = self.memory.select(index)
         self.src_mask = self.src_mask.index_select(0, index)
         self.state = select_state(self.state, index)
 
 
 class Recurrent(nn.Module):
-    """Encoder-decoder of recurrent networks; which one, `headwise.architectures.build` decides.
+    """Recurrent encoder-decoder; build one with `headwise.architectures.build`.
 
-    Deviations from all the papers: embeddings times sqrt(d_model), because source, target and output may share their
-    table as in the Transformer, and no bias at the output, because trainer and loss are the Transformer's.
+    Deviations from all papers: embeddings times sqrt(d_model), because source, target and output may share a table as
+    in the Transformer, and no output bias, since trainer and loss are the Transformer's.
     """
 
     def __init__(
@@ -157,7 +155,7 @@ class Recurrent(nn.Module):
         self.scale = math.sqrt(src_embeddings.embedding_dim)
 
     def encode(self, src: Int[Tensor, "batch src_len"], src_mask: Bool[Tensor, "batch src_len"]) -> RecurrentMemory:
-        """Everything the decoder may know of the source. `src_mask` is True on real tokens, which come first."""
+        """The encoder's output. `src_mask` is True on real tokens; padding is on the right."""
         states, final = self.encoder(self._embed(self.src_embeddings, src), src_mask)
         return RecurrentMemory(states, self.decoder.keys(states), self.decoder.start(self.bridge(final)))
 
@@ -168,9 +166,9 @@ class Recurrent(nn.Module):
         src_mask: Bool[Tensor, "batch src_len"],
         cache: RecurrentCache | None = None,
     ) -> Float[Tensor, "batch tgt_len d_model"]:
-        """Hidden states that predict the piece after each of `tgt_in`.
+        """Hidden states that predict the token after each of `tgt_in`.
 
-        With a cache `tgt_in` holds the new positions only, and the cache is advanced by them.
+        With a cache, `tgt_in` holds the new positions only; they are added to the cache.
         """
         state = memory.start if cache is None else cache.state
         x = self._embed(self.tgt_embeddings, tgt_in)
@@ -181,11 +179,11 @@ class Recurrent(nn.Module):
         return self.dropout(hidden)
 
     def logits(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
-        """Unnormalised scores of the next piece."""
+        """Unnormalised scores of the next token."""
         return self.output(hidden)
 
     def start_cache(self, memory: RecurrentMemory, src_mask: Bool[Tensor, "batch src_len"]) -> RecurrentCache:
-        """The cache to decode these sources with, before the first step."""
+        """The empty cache to decode these sources with."""
         return RecurrentCache(memory, src_mask, memory.start)
 
     def states(
@@ -194,7 +192,7 @@ class Recurrent(nn.Module):
         tgt_in: Int[Tensor, "batch tgt_len"],
         src_mask: Bool[Tensor, "batch src_len"],
     ) -> Float[Tensor, "batch tgt_len d_model"]:
-        """Hidden states of a teacher-forced pass."""
+        """Hidden states with teacher forcing."""
         return self.decode(tgt_in, self.encode(src, src_mask), src_mask)
 
     def forward(
@@ -203,7 +201,7 @@ class Recurrent(nn.Module):
         tgt_in: Int[Tensor, "batch tgt_len"],
         src_mask: Bool[Tensor, "batch src_len"],
     ) -> Float[Tensor, "batch tgt_len vocab"]:
-        """Logits of the piece after each of `tgt_in`."""
+        """Logits of the token after each of `tgt_in`."""
         return self.logits(self.states(src, tgt_in, src_mask))
 
     def _embed(self, table: nn.Embedding, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:

@@ -1,9 +1,8 @@
-"""Four ways to write a target with a recurrent network; all map embedded target pieces to hidden states.
+"""Four recurrent decoders, which map embedded target tokens to hidden states.
 
-`SummaryDecoder` knows the source by its start state alone. `AttentionalDecoder` and `InputFeedingDecoder` are Luong's,
-`BahdanauDecoder` is Bahdanau's. Where a step needs nothing that the step before has attended to, the recurrence over
-all positions is one call; the other two have to walk. Not here: scores of attention (`attention`), the source
-(`recurrent`), and the projection to the vocabulary, which is one for all positions afterwards.
+`SummaryDecoder` sees the source only through its start state. `AttentionalDecoder` and `InputFeedingDecoder` are
+Luong's, `BahdanauDecoder` is Bahdanau's. If a step does not depend on the attention of the previous one, all positions
+are a single call; otherwise they run step by step.
 """
 
 from dataclasses import dataclass
@@ -14,17 +13,17 @@ from torch import Tensor, nn
 
 from headwise.architectures.attention import AdditiveAttention, DotAttention
 
-# Hidden states of all layers, memory cells too if it is an LSTM; with input feeding the last attentional vector.
+# Hidden states of all layers; for an LSTM also the memory cells, with input feeding also the last attentional vector.
 State = tuple[Float[Tensor, "_ rows d_model"], ...]
 
 
 @dataclass(frozen=True)
 class RecurrentMemory:
-    """What an encoder leaves to its decoder."""
+    """The encoder's output for the decoder."""
 
     states: Float[Tensor, "batch src_len width"]  # of the last layer at each source position; 0 at padding
-    keys: Float[Tensor, "batch src_len d_key"]  # the same as attention scores them
-    start: State  # of the decoder
+    keys: Float[Tensor, "batch src_len d_key"]  # the keys of attention
+    start: State  # first state of the decoder
 
     def select(self, index: Int[Tensor, " kept"]) -> "RecurrentMemory":
         """The rows of `index`."""
@@ -34,14 +33,14 @@ class RecurrentMemory:
 
 
 def select_state(state: State, index: Int[Tensor, " kept"]) -> tuple[Float[Tensor, "_ kept d_model"], ...]:
-    """The rows of `index`, in its order, repeated where it repeats."""
+    """The rows of `index`."""
     return tuple(part.index_select(1, index) for part in state)
 
 
 def advance_states(
     rnn: nn.RNNBase, x: Float[Tensor, "rows length width"], state: State
 ) -> tuple[Float[Tensor, "rows length d_model"], State]:
-    """Outputs of the last layer over all of `x`, and the state after it, from `state` on."""
+    """Outputs of the last layer for all of `x`, and the state after it, starting from `state`."""
     if isinstance(rnn, nn.LSTM):
         return rnn(x, state)
     outputs, last = rnn(x, state[0])
@@ -49,9 +48,9 @@ def advance_states(
 
 
 class SummaryDecoder(nn.Module):
-    """h_t = f(h_{t-1}, y_{t-1}): the start state is all there is of the source (Sutskever 2014, arXiv:1409.3215).
+    """h_t = f(h_{t-1}, y_{t-1}): the source enters only as start state (Sutskever 2014, arXiv:1409.3215).
 
-    Deviation: the decoder is told where to start by a start mark, not by the end mark of the source.
+    Deviation: the decoder starts with a start token, not with the end token of the source.
     """
 
     def __init__(self, rnn: nn.RNNBase) -> None:
@@ -59,11 +58,11 @@ class SummaryDecoder(nn.Module):
         self.rnn = rnn
 
     def keys(self, states: Float[Tensor, "batch src_len width"]) -> Float[Tensor, "batch src_len width"]:
-        """Nothing is looked up."""
+        """Not used."""
         return states
 
     def start(self, cells: State) -> State:
-        """The state before the first step, from that of the cells."""
+        """The first state, from the states of the cells."""
         return cells
 
     def forward(
@@ -78,14 +77,14 @@ class SummaryDecoder(nn.Module):
 
 
 class AttendingDecoder(SummaryDecoder):
-    """What the decoders with attention have in common."""
+    """Base class of decoders with attention."""
 
     def __init__(self, rnn: nn.RNNBase, cross_attn: DotAttention) -> None:
         super().__init__(rnn)
         self.cross_attn = cross_attn
 
     def keys(self, states: Float[Tensor, "batch src_len width"]) -> Float[Tensor, "batch src_len d_key"]:
-        """What attention scores."""
+        """The keys of attention."""
         return self.cross_attn.keys(states)
 
 
@@ -93,7 +92,7 @@ class AttentionalDecoder(AttendingDecoder):
     """Luong's global attention (Luong 2015, arXiv:1508.04025, section 3.1), without input feeding.
 
     h_t = f(h_{t-1}, y_{t-1}); c_t = attention of h_t; attentional vector tanh(W_c [c_t; h_t]) (equation 5), from
-    which the output is predicted. Nothing flows back, so all positions are computed at once.
+    which the output is predicted. There is no feedback, so all positions are computed at once.
     """
 
     def __init__(self, rnn: nn.RNNBase, cross_attn: DotAttention, width: int) -> None:
@@ -120,13 +119,13 @@ class AttentionalDecoder(AttendingDecoder):
 
 
 class InputFeedingDecoder(AttentionalDecoder):
-    """The same with input feeding (Luong 2015, section 3.3): the last attentional vector joins the next input.
+    """Luong's attention with input feeding (section 3.3): the last attentional vector is part of the next input.
 
-    It is 0 before the first step and the last part of the state from then on.
+    It is 0 before the first step, and the last part of the state.
     """
 
     def start(self, cells: State) -> State:
-        """The cells' state and no attention so far."""
+        """The cells' state and a zero attentional vector."""
         return (*cells, torch.zeros_like(cells[0][:1]))
 
     def forward(
@@ -136,7 +135,7 @@ class InputFeedingDecoder(AttentionalDecoder):
         src_mask: Bool[Tensor, "rows src_len"],
         state: State,
     ) -> tuple[Float[Tensor, "rows tgt_len d_model"], State]:
-        """As `AttentionalDecoder.forward`, step by step."""
+        """See `AttentionalDecoder.forward`; step by step."""
         cells, fed = state[:-1], state[-1].transpose(0, 1)
         vectors = []
         for x_t in x.split(1, dim=1):
@@ -147,18 +146,19 @@ class InputFeedingDecoder(AttentionalDecoder):
 
 
 class BahdanauDecoder(AttendingDecoder):
-    """c_i = attention of s_{i-1}; s_i = f(s_{i-1}, y_{i-1}, c_i); output from a maxout layer over s_i, y_{i-1} and c_i
-    (Bahdanau 2015, arXiv:1409.0473, appendix A.2.2).
+    """Bahdanau's decoder (Bahdanau 2015, arXiv:1409.0473, appendix A.2.2).
 
-    Deviations: the readout sees s_i, as equation 4 has it, where the appendix writes s_{i-1}. torch's GRU applies the
-    reset gate after the product with U, the paper's before it. Beyond the paper: any cell; of several layers the last
-    one asks and the first one is told.
+    c_i = attention of s_{i-1}; s_i = f(s_{i-1}, y_{i-1}, c_i); output from a maxout layer over s_i, y_{i-1} and c_i.
+
+    Deviations: the readout uses s_i, as in equation 4; the appendix writes s_{i-1}. torch's GRU applies the reset gate
+    after the product with U, the paper's before it. Extensions: other cells; with several layers, the last one gives
+    the query and the first one gets the context.
     """
 
     def __init__(self, rnn: nn.RNNBase, cross_attn: AdditiveAttention, width: int) -> None:
         super().__init__(rnn, cross_attn)
         d_model = rnn.hidden_size
-        self.readout_proj = nn.Linear(d_model + d_model + width, 2 * d_model)  # U_o, V_o and C_o side by side
+        self.readout_proj = nn.Linear(d_model + d_model + width, 2 * d_model)  # U_o, V_o and C_o concatenated
 
     def forward(
         self,
@@ -167,7 +167,7 @@ class BahdanauDecoder(AttendingDecoder):
         src_mask: Bool[Tensor, "rows src_len"],
         state: State,
     ) -> tuple[Float[Tensor, "rows tgt_len d_model"], State]:
-        """Readouts after each of `x`, and the state after the last. Only the recurrence itself is step by step."""
+        """Readouts after each of `x`, and the state after the last. Only the recurrence runs step by step."""
         states, contexts = [], []
         for x_i in x.split(1, dim=1):
             query = state[0][-1].unsqueeze(1)  # s_{i-1}

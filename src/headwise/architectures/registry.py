@@ -1,8 +1,4 @@
-"""Every architecture by its name: the one table between a configuration and the packages that hold modules.
-
-`transformer.py` and `build.py` define how each is built. Code that trains, searches or saves a network gets it from
-here and does not depend on the architecture.
-"""
+"""All architectures by name. Code that trains, searches or saves a network builds it here."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -38,16 +34,16 @@ POOLED: dict[str, Callable[[Any], PooledEncoder]] = {  # the encoder alone, with
 
 
 def build_network(config: ModelConfig) -> Network:
-    """The network of `config` with fresh parameters from torch's global generator."""
+    """A network with random initial parameters from torch's global generator."""
     if config.architecture not in ARCHITECTURES:
         raise unknown("architecture", config.architecture, ARCHITECTURES)
-    assert config.vocab_size > 0, "vocab_size is known once a tokenizer is"
+    assert config.vocab_size > 0, "vocab_size is set from the tokenizer"
     return ARCHITECTURES[config.architecture](config)
 
 
 def build_pooled_network(config: ModelConfig) -> PooledEncoder:
-    """The encoder alone, many to one, with fresh parameters: for classes, or for a series."""
-    assert config.n_outputs > 0, "n_outputs is known once the data are"
+    """An encoder with pooled output, for classification or forecasting, with random initial parameters."""
+    assert config.n_outputs > 0, "n_outputs is set from the data"
     return POOLED[config.architecture](config)
 
 
@@ -57,22 +53,22 @@ def with_parameters(
     """A network of `config` with these parameters, arrays by their names in a file, in evaluation mode.
 
     Raises:
-        UserError: they do not fit; `origin` says where they are from.
+        UserError: they do not fit; `origin` is named in the message.
     """
-    with torch.random.fork_rng(devices=[]):  # fresh parameters are drawn and overwritten: not at the caller's cost
+    with torch.random.fork_rng(devices=[]):  # keeps the caller's random state
         network = build(config)
     load_parameters(network, {name: torch.from_numpy(array) for name, array in parameters.items()}, origin)
     return network.eval()
 
 
-def decoding_forms(network: nn.Module) -> Callable[[str], Any]:
-    """What gives the network in the form for `SearchSettings.compute`; only the Transformer has others than itself."""
+def decoding_variants(network: nn.Module) -> Callable[[str], Any]:
+    """A function that returns the network for `SearchSettings.compute`; only the Transformer has other precisions."""
     if isinstance(network, Transformer):
         return PrecisionVariants(network)
 
-    def form(compute: str) -> nn.Module:
+    def variant(compute: str) -> nn.Module:
         if compute != "float32":
             raise UserError(f"decode.compute = {compute} is for the Transformer; this model decodes in float32")
         return network
 
-    return form
+    return variant

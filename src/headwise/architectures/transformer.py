@@ -11,15 +11,15 @@ from headwise.network.transformer import Transformer
 
 
 def build_model(c: TransformerConfig) -> Transformer:
-    """The Transformer of that configuration with fresh parameters from torch's global generator."""
-    assert c.vocab_size > 0, "vocab_size is known once a tokenizer is"
+    """A Transformer with random initial parameters from torch's global generator."""
+    assert c.vocab_size > 0, "vocab_size is set from the tokenizer"
     network = build(transformer_config(c))
     assert isinstance(network, Transformer)
     return network
 
 
 def build_pooled_transformer(c: TransformerConfig) -> PooledEncoder:
-    """The Transformer's encoder, pooled, with fresh parameters; of texts, or of a series where `n_inputs` says so."""
+    """A pooled Transformer encoder of texts, or of time series if `n_inputs` is set, with random initial parameters."""
     encoder = stack_config(c, c.n_encoder_layers, c.encoder_heads)
     front = series_front(encoder, c.n_inputs) if c.n_inputs else token_front(encoder, c.vocab_size)
     return build_pooled(encoder, front, c.pooling, c.n_outputs)

@@ -1,16 +1,13 @@
-"""XLNet (arXiv:1906.08237): a language model of every order of the words, by attention in two streams.
+"""XLNet (arXiv:1906.08237): permutation language modelling with two-stream attention.
 
-A sentence is predicted in a random order z: x_{z_t} from x_{z_<t} and its own position. A hidden state that has read
-x_{z_t} may not be asked for it, and one that has not would be useless to later predictions; so there are two (section
-2.3). The content stream h is a Transformer's. The query stream g knows the position alone, starts as one trained
-vector, and reads the content stream's keys and values through the same parameters. Order is in the masks only: tokens
-stand where they stand. From Transformer-XL (arXiv:1901.02860) come relative positions and `mems`, the previous
-segment's hidden states as more keys; new are relative segments (section 2.5).
+Tokens are predicted in a random order z: x_{z_t} from x_{z_<t} and its own position. A hidden state that contains
+x_{z_t} cannot predict it, and one without it would be useless for later predictions, so there are two (section 2.3).
+The content stream h is that of a Transformer. The query stream g knows only the position: it starts as one trained
+vector and attends to the content stream with the same parameters. The order is only in the masks; tokens keep their
+positions. Relative positions and `mems`, the hidden states of the previous segment as additional keys, come from
+Transformer-XL (arXiv:1901.02860); relative segments are new (section 2.5).
 
-One stream is enough to read a text; both are needed to predict words of it. A network with a head for labels
-(`XLNetClassifier`) has that in the place of the one for pieces.
-
-Not here: files (`xlnet_checkpoint`), drawing orders and spans for pre-training.
+Reading a text needs only the content stream, predicting tokens both. `XLNetClassifier` has a classification head.
 """
 
 import math
@@ -33,47 +30,47 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "silu": F.silu,
 }
-FAR = 1 << 30  # further apart than any two tokens
+FAR = 1 << 30  # more than any distance
 
 
-def all_see_all(length: int, _: int, device: torch.device) -> Bool[Tensor, "length length"]:
+def full_mask(length: int, _: int, device: torch.device) -> Bool[Tensor, "length length"]:
     """The mask of "bi"; that of "uni" is `causal_mask`."""
     return torch.ones(length, length, dtype=torch.bool, device=device)
 
 
-DIRECTIONS = {"bi": all_see_all, "uni": causal_mask}
+DIRECTIONS = {"bi": full_mask, "uni": causal_mask}
 
 
 @dataclass(frozen=True)
 class XLNetShape:
-    """What distinguishes one XLNet from another; the defaults are XLNet-Large's."""
+    """Hyperparameters; the defaults are XLNet-Large's."""
 
     vocab_size: int = 32000
     d_model: int = 1024
     n_layers: int = 24
     n_heads: int = 16
     d_ff: int = 4096
-    activation: str = "gelu"  # of ACTIVATIONS
-    direction: str = "bi"  # of DIRECTIONS; "uni" is Transformer-XL's
+    activation: str = "gelu"  # one of ACTIVATIONS
+    direction: str = "bi"  # one of DIRECTIONS; "uni": Transformer-XL
     norm_eps: float = 1e-12
     dropout: float = 0.1
-    memory_length: int = 512  # hidden states handed on as `mems`, the newest; 0 = all
-    reuse_length: int = 0  # of a segment only so many, the first, are handed on; 0 = all
-    clamp_length: int = 0  # greater distances count as this one; 0 = none does
+    memory_length: int = 512  # newest hidden states kept as `mems`; 0 = all
+    reuse_length: int = 0  # first hidden states of a segment to keep; 0 = all
+    clamp_length: int = 0  # maximum distance; 0 = no limit
     tied_output: bool = True
-    n_classes: int = 0  # of a head for labels of texts; 0 = the head is for pieces
-    head_dropout: float = 0.1  # of what the last matrix of a head for labels reads
+    n_classes: int = 0  # classes of a classification head; 0 = language model
+    head_dropout: float = 0.1  # on the input of the classifier's last matrix
 
     family = "xlnet"
 
     @property
     def head(self) -> str:
-        """What is said of a text, as `network.axes.NetworkConfig` has it."""
+        """The head, as in `NetworkConfig.head`."""
         return "text_class" if self.n_classes else "language"
 
 
 def build_xlnet(shape: XLNetShape) -> "XLNet":
-    """The network of that shape with fresh parameters from torch's global generator: N(0, 0.02), as the paper's."""
+    """A network with random initial parameters from torch's global generator: N(0, 0.02), as in the paper."""
     layers = [
         TwoStreamLayer(
             RelativeAttention(shape.d_model, shape.n_heads, shape.dropout),
@@ -104,7 +101,7 @@ def build_xlnet(shape: XLNetShape) -> "XLNet":
 
 
 def partial_order_mask(rank: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length length"]:
-    """`visible` where only some positions are predicted: `rank` says when, from 0, and -1 of those that all may see.
+    """The mask `visible` for partial prediction: `rank` is the order from 0, and -1 for tokens that all may see.
 
     >>> partial_order_mask(torch.tensor([[-1, 1, 0]])).int().tolist()  # position 2 first, then 1
     [[[1, 0, 0], [1, 0, 1], [1, 0, 0]]]
@@ -113,14 +110,14 @@ def partial_order_mask(rank: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch
 
 
 class XLNetStates(NamedTuple):
-    """What the layers give."""
+    """The output of the layers."""
 
-    hidden: Float[Tensor, "batch queries d_model"]  # the query stream's where there is one, else the content stream's
+    hidden: Float[Tensor, "batch queries d_model"]  # of the query stream if there is one, else of the content stream
     mems: list[Float[Tensor, "batch memory d_model"]]  # for the next segment, one per layer
 
 
 class XLNet(nn.Module):
-    """Embedding, two-stream layers, and a head: a projection to pieces, with a bias. Build one with `build_xlnet`."""
+    """Embedding, two-stream layers, and an output projection with bias. Build one with `build_xlnet`."""
 
     def __init__(
         self,
@@ -151,11 +148,11 @@ class XLNet(nn.Module):
         targets: Int[Tensor, "batch predictions"] | None = None,
         mems: Sequence[Float[Tensor, "batch memory d_model"]] | None = None,
     ) -> Float[Tensor, "batch queries vocab"]:
-        """Unnormalised scores of the pieces at `targets`, or at all positions where there are none; see `states`."""
+        """Logits at `targets`, or at all positions without targets; see `states`."""
         return self.logits(self.states(tokens, mask, segments, visible, targets, mems).hidden)
 
     def logits(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
-        """Unnormalised scores of the pieces."""
+        """Unnormalised scores of the tokens."""
         return self.head(hidden)
 
     def states(
@@ -171,20 +168,20 @@ class XLNet(nn.Module):
 
         Args:
             tokens: one segment of text.
-            mask: True on real tokens, wherever padding stands.
-            segments: which part of the input a token belongs to, such as 0 for a question and 1 for a text; only
-                whether two are the same matters. `mems` belong to part 0.
-            visible: True where position i (rows) may see position j; see `partial_order_mask`. The content stream sees
-                itself in any case.
-            targets: positions that the query stream predicts. Without it there is the content stream alone.
-            mems: `XLNetStates.mems` of the segment before; seen by all.
+            mask: True on real tokens; padding may be on either side.
+            segments: the segment of each token, such as 0 for a question and 1 for a text; only equality matters.
+                `mems` are segment 0.
+            visible: True where position i (rows) may see position j; see `partial_order_mask`. In the content
+                stream positions always see themselves.
+            targets: positions that the query stream predicts. Without it there is only the content stream.
+            mems: `XLNetStates.mems` of the previous segment, visible to all positions.
         """
         batch, length = tokens.shape
         past = mems[0].size(1) if mems else 0
-        sight = self._sight(tokens, mask, segments, visible, past)
+        visibility = self._visibility(tokens, mask, segments, visible, past)
         h = self.dropout(self.tokens(tokens))
-        content = sight.including_self()
-        query = None if targets is None else sight.at(targets)
+        content = visibility.including_self()
+        query = None if targets is None else visibility.at(targets)
         g = None if targets is None else self.dropout(self.query_start.expand(batch, targets.size(1), -1))
         positions = self.dropout(relative_positions(length, past + length, self._clamp_length, h))
         kept = []
@@ -194,15 +191,15 @@ class XLNet(nn.Module):
             h, g = layer(h, g, torch.cat([before, h], 1), positions, content, query)
         return XLNetStates(self.dropout(h if g is None else g), kept)
 
-    def _sight(
+    def _visibility(
         self,
         tokens: Int[Tensor, "batch length"],
         mask: Bool[Tensor, "batch length"] | None,
         segments: Int[Tensor, "batch length"] | None,
         visible: Bool[Tensor, "batch length length"] | None,
         past: int,
-    ) -> "Sight":
-        """What each position sees, before the two streams part."""
+    ) -> "Visibility":
+        """What each position sees, for both streams."""
         batch, length = tokens.shape
         seen = self._direction(length, length, tokens.device).expand(batch, -1, -1)
         if mask is not None:
@@ -212,7 +209,7 @@ class XLNet(nn.Module):
         own = torch.zeros_like(tokens) if segments is None else segments
         at = torch.arange(length, device=tokens.device).unsqueeze(1)
         key = torch.arange(-past, length, device=tokens.device)
-        return Sight(
+        return Visibility(
             mask=F.pad(seen, (past, 0), value=True),
             distance=(at - key + length - 1).expand(batch, -1, -1),
             other_segment=(own.unsqueeze(2) != F.pad(own, (past, 0)).unsqueeze(1)).long(),
@@ -220,7 +217,7 @@ class XLNet(nn.Module):
 
 
 class XLNetClassifier(XLNet):
-    """An XLNet that says which label a text has, by the content stream's state of the last token, its <cls>."""
+    """XLNet for text classification, from the content stream's state of the last token, <cls>."""
 
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -228,14 +225,14 @@ class XLNetClassifier(XLNet):
         mask: Bool[Tensor, "batch length"],
         segments: Int[Tensor, "batch length"] | None = None,
     ) -> Float[Tensor, "batch classes"]:
-        """Unnormalised scores of the labels. Padding may stand on either side; other arguments as of `states`."""
+        """Logits of the labels. Padding may be on either side; other arguments as in `states`."""
         last = mask.size(1) - 1 - mask.flip(1).int().argmax(1)
         rows = torch.arange(len(tokens), device=tokens.device)
         return self.logits(self.states(tokens, mask, segments).hidden[rows, last])
 
 
 class LastStateHead(nn.Module):
-    """W_2 dropout(tanh(W_1 h + b_1)) + b_2 of a text's last state, as `transformers` has it by default."""
+    """W_2 dropout(tanh(W_1 h + b_1)) + b_2 of a text's last state, the default of `transformers`."""
 
     def __init__(self, d_model: int, n_classes: int, dropout: float) -> None:
         super().__init__()
@@ -250,44 +247,44 @@ class LastStateHead(nn.Module):
 
 @dataclass(frozen=True)
 class Memory:
-    """How much of the hidden states the next segment gets."""
+    """Selects the hidden states that the next segment gets."""
 
-    length: int  # the newest; 0 = all
-    reuse: int | None  # only so many of the new ones, the first
+    length: int  # newest states to keep; 0 = all
+    reuse: int | None  # first new states to keep
 
     def __call__(
         self, before: Float[Tensor, "batch memory d_model"], h: Float[Tensor, "batch length d_model"]
     ) -> Float[Tensor, "batch kept d_model"]:
-        """The memory with `h` behind it, cut, and without gradient."""
+        """The memory with `h` appended, truncated, without gradient."""
         return torch.cat([before, h[:, : self.reuse]], 1)[:, -self.length :].detach()
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What queries know of keys before they look at them."""
+class Visibility:
+    """Mask, distances and segments for queries and keys."""
 
     mask: Bool[Tensor, "batch queries keys"]  # may attend
     distance: Int[Tensor, "batch queries keys"]  # row of `relative_positions`
     other_segment: Int[Tensor, "batch queries keys"]  # 0 the same segment, 1 another
 
-    def including_self(self) -> "Sight":
-        """The content stream's: a position sees itself, too. The queries are the last of the keys."""
+    def including_self(self) -> "Visibility":
+        """For the content stream, where positions see themselves. The queries are the last of the keys."""
         queries, keys = self.mask.shape[1:]
         itself = torch.eye(queries, dtype=torch.bool, device=self.mask.device)
-        return Sight(self.mask | F.pad(itself, (keys - queries, 0)), self.distance, self.other_segment)
+        return Visibility(self.mask | F.pad(itself, (keys - queries, 0)), self.distance, self.other_segment)
 
-    def at(self, targets: Int[Tensor, "batch predictions"]) -> "Sight":
-        """The query stream's: that of the positions it predicts."""
+    def at(self, targets: Int[Tensor, "batch predictions"]) -> "Visibility":
+        """For the query stream: the rows of the predicted positions."""
         rows = targets.unsqueeze(2).expand(-1, -1, self.mask.size(2))
-        return Sight(self.mask.gather(1, rows), self.distance.gather(1, rows), self.other_segment.gather(1, rows))
+        return Visibility(self.mask.gather(1, rows), self.distance.gather(1, rows), self.other_segment.gather(1, rows))
 
 
 def relative_positions(
     queries: int, keys: int, clamp_length: int, like: Float[Tensor, "..."]
 ) -> Float[Tensor, "distances d_model"]:
-    """Sines, then cosines, of the distances from -(queries - 1), a key behind the query, to keys - 1, before it.
+    """Sines, then cosines, of the distances from -(queries - 1), a key after the query, to keys - 1.
 
-    In float32 from the start, as models were trained with: far away, rounding shows in the fifth decimal.
+    Computed in float32, as pretrained models were trained: rounding of large distances affects the fifth decimal.
     """
     d_model = like.size(-1)
     distance = torch.arange(1 - queries, keys, device=like.device).clamp(-clamp_length, clamp_length).float()
@@ -297,7 +294,7 @@ def relative_positions(
 
 
 class TwoStreamLayer(nn.Module):
-    """h = norm(h + attention(h)), then norm(h + ffn(h)); g the same with its own queries and the keys of h."""
+    """h = norm(h + attention(h)), then norm(h + ffn(h)); the same for g, with the keys of h."""
 
     def __init__(
         self, attn: "RelativeAttention", ffn: "XLNetFeedForward", norm: Callable[[], nn.LayerNorm], dropout: float
@@ -315,25 +312,25 @@ class TwoStreamLayer(nn.Module):
         g: Float[Tensor, "batch predictions d_model"] | None,
         memory: Float[Tensor, "batch keys d_model"],
         positions: Float[Tensor, "distances d_model"],
-        content: Sight,
-        query: Sight | None,
+        content: Visibility,
+        query: Visibility | None,
     ) -> tuple[Float[Tensor, "batch length d_model"], Float[Tensor, "batch predictions d_model"] | None]:
-        """Both streams; `memory` is `h` behind the states remembered of the segment before."""
+        """Both streams; `memory` is the memory of the previous segment followed by `h`."""
         k, v, r = self.attn.keys(memory, positions)
 
-        def stream(x: Tensor, sight: Sight) -> Tensor:
-            x = self.attn_norm(x + self.dropout(self.attn(x, k, v, r, sight)))
+        def stream(x: Tensor, visibility: Visibility) -> Tensor:
+            x = self.attn_norm(x + self.dropout(self.attn(x, k, v, r, visibility)))
             return self.ffn_norm(x + self.dropout(self.ffn(x)))
 
         return stream(h, content), None if g is None or query is None else stream(g, query)
 
 
 class RelativeAttention(nn.Module):
-    """Scores ((q + u) k_j + (q + v) W_r R_{i-j} + (q + w) s_ij) / sqrt(d), with trained u, v, w of each head.
+    """Scores ((q + u) k_j + (q + v) W_r R_{i-j} + (q + w) s_ij) / sqrt(d), with trained u, v, w per head.
 
-    By content, by distance (Transformer-XL, section 3.3) and by whether both are of one segment (section 2.5).
+    The terms are content, distance (Transformer-XL, section 3.3) and equality of segments (section 2.5).
 
-    Deviation from the project's attention, as in the original: a query that may see nothing looks at all keys alike.
+    As in the original, a query that may see nothing attends to all keys equally.
     """
 
     def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
@@ -348,7 +345,7 @@ class RelativeAttention(nn.Module):
         self.content_bias = nn.Parameter(torch.empty(n_heads, d_head))
         self.position_bias = nn.Parameter(torch.empty(n_heads, d_head))
         self.segment_bias = nn.Parameter(torch.empty(n_heads, d_head))
-        self.segments = nn.Parameter(torch.empty(2, n_heads, d_head))  # the same, another
+        self.segments = nn.Parameter(torch.empty(2, n_heads, d_head))  # same, other
         self.dropout = Dropout(dropout)
 
     def keys(
@@ -368,19 +365,20 @@ class RelativeAttention(nn.Module):
         k: Float[Tensor, "batch heads keys d_head"],
         v: Float[Tensor, "batch heads keys d_head"],
         r: Float[Tensor, "1 heads distances d_head"],
-        sight: Sight,
+        visibility: Visibility,
     ) -> Float[Tensor, "batch queries d_model"]:
         """The attention of one stream."""
         q = self.split_heads(self.q_proj(x))
         distance, other_segment = (
-            index.unsqueeze(1).expand(-1, self.n_heads, -1, -1) for index in (sight.distance, sight.other_segment)
+            index.unsqueeze(1).expand(-1, self.n_heads, -1, -1)
+            for index in (visibility.distance, visibility.other_segment)
         )
         scores = (q + self.content_bias.unsqueeze(1)) @ k.mT
         scores = scores + ((q + self.position_bias.unsqueeze(1)) @ r.mT).gather(-1, distance)
         scores = scores + ((q + self.segment_bias.unsqueeze(1)) @ self.segments.permute(1, 2, 0)).gather(
             -1, other_segment
         )
-        scores = (scores / math.sqrt(q.size(-1))).masked_fill(~sight.mask.unsqueeze(1), torch.finfo(x.dtype).min)
+        scores = (scores / math.sqrt(q.size(-1))).masked_fill(~visibility.mask.unsqueeze(1), torch.finfo(x.dtype).min)
         return self.o_proj((self.dropout(scores.softmax(-1)) @ v).transpose(1, 2).flatten(2))
 
     def split_heads(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch heads length d_head"]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headwise.config.model import ModelConfig, TransformerConfig
 from headwise.native.library import instructions, library
 from headwise.native.network import ACTIVATIONS, CompiledNetwork, PackedMemory, Shape
-from headwise.native.positions import halved_sinusoid_table, rates_of_pairs, sinusoid_table
+from headwise.native.positions import halved_sinusoid_table, rotary_frequencies, sinusoid_table
 from headwise.network.config import NetworkConfig, StackConfig
 from headwise.network.from_recipe import transformer_config
 from headwise.network.legacy_names import RenamedMapping, current_names
@@ -105,7 +105,7 @@ def library_shape(c: NetworkConfig) -> Shape | None:
         score_scale=0.0 if is_papers else encoder.score_scale,
         logit_scale=c.logit_scale,
         padding=encoder.count_from,
-        rotary=tuple(rates_of_pairs(rotary.width, rotary.base).tolist()) if rotary else (),
+        rotary=tuple(rotary_frequencies(rotary.width, rotary.base).tolist()) if rotary else (),
     )
 
 

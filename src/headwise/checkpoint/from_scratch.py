@@ -108,7 +108,7 @@ def picture_layout(axes: NetworkConfig, labels: Sequence[str]) -> ScratchLayout:
     return ScratchLayout(files, partial(file_tensors, config=axes))
 
 
-def check_axes(axes: NetworkConfig) -> None:
+def check_layout(axes: NetworkConfig) -> None:
     """`UserError` if the layout that a network is saved in cannot express one of its axes."""
     _, lost = config_to_hf(axes)
     if lost:

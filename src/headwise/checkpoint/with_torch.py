@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from headwise.architectures.registry import build_network, build_pooled_network, decoding_forms, with_parameters
+from headwise.architectures.registry import build_network, build_pooled_network, decoding_variants, with_parameters
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.imported import read_pretrained
 from headwise.checkpoint.read import read_folder
@@ -63,7 +63,7 @@ def read_published(folder: Path, device: str, dtype: str) -> Folder:
 
 def prepared(network: Any) -> tuple[Any, Any]:
     """A network and what gives its forms for decoding."""
-    return network, decoding_forms(network)
+    return network, decoding_variants(network)
 
 
 def average_engines(engines: Sequence[Any], networks: Sequence[Any], compute: str) -> SearchEngine:

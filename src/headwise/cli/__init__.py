@@ -165,7 +165,7 @@ def _failed(message: str) -> int:
 
 
 def _discard_output() -> None:
-    """Send unwritten output nowhere, because Python would complain at exit."""
+    """Send never_generated output nowhere, because Python would complain at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -31,7 +31,7 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 WITH_DECODER = tasks_with("decoder")  # a denoiser itself does not search, but a translator that starts from it does
 
 
-ENDINGS = ("exact", "no", "yes", "never")  # of a beam; the last three are those of generation_config.json
+EARLY_STOPPING = ("exact", "no", "yes", "never")  # of a beam; the last three are those of generation_config.json
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,9 @@ class SearchSettings:
 
     beam_size: int = setting(4, "hypotheses kept; 1 is greedy", POSITIVE)
     length_penalty: float = setting(0.6, "alpha of GNMT (arXiv:1609.08144, eq. 14); higher favours longer output", ANY)
-    early_stopping: str = choice(ENDINGS, "when a beam ends; all but exact: as transformers, by log P / length^alpha")
+    early_stopping: str = choice(
+        EARLY_STOPPING, "when a beam ends; all but exact: as transformers, by log P / length^alpha"
+    )
     max_length_factor: float = setting(2.0, "longest output = this * source tokens + max_length_extra")
     max_length_extra: int = setting(50, "tokens, see max_length_factor (section 6.1)")
     min_length_factor: float = setting(0.0, "shortest output = this * source tokens + min_length_extra")

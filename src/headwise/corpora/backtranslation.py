@@ -11,7 +11,7 @@ from itertools import tee
 
 from headwise.data.scripts import split_words
 from headwise.data.sources import Pair
-from headwise.decode.repetition import repeats_itself
+from headwise.decode.repetition import is_repetitive
 from headwise.decode.translator import Translation
 
 BLANK, EMPTY, REPEATING = "blank line", "empty translation", "translation that repeats itself"
@@ -36,7 +36,7 @@ def back_translate(
     for line, found in zip(behind, translate(ahead), strict=True):
         if not found.text:
             left_out[EMPTY] += 1
-        elif repeats_itself(found.pieces) and not repeats_itself(split_words(line)):
+        elif is_repetitive(found.pieces) and not is_repetitive(split_words(line)):
             left_out[REPEATING] += 1
         else:
             yield (f"{tag} {found.text}" if tag else found.text), line

@@ -1,11 +1,10 @@
-"""The few pieces that a lexical shortlist allows, to be searched instead of a whole vocabulary.
+"""Search over a lexical shortlist instead of the whole vocabulary.
 
-The compiled library searches a batch in *columns*: positions in the list of all pieces any of its sentences may write.
-Callers speak of ids, and `native.search` translates. What only the other sentences of a batch may write has no
-probability, so a sentence yields the same in any company (batch-invariant). Probabilities are those among a sentence's
-own candidates. Torch computes all logits and leaves out what is `barred`: the same, and slower.
+The compiled library searches a batch in *columns*: indices into the list of all tokens that its sentences may contain;
+`native.search` converts ids. Each sentence is normalised over its own candidates, so its result does not depend on the
+batch. Torch computes all logits and masks those that are `barred`: same results, but slower.
 
-Not here: how a shortlist is learnt (`data/shortlist.py`), and the search itself.
+Shortlists are trained in `data/shortlist.py`.
 """
 
 from collections.abc import Sequence
@@ -17,16 +16,16 @@ from numpy.typing import NDArray
 
 from headwise.contract import FREE
 
-BLOCK = 64  # entries that `ranking` looks at together; of 16, 32 and 64 the fastest over 8,000 entries
+BLOCK = 64  # entries that `ranking` compares together; of 16, 32 and 64 the fastest over 8,000 entries
 
 
 class CandidateTable:
-    """A shortlist ready for use: which pieces may be written for a source."""
+    """A shortlist: the tokens that may occur in the translation of a source."""
 
     def __init__(self, frequent: NDArray[Any], likely: NDArray[Any], n_written: int = 0) -> None:
-        """Ids (m,) and (vocab, n), as `data.shortlist.Shortlist` has them.
+        """Ids (m,) and (vocab, n) from `data.shortlist.Shortlist`.
 
-        `n_written`: the pieces that can be written, where they are not those that are read; 0 = they are.
+        `n_written`: size of a separate target vocabulary; 0 = shared with the source.
         """
         self.frequent = np.asarray(frequent, np.int64)
         self.likely = np.asarray(likely, np.int64)
@@ -35,22 +34,22 @@ class CandidateTable:
     def candidates(
         self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], special: Sequence[int]
     ) -> "Candidates":
-        """What the outputs of a batch may be made of.
+        """The tokens that the outputs of a batch may contain.
 
-        For each sentence the frequent pieces, the likely ones of its source pieces, these themselves, because any
-        may be copied (where they can be written), its forced prefix and the `special` ids. Sources come with their end
-        marks.
+        For each sentence: frequent tokens, likely translations of its source tokens, these tokens themselves (they may
+        be copied, unless vocabularies are separate), its forced prefix and the `special` ids. `sources` include their
+        end tokens.
         """
         allowed = self.allowed(sources, prefixes, special)
         used = np.asarray(allowed.any(0))
-        # Nobody may write those that fill up the last block, but selection is faster over whole blocks.
+        # Fill up the last block with tokens that no sentence may use: selection is faster over whole blocks.
         used[np.flatnonzero(~used)[: -int(used.sum()) % BLOCK]] = True
         return Candidates(np.flatnonzero(used), allowed[:, used], allowed.shape[1])
 
     def allowed(
         self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], special: Sequence[int]
     ) -> NDArray[np.bool_]:
-        """The same over the whole vocabulary, (sentences, vocab)."""
+        """Mask over the whole vocabulary, (sentences, vocab)."""
         allowed = np.zeros((len(sources), self.n_written or len(self.likely)), np.bool_)
         allowed[:, [*self.frequent, *special]] = True
         for row, source, prefix in zip(allowed, sources, prefixes, strict=True):
@@ -61,19 +60,19 @@ class CandidateTable:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The pieces a batch may write, and which of them each sentence may."""
+    """The tokens that a batch may use, and a mask for each sentence."""
 
-    ids: NDArray[np.int64]  # (columns,), ascending, so that columns are ordered as ids are
+    ids: NDArray[np.int64]  # (columns,), ascending
     allowed: NDArray[np.bool_]  # (sentences, columns)
     vocab_size: int = 0
 
     def barred(self) -> NDArray[np.bool_]:
-        """What each sentence may not write, over the whole vocabulary."""
+        """True on tokens that a sentence may not use, over the whole vocabulary."""
         barred = np.ones((len(self.allowed), self.vocab_size), np.bool_)
         barred[:, self.ids] = ~self.allowed
         return barred
 
     def columns(self, ids: NDArray[Any]) -> NDArray[np.int64]:
-        """Where ids are in the list; FREE for those that are not there."""
+        """The columns of ids; FREE for ids that are not candidates."""
         columns = np.searchsorted(self.ids, ids).clip(max=len(self.ids) - 1)
         return np.where(self.ids[columns] == ids, columns, FREE)

@@ -1,8 +1,7 @@
-"""What a hypothesis may look like: lengths, forced prefix, banned pieces, repeated n-grams.
+"""Constraints on outputs: lengths, forced prefix, suppressed tokens, repeated n-grams.
 
-Functions on the log-probabilities of the next token. What is ruled out becomes -inf; what is left keeps the
-probability the model gave it, so that scores stay those of the model. Not here: which hypotheses are kept
-(`search`).
+They are functions on the log-probabilities of the next token. Forbidden tokens get -inf; others keep their probability,
+so that scores remain those of the model.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,20 +19,20 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of each output, in pieces; the longest length counts the end mark, the shortest does not."""
+    """Limits of each output, in tokens; the maximum length includes the end token, the minimum does not."""
 
     min_length: Int[Tensor, " rows"]
     max_length: Int[Tensor, " rows"]  # at least 1
-    prefix: Int[Tensor, "rows prefix_len"]  # FREE right of a row's own prefix
-    barred: Bool[Tensor, "rows vocab"] | None = None  # what is not on a row's shortlist
-    phrases: Int[Tensor, "rows phrases phrase_len"] | None = None  # to be written, FREE right of each; see `phrases`
+    prefix: Int[Tensor, "rows prefix_len"]  # padded with FREE on the right
+    barred: Bool[Tensor, "rows vocab"] | None = None  # tokens outside a row's shortlist
+    phrases: Int[Tensor, "rows phrases phrase_len"] | None = None  # required phrases, padded with FREE; see `phrases`
 
     def repeat(self, times: int) -> "Limits":
-        """Each row `times` times in succession: one for each beam of a sentence."""
+        """Each row repeated `times` times: one for each hypothesis of a sentence."""
         return self if times == 1 else self._each(lambda of_rows: of_rows.repeat_interleave(times, 0))
 
     def to(self, device: torch.device) -> "Limits":
-        """The same on another device."""
+        """A copy on another device."""
         return self._each(lambda of_rows: of_rows.to(device))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Limits":
@@ -42,7 +41,7 @@ class Limits:
 
 
 def take(record: Record, rows: Int[Tensor, " kept"]) -> Record:
-    """The same record with only those rows of every tensor in it."""
+    """A copy of the record with only the given rows of its tensors."""
     assert is_dataclass(record) and not isinstance(record, type)
     kept = {f.name: _take_value(getattr(record, f.name), rows) for f in fields(record)}
     return replace(record, **kept)
@@ -62,26 +61,26 @@ def constrain(
     no_repeat_ngram: int,
     eos_id: int,
     other_ends: Sequence[int] = (),
-    counted: Sequence[int] = (),
+    ngram_context: Sequence[int] = (),
 ) -> Float[Tensor, "rows vocab"]:
-    """All constraints in order; the forced prefix comes last and so wins over the others.
+    """Apply all constraints; the forced prefix comes last and overrides the others.
 
     Args:
-        log_probs: of the token after `history`; overwritten, for a copy of a whole vocabulary is not cheap.
-        history: the pieces of each row so far, without the start mark.
+        log_probs: of the token after `history`; overwritten, since copying a whole vocabulary is expensive.
+        history: the tokens of each row so far, without the start token.
         limits: of each row.
-        suppressed: ids that are never written: padding, start mark, unknown.
-        no_repeat_ngram: n, or 0 for no such rule.
-        eos_id: the end mark.
-        other_ends: further ones.
-        counted: what stands before the history of each row and is part of its n-grams.
+        suppressed: ids that are never generated: padding, start token, unknown.
+        no_repeat_ngram: n, or 0 to allow repetition.
+        eos_id: the end token.
+        other_ends: further end tokens.
+        ngram_context: tokens before the history that are part of its n-grams.
     """
     length = history.size(1)
     is_forced = length < limits.prefix.size(1)
     unbanned = log_probs.clone() if no_repeat_ngram or is_forced else log_probs
-    allowed = ban_pieces(log_probs, suppressed, limits.min_length <= length, eos_id, other_ends)
+    allowed = ban_tokens(log_probs, suppressed, limits.min_length <= length, eos_id, other_ends)
     if no_repeat_ngram:
-        before = history.new_tensor(counted).expand(len(history), -1)
+        before = history.new_tensor(ngram_context).expand(len(history), -1)
         allowed = ban_repeated_ngrams(allowed, torch.cat([before, history], 1), no_repeat_ngram)
         allowed = end_if_stuck(allowed, unbanned, eos_id)
     if is_forced:
@@ -90,20 +89,20 @@ def constrain(
 
 
 def only_choice(log_probs: Float[Tensor, "rows vocab"], token: int) -> Float[Tensor, "rows vocab"]:
-    """Nothing but `token`, whatever the model thinks, with probability 1."""
+    """Probability 1 for `token`, 0 for all others."""
     log_probs = torch.full_like(log_probs, -torch.inf)
     log_probs[:, token] = 0.0
     return log_probs
 
 
-def ban_pieces(
+def ban_tokens(
     log_probs: Float[Tensor, "rows vocab"],
     suppressed: Sequence[int],
     may_end: Bool[Tensor, " rows"],
     eos_id: int,
     other_ends: Sequence[int] = (),
 ) -> Float[Tensor, "rows vocab"]:
-    """Without the suppressed ids, and without end marks where a row is still too short to end; in place."""
+    """Remove suppressed ids, and end tokens from rows below the minimum length; in place."""
     log_probs.index_fill_(1, torch.tensor(suppressed, dtype=torch.long, device=log_probs.device), -torch.inf)
     for end in (eos_id, *other_ends):
         log_probs[:, end].masked_fill_(~may_end, -torch.inf)
@@ -113,7 +112,7 @@ def ban_pieces(
 def ban_repeated_ngrams(
     log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"], n: int
 ) -> Float[Tensor, "rows vocab"]:
-    """Without the tokens that would complete an n-gram already in the row's history.
+    """Remove tokens that would complete an n-gram of the row's history.
 
     >>> ban_repeated_ngrams(torch.zeros(1, 4), torch.tensor([[3, 1, 3]]), n=2).tolist()
     [[0.0, -inf, 0.0, 0.0]]
@@ -121,9 +120,9 @@ def ban_repeated_ngrams(
     if history.size(1) < n:
         return log_probs
     ngrams = history.unfold(1, n, 1)  # rows, positions, n
-    beginning = history[:, history.size(1) - n + 1 :]  # of the n-gram that the next token completes
-    repeats = (ngrams[..., : n - 1] == beginning.unsqueeze(1)).all(-1)
-    nowhere = log_probs.size(1)  # a column beyond the vocabulary, for positions that ban nothing
+    last = history[:, history.size(1) - n + 1 :]  # start of the n-gram that the next token completes
+    repeats = (ngrams[..., : n - 1] == last.unsqueeze(1)).all(-1)
+    nowhere = log_probs.size(1)  # an extra column, for positions that ban nothing
     banned = torch.where(repeats, ngrams[..., n - 1], nowhere)
     mask = torch.zeros(len(log_probs), nowhere + 1, dtype=torch.bool, device=log_probs.device)
     mask.scatter_(1, banned, True)
@@ -133,7 +132,7 @@ def ban_repeated_ngrams(
 def end_if_stuck(
     allowed: Float[Tensor, "rows vocab"], log_probs: Float[Tensor, "rows vocab"], eos_id: int
 ) -> Float[Tensor, "rows vocab"]:
-    """A row with nothing left to write may end, even if it is short."""
+    """Let a row end, even if it is short, when no other token is allowed."""
     stuck = (allowed == -torch.inf).all(-1)
     allowed = allowed.clone()
     allowed[:, eos_id] = torch.where(stuck, log_probs[:, eos_id], allowed[:, eos_id])
@@ -143,7 +142,7 @@ def end_if_stuck(
 def force(
     allowed: Float[Tensor, "rows vocab"], log_probs: Float[Tensor, "rows vocab"], token: Int[Tensor, " rows"]
 ) -> Float[Tensor, "rows vocab"]:
-    """Where a row has a forced token, nothing but that token, at its own log-probability."""
+    """Allow only the forced token of a row, if it has one, with its own log-probability."""
     vocab = torch.arange(allowed.size(1), device=allowed.device)
     is_forced = vocab == token.unsqueeze(1)
     forced_row = (token != FREE).unsqueeze(1)

@@ -1,6 +1,6 @@
-"""Where guesses for speculative decoding come from: the input itself, a translation memory, a smaller model.
+"""Drafts for speculative decoding (`speculative`): from the input, a translation memory, or a smaller model.
 
-A draft may guess as badly as it likes: it costs time, never a word of the output. Not here: the check (`speculative`).
+Bad guesses cost time, but never change the output.
 """
 
 import math
@@ -10,15 +10,15 @@ from typing import Any, Protocol, runtime_checkable
 
 from headwise.contract import Guess, SpecialIds
 
-LONGEST_MATCH = 3  # pieces of context a place is looked up by
-COMMON = 64  # a piece in more than 1/COMMON of a memory's sources says nothing about which of them is similar
+LONGEST_MATCH = 3  # tokens of context to look up
+COMMON = 64  # tokens in more than 1/COMMON of a memory's sources are ignored for similarity
 
 
 class CopyDraft:
-    """Names, numbers, markup: what follows in the source after the pieces just written (prompt lookup)."""
+    """Prompt lookup: copies what follows the last tokens in the source, such as names, numbers, markup."""
 
     def start(self, source: Sequence[int]) -> Guess:
-        """Guesses from the source alone."""
+        """Guesses from the source only."""
         return lambda written, count: continuation(source, written, count)
 
 
@@ -26,7 +26,7 @@ class MemoryDraft:
     """The translation of the most similar known source, from a translation memory."""
 
     def __init__(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> None:
-        """`pairs` are the token ids of sources and their translations."""
+        """`pairs` are token ids of sources and translations."""
         self._sources: list[frozenset[int]] = []
         self._targets: list[Sequence[int]] = []
         self._rows: dict[int, list[int]] = defaultdict(list)
@@ -37,7 +37,7 @@ class MemoryDraft:
             self._targets.append(tgt)
 
     def start(self, source: Sequence[int]) -> Guess:
-        """Guesses from the best match; from the source where nothing matches."""
+        """Guesses from the best match, or from the source if nothing matches."""
         match = self.most_similar(source)
         if match is None:
             return CopyDraft().start(source)
@@ -48,7 +48,7 @@ class MemoryDraft:
         return guess
 
     def most_similar(self, source: Sequence[int]) -> Sequence[int] | None:
-        """The target whose source shares the most weight of pieces with `source`, rare pieces weighing more."""
+        """The translation of the most similar source; shared rare tokens weigh more."""
         total = len(self._sources)
         scores: dict[int, float] = defaultdict(float)
         for token in set(source):
@@ -64,47 +64,47 @@ class MemoryDraft:
 
 
 @runtime_checkable
-class Drafting(Protocol):
-    """What a model writes for one source: it is given tokens, and takes tokens back."""
+class DraftState(Protocol):
+    """The output of a draft model for one source."""
 
     @property
-    def length(self) -> int: ...  # tokens that it has read
-    def feed(self, tokens: Sequence[int]) -> int: ...  # what is likeliest after these, which stand behind the others
+    def length(self) -> int: ...  # tokens read so far
+    def feed(self, tokens: Sequence[int]) -> int: ...  # appends tokens and returns the most probable next one
     def truncate(self, length: int) -> None: ...
 
 
 @runtime_checkable
-class DraftEngine(Protocol):
-    """A search engine whose model can draft: what it writes for a source with its end."""
+class DraftingEngine(Protocol):
+    """A search engine that can draft; `read` takes a source with its end tokens."""
 
-    def read(self, source: Sequence[int]) -> Drafting: ...
+    def read(self, source: Sequence[int]) -> DraftState: ...
 
 
 class ModelDraft:
     """The greedy output of a smaller model with the same tokenizer."""
 
     def __init__(self, engine: Any, special: SpecialIds) -> None:
-        self.engine: DraftEngine = engine
+        self.engine: DraftingEngine = engine
         self.special = special
 
     def start(self, source: Sequence[int]) -> Guess:
-        """Guesses of the model for this source."""
+        """Greedy output of the draft model for this source."""
         prompt, eos_id = self.special.prompt, self.special.eos_id
         output = self.engine.read(self.special.ended(source))
 
         def guess(written: Sequence[int], count: int) -> Sequence[int]:
-            fed = [*prompt, *written]
-            output.truncate(min(output.length, len(fed) - 1))  # of what was guessed, keep what was right
+            prefix = [*prompt, *written]
+            output.truncate(min(output.length, len(prefix) - 1))  # keep the correct guesses
             guesses: list[int] = []
             while len(guesses) < count and (not guesses or guesses[-1] != eos_id):
-                guesses.append(output.feed([*fed, *guesses][output.length :]))
+                guesses.append(output.feed([*prefix, *guesses][output.length :]))
             return guesses
 
         return guess
 
 
 def continuation(text: Sequence[int], written: Sequence[int], count: int) -> Sequence[int]:
-    """What follows in `text` where the last pieces of `written` occur in it; of several places, by the longest match.
+    """The tokens that follow the last tokens of `written` in `text`; the longest match wins.
 
     >>> continuation([7, 8, 9, 8, 5], [1, 9, 8], 2)
     [5]

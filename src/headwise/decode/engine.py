@@ -1,12 +1,11 @@
 """Batched search over token ids: sort by length, cut into batches, search, restore the order.
 
-A request (`request.SearchRequest`) is executed by one of two engines (`contract.SearchEngine`): the compiled library
-(`native.network`), in several threads and without torch, or torch (`stepwise`), one batch after the other. Not here:
-text (`translator`) and the search itself (`search`, `native/search.c`).
+A request (`request.SearchRequest`) runs on one of two engines (`contract.SearchEngine`): the compiled library
+(`native.network`) in several threads and without torch, or torch (`stepwise`), one batch after another.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -16,23 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config.settings import SearchSettings
-from headwise.contract import Hypothesis, SearchEngine, SearchInSteps, SpecialIds
+from headwise.contract import Continuation, Hypothesis, SearchEngine, SpecialIds, StepCallback, StepwiseSearch
 from headwise.decode.candidates import CandidateTable
 from headwise.decode.request import (
     DecodeBatch,
     Results,
     SearchRequest,
-    _halves,
     batches,
-    less_memory,
-    not_finite,
-    one_by_one,
+    halves,
+    memory_advice,
+    non_finite_error,
+    run_sequentially,
 )
 from headwise.device import usable_threads
 
-# Of `batch_tokens` for each thread: fewer rows would leave the products waiting for their weights, and more, which are
-# multiplied some 50 at a time, only take memory.
-LEAST_SHARE, MOST_SHARE = 512, 1024
+# Bounds of a thread's share of `batch_tokens`. With fewer rows, matrix products wait for weights; more rows, which are
+# multiplied about 50 at a time, only take memory.
+MIN_SHARE, MAX_SHARE = 512, 1024
 
 
 def decode_tokens(
@@ -54,93 +53,116 @@ def decode_tokens(
 def execute(engine: SearchEngine, request: SearchRequest) -> list[list[Hypothesis]]:
     """The hypotheses for each source of a request, best first, in the order of the sources.
 
-    What a source yields does not depend on the other sources, but for the rounding of padded matrix products.
+    Results do not depend on the other sources, except for rounding in padded matrix products. A batch that does not fit
+    into memory is split in half.
 
     Raises:
-        UserError: the settings make no sense, the model gives numbers that are not finite, or memory does not hold the
-            search for a single source (`TooLarge`). A batch that it does not hold is cut in half.
+        UserError: the settings are invalid, the model's outputs are not finite, or a single source does not fit into
+            memory (`TooLarge`).
     """
     request.settings.check()
     found: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0, [])] for _ in request.sources]
     with closing(_results(engine, request)) as finished:
         for batch, results in finished:
             for i, hypotheses in zip(batch, results, strict=True):
-                fails = request.phrases and request.phrases[i]
-                if not (math.isfinite(hypotheses[0].log_prob) if hypotheses else fails):
-                    raise not_finite()
+                may_be_empty = request.phrases and request.phrases[i]
+                if not (math.isfinite(hypotheses[0].log_prob) if hypotheses else may_be_empty):
+                    raise non_finite_error()
                 found[i] = hypotheses
     return found
 
 
 def _results(engine: SearchEngine, request: SearchRequest) -> Results:
-    """Batches side by side in threads, which together take the memory of one batch; or one after the other.
+    """Runs batches in threads, which share the memory of one batch, or one after another.
 
-    A thread of its own has even the only batch: signals are for the main thread, which is to wait where they reach it.
+    Even a single batch gets its own thread, so that the main thread can handle signals.
     """
     stop, settings = np.zeros(1, np.int32), request.settings
 
     def decode(batch: list[int]) -> list[list[Hypothesis]]:
         return engine.search(*request.of(batch).arguments(), stop)
 
-    lengths, way_out = [len(source) for source in request.sources], less_memory(settings)
-    if getattr(engine, "in_one_thread", False):
-        return one_by_one(decode, batches(lengths, settings), way_out)
-    share = max(min(settings.batch_tokens, LEAST_SHARE), min(settings.batch_tokens // usable_threads(), MOST_SHARE))
+    lengths, advice = [len(source) for source in request.sources], memory_advice(settings)
+    if getattr(engine, "single_threaded", False):
+        return run_sequentially(decode, batches(lengths, settings), advice)
+    share = max(min(settings.batch_tokens, MIN_SHARE), min(settings.batch_tokens // usable_threads(), MAX_SHARE))
     waiting = list(batches(lengths, replace(settings, batch_tokens=share)))
-    return in_threads(decode, waiting, stop, way_out)
+    return run_in_threads(decode, waiting, stop, advice)
 
 
-def begin(engine: SearchEngine, request: SearchRequest) -> SearchInSteps:
-    """The search of a single source before its first step."""
+def begin(engine: SearchEngine, request: SearchRequest) -> StepwiseSearch:
+    """The search for a single source, before its first step."""
     return engine.begin(*request.arguments())
 
 
-def in_threads(decode: DecodeBatch, waiting: list[list[int]], stop: NDArray[np.int32], way_out: str) -> Results:
-    """Batches side by side in `usable_threads`; what memory does not hold is done again on its own, cut in half.
+def watch(search: StepwiseSearch, callback: StepCallback) -> Hypothesis:
+    """The best hypothesis of a search; `callback` is called after each step."""
+    while steps := search.advance():
+        callback(steps[0])
+    (ranked,) = search.hypotheses()
+    if not (ranked and math.isfinite(ranked[0].log_prob)):
+        raise non_finite_error()
+    return ranked[0]
 
-    Where the system starts fewer threads (`ulimit -u`, a container's limit), these do the work, or the caller's alone.
-    `decode` ends soon after `stop` came to hold another number than 0, which it does when nobody waits any more.
-    `way_out` says what to do where memory does not hold the search for a single source.
+
+def greedy_steps(search: StepwiseSearch) -> Iterator[Continuation]:
+    """The continuations of greedy search or sampling, step by step."""
+    while steps := search.advance():
+        yield only_continuation(steps[0])
+
+
+def only_continuation(ranked: list[Continuation]) -> Continuation:
+    """The continuation of a step of greedy search; `UserError` if its score is not finite."""
+    if not (ranked and math.isfinite(ranked[0].token_log_prob)):
+        raise non_finite_error()
+    return ranked[0]
+
+
+def run_in_threads(decode: DecodeBatch, waiting: list[list[int]], stop: NDArray[np.int32], advice: str) -> Results:
+    """Runs batches in `usable_threads` threads. Batches that do not fit into memory are split and run again, alone.
+
+    If the system allows fewer threads (`ulimit -u`, a container's limit), those are used, or none. When the caller
+    stops waiting, `stop` becomes non-zero and `decode` ends soon. `advice` completes the message of `TooLarge`.
     """
     threads = min(usable_threads(), len(waiting))
     while threads:
         with ThreadPoolExecutor(threads) as pool:
             try:
-                answers = _submitted(pool, decode, waiting)
-                if len(answers) == len(waiting):
-                    yield from _answered(pool, decode, answers, way_out)
+                futures = _submitted(pool, decode, waiting)
+                if len(futures) == len(waiting):
+                    yield from _answered(pool, decode, futures, advice)
                     return
-            finally:  # also when Ctrl-C has ended the waiting
+            finally:  # also on Ctrl-C
                 stop[0] = 1
                 pool.shutdown(cancel_futures=True)
-        threads, stop[0] = min(threads - 1, len(answers)), 0
-    yield from one_by_one(decode, waiting, way_out)
+        threads, stop[0] = min(threads - 1, len(futures)), 0
+    yield from run_sequentially(decode, waiting, advice)
 
 
 def _submitted(pool: Any, decode: DecodeBatch, waiting: list[list[int]]) -> list[tuple[list[int], Any]]:
-    """The batches and their answers to come, up to the one for which the system started no thread."""
-    answers = []
+    """Batches with their futures, up to the first for which the system could not start a thread."""
+    futures = []
     for batch in waiting:
         try:
-            answers.append((batch, pool.submit(_or_none, decode, batch)))
+            futures.append((batch, pool.submit(_or_none, decode, batch)))
         except RuntimeError:
             break
-    return answers
+    return futures
 
 
-def _answered(pool: Any, decode: DecodeBatch, answers: list[tuple[list[int], Any]], way_out: str) -> Results:
-    crowded: list[list[int]] = []
-    for batch, answer in answers:
-        found = answer.result()
-        if found is None:
-            crowded += [batch] if len(batch) == 1 else _halves(batch, way_out)[::-1]
+def _answered(pool: Any, decode: DecodeBatch, futures: list[tuple[list[int], Any]], advice: str) -> Results:
+    too_large: list[list[int]] = []
+    for batch, future in futures:
+        results = future.result()
+        if results is None:
+            too_large += [batch] if len(batch) == 1 else halves(batch, advice)[::-1]
         else:
-            yield batch, found
-    yield from one_by_one(lambda batch: pool.submit(decode, batch).result(), crowded, way_out)
+            yield batch, results
+    yield from run_sequentially(lambda batch: pool.submit(decode, batch).result(), too_large, advice)
 
 
 def _or_none(decode: DecodeBatch, batch: list[int]) -> list[list[Hypothesis]] | None:
-    """None where memory has run out: the error itself would keep what is in memory."""
+    """None if memory has run out; the exception itself would keep objects alive."""
     try:
         return decode(batch)
     except MemoryError:

@@ -1,14 +1,13 @@
 """Beam search for outputs that contain given phrases: dynamic beam allocation (Post and Vilar, arXiv:1804.06609).
 
-A hypothesis knows of each phrase how many of its pieces the newest pieces are, all of them once it is written; what
-breaks off a phrase drops back to what of it still stands there. `met` counts the pieces of written phrases and those of
-the unfinished one that is furthest. Beside the best continuations a step ranks the next piece of every phrase and the
-best piece of every hypothesis; the beam is divided into banks by `met`, and each keeps its best (`shares`). Nothing
-ends before all phrases are written.
+For each phrase a hypothesis tracks how many of its first tokens the output ends with, or that it is complete. `met` is
+the number of tokens of complete phrases, plus those of the most advanced incomplete one. Besides the best
+continuations, a step ranks the next token of every phrase and the best token of every hypothesis. The beam is divided
+into banks by `met`, and each bank keeps its best hypotheses (`shares`). No hypothesis ends before all phrases are
+complete.
 
-Departures: a phrase is written wherever its pieces stand side by side, so that two may share pieces, and one that is
-asked for twice is asked for once. Sentences without phrases yield what `search.beam_search` gives them. C does the same
-(`native/search.c`). Not here: words and their phrases (`headwise.terms`).
+Deviations: phrases may share tokens, and repeated phrases count once. Sentences without phrases get the results of
+`search.beam_search`. `native/search.c` does the same.
 """
 
 from collections.abc import Sequence
@@ -38,24 +37,24 @@ from headwise.decode.search import (
 
 
 def phrase_search(step: Step, cache: Cache, limits: Limits, options: SearchOptions) -> list[list[Hypothesis]]:
-    """As `search.beam_search` by the paper's ending, for `limits` with phrases; nothing where no output contains them.
+    """Beam search with the exact stopping rule, for `limits` with phrases; empty lists if no output contains them.
 
-    A beam of one would write the phrases first, and is refused.
+    The beam size must be at least 2: a beam of one would write the phrases first.
     """
-    assert limits.phrases is not None and options.ending == "unsurpassed" and options.beam_size > 1
+    assert limits.phrases is not None and options.early_stopping == "exact" and options.beam_size > 1
     state, reached = start_beams(limits, options), limits.phrases[:, None, :, 0] * 0
     found: list[list[Hypothesis]] = [[] for _ in range(len(limits.max_length))]
     while True:
         live, phrases = state.tokens.size(1), state.limits.phrases
         assert phrases is not None
         log_probs = next_log_probs(step, cache, flatten_beams(state.tokens), state.limits.repeat(live), options)
-        log_probs = _unended(log_probs, flatten_beams(_complete(reached, phrases)), options)
+        log_probs = _without_ends(log_probs, flatten_beams(_complete(reached, phrases)), options)
         candidates = _candidates(state, log_probs, reached, options)
         reached = progress(gather_beams(reached, candidates.parents), phrases, candidates.tokens)
         candidates = _without_incomplete(candidates, _complete(reached, phrases))
-        lives_on = _survivors(candidates, met(reached, phrases), phrases, options.beam_size)
-        reached = gather_beams(reached, lives_on)
-        state, parents = advance(state, candidates, lives_on, options)
+        survivors = _survivors(candidates, met(reached, phrases), phrases, options.beam_size)
+        reached = gather_beams(reached, survivors)
+        state, parents = advance(state, candidates, survivors, options)
         state, kept = retire_beams(state, found, options)
         if not len(state.sentence):
             return found
@@ -63,7 +62,7 @@ def phrase_search(step: Step, cache: Cache, limits: Limits, options: SearchOptio
         move(cache, parents, kept, live)
 
 
-# --- How far a hypothesis is ---
+# --- Progress of a hypothesis ---
 
 
 def _lengths(phrases: Int[Tensor, "batch phrases length"]) -> Int[Tensor, "batch 1 phrases"]:
@@ -75,10 +74,10 @@ def progress(
     phrases: Int[Tensor, "batch phrases length"],
     tokens: Int[Tensor, "batch n written"],
 ) -> Int[Tensor, "batch n phrases"]:
-    """Pieces of each phrase that stand at the end of `tokens`; all of them if they stood there `before`.
+    """How many first tokens of each phrase `tokens` ends with; all of them if the phrase was complete `before`.
 
     >>> phrases, nothing = torch.tensor([[[5, 5, 6]]]), torch.zeros(1, 1, 1, dtype=torch.long)
-    >>> [int(progress(nothing, phrases, torch.tensor([[said]]))) for said in ([5, 5, 5], [5, 5, 6], [6])]
+    >>> [int(progress(nothing, phrases, torch.tensor([[tokens]]))) for tokens in ([5, 5, 5], [5, 5, 6], [6])]
     [2, 3, 0]
     """
     now = torch.zeros_like(before)
@@ -91,7 +90,7 @@ def progress(
 def met(
     reached: Int[Tensor, "batch n phrases"], phrases: Int[Tensor, "batch phrases length"]
 ) -> Int[Tensor, "batch n"]:
-    """Pieces of written phrases, and of the unfinished one that is furthest."""
+    """Tokens of complete phrases, plus those of the most advanced incomplete one."""
     written = reached == _lengths(phrases)
     return reached.where(written, 0).sum(-1) + reached.masked_fill(written, 0).amax(-1)
 
@@ -102,11 +101,11 @@ def _complete(
     return (reached == _lengths(phrases)).all(-1)
 
 
-# --- What a step ranks ---
+# --- Candidates of a step ---
 
 
-def _unended(log_probs: Tensor, complete: Bool[Tensor, " rows"], options: SearchOptions) -> Tensor:
-    """Without end marks where something is still to be written."""
+def _without_ends(log_probs: Tensor, complete: Bool[Tensor, " rows"], options: SearchOptions) -> Tensor:
+    """Without end tokens for incomplete hypotheses."""
     log_probs = log_probs.clone()
     for end in (options.eos_id, *options.other_ends):
         log_probs[:, end].masked_fill_(~complete, -torch.inf)
@@ -114,41 +113,41 @@ def _unended(log_probs: Tensor, complete: Bool[Tensor, " rows"], options: Search
 
 
 def _candidates(state: BeamState, log_probs: Tensor, reached: Tensor, options: SearchOptions) -> Continuations:
-    """The best continuations, and behind those that are as likely the ones that phrases ask for."""
-    totals, parents, pieces = (
+    """The best continuations and those that phrases need, sorted."""
+    totals, parents, tokens = (
         torch.cat(both, 1)
         for both in zip(ranked(state, log_probs, options), _needed(state, log_probs, reached), strict=True)
     )
-    totals = totals.masked_fill(_repeated(parents * log_probs.size(1) + pieces, totals > -torch.inf), -torch.inf)
+    totals = totals.masked_fill(_repeated(parents * log_probs.size(1) + tokens, totals > -torch.inf), -torch.inf)
     totals, order = totals.sort(dim=1, descending=True, stable=True)
-    return continued(state, log_probs, totals, parents.gather(1, order), pieces.gather(1, order), options)
+    return continued(state, log_probs, totals, parents.gather(1, order), tokens.gather(1, order), options)
 
 
 def _needed(state: BeamState, log_probs: Tensor, reached: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """As `search.ranked`: of each living hypothesis the next piece of each phrase, and its own best piece."""
+    """Like `search.ranked`: for each live hypothesis the next token of each phrase, and its best token."""
     phrases = state.limits.phrases
     assert phrases is not None
     batch, live, _ = reached.shape
-    place = reached.clamp(max=phrases.size(2) - 1).unsqueeze(-1)
-    following = phrases.unsqueeze(1).expand(-1, live, -1, -1).gather(3, place).squeeze(-1)
+    index = reached.clamp(max=phrases.size(2) - 1).unsqueeze(-1)
+    following = phrases.unsqueeze(1).expand(-1, live, -1, -1).gather(3, index).squeeze(-1)
     best = highest(log_probs).view(batch, live, 1)
-    asks_nothing = (_lengths(phrases).sum(-1, keepdim=True) == 0).expand(best.shape)
-    unwanted = torch.cat([reached == _lengths(phrases), asks_nothing], 2)
-    pieces = torch.cat([following, best], 2)
-    values = log_probs.view(batch, live, -1).gather(2, pieces.clamp(min=0)) + state.log_probs.unsqueeze(-1)
-    parents = torch.arange(live, device=pieces.device).view(1, -1, 1).expand(pieces.shape)
+    has_no_phrases = (_lengths(phrases).sum(-1, keepdim=True) == 0).expand(best.shape)
+    unwanted = torch.cat([reached == _lengths(phrases), has_no_phrases], 2)
+    tokens = torch.cat([following, best], 2)
+    values = log_probs.view(batch, live, -1).gather(2, tokens.clamp(min=0)) + state.log_probs.unsqueeze(-1)
+    parents = torch.arange(live, device=tokens.device).view(1, -1, 1).expand(tokens.shape)
     values = values.masked_fill(unwanted, -torch.inf)
-    return values.flatten(1), parents.flatten(1), pieces.clamp(min=0).flatten(1)
+    return values.flatten(1), parents.flatten(1), tokens.clamp(min=0).flatten(1)
 
 
 def _repeated(keys: Int[Tensor, "batch n"], possible: Bool[Tensor, "batch n"]) -> Bool[Tensor, "batch n"]:
-    """Which are further to the right a second time."""
+    """True on entries that occurred further left."""
     same = (keys.unsqueeze(1) == keys.unsqueeze(2)) & possible.unsqueeze(1)
     return same.tril(-1).any(-1)
 
 
 def _without_incomplete(candidates: Continuations, complete: Bool[Tensor, "batch n"]) -> Continuations:
-    """What has reached the longest length and lacks a phrase is nothing."""
+    """Remove hypotheses of maximum length that lack a phrase."""
     lost = candidates.ended & ~complete
     return Continuations(
         tokens=candidates.tokens,
@@ -159,11 +158,11 @@ def _without_incomplete(candidates: Continuations, complete: Bool[Tensor, "batch
     )
 
 
-# --- Who lives on ---
+# --- Selection ---
 
 
 def _survivors(candidates: Continuations, banks: Tensor, phrases: Tensor, beam_size: int) -> Int[Tensor, "batch beam"]:
-    """The best of each bank, in the candidates' order; behind them others, which cannot live."""
+    """The best of each bank, in the order of the candidates; padded with dead ones."""
     alive = ~candidates.ended & (candidates.log_probs > -torch.inf)
     chosen = torch.zeros_like(alive)
     wanted = _lengths(phrases).sum((1, 2)).tolist()
@@ -178,9 +177,9 @@ def _survivors(candidates: Continuations, banks: Tensor, phrases: Tensor, beam_s
 
 
 def shares(offered: Sequence[int], beam_size: int) -> list[int]:
-    """How many of what each bank is offered it keeps: as many as the others, and the last the remainder.
+    """How many of the `offered` hypotheses each bank keeps: equal shares, the remainder for the last bank.
 
-    What a bank has no use for goes to the one before it, and what the first has left to the furthest that can use it.
+    Unused room goes to the previous bank, and that of the first bank to the last one that can use it.
 
     >>> shares([9, 9, 9], 8), shares([9, 2, 0], 8), shares([1, 9, 3], 8)
     ([2, 2, 4], [6, 2, 0], [1, 4, 3])

@@ -1,7 +1,7 @@
-"""The best entries of each row, ties broken by position: the one selection every search here is built on.
+"""Deterministic top-k: the best entries of each row, with ties broken by index.
 
-`torch.topk` leaves the choice among equal scores open, so its answer may change with the device, the version
-or the width of the row. Here the lower index wins, always. Not here: what is ranked, and why.
+The order of equal scores in `torch.topk` may change with device, version and width of the row. Here the lower index
+always wins.
 """
 
 import torch
@@ -27,11 +27,10 @@ def best(
 def best_continuations(
     scores: Float32[Tensor, "batch live n"], so_far: Float32[Tensor, "batch live"], count: int
 ) -> tuple[Float32[Tensor, "batch count"], Int64[Tensor, "batch count"], Int64[Tensor, "batch count"]]:
-    """The `count` highest sums of what a hypothesis has `so_far` and the score of an entry; the sum, which hypothesis
-    and which entry. The lower hypothesis, then the lower entry is first among equals.
+    """The `count` highest sums of a hypothesis's score `so_far` and an entry: (sums, hypotheses, entries).
 
-    Works in two stages, which is exact and reads a whole vocabulary only once: the `count` best sums lie in the
-    `count` blocks with the best maxima, ordered in the same way. `count` is at most live * n.
+    Among equal sums, the lower hypothesis and then the lower entry is first. `count` is at most live * n. Two exact
+    stages read the whole vocabulary only once: the best sums lie in the `count` blocks with the best maxima.
     """
     n = scores.size(2)
     maxima = block_maxima(scores)
@@ -45,11 +44,11 @@ def best_continuations(
     if n % BLOCK:
         finalists.masked_fill_(entries >= n, -torch.inf)
     finalists = finalists.flatten(1)
-    place = order_keys(finalists).topk(count).indices
-    block = place // BLOCK
-    # Only NaN can lose against the -inf beyond the last entry; even then every index is a valid one.
-    entry = (first.gather(1, block) + place % BLOCK).clamp_(max=n - 1)
-    return finalists.gather(1, place), parents.gather(1, block), entry
+    index = order_keys(finalists).topk(count).indices
+    block = index // BLOCK
+    # NaN can rank below the -inf beyond the last entry; the clamp keeps indices valid.
+    entry = (first.gather(1, block) + index % BLOCK).clamp_(max=n - 1)
+    return finalists.gather(1, index), parents.gather(1, block), entry
 
 
 def highest(scores: Float32[Tensor, "rows n"]) -> Int64[Tensor, " rows"]:
@@ -60,7 +59,7 @@ def highest(scores: Float32[Tensor, "rows n"]) -> Int64[Tensor, " rows"]:
     """
     first = block_maxima(scores).argmax(1, keepdim=True) * BLOCK
     block = take_entries(scores, (first + torch.arange(BLOCK, device=scores.device)).unsqueeze(1)).squeeze(1)
-    return (first.squeeze(1) + block.argmax(1)).clamp_(max=scores.size(1) - 1)  # the first of several, torch documents
+    return (first.squeeze(1) + block.argmax(1)).clamp_(max=scores.size(1) - 1)  # argmax returns the first maximum
 
 
 def block_maxima(scores: Float[Tensor, "*rows n"]) -> Float[Tensor, "*rows blocks"]:
@@ -75,15 +74,15 @@ def block_maxima(scores: Float[Tensor, "*rows n"]) -> Float[Tensor, "*rows block
 def take_entries(
     scores: Float[Tensor, "rows n"], index: Int64[Tensor, "rows blocks entries"]
 ) -> Float[Tensor, "rows blocks entries"]:
-    """The scores at some indices of each row; the last score for an index that is too high."""
+    """The scores at the given indices of each row; indices that are too high select the last score."""
     return scores.gather(1, index.flatten(1).clamp_(max=scores.size(1) - 1)).view_as(index)
 
 
 def order_keys(scores: Float32[Tensor, "rows n"]) -> Int64[Tensor, "rows n"]:
-    """Integers that sort as the scores do, among equal scores the earlier above the later.
+    """Integers that sort like the scores; among equal scores the earlier one is higher.
 
-    The bits of a float sort as a signed integer does once those below the sign are flipped for negative
-    numbers (IEEE 754); the position goes into the lower half.
+    The bits of a float sort like a signed integer once the bits below the sign are flipped for negative numbers
+    (IEEE 754). The position goes into the lower half.
     """
     bits = (scores + 0.0).view(torch.int32)  # + 0.0 turns -0.0 into 0.0
     bits ^= (bits >> 31).bitwise_and_(0x7FFFFFFF)

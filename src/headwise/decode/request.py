@@ -1,7 +1,4 @@
-"""One search request: sources, forced prefixes, settings, special ids, bounds and a shortlist; and its batches.
-
-Whichever engine searches (`contract.SearchEngine`), it is given the same: `arguments` of a request.
-"""
+"""A search request: sources, forced prefixes, settings, special ids, bounds and shortlist; and its batches."""
 
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -26,7 +23,7 @@ from headwise.errors import UserError
 
 
 class TooLarge(UserError):
-    """Memory does not hold the search for one source, known by its index, which callers turn into that of their own."""
+    """A single source does not fit into memory; callers convert its index to one of their inputs."""
 
     def __init__(self, index: int, why: str, kind: str = "text") -> None:
         super().__init__(index, why, kind)
@@ -36,7 +33,7 @@ class TooLarge(UserError):
         return f"{self.kind} {self.index + 1}: {self.why}"
 
 
-DecodeBatch = Callable[[list[int]], list[list[Hypothesis]]]  # of the sources with these indices
+DecodeBatch = Callable[[list[int]], list[list[Hypothesis]]]  # hypotheses of the sources with these indices
 
 
 Results = Generator[tuple[list[int], list[list[Hypothesis]]], None, None]
@@ -44,29 +41,28 @@ Results = Generator[tuple[list[int], list[list[Hypothesis]]], None, None]
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of each output, in pieces; the longest length counts the end mark, the shortest does not."""
+    """Limits of each output, in tokens; the maximum length includes the end token, the minimum does not."""
 
     min_length: NDArray[np.int64]  # (sentences,)
     max_length: NDArray[np.int64]  # (sentences,), at least 1
     prefix: NDArray[np.int64]  # (sentences, prefix_len); FREE right of a sentence's own prefix
-    streams: NDArray[np.int64] | None = None  # (sentences,), numbers of their random streams; None: nothing is drawn
-    phrases: NDArray[np.int64] = field(default_factory=lambda: padded(()))  # to be written, (sentences, n, length)
+    streams: NDArray[np.int64] | None = None  # (sentences,), numbers of random streams; None = no sampling
+    phrases: NDArray[np.int64] = field(default_factory=lambda: padded(()))  # required phrases, (sentences, n, length)
 
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """Outputs that are wanted, for one of the engines.
+    """A batch of sources with everything a search needs.
 
     Args:
         sources: token ids without `special.source_end`. An empty one has one empty output.
-        prefixes: token ids that each output must begin with; the longest length is extended by them.
-        settings: how to search. Lengths relate to the source with its end.
-        special: the ids of the tokenizer.
-        max_len: the longest output the model can write, where it has a limit (learned positions).
-        shortlist: what outputs may be made of; None = the whole vocabulary, whatever `settings.shortlist` says.
-        phrases: token ids that each output must contain, see `decode.phrases`; a source for which there is no such
-            output of the longest length has no hypothesis.
-        stop: which outputs end although they have no end mark; torch alone can search with it.
+        prefixes: token ids that each output must start with; they extend the maximum length.
+        settings: length factors apply to the source with its end tokens.
+        special: the special tokens.
+        max_len: the longest output that the model supports (learned positions).
+        shortlist: tokens that outputs may contain; None = the whole vocabulary, regardless of `settings.shortlist`.
+        phrases: phrases that each output must contain, see `decode.phrases`; a source may end up without hypotheses.
+        stop: stops outputs before their end token; only torch supports it.
     """
 
     sources: Sequence[Sequence[int]]
@@ -89,7 +85,7 @@ class SearchRequest:
         return [self.special.ended(source) for source in self.sources]
 
     def candidates(self) -> Candidates | None:
-        """What the outputs may be made of, if there is a shortlist."""
+        """The tokens that outputs may contain, if there is a shortlist."""
         if self.shortlist is None:
             return None
         phrases = self.phrases or [()] * len(self.sources)
@@ -97,62 +93,62 @@ class SearchRequest:
         return self.shortlist.candidates(self.ended(), forced, self.special.known)
 
     def arguments(self) -> tuple[list[list[int]], Bounds, SearchOptions, Candidates | None]:
-        """What an engine is given."""
-        assert self.special.prompt, "a UserError where nothing is known to begin with"
+        """The arguments of `SearchEngine.search`."""
+        assert self.special.prompt, "raises a UserError without a start token"
         limits = bounds(self)
         if self.settings.sample:
             streams = np.array([random_stream(source) for source in self.sources], np.int64)
             limits = replace(limits, streams=streams)
         longest = max(map(len, self.prefixes), default=0)
         options = search_options(self.settings, self.special, longest, self.stop)
-        if limits.phrases.size and options.ending != "unsurpassed":  # the only rule for phrases
-            options = replace(options, ending="unsurpassed", length_penalty=max(0.0, options.length_penalty))
+        if limits.phrases.size and options.early_stopping != "exact":  # phrases need the exact rule
+            options = replace(options, early_stopping="exact", length_penalty=max(0.0, options.length_penalty))
         return self.ended(), limits, options, self.candidates()
 
 
-def one_by_one(decode: DecodeBatch, waiting: Iterable[list[int]], way_out: str) -> Results:
-    """One batch after the other; one that memory does not hold is cut in half. `way_out` as of `in_threads`."""
+def run_sequentially(decode: DecodeBatch, waiting: Iterable[list[int]], advice: str) -> Results:
+    """Runs batches one after another; a batch that does not fit into memory is split."""
     stack = list(waiting)[::-1]
     while stack:
         batch = stack.pop()
         try:
             yield batch, decode(batch)
         except MemoryError:
-            stack += _halves(batch, way_out)
+            stack += halves(batch, advice)
 
 
-def less_memory(settings: SearchSettings) -> str:
-    """What to do where memory does not hold the search for a single source."""
+def memory_advice(settings: SearchSettings) -> str:
+    """What to do if a single source does not fit into memory."""
     return (
         f"lower --beam-size, which is decode.beam_size (now {settings.beam_size}), or --max-source-length, "
         f"decode.max_source_length (now {settings.max_source_length}), or use --device cpu if it was a GPU's"
     )
 
 
-def _halves(batch: list[int], way_out: str) -> list[list[int]]:
-    """A batch that did not fit into memory as two, the latter first; memory grows with rows x length alone."""
+def halves(batch: list[int], advice: str) -> list[list[int]]:
+    """The second and the first half of a batch that does not fit into memory."""
     if len(batch) == 1:
-        raise TooLarge(batch[0], f"memory does not hold the search for its translation: {way_out}")
+        raise TooLarge(batch[0], f"not enough memory to translate it: {advice}")
     middle = len(batch) // 2
     return [batch[middle:], batch[:middle]]
 
 
 def batches(lengths: Sequence[int], settings: SearchSettings) -> Iterator[list[int]]:
-    """Indices of non-empty sources, the longest first.
+    """Batches of indices of non-empty sources, longest first.
 
-    Sentences x hypotheses x longest source, with its end mark, stays within `batch_tokens`, and the number of sentences
-    within `batch_size`; a source beyond that is a batch of its own.
+    Sentences x hypotheses x longest source, with its end token, is at most `batch_tokens`, and the number of sentences
+    at most `batch_size`. A source beyond that is a batch of its own.
 
     >>> list(batches([3, 0, 9, 4], SearchSettings(batch_tokens=20, beam_size=2)))
     [[2], [3, 0]]
     """
     hypotheses = settings.n_best if settings.sample else settings.beam_size
-    most = settings.batch_size or len(lengths)
+    max_sentences = settings.batch_size or len(lengths)
     batch: list[int] = []
     longest_first = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i])
     for i in longest_first:
         tokens = (len(batch) + 1) * (lengths[batch[0]] + 1) * hypotheses if batch else 0
-        if batch and (tokens > settings.batch_tokens or len(batch) == most):
+        if batch and (tokens > settings.batch_tokens or len(batch) == max_sentences):
             yield batch
             batch = []
         batch.append(i)
@@ -161,70 +157,67 @@ def batches(lengths: Sequence[int], settings: SearchSettings) -> Iterator[list[i
 
 
 def bounds(request: SearchRequest) -> Bounds:
-    """Shortest and longest outputs in proportion to the sources with their ends, prefixes and phrases."""
+    """Length limits from the sources with their end tokens; prefixes and phrases as arrays."""
     longest, shortest, settings, special = [], [], request.settings, request.special
-    begun = len(special.forced)
+    n_forced = len(special.forced)
     for source, prefix in zip(request.ended(), request.prefixes, strict=True):
         most = int(settings.max_length_factor * len(source)) + settings.max_length_extra + len(prefix)
-        most = max(begun + 1, min(most, request.max_len) if request.max_len else most)
+        most = max(n_forced + 1, min(most, request.max_len) if request.max_len else most)
         least = int(settings.min_length_factor * len(source)) + settings.min_length_extra
         longest.append(most)
-        shortest.append(0 if special.eos_id == NEVER else min(max(least, begun), most - 1))
+        shortest.append(0 if special.eos_id == NEVER else min(max(least, n_forced), most - 1))
     forced = padded([[[*special.forced, *prefix]] for prefix in request.prefixes])[:, 0]
     return Bounds(np.array(shortest), np.array(longest), forced, phrases=padded(request.phrases or ()))
 
 
 def padded(rows: Sequence[Sequence[Sequence[int]]]) -> NDArray[np.int64]:
-    """Several lists of ids of each row, (rows, lists, ids); FREE right of each list and below the last.
+    """Lists of ids of each row as one array (rows, lists, ids), padded with FREE.
 
     >>> padded([[[5, 6], [7]], []]).tolist()
     [[[5, 6], [7, -1]], [[-1, -1], [-1, -1]]]
     """
     longest = max((len(ids) for lists in rows for ids in lists), default=0)
-    found = np.full((len(rows), max(map(len, rows), default=0), longest), FREE)
+    array = np.full((len(rows), max(map(len, rows), default=0), longest), FREE)
     for i, lists in enumerate(rows):
         for j, ids in enumerate(lists):
-            found[i, j, : len(ids)] = ids
-    return found
-
-
-ENDINGS = {"exact": "unsurpassed", "no": "pool_filled", "yes": "pool_filled_early", "never": "pool_filled_patient"}
+            array[i, j, : len(ids)] = ids
+    return array
 
 
 def search_options(
     settings: SearchSettings, special: SpecialIds, longest_prefix: int = 0, stop: Stop | None = None
 ) -> SearchOptions:
-    """The settings in ids, for an engine."""
-    begun = len(special.forced)
+    """The options of an engine from settings and special tokens."""
+    n_forced = len(special.forced)
     return SearchOptions(
         beam_size=settings.beam_size,
         length_penalty=settings.length_penalty,
         n_best=settings.n_best,
         bos_id=special.bos_id,
         eos_id=special.eos_id,
-        suppressed=special.unwritten,
+        suppressed=special.never_generated,
         suppressed_first=special.suppressed_first,
         other_ends=special.other_ends,
-        ending=ENDINGS[settings.early_stopping],
-        begun=begun,
+        early_stopping=settings.early_stopping,
+        n_forced=n_forced,
         forced_end=None if settings.max_length_factor else special.forced_end,
-        end_at=max(begun + 1, settings.max_length_extra) + longest_prefix,
+        end_at=max(n_forced + 1, settings.max_length_extra) + longest_prefix,
         temperature=settings.temperature,
         top_k=settings.top_k,
         top_p=settings.top_p,
         seed=settings.seed,
         no_repeat_ngram=settings.no_repeat_ngram,
-        start_counts=special.bos_id not in special.unwritten,
+        bos_in_ngrams=special.bos_id not in special.never_generated,
         stop=stop,
     )
 
 
-def not_finite() -> UserError:
-    """What to raise where the model gives no number."""
+def non_finite_error() -> UserError:
+    """The error for a model whose outputs are not finite."""
     return UserError("the model's predictions are not finite: its training diverged or its file is damaged")
 
 
 def random_stream(source: Sequence[int]) -> int:
-    """The number of a sentence's random stream: a hash of its tokens, so that it is the same in any batch."""
+    """The random stream of a sentence: a hash of its tokens, so that it does not depend on the batch."""
     digest = blake2b(array("q", source).tobytes(), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)

@@ -1,8 +1,7 @@
-"""Drawing the next token instead of searching for the best: temperature, top-k, top-p, reproducibly.
+"""Reproducible sampling with temperature, top-k and top-p.
 
-Every sentence has a random stream of its own, so its sample does not depend on the batch it is decoded in.
-The draw for (seed, stream, copy, position) is a hash of these four numbers, not the next state of a shared
-generator.
+Every sentence has its own random stream, so its sample does not depend on the batch. The random number for (seed,
+stream, copy, position) is a hash of these four numbers, not the next state of a shared generator.
 """
 
 import torch
@@ -19,7 +18,7 @@ def sample(
 ) -> list[list[Hypothesis]]:
     """`options.n_best` independent samples per sentence, best score first.
 
-    `streams` numbers the random stream of each sentence. Scores are the model's, whatever the temperature.
+    `streams` numbers the random stream of each sentence. Scores do not depend on the temperature.
     """
     batch, device = len(streams), streams.device
     sentence = torch.arange(batch, device=device).repeat_interleave(options.n_best)
@@ -30,16 +29,16 @@ def sample(
 
     def pick(log_probs: Tensor, paths: Paths) -> Tensor:
         position = paths.tokens.size(1)
-        return draw(log_probs, stream_uniforms(options.seed, paths.stream, paths.copy, position), options)
+        return sample_token(log_probs, stream_uniforms(options.seed, paths.stream, paths.copy, position), options)
 
     found = search_steps(step, cache, paths, options, pick)
     return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in found]
 
 
-def draw(
+def sample_token(
     log_probs: Float[Tensor, "rows vocab"], uniforms: Float[Tensor, " rows"], options: SearchOptions
 ) -> Int[Tensor, " rows"]:
-    """One token a row. `log_probs` need not be normalised; -inf is drawn only where there is nothing else."""
+    """One sampled token per row. `log_probs` need not be normalised; -inf is chosen only if there is nothing else."""
     scaled = log_probs / options.temperature
     if options.top_k:
         scaled = keep_top_k(scaled, options.top_k)
@@ -49,7 +48,7 @@ def draw(
 
 
 def keep_top_k(logits: Float[Tensor, "rows vocab"], k: int) -> Float[Tensor, "rows vocab"]:
-    """The k highest of each row, and any that equal the k-th; the rest is -inf.
+    """The k highest of each row, and ties with the k-th; the rest is -inf.
 
     >>> keep_top_k(torch.tensor([[0.0, 2.0, 1.0]]), 2).tolist()
     [[-inf, 2.0, 1.0]]
@@ -59,7 +58,7 @@ def keep_top_k(logits: Float[Tensor, "rows vocab"], k: int) -> Float[Tensor, "ro
 
 
 def keep_top_p(logits: Float[Tensor, "rows vocab"], p: float) -> Float[Tensor, "rows vocab"]:
-    """The fewest likeliest tokens whose probabilities sum to p or more (the nucleus); the rest is -inf.
+    """The smallest set of most probable tokens with total probability p or more; the rest is -inf.
 
     >>> keep_top_p(torch.tensor([[2.0, 1.0, 0.0]]), 0.7).tolist()  # probabilities 0.67, 0.24, 0.09
     [[2.0, 1.0, -inf]]
@@ -79,16 +78,16 @@ def invert_cdf(probs: Float[Tensor, "rows vocab"], uniforms: Float[Tensor, " row
     """
     cdf = probs.double().cumsum(-1)
     total = cdf[:, -1:]
-    below_total = torch.nextafter(total, torch.zeros_like(total))  # rounding must not lead past the end
+    below_total = torch.nextafter(total, torch.zeros_like(total))  # guards against rounding
     target = torch.minimum(uniforms.double().unsqueeze(1) * total, below_total)
     token = torch.searchsorted(cdf, target, right=True).squeeze(1)
-    return token.clamp(max=probs.size(1) - 1)  # NaN leads past the end too; the id stays a valid one
+    return token.clamp(max=probs.size(1) - 1)  # keeps the id valid for NaN
 
 
 def stream_uniforms(
     seed: int, streams: Int64[Tensor, " rows"], copies: Int64[Tensor, " rows"], position: int
 ) -> Float64[Tensor, " rows"]:
-    """Uniform numbers in [0, 1), each a function of (seed, stream, copy, position)."""
+    """Uniform numbers in [0, 1), functions of (seed, stream, copy, position)."""
     state = mix(torch.full_like(streams, _signed(seed)))
     for part in (streams, copies, torch.full_like(streams, position)):
         state = mix(state ^ part)
@@ -104,7 +103,7 @@ def mix(x: Int64[Tensor, " rows"]) -> Int64[Tensor, " rows"]:
 
 
 def _shift_right(x: Tensor, bits: int) -> Tensor:
-    """Logical shift; torch's own copies the sign bit."""
+    """Logical shift (torch shifts arithmetically)."""
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 

@@ -1,7 +1,7 @@
-"""The search engine of torch: pads a batch, encodes it, and searches step by step with a cache.
+"""The torch search engine: pads a batch, encodes it, and searches step by step with a KV cache.
 
-For every network that the compiled library does not take, and for what the library cannot do: stop strings. Not here:
-which batches there are (`engine`), and the search itself (`search`), which this module hands a step function.
+It runs networks that the compiled library does not support, and stop strings. Batches are made in `engine`; the search
+algorithms are in `search`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,11 +17,10 @@ from torch import Tensor
 from headwise.contract import Continuation, EncoderDecoder, Hypothesis, SearchEngine, SearchOptions
 from headwise.decode.candidates import Candidates
 from headwise.decode.constraints import Limits
-from headwise.decode.ending import ending_of
 from headwise.decode.phrases import phrase_search
 from headwise.decode.ranking import highest
-from headwise.decode.request import Bounds, not_finite
-from headwise.decode.sampling import draw, sample, stream_uniforms
+from headwise.decode.request import Bounds, non_finite_error
+from headwise.decode.sampling import sample, sample_token, stream_uniforms
 from headwise.decode.search import (
     Cache,
     Continuations,
@@ -33,21 +32,22 @@ from headwise.decode.search import (
     hypothesis_of,
     next_log_probs,
 )
-from headwise.decode.speculative import cannot_step_back
+from headwise.decode.speculative import cannot_truncate
+from headwise.decode.stopping_rules import stopping_rule
 
 
 def engine_of(model: EncoderDecoder | SearchEngine) -> SearchEngine:
-    """What searches with a model: itself, if it can, or torch."""
+    """The engine of a model: the model itself if it is a `SearchEngine`, else torch."""
     return model if isinstance(model, SearchEngine) else TorchEngine(model)
 
 
 class TorchEngine:
-    """A network that torch searches with; the contract `contract.SearchEngine`."""
+    """A `SearchEngine` for a network in torch."""
 
-    in_one_thread = True  # torch has threads of its own
+    single_threaded = True  # torch has its own threads
 
     def __init__(self, model: EncoderDecoder) -> None:
-        """`model` is put into evaluation mode for the time of a search."""
+        """`model` is in evaluation mode during a search."""
         self.model = model
 
     def search(
@@ -55,42 +55,42 @@ class TorchEngine:
         sources: Sequence[Sequence[int]],
         limits: Bounds,
         options: SearchOptions,
-        few: Candidates | None,
+        candidates: Candidates | None,
         stop: object = None,
     ) -> list[list[Hypothesis]]:
-        """As of the contract; nobody else computes meanwhile, so that nothing is to be stopped."""
+        """See `SearchEngine`; `stop` is ignored."""
         with evaluating(self.model), torch.inference_mode(), _memory_errors():
-            start = start_search(self.model, sources, limits, options, few)
-            how = start.step, start.cache, start.limits, start.options
+            start = start_search(self.model, sources, limits, options, candidates)
+            arguments = start.step, start.cache, start.limits, start.options
             if start.limits.phrases is not None:
-                return phrase_search(*how)
+                return phrase_search(*arguments)
             if limits.streams is None:
-                return beam_search(*how)
-            return sample(*how, torch.from_numpy(limits.streams).to(start.limits.max_length.device))
+                return beam_search(*arguments)
+            return sample(*arguments, torch.from_numpy(limits.streams).to(start.limits.max_length.device))
 
     def begin(
         self,
         sources: Sequence[Sequence[int]],
         limits: Bounds,
         options: SearchOptions,
-        few: Candidates | None,
+        candidates: Candidates | None,
         stop: object = None,
-    ) -> "BeamInSteps | PathInSteps":
-        """As of the contract."""
+    ) -> "StepwiseBeamSearch | StepwiseSingleSearch":
+        """See `SearchEngine`."""
         with evaluating(self.model), torch.inference_mode():
-            start = start_search(self.model, sources, limits, options, few)
+            start = start_search(self.model, sources, limits, options, candidates)
         if options.beam_size > 1 and limits.streams is None:
-            return BeamInSteps(self.model, start)
-        return PathInSteps(self.model, start, limits.streams)
+            return StepwiseBeamSearch(self.model, start)
+        return StepwiseSingleSearch(self.model, start, limits.streams)
 
-    def read(self, source: Sequence[int]) -> "DraftedOutput":
-        """What may be written for a source with its end, as `decode.drafts` uses it."""
-        return DraftedOutput(self.model, source)
+    def read(self, source: Sequence[int]) -> "TorchDraftState":
+        """A draft for a source with its end tokens; see `decode.drafts`."""
+        return TorchDraftState(self.model, source)
 
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Inside, the model is in evaluation mode: without dropout."""
+    """Inside, the model is in evaluation mode."""
     was_training = model.training
     model.train(False)
     try:
@@ -101,7 +101,7 @@ def evaluating(model: Any) -> Iterator[None]:
 
 @contextmanager
 def _memory_errors() -> Iterator[None]:
-    """What torch raises where a device's memory, or this machine's, has run out becomes a `MemoryError`."""
+    """Convert torch's errors for exhausted memory to `MemoryError`."""
     try:
         yield
     except RuntimeError as error:
@@ -112,18 +112,18 @@ def _memory_errors() -> Iterator[None]:
         raise MemoryError(str(error)) from error
 
 
-# --- Before the first step ---
+# --- Starting a search ---
 
 
 @dataclass(frozen=True)
 class Start:
-    """Everything a search needs for some sources."""
+    """Everything that a search needs."""
 
     step: Step
     cache: Any
     limits: Limits
     options: SearchOptions
-    beginning: tuple[int, ...]  # what the decoder reads before it writes
+    prompt: tuple[int, ...]  # tokens that the decoder reads first
 
 
 def start_search(
@@ -131,27 +131,27 @@ def start_search(
     sources: Sequence[Sequence[int]],
     limits: Bounds,
     options: SearchOptions,
-    few: Candidates | None = None,
+    candidates: Candidates | None = None,
 ) -> Start:
-    """Encode sources, which have their ends; apply the shortlist if there is one."""
-    device, begun = next(iter(model.parameters())).device, options.begun
+    """Encode sources with their end tokens; apply the shortlist if there is one."""
+    device, n_forced = next(iter(model.parameters())).device, options.n_forced
     src, src_mask = (x.to(device) for x in pad_right(sources))
     cache = model.start_cache(model.encode(src, src_mask), src_mask)
-    beginning = options.bos_id, *limits.prefix[0, :begun].tolist()
-    options = counting(options, beginning)
-    own = to_limits(limits, begun, few).to(device)
-    return Start(_after(step_of(model), beginning), cache, own, options, beginning)
+    prompt = options.bos_id, *limits.prefix[0, :n_forced].tolist()
+    options = with_ngram_context(options, prompt)
+    own = to_limits(limits, n_forced, candidates).to(device)
+    return Start(_after(step_of(model), prompt), cache, own, options, prompt)
 
 
-def counting(options: SearchOptions, beginning: Sequence[int]) -> SearchOptions:
-    """Options by which no n-gram of what the decoder has read and written occurs twice."""
-    return replace(options, counted=tuple(beginning if options.start_counts else beginning[1:]))
+def with_ngram_context(options: SearchOptions, prompt: Sequence[int]) -> SearchOptions:
+    """The options with the prompt as part of n-grams that must not repeat."""
+    return replace(options, ngram_context=tuple(prompt if options.bos_in_ngrams else prompt[1:]))
 
 
-def to_limits(bounds: Bounds, begun: int = 0, few: Candidates | None = None) -> Limits:
-    """Bounds of what is written behind the first `begun` tokens, as tensors."""
-    own = bounds.min_length - begun, bounds.max_length - begun, bounds.prefix[:, begun:]
-    barred = None if few is None else torch.from_numpy(few.barred())
+def to_limits(bounds: Bounds, n_forced: int = 0, candidates: Candidates | None = None) -> Limits:
+    """Bounds after the first `n_forced` tokens, as tensors."""
+    own = bounds.min_length - n_forced, bounds.max_length - n_forced, bounds.prefix[:, n_forced:]
+    barred = None if candidates is None else torch.from_numpy(candidates.barred())
     phrases = torch.from_numpy(bounds.phrases) if bounds.phrases.size else None
     return Limits(*(torch.from_numpy(np.ascontiguousarray(x)) for x in own), barred=barred, phrases=phrases)
 
@@ -166,11 +166,11 @@ def step_of(model: EncoderDecoder) -> Step:
     return step
 
 
-def _after(step: Step, beginning: Sequence[int]) -> Step:
-    """A step that begins with all of `beginning` instead of its first token."""
-    if len(beginning) == 1:
+def _after(step: Step, prompt: Sequence[int]) -> Step:
+    """A step function that reads all of `prompt` in the first step."""
+    if len(prompt) == 1:
         return step
-    unread = [list(beginning)]
+    unread = [list(prompt)]
 
     def next_logits(tokens: Int[Tensor, "rows new"], cache: Any) -> Float[Tensor, "rows vocab"]:
         if unread:
@@ -183,7 +183,7 @@ def _after(step: Step, beginning: Sequence[int]) -> Step:
 def pad_right(
     sources: Sequence[Sequence[int]], pad_id: int = 0
 ) -> tuple[Int[Tensor, "rows length"], Bool[Tensor, "rows length"]]:
-    """Sources as one matrix, and where it is not padding, which no model reads.
+    """Sources as one padded matrix, and a mask that is True on real tokens.
 
     >>> pad_right([[5, 6], [7]])[0].tolist()
     [[5, 6], [7, 0]]
@@ -193,33 +193,33 @@ def pad_right(
     return src, torch.arange(src.size(1)) < torch.tensor([len(source) for source in sources]).unsqueeze(1)
 
 
-# --- One source, step by step ---
+# --- Step by step, for one source ---
 
 
-class BeamInSteps:
-    """A beam search, step by step; the contract `contract.SearchInSteps`."""
+class StepwiseBeamSearch:
+    """A `StepwiseSearch` with a beam."""
 
     def __init__(self, model: EncoderDecoder, start: Start) -> None:
         self._model, self._found = model, [list[Hypothesis]()]
-        self._begun = list(start.beginning[1:])
+        self._forced = list(start.prompt[1:])
         self._steps = beam_steps(start.step, start.cache, start.limits, start.options, self._found)
 
     def advance(self, guesses: Sequence[int] = ()) -> list[list[Continuation]]:
-        """What the next step ranked, best first."""
+        """See `StepwiseSearch.advance`."""
         assert not guesses, "guesses are for greedy search"
-        if self._begun:
-            return [[Continuation(self._begun.pop(0), 0, 0, 0.0, 0.0)]]
+        if self._forced:
+            return [[Continuation(self._forced.pop(0), 0, 0, 0.0, 0.0)]]
         with evaluating(self._model), torch.inference_mode():
             ranked = next(self._steps, None)
         return [] if ranked is None else [_listed(ranked)]
 
-    def found(self) -> list[list[Hypothesis]]:
-        """What has ended, once there is no further step."""
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """The finished hypotheses, after the last step."""
         return self._found
 
 
 def _listed(ranked: Continuations) -> list[Continuation]:
-    """Of the only sentence, without what cannot be."""
+    """The continuations of the only sentence, without impossible ones."""
     last = (
         ranked.tokens[0, :, -1],
         ranked.parents[0],
@@ -231,26 +231,26 @@ def _listed(ranked: Continuations) -> list[Continuation]:
     return [Continuation(*row) for row in rows if row[3] > -torch.inf]
 
 
-class PathInSteps:
-    """Greedy search or one sample, step by step; the contract `contract.SearchInSteps`."""
+class StepwiseSingleSearch:
+    """A `StepwiseSearch` that is greedy, or one sample."""
 
     def __init__(self, model: EncoderDecoder, start: Start, streams: Any) -> None:
-        """`streams` has the number of the random stream of a sample; None for greedy search."""
+        """`streams` holds the random stream of a sample; None for greedy search."""
         self._model, self._start = model, start
-        self._begun, self._fed = list(start.beginning[1:]), 0
+        self._forced, self._fed = list(start.prompt[1:]), 0
         self._tokens, self._log_probs = list[int](), list[float]()
         self._ended = False
         self._choose = _chooser(start.options, streams)
 
     @property
-    def steps_back(self) -> bool:
-        """Whether a guess that was wrong can be taken back."""
+    def can_truncate(self) -> bool:
+        """Whether wrong guesses can be removed from the cache."""
         return hasattr(self._start.cache, "truncate")
 
     def advance(self, guesses: Sequence[int] = ()) -> list[list[Continuation]]:
-        """One step; with `guesses` of what follows as many as they are right, and one."""
-        if self._begun:
-            return [[Continuation(self._begun.pop(0), 0, 0, 0.0, 0.0)]]
+        """See `StepwiseSearch.advance`."""
+        if self._forced:
+            return [[Continuation(self._forced.pop(0), 0, 0, 0.0, 0.0)]]
         steps: list[list[Continuation]] = []
         guesses = guesses[: max(0, int(self._start.limits.max_length) - len(self._tokens) - 1)]
         with evaluating(self._model), torch.inference_mode():
@@ -261,25 +261,25 @@ class PathInSteps:
                 steps.append([self._write(logits[i : i + 1])])
         return steps
 
-    def found(self) -> list[list[Hypothesis]]:
-        """The output, once it has ended."""
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """The output, after it has ended."""
         options = self._start.options
         if not self._ended:
             return [[]]
         total = sum(self._log_probs)
-        score = total / ending_of(options).penalty(len(self._tokens), options.length_penalty)
+        score = total / stopping_rule(options).penalty(len(self._tokens), options.length_penalty)
         return [[hypothesis_of(self._tokens, self._log_probs, total, score, options)]]
 
     def _logits(self, guesses: Sequence[int]) -> Float[Tensor, "new vocab"]:
-        """After all that is written, and after each guess behind it."""
+        """The logits after the output so far, and after each guess."""
         start, cache = self._start, self._start.cache
-        whole = [*start.beginning, *self._tokens]
-        if self._fed >= len(whole):  # guesses that were wrong
+        whole = [*start.prompt, *self._tokens]
+        if self._fed >= len(whole):  # the last guesses were wrong
             self._fed = len(whole) - 1
             cache.truncate(self._fed)
         new = [*whole[self._fed :], *guesses]
-        fed = torch.tensor([new], device=start.limits.max_length.device)
-        hidden = self._model.decode(fed, cache.memory, cache.src_mask, cache)
+        tokens = torch.tensor([new], device=start.limits.max_length.device)
+        hidden = self._model.decode(tokens, cache.memory, cache.src_mask, cache)
         self._fed += len(new)
         return self._model.logits(hidden[:, -len(guesses) - 1 :])[0]
 
@@ -290,7 +290,7 @@ class PathInSteps:
         token = self._choose(log_probs, len(self._tokens))
         log_prob = float(log_probs[0, token])
         if not np.isfinite(log_prob):
-            raise not_finite()
+            raise non_finite_error()
         self._tokens.append(token)
         self._log_probs.append(log_prob)
         written = torch.tensor([self._tokens])
@@ -300,38 +300,40 @@ class PathInSteps:
 
 
 def _chooser(options: SearchOptions, streams: Any) -> Callable[[Tensor, int], int]:
-    """Which token follows, from log-probabilities (1, vocab) at a position; the same as in a batch."""
+    """A function that chooses a token from log-probabilities (1, vocab) at a position, as in a batch."""
     if streams is None:
         return lambda log_probs, position: int(highest(log_probs))
     row, copy = torch.from_numpy(streams), torch.tensor([0])
 
     def choose(log_probs: Tensor, position: int) -> int:
         uniforms = stream_uniforms(options.seed, row, copy, position)
-        return int(draw(log_probs, uniforms.to(log_probs.device), options))
+        return int(sample_token(log_probs, uniforms.to(log_probs.device), options))
 
     return choose
 
 
 @torch.inference_mode()
-def written_by_steps(step: Step, cache: Cache, limits: Limits, options: SearchOptions, streams: Any) -> Iterator[int]:
-    """The tokens of a single row until it ends, without the end mark; `streams` as of `PathInSteps`."""
+def decode_tokens_stepwise(
+    step: Step, cache: Cache, limits: Limits, options: SearchOptions, streams: Any
+) -> Iterator[int]:
+    """The tokens of a single row, without the end token; `streams` as in `StepwiseSingleSearch`."""
     history, choose = limits.max_length.new_zeros(1, 0), _chooser(options, streams)
     while history.size(1) < int(limits.max_length):
         log_probs = next_log_probs(step, cache, history, limits, options)
         token = choose(log_probs, history.size(1))
         if not bool(log_probs[0, token].isfinite()):
-            raise not_finite()
+            raise non_finite_error()
         if token in (options.eos_id, *options.other_ends):
             return
         yield token
         history = torch.cat([history, history.new_tensor([[token]])], 1)
 
 
-# --- What a draft writes ---
+# --- Drafts ---
 
 
-class DraftedOutput:
-    """One output of one source, read token by token and taken back; the contract `decode.drafts.Drafting`."""
+class TorchDraftState:
+    """A `drafts.DraftState` in torch."""
 
     def __init__(self, model: Any, source: Sequence[int]) -> None:
         self._model, self._device = model, next(iter(model.parameters())).device
@@ -339,20 +341,20 @@ class DraftedOutput:
             src, src_mask = (x.to(self._device) for x in pad_right([source]))
             self._cache = model.start_cache(model.encode(src, src_mask), src_mask)
         if not hasattr(self._cache, "truncate"):
-            raise cannot_step_back()
+            raise cannot_truncate()
 
     @property
     def length(self) -> int:
-        """As `Drafting.length`."""
+        """See `DraftState.length`."""
         return self._cache.length
 
     def truncate(self, length: int) -> None:
-        """As `Drafting.truncate`."""
+        """See `DraftState.truncate`."""
         self._cache.truncate(length)
 
     @torch.inference_mode()
     def feed(self, tokens: Sequence[int]) -> int:
-        """As `Drafting.feed`."""
+        """See `DraftState.feed`."""
         cache, new = self._cache, torch.tensor([list(tokens)], device=self._device)
         hidden = self._model.decode(new, cache.memory, cache.src_mask, cache)
         return int(highest(self._model.logits(hidden[:, -1]).float()))

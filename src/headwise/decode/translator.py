@@ -1,8 +1,7 @@
-"""Strings to translations. One text in, one `Translation` out, in order, whatever the text is.
+"""Translates strings: one `Translation` for each text, in order.
 
-The only module of `decode` that knows a tokenizer, and nothing here needs torch: what searches is handed in. Blank
-texts are answered without the model; texts too long for it are translated in parts. Not here: files, options of the
-command line, the search.
+Blank texts are answered without the model; texts that are too long are translated in parts. This is the only module of
+`decode` with a tokenizer. It does not import torch.
 """
 
 import re
@@ -12,20 +11,18 @@ from itertools import islice
 from typing import Any
 
 from headwise.config.settings import SearchSettings
-from headwise.contract import Draft, Hypothesis, Look, SearchEngine, SpecialIds
+from headwise.contract import Draft, Hypothesis, SearchEngine, SpecialIds, StepCallback
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.scripts import join_sentences
 from headwise.decode.candidates import CandidateTable
-from headwise.decode.engine import begin, execute
+from headwise.decode.engine import begin, execute, greedy_steps, watch
 from headwise.decode.request import SearchRequest, TooLarge
 from headwise.decode.speculative import speculate, speculative_search
-from headwise.decode.stepping import watch, written_in
-from headwise.decode.stopping import before_stop, stop_at, until_stop
-from headwise.decode.streaming import growing_text
+from headwise.decode.streaming import before_stop, growing_text, stop_at, until_stop
 from headwise.errors import UserError
 
-# Where a text may be cut, as a group: the blank after a sentence and its closing quotes and brackets; the
-# empty place after a sentence in Chinese or Japanese, which write no blanks; any blank.
+# Where a text may be split, as a group: the space after a sentence with its closing quotes and brackets; after a
+# sentence in Chinese or Japanese, which have no spaces; any space.
 SENTENCE_END = re.compile(
     "[.!?\u2026][\"')\\]\u2019\u201d\u00bb]*(\\s+)|[\u3002\uff01\uff1f][\u300d\u300f\u201d\uff09]*()"
 )
@@ -36,22 +33,22 @@ BLANK = re.compile(r"(\s+)")
 class Translation:
     """One translated text.
 
-    A text translated in parts has the pieces of all parts in a row, the sum of their log-probabilities and
-    the mean of their scores. A blank text has an empty translation of score 0 and no parts.
+    For a text translated in parts, pieces are concatenated, log-probabilities summed and scores averaged. A blank text
+    has an empty translation with score 0 and no parts.
     """
 
     text: str  # one line
-    score: float  # log-probability over length penalty: what alternatives are ranked by; higher is better
-    log_prob: float  # natural log, with the end mark
+    score: float  # log-probability / length penalty, for ranking; higher is better
+    log_prob: float  # natural log, including the end token
     pieces: list[str]
     token_log_probs: list[float]  # one per piece
     source_pieces: list[str]
-    parts: int  # how many parts the text was translated in; 1 unless it was long
-    alternatives: tuple["Translation", ...] = ()  # the further n-best, best first
+    parts: int  # number of parts; 1 unless the text was long
+    alternatives: tuple["Translation", ...] = ()  # the rest of the n-best list, best first
 
 
 class TextTranslator:
-    """What searches, a tokenizer, and the settings to search with unless a call says otherwise."""
+    """A search engine, a tokenizer and default settings."""
 
     def __init__(
         self,
@@ -65,14 +62,14 @@ class TextTranslator:
     ) -> None:
         """
         Args:
-            engine: what searches; or what gives it for `SearchSettings.compute`, one of its values, and for "torch".
-            tokenizer: the model's own.
-            config: settings of every call, unless it says otherwise.
-            max_len: the longest output the model can write, where it has a limit (learned positions).
-            shortlist: gives the model's shortlist when `SearchSettings.shortlist` asks for it, or raises a `UserError`;
-                where it is None, as for a model that is still being trained, that setting counts for nothing.
-            model: gives the network, for whoever looks inside.
-            longest_source: the longest text that the model can read, where that is another one than `max_len`.
+            engine: a search engine, or a function that returns one for a value of `SearchSettings.compute` or "torch".
+            tokenizer: that of the model.
+            config: default settings.
+            max_len: the longest output that the model supports (learned positions).
+            shortlist: returns the model's shortlist for `SearchSettings.shortlist`, or raises a `UserError`. With None
+                (a model in training) that setting is ignored.
+            model: returns the network, for inspection.
+            longest_source: the longest source that the model supports, if different from `max_len`.
         """
         self.engines: Callable[[str], SearchEngine] = (
             (lambda compute: engine) if isinstance(engine, SearchEngine) else engine
@@ -95,13 +92,13 @@ class TextTranslator:
         """The translation of each text, in order.
 
         Args:
-            texts: any strings; line ends inside them count as blanks.
-            prefix: what every output must begin with.
-            draft: guesses for greedy search, which then takes one text at a time (see `speculative`).
+            texts: any strings; line breaks inside them count as spaces.
+            prefix: every output must start with it.
+            draft: for speculative decoding (greedy, one text at a time).
             **overrides: settings of `SearchSettings` for this call, such as `beam_size=1`.
 
         Raises:
-            UserError: a setting is unknown or makes no sense.
+            UserError: a setting is unknown or invalid.
         """
         if isinstance(texts, str):
             raise UserError("translate takes a list of texts; write translate([text]) for a single one")
@@ -119,7 +116,7 @@ class TextTranslator:
         draft: Draft | None = None,
         **overrides: Any,
     ) -> Iterator[Translation]:
-        """`translate` for a stream of lines, with their line ends or without.
+        """`translate` for a stream of lines, with or without line breaks.
 
         Reads `chunk_lines` at a time, so memory does not grow with the input.
         """
@@ -132,42 +129,41 @@ class TextTranslator:
             done += len(chunk)
 
     def stream(self, text: str, prefix: str = "", draft: Draft | None = None, **overrides: Any) -> Iterator[str]:
-        """The translation of `text`, each piece of it as soon as it is certain; joined they are the whole.
+        """The translation of `text` in chunks, each as soon as it is final; joined they are the whole translation.
 
-        What has been handed over is never taken back, so the search is greedy, or samples: a beam may change its mind
-        about everything until it ends. A blank waits until something follows it. A text too long for the model is
-        translated in parts, one after the other.
+        The search is greedy or sampled, since a beam may still change everything until it ends. A space waits until
+        something follows it. A text that is too long is translated in parts, one after another.
 
         Raises:
-            UserError: the settings ask for a beam, or make no sense.
+            UserError: the settings request a beam, or are invalid.
         """
         config = self.settings({"beam_size": 1, "n_best": 1, **overrides})
         if config.beam_size > 1 or config.n_best > 1:
-            raise UserError("a stream is written by greedy search or sampled: leave out beam_size and n_best")
+            raise UserError("streaming needs greedy search or sampling: leave out beam_size and n_best")
         gap, forced = "", self.encode_prefix(prefix)
         for source in self.segment([text], config)[0]:
-            decode = self.tokenizer.decode if config.stop else self.text_of  # a stop string may be a line end
-            grows = growing_text(self._tokens(source, forced, config, draft), decode)
-            for piece in until_stop(grows, config.stop):
-                yield gap + piece
+            decode = self.tokenizer.decode if config.stop else self.text_of  # a stop string may be a line break
+            chunks = growing_text(self._tokens(source, forced, config, draft), decode)
+            for chunk in until_stop(chunks, config.stop):
+                yield gap + chunk
                 gap = ""
             gap, forced = " ", []
 
     def _tokens(
         self, source: list[int], forced: list[int], config: SearchSettings, draft: Draft | None
     ) -> Iterator[int]:
-        """What a greedy search for one source writes, without the end mark."""
+        """The tokens of a greedy search for one source, without the end token."""
         engine, request, special = self.engine(config), self.request([source], [forced], config), self.special
         if draft:
             steps = speculate(engine, request, draft)
         else:
-            steps = islice(written_in(begin(engine, request)), len(special.forced), None)
+            steps = islice(greedy_steps(begin(engine, request)), len(special.forced), None)
         return (best.token for best in steps if best.token not in (special.eos_id, *special.other_ends))
 
     def segment(self, texts: Sequence[str], config: SearchSettings) -> list[list[list[int]]]:
         """Token ids of each text's parts: none for a blank text, several for one that is too long.
 
-        A part and its end mark are at most `max_source_length` tokens, and no more than the model can read.
+        A part with its end token has at most `max_source_length` tokens, and no more than the model supports.
         """
         limits = [limit for limit in (config.max_source_length, self.longest_source) if limit]
         clean = [clean_text(text) for text in texts]
@@ -178,40 +174,40 @@ class TextTranslator:
         return [self.segment_one(text, tokens, longest) for text, tokens in zip(clean, whole, strict=True)]
 
     def segment_one(self, text: str, tokens: list[int], longest: int) -> list[list[int]]:
-        """Token ids of the parts of a text that has `tokens` in one, at most `longest` each.
+        """Token ids of the parts of a text, at most `longest` each; `tokens` are those of the whole text.
 
-        A token declared in front of the text, such as its target language, goes with every part.
+        A special token in front of the text, such as its target language, is repeated for every part.
         """
         if not text or not tokens:
             return []
         if len(tokens) <= longest:
             return [tokens]
         source = self.tokenizer.source
-        mark = leading_mark(text, source.declared.values())
-        parts = split_text(text[len(mark) :], lambda part: len(source.encode(mark + part)) <= longest)
-        return source.encode_batch([mark + part for part in parts])
+        start = leading_token(text, source.declared.values())
+        parts = split_text(text[len(start) :], lambda part: len(source.encode(start + part)) <= longest)
+        return source.encode_batch([start + part for part in parts])
 
     def encode_prefix(self, prefix: str) -> list[int]:
-        """Token ids of a forced beginning, which ends with a word: the next token brings its own blank."""
+        """Token ids of a forced prefix, which ends at a word boundary."""
         text, forced = clean_text(prefix), list(self.special.forced)
         ids = self.tokenizer.encode(text) if text else []
         return ids[len(forced) :] if forced and ids[: len(forced)] == forced else ids
 
     @property
     def special(self) -> SpecialIds:
-        """The tokenizer's ids that mean something to the search."""
+        """The ids of the tokenizer's special tokens."""
         return self.tokenizer.special
 
     def engine(self, config: SearchSettings) -> SearchEngine:
-        """What searches by these settings: torch alone where outputs are to stop at a string."""
+        """The engine for these settings: always torch with stop strings."""
         if not config.stop:
             return self.engines(config.compute)
         if config.compute != "float32":
-            raise UserError(f"compute = {config.compute} does not go together with `stop`: leave out one of them")
+            raise UserError(f"compute = {config.compute} does not support `stop`: leave out one of them")
         return self.engines("torch")
 
-    def offered(self, config: SearchSettings) -> CandidateTable | None:
-        """The shortlist, if these settings ask for it; None = the whole vocabulary."""
+    def shortlist_for(self, config: SearchSettings) -> CandidateTable | None:
+        """The shortlist, if these settings request it; None = the whole vocabulary."""
         return self.shortlist() if self.shortlist and config.shortlist else None
 
     def request(
@@ -221,15 +217,15 @@ class TextTranslator:
         config: SearchSettings,
         phrases: list[list[list[int]]] | None = None,
     ) -> SearchRequest:
-        """The search for some parts of texts."""
+        """A search request for parts of texts."""
         stop = stop_at(config.stop, self.tokenizer.decode)
-        offered = self.offered(config)
-        return SearchRequest(sources, prefixes, config, self.special, self.max_len, offered, phrases, stop)
+        shortlist = self.shortlist_for(config)
+        return SearchRequest(sources, prefixes, config, self.special, self.max_len, shortlist, phrases, stop)
 
     def search(
         self, sources: list[list[list[int]]], prefix: list[int], config: SearchSettings, draft: Draft | None = None
     ) -> list[list[Hypothesis]]:
-        """Hypotheses of all parts of all texts in a row; the prefix is for the first part of each text."""
+        """Hypotheses of all parts of all texts; the prefix is for the first part of each text."""
         parts = [tokens for parts in sources for tokens in parts]
         prefixes = [prefix if i == 0 else [] for parts in sources for i in range(len(parts))]
         request = self.request(parts, prefixes, config)
@@ -241,23 +237,25 @@ class TextTranslator:
             text = [i for i, parts in enumerate(sources) for _ in parts][error.index]
             raise TooLarge(text, error.why) from None
 
-    def watched(self, source: list[int], prefix: list[int], config: SearchSettings, look: Look) -> Hypothesis:
-        """What the search finds for one source, while `look` is shown each step."""
-        return watch(begin(self.engine(config), self.request([source], [prefix], config)), look)
+    def search_with_callback(
+        self, source: list[int], prefix: list[int], config: SearchSettings, callback: StepCallback
+    ) -> Hypothesis:
+        """The best hypothesis for one source; `callback` is called after each step."""
+        return watch(begin(self.engine(config), self.request([source], [prefix], config)), callback)
 
     def settings(self, overrides: dict[str, Any]) -> SearchSettings:
-        """The settings of a call."""
+        """The default settings with overrides."""
         return self.config.changed(overrides)
 
     @property
     def batch_tokens(self) -> int:
-        """Tokens of pairs that are looked at together."""
+        """Tokens per batch."""
         return self.config.batch_tokens
 
     def assemble(
         self, sources: list[list[int]], hypotheses: list[list[Hypothesis]], stops: Sequence[str] = ()
     ) -> Translation:
-        """One text from its parts; alternative n joins the n-th best of every part."""
+        """The translation of one text from its parts; alternative n joins the n-th best of every part."""
         source_pieces = [piece for tokens in sources for piece in self.tokenizer.source.pieces(tokens)]
         if not sources:
             return Translation("", 0.0, 0.0, [], [], [], parts=0)
@@ -285,9 +283,7 @@ class TextTranslator:
 
 
 def clean_text(text: str) -> str:
-    """What the model is shown: no blanks around it, no line ends in it.
-
-    Lone surrogates, which no tokenizer takes, become `?`.
+    """The text without surrounding spaces and line breaks. Lone surrogates become `?`.
 
     >>> clean_text(" a dog\\n")
     'a dog'
@@ -296,7 +292,7 @@ def clean_text(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text that stays one line in any file.
+    """The text without line breaks and surrounding spaces.
 
     >>> one_line("a\\r\\nb ")
     'a b'
@@ -305,9 +301,9 @@ def one_line(text: str) -> str:
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """Parts of a text that each fit, cut near the middle again and again; only blanks at the cuts are lost.
+    """Parts of a text that each fit, by recursive splitting near the middle; only spaces at the splits are lost.
 
-    A single character is never cut, whether it fits or not.
+    A single character is never split, even if it does not fit.
 
     >>> split_text("One two. Three four five.", lambda part: len(part) < 20)
     ['One two.', 'Three four five.']
@@ -315,33 +311,33 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
     text = text.strip()
     if len(text) < 2 or fits(text):
         return [text] if text else []
-    end, start = cut_near_middle(text)
+    end, start = split_near_middle(text)
     return split_text(text[:end], fits) + split_text(text[start:], fits)
 
 
-def cut_near_middle(text: str) -> tuple[int, int]:
-    """Where the first part ends and the second starts.
+def split_near_middle(text: str) -> tuple[int, int]:
+    """The end of the first part and the start of the second.
 
-    At a sentence end in the middle half of the text, else at the blank nearest to the middle, else there.
+    At a sentence end in the middle half of the text, else at the space nearest to the middle, else in the middle.
     """
     middle = len(text) // 2
-    sentence_end, blank = nearest_cut(text, SENTENCE_END), nearest_cut(text, BLANK)
+    sentence_end, blank = nearest_split(text, SENTENCE_END), nearest_split(text, BLANK)
     if sentence_end and abs(sentence_end[0] - middle) <= len(text) // 4:
         return sentence_end
     return blank or (middle, middle)
 
 
-def nearest_cut(text: str, pattern: re.Pattern[str]) -> tuple[int, int] | None:
-    """The cut nearest to the middle of a text that leaves something on both sides."""
-    cuts = (match.span(match.lastindex or 0) for match in pattern.finditer(text))
-    inside = (cut for cut in cuts if cut[0] > 0 and cut[1] < len(text))
-    return min(inside, key=lambda cut: abs(cut[0] - len(text) // 2), default=None)
+def nearest_split(text: str, pattern: re.Pattern[str]) -> tuple[int, int] | None:
+    """The split nearest to the middle of a text with non-empty parts."""
+    splits = (match.span(match.lastindex or 0) for match in pattern.finditer(text))
+    inside = (split for split in splits if split[0] > 0 and split[1] < len(text))
+    return min(inside, key=lambda split: abs(split[0] - len(text) // 2), default=None)
 
 
-def leading_mark(text: str, declared: Iterable[str]) -> str:
-    """The declared token that a text begins with, and the blanks after it; empty if there is none.
+def leading_token(text: str, declared: Iterable[str]) -> str:
+    """The declared token that a text starts with, including following spaces; "" if there is none.
 
-    >>> leading_mark("<2de> a dog", ["<2de>"])
+    >>> leading_token("<2de> a dog", ["<2de>"])
     '<2de> '
     """
     token = next((token for token in declared if text.startswith(token)), "")

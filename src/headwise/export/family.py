@@ -99,7 +99,7 @@ class PretrainedExport:
     @property
     def suppressed(self) -> tuple[int, ...]:
         """Ids that our search never generates."""
-        return self.own.unwritten
+        return self.own.never_generated
 
     def sources(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts with special tokens."""

@@ -16,10 +16,10 @@ from torch import Tensor
 from headwise.checkpoint.generation_config import GenerationConfig
 from headwise.contract import Hypothesis, SearchOptions
 from headwise.decode.constraints import Limits
-from headwise.decode.request import not_finite, random_stream
+from headwise.decode.request import non_finite_error, random_stream
 from headwise.decode.sampling import sample
 from headwise.decode.search import Step, beam_search
-from headwise.decode.stepwise import written_by_steps
+from headwise.decode.stepwise import decode_tokens_stepwise
 
 
 @dataclass
@@ -67,7 +67,7 @@ def search(
     else:
         found = beam_search(step_after_prefill(step), prefilled, limits, options)
     if not all(ranked and math.isfinite(ranked[0].log_prob) for ranked in found):
-        raise not_finite()
+        raise non_finite_error()
     return found
 
 
@@ -76,7 +76,7 @@ def stream(
 ) -> Iterator[int]:
     """The tokens of one row, greedy or sampled, one by one."""
     numbers = np.array(streams) if sampled else None
-    yield from written_by_steps(step_after_prefill(step), prefilled, limits, options, numbers)
+    yield from decode_tokens_stepwise(step_after_prefill(step), prefilled, limits, options, numbers)
 
 
 def output_limits(room: Sequence[int | None], config: GenerationConfig, device: torch.device) -> Limits:

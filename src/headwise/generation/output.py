@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headwise.checkpoint.vocabulary import Vocabulary
 from headwise.contract import NEVER, Hypothesis
-from headwise.decode.stopping import before_stop
+from headwise.decode.streaming import before_stop
 from headwise.decode.translator import Translation
 from headwise.generation.chat import Messages, render_chat, without_bos
 

@@ -1,7 +1,7 @@
 """Causal language models on token ids: continuations of prompts, and perplexity.
 
 Prompts of different lengths are padded on the left, so that all outputs start in one column; padding is masked. Not
-here: stop strings (`headwise.decode.stopping`), chats (`chat`).
+here: stop strings (`headwise.decode.streaming`), chats (`chat`).
 """
 
 import math
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headwise.checkpoint.generation_config import GenerationConfig
 from headwise.contract import Hypothesis, Stop
-from headwise.decode.request import not_finite, search_options
+from headwise.decode.request import non_finite_error, search_options
 from headwise.decode.search import Step
 from headwise.errors import UserError
 from headwise.generation.decoding import output_limits, prefill, random_streams, search, search_in_batches, stream
@@ -145,5 +145,5 @@ def perplexity(network: CausalNetwork, tokens: Sequence[int], window: int, strid
         if end == len(tokens):
             break
     if math.isnan(total):
-        raise not_finite()
+        raise non_finite_error()
     return Perplexity(total, len(tokens) - 1)

@@ -188,7 +188,7 @@ def window_hypotheses(
     prompts = torch.tensor([list(beginning)] * len(memory), device=memory.device)
     prefilled = prefill(step_of(network), network.start_cache(memory), prompts)
     room = None if max_len is None else max_len - len(beginning) + 1
-    rules = [never(config.special.unwritten)]
+    rules = [never(config.special.never_generated)]
     rules += [timestamp_rule(special_tokens)] if timestamps else []
     rules += [lambda log_probs, history: log_probs.log_softmax(-1)] if normalised else []
     special = replace(config.special, bos_id=special_tokens.start, forced=(), forced_end=None, suppressed=())

@@ -11,8 +11,8 @@ from typing import Any
 
 from headwise.contract import Continuation, Hypothesis, SpecialIds
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.decode.ending import Ending, ending_of
 from headwise.decode.request import search_options
+from headwise.decode.stopping_rules import StoppingRule, stopping_rule
 from headwise.inspect.pair import PairTranslator, output_ids, with_forced
 from headwise.inspect.record import BeamNode
 
@@ -27,9 +27,9 @@ def search_with_tree(
     if config.sample or config.beam_size == 1:
         hypothesis = with_forced(translator, translator.search([[source]], prefix, config)[0][0])
         return hypothesis, _only_path(translator, hypothesis, config)
-    ending = ending_of(search_options(config, SpecialIds()))
+    ending = stopping_rule(search_options(config, SpecialIds()))
     tree = BeamTree(translator.tokenizer, config.beam_size, config.length_penalty, ending)
-    hypothesis = with_forced(translator, translator.watched(source, prefix, config, tree.grow))
+    hypothesis = with_forced(translator, translator.search_with_callback(source, prefix, config, tree.grow))
     tree.choose(output_ids(hypothesis, translator.tokenizer.eos_id))
     return hypothesis, tree.nodes
 
@@ -37,7 +37,7 @@ def search_with_tree(
 class BeamTree:
     """The tree of the hypotheses of one sentence, which grows step by step."""
 
-    def __init__(self, tokenizer: PairTokenizer, beam_size: int, length_penalty: float, ending: Ending) -> None:
+    def __init__(self, tokenizer: PairTokenizer, beam_size: int, length_penalty: float, ending: StoppingRule) -> None:
         """`ending` has the penalty of a length that includes the start tokens."""
         self.tokenizer = tokenizer
         self.nodes: list[BeamNode] = []
@@ -73,7 +73,10 @@ class BeamTree:
 
 def _only_path(translator: PairTranslator, hypothesis: Hypothesis, config: Any) -> list[BeamNode]:
     pieces = translator.tokenizer.pieces(output_ids(hypothesis, translator.tokenizer.eos_id))
-    log_probs, penalty = accumulate(hypothesis.token_log_probs), ending_of(search_options(config, SpecialIds())).penalty
+    log_probs, penalty = (
+        accumulate(hypothesis.token_log_probs),
+        stopping_rule(search_options(config, SpecialIds())).penalty,
+    )
     return [
         BeamNode(i - 1, i, piece, log_prob, log_prob / penalty(i + 1, config.length_penalty), "chosen")
         for i, (piece, log_prob) in enumerate(zip(pieces, log_probs, strict=True))

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.contract import Hypothesis, Look
+from headwise.contract import Hypothesis, StepCallback
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.decode.translator import clean_text, one_line
 from headwise.errors import UserError
@@ -36,7 +36,9 @@ class PairTranslator(Protocol):
     def segment(self, texts: Sequence[str], config: Any) -> list[list[list[int]]]: ...  # the parts of each text
     def encode_prefix(self, prefix: str) -> list[int]: ...
     def search(self, sources: list[list[list[int]]], prefix: list[int], config: Any) -> list[list[Hypothesis]]: ...
-    def watched(self, source: list[int], prefix: list[int], config: Any, look: Look) -> Hypothesis: ...
+    def search_with_callback(
+        self, source: list[int], prefix: list[int], config: Any, callback: StepCallback
+    ) -> Hypothesis: ...
 
 
 @runtime_checkable

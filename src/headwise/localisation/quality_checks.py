@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from headwise.data.scripts import KANA, latin_length, split_words
-from headwise.decode.repetition import repeats_itself
+from headwise.decode.repetition import is_repetitive
 from headwise.localisation.code_transfer import without_codes
 from headwise.localisation.unit import Parts
 
@@ -95,7 +95,7 @@ def _repeats(text: Sequence[str]) -> bool:
             stretch = bare[i : i + n] if bare[i] == bare[i + n] else []
             if stretch == bare[i + n : i + 2 * n] and sum(map(_count_letters, stretch)) >= (5 if n == 1 else 7):
                 return True
-    return repeats_itself(text)
+    return is_repetitive(text)
 
 
 def _repeated_characters(text: str) -> list[str]:

@@ -17,8 +17,8 @@ from headwise.contract import Hypothesis, Stop
 from headwise.data.captions import captions_by_picture, read_captions
 from headwise.data.image import Preprocessing, read_image
 from headwise.decode.request import search_options
-from headwise.decode.stepwise import counting, step_of
-from headwise.decode.stopping import stop_at
+from headwise.decode.stepwise import step_of, with_ngram_context
+from headwise.decode.streaming import stop_at
 from headwise.evaluate.captions import CaptionReport, caption_report
 from headwise.generation.chat import refuse_single
 from headwise.generation.decoding import output_limits, prefill, search
@@ -119,5 +119,5 @@ def search_captions(
     prompts = torch.tensor([beginning] * len(memory), device=memory.device)
     begun = prefill(step_of(network), network.start_cache(memory), prompts)
     limits = output_limits([room] * len(memory), config, memory.device)
-    options = counting(search_options(config.settings, config.special, stop=stop), beginning)
+    options = with_ngram_context(search_options(config.settings, config.special, stop=stop), beginning)
     return search(step_of(network), begun, limits, options, config.settings.sample, [0] * len(memory))

@@ -28,7 +28,7 @@ from headwise.inspect.inputs import EncodedInput
 from headwise.models.inputs import encoded_text, label_number
 from headwise.models.introspection import attend_input, inspect_input, mask_model_heads, prune_model, trace_input
 from headwise.models.model import Model, only_with
-from headwise.training.losses import label_loss
+from headwise.training.loss import label_loss
 
 TRAINED, PRETRAINED, XLNET = "trained", "text_class", "permutation"  # which head it is
 

@@ -25,7 +25,7 @@ from headwise.inspect.heads import Head
 from headwise.inspect.importance import Example, importance_over
 from headwise.models.introspection import mask_model_heads, prune_model
 from headwise.models.model import Model
-from headwise.training.losses import squared_loss
+from headwise.training.loss import squared_loss
 
 
 class Forecaster(Model):

@@ -1,4 +1,5 @@
-"""Look into a network that reads one text, picture or sound: what its heads attend to, and which of them matter.
+"""Look into a network that reads one text, picture or sound: what its heads attend to, and which of them
+matter.
 
 Methods of several kinds of models (`attend = attend_input`), which have `observed(given, **options)`, an input as the
 inspector reads it, and `example(given, target)`, an input with its loss. Not here: pairs of texts (`pair_inspector`).

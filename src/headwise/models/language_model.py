@@ -8,8 +8,7 @@ from headwise.architectures.xlnet import XLNetShape
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.generation_config import GenerationConfig, read_generation_config
 from headwise.data.corpus import read_lines
-from headwise.decode.stopping import stop_at, until_stop
-from headwise.decode.streaming import growing_text
+from headwise.decode.streaming import growing_text, stop_at, until_stop
 from headwise.errors import UserError
 from headwise.evaluate.language import LanguageReport, language_report
 from headwise.generation.chat import Messages, refuse_single

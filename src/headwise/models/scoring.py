@@ -12,7 +12,7 @@ from headwise.contract import EncoderDecoder
 from headwise.data.batch import Batch, Tokens, collate
 from headwise.data.batch_planning import cut_padded
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.decode.request import not_finite
+from headwise.decode.request import non_finite_error
 from headwise.decode.stepwise import evaluating
 from headwise.errors import UserError
 from headwise.evaluate.score import SCORED_TOGETHER, PairScore
@@ -64,7 +64,7 @@ def score_pairs(
             for row, values in zip(rows, log_probs, strict=True):
                 scores[row] = PairScore(values[: len(pairs[row][1]) + 1])
                 if any(map(math.isnan, scores[row].token_log_probs)):
-                    raise not_finite()
+                    raise non_finite_error()
     return [scores[row] for row in range(len(pairs))]
 
 

@@ -1,11 +1,10 @@
-"""The Transformer in C for the processors most people have: whole searches, and passes of training, in one call.
+"""The compiled library: the Transformer and its search in C, and parts of a training step on a CPU.
 
-`products.c` multiplies, `attention.c` is equation 1, `transformer.c` the rest of section 3, `search.c` is
-`decode/search.py` once more, and `network.py` packs a model's parameters for them. `training.c` and the second half of
-`attention.c` are for `network/packing.py`, `network/dropout.py` and `training/loss.py`. All of them are written in the
-eight-number operations of `simd.h` and compiled once for each set of instructions (`build.py`); the best that the
-processor has is loaded (`library.py`), and every one yields the same bits. Everything here is optional: without the
-library, or on an x86-64 processor without AVX2, torch does the same.
+`products.c` has matrix products, `attention.c` equation 1, `transformer.c` the rest of section 3, `search.c` the
+counterpart of `decode/search.py`; `network.py` packs a model's parameters. `training.c` and the second half of
+`attention.c` are for `training/packed.py`, `network/dropout.py` and `training/loss.py`. The code uses the SIMD
+operations of `simd.h` and is compiled for several instruction sets (`build.py`). `library.py` loads the best one for
+the processor; all give the same bits. The library is optional: torch does the same without it.
 
-Imports neither torch nor a configuration: arrays in, tokens out.
+This package imports neither torch nor the configuration.
 """

@@ -1,4 +1,4 @@
-/* See activations.h. What is no number stays so, which tells the search that a network is damaged. */
+/* See activations.h. NaN stays NaN, so that the search can detect a damaged network. */
 
 #include "activations.h"
 
@@ -14,7 +14,7 @@ INLINE f8 sigmoid(f8 x) {
     return by_sign8(x, mul8(e, above), above);
 }
 
-/* x Phi(x), the error function by Abramowitz and Stegun, 7.1.26: within 1.5e-7. */
+/* x Phi(x), with the error function of Abramowitz and Stegun, 7.1.26 (error < 1.5e-7). */
 INLINE f8 gelu(f8 x) {
     const f8 one = all8(1.0f);
     f8 t = div8(one, fnma8(negative8(x), all8(0.3275911f * 0.70710678f), one));
@@ -29,7 +29,7 @@ INLINE f8 gelu(f8 x) {
 }
 
 INLINE f8 activated(const Activation kind, f8 x) {
-    if (kind == RELU) return max8(all8(0), x); /* of two, the latter if one is NaN */
+    if (kind == RELU) return max8(all8(0), x); /* the second one if one is NaN */
     if (kind == GELU) return gelu(x);
     if (kind == SILU) return mul8(x, sigmoid(x));
     if (kind == QUICK_GELU) return mul8(x, sigmoid(mul8(all8(1.702f), x)));
@@ -56,7 +56,7 @@ INLINE void all(const Activation kind, float *x, const float *by, int n) {
 }
 
 void gate(Activation kind, float *x, const float *by, int n) {
-    switch (kind) { /* each with a loop of its own */
+    switch (kind) { /* a separate loop for each */
     case NONE: all(NONE, x, by, n); break;
     case RELU: all(RELU, x, by, n); break;
     case GELU: all(GELU, x, by, n); break;

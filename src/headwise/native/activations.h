@@ -1,4 +1,4 @@
-/* Section 3.3 and what came after: the function between the two layers of a feed-forward network. */
+/* The activation functions of a feed-forward network (section 3.3). */
 
 #ifndef HEADWISE_ACTIVATIONS_H
 #define HEADWISE_ACTIVATIONS_H
@@ -9,7 +9,7 @@
 #define EXPORT __attribute__((visibility("default")))
 #endif
 
-/* In the order of ACTIVATIONS in network.py. Of those behind RELU every output is a function of its input alone. */
+/* In the order of ACTIVATIONS in network.py. */
 typedef enum Activation { NONE, RELU, GELU, GELU_TANH, QUICK_GELU, SILU } Activation;
 
 /* x becomes f(x). */

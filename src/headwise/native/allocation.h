@@ -1,4 +1,4 @@
-/* Memory for whole registers. Windows takes aligned memory back by another name than the rest: there all of it is aligned. */
+/* Aligned memory. Windows frees aligned memory with another function, so all memory is aligned there. */
 
 #ifndef HEADWISE_ALLOCATION_H
 #define HEADWISE_ALLOCATION_H

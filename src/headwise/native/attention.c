@@ -41,7 +41,7 @@ float exponentials(float *x, int n, float most) {
 float maximum(const float *x, int n) {
     f8 most = all8(-INFINITY);
     int i = 0;
-    for (; i + 8 <= n; i += 8) most = max8(load8(x + i), most); /* in this order a NaN loses and hides no number */
+    for (; i + 8 <= n; i += 8) most = max8(load8(x + i), most); /* in this order NaN is ignored */
     float parts[8], largest = -INFINITY;
     store8(parts, most);
     for (int j = 0; j < 8; j++) largest = MAX(parts[j], largest);
@@ -132,7 +132,7 @@ static void scale_row(float *x, int n, float factor) {
     for (int i = 0; i < n; i += 8) store8(x + i, mul8(load8(x + i), by));
 }
 
-/* A pass over some sentences of a batch. `weights` are those of the first sentence. */
+/* A pass over some sentences of a batch; `weights` starts at the first one. */
 typedef struct Pass {
     const Packing *packing;
     const Inputs *in, *gradients;
@@ -142,10 +142,10 @@ typedef struct Pass {
     int failed;
 } Pass;
 
-/* What one head has of one sentence: rows of `width` numbers, `stride` apart. */
+/* The rows of one head and sentence: `width` numbers, `stride` apart. */
 typedef struct Head {
     void *x;
-    int64_t first, stride; /* where in x it begins */
+    int64_t first, stride; /* offset in x */
     int rows, width;
 } Head;
 
@@ -154,7 +154,7 @@ typedef struct Floats {
     int64_t stride;
 } Floats;
 
-/* The numbers where they are, or widened in `room`. */
+/* The numbers in place, or converted to float32 in `room`. */
 static Floats floats(const Packing *p, Head head, float *room) {
     if (!p->half) return (Floats){(float *)head.x + head.first, head.stride};
     for (int r = 0; r < head.rows; r++)
@@ -162,7 +162,7 @@ static Floats floats(const Packing *p, Head head, float *room) {
     return (Floats){room, head.width};
 }
 
-/* Where to put them: there, or in `room`, from where `put` takes them. */
+/* Where to write: in place, or to `room`, from where `put` converts. */
 static Floats place(const Packing *p, Head head, float *room) {
     return p->half ? (Floats){room, head.width} : (Floats){(float *)head.x + head.first, head.stride};
 }
@@ -184,12 +184,12 @@ static Head values_of(const Packing *p, const Inputs *in, int head, int64_t firs
     return (Head){in->v, first * in->v_stride + head * p->d_v, in->v_stride, rows, p->d_v};
 }
 
-/* Numbers that `room` is for. */
+/* Size of `room`. */
 static size_t room_for(const Packing *p, int widest) {
     return p->half ? (size_t)widest * MAX(p->d_k, p->d_v) : 0;
 }
 
-/* Where the weights of a sentence begin. */
+/* Offset of the weights of a sentence. */
 static float *weights_of(const Pass *pass, int64_t sentence) {
     const Packing *p = pass->packing;
     int64_t before = 0;
@@ -238,7 +238,7 @@ int headwise_attend(const Packing *packing, const Inputs *inputs, float *weights
     return pass.failed;
 }
 
-/* By softmax: the gradient of scores, in the place of that of weights, times `scale`. */
+/* Backward pass of softmax, in place: from the gradient of weights to that of scores, times `scale`. */
 static void scores_gradient(const float *weights, float *gradient, int width, float scale) {
     f8 total = all8(0);
     for (int i = 0; i < width; i += 8)
@@ -251,8 +251,8 @@ static void scores_gradient(const float *weights, float *gradient, int width, fl
     }
 }
 
-/* With P the weights and G the gradient of P V: that of V is P^T G, of P it is G V^T, of the scores it is
-   S = P (dP - rowsum(P dP)), of Q it is S K and of K it is S^T Q. */
+/* With P the weights and G the gradient of P V: dV = P^T G, dP = G V^T,
+   dS = P (dP - rowsum(P dP)), dQ = dS K and dK = dS^T Q. */
 static void attend_sentences_backward(void *data, int64_t begin, int64_t end) {
     Pass *pass = data;
     const Packing *p = pass->packing;

@@ -1,7 +1,7 @@
-"""Compile the C sources of this folder, once for each set of instructions that this kind of processor may have.
+"""Compiles the C sources of this folder, once for each instruction set of this kind of processor.
 
-Needs nothing but the standard library and a C compiler.
-`hatch_build.py` calls it when the package is installed or a wheel is made. By hand, after a change of the sources:
+Needs only the standard library and a C compiler. `hatch_build.py` calls it to install the package or build a wheel. Run
+it by hand after changing the sources:
 
     python src/headwise/native/build.py
 """
@@ -27,13 +27,13 @@ SOURCES = (
     "checksum.c",
 )
 HOUR = 3600  # seconds
-ANYWHERE = "scalar"  # the build that runs everywhere, and so the one that asks what the processor can do
+ANYWHERE = "scalar"  # the build that runs everywhere and detects the processor's instructions
 ASKS = "processor.c"
-UNTRIED = "amx"  # compiled, but run in an emulator alone: taken only when it is asked for
-# Contraction would let a compiler round an expression differently in two places, and results depend on company.
+UNTRIED = "amx"  # tested only in an emulator, so used only on request
+# Contraction could round the same expression differently in two functions, so results would depend on the batch.
 FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-pthread", "-fvisibility=hidden")
-# For each kind of processor its sets of instructions, best first, and how a compiler is told of them.
-# Nobody gets UNTRIED or ANYWHERE unasked.
+# The instruction sets of each kind of processor, best first, and their compiler flags. UNTRIED and ANYWHERE are used
+# only on request.
 AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mavx2", "-mfma")
 BUILDS = {
     "x86_64": {
@@ -41,7 +41,7 @@ BUILDS = {
         "avxvnni": ("-mavxvnni", "-mavx2", "-mfma"),
         "avx2": ("-mavx2", "-mfma"),
         UNTRIED: (*AVX512, "-mamx-tile", "-mamx-int8"),
-        ANYWHERE: ("-DSCALAR", "-O2"),  # an oracle: -O3 would take half the time of the build
+        ANYWHERE: ("-DSCALAR", "-O2"),  # a reference for tests: -O3 would take half of the build time
     },
     "aarch64": {
         "i8mm": ("-march=armv8.2-a+dotprod+i8mm",),
@@ -50,31 +50,31 @@ BUILDS = {
         ANYWHERE: ("-DSCALAR", "-O2"),
     },
 }
-BUILDS |= {"arm64": BUILDS["aarch64"], "AMD64": BUILDS["x86_64"]}  # as macOS and Windows call them
+BUILDS |= {"arm64": BUILDS["aarch64"], "AMD64": BUILDS["x86_64"]}  # their names on macOS and Windows
 ZIG = (sys.executable, "-m", "ziglang", "cc")
-IN_ZIG = {  # which knows processors and no architectures
+IN_ZIG = {  # zig has processors instead of architectures
     "-march=armv8.2-a+dotprod": "-mcpu=generic+v8_2a+dotprod",
     "-march=armv8.2-a+dotprod+i8mm": "-mcpu=generic+v8_2a+dotprod+i8mm",
 }
 
 
 def builds(machine: str = "") -> dict[str, tuple[str, ...]]:
-    """Those of a kind of machine, of this one if none is named; none where nothing is known of it."""
+    """The builds for a kind of machine (default: this one); empty if it is not supported."""
     return BUILDS.get(machine or platform.machine(), {})
 
 
 def library_of(build: str, folder: Path = FOLDER) -> Path:
-    """The library for one set of instructions, under one name on every system."""
+    """The path of the library for an instruction set, the same on every system."""
     return folder / f"_library_{build}.so"
 
 
 def compiler() -> list[str] | None:
-    """How to call a C compiler: `CC`, one on the path, or that of the Python package `ziglang`; None: there is none.
+    """The command of a C compiler: `CC`, one on the path, or that of the Python package `ziglang`; None without any.
 
-    What gcc makes of the sources is the fastest, and `cc` may be any other. On Windows gcc is not asked: there it
-    forgets that registers of 32 bytes want a stack of their own (its bug 54412).
+    gcc is preferred because its code is the fastest. It is not used on Windows, where it does not align the stack for
+    32-byte registers (gcc bug 54412).
     """
-    import shutil  # which whoever only asks for a library does without, like what else starts compilers
+    import shutil  # not needed to load a library, like the other imports in functions
 
     names = [os.environ["CC"]] if os.environ.get("CC") else [] if os.name == "nt" else ["gcc", "cc", "clang"]
     for name in names:
@@ -84,11 +84,11 @@ def compiler() -> list[str] | None:
         import ziglang  # noqa: F401  # pyright: ignore
     except ImportError:
         return None
-    return [*ZIG, "-mcpu=baseline"]  # it would take all that this processor has
+    return [*ZIG, "-mcpu=baseline"]  # by default it uses all instructions of this processor
 
 
 def call_of(build: str, out: Path, machine: str = "") -> list[str]:
-    """What a compiler is asked to make `out` by."""
+    """The compiler arguments for the library `out`."""
     sources = [str(FOLDER / name) for name in (*SOURCES, *((ASKS,) if build == ANYWHERE else ()))]
     flags = [*FLAGS, *builds(machine)[build], f"-DHEADWISE_VERSION={version()}"]
     return [*flags, "-shared", *sources, "-o", str(out), "-lm"]
@@ -96,7 +96,7 @@ def call_of(build: str, out: Path, machine: str = "") -> list[str]:
 
 @cache
 def version() -> int:
-    """A number that changes with the sources; each library has the number of its sources."""
+    """A checksum of the sources, which is compiled into each library."""
     return zlib.crc32(b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]")))) & 0x7FFFFFFF
 
 
@@ -113,11 +113,11 @@ def build_library(folder: Path = FOLDER, machine: str = "", command: list[str] |
     command = command or compiler()
     if command is None:
         return "no C compiler found (gcc, cc, clang, or pip install ziglang)"
-    known = [name for name, flags in builds(machine).items() if name == ANYWHERE or knows(command, flags)]
+    known = [name for name, flags in builds(machine).items() if name == ANYWHERE or supports(command, flags)]
     made = {name: library_of(name, folder).with_suffix(f".{os.getpid()}") for name in known}
     try:
         for name, path in made.items():
-            done = asked([*command, *call_of(name, path, machine)])
+            done = run_compiler([*command, *call_of(name, path, machine)])
             if done.returncode:
                 return f"{command[0]} failed: {done.stderr.strip()[-500:]}"
         for name, path in made.items():
@@ -126,7 +126,7 @@ def build_library(folder: Path = FOLDER, machine: str = "", command: list[str] |
         for path in made.values():
             path.unlink(missing_ok=True)
     for path in folder.glob("_library*.so"):
-        if path not in [library_of(name, folder) for name in made]:  # made from former sources
+        if path not in [library_of(name, folder) for name in made]:  # built from older sources
             path.unlink(missing_ok=True)
     return ""
 
@@ -143,7 +143,7 @@ def left_out(folder: Path = FOLDER, machine: str = "") -> list[str]:
     return [name for name in builds(machine) if not library_of(name, folder).is_file()]
 
 
-def knows(command: list[str], flags: tuple[str, ...]) -> bool:
+def supports(command: list[str], flags: tuple[str, ...]) -> bool:
     """Whether a compiler supports these instructions; compilers from before 2018 lack some.
 
     Compiles an empty file, because `zig cc` fails with `-fsyntax-only` whatever the other flags are.
@@ -153,11 +153,11 @@ def knows(command: list[str], flags: tuple[str, ...]) -> bool:
     with TemporaryDirectory() as name:
         source = Path(name, "empty.c")
         source.touch()
-        return not asked([*command, *flags, "-c", str(source), "-o", str(source.with_suffix(".o"))]).returncode
+        return not run_compiler([*command, *flags, "-c", str(source), "-o", str(source.with_suffix(".o"))]).returncode
 
 
-def asked(call: list[str]) -> Any:
-    """Run a compiler, with its own names of options; returns as `subprocess.run`."""
+def run_compiler(call: list[str]) -> Any:
+    """Run a compiler, with options translated for zig; returns the result of `subprocess.run`."""
     import subprocess
 
     call = [IN_ZIG.get(part, part) for part in call] if "ziglang" in call else call

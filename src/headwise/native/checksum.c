@@ -1,7 +1,7 @@
-/* The checksum of a packed file, at the speed of memory: it finds damage and is no protection against forgery.
+/* The checksum of a packed file, at memory speed. It detects damage, but does not protect against forgery.
 
-   Each of eight lanes takes every eighth word. A lane is changed by a bijection of its words, so a change of any one word
-   always changes the sum; of several, all but one in 2^64. */
+   Each of eight lanes takes every eighth word. Each word changes its lane by a bijection, so a change of a single word always
+   changes the sum; other changes are missed with probability 2^-64. */
 
 #include "products.h"
 

@@ -1,6 +1,6 @@
-"""The compiled library as Python sees it: its structures and functions, and whether it can be used here.
+"""Bindings of the compiled library: structures, functions, and which build this processor can use.
 
-Structures repeat those of `attention.h`, `transformer.h` and `search.h`; keep both in step.
+Structures mirror those of `attention.h`, `transformer.h` and `search.h`; keep both in sync.
 """
 
 import ctypes
@@ -20,12 +20,12 @@ SWITCH = "HEADWISE_NATIVE"  # in the environment: the build to use, 0 for none
 
 
 def _fields(kind: Any, names: str) -> tuple[tuple[str, Any], ...]:
-    """Several of a structure, of one kind."""
+    """Several fields of one type."""
     return tuple((name, kind) for name in names.split())
 
 
 class Norm(Structure):
-    """Weight and bias as addresses: without a weight there is no norm, without a bias it is an RMSNorm."""
+    """Weight and bias as addresses; no weight: no norm, no bias: RMSNorm."""
 
     _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("eps", c_float))
 
@@ -111,16 +111,16 @@ class Options(Structure):
         ("pool", c_int),
         ("bos_id", c_int),
         ("copies", c_int),
-        ("begun", c_int),
+        ("n_forced", c_int),
         ("forced_end", c_int),
         ("end_at", c_int),
         ("ends", Ids),
         ("suppressed", Ids),
         ("suppressed_first", Ids),
-        ("ending", c_int),
+        ("early_stopping", c_int),
         ("length_penalty", c_float),
         ("no_repeat_ngram", c_int),
-        ("start_counts", c_int),
+        ("bos_in_ngrams", c_int),
         ("top_k", c_int),
         ("temperature", c_float),
         ("top_p", c_float),
@@ -272,8 +272,8 @@ def declared(found: ctypes.CDLL) -> ctypes.CDLL:
         ("end", None, (c_void_p,)),
         ("make_room", c_int, (c_void_p, c_int, c_void_p, c_int, c_int64, c_int)),
         ("step", c_int, (c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
-        ("places", c_int64, (c_void_p,)),
-        ("forget", None, (c_void_p, c_int64)),
+        ("slots", c_int64, (c_void_p,)),
+        ("truncate", None, (c_void_p, c_int64)),
         ("search", c_int, (c_void_p,) * 6),
         ("search_start", c_void_p, (c_void_p,) * 6),
         ("search_step", c_int, (c_void_p, c_void_p, c_int, c_void_p)),
@@ -291,13 +291,13 @@ def declared(found: ctypes.CDLL) -> ctypes.CDLL:
 
 @cache
 def training_library() -> ctypes.CDLL | None:
-    """The library, which from now on shares the passes of a training step among threads of torch's runtime.
+    """The library, set up to use the threads of torch's OpenMP runtime for training.
 
-    For whoever has imported torch: its OpenMP runtime is found among the functions of the process, on Linux. How many
-    threads is said with each call, as `torch.get_num_threads` has it: the runtime itself keeps a number for each thread
-    that calls, and torch's is in it only once that thread has asked torch.
+    Import torch first: its runtime is found among the symbols of the process, on Linux. Every call gets the number of
+    threads (`torch.get_num_threads`), because the runtime keeps a separate number for each calling thread, which torch
+    sets only when that thread uses torch.
     """
-    loaded, process = library(), ctypes.CDLL(None) if os.name == "posix" else None  # Windows knows no such handle
+    loaded, process = library(), ctypes.CDLL(None) if os.name == "posix" else None  # not on Windows
     if loaded and hasattr(process, "GOMP_parallel"):
         loaded.headwise_team(ctypes.cast(process.GOMP_parallel, c_void_p))
     return loaded

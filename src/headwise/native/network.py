@@ -1,4 +1,4 @@
-"""A Transformer's parameters packed for the compiled library, and what the library does with them."""
+"""Transformers packed for the compiled library."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,50 +15,49 @@ from headwise.contract import Hypothesis, SearchOptions
 from headwise.errors import UserError
 from headwise.native import library as c
 from headwise.native.arrays import Floats, Ints, all_below, at, floats
-from headwise.native.positions import turns
+from headwise.native.positions import rotary_tables
 from headwise.native.search import Search
 
-LANES = 8  # numbers a register holds: rows of fewer are followed by zeros in memory
-REGISTER = 64  # bytes of the longest
-BLOCK = 64 << 20  # bytes that are asked for at once
+LANES = 8  # numbers per SIMD register; rows are padded to a multiple
+REGISTER = 64  # bytes of the longest SIMD register
+BLOCK = 64 << 20  # bytes allocated at once
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "quick_gelu", "silu")  # in the order of activations.h
 NORMS = ("layer", "rms", "rms_shifted")
 NUMBERS = ("float32", "int8", "bfloat16")  # of weights, in the order of products.h
 
 
-class Stopped(Exception):
-    """Who waited for a search waits no more."""
+class SearchCancelled(Exception):
+    """The caller cancelled the search."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What the parameters' own shapes do not say."""
+    """Hyperparameters that do not follow from the shapes of parameters."""
 
     encoder_heads: tuple[int, ...]  # of each layer
     decoder_heads: tuple[int, ...]
     cross_heads: tuple[int, ...]
     norm_first: bool
     eps: float = 1e-5  # of the norms
-    norm: str = "layer"  # one of NORMS; see `network.norms` for all but the paper's
+    norm: str = "layer"  # one of NORMS
     activation: str = "relu"  # one of ACTIVATIONS
     embedding_scales: tuple[float, float] = (0.0, 0.0)  # of source and target; 0 = sqrt(d_model)
     score_scale: float = 0.0  # factor on the scores; 0 = d_k^-1/2
     logit_scale: float = 1.0  # factor on the hidden states before the output
-    padding: int = -1  # an id that is not counted by positions and has their code before the first; -1 = none
-    rotary: tuple[float, ...] = ()  # by how much a position turns each pair of a head, radians: see `network.rotary`
+    padding: int = -1  # id of padding that does not count as a position; -1 = none
+    rotary: tuple[float, ...] = ()  # rotation of each pair of a head, radians a position
 
 
 class Linear:
-    """y = x W^T + b, packed: one for each thing the library multiplies with.
+    """A packed linear layer, y = x W^T + b.
 
     Args:
         weight: (d_out, d_in).
         bias: (d_out,) or None.
-        numbers: one of NUMBERS. int8: 8-bit integers, inputs too, one scale for each row of inputs and each output.
-            bfloat16: weights rounded to these, half the memory; all else is float32, to the bits that a weight in
-            float32 would yield that is rounded so.
-        after_relu: inputs are never negative, and get twice as many levels.
-        memory: where it is put; None: somewhere by itself.
+        numbers: one of NUMBERS. int8: weights and inputs are 8-bit integers, with one scale for each row of inputs and
+            each output. bfloat16: weights are rounded, arithmetic is float32.
+        after_relu: inputs are never negative, which gives them one more bit in int8.
+        memory: for the packed layer; None = its own.
     """
 
     def __init__(
@@ -72,30 +71,30 @@ class Linear:
         weight, memory = floats(weight), memory or PackedMemory(0)
         bias = None if bias is None else floats(bias)
         d_out, d_in = weight.shape
-        assert d_out and d_in and (bias is None or bias.shape == (d_out,)), "a weight with its bias"
-        room = self._room(d_out, d_in, numbers, memory)
-        kind, given = NUMBERS.index(numbers), None if memory.filled else at(weight)
-        made = c.needed().headwise_linear(room, given, at(bias), d_out, d_in, kind, after_relu)
+        assert d_out and d_in and (bias is None or bias.shape == (d_out,)), "a weight and its bias"
+        address = self._allocate(d_out, d_in, numbers, memory)
+        kind, values = NUMBERS.index(numbers), None if memory.filled else at(weight)
+        made = c.needed().headwise_linear(address, values, at(bias), d_out, d_in, kind, after_relu)
         if not made:
             raise MemoryError("not enough memory to pack a layer")
 
     def rows(self, index: Ints) -> "Linear":
-        """Some of the outputs, in this order; each yields what it does here, to the last bit."""
-        assert index.ndim == 1 and len(index) and all_below(index, self.d_out), "outputs that there are"
+        """A layer of some of the outputs, with bit-identical results."""
+        assert index.ndim == 1 and len(index) and all_below(index, self.d_out), "indices of outputs"
         index = np.ascontiguousarray(index, np.int32)
-        few = object.__new__(Linear)
-        zeros = few._room(len(index), self.d_in, self.numbers, PackedMemory(0))
+        layer = object.__new__(Linear)
+        zeros = layer._allocate(len(index), self.d_in, self.numbers, PackedMemory(0))
         c.needed().headwise_linear_rows(zeros, self.address, at(index), len(index))
-        return few
+        return layer
 
-    def _room(self, d_out: int, d_in: int, numbers: str, memory: "PackedMemory") -> c_void_p:
+    def _allocate(self, d_out: int, d_in: int, numbers: str, memory: "PackedMemory") -> c_void_p:
         self.d_out, self.d_in, self.numbers = d_out, d_in, numbers
         self._memory = memory.take(c.needed().headwise_linear_size(d_out, d_in, NUMBERS.index(numbers)))
         self.address = self._memory.ctypes.data
         return c_void_p(self.address)
 
     def __call__(self, x: Floats) -> Floats:
-        """(rows, d_in) to (rows, d_out); a row yields the same to the last bit in any company."""
+        """(rows, d_in) to (rows, d_out); the result of a row does not depend on the other rows."""
         assert x.ndim == 2 and x.shape[1] == self.d_in, f"inputs of width {self.d_in}, not {x.shape}"
         x = floats(x)
         y = np.empty((len(x), self.d_out), np.float32)
@@ -104,17 +103,18 @@ class Linear:
 
 
 class PackedMemory:
-    """Memory for packed layers, one behind the other in blocks so large that the system gives them in large pages: a
-    single sentence waits for little but weights. What nobody has taken yet is no memory of the process.
+    """Memory for packed layers, in blocks large enough for huge pages, which make single sentences faster.
+
+    Unused parts of a block take no physical memory.
     """
 
-    filled = False  # whether all has been packed before, and is here: see `checkpoint.packed`
+    filled = False  # whether it already holds packed layers: see `checkpoint.packed`
 
     def __init__(self, block: int = BLOCK) -> None:
         self._block, self._left = block, np.empty(0, np.uint8)
 
     def take(self, size: int) -> NDArray[np.uint8]:
-        """Zeros that begin where a register may, and stay as long as somebody has them."""
+        """Zeros, aligned to a register."""
         if size > len(self._left):
             zeros = np.zeros(max(self._block, size) + REGISTER, np.uint8)
             self._left = zeros[-zeros.ctypes.data % REGISTER :]
@@ -122,48 +122,47 @@ class PackedMemory:
         return taken
 
     def kept(self, table: NDArray[Any]) -> NDArray[Any]:
-        """A table of embeddings, which stays where it is."""
+        """A table of embeddings; subclasses may store it."""
         return table
 
     def joined(self, arrays: Sequence[Floats]) -> Floats:
-        """Several weights, or biases, that are packed as one."""
+        """Concatenated weights or biases, to be packed as one layer."""
         return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-class Searching:
-    """Networks of one vocabulary in one search; the contract `contract.SearchEngine`."""
+class NativeEngine:
+    """A `SearchEngine` for one or several networks with one vocabulary."""
 
     def networks(self) -> "tuple[CompiledNetwork, ...]":
-        """Those that search."""
+        """The networks of the search."""
         raise NotImplementedError
 
-    def search(self, *asked: Any, **further: Any) -> list[list[Hypothesis]]:
-        """Encode sources and search; arguments as `begin` has them."""
-        return self.begin(*asked, **further).run()
+    def search(self, *arguments: Any, **options: Any) -> list[list[Hypothesis]]:
+        """Encode sources and search; arguments as in `begin`."""
+        return self.begin(*arguments, **options).run()
 
     def begin(
         self,
         sources: Sequence[Sequence[int]],
         limits: Any,
         options: SearchOptions,
-        few: Any,
+        candidates: Any,
         stop: Ints | None = None,
     ) -> Search:
-        """A search that has encoded the sources and gone no further."""
-        return Search([member.start(sources, stop) for member in self.networks()], options, limits, few)
+        """Encode sources and return the search before its first step."""
+        return Search([member.start(sources, stop) for member in self.networks()], options, limits, candidates)
 
 
-class CompiledNetwork(Searching):
+class CompiledNetwork(NativeEngine):
     """A packed Transformer.
 
     Args:
-        parameters: by the names of a model directory's file, each asked for once; embeddings and output under each of
-            their names.
-        shape: what they do not say.
-        positions: the codes of the source's and of the target's positions (n, d_model), of at least as many as asked
-            for unless there are no more; of `Shape.padding` it is zeros.
-        numbers: see `Linear`; in bfloat16 embeddings are, too.
-        memory: where layers and tables are put, in the same order each time; None: wherever there is room.
+        parameters: by their names in a model directory; each is read once.
+        shape: the hyperparameters.
+        positions: returns the encodings of source and target positions (n, d_model), at least as many as requested
+            unless the table ends; those of `Shape.padding` are zeros.
+        numbers: see `Linear`; with bfloat16, embeddings are bfloat16, too.
+        memory: for layers and tables, always in the same order; None = its own.
     """
 
     def __init__(
@@ -175,8 +174,8 @@ class CompiledNetwork(Searching):
         memory: PackedMemory | None = None,
     ) -> None:
         self._parameters, self._shape, self._numbers = parameters, shape, numbers
-        self._kept: list[Any] = []  # what the structures point to
-        self._tables: dict[int, c_void_p | None] = {}  # embeddings among that, by where they came from
+        self._kept: list[Any] = []  # keeps objects alive that C points to
+        self._tables: dict[int, c_void_p | None] = {}  # tables of embeddings, by address of their source
         self._memory = memory or PackedMemory()
         tables = {side: parameters[f"{side}_embeddings.tokens.weight"] for side in ("src", "tgt")}
         self.vocabulary = {side: len(table) for side, table in tables.items()}
@@ -188,7 +187,7 @@ class CompiledNetwork(Searching):
         output = output if scale == 1 else output * scale
         self.output = Linear(output, parameters.get("output.bias"), numbers, memory=self._memory)
         self._positions = positions
-        self._known = 0  # positions in the table
+        self._known = 0  # length of the position tables
         self._growing = Lock()
         self.structure = c.Transformer(
             d_model=d_model,
@@ -214,19 +213,19 @@ class CompiledNetwork(Searching):
         """Encode sources, ids with their end marks; `stop` as `Decoding` takes it."""
         return Decoding(self, sources, stop)
 
-    def read(self, source: Sequence[int]) -> "DraftedDecoding":
+    def read(self, source: Sequence[int]) -> "NativeDraftState":
         """What may be written for a source with its end mark, as `decode.drafts` asks for it."""
-        return DraftedDecoding(self.start([source]))
+        return NativeDraftState(self.start([source]))
 
-    def check_pieces(self, pieces: Ints, side: str) -> None:
-        """A `UserError` for ids that the table of the source ("src") or the target ("tgt") does not have."""
+    def check_tokens(self, tokens: Ints, side: str) -> None:
+        """`UserError` for ids outside the vocabulary of the source ("src") or target ("tgt")."""
         known = self.vocabulary[side]
-        if not all_below(pieces, known):
-            strange = int(pieces.max() if pieces.max() >= known else pieces.min())
+        if not all_below(tokens, known):
+            strange = int(tokens.max() if tokens.max() >= known else tokens.min())
             raise UserError(f"token {strange} is outside the vocabulary of {known}: wrong tokenizer for this model")
 
-    def know_positions(self, length: int) -> None:
-        """Make sure that positions up to `length` have their codes; a `UserError` if there are not that many."""
+    def extend_positions(self, length: int) -> None:
+        """Extend the tables to `length` positions; `UserError` if the model does not support that many."""
         with self._growing:
             if length <= self._known:
                 return
@@ -237,11 +236,11 @@ class CompiledNetwork(Searching):
             assert all(table.shape[1] == self.d_model for table in tables)
             self._known = known
             if self._shape.rotary:
-                table = np.concatenate([_wider(part) for part in turns(self._shape.rotary, known)], -1)
+                table = np.concatenate([_padded(part) for part in rotary_tables(self._shape.rotary, known)], -1)
                 self.structure.rotary = c.Rotary(self._address(table), table.shape[1] // 2)
             for embeddings, table in zip((self.structure.source, self.structure.target), tables, strict=True):
-                table = _wider(table)
-                embeddings.positions = self._address(table if self._shape.padding < 0 else _behind_zeros(table))
+                table = _padded(table)
+                embeddings.positions = self._address(table if self._shape.padding < 0 else _after_zeros(table))
 
     def _array(self, layers: list[c.Layer]) -> Any:
         array = (c.Layer * len(layers))(*layers)
@@ -249,15 +248,15 @@ class CompiledNetwork(Searching):
         return cast(array, POINTER(c.Layer))
 
     def _address(self, array: Floats) -> c_void_p | None:
-        array = floats(_wider(array))
+        array = floats(_padded(array))
         self._kept.append(array)
         return at(array)
 
     def _table(self, rows: Floats) -> c_void_p | None:
-        """`_address` of embeddings in the network's numbers; what both sides have is kept once."""
+        """The address of a table of embeddings in the network's precision; shared tables are stored once."""
         if rows.ctypes.data not in self._tables:
-            wide = floats(_wider(rows))
-            table = self._memory.kept(halves(wide) if self._numbers == "bfloat16" else wide)
+            wide = floats(_padded(rows))
+            table = self._memory.kept(to_bfloat16(wide) if self._numbers == "bfloat16" else wide)
             self._kept.append(table)
             self._tables[rows.ctypes.data] = at(table)
         return self._tables[rows.ctypes.data]
@@ -296,12 +295,12 @@ class CompiledNetwork(Searching):
     def _feed_forward(self, name: str) -> c.FeedForward:
         up, gated = self._projection(f"{name}.up_proj"), f"{name}.gate_proj.weight" in self._parameters
         down = self._projection(f"{name}.down_proj")
-        assert (up[0].shape[1], *down[0].shape) == (self.d_model, self.d_model, len(up[0])), f"{name}: widths that fit"
+        assert (up[0].shape[1], *down[0].shape) == (self.d_model, self.d_model, len(up[0])), f"{name}: matching widths"
         gate = [self._projection(f"{name}.gate_proj")] if gated else []
-        assert all(projection[0].shape == up[0].shape for projection in gate), f"{name}: as many gates as there are"
+        assert all(projection[0].shape == up[0].shape for projection in gate), f"{name}: matching gates"
         return c.FeedForward(
             self._joint([*gate, up]),
-            self._linear(*_wider_heads(*down, 1), after_relu=self._shape.activation == "relu" and not gated),
+            self._linear(*_padded_heads(*down, 1), after_relu=self._shape.activation == "relu" and not gated),
             self._norm(f"{name}_sublayer.norm"),
             ACTIVATIONS.index(self._shape.activation),
         )
@@ -311,13 +310,13 @@ class CompiledNetwork(Searching):
         assert all(x[0].shape[1] == self.d_model for x in (q, k, v)) and len(o[0]) == self.d_model
         assert heads > 0 and not (len(q[0]) % heads or o[0].shape[1] % heads), f"{name}: heads"
         d_k, d_v = len(q[0]) // heads, o[0].shape[1] // heads
-        k, v = _for_all_heads(k, heads, d_k), _for_all_heads(v, heads, d_v)
+        k, v = _repeat_heads(k, heads, d_k), _repeat_heads(v, heads, d_v)
         scale = self._shape.score_scale or 1 / math.sqrt(d_k)
         pairs = 0 if cross else len(self._shape.rotary)
-        assert 2 * pairs <= d_k, f"{name}: pairs that a head has"
-        q, k = (_wider_heads(*x, heads, pairs, pairs) for x in (q, k))
-        v = _wider_heads(*v, heads)
-        out = _wider_heads(o[0].T, np.zeros(o[0].shape[1], np.float32), heads)[0].T, o[1]
+        assert 2 * pairs <= d_k, f"{name}: at most half of the head width"
+        q, k = (_padded_heads(*x, heads, pairs, pairs) for x in (q, k))
+        v = _padded_heads(*v, heads)
+        out = _padded_heads(o[0].T, np.zeros(o[0].shape[1], np.float32), heads)[0].T, o[1]
         parts = ([q], [k, v]) if cross else ([q, k, v], [])
         made = [self._joint(part) for part in parts if part]
         return c.Attention(
@@ -326,14 +325,14 @@ class CompiledNetwork(Searching):
             d_v=_rounded(d_v),
             in_=made[0],
             memory=made[1] if cross else None,
-            out=self._linear(*_wider_heads(*out, 1)),
+            out=self._linear(*_padded_heads(*out, 1)),
             norm=self._norm(f"{name}_sublayer.norm"),
             scale=scale,
         )
 
     def _joint(self, projections: list[tuple[Floats, Floats]]) -> int:
         weights, biases = (self._memory.joined(x) for x in zip(*projections, strict=True))
-        return self._linear(_wider(weights), biases)
+        return self._linear(_padded(weights), biases)
 
     def _projection(self, name: str) -> tuple[Floats, Floats]:
         weight = floats(self._parameters[f"{name}.weight"])
@@ -342,8 +341,8 @@ class CompiledNetwork(Searching):
 
 
 @dataclass(frozen=True)
-class CompiledEnsemble(Searching):
-    """Networks of one vocabulary that search together: their log-probabilities are averaged (`decode/ensemble.py`)."""
+class CompiledEnsemble(NativeEngine):
+    """An ensemble of networks with one vocabulary: log-probabilities are averaged (`decode/ensemble.py`)."""
 
     members: tuple[CompiledNetwork, ...]
 
@@ -353,105 +352,108 @@ class CompiledEnsemble(Searching):
 
 
 class Decoding:
-    """Sources that have been encoded, and the keys and values of what is written for them.
+    """Encoded sources and the KV cache of their outputs.
 
-    Whoever waits in another thread makes `stop`, one number in int32, other than 0, and within milliseconds whatever
-    goes on here raises `Stopped`.
+    Another thread may set `stop`, an int32 array of one number, to non-zero: then methods raise `SearchCancelled`
+    within milliseconds.
     """
 
     def __init__(self, network: CompiledNetwork, sources: Sequence[Sequence[int]], stop: Ints | None = None) -> None:
         assert stop is None or (stop.dtype == np.int32 and stop.size == 1)
         self._stop = stop
-        self._room = 0  # places that there is memory for
+        self._capacity = 0  # of slots
         lengths = np.array([len(source) for source in sources], np.int32)
-        assert len(lengths) and lengths.all(), "sources have at least their end marks"
-        pieces = np.array([piece for source in sources for piece in source], np.int32)
+        assert len(lengths) and lengths.all(), "sources include their end tokens"
+        tokens = np.array([token for source in sources for token in source], np.int32)
         self.network = network
         self.sentences = len(sources)
-        network.check_pieces(pieces, "src")
-        network.know_positions(int(lengths.max()))
+        network.check_tokens(tokens, "src")
+        network.extend_positions(int(lengths.max()))
         structure = byref(network.structure)
-        self.address = c.needed().headwise_start(structure, at(pieces), at(lengths), len(lengths), at(stop))
+        self.address = c.needed().headwise_start(structure, at(tokens), at(lengths), len(lengths), at(stop))
         self.done(not self.address)
         finalize(self, _end, self.address, network).atexit = False
 
-    def goes_with(self, first: "Decoding") -> bool:
-        """Whether both can take the steps of one search: their places are the same ones from the first on."""
-        alike = self.sentences == first.sentences and self.network.vocabulary == first.network.vocabulary
-        return alike and not (self.places or self._room)
+    def matches(self, first: "Decoding") -> bool:
+        """Whether both can take part in one search: new decodings of as many sources, with one vocabulary."""
+        same = self.sentences == first.sentences and self.network.vocabulary == first.network.vocabulary
+        return same and not (self.slots or self._capacity)
 
     def step(self, tokens: Ints, positions: Ints, sentences: Ints, paths: Ints) -> Floats:
         """Hidden states (rows, d_model) after one more position of `rows` hypotheses.
 
         Args:
-            tokens: (rows,), the newest of each.
-            positions: (rows,), where they stand in their outputs.
-            sentences: (rows,), whose output each is.
-            paths: (rows, room) in int32, of places up to and with those of `tokens`: `places` and those after it.
+            tokens: (rows,), the newest tokens.
+            positions: (rows,), their positions in the outputs.
+            sentences: (rows,), indices of their sources.
+            paths: (rows, stride) in int32, slots of all positions up to those of `tokens`, which are `slots` and
+                following.
         """
-        self.network.check_pieces(tokens, "tgt")
+        self.network.check_tokens(tokens, "tgt")
         self._check_step(len(tokens), positions, sentences, paths)
-        self.network.know_positions(int(positions.max()) + 1)
+        self.network.extend_positions(int(positions.max()) + 1)
         hidden = np.empty((len(tokens), self.network.d_model), np.float32)
-        of_rows = [np.ascontiguousarray(x, np.int32) for x in (tokens, positions, sentences)]
-        columns = [at(x) for x in of_rows]
-        self.done(c.needed().headwise_step(self.address, len(tokens), *columns, at(paths), paths.shape[1], at(hidden)))
+        columns = [np.ascontiguousarray(x, np.int32) for x in (tokens, positions, sentences)]
+        addresses = map(at, columns)
+        self.done(
+            c.needed().headwise_step(self.address, len(tokens), *addresses, at(paths), paths.shape[1], at(hidden))
+        )
         return hidden
 
     def _check_step(self, rows: int, positions: Ints, sentences: Ints, paths: Ints) -> None:
-        """What C goes by without looking."""
+        """Check what C does not check."""
         assert rows and positions.shape == sentences.shape == (rows,) and len(paths) == rows
         assert all_below(positions, paths.shape[1]) and all_below(sentences, self.sentences)
-        assert self.places + rows <= self._room, "`make_room` comes first"
-        self._check_paths(paths, int(positions.max()) + 1, self.places + rows)
+        assert self.slots + rows <= self._capacity, "`make_room` comes first"
+        self._check_paths(paths, int(positions.max()) + 1, self.slots + rows)
 
     @staticmethod
-    def _check_paths(paths: Ints, length: int, places: int) -> None:
-        assert paths.ndim == 2 and paths.dtype == np.int32 and paths.flags.c_contiguous, "rows of places in int32"
-        assert 0 <= length <= paths.shape[1] and all_below(paths[:, :length], places), "places that there are"
+    def _check_paths(paths: Ints, length: int, slots: int) -> None:
+        assert paths.ndim == 2 and paths.dtype == np.int32 and paths.flags.c_contiguous, "rows of slots in int32"
+        assert 0 <= length <= paths.shape[1] and all_below(paths[:, :length], slots), "existing slots"
 
     def make_room(self, rows: int, paths: Ints, length: int) -> None:
-        """Before a step of `rows` rows: `paths` (hypotheses, room), in int32, may change, up to `length`."""
-        self._check_paths(paths, length, self.places)
-        room = c.needed().headwise_make_room(self.address, rows, at(paths), len(paths), paths.shape[1], length)
-        self.done(room)
-        self._room = self.places + rows
+        """Call before a step of `rows` rows; it may change `paths` (hypotheses, stride), int32, up to `length`."""
+        self._check_paths(paths, length, self.slots)
+        failed = c.needed().headwise_make_room(self.address, rows, at(paths), len(paths), paths.shape[1], length)
+        self.done(failed)
+        self._capacity = self.slots + rows
 
     @property
-    def places(self) -> int:
-        """How many places are in use."""
-        return c.needed().headwise_places(self.address)
+    def slots(self) -> int:
+        """The number of slots in use."""
+        return c.needed().headwise_slots(self.address)
 
-    def forget(self, places: int) -> None:
-        """Give up all places from `places` on."""
-        assert places >= 0
-        c.needed().headwise_forget(self.address, places)
+    def truncate(self, slots: int) -> None:
+        """Remove all slots from `slots` on."""
+        assert slots >= 0
+        c.needed().headwise_truncate(self.address, slots)
 
     def done(self, failed: int) -> None:
-        """What the library's answer means."""
+        """Raise an exception if a library call failed."""
         if failed and self._stop is not None and self._stop[0]:
-            raise Stopped
+            raise SearchCancelled
         if failed:
             raise MemoryError("not enough memory to decode")
 
 
-class DraftedDecoding:
-    """One output of one source, read piece by piece and taken back; same contract as `decode.drafts.Drafting`."""
+class NativeDraftState:
+    """A `decode.drafts.DraftState` in the compiled library."""
 
     def __init__(self, decoding: Decoding) -> None:
         self._decoding = decoding
 
     @property
     def length(self) -> int:
-        """Pieces that were read: the only output has the places to itself."""
-        return self._decoding.places
+        """The number of tokens read."""
+        return self._decoding.slots
 
     def truncate(self, length: int) -> None:
-        """Take back all from `length` on."""
-        self._decoding.forget(length)
+        """See `DraftState.truncate`."""
+        self._decoding.truncate(length)
 
     def feed(self, tokens: Sequence[int]) -> int:
-        """The piece that is likeliest after these."""
+        """See `DraftState.feed`."""
         decoding, first, rows = self._decoding, self.length, len(tokens)
         paths = np.tile(np.arange(first + rows, dtype=np.int32), (rows, 1))
         decoding.make_room(rows, paths[:1], first)
@@ -460,45 +462,45 @@ class DraftedDecoding:
         return int(decoding.network.output(hidden[-1:]).argmax())
 
 
-def _for_all_heads(projection: tuple[Floats, Floats], heads: int, width: int) -> tuple[Floats, Floats]:
-    """Keys or values that several heads share (arXiv:2305.13245), once for each of these."""
+def _repeat_heads(projection: tuple[Floats, Floats], heads: int, width: int) -> tuple[Floats, Floats]:
+    """Keys or values of grouped-query attention (arXiv:2305.13245), repeated for all heads."""
     weight, bias = projection
     n = len(weight) // max(1, width)
-    assert n and n * width == len(weight) == len(bias) and heads % n == 0, "heads that share keys and values"
+    assert n and n * width == len(weight) == len(bias) and heads % n == 0, "heads in equal groups"
     by_head = weight.reshape(n, 1, width, -1), bias.reshape(n, 1, width, 1)
-    weight, bias = (np.broadcast_to(x, (n, heads // n, *x.shape[2:])) for x in by_head)  # no copy where none is shared
+    weight, bias = (np.broadcast_to(x, (n, heads // n, *x.shape[2:])) for x in by_head)  # no copy without sharing
     return weight.reshape(heads * width, -1), bias.reshape(-1)
 
 
-def _wider_heads(weight: Floats, bias: Floats, heads: int, *parts: int) -> tuple[Floats, Floats]:
-    """Outputs of each head, its `parts` and the rest each for itself, made up to whole registers; those added are 0."""
+def _padded_heads(weight: Floats, bias: Floats, heads: int, *parts: int) -> tuple[Floats, Floats]:
+    """Outputs of each head, with its `parts` and the rest padded separately to whole registers."""
     width = len(weight) // heads
     if not any(size % LANES for size in (*parts, width)):
         return weight, bias
     ends = np.cumsum(parts, dtype=int)
     by_head = weight.reshape(heads, width, -1), bias.reshape(heads, width, 1)
-    weight, bias = (np.concatenate([_whole(x) for x in np.split(all_of, ends, 1)], 1) for all_of in by_head)
+    weight, bias = (np.concatenate([_padded_outputs(x) for x in np.split(all_of, ends, 1)], 1) for all_of in by_head)
     return weight.reshape(heads * weight.shape[1], -1), bias.reshape(-1)
 
 
-def _whole(outputs: Floats) -> Floats:
-    """(heads, width, any) with a width of whole registers; what is added is 0."""
+def _padded_outputs(outputs: Floats) -> Floats:
+    """(heads, width, any), padded to whole registers."""
     return np.pad(outputs, [(0, 0), (0, _rounded(outputs.shape[1]) - outputs.shape[1]), (0, 0)])
 
 
-def _wider(rows: Floats) -> Floats:
-    """Rows rounded up to whole registers; what is added is 0."""
+def _padded(rows: Floats) -> Floats:
+    """Rows padded with zeros to whole registers."""
     more = _rounded(rows.shape[-1]) - rows.shape[-1]
     return np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, more)]) if more else rows
 
 
-def _behind_zeros(table: Floats) -> Floats:
-    """The table where a row of zeros stands before it in memory."""
+def _after_zeros(table: Floats) -> Floats:
+    """The table, with a row of zeros before it in memory."""
     return np.concatenate([np.zeros_like(table[:1]), table])[1:]
 
 
-def halves(array: Floats) -> NDArray[np.uint16]:
-    """The nearest numbers in bfloat16, of two the even one: the upper halves of float32."""
+def to_bfloat16(array: Floats) -> NDArray[np.uint16]:
+    """The nearest numbers in bfloat16, of two the even one: the upper to_bfloat16 of float32."""
     nearest = np.empty(array.shape, np.uint16)
     c.needed().headwise_halve(at(array), array.size, at(nearest))
     return nearest
@@ -509,7 +511,7 @@ def _rounded(width: int) -> int:
 
 
 def _end(decoding: int, network: CompiledNetwork) -> None:
-    """Give a decoding's memory back; until then it needs its network."""
+    """Free a decoding; the argument keeps its network alive until then."""
     c.needed().headwise_end(decoding)
 
 

@@ -1,4 +1,4 @@
-"""Positions as tables: section 3.5's, one for the compiled library and torch (`network/positions.py`); rotary ones."""
+"""Tables of sinusoidal (section 3.5) and rotary positions, for the compiled library and torch."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 def sinusoid_table(start: int, length: int, d_model: int) -> NDArray[np.float32]:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same, for `length` positions.
 
-    Computed in float64 and rounded once, so that a position has the same code whatever the length.
+    Computed in float64 and rounded once, so that the encoding of a position does not depend on `length`.
     """
     rate = 10000.0 ** (-np.arange(0, d_model, 2, dtype=np.float64) / d_model)
     angle = np.arange(start, start + length, dtype=np.float64)[:, None] * rate
@@ -32,15 +32,13 @@ def halved_sinusoid_table(
     return np.concatenate([np.sin(angle), np.cos(angle[:, : d_model // 2])], 1).astype(np.float32)
 
 
-def rates_of_pairs(width: int, base: float = 10000.0) -> NDArray[np.float32]:
-    """base^(-2i/width): by how much a position turns each of the width / 2 pairs of a head, radians."""
+def rotary_frequencies(width: int, base: float = 10000.0) -> NDArray[np.float32]:
+    """base^(-2i/width): the rotation of each of the width / 2 pairs of a head, radians a position."""
     return (base ** (-np.arange(0, width, 2, dtype=np.float64) / width)).astype(np.float32)
 
 
-def turns(rates: Sequence[float], length: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Cosines and sines (length, pairs) of the angles by which positions turn pairs (arXiv:2104.09864), in radians."""
-    angle = np.arange(length, dtype=np.float32)[:, None] * np.array(
-        rates, np.float32
-    )  # rounded as `network.rotary` does
+def rotary_tables(rates: Sequence[float], length: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Cosines and sines (length, pairs) of the rotation of pairs (arXiv:2104.09864); `rates` are radians a position."""
+    angle = np.arange(length, dtype=np.float32)[:, None] * np.array(rates, np.float32)  # float32 as in `network.rotary`
     exact = angle.astype(np.float64)
     return np.cos(exact).astype(np.float32), np.sin(exact).astype(np.float32)

@@ -1,5 +1,5 @@
-/* What this processor can do. In the build that runs anywhere, and so made of none of the instructions it asks for.
-   /proc/cpuinfo would speak of the machine, not of an emulator on it, and is missing in many a chroot. */
+/* Detects the instructions of this processor. Part of the build that runs on every processor. /proc/cpuinfo describes the
+   machine, not an emulator on it, and is missing in many chroots. */
 
 #include "activations.h"
 
@@ -20,7 +20,7 @@ enum { AMX = 1 << 24 | 1 << 25 };                                               
 enum { YMM = 0x06, ZMM = 0xe6, TILES = 0x60000 };                                                   /* of XCR0 */
 
 #ifndef saved_registers
-/* Which registers the system saves. */
+/* The registers that the operating system saves. */
 static uint32_t saved_registers(void) {
     uint32_t low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -28,7 +28,7 @@ static uint32_t saved_registers(void) {
 }
 #endif
 
-/* Whether the system saves tiles, and lets this process use them: Linux wants to be asked. */
+/* Whether the system saves tiles and allows this process to use them (Linux requires a request). */
 static int grants_tiles(void) {
 #ifdef SYS_arch_prctl
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
@@ -75,11 +75,11 @@ static int runs(const char *build) {
     if (!strcmp(build, "i8mm")) return multiplies() && multiplies_matrices();
     return !strcmp(build, "neon") || (!strcmp(build, "dotprod") && multiplies());
 }
-static int multiplies_bfloat16(void) { return 0; } /* some do, and nobody has measured a training step there */
+static int multiplies_bfloat16(void) { return 0; } /* some do, but training was not measured there */
 #endif
 
-/* Whether this processor has the instructions of a build (BUILDS in build.py), and a system that keeps their registers. */
+/* Whether this processor and its operating system support the instructions of a build (BUILDS in build.py). */
 EXPORT int headwise_runs_here(const char *build) { return !strcmp(build, "scalar") || runs(build); }
 
-/* Whether it has instructions for products in bfloat16 that make a training step faster. */
+/* Whether it has bfloat16 instructions that make training steps faster. */
 EXPORT int headwise_multiplies_bfloat16(void) { return multiplies_bfloat16(); }

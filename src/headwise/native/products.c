@@ -1,24 +1,23 @@
-/* See products.h. In int8, inputs have 7 bits: 64 + round(63 x / s), s the largest magnitude of the row, or
-   round(127 x / s) where none is negative. `vpmaddubsw` multiplies them with weights of 8 bits and adds neighbouring
-   products in 16 bits; GROUP / 4 such results are added before they are widened to 32. No sum can leave 16 bits,
-   because the levels of each output are chosen so: 127 times those of one sign that meet there stays below 2^15. So
-   all sums are exact, and there is half as much to do as where each product is widened (Marian's intgemm adds in 16
-   bits as well, but lets them saturate). */
+/* See products.h. In int8, inputs are quantised to 7 bits: 64 + round(63 x / s), with s the largest magnitude of the row, or
+   round(127 x / s) if none is negative. `vpmaddubsw` multiplies them with 8-bit weights and adds neighbouring products in 16
+   bits; GROUP / 4 such results are added before they are widened to 32 bits. The scale of each output is chosen so that no
+   16-bit sum overflows: 127 times the sum of its weights of one sign stays below 2^15. So sums are exact, with half of the
+   work of widening each product (Marian's intgemm adds in 16 bits, too, but saturates). */
 
 #include "products.h"
 
 #define HEAD ((sizeof(Linear) + 63) / 64 * 64)
-#define LARGEST 127   /* level of an input */
-#define MOST 258      /* of the levels of one sign in a sum: 127 * 258 < 2^15 */
-#define ROWS 48       /* computed together: their levels stay in the processor's second cache */
+#define LARGEST 127   /* quantised input */
+#define MOST 258      /* of weights of one sign in a sum: 127 * 258 < 2^15 */
+#define ROWS 48       /* rows computed together, so that inputs stay in L2 */
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* Of which sources the library was made: `version` in build.py. */
+/* The checksum of the sources: `version` in build.py. */
 int headwise_version(void) { return HEADWISE_VERSION; }
 
 void *room(Buffer *buffer, int64_t size) {
-    if (!buffer->bytes || buffer->size < size) { /* also where nothing is wanted: NULL means that memory is out */
+    if (!buffer->bytes || buffer->size < size) { /* never NULL for size 0, since NULL means out of memory */
         free(buffer->bytes);
         size = (size + size / 2 + 64) / 64 * 64;
         buffer->bytes = aligned_alloc(64, size);
@@ -42,7 +41,7 @@ int64_t headwise_linear_size(int d_out, int d_in, Numbers numbers) {
     return HEAD + columns * ((numbers == INT8 ? 12 : 4) + (int64_t)size_of(numbers) * depth);
 }
 
-/* A layer of nothing in memory that holds zeros: all its parts are whole registers long. */
+/* An empty layer in zeroed memory; all its parts are padded to registers. */
 static Linear *blank(void *zeros, int d_out, int d_in, Numbers numbers, int zero) {
     Linear *layer = zeros;
     *layer = (Linear){.d_in = d_in, .d_out = d_out, .depth = depth_of(d_in, numbers), .zero = zero, .half = numbers == BFLOAT16};
@@ -59,19 +58,19 @@ static Linear *blank(void *zeros, int d_out, int d_in, Numbers numbers, int zero
     return layer;
 }
 
-/* Where the level of an output and an input stands. */
+/* Offset of a quantised weight. */
 static int64_t place(const Linear *layer, int output, int input) {
     int64_t panel = (int64_t)(output / PANEL) * PANEL * layer->depth;
     return panel + (int64_t)(input / 4) * PANEL * 4 + (output % PANEL) * 4 + input % 4;
 }
 
-/* Where the weights of an output begin, PANEL numbers apart. */
+/* Offset of the weights of an output, which are PANEL numbers apart. */
 static int64_t value_at(const Linear *layer, int output) {
     return (int64_t)(output / PANEL) * PANEL * layer->depth + output % PANEL;
 }
 
-/* Sums of levels of one sign that meet in 16 bits: in a group, of the first and third, or the second and fourth pair of each
-   eight inputs. */
+/* Sums of weights of one sign that are added in 16 bits: in a group, the first and third, or the second and fourth pair of
+   each eight inputs. */
 INLINE f8 group_sums(const float *weight, f8 inverse) {
     const f8 none = all8(0);
     f8 a = round8(mul8(load8(weight), inverse)), b = round8(mul8(load8(weight + 8), inverse));
@@ -79,7 +78,7 @@ INLINE f8 group_sums(const float *weight, f8 inverse) {
     return fours8(above, below);
 }
 
-/* The largest of them. `weight` has `depth` numbers, a multiple of GROUP. */
+/* The largest such sum. `weight` has `depth` numbers, a multiple of GROUP. */
 static float heaviest(const float *weight, int depth, float inverse) {
     f8 most = all8(0);
     for (int i = 0; i < depth; i += GROUP) most = max8(most, group_sums(weight + i, all8(inverse)));
@@ -89,7 +88,7 @@ static float heaviest(const float *weight, int depth, float inverse) {
     return largest;
 }
 
-/* Compared as integers, which sort magnitudes as they are and put above them all what is no number. */
+/* Compared as integers: magnitudes keep their order, and NaN is the largest. */
 static float largest_magnitude(const float *x, int n) {
     int32_t largest = 0;
     for (int i = 0; i < n; i++) {
@@ -102,20 +101,20 @@ static float largest_magnitude(const float *x, int n) {
     return found;
 }
 
-/* The finest scale with which an output's levels keep within their bounds. A coarser one makes no level greater: groups
-   that kept within them still do. */
+/* The finest scale for which an output's sums stay within the bound. A coarser scale increases no quantised weight, so groups
+   within the bound stay there. */
 static float finest_scale(const float *weight, int depth) {
     const float largest = largest_magnitude(weight, depth);
-    if (!isfinite(largest)) return NAN; /* and so will the output be */
+    if (!isfinite(largest)) return NAN; /* the output will be NaN, too */
     float scale = MAX(1e-30f, largest) / 127;
-    scale *= MAX(1, heaviest(weight, depth, 1 / scale) / (MOST + 4)); /* with half a level for each of eight to spare */
+    scale *= MAX(1, heaviest(weight, depth, 1 / scale) / (MOST + 4)); /* with a margin for rounding */
     f8 inverse = all8(1 / scale);
     for (int i = 0; i < depth; i += GROUP)
         while (hits8(group_sums(weight + i, inverse), all8(MOST + 1))) scale *= 1.002f, inverse = all8(1 / scale);
     return scale;
 }
 
-/* `levels` has room for the depth of the layer; `weight` has as many numbers, those that it lacks are 0. */
+/* `levels` and `weight` have the padded depth of the layer. */
 static void pack_levels(Linear *layer, int output, const float *weight, int8_t *levels) {
     const int depth = layer->depth;
     const float scale = finest_scale(weight, depth);
@@ -128,11 +127,11 @@ static void pack_levels(Linear *layer, int output, const float *weight, int8_t *
     layer->shifts[output] = layer->zero * total;
 }
 
-/* Half a panel: eight outputs from `output` on, or as many as there are. */
+/* Half a panel: up to eight outputs from `output` on. */
 static void pack_values(Linear *layer, int output, const float *weight) {
     const int64_t d_in = layer->d_in, count = MIN(8, layer->d_out - output);
     const int64_t to = value_at(layer, output);
-    float columns[64] = {0}; /* of eight inputs, or of one; outputs that are missing stay 0 */
+    float columns[64] = {0}; /* of eight inputs, or one; missing outputs stay 0 */
     int64_t i = 0;
     for (; count == 8 && i + 8 <= d_in; i += 8) {
         f8 block[8];
@@ -151,7 +150,7 @@ Linear *headwise_linear(void *zeros, const float *weight, const float *bias, int
     const int int8 = numbers == INT8;
     Linear *layer = blank(zeros, d_out, d_in, numbers, after_relu ? 0 : 64);
     if (!weight) return layer;
-    float *padded = calloc(5 * (size_t)layer->depth + 64, 1); /* a row and its levels */
+    float *padded = calloc(5 * (size_t)layer->depth + 64, 1); /* a row and its quantised weights */
     if (!padded) return NULL;
     for (int o = 0; o < d_out; o += int8 ? 1 : 8) {
         const float *row = weight + (int64_t)o * d_in;
@@ -185,7 +184,7 @@ Linear *headwise_linear_rows(void *zeros, const Linear *layer, const int32_t *ro
     return few;
 }
 
-/* The levels (d_out, d_in) and the scale of each output: W is about scale * level. */
+/* The quantised weights (d_out, d_in) and the scale of each output: W is about scale * level. */
 void headwise_levels(const Linear *layer, int8_t *levels, float *scales) {
     for (int o = 0; o < layer->d_out; o++) {
         scales[o] = layer->scales[o];
@@ -196,7 +195,7 @@ void headwise_levels(const Linear *layer, int8_t *levels, float *scales) {
 
 void headwise_halve(const float *x, int64_t n, uint16_t *to) { convert(x, 0, n, to, 1); }
 
-/* What tiles have not done: of their outputs they know but whether they are below 0. */
+/* The rest of an activation after the tiles. */
 static void finish(const Linear *layer, float *y, int rows, int64_t stride, Activation kind) {
     if (kind <= RELU) return;
     for (int r = 0; r < rows; r++) headwise_activate(kind, y + r * stride, layer->d_out);
@@ -204,7 +203,7 @@ static void finish(const Linear *layer, float *y, int rows, int64_t stride, Acti
 
 /* --- Tiles --- */
 
-/* Rows of inputs, as levels or as they are, and where their outputs go. */
+/* Rows of inputs, quantised or not, and where their outputs go. */
 typedef struct Product {
     const Linear *layer;
     const void *x;
@@ -214,11 +213,11 @@ typedef struct Product {
     int relu;
 } Product;
 
-/* Some rows from `row` on by some panels from `panel` on. */
+/* Some rows from `row` on and some panels from `panel` on. */
 typedef void Tile(const Product *product, int row, int panel);
 
-/* A function for each shape, MR rows by P panels, whose sums go through memory once they are made: with many shapes in one
-   function, or with what follows in reach, gcc stores every sum in every turn of the loop. */
+/* A function for each shape, MR rows by P panels, which stores its sums at the end. With several shapes in one function, gcc
+   would store every sum in every iteration. */
 #define TILE(KIND, MR, P) \
     static __attribute__((noinline)) void KIND##_##MR##_##P(const Product *product, int row, int panel) { \
         KIND##_tile(MR, P, product, row, panel); \
@@ -228,13 +227,13 @@ typedef void Tile(const Product *product, int row, int panel);
 
 #define HELD(sums) __asm__ volatile("" : : "r"(sums) : "memory")
 
-/* Those of P panels, as high as registers hold SUMS panels of sums. */
+/* Functions for P panels, with as many rows as SUMS panels of sums fit in registers. */
 #define FITTING(KIND, SUMS, MR, P) MR * P <= SUMS ? KIND##_##MR##_##P : NULL
 #define HEIGHTS(KIND, SUMS, P) \
     {FITTING(KIND, SUMS, 1, P), FITTING(KIND, SUMS, 2, P), FITTING(KIND, SUMS, 3, P), \
      FITTING(KIND, SUMS, 4, P), FITTING(KIND, SUMS, 5, P), FITTING(KIND, SUMS, 6, P)}
 
-/* All rows by all panels, up to `wide` at a time; tiles of much the same height. */
+/* All rows and panels, up to `wide` panels at a time, in tiles of similar height. */
 static void multiply_tiles(const Product *product, int rows, Tile *const (*shapes)[TALLEST], int sums, int wide) {
     for (int panel = 0, all = panels(product->layer), width; panel < all; panel += width) {
         width = wide >= 4 && panel + 4 <= all ? 4 : wide >= 2 && panel + 2 <= all ? 2 : 1;
@@ -249,17 +248,17 @@ static void multiply_tiles(const Product *product, int rows, Tile *const (*shape
 
 /* --- Products in 8-bit integers --- */
 
-/* The levels of a row of inputs, padded to the layer's depth; their scale. */
+/* Quantises a row of inputs, padded to the layer's depth; returns the scale. */
 static float round_row(const Linear *layer, const float *restrict x, uint8_t *restrict levels) {
     const int n = layer->d_in, zero = layer->zero, steps = LARGEST - zero;
     const float largest = largest_magnitude(x, n), quotient = steps / largest;
-    const float inverse = isfinite(quotient) ? quotient : 0; /* of zeros, and of what is no number */
+    const float inverse = isfinite(quotient) ? quotient : 0; /* for zeros and NaN */
     for (int i = 0; i < n; i++) levels[i] = (uint8_t)((int)rintf(x[i] * inverse) + zero);
     for (int i = n; i < layer->depth; i++) levels[i] = 0;
     return largest / steps;
 }
 
-/* Outputs of a panel, as far as there are that many. */
+/* Stores the outputs of a panel that exist. */
 INLINE void put(const Linear *layer, int panel, f16 values, float *y) {
     const int n = panel * PANEL;
     float out[PANEL];
@@ -271,7 +270,7 @@ INLINE void put(const Linear *layer, int panel, f16 values, float *y) {
     }
 }
 
-/* What sums of a row and a panel are worth, to the outputs. */
+/* Converts the sums of a row and a panel to outputs. */
 INLINE void put_sums(const Product *product, int row, int panel, i16 sums, f16 scales, f16 bias) {
     const f16 scale = mul16(all16(product->x_scales[row]), scales);
     f16 value = fma16(less16(sums, product->layer->shifts + panel * PANEL), scale, bias);
@@ -336,7 +335,7 @@ static int apply_int8(const Linear *layer, const float *x, int rows, int64_t x_s
 
 /* --- Products in float32, with weights in float32 or bfloat16 --- */
 
-/* Every output is one chain of additions, whatever MR and P, and the same one for weights of either kind. */
+/* Every output is one chain of additions, independent of MR and P, and the same for float32 and bfloat16 weights. */
 INLINE void chain_tile(const int HALF, const int MR, const int P, const Product *product, int row, int panel) {
     const Linear *layer = product->layer;
     const int64_t depth = layer->depth, x_stride = product->x_stride;
@@ -398,7 +397,7 @@ int apply(const Linear *layer, const float *x, int rows, int64_t x_stride, float
     return apply_chains(layer, x, rows, x_stride, y, y_stride, kind, scratch);
 }
 
-/* `apply` to rows without gaps; 0, or -1 without memory. */
+/* `apply` to contiguous rows. Returns 0, or -1 if out of memory. */
 int headwise_apply(const Linear *layer, const float *x, int rows, float *y) {
     Scratch scratch = {0};
     int failed = apply(layer, x, rows, layer->d_in, y, layer->d_out, NONE, &scratch);

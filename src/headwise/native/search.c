@@ -10,13 +10,13 @@
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* Rows that live, those of one output side by side, best first. */
+/* Live rows, grouped by output, best first. */
 typedef struct Live {
     int32_t *tokens, *paths; /* (rows, longest) */
     float *token_log_probs;  /* (rows, longest) */
-    float *log_probs;        /* -inf: nothing lives here */
-    int32_t *outputs;        /* whose rows they are: sample c of sentence s is output s * copies + c */
-    int32_t *reached;        /* (rows, n_phrases): pieces of each phrase that stand at the end, all once it is written */
+    float *log_probs;        /* -inf: none */
+    int32_t *outputs;        /* sample c of sentence s is output s * copies + c */
+    int32_t *reached;        /* (rows, n_phrases): progress of each phrase, see decode/phrases.py */
 } Live;
 
 typedef struct Candidate {
@@ -24,7 +24,7 @@ typedef struct Candidate {
     int row, token;
 } Candidate;
 
-/* A token that may be drawn: its weight, which is exp(score) of its own scale. */
+/* A token that may be sampled, and its weight exp(score). */
 typedef struct Chance {
     float score, weight;
     int32_t token;
@@ -34,25 +34,25 @@ struct Search {
     Members members;
     const int32_t *ids;
     const float *barred;
-    int32_t *own; /* see list_own; NULL where nothing is barred */
+    int32_t *own; /* see list_own; NULL without a shortlist */
     Options options;
     Limits limits;
     Found found;
-    int vocab, most;   /* most: candidates of an output */
-    int rows, length;  /* rows that live, tokens that they have */
-    Candidate *best;   /* (most), and with phrases as many as they ask for */
-    Candidate *needed; /* what phrases ask for, in the order of rows: of each the next pieces, and its best piece */
-    int asked;         /* how many of these */
-    int32_t *reached, *met, *offered; /* of candidates as of rows; pieces that count; the sizes of banks */
-    Chance *chances;   /* (vocab): where draws are from the likeliest only */
+    int vocab, most;   /* most: number of candidates of an output */
+    int rows, length;  /* number of live rows, and of their tokens */
+    Candidate *best;   /* (most), and those that phrases need */
+    Candidate *needed; /* needed by phrases, by row: the next token of each phrase, and the row's best token */
+    int asked;         /* their number */
+    int32_t *reached, *met, *offered; /* progress of candidates and rows; matched tokens; sizes of banks */
+    Chance *chances;   /* (vocab): for top-k and top-p */
     Live old, new;
     Buffer memory;
-    float *logits, *spare; /* of the rows, and one row more */
+    float *logits, *spare; /* of the rows, and one more row */
 };
 
-/* What a log-probability is divided by. */
+/* The length penalty. */
 static float penalty(int length, const Options *options) {
-    const double size = options->ending == UNSURPASSED ? (5.0 + length) / 6.0 : length;
+    const double size = options->early_stopping == STOP_EXACT ? (5.0 + length) / 6.0 : length;
     return (float)pow(size, options->length_penalty);
 }
 
@@ -64,21 +64,21 @@ static int among(int32_t id, const Ids *list) {
 
 static int sentence_of(const Search *s, int row) { return s->old.outputs[row] / s->options.copies; }
 
-/* --- What may not be written: -inf among the logits --- */
+/* --- Constraints: -inf in the logits --- */
 
 static void bar(float *logits, int vocab, const Ids *list) {
     for (int i = 0; i < list->count; i++)
         if (list->ids[i] >= 0 && list->ids[i] < vocab) logits[list->ids[i]] = -INFINITY;
 }
 
-/* Token `at` of a row; the start mark stands before the first. */
+/* Token `at` of a row; -1 is the start token. */
 static int32_t token_at(const Search *s, int row, int at) {
     return at < 0 ? s->options.bos_id : s->old.tokens[(int64_t)row * s->found.longest + at];
 }
 
-/* Bar what would complete an n-gram that the row has already. */
+/* Bar tokens that would complete an n-gram of the row. */
 static void bar_repeats(const Search *s, int row, float *logits) {
-    const int n = s->options.no_repeat_ngram, newest = s->length - n + 1, first = s->options.start_counts ? -1 : 0;
+    const int n = s->options.no_repeat_ngram, newest = s->length - n + 1, first = s->options.bos_in_ngrams ? -1 : 0;
     for (int i = first; i + n <= s->length; i++) {
         int same = 0;
         while (same < n - 1 && token_at(s, row, i + same) == token_at(s, row, newest + same)) same++;
@@ -98,7 +98,7 @@ static int pieces_of(const Search *s, const int32_t *phrase) {
     return n;
 }
 
-/* Pieces of all phrases of a sentence. */
+/* Number of tokens of all phrases of a sentence. */
 static int pieces_wanted(const Search *s, int sentence) {
     int n = 0;
     for (int p = 0; p < s->limits.n_phrases; p++) n += pieces_of(s, phrase_of(s, sentence, p));
@@ -111,7 +111,7 @@ static int complete(const Search *s, int sentence, const int32_t *reached) {
     return 1;
 }
 
-/* The most pieces of a phrase that stand at the end, after `before` of them and a token. */
+/* The progress of a phrase after a token; `before` is the progress before it. */
 static int reached_by(const int32_t *phrase, int length, int before, int32_t token) {
     if (before == length) return length;
     for (int n = before + 1; n > 0; n--)
@@ -119,7 +119,7 @@ static int reached_by(const int32_t *phrase, int length, int before, int32_t tok
     return 0;
 }
 
-/* How far each phrase is with every candidate, and how many pieces count: of written phrases, and of one more. */
+/* The progress of phrases in every candidate, and `met` of decode/phrases.py. */
 static void reach(const Search *s, int sentence, int count) {
     const int n = s->limits.n_phrases;
     for (int i = 0; i < count; i++) {
@@ -136,7 +136,7 @@ static void reach(const Search *s, int sentence, int count) {
     }
 }
 
-/* Note what the phrases of a row ask for, and its best piece. */
+/* Collect the next token of each phrase of a row, and its best token. */
 static void note_needed(Search *s, int row, const float *logits, float largest, float rest) {
     const int n = s->limits.n_phrases, sentence = sentence_of(s, row);
     const float so_far = s->old.log_probs[row], top = maximum(logits, s->vocab);
@@ -155,7 +155,7 @@ static void note_needed(Search *s, int row, const float *logits, float largest, 
     }
 }
 
-/* Put what phrases ask for among the best candidates, behind those that are as good. How many there are. */
+/* Merge the tokens that phrases need into the best candidates, after ties. Returns the number of candidates. */
 static int add_needed(Search *s, int count) {
     for (int i = 0; i < s->asked; i++) {
         const Candidate new = s->needed[i];
@@ -173,7 +173,7 @@ static int may_live(const Search *s, const Candidate *c, int at_limit) {
     return !at_limit && !among(c->token, &s->options.ends);
 }
 
-/* How many each bank keeps, as `shares` has it, where the candidates that may live are offered to them. */
+/* The number of live candidates that each bank keeps; see `shares` in decode/phrases.py. */
 static void share(const Search *s, int banks, int count, int at_limit) {
     const int beam = s->options.beam_size;
     int left = 0;
@@ -188,11 +188,11 @@ static void share(const Search *s, int banks, int count, int at_limit) {
         }
 }
 
-/* A row with nothing left to write may end, even if it is short. */
+/* A row without allowed tokens may end, even if it is short. */
 static void rule_out(const Search *s, int row, float *logits) {
     const Options *o = &s->options;
     const int end = o->ends.ids[0], may_end = s->length >= s->limits.min_length[sentence_of(s, row)];
-    if (s->length == o->begun) bar(logits, s->vocab, &o->suppressed_first);
+    if (s->length == o->n_forced) bar(logits, s->vocab, &o->suppressed_first);
     const float ending = end >= 0 && end < s->vocab ? logits[end] : -INFINITY;
     bar(logits, s->vocab, &o->suppressed);
     if (!may_end) bar(logits, s->vocab, &o->ends);
@@ -201,7 +201,7 @@ static void rule_out(const Search *s, int row, float *logits) {
     if (ending > -INFINITY && maximum(logits, s->vocab) == -INFINITY) logits[end] = ending;
 }
 
-/* --- Draws, as in decode/sampling.py --- */
+/* --- Sampling, as in decode/sampling.py --- */
 
 /* One step of SplitMix64 (https://prng.di.unimi.it/splitmix64.c). */
 static uint64_t mix(uint64_t x) {
@@ -211,19 +211,19 @@ static uint64_t mix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-/* The number in [0, 1) for what a row writes next. */
+/* The random number in [0, 1) for the next token of a row. */
 static double uniform(const Search *s, int row) {
     const int copy = s->old.outputs[row] % s->options.copies;
     uint64_t state = mix((uint64_t)s->limits.streams[0]);
     state = mix(state ^ (uint64_t)s->limits.streams[1 + sentence_of(s, row)]);
     state = mix(state ^ (uint64_t)copy);
-    state = mix(state ^ (uint64_t)(s->length - s->options.begun));
+    state = mix(state ^ (uint64_t)(s->length - s->options.n_forced));
     return (double)(state >> 11) * 0x1p-53;
 }
 
 static int likelier(Chance a, Chance b) { return a.score > b.score || (a.score == b.score && a.token < b.token); }
 
-/* Let a chance of a heap sink below likelier ones. */
+/* Sift down in a heap. */
 static void sink(Chance *heap, int count, int at) {
     for (int child; (child = 2 * at + 1) < count; at = child) {
         if (child + 1 < count && likelier(heap[child + 1], heap[child])) child++;
@@ -233,7 +233,7 @@ static void sink(Chance *heap, int count, int at) {
     }
 }
 
-/* The likeliest of a heap, which goes behind what is left of it. */
+/* Pop the most probable token of a heap and move it to the end. */
 static Chance pop(Chance *heap, int *left) {
     const Chance top = heap[0];
     heap[0] = heap[--*left];
@@ -241,8 +241,8 @@ static Chance pop(Chance *heap, int *left) {
     return heap[*left] = top;
 }
 
-/* Bring the likeliest chances to the end, the very likeliest last: the `top_k` and what equals the last of them, and of
-   these the fewest whose share of the weight is `top_p`. How many. */
+/* Move the most probable tokens to the end, the best last: the `top_k` and ties with the last of them, and of these the
+   fewest with a total share of `top_p`. Returns their number. */
 static int likeliest(Chance *chances, int count, int top_k, double top_p) {
     int left = count, kept = 0;
     double total = 0, weight = 0;
@@ -259,7 +259,7 @@ static int likeliest(Chance *chances, int count, int top_k, double top_p) {
     return kept;
 }
 
-/* Scores become weights, those of all but the likeliest tokens 0. */
+/* Converts scores to weights; those outside top-k and top-p become 0. */
 static void keep_likeliest(const Search *s, float *scores) {
     int count = 0;
     for (int v = 0; v < s->vocab; v++)
@@ -271,14 +271,14 @@ static void keep_likeliest(const Search *s, float *scores) {
     for (int i = count - kept; i < count; i++) scores[s->chances[i].token] = s->chances[i].weight;
 }
 
-/* The token that a row's random number falls on, from log-probabilities, which are overwritten; -1: there is none. */
+/* Samples a token from log-probabilities, which are overwritten; -1 if there is none. */
 static int draw(const Search *s, int row, float *log_probs) {
     double total = 0, below = 0;
     for (int v = 0; v < s->vocab; v++) log_probs[v] /= s->options.temperature;
     if (s->chances) keep_likeliest(s, log_probs);
     else exponentials(log_probs, s->vocab, maximum(log_probs, s->vocab));
     for (int v = 0; v < s->vocab; v++) total += log_probs[v];
-    const double target = fmin(uniform(s, row) * total, nextafter(total, 0)); /* rounding must not lead past the end */
+    const double target = fmin(uniform(s, row) * total, nextafter(total, 0)); /* guards against rounding */
     for (int v = 0; v < s->vocab; v++)
         if ((below += log_probs[v]) > target) return v;
     return -1;
@@ -286,7 +286,7 @@ static int draw(const Search *s, int row, float *log_probs) {
 
 /* --- Candidates --- */
 
-/* Put a candidate among the best ones, behind those that are as good: they came earlier. */
+/* Insert a candidate into the best ones, after ties, which came earlier. */
 static int offer(const Search *s, int count, Candidate new) {
     Candidate *best = s->best;
     if (count == s->most && !(new.log_prob > best[count - 1].log_prob)) return count;
@@ -296,11 +296,11 @@ static int offer(const Search *s, int count, Candidate new) {
     return count < s->most ? count + 1 : count;
 }
 
-/* Offer the continuations of a row that may be among the best; a log-probability is logit - largest - rest. */
+/* Offer the best continuations of a row; log-probability = logit - largest - rest. */
 static int offer_best(const Search *s, int row, const float *logits, float largest, float rest, int count) {
     const float so_far = s->old.log_probs[row];
     for (int v = 0; v < s->vocab; v += 8) {
-        /* what is lower than this logit is lower than the worst of the best; a little less, for rounding */
+        /* lower logits cannot be among the best; with a margin for rounding */
         const float bound = count < s->most ? -INFINITY : s->best[count - 1].log_prob - so_far + rest + largest;
         const float low = bound - 1e-5f * (1 + fabsf(bound));
         int hits = 0xff;
@@ -316,8 +316,8 @@ static int offer_best(const Search *s, int row, const float *logits, float large
     return count;
 }
 
-/* The logits of a row as `spare`, with a shortlist those of its own sentence alone: gaps that others leave would change
-   the order in which exponentials are added, and so the last bits. How many. */
+/* Copies the logits of a row to `spare`, with a shortlist only those of its own sentence: gaps of other sentences would
+   change the order of additions and so the last bits. Returns their number. */
 static int possible(const Search *s, int row, const float *logits) {
     if (!s->own) {
         memcpy(s->spare, logits, 4 * (size_t)s->vocab);
@@ -328,7 +328,7 @@ static int possible(const Search *s, int row, const float *logits) {
     return n;
 }
 
-/* For each sentence (1 + vocab): how many pieces are not barred, and these. */
+/* For each sentence (1 + vocab): the number of allowed tokens, and their indices. */
 static void list_own(Search *s) {
     for (int i = 0; i < s->members.decodings[0]->sentences; i++) {
         const float *barred = s->barred + (int64_t)i * s->vocab;
@@ -339,14 +339,14 @@ static void list_own(Search *s) {
     }
 }
 
-/* Offer what may follow a row of `length` tokens. */
+/* Offer the continuations of a row of `length` tokens. */
 static int continue_row(Search *s, int row, float *logits, int count) {
     const Options *o = &s->options;
     const Limits *limits = &s->limits;
     const float so_far = s->old.log_probs[row];
     const int64_t begins = (int64_t)sentence_of(s, row) * limits->prefix_length;
     const int forced = s->length < limits->prefix_length ? limits->prefix[begins + s->length] : -1;
-    if (s->length < o->begun) return offer(s, count, (Candidate){so_far, 0, row, forced});
+    if (s->length < o->n_forced) return offer(s, count, (Candidate){so_far, 0, row, forced});
     if (s->length + 1 == o->end_at) return offer(s, count, (Candidate){so_far, 0, row, o->forced_end});
     const float largest = maximum(logits, s->vocab);
     const float rest = logarithm(exponentials(s->spare, possible(s, row, logits), largest));
@@ -366,9 +366,9 @@ static int continue_row(Search *s, int row, float *logits, int count) {
     return token < 0 ? count : offer(s, count, (Candidate){so_far + last, last, row, token});
 }
 
-/* --- Hypotheses that have ended --- */
+/* --- Finished hypotheses --- */
 
-/* Behind those that are as good, if it is one of the pool; what a row says and one more token. */
+/* Insert a row with one more token into the pool, after ties, if it is good enough. */
 static void finish(const Search *s, int output, const Candidate *c, int length, float score) {
     const Found *found = &s->found;
     const int pool = s->options.pool;
@@ -404,25 +404,25 @@ static void live_on(const Search *s, int to, const Candidate *c, int length, int
     new->outputs[to] = old->outputs[c->row];
 }
 
-/* Whether nothing alive, of log-probabilities up to `most`, is waited for any more. */
-static int settled(float most, float worst, int length, int max_length, const Options *options) {
+/* Whether the stopping rule is met; `most` is the best live log-probability. */
+static int is_done(float most, float worst, int length, int max_length, const Options *options) {
     int reached = length;
-    if (options->ending == UNSURPASSED) return most / penalty(max_length, options) <= worst;
+    if (options->early_stopping == STOP_EXACT) return most / penalty(max_length, options) <= worst;
     if (worst == -INFINITY) return 0;
-    if (options->ending == POOL_FILLED_EARLY) return 1;
-    if (options->ending == POOL_FILLED_PATIENT && options->length_penalty > 0) reached = max_length;
+    if (options->early_stopping == STOP_YES) return 1;
+    if (options->early_stopping == STOP_NEVER && options->length_penalty > 0) reached = max_length;
     return most / penalty(reached, options) <= worst;
 }
 
-/* One output's step: its candidates end or live on. How many rows it has next; 0: it is done. */
+/* A step of one output: candidates end or stay live. Returns the number of live rows; 0: done. */
 static int advance(const Search *s, int to, int count) {
-    if (!count) return 0; /* nothing but numbers that are none */
+    if (!count) return 0; /* only NaN */
     const Options *o = &s->options;
     const int length = s->length + 1, output = s->old.outputs[s->best[0].row];
     const int max_length = s->limits.max_length[output / o->copies], at_limit = length >= max_length;
     const int sentence = output / o->copies, n = s->limits.n_phrases, banks = n ? pieces_wanted(s, sentence) + 1 : 0;
     if (n) reach(s, sentence, count), share(s, banks, count, at_limit);
-    const int counted = o->ending == UNSURPASSED ? count : MIN(count, o->beam_size);
+    const int counted = o->early_stopping == STOP_EXACT ? count : MIN(count, o->beam_size);
     const float divisor = penalty(length, o);
     float most = -INFINITY;
     int rows = 0;
@@ -437,7 +437,7 @@ static int advance(const Search *s, int to, int count) {
         }
     }
     const float worst = s->found.scores[(int64_t)output * o->pool + o->pool - 1];
-    if (!rows || at_limit || settled(most, worst, length, max_length, o)) return 0;
+    if (!rows || at_limit || is_done(most, worst, length, max_length, o)) return 0;
     for (; rows < o->beam_size; rows++) live_on(s, to + rows, s->best, length, 0);
     return rows;
 }
@@ -458,20 +458,20 @@ static void divide(float *sums, float by, int64_t n) {
     for (int64_t i = 0; i < n; i++) sums[i] /= by;
 }
 
-/* What the models are fed: the newest token of every row, or of the only one with guesses behind it. */
+/* The input of the models: the newest token of every row, or of the only row followed by guesses. */
 static void feed(Search *s, const int32_t *guesses, int count, int32_t *tokens, int32_t *positions, int32_t *sentences) {
-    const int64_t place = headwise_places(s->members.decodings[0]), stride = s->found.longest;
+    const int64_t slot = headwise_slots(s->members.decodings[0]), stride = s->found.longest;
     for (int r = 0; r < s->rows + count; r++) {
         const int row = MIN(r, s->rows - 1), ahead = r - row;
         tokens[r] = ahead ? guesses[ahead - 1] : token_at(s, row, s->length - 1);
         if (s->ids) tokens[r] = s->ids[tokens[r]];
         positions[r] = s->length + ahead, sentences[r] = sentence_of(s, row);
-        s->old.paths[row * stride + s->length + ahead] = (int32_t)(place + r);
+        s->old.paths[row * stride + s->length + ahead] = (int32_t)(slot + r);
     }
 }
 
-/* The logits after every token that is fed, of several models their mean: that of their log-probabilities but for one
-   number a row, which the search's own softmax takes away. 0, or -1. */
+/* The logits after every input token; for an ensemble their mean, which the search normalises like the mean of
+   log-probabilities. Returns 0 or -1. */
 static int predict(Search *s, const int32_t *guesses, int count) {
     const Members *members = &s->members;
     const int rows = s->rows + count, d = widest_state(members);
@@ -494,7 +494,7 @@ static int predict(Search *s, const int32_t *guesses, int count) {
     return 0;
 }
 
-/* What was ranked in a step of the only sentence. */
+/* Reports the ranked continuations of a step of the only sentence. */
 static void show(const Search *s, const Ranked *ranked, int step, int count) {
     const int at_limit = s->length + 1 >= s->limits.max_length[0];
     ranked->counts[step] = count;
@@ -507,13 +507,13 @@ static void show(const Search *s, const Ranked *ranked, int step, int count) {
     }
 }
 
-#ifdef __wasm__ /* a page shows what is being written: the best that lives, after each step */
+#ifdef __wasm__ /* for a page: the best live hypothesis after each step */
 __attribute__((import_module("page"), import_name("written"))) void written(const int32_t *tokens, int length);
 #else
 static void written(const int32_t *tokens, int length) { (void)tokens, (void)length; }
 #endif
 
-/* Every output by one token. 0, or -1 when stopped. */
+/* Extends every output by one token. Returns 0, or -1 if cancelled. */
 static int rank(Search *s, float *logits, const Ranked *ranked, int step) {
     int next_rows = 0;
     for (int r = 0; r < s->rows;) {
@@ -542,14 +542,14 @@ int headwise_search_step(Search *s, const int32_t *guesses, int count, const Ran
     if (!s->rows) return 0;
     count = MIN(count, s->found.longest - s->length - 1);
     if (predict(s, guesses, count)) return -1;
-    const int64_t place = headwise_places(s->members.decodings[0]) - s->rows - count;
+    const int64_t slot = headwise_slots(s->members.decodings[0]) - s->rows - count;
     for (int made = 0, right = 1; right; ) {
-        if (count) s->old.paths[s->length] = (int32_t)(place + made);
+        if (count) s->old.paths[s->length] = (int32_t)(slot + made);
         if (rank(s, s->logits + (int64_t)made * s->vocab, ranked, made)) return -1;
         right = made < count && s->rows && s->old.tokens[s->length - 1] == guesses[made];
         made++;
         if (right) continue;
-        for (int m = 0; count && m < s->members.count; m++) headwise_forget(s->members.decodings[m], place + made);
+        for (int m = 0; count && m < s->members.count; m++) headwise_truncate(s->members.decodings[m], slot + made);
         return made;
     }
     return -1;
@@ -577,7 +577,7 @@ Search *headwise_search_start(const Members *members, const int32_t *ids, const 
     s->members = *members, s->ids = ids, s->barred = barred;
     s->options = *options, s->limits = *limits, s->found = *found;
     s->vocab = members->outputs[0]->d_out, s->rows = members->decodings[0]->sentences * options->copies;
-    /* of the candidates of a beam as many as it is wide live on at least */
+    /* at least beam_size candidates stay live */
     s->most = options->beam_size == 1 ? 1 : (1 + options->ends.count) * options->beam_size;
     const int64_t n = limits->n_phrases, asked = n ? (n + 1) * options->beam_size : 0;
     s->best = malloc(sizeof(Candidate) * (s->most + asked)), s->needed = malloc(sizeof(Candidate) * (asked + 1));

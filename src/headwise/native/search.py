@@ -1,7 +1,6 @@
-"""The library's search for the sources of fresh decodings: all of it at once, or a step at a time while somebody looks.
+"""Search by the compiled library, at once or step by step.
 
-What it finds is what `decode.search` and `decode.sampling` find with torch. Not here: encoding the sources and the
-parameters of networks (`network`).
+Results are those of `decode.search` and `decode.sampling` with torch. Sources are encoded in `network`.
 """
 
 from collections.abc import Sequence
@@ -15,36 +14,37 @@ import numpy as np
 from headwise.contract import Continuation, Hypothesis, SearchOptions
 from headwise.native import library as c
 from headwise.native.arrays import addresses, all_below, at, floats
-from headwise.native.settings import ENDINGS, options_of
+from headwise.native.settings import EARLY_STOPPING, options_of
 
 
 class Search:
-    """One search, which may be run once or advanced to its end.
+    """One search: call `run` once, or `advance` until it ends.
 
     Args:
-        decodings: of the same sources by networks of one vocabulary, whose log-probabilities are averaged.
-        settings: all but `rules` and `stop`. The first `begun` pieces of a prefix are certain and not in what is found.
-        limits: `decode.engine.Bounds`; with `streams` outputs are drawn, `n_best` of each source.
-        few: `decode.candidates.Candidates`, all that may be written; None: everything. C speaks of columns among its
-            ids, and is told of everything else in such columns.
+        decodings: new decodings of the same sources by networks with one vocabulary; their log-probabilities are
+            averaged.
+        settings: without `rules` and `stop`.
+        limits: `decode.request.Bounds`; with `streams`, `n_best` samples of each source.
+        candidates: `decode.candidates.Candidates`, or None for the whole vocabulary. C works with columns, which are
+            indices into the candidates; all ids are converted here.
     """
 
-    def __init__(self, decodings: Sequence[Any], settings: SearchOptions, limits: Any, few: Any = None) -> None:
+    def __init__(self, decodings: Sequence[Any], settings: SearchOptions, limits: Any, candidates: Any = None) -> None:
         whole = [decoding.network.output for decoding in decodings]
-        outputs = whole if few is None else [output.rows(few.ids) for output in whole]
+        outputs = whole if candidates is None else [output.rows(candidates.ids) for output in whole]
         self._decodings, self._n_best, self._vocab = tuple(decodings), settings.n_best, outputs[0].d_out
-        self._few, self._seed = few, settings.seed
-        for pieces in (limits.prefix, limits.phrases):
-            decodings[0].network.check_pieces(pieces[pieces >= 0], "tgt")
-        if few is not None:
-            settings, limits = _placed(settings, few), _with_prefix(limits, few)
+        self._candidates, self._seed = candidates, settings.seed
+        for tokens in (limits.prefix, limits.phrases):
+            decodings[0].network.check_tokens(tokens[tokens >= 0], "tgt")
+        if candidates is not None:
+            settings, limits = _to_columns(settings, candidates), _limits_in_columns(limits, candidates)
         self._check(settings, limits)
         for decoding in decodings:
-            decoding.network.know_positions(int(limits.max_length.max()))
+            decoding.network.extend_positions(int(limits.max_length.max()))
         self._options, self._lists = options_of(settings, limits.streams is not None)
         members = addresses(decodings), addresses(outputs)
-        ids = None if few is None else np.ascontiguousarray(few.ids, np.int32)
-        barred = None if few is None else floats(np.where(few.allowed, 0, -np.inf))
+        ids = None if candidates is None else np.ascontiguousarray(candidates.ids, np.int32)
+        barred = None if candidates is None else floats(np.where(candidates.allowed, 0, -np.inf))
         self._arguments = (
             byref(c.Members(*(cast(each, c_void_p) for each in members), len(decodings))),
             at(ids),
@@ -53,53 +53,51 @@ class Search:
             byref(self._bounds(limits)),
             byref(self._results(int(limits.max_length.max()))),
         )
-        self._kept = outputs, members, ids, barred  # what C reads
-        self._address: int | None = None  # of a search that has begun
+        self._kept = outputs, members, ids, barred  # C has pointers to them
+        self._address: int | None = None  # of a started step-by-step search
         self._failed = False
 
     def run(self) -> list[list[Hypothesis]]:
         """Up to `n_best` hypotheses for each source, best first."""
         self._done(c.needed().headwise_search(*self._arguments))
-        return self.found()
+        return self.hypotheses()
 
     def advance(self, guesses: Sequence[int] = ()) -> list[list[Continuation]]:
-        """What the next step ranked, best first, in a search for one source; no step where the search is over.
-
-        Greedy search takes `guesses` of what follows: as many steps as they are right, and one.
-        """
-        assert self._decodings[0].sentences == self._options.copies == 1, "one output is looked at"
-        assert not self._limits[-1].size, "nobody looks at a search for phrases"
-        assert not self._failed, "what has failed does not go on"
-        assert not len(guesses) or (self._options.beam_size == 1 and self._few is None), "guesses are for greedy search"
-        self._decodings[0].network.check_pieces(np.array(guesses, np.int64), "tgt")
+        """See `StepwiseSearch.advance`; for one source."""
+        assert self._decodings[0].sentences == self._options.copies == 1, "one source and one output"
+        assert not self._limits[-1].size, "no phrases"
+        assert not self._failed, "the search has failed"
+        greedy = self._options.beam_size == 1 and self._candidates is None
+        assert greedy or not len(guesses), "guesses are for greedy search"
+        self._decodings[0].network.check_tokens(np.array(guesses, np.int64), "tgt")
         self._begin()
         beam_size, steps = self._options.beam_size, 1 + len(guesses)
-        most = 1 if beam_size == 1 else (1 + len(self._lists[0])) * beam_size
-        counts, fed = np.zeros(steps, np.int32), np.array(guesses, np.int32)
-        whole, real = np.zeros((3, steps, most), np.int32), np.zeros((2, steps, most), np.float32)
-        ranked = c.Ranked(at(counts), *map(at, whole), *map(at, real))
-        made = c.needed().headwise_search_step(self._address, at(fed), len(guesses), byref(ranked))
+        width = 1 if beam_size == 1 else (1 + len(self._lists[0])) * beam_size
+        counts, guessed = np.zeros(steps, np.int32), np.array(guesses, np.int32)
+        ints, reals = np.zeros((3, steps, width), np.int32), np.zeros((2, steps, width), np.float32)
+        ranked = c.Ranked(at(counts), *map(at, ints), *map(at, reals))
+        made = c.needed().headwise_search_step(self._address, at(guessed), len(guesses), byref(ranked))
         self._done(made < 0)
-        columns = zip(*(array.tolist() for array in (counts, *whole, *real)), strict=True)
+        columns = zip(*(array.tolist() for array in (counts, *ints, *reals)), strict=True)
         ranked = [list(zip(*of, strict=True))[:n] for n, *of in list(columns)[:made]]
         return [[Continuation(*self._ids([token]), *rest) for token, *rest in step] for step in ranked]
 
-    def found(self) -> list[list[Hypothesis]]:
-        """What has ended so far."""
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """The finished hypotheses of each source, best first."""
         options, outputs = self._options, self._options.pool * self._options.copies
         ranked: list[list[Hypothesis]] = [[] for _ in range(self._decodings[0].sentences)]
         for i in np.flatnonzero(self._lengths):
             rows = (
-                rows[i, options.begun : self._lengths[i]].tolist() for rows in (self._tokens, self._token_log_probs)
+                rows[i, options.n_forced : self._lengths[i]].tolist() for rows in (self._tokens, self._token_log_probs)
             )
-            written, chances = rows
-            pieces = written[:-1] if written[-1] in self._lists[0] else written
+            tokens, token_log_probs = rows
+            without_end = tokens[:-1] if tokens[-1] in self._lists[0] else tokens
             score, log_prob = float(self._scores[i]), float(self._log_probs[i])
-            ranked[i // outputs].append(Hypothesis(self._ids(pieces), score, log_prob, chances))
-        return [sorted(found, key=lambda h: -h.score)[: self._n_best] for found in ranked]
+            ranked[i // outputs].append(Hypothesis(self._ids(without_end), score, log_prob, token_log_probs))
+        return [sorted(hypotheses, key=lambda h: -h.score)[: self._n_best] for hypotheses in ranked]
 
     def _ids(self, columns: list[int]) -> list[int]:
-        return columns if self._few is None else self._few.ids[columns].tolist()
+        return columns if self._candidates is None else self._candidates.ids[columns].tolist()
 
     def _begin(self) -> None:
         if self._address is None:
@@ -113,7 +111,7 @@ class Search:
 
     def _bounds(self, limits: Any) -> c.Limits:
         lengths = (np.ascontiguousarray(x, np.int32) for x in (limits.min_length, limits.max_length, limits.prefix))
-        seed = (self._seed + 2**63) % 2**64 - 2**63  # its lowest 64 bits
+        seed = (self._seed + 2**63) % 2**64 - 2**63  # the lowest 64 bits
         streams = None if limits.streams is None else np.array([seed, *limits.streams], np.int64)
         phrases = np.ascontiguousarray(limits.phrases, np.int32)
         self._limits = (*lengths, streams, phrases)
@@ -128,49 +126,49 @@ class Search:
         return c.Found(*map(at, arrays), longest)
 
     def _check(self, settings: SearchOptions, limits: Any) -> None:
-        """What C goes by without looking: ids or columns among the outputs, and numbers of sentences."""
-        first, prefix, few = self._decodings[0], limits.prefix, self._few
-        assert all(decoding.goes_with(first) for decoding in self._decodings), "fresh decodings of the same sources"
-        assert few is None or few.allowed.shape == (first.sentences, self._vocab)
+        """Check what C does not check: ids or columns, and the number of sentences."""
+        first, prefix, candidates = self._decodings[0], limits.prefix, self._candidates
+        assert all(decoding.matches(first) for decoding in self._decodings), "new decodings of the same sources"
+        assert candidates is None or candidates.allowed.shape == (first.sentences, self._vocab)
         assert limits.min_length.shape == limits.max_length.shape == (first.sentences,)
         assert limits.streams is None or limits.streams.shape == (first.sentences,)
         assert prefix.ndim == 2 and len(prefix) == first.sentences
         assert all_below(prefix[prefix >= 0], self._vocab)
-        assert 0 <= settings.begun <= prefix.shape[1] and (prefix[:, : settings.begun] >= 0).all()
-        assert limits.max_length.min() > settings.begun and limits.max_length.max() < 1 << 30
+        assert 0 <= settings.n_forced <= prefix.shape[1] and (prefix[:, : settings.n_forced] >= 0).all()
+        assert limits.max_length.min() > settings.n_forced and limits.max_length.max() < 1 << 30
         if limits.phrases.size:
             assert len(limits.phrases) == first.sentences and limits.phrases.max() < self._vocab
-            assert limits.streams is None and settings.beam_size > 1 and settings.ending == ENDINGS[0]
+            assert limits.streams is None and settings.beam_size > 1 and settings.early_stopping == EARLY_STOPPING[0]
         self._check_settings(settings, limits.streams is not None)
 
-    def _check_settings(self, settings: SearchOptions, drawn: bool) -> None:
+    def _check_settings(self, settings: SearchOptions, sampled: bool) -> None:
         assert 0 <= settings.bos_id < self._vocab and settings.no_repeat_ngram >= 0
         assert settings.n_best >= 1 and settings.beam_size >= 1
-        assert drawn or settings.ending == ENDINGS[0] or settings.n_best <= settings.beam_size
+        assert sampled or settings.early_stopping == EARLY_STOPPING[0] or settings.n_best <= settings.beam_size
         assert settings.forced_end is None or 0 <= settings.forced_end < self._vocab
-        assert not drawn or (settings.temperature > 0 and settings.top_k >= 0 and settings.top_p > 0)
+        assert not sampled or (settings.temperature > 0 and settings.top_k >= 0 and settings.top_p > 0)
 
 
-def _placed(settings: SearchOptions, few: Any) -> SearchOptions:
-    """In columns among the candidates; what nobody may write is none of them, or is written by nobody."""
+def _to_columns(settings: SearchOptions, candidates: Any) -> SearchOptions:
+    """The options with ids replaced by columns."""
 
-    def place(token: int) -> int:
-        return int(few.columns(np.array(token)))
+    def column(token: int) -> int:
+        return int(candidates.columns(np.array(token)))
 
     return replace(
         settings,
-        bos_id=place(settings.bos_id),
-        eos_id=place(settings.eos_id),
-        suppressed=tuple(map(place, settings.suppressed)),
-        suppressed_first=tuple(map(place, settings.suppressed_first)),
-        other_ends=tuple(map(place, settings.other_ends)),
-        forced_end=None if settings.forced_end is None else place(settings.forced_end),
+        bos_id=column(settings.bos_id),
+        eos_id=column(settings.eos_id),
+        suppressed=tuple(map(column, settings.suppressed)),
+        suppressed_first=tuple(map(column, settings.suppressed_first)),
+        other_ends=tuple(map(column, settings.other_ends)),
+        forced_end=None if settings.forced_end is None else column(settings.forced_end),
     )
 
 
-def _with_prefix(limits: Any, few: Any) -> Any:
-    """The same limits with a prefix and phrases of columns."""
-    prefix, phrases = few.columns(limits.prefix), few.columns(limits.phrases)
-    assert ((prefix >= 0) == (limits.prefix >= 0)).all(), "a prefix of what is on the shortlist"
-    assert ((phrases >= 0) == (limits.phrases >= 0)).all(), "phrases of what is on the shortlist"
+def _limits_in_columns(limits: Any, candidates: Any) -> Any:
+    """The limits with ids replaced by columns."""
+    prefix, phrases = candidates.columns(limits.prefix), candidates.columns(limits.phrases)
+    assert ((prefix >= 0) == (limits.prefix >= 0)).all(), "the prefix must be on the shortlist"
+    assert ((phrases >= 0) == (limits.phrases >= 0)).all(), "phrases must be on the shortlist"
     return replace(limits, prefix=prefix, phrases=phrases)

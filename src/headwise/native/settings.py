@@ -1,4 +1,4 @@
-"""What a compiled search is told, for C."""
+"""Search options as a C struct."""
 
 from ctypes import c_void_p
 
@@ -8,32 +8,32 @@ from headwise.contract import SearchOptions
 from headwise.native import library as c
 from headwise.native.arrays import Ints
 
-ENDINGS = ("unsurpassed", "pool_filled", "pool_filled_early", "pool_filled_patient")  # in the order of search.c
+EARLY_STOPPING = ("exact", "no", "yes", "never")  # in the order of `Ending` in search.h
 
 
-def options_of(settings: SearchOptions, drawn: bool) -> tuple[c.Options, list[Ints]]:
-    """The settings for C, and the lists of ids they point to, which must outlive them: first the end marks.
+def options_of(settings: SearchOptions, sampled: bool) -> tuple[c.Options, list[Ints]]:
+    """The C struct, and the arrays it points to, which must outlive it; the first one holds the end tokens.
 
-    Where outputs are `drawn`, as many samples as there are hypotheses otherwise, each by itself.
+    With `sampled`, `n_best` independent samples replace the beam.
     """
-    assert not (settings.rules or settings.stop), "C does not call Python"
-    assert not settings.counted, "C knows what it has read"
-    assert settings.ending in ENDINGS
-    beam_size, copies = (1, settings.n_best) if drawn else (settings.beam_size, 1)
+    assert not (settings.rules or settings.stop), "not supported by the compiled library"
+    assert not settings.ngram_context, "set by the compiled library itself"
+    assert settings.early_stopping in EARLY_STOPPING
+    beam_size, copies = (1, settings.n_best) if sampled else (settings.beam_size, 1)
     ends = (settings.eos_id, *settings.other_ends)
     kept = [np.array(ids, np.int32) for ids in (ends, settings.suppressed, settings.suppressed_first)]
     options = c.Options(
         beam_size=beam_size,
-        pool=settings.n_best if settings.ending == ENDINGS[0] and not drawn else beam_size,
+        pool=settings.n_best if settings.early_stopping == EARLY_STOPPING[0] and not sampled else beam_size,
         bos_id=settings.bos_id,
         copies=copies,
-        begun=settings.begun,
+        n_forced=settings.n_forced,
         forced_end=settings.forced_end or 0,
         end_at=0 if settings.forced_end is None else settings.end_at,
-        ending=ENDINGS.index(settings.ending),
+        early_stopping=EARLY_STOPPING.index(settings.early_stopping),
         length_penalty=settings.length_penalty,
         no_repeat_ngram=settings.no_repeat_ngram,
-        start_counts=settings.start_counts,
+        bos_in_ngrams=settings.bos_in_ngrams,
         top_k=settings.top_k,
         temperature=settings.temperature,
         top_p=settings.top_p,

@@ -1,9 +1,8 @@
-/* SIMD: eight numbers (f8) or a panel of sixteen (f16, and i16 of whole numbers) at a time. The only files that know what
-   a processor calls its instructions are this one's bodies; which is taken follows from the compiler's flags, and
-   build.py compiles the library once for each.
+/* SIMD operations on eight numbers (f8) or a panel of sixteen (f16, and i16 of integers). Only the simd_*.h files contain
+   instructions of a processor. The compiler's flags choose one, and build.py compiles the library for each.
 
-   The same bits from all of them are the contract: no approximations, no other order. `fma8` rounds once, `max8` is
-   a > b ? a : b, so of two, the latter where one is no number; roundings are to even; `lanes_sum` is
+   All of them must give the same bits: no approximations, no other order of operations. `fma8` rounds once; `max8` is
+   a > b ? a : b, so it returns b if one is NaN; rounding is to even; `lanes_sum` is
    ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)). */
 
 #ifndef HEADWISE_SIMD_H
@@ -16,9 +15,9 @@
 #define INLINE static inline __attribute__((always_inline))
 #define PANEL 16 /* outputs that are computed together */
 #define TALLEST 6 /* rows of a tile */
-#define GROUP 16 /* inputs whose products in 8 bits are added at once: see products.c */
+#define GROUP 16 /* inputs whose 8-bit products are added at once: see products.c */
 
-/* Sums of a tile stay in registers only where the loops over them are gone. */
+/* Sums of a tile stay in registers only if the loops over them are unrolled. */
 #define PRAGMA(text) _Pragma(#text)
 #ifdef __clang__
 #define UNROLL(n) PRAGMA(clang loop unroll(full))
@@ -26,11 +25,11 @@
 #define UNROLL(n) PRAGMA(GCC unroll n)
 #endif
 
-typedef int32_t i8 __attribute__((vector_size(32))); /* whole numbers go by the compiler's own operators */
+typedef int32_t i8 __attribute__((vector_size(32))); /* integers use the compiler's vector operators */
 typedef uint32_t u8 __attribute__((vector_size(32)));
 typedef uint16_t h8 __attribute__((vector_size(16)));
 
-/* The bits of eight numbers in bfloat16, from the i-th on, as those of float32, whose upper halves they are. */
+/* Eight bfloat16 numbers from index i on, converted to float32. */
 INLINE void widen8(const void *x, int64_t i, u8 *bits) {
     h8 upper;
     memcpy(&upper, (const uint16_t *)x + i, 16);
@@ -48,13 +47,13 @@ INLINE void widen8(const void *x, int64_t i, u8 *bits) {
 #endif
 
 #ifndef SUMS_IN_BLOCKS
-/* What `add_products` has added, as the sums of each row: elsewhere it keeps them so. */
+/* Converts the sums of `add_products` to one sum per row and output; only NEON needs it. */
 INLINE void by_rows(const int ROWS, const int P, i16 total[][4]) { (void)ROWS, (void)P, (void)total; }
 #endif
 
 /* --- bfloat16: the upper half of a float32 --- */
 
-/* Eight numbers from the i-th on, which are bfloat16 if `half`, else float32. */
+/* Eight numbers from index i on, bfloat16 if `half`, else float32. */
 INLINE f8 read8(const void *x, int64_t i, int half) {
     if (!half) return load8((const float *)x + i);
     u8 bits;
@@ -64,7 +63,7 @@ INLINE f8 read8(const void *x, int64_t i, int half) {
     return y;
 }
 
-/* Rounded to even, as torch does it, by whole numbers: the same bits everywhere. What is no number stays so. */
+/* Rounds to even, like torch, with integer arithmetic: the same bits everywhere. NaN stays NaN. */
 INLINE void write8(void *to, int64_t i, f8 x, int half) {
     if (!half) {
         store8((float *)to + i, x);
@@ -77,7 +76,7 @@ INLINE void write8(void *to, int64_t i, f8 x, int half) {
     memcpy((uint16_t *)to + i, &upper, 16);
 }
 
-/* `n` numbers, any many, from and to those of either kind. */
+/* Converts `n` numbers between float32 and bfloat16. */
 static inline void convert(const void *x, int half, int64_t n, void *to, int to_half) {
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) write8(to, i, read8(x, i, half), to_half);
@@ -89,7 +88,7 @@ static inline void convert(const void *x, int half, int64_t n, void *to, int to_
     memcpy((char *)to + i * (int64_t)to_size, result, rest * to_size);
 }
 
-/* ln x by its series in double precision: systems' own differ in the last bit. */
+/* ln x by its series in double precision, since C libraries differ in the last bit. */
 static inline float logarithm(float x) {
     if (!(x > 0) || isinf(x)) return x == 0 ? -INFINITY : x > 0 ? x : NAN;
     int exponent;
@@ -110,7 +109,7 @@ INLINE f8 exponential(f8 x) {
     p = fma8(p, r, all8(1.6666665459e-1f));
     p = fma8(p, r, all8(5.0000001201e-1f));
     p = fma8(p, mul8(r, r), add8(r, all8(1.0f)));
-    return unless_below8(mul8(p, power8(n)), x, least); /* what is no number stays so */
+    return unless_below8(mul8(p, power8(n)), x, least); /* NaN stays NaN */
 }
 
 #endif

@@ -19,7 +19,7 @@ INLINE f8 fnma8(f8 a, f8 b, f8 c) { return _mm256_fnmadd_ps(a, b, c); }
 
 INLINE f8 round8(f8 x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 
-/* 2^n for whole numbers from -126 to 127 */
+/* 2^n for integers from -126 to 127 */
 INLINE f8 power8(f8 n) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
 }
@@ -27,16 +27,16 @@ INLINE f8 power8(f8 n) {
 /* -|x| */
 INLINE f8 negative8(f8 x) { return _mm256_or_ps(x, _mm256_set1_ps(-0.0f)); }
 
-/* Of each lane one or the other, by the sign of x. */
+/* Selects lanes by the sign of x. */
 INLINE f8 by_sign8(f8 x, f8 negative, f8 positive) { return _mm256_blendv_ps(positive, negative, x); }
 
 /* `value`, or 0 where x < least. */
 INLINE f8 unless_below8(f8 value, f8 x, f8 least) { return _mm256_and_ps(value, _mm256_cmp_ps(x, least, _CMP_NLT_UQ)); }
 
-/* x, or 0 where the mask is 0; elsewhere it is -1. */
+/* x where the mask is -1, 0 where it is 0. */
 INLINE f8 where8(i8 mask, f8 x) { return _mm256_and_ps(x, (__m256)mask); }
 
-/* A bit for each lane that is not below `least`. */
+/* A bit for each lane that is at least `least`. */
 INLINE int hits8(f8 x, f8 least) { return _mm256_movemask_ps(_mm256_cmp_ps(x, least, _CMP_GE_OQ)); }
 
 INLINE float lanes_sum(f8 x) {
@@ -45,13 +45,13 @@ INLINE float lanes_sum(f8 x) {
     return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
 }
 
-/* Lanes 0, 1, 4, 5 of a together, 2, 3, 6, 7 of a, the same of b; all of that twice. */
+/* Interleaves lanes of a and b for the transposition. */
 INLINE f8 fours8(f8 a, f8 b) {
     const f8 pairs = _mm256_hadd_ps(a, b);
     return _mm256_add_ps(pairs, _mm256_permute2f128_ps(pairs, pairs, 1));
 }
 
-/* Eight rows of eight numbers become columns, `stride` apart. */
+/* Transposes eight rows of eight numbers into rows `stride` apart. */
 INLINE void transpose8(const f8 in[8], float *to, int64_t stride) {
     f8 pairs[8], fours[8];
     for (int i = 0; i < 8; i += 2) {
@@ -78,7 +78,7 @@ INLINE void transpose8(const f8 in[8], float *to, int64_t stride) {
 
 #include "simd_halves.h"
 
-#define FLOAT_TILE 6 /* panels of sums that there are registers for, in float32 */
+#define FLOAT_TILE 6 /* panels of float32 sums that fit in registers */
 
 typedef struct i16 {
     __m256i low, high;
@@ -86,7 +86,7 @@ typedef struct i16 {
 
 INLINE i16 none16(void) { return (i16){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 
-/* Sums less those numbers. */
+/* Sums minus these numbers. */
 INLINE f16 less16(i16 sums, const int32_t *numbers) {
     __m256i low = _mm256_loadu_si256((const __m256i *)numbers), high = _mm256_loadu_si256((const __m256i *)(numbers + 8));
     low = _mm256_sub_epi32(sums.low, low), high = _mm256_sub_epi32(sums.high, high);
@@ -97,11 +97,11 @@ INLINE f16 less16(i16 sums, const int32_t *numbers) {
 #include "simd_avxvnni.h"
 #else
 
-#define INT8_TILE 3 /* panels of sums in 8 bits, with those of 16 bits */
+#define INT8_TILE 3 /* panels of int8 sums that fit in registers */
 
-/* Add the products of GROUP inputs of each row x, `depth` apart, and their weights in P panels. `vpmaddubsw` multiplies
-   and adds neighbours in 16 bits, four such sums are added before they are widened. The empty asm keeps the compiler from
-   moving all products ahead of the sums, for which there are no registers. */
+/* Add the products of GROUP inputs of each row x, `depth` apart, and their weights in P panels. `vpmaddubsw` multiplies and
+   adds neighbours in 16 bits; four such sums are added before they are widened. The empty asm keeps the compiler from
+   computing all products before the sums, which would need too many registers. */
 INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint8_t *x, int64_t depth, const int8_t *w) {
     const __m256i ones = _mm256_set1_epi16(1);
     UNROLL(4)

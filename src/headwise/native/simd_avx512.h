@@ -1,4 +1,4 @@
-/* See simd.h: a panel in one register, where there are AVX-512 and VNNI. f8 is that of AVX2, with twice the registers. */
+/* See simd.h: AVX-512 with VNNI; a panel is one register. f8 is that of AVX2, with twice the registers. */
 
 #define FLOAT_TILE 24
 #define INT8_TILE 24
@@ -7,7 +7,7 @@ typedef __m512 f16;
 typedef __m512i i16;
 
 INLINE f16 load16(const float *x) { return _mm512_loadu_ps(x); }
-/* As `read8`. */
+/* See `read8`. */
 INLINE f16 read16(const void *x, int64_t i, int half) {
     if (!half) return load16((const float *)x + i);
     const __m256i upper = _mm256_loadu_si256((const __m256i *)((const uint16_t *)x + i));
@@ -24,8 +24,8 @@ INLINE f16 less16(i16 sums, const int32_t *numbers) {
     return _mm512_cvtepi32_ps(_mm512_sub_epi32(sums, _mm512_loadu_si512(numbers)));
 }
 
-/* `vpdpbusd` multiplies and adds four neighbours in 32 bits. Where few sums would wait for each other, those of a group are
-   made apart. */
+/* `vpdpbusd` multiplies and adds four neighbours in 32 bits. With few sums, those of a group are computed separately to avoid
+   waiting for each other. */
 INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint8_t *x, int64_t depth, const int8_t *w) {
     i16 apart[TALLEST][4];
     UNROLL(4)
@@ -35,7 +35,7 @@ INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint
         for (int p = 0; p < P; p++) {
             const int8_t *at = w + PANEL * (p * depth + 4 * g);
             weights[p] = _mm512_load_si512(at);
-            if (P > 1) __builtin_prefetch(at + P * PANEL * depth, 0, 2); /* the next panels, to the second cache */
+            if (P > 1) __builtin_prefetch(at + P * PANEL * depth, 0, 2); /* prefetch the next panels to L2 */
         }
         UNROLL(TALLEST)
         for (int r = 0; r < ROWS; r++) {

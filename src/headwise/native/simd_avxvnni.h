@@ -1,5 +1,5 @@
-/* See simd.h: what AVX2 adds in two steps for want of VNNI. Compiled for AVX-512's VL and VNNI it is the same instruction in
-   another encoding, which is how a processor with the one can check the other. */
+/* See simd.h: AVX2 with AVX-VNNI. Compiled for AVX-512's VL and VNNI it is the same instruction in another encoding, so that
+   a processor with one of them can test both. */
 
 #ifdef __AVXVNNI__
 #define DOT8 _mm256_dpbusd_avx_epi32
@@ -15,8 +15,8 @@ INLINE i16 dot16(i16 sum, __m256i inputs, const int8_t *w) {
     return (i16){DOT8(sum.low, inputs, eight_levels(w)), DOT8(sum.high, inputs, eight_levels(w + 32))};
 }
 
-/* `vpdpbusd` multiplies and adds four neighbours in 32 bits. Where few sums would wait for each other, those of a group are
-   made apart. */
+/* `vpdpbusd` multiplies and adds four neighbours in 32 bits. With few sums, those of a group are computed separately to avoid
+   waiting for each other. */
 INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint8_t *x, int64_t depth, const int8_t *w) {
     const int apart = ROWS * P < 4;
     UNROLL(4)

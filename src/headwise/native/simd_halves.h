@@ -1,4 +1,4 @@
-/* See simd.h: a panel of two f8, where registers are no wider. */
+/* See simd.h: a panel as two f8, without 512-bit registers. */
 
 typedef struct f16 {
     f8 low, high;

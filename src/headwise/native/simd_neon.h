@@ -1,5 +1,4 @@
-/* See simd.h: aarch64, which always has NEON, and where the compiler is told so the dot products of ARMv8.2 and the matrix
-   products of ARMv8.6. */
+/* See simd.h: aarch64 with NEON; by compiler flags also the dot products of ARMv8.2 and the matrix products of ARMv8.6. */
 
 #include <arm_neon.h>
 
@@ -19,7 +18,7 @@ INLINE f8 fnma8(f8 a, f8 b, f8 c) { return (f8){vfmsq_f32(c.low, a.low, b.low), 
 INLINE f8 round8(f8 x) { return (f8){vrndnq_f32(x.low), vrndnq_f32(x.high)}; }
 INLINE f8 negative8(f8 x) { return (f8){vnegq_f32(vabsq_f32(x.low)), vnegq_f32(vabsq_f32(x.high))}; }
 
-/* NEON's own maximum of a number and none is none. */
+/* NEON's maximum of a number and NaN is NaN. */
 INLINE float32x4_t larger(float32x4_t a, float32x4_t b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 INLINE f8 max8(f8 a, f8 b) { return (f8){larger(a.low, b.low), larger(a.high, b.high)}; }
 
@@ -65,7 +64,7 @@ INLINE f8 fours8(f8 a, f8 b) {
     return (f8){sums, sums};
 }
 
-/* Four rows of four numbers. */
+/* Transposes four rows of four numbers. */
 INLINE void transpose4(float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d, float *to, int64_t stride) {
     const float64x2_t ab = vreinterpretq_f64_f32(vtrn1q_f32(a, b)), cd = vreinterpretq_f64_f32(vtrn1q_f32(c, d));
     const float64x2_t ab_odd = vreinterpretq_f64_f32(vtrn2q_f32(a, b)), cd_odd = vreinterpretq_f64_f32(vtrn2q_f32(c, d));
@@ -102,7 +101,7 @@ INLINE f16 less16(i16 sums, const int32_t *n) {
     return (f16){{less(sums.v[0], n), less(sums.v[1], n + 4)}, {less(sums.v[2], n + 8), less(sums.v[3], n + 12)}};
 }
 
-/* Four inputs of a row, four times. */
+/* Four inputs of a row, repeated four times. */
 INLINE int8x16_t four_inputs(const uint8_t *x) {
     int32_t four;
     memcpy(&four, x, 4);
@@ -134,8 +133,8 @@ INLINE void add_dots(const int FIRST, const int ROWS, const int P, i16 total[][4
 #ifdef __ARM_FEATURE_MATMUL_INT8
 #define SUMS_IN_BLOCKS
 
-/* `smmla` multiplies eight inputs of two rows by those of two outputs. What it adds them to stays as it is until all is
-   added: blocks of two rows by two outputs, eight in place of the sums of a panel for two rows. A last row is alone. */
+/* `smmla` multiplies eight inputs of two rows by those of two outputs. Sums stay in its layout until the end: blocks of two
+   rows by two outputs, eight for a panel and two rows. An odd last row is computed alone. */
 INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint8_t *x, int64_t depth, const int8_t *w) {
     add_dots(ROWS & ~1, ROWS, P, total, x, depth, w);
     UNROLL(4)
@@ -151,7 +150,7 @@ INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint
                 UNROLL(TALLEST / 2)
                 for (int r = 0; r + 1 < ROWS; r += 2) {
                     const uint8x16_t rows = vcombine_u8(vld1_u8(x + r * depth + k), vld1_u8(x + (r + 1) * depth + k));
-                    const int8x16_t a = vreinterpretq_s8_u8(rows); /* levels of inputs have 7 bits */
+                    const int8x16_t a = vreinterpretq_s8_u8(rows); /* inputs have 7 bits */
                     int32x4_t *block = &total[r + i / 2][p].v[2 * i % 4];
                     block[0] = vmmlaq_s32(block[0], a, low);
                     block[1] = vmmlaq_s32(block[1], a, high);
@@ -187,7 +186,7 @@ INLINE void by_rows(const int ROWS, const int P, i16 total[][4]) {
 #else
 #define INT8_TILE 2
 
-/* Four products of one input and one output are added in 16 bits: a part of what AVX2 adds there. */
+/* Adds four products in 16 bits, a part of those that AVX2 adds. */
 INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint8_t *x, int64_t depth, const int8_t *w) {
     UNROLL(4)
     for (int p = 0; p < P; p++, w += PANEL * depth) {

@@ -6,8 +6,8 @@ typedef struct f8 {
     float v[8];
 } f8;
 
-/* a b + c, rounded once. The product is exact in double precision; a sum that is not gets an odd last bit, and then what
-   float makes of it is right (Boldo and Melquiond, 2008). */
+/* a b + c, rounded once. The product is exact in double precision; an inexact sum is rounded to odd, so that rounding to
+   float is correct (Boldo and Melquiond, 2008). */
 INLINE float fused(float a, float b, float c) {
 #ifdef FP_FAST_FMAF
     return fmaf(a, b, c);
@@ -16,7 +16,7 @@ INLINE float fused(float a, float b, float c) {
     const double rest = (product - (sum - added)) + (c - added);
     int64_t bits;
     memcpy(&bits, &sum, 8);
-    const int away = rest > 0 ? (sum > 0 ? 1 : -1) : rest < 0 ? (sum > 0 ? -1 : 1) : 0; /* 0 also of no number */
+    const int away = rest > 0 ? (sum > 0 ? 1 : -1) : rest < 0 ? (sum > 0 ? -1 : 1) : 0; /* 0 for NaN, too */
     if (!(bits & 1)) bits += away;
     double odd;
     memcpy(&odd, &bits, 8);
@@ -92,7 +92,7 @@ INLINE f16 less16(i16 sums, const int32_t *numbers) {
     return y;
 }
 
-/* Products of one input are added in 16 bits: a part of what AVX2 adds there. */
+/* Adds products in 16 bits, a part of those that AVX2 adds. */
 INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint8_t *x, int64_t depth, const int8_t *w) {
     for (int p = 0; p < P; p++, w += PANEL * depth) {
         for (int r = 0; r < ROWS; r++) {

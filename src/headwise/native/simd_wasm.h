@@ -1,6 +1,5 @@
-/* See simd.h: WebAssembly with 128-bit SIMD, and with relaxed SIMD where the compiler is told so. What the latter leaves
-   open is none of ours: whether a product is added unrounded, its page asks first (`web.c`); and of whole numbers, one
-   factor has 7 bits and no sum leaves 16. */
+/* See simd.h: WebAssembly with 128-bit SIMD, optionally with relaxed SIMD. The page checks that relaxed multiply-add rounds
+   once (`web.c`). Relaxed integer products are exact, because one factor has 7 bits and sums fit into 16. */
 
 #include <wasm_simd128.h>
 
@@ -87,7 +86,7 @@ INLINE f8 fours8(f8 a, f8 b) {
     return (f8){sums, sums};
 }
 
-/* Four rows of four numbers. */
+/* Transposes four rows of four numbers. */
 INLINE void transpose4(v128_t a, v128_t b, v128_t c, v128_t d, float *to, int64_t stride) {
     const v128_t ab = wasm_i32x4_shuffle(a, b, 0, 4, 1, 5), cd = wasm_i32x4_shuffle(c, d, 0, 4, 1, 5);
     const v128_t ab_high = wasm_i32x4_shuffle(a, b, 2, 6, 3, 7), cd_high = wasm_i32x4_shuffle(c, d, 2, 6, 3, 7);

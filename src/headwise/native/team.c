@@ -1,5 +1,4 @@
-/* See team.h. The library links no OpenMP of its own: a second one beside torch's would have its threads wait for work on
-   the very cores that torch computes on. */
+/* See team.h. The library does not link OpenMP: the threads of a second runtime would wait on the cores that torch uses. */
 
 #include "team.h"
 
@@ -8,7 +7,7 @@
 #endif
 #include <stdatomic.h>
 
-#define PARTS 4 /* for each thread: one that was held up leaves the rest to others */
+#define PARTS 4 /* several per thread, to balance the load */
 
 typedef void (*Parallel)(void (*body)(void *), void *data, unsigned threads, unsigned flags);
 
@@ -22,7 +21,7 @@ typedef struct Shares {
 } Shares;
 
 #ifdef _WIN32
-static void forget_in_children(void) {} /* nobody forks */
+static void forget_in_children(void) {} /* no fork */
 #else
 static void forget(void) { run_parallel = NULL; }
 

@@ -1,18 +1,18 @@
-/* Threads of whoever trains: those of torch, which brings OpenMP, or none. In a child that was forked there are none: the
-   runtime waits there for threads that only its parent has. */
+/* Threads for training: those of torch's OpenMP runtime, or none. A forked child uses none, since its runtime would wait for
+   threads of the parent. */
 
 #ifndef HEADWISE_TEAM_H
 #define HEADWISE_TEAM_H
 
 #include "products.h"
 
-/* Items begin ... end of some work; nothing may depend on how they are shared out. */
+/* Items begin ... end of some work; results must not depend on the split. */
 typedef void (*Work)(void *data, int64_t begin, int64_t end);
 
-/* All items from 0 to `count`, by up to `threads` threads. */
+/* Runs items 0 to `count` on up to `threads` threads. */
 void share(int64_t count, int threads, Work work, void *data);
 
-/* Have work shared by the function GOMP_parallel of an OpenMP runtime. */
+/* Sets the function GOMP_parallel of an OpenMP runtime. */
 EXPORT void headwise_team(void *parallel);
 
 #endif

@@ -1,12 +1,11 @@
-/* See products.c: products in 8-bit integers by AMX. Its tiles are 16 rows of 64 bytes, and `tdpbusd` adds the products of 16
-   rows of 64 inputs with 64 inputs of 16 outputs, which a panel holds as such a tile wants them. Sums of whole numbers: the
-   bits are those of every other build.
+/* See products.c: 8-bit products with AMX. Tiles are 16 rows of 64 bytes, and `tdpbusd` adds the products of 16 rows of 64
+   inputs and 64 inputs of 16 outputs; panels have this layout. Integer sums are exact, so results equal those of all builds.
 
-   Not tried on a processor that has it: tests run this with the instructions in plain C (tests/unit/native/amx.h). */
+   Not tested on a processor with AMX: tests emulate the instructions in C (tests/unit/native/amx.h). */
 
 #define TILE_ROWS 16
 #define TILE_INPUTS 64
-#define AMX_LEAST (TALLEST + 1) /* of fewer rows a tile would be empty for the most part */
+#define AMX_LEAST (TALLEST + 1) /* with fewer rows, tiles would be mostly empty */
 
 typedef struct TileConfig {
     uint8_t palette, start_row, none[14];
@@ -14,15 +13,15 @@ typedef struct TileConfig {
     uint8_t rows[16];
 } TileConfig;
 
-/* Tiles are named by a literal: 0, 1, 2 hold sums of three times 16 rows, 3 inputs, 4 weights; 5 and 6 the last inputs and
-   their weights, where a layer's depth is no multiple of 64. */
+/* Tile numbers are literals: 0, 1, 2 hold sums of three times 16 rows, 3 inputs, 4 weights; 5 and 6 the last inputs and
+   weights, if the depth is not a multiple of 64. */
 static void configure_tiles(int rest) {
     const TileConfig config = {
         .palette = 1,
         .row_bytes = {64, 64, 64, 64, 64, rest, rest ? 64 : 0},
         .rows = {TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_INPUTS / 4, rest ? TILE_ROWS : 0, rest / 4},
     };
-    HELD(&config); /* gcc's `_tile_loadconfig` does not say that it reads all of it */
+    HELD(&config); /* gcc does not know that `_tile_loadconfig` reads all of it */
     _tile_loadconfig(&config);
 }
 

@@ -1,16 +1,16 @@
-/* Passes over large tensors of a training step that torch makes in several: dropout (5.4) and the softmax of logits. */
+/* Fused passes over large tensors of a training step: dropout (5.4) and the softmax of logits. */
 
 #include "attention.h"
 #include "team.h"
 
 #include <stddef.h>
 
-#define STRETCH 16384 /* elements that one generator draws for */
+#define STRETCH 16384 /* elements per random generator */
 
 /* --- Dropout --- */
 
-/* Eight generators xoshiro128+ (Blackman and Vigna, prng.di.unimi.it) side by side; 16 bits of each number are used
-   twice, and the lowest, which are weak, in comparisons of 16 bits count for nearly nothing. */
+/* Eight parallel generators xoshiro128+ (Blackman and Vigna, prng.di.unimi.it). Both halves of each number are used; its weak
+   lowest bits hardly matter in comparisons of 16 bits. */
 typedef struct Generator {
     u8 s[4];
 } Generator;
@@ -50,14 +50,14 @@ typedef struct Drop {
     int dropped, half, to_half;
 } Drop;
 
-/* Eight from the i-th on; draws are below 2^16. */
+/* Eight elements from index i on; random numbers are below 2^16. */
 INLINE void drop_eight(const Drop *d, const void *x, const float *residual, u8 draws, void *out, int64_t i) {
     f8 value = where8((i8)draws >= d->dropped, mul8(read8(x, i, d->half), all8(d->scale)));
     if (residual) value = add8(value, load8(residual + i));
     write8(out, i, value, d->to_half);
 }
 
-/* Fewer than sixteen at the end. */
+/* The last elements, fewer than sixteen. */
 static void drop_last(const Drop *d, int64_t first, int64_t n, u8 draws) {
     const int64_t size = d->half ? 2 : 4, to_size = d->to_half ? 2 : 4;
     float x[16] = {0}, residual[16] = {0}, out[16];
@@ -73,7 +73,7 @@ static void drop_last(const Drop *d, int64_t first, int64_t n, u8 draws) {
     memcpy((char *)d->out + first * to_size, out, (size_t)(n * to_size));
 }
 
-/* Some stretches, each with a generator of its own. */
+/* Some blocks of elements, each with its own generator. */
 static void drop_stretches(void *data, int64_t begin, int64_t end) {
     const Drop *d = data;
     for (int64_t s = begin; s < end; s++) {
@@ -89,8 +89,8 @@ static void drop_stretches(void *data, int64_t begin, int64_t end) {
     }
 }
 
-/* out = residual + scale * x, but for `dropped` of 65536 draws, which follow from `seed`, the residual alone, or 0 if
-   that is NULL. The same seed drops the same. `half`, `to_half`: whether x and out are bfloat16. */
+/* out = residual + scale * x; elements whose random number is below `dropped` (of 65536) become the residual, or 0 if that is
+   NULL. The same seed drops the same elements. `half`, `to_half`: whether x and out are bfloat16. */
 EXPORT void headwise_drop(const void *x, int half, const float *residual, int64_t seed, int dropped, float scale,
                            int64_t n, void *out, int to_half, int threads) {
     Drop d = {x, residual, out, scale, seed, n, dropped, half, to_half};
@@ -106,7 +106,7 @@ typedef struct Softmax {
     int half, failed;
 } Softmax;
 
-/* In the place of x; the logarithm of the sum of exponentials. */
+/* Softmax in place; returns the logarithm of the sum of exponentials. */
 static float softmax_row(float *x, int64_t n) {
     const float most = maximum(x, n), sum = exponentials(x, n, most);
     const f8 factor = all8(1 / sum);
@@ -136,8 +136,8 @@ static void softmax_rows(void *data, int64_t begin, int64_t end) {
     free(row);
 }
 
-/* Rows (rows, n) of logits, bfloat16 if `half`, become probabilities; the logarithm of each row's sum of exponentials.
-   0, or -1 without memory. */
+/* Converts rows (rows, n) of logits, bfloat16 if `half`, to probabilities, and writes the logarithm of each row's sum of
+   exponentials. Returns 0, or -1 if out of memory. */
 EXPORT int headwise_softmax(void *x, int half, int64_t rows, int64_t n, float *normalizers, int threads) {
     Softmax s = {x, normalizers, n, half, 0};
     share(rows, threads, softmax_rows, &s);

@@ -9,11 +9,11 @@
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
-#define TOGETHER 512 /* source positions encoded at once: what a layer makes of them stays in the caches */
+#define TOGETHER 512 /* source positions encoded at once, so that activations stay in the caches */
 
 /* --- Small functions of rows --- */
 
-/* What rows take in memory: d_model and zeros, which products, sums and norms leave as they are. */
+/* The padded row length; products, sums and norms keep the padding 0. */
 static int width_of(const Transformer *model) { return rounded(model->d_model); }
 
 /* x * weight / sqrt(mean(x^2) + eps) */
@@ -28,13 +28,13 @@ static void scale_by_rms(const Norm *norm, const float *x, float *y, int d) {
     }
 }
 
-/* The first of eight numbers, 0 for the others. */
+/* Keeps the first numbers of eight, 0 for the others. */
 INLINE f8 first8(f8 x, int n) {
-    static const i8 places = {0, 1, 2, 3, 4, 5, 6, 7};
-    return where8(places < n, x);
+    static const i8 lanes = {0, 1, 2, 3, 4, 5, 6, 7};
+    return where8(lanes < n, x);
 }
 
-/* The norm of one row of d numbers and zeros, in place or not. */
+/* The norm of one padded row of d numbers; may be in place. */
 static void normalise(const Norm *norm, const float *x, float *y, int d) {
     if (!norm->bias) {
         scale_by_rms(norm, x, y, d);
@@ -62,7 +62,7 @@ static void normalise_rows(const Norm *norm, const float *x, float *y, int rows,
     for (int r = 0; r < rows; r++) normalise(norm, x + r * width, y + r * width, d);
 }
 
-/* 3.1: what a sub-layer made of x is added to it, and normalised where norms come last. */
+/* 3.1: adds a sub-layer's output to x, and normalises in post-norm models. */
 static void add_residual(const Transformer *model, const Norm *norm, float *x, const float *made, int rows) {
     const int width = width_of(model);
     for (int r = 0; r < rows; r++, x += width, made += width) {
@@ -71,7 +71,7 @@ static void add_residual(const Transformer *model, const Norm *norm, float *x, c
     }
 }
 
-/* What a sub-layer is shown of x: x itself, or its norm in `h` where norms come first. */
+/* The input of a sub-layer: x, or in pre-norm models its norm in `h`. */
 static const float *shown(const Transformer *model, const Norm *norm, const float *x, float *h, int rows) {
     if (!model->norm_first) return x;
     normalise_rows(norm, x, h, rows, model->d_model);
@@ -95,7 +95,7 @@ static void embed(const Embeddings *e, const int32_t *tokens, const int32_t *pos
 
 /* --- Attention: equation 1 --- */
 
-/* One row: all heads attend to the places its path leads over. */
+/* One row: all heads attend to the slots of its path. */
 static void attend_to_path(const Attention *a, const float *q, const float *keys, const float *values, const int32_t *path,
                            int length, float *scores, float *out) {
     const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, room_for = rounded(length);
@@ -122,7 +122,7 @@ static void attend_to_path(const Attention *a, const float *q, const float *keys
 
 /* --- Sub-layers --- */
 
-/* Memory for `rows` rows of everything a layer makes, and for the scores of `length` keys. */
+/* Memory for the activations of `rows` rows, and for the scores of `length` keys. */
 static int prepare(Decoding *s, int64_t rows, int length) {
     const Transformer *m = s->model;
     int64_t wide = 0, context = 0, keys = 0;
@@ -170,14 +170,14 @@ static int close_attention(Decoding *s, const Attention *a, int rows) {
     return 0;
 }
 
-/* 3.2.1: then products with keys are scores. Not in the weights, so that these are the ones that are rounded. */
+/* 3.2.1: scales queries. Scaling the weights instead would change their rounding. */
 static void scale_queries(const Attention *a, float *q, int64_t stride, int rows) {
     const f8 scale = all8(a->scale);
     for (int r = 0; r < rows; r++, q += stride)
         for (int i = 0; i < a->heads * a->d_k; i += 8) store8(q + i, mul8(load8(q + i), scale));
 }
 
-/* Queries and keys of all heads of a row, one behind the other, at its position. */
+/* Applies rotary positions to the queries and keys of a row. */
 static void turn(const Rotary *rotary, int position, float *row, int heads, int d_k) {
     const int half = rotary->half;
     if (!rotary->turns) return;
@@ -190,7 +190,7 @@ static void turn(const Rotary *rotary, int position, float *row, int heads, int 
         }
 }
 
-/* Sentences attend to themselves; `lengths` of their rows, one after the other. */
+/* Self-attention of concatenated sentences of these `lengths`. */
 static int encoder_attention(Decoding *s, const Attention *a, const int32_t *lengths, int sentences, int rows) {
     const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->in->d_out;
     float *qkv = s->wide.bytes, *keys = s->keys.bytes, *context = s->context.bytes;
@@ -232,7 +232,7 @@ static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *po
     return close_attention(s, a, rows);
 }
 
-/* Weights of `rows` rows of queries of the source to those that are kept. */
+/* Adds the cross-attention weights of `rows` rows to the recorded ones. */
 static void keep_weights(Decoding *s, const Attention *a, const float *q, int rows, const float *keys, int length) {
     const int one = s->watched.head >= 0, first = one ? s->watched.head : 0, end = one ? first + 1 : a->heads;
     const int wide = rounded(length);
@@ -257,8 +257,8 @@ static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sent
         const int sentence = sentences[r], length = s->lengths[sentence], wide = rounded(length);
         if (stopped(&s->scratch)) return -1;
         for (next = r + 1; next < rows && sentences[next] == sentence; next++) {}
-        const float *keys = s->cross_k[layer] + s->places[sentence] * k_width;
-        const float *values = s->cross_v[layer] + s->places[sentence] * v_width;
+        const float *keys = s->cross_k[layer] + s->offsets[sentence] * k_width;
+        const float *values = s->cross_v[layer] + s->offsets[sentence] * v_width;
         if (s->watched.weights && s->watched.layer == layer)
             keep_weights(s, a, q + (int64_t)r * k_width, next - r, keys, length);
         for (int h = 0; h < a->heads; h++)
@@ -271,7 +271,7 @@ static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sent
 
 /* --- Sources --- */
 
-/* Keys and values of the encoded rows `x` of some sentences for every decoder layer. */
+/* Cross-attention keys and values of the encoded rows `x` for every decoder layer. */
 static int remember(Decoding *s, const float *memory, int first, int sentences, int rows) {
     const Transformer *m = s->model;
     for (int l = 0; l < m->n_decoder_layers; l++) {
@@ -281,7 +281,7 @@ static int remember(Decoding *s, const float *memory, int first, int sentences, 
         if (apply(a->memory, memory, rows, width_of(m), kv, width, NONE, &s->scratch)) return -1;
         for (int i = first; i < first + sentences; i++) {
             const int length = s->lengths[i], wide = rounded(length);
-            float *keys = s->cross_k[l] + s->places[i] * k_width, *values = s->cross_v[l] + s->places[i] * v_width;
+            float *keys = s->cross_k[l] + s->offsets[i] * k_width, *values = s->cross_v[l] + s->offsets[i] * v_width;
             for (int h = 0; h < a->heads; h++)
                 transpose(kv + h * a->d_k, width, length, a->d_k, keys + (int64_t)h * a->d_k * wide);
             for (int t = 0; t < length; t++) memcpy(values + (int64_t)t * v_width, kv + t * width + k_width, 4 * (size_t)v_width);
@@ -321,13 +321,13 @@ Decoding *headwise_start(const Transformer *model, const int32_t *pieces, const 
     if (!s) return NULL;
     const int layers = model->n_decoder_layers;
     s->model = model, s->sentences = sentences, s->scratch.stop = stop;
-    s->lengths = malloc(sizeof(int) * (sentences + 1)), s->places = malloc(sizeof(int64_t) * (sentences + 1));
+    s->lengths = malloc(sizeof(int) * (sentences + 1)), s->offsets = malloc(sizeof(int64_t) * (sentences + 1));
     s->cross_k = layer_buffers(layers), s->cross_v = layer_buffers(layers);
     s->self_k = layer_buffers(layers), s->self_v = layer_buffers(layers);
-    int complete = s->lengths && s->places && s->cross_k && s->cross_v && s->self_k && s->self_v;
+    int complete = s->lengths && s->offsets && s->cross_k && s->cross_v && s->self_k && s->self_v;
     int64_t total = 0;
     for (int i = 0; complete && i < sentences; i++) {
-        s->lengths[i] = lengths[i], s->places[i] = total;
+        s->lengths[i] = lengths[i], s->offsets[i] = total;
         total += rounded(lengths[i]);
     }
     for (int l = 0; complete && l < layers; l++) {
@@ -358,7 +358,7 @@ void headwise_end(Decoding *s) {
         if (s->self_k) free(s->self_k[l]);
         if (s->self_v) free(s->self_v[l]);
     }
-    free(s->cross_k), free(s->cross_v), free(s->self_k), free(s->self_v), free(s->lengths), free(s->places);
+    free(s->cross_k), free(s->cross_v), free(s->self_k), free(s->self_v), free(s->lengths), free(s->offsets);
     Buffer *buffers[] = {&s->x, &s->h, &s->wide, &s->context, &s->scores, &s->keys, &s->scratch.levels, &s->alive};
     for (int i = 0; i < 8; i++) free(buffers[i]->bytes);
     free(s);
@@ -375,7 +375,7 @@ static int widened(float **buffer, int64_t used, int64_t held, int64_t width) {
     return 0;
 }
 
-/* Give up places: `to` has the new one of each, -1 for those that go. */
+/* Frees slots: `to` has the new index of each, -1 for those to free. */
 static void close_gaps(Decoding *s, const int32_t *to, int64_t kept) {
     const Transformer *m = s->model;
     for (int l = 0; l < m->n_decoder_layers; l++) {
@@ -418,7 +418,7 @@ int make_room(Decoding *const *members, int count, int rows, int32_t *paths, int
         for (int h = 0; h < hypotheses; h++)
             for (int t = 0; t < length; t++) paths[h * stride + t] = alive[paths[h * stride + t]];
     }
-    const int64_t most = s->used + rows * MAX(stride - length, 1); /* where all of these rows live to the end */
+    const int64_t most = s->used + rows * MAX(stride - length, 1); /* enough if all of these rows stay live */
     if (most <= s->held || 2 * (s->used + rows) <= s->held) return 0;
     const int64_t held = MIN(most, MAX(s->held + s->held / 2, s->used + 8 * (int64_t)rows));
     for (int m = 0; m < count; m++)
@@ -450,7 +450,7 @@ int headwise_step(Decoding *s, int rows, const int32_t *tokens, const int32_t *p
     return 0;
 }
 
-int64_t headwise_places(const Decoding *s) { return s->used; }
+int64_t headwise_slots(const Decoding *s) { return s->used; }
 
-/* Take the latest steps back: forget all places from `places` on. */
-void headwise_forget(Decoding *s, int64_t places) { s->used = MIN(s->used, places); }
+/* Removes the latest steps: all slots from `slots` on. */
+void headwise_truncate(Decoding *s, int64_t slots) { s->used = MIN(s->used, slots); }

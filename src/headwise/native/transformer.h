@@ -1,7 +1,6 @@
-/* The Transformer of section 3 for inference: sources of any lengths side by side without padding, one target position
-   of every hypothesis at a time. Structures are filled in by network.py; keep both in step. In memory a row of d_model
-   numbers is followed by zeros up to a multiple of 8, and so are those of all weights but the output's.
-   Whatever fails leaves a decoding that is good for nothing but `headwise_end`. */
+/* The Transformer (section 3) for inference: sources of any lengths without padding, and one target position of every
+   hypothesis at a time. network.py fills in the structures; keep both in sync. Rows of d_model numbers are padded with zeros
+   to a multiple of 8, as are the rows of all weights except the output's. After an error only `headwise_end` may be called. */
 
 #ifndef HEADWISE_TRANSFORMER_H
 #define HEADWISE_TRANSFORMER_H
@@ -9,21 +8,21 @@
 #include "products.h"
 
 typedef struct Norm {
-    const float *weight; /* (d_model); NULL: no norm here */
-    const float *bias;   /* (d_model); NULL: an RMSNorm, which takes no mean off either */
+    const float *weight; /* (d_model); NULL: no norm */
+    const float *bias;   /* (d_model); NULL: RMSNorm */
     float eps;
 } Norm;
 
-/* 3.2. Queries, keys and values of all heads are one product; of the cross-attention, queries are one and keys and
-   values of the sources another. Widths of a head are multiples of 8. */
+/* 3.2. Queries, keys and values of all heads are one product; in cross-attention queries are one product, keys and values
+   another. Head widths are multiples of 8. */
 typedef struct Attention {
     int heads, d_k, d_v;
     const Linear *in, *memory, *out;
     Norm norm;
-    float scale; /* of the scores: a factor on the queries */
+    float scale; /* factor on the scores, applied to queries */
 } Attention;
 
-/* 3.3. A gated network has the gates' outputs before its others in `up`. */
+/* 3.3. In a gated network `up` holds the gates first. */
 typedef struct FeedForward {
     const Linear *up, *down;
     Norm norm;
@@ -31,25 +30,24 @@ typedef struct FeedForward {
 } FeedForward;
 
 typedef struct Layer {
-    Attention self, cross; /* cross: of decoder layers */
+    Attention self, cross; /* cross: in decoder layers only */
     FeedForward ffn;
 } Layer;
 
-/* 3.4, 3.5: row * scale + position, and the norm of that where there is one. Padding within a text, as some families
-   have it, is not counted and stands before the first position. */
+/* 3.4, 3.5: row * scale + position, then an optional norm. With `padding`, padding tokens do not count as positions and have
+   the encoding before the first one. */
 typedef struct Embeddings {
     const void *rows; /* in float32, or in bfloat16 */
     const float *positions;
     Norm norm;
     float scale;
-    int32_t padding; /* its id; -1: all pieces are counted */
+    int32_t padding; /* its id; -1: all tokens count */
     int half;        /* whether `rows` are bfloat16 */
 } Embeddings;
 
-/* Positions that turn the queries and keys of self-attention (arXiv:2104.09864): components i and i + half of each head,
-   as complex numbers, by an angle of their own. */
+/* Rotary positions (arXiv:2104.09864): components i and i + half of each head are rotated, as complex numbers. */
 typedef struct Rotary {
-    const float *turns; /* (position, 2 half): the angles' cosines, then their sines; NULL: nothing turns */
+    const float *turns; /* (position, 2 half): cosines, then sines of the angles; NULL: none */
     int half;           /* a multiple of 8 */
 } Rotary;
 
@@ -62,46 +60,45 @@ typedef struct Transformer {
     const Linear *output;
 } Transformer;
 
-/* Attention to a single source that is kept: of a head or, with -1, the mean of a layer's heads. */
+/* Recorded cross-attention to a single source: of one head, or with -1 the mean of a layer's heads. */
 typedef struct Watched {
     int layer, head;
-    float *weights; /* (rows of a step, length of the source), 0 before; NULL: none is kept */
+    float *weights; /* (rows of a step, source length), initially 0; NULL: not recorded */
 } Watched;
 
-/* Sources and what has been written for them. A hypothesis is known by its path: the places of its positions' keys and
-   values. Beams change places by their paths alone; nothing else ever moves. */
+/* Sources and the KV cache of their outputs. A hypothesis is a path: the slots of the keys and values of its positions. When
+   beams are reordered, only paths change; keys and values never move. */
 typedef struct Decoding {
     const Transformer *model;
     int sentences;
     int *lengths;       /* of the sources */
-    int64_t *places;    /* where each source begins, in rounded lengths */
+    int64_t *offsets;   /* start of each source, in rounded lengths */
     float **cross_k;    /* of each layer: (sentence, head, d_k, rounded length) */
     float **cross_v;    /* of each layer: (sentence, rounded length, head, d_v) */
-    float **self_k, **self_v; /* of each layer: (place, head, d_k or d_v) */
-    int64_t used, held; /* places */
+    float **self_k, **self_v; /* of each layer: (slot, head, d_k or d_v) */
+    int64_t used, held; /* slots */
     Buffer x, h, wide, context, scores, keys, alive;
     Watched watched;
-    Scratch scratch;    /* says whether to stop: within some 50 rows of a product all here returns */
+    Scratch scratch;    /* non-zero cancels: functions return within about 50 rows of a product */
 } Decoding;
 
-/* Encode sources (concatenated pieces, with their end marks); NULL without memory or when stopped. `stop` may be NULL. */
+/* Encode sources (concatenated tokens with end tokens). Returns NULL if out of memory or cancelled. `stop` may be NULL. */
 EXPORT Decoding *headwise_start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences,
                                  const atomic_int *stop);
 EXPORT void headwise_end(Decoding *decoding);
 
-/* Room for `rows` more places. Where it has to be found, places that no path of length `length` leads over are given up
-   and the paths are changed; 0, or -1 without memory or when stopped. */
+/* Make room for `rows` more slots. If necessary, slots that are in no path of length `length` are freed, and paths are
+   rewritten. Returns 0, or -1 if out of memory or cancelled. */
 EXPORT int headwise_make_room(Decoding *decoding, int rows, int32_t *paths, int hypotheses, int64_t stride, int length);
 
-/* The same for decodings that take every step together from the first on: a path leads over the same places in all. */
+/* The same for the decodings of an ensemble, whose paths are identical. */
 int make_room(Decoding *const *members, int count, int rows, int32_t *paths, int hypotheses, int64_t stride, int length);
 
-/* One position of `rows` hypotheses: `paths` (rows, stride) lead over their places up to `positions`, the new ones being
-   `used` and those after it, row by row. Writes hidden states (rows, d_model); 0, or -1 without memory or
-   when stopped. */
+/* One position of `rows` hypotheses. `paths` (rows, stride) hold their slots up to `positions`; the new slots are `used` and
+   following, one for each row. Writes hidden states (rows, d_model). Returns 0, or -1 if out of memory or cancelled. */
 EXPORT int headwise_step(Decoding *decoding, int rows, const int32_t *tokens, const int32_t *positions,
                           const int32_t *sentences, const int32_t *paths, int64_t stride, float *hidden);
-EXPORT int64_t headwise_places(const Decoding *decoding);
-EXPORT void headwise_forget(Decoding *decoding, int64_t places);
+EXPORT int64_t headwise_slots(const Decoding *decoding);
+EXPORT void headwise_truncate(Decoding *decoding, int64_t slots);
 
 #endif

@@ -1,18 +1,18 @@
-/* What a page needs of the library, compiled to WebAssembly, beside the search itself (`export/web.py`). */
+/* Functions for web pages, compiled to WebAssembly together with the search (`export/web`). */
 
 #include "search.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether numbers come out here as everywhere else: with relaxed SIMD it is the processor's choice whether `fma8` rounds
-   once, and products of whole numbers are only as good as the browser. `small` is 2^-13, which a compiler must not know. */
+/* Whether results equal those of other builds. With relaxed SIMD, the processor decides whether `fma8` rounds once, and
+   integer products depend on the browser. `small` is 2^-13, passed in so that the compiler cannot fold it. */
 EXPORT int headwise_exact(float small);
 int headwise_exact(float small) {
     static int8_t weights[PANEL * GROUP] __attribute__((aligned(64)));
     uint8_t levels[GROUP];
     int32_t shifts[PANEL] = {0};
-    float sums[PANEL]; /* (1 + e)^2 - (1 + 2 e) = e^2, lost where the product is rounded */
+    float sums[PANEL]; /* (1 + e)^2 - (1 + 2 e) = e^2, lost if the product is rounded */
     store16(sums, fma16(all16(1 + small), all16(1 + small), all16(-(1 + 2 * small))));
     int exact = sums[0] == small * small;
     for (int i = 0; i < GROUP; i++) levels[i] = (uint8_t)(127 - 8 * i * (int)(small * 8192));
@@ -29,8 +29,8 @@ int headwise_exact(float small) {
     return exact;
 }
 
-/* Who looked at what: the weights (length, length of the source) by which each piece of an output was predicted, of a
-   head of a decoder layer or, with -1, the mean of all. 0, or -1 without memory. */
+/* Cross-attention: the weights (length, source length) with which each token of an output was predicted, of one head of a
+   decoder layer, or with -1 the mean of all. Returns 0, or -1 if out of memory. */
 EXPORT int headwise_look(const Transformer *model, const int32_t *source, int source_length, const int32_t *read,
                           int length, int layer, int head, float *weights);
 int headwise_look(const Transformer *model, const int32_t *source, int source_length, const int32_t *read, int length,

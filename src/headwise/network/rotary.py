@@ -7,13 +7,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headwise.native.positions import rates_of_pairs
+from headwise.native.positions import rotary_frequencies
 from headwise.network.config import RotaryConfig
 
 
 def rotary_rates(width: int, base: float) -> Float[Tensor, " pairs"]:
     """base^(-2i/width): the rotation of each of the width / 2 pairs, radians a position."""
-    return torch.from_numpy(rates_of_pairs(width, base))
+    return torch.from_numpy(rotary_frequencies(width, base))
 
 
 def slowed_rates(rates: Float[Tensor, " pairs"], factor: float) -> Float[Tensor, " pairs"]:
@@ -26,7 +26,8 @@ def llama3_rates(
 ) -> Float[Tensor, " pairs"]:
     """LLaMA 3.1's scaling: slow pairs are divided by `factor`, fast ones stay, those between are interpolated.
 
-    A pair is slow when it turns fewer than `low` times in `trained_len` positions, fast when more than `high` times.
+    A pair is slow when it turns fewer than `low` times in `trained_len` positions, fast when more than `high`
+    times.
     """
     turns = trained_len * rates / (2 * math.pi)
     share = ((turns - low) / (high - low)).clamp(0, 1)

@@ -63,8 +63,7 @@ from headwise.tasks.job import (
     notify,
 )
 from headwise.tasks.pretrained import FineTuning, xlnet_model_settings
-from headwise.training.loss import Loss
-from headwise.training.losses import label_loss
+from headwise.training.loss import Loss, label_loss
 from headwise.training.packed import packed_forward
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard

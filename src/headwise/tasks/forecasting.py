@@ -21,8 +21,7 @@ from headwise.data.time_series import Scaling, WindowBatch, Windows, read_table
 from headwise.errors import UserError
 from headwise.network.pooled import PooledEncoder
 from headwise.tasks.job import TRAINED_LAYOUT, FolderLayout, TrainRequest, base_names, notify
-from headwise.training.loss import Loss
-from headwise.training.losses import squared_loss
+from headwise.training.loss import Loss, squared_loss
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard, mean_over_shards
 

@@ -16,10 +16,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from headwise.architectures.language import body_axes, language_axes
-from headwise.architectures.pictures import picture_axes
+from headwise.architectures.hf_layouts import encoder_config, language_model_config, vit_config
 from headwise.checkpoint.compose import write_composed
-from headwise.checkpoint.from_scratch import ScratchLayout, check_axes, picture_layout, text_layout
+from headwise.checkpoint.from_scratch import ScratchLayout, check_layout, picture_layout, text_layout
 from headwise.checkpoint.layout import CONFIG, WEIGHTS, read_json
 from headwise.config.settings import RunConfig
 from headwise.data.documents import train_on_documents
@@ -42,12 +41,12 @@ def encoder_from_scratch(
 ) -> Any:
     """The fine-tuning job of an untrained encoder with the shape in [model], in BERT's layout."""
     length, request = _encoder_length(config), with_spooled_files(request)
-    check_axes(body_axes(replace(config.model, vocab_size=1), length))
+    check_layout(encoder_config(replace(config.model, vocab_size=1), length))
     with scratch_folder(folder / BODY, request.resume) as (base, new):
         tokenizer = _encoder_tokenizer(replace(request, resume=not new), config, base, texts)
         model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
         if new:
-            axes = body_axes(model, length)
+            axes = encoder_config(model, length)
             write_untrained(
                 base, lambda: build(axes), text_layout(axes, length, tokenizer), tokenizer, config.train.seed
             )
@@ -59,8 +58,8 @@ def captioner_from_scratch(
 ) -> Any:
     """The fine-tuning job of an untrained ViT with an untrained GPT-2, both with the shape in [model]."""
     model = config.model
-    check_axes(picture_axes(replace(model, n_outputs=2)))
-    check_axes(language_axes(replace(model, vocab_size=1), model.max_len))
+    check_layout(vit_config(replace(model, n_outputs=2)))
+    check_layout(language_model_config(replace(model, vocab_size=1), model.max_len))
     with scratch_folder(folder / CAPTIONER, request.resume) as (base, new):
         if new:
             with TemporaryDirectory(dir=folder) as parts:
@@ -75,8 +74,8 @@ def _write_captioner(request: TrainRequest, config: RunConfig, texts: TrainingTe
     tokenizer = choose_tokenizer(
         request, config, parts, lambda: train_on_documents(texts(request), config.data, request.special)
     )
-    encoder = replace(picture_axes(model), head="none")
-    decoder = language_axes(replace(model, vocab_size=tokenizer.vocab_size), model.max_len)
+    encoder = replace(vit_config(model), head="none")
+    decoder = language_model_config(replace(model, vocab_size=tokenizer.vocab_size), model.max_len)
     write_untrained(
         parts / "vit", lambda: init_patch_positions(build(encoder)), picture_layout(encoder, []), None, seed
     )

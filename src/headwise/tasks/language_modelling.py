@@ -17,8 +17,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.architectures.language import language_axes
-from headwise.checkpoint.from_scratch import check_axes, text_layout
+from headwise.architectures.hf_layouts import language_model_config
+from headwise.checkpoint.from_scratch import check_layout, text_layout
 from headwise.checkpoint.trained import RUN
 from headwise.checkpoint.tuned import SameLayout
 from headwise.checkpoint.vocabulary import bare, fingerprint
@@ -124,13 +124,13 @@ def logits_loss(logits: Float[Tensor, "rows vocab"], targets: Int[Tensor, " rows
 def language_job(request: TrainRequest, config: RunConfig, folder: Path) -> LanguageJob:
     """Read, tokenise and check the data for training from scratch."""
     length = context_length(config)
-    check_axes(language_axes(replace(config.model, vocab_size=1), length))
+    check_layout(language_model_config(replace(config.model, vocab_size=1), length))
     request = with_spooled_files(request)
     tokenizer = choose_tokenizer(
         request, config, folder, lambda: train_document_tokenizer(request.train, config.data, request.special)
     )
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
-    axes = language_axes(model, length)
+    axes = language_model_config(model, length)
     about, train, valid = prepared_texts(request, config, document_tokenizer(tokenizer))
     config, layout = replace(config, model=model), text_layout(axes, length, tokenizer)
     return LanguageJob(config, tokenizer, about, train, valid, layout, lambda: build(axes))

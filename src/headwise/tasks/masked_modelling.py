@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from tokenizers import processors
 from torch import nn
 
-from headwise.architectures.language import masked_axes
-from headwise.checkpoint.from_scratch import check_axes, text_layout
+from headwise.architectures.hf_layouts import masked_lm_config
+from headwise.checkpoint.from_scratch import check_layout, text_layout
 from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
@@ -102,12 +102,12 @@ def masked_objective(network: EncoderOnly, train: TrainConfig) -> Objective:
 def masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> MaskedJob:
     """Read, tokenise and check the data for training from scratch."""
     length = context_length(config)
-    check_axes(masked_axes(replace(config.model, vocab_size=1), length))
+    check_layout(masked_lm_config(replace(config.model, vocab_size=1), length))
     check_block_room(config, 2)
     request = with_spooled_files(request)
     tokenizer = tokenizer_with_template(request, config, folder)
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
-    axes = masked_axes(model, length)
+    axes = masked_lm_config(model, length)
     about, train, valid = prepared_texts(request, config, document_tokenizer(tokenizer))
     config, layout = replace(config, model=model), text_layout(axes, length, tokenizer)
     before, behind = [tokenizer.bos_id], [tokenizer.eos_id]

@@ -15,7 +15,7 @@ from headwise.checkpoint.trained import CARD, CONFIG, GENERATION, RUN, TOKENIZER
 from headwise.config.settings import RunConfig, flatten
 from headwise.errors import UserError, writing
 from headwise.tasks.job import TrainRequest, notify
-from headwise.training.checkpoint import CHECKPOINTS, STARTED, check_whole, checkpoint_paths, newest_whole
+from headwise.training.checkpoint import CHECKPOINTS, STARTED, checkpoint_paths, newest_undamaged, verify_checkpoint
 from headwise.training.logs import TRAINING_LOG, VALIDATION_LOG
 
 WEIGHTS = "*.safetensors"
@@ -31,7 +31,7 @@ def check_out(folder: Path, resume: bool) -> None:
     """
     checkpoints = folder / CHECKPOINTS
     found = [path.name for pattern in WRITTEN for path in sorted(folder.glob(pattern))]
-    whole = newest_whole(checkpoints, check_whole, warn=lambda message: None)
+    whole = newest_undamaged(checkpoints, verify_checkpoint, warn=lambda message: None)
     if whole and CONFIG not in found:
         raise UserError(f"--out {folder}: has checkpoints but no {CONFIG}; restore it or name another folder")
     if whole or (checkpoints / STARTED).exists():

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from headwise.architectures.pictures import picture_axes
-from headwise.checkpoint.from_scratch import check_axes, picture_layout
+from headwise.architectures.hf_layouts import vit_config
+from headwise.checkpoint.from_scratch import check_layout, picture_layout
 from headwise.checkpoint.trained import RUN
 from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
@@ -46,8 +46,7 @@ from headwise.tasks.heads import (
 )
 from headwise.tasks.job import FolderLayout, TrainRequest, base_names, notify
 from headwise.tasks.pretrained import FineTuning
-from headwise.training.loss import Loss
-from headwise.training.losses import label_loss
+from headwise.training.loss import Loss, label_loss
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard
 
@@ -113,9 +112,9 @@ def picture_objective(network: nn.Module, train: TrainConfig) -> Objective:
 
 def picture_job(request: TrainRequest, config: RunConfig, folder: Path) -> PictureJob:
     """Read and check the data for training from scratch."""
-    check_axes(picture_axes(replace(config.model, n_outputs=2)))
+    check_layout(vit_config(replace(config.model, n_outputs=2)))
     files, labels = _files(request)
-    axes, side = picture_axes(replace(config.model, n_outputs=len(labels))), config.model.image_size
+    axes, side = vit_config(replace(config.model, n_outputs=len(labels))), config.model.image_size
     layout, preprocessing = picture_layout(axes, labels), Preprocessing(size=(side, side))
     return _job(request, config, files, labels, preprocessing, layout, lambda: init_patch_positions(build(axes)))
 

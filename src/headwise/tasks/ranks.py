@@ -29,7 +29,7 @@ from headwise.tasks.out_folder import check_out, mark_started
 from headwise.tasks.run import checked_job, make_trainer, run_job
 from headwise.training.lock import locked
 from headwise.training.parallel import ParallelTrainer
-from headwise.training.ranks import Ranks, joined
+from headwise.training.ranks import Ranks, process_group
 from headwise.training.sharded import ShardedTrainer, shard
 
 TrainModel = Callable[[TrainRequest], str]  # returns how training ended
@@ -46,17 +46,17 @@ def train_in_processes(request: TrainRequest, config: RunConfig, folder: Path, t
         return _launch(request, config, train_model)
     if request.devices > 1:
         raise UserError(f"--devices {request.devices}: torchrun has already started the processes; leave it out")
-    with joined(request.device, config.train.timeout) as ranks:
+    with process_group(request.device, config.train.timeout) as ranks:
         return _train_rank(ranks, request, config, folder)
 
 
 def _train_rank(ranks: Ranks, request: TrainRequest, config: RunConfig, folder: Path) -> str:
     again = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0  # by torchrun --max-restarts
-    first, device = ranks.first, str(ranks.device)
+    first, device = ranks.is_main, str(ranks.device)
     request = replace(request, device=device, resume=request.resume or again, show=request.show and first)
     request = replace(request, tensorboard=request.tensorboard and first)
     with locked(folder) if first else nullcontext():
-        with ranks.one_after_another():
+        with ranks.main_process_first():
             if first:
                 check_out(folder, request.resume)
             config = _with_all_batches(ranks.size, config, folder, resume=request.resume or not first)

@@ -20,8 +20,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.architectures.language import replaced_axes
-from headwise.checkpoint.from_scratch import check_axes, text_layout
+from headwise.architectures.hf_layouts import electra_configs
+from headwise.checkpoint.from_scratch import check_layout, text_layout
 from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
@@ -150,13 +150,13 @@ def discriminator_tensors(parameters: Mapping[str, Tensor], axes: NetworkConfig)
 def replaced_job(request: TrainRequest, config: RunConfig, folder: Path) -> ReplacedJob:
     """Read, tokenise and check the data for training from scratch."""
     length = context_length(config)
-    for axes in replaced_axes(replace(config.model, vocab_size=1), length):
-        check_axes(axes)
+    for axes in electra_configs(replace(config.model, vocab_size=1), length):
+        check_layout(axes)
     check_block_room(config, 2)
     request = with_spooled_files(request)
     tokenizer = tokenizer_with_template(request, config, folder)
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
-    both = replaced_axes(model, length)
+    both = electra_configs(model, length)
     about, train, valid = prepared_texts(request, config, document_tokenizer(tokenizer))
     kept = partial(discriminator_tensors, axes=both[0])
     config, layout = replace(config, model=model), replace(text_layout(both[0], length, tokenizer), in_file=kept)

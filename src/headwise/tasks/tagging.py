@@ -41,7 +41,7 @@ from headwise.tasks.heads import (
 )
 from headwise.tasks.job import TrainRequest, notify
 from headwise.tasks.pretrained import FineTuning
-from headwise.training.losses import label_loss
+from headwise.training.loss import label_loss
 from headwise.training.validation import Outputs, Shard
 
 

@@ -25,7 +25,7 @@ from headwise.tasks.ranks import train_in_processes
 from headwise.tasks.run import checked_job, make_trainer, run_config, run_job
 from headwise.training.allocator import keep_freed_memory
 from headwise.training.lock import locked
-from headwise.training.tensorboard import check_tensorboard
+from headwise.training.logs import check_tensorboard
 
 
 def train(

@@ -1,4 +1,1 @@
-"""Training: loss, schedule, optimiser, checkpoints, and the one loop every architecture is trained by (section 5).
-
-Knows any model that keeps the contract of `headwise.network.transformer`; builds none.
-"""
+"""Training (section 5): loss, schedule, optimizer, checkpoints, and the training loop of all architectures."""

@@ -1,8 +1,8 @@
-"""One allocator setting, worth more than any other single change to a CPU training step.
+"""An allocator setting that speeds up training steps on a CPU more than any other single change.
 
-glibc gives every large block back to the system when it is freed and fetches it anew at the next step, so each tensor
-of the size of the logits is paid for in page faults (measured in `benchmarks/`). Here freed memory stays with the
-process: faster, and the process keeps the size of its largest moment. `HEADWISE_KEEP_MEMORY=0` opts out.
+glibc returns every large block to the system when it is freed, so each tensor of the size of the logits costs page
+faults in the next step (measured in `benchmarks/`). With this setting the process keeps freed memory: it is faster, but
+stays at its peak size. `HEADWISE_KEEP_MEMORY=0` disables it.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc to keep freed blocks; False where there is no glibc or the user opted out."""
+    """Tell glibc to keep freed blocks; False without glibc, or if disabled."""
     if os.environ.get("HEADWISE_KEEP_MEMORY") == "0":
         return False
     try:

@@ -1,9 +1,9 @@
-"""Checkpoints: everything a run needs to go on as if it had never stopped, in files that are never unpickled.
+"""Checkpoints: everything needed to resume a run exactly, in files that are never unpickled.
 
 A checkpoint is a folder `step-00001000` with `model.safetensors`, `training.safetensors` (optimiser, averages, random
-state) and `state.json` (counters, and the checksums of all three). It is written under another name, synced and
-renamed, so a folder of that name is complete; a checksum that does not fit means later damage, and the checkpoint
-before is used. Where processes share one model, each writes its own files instead of those two (`sharded.py`).
+state) and `state.json` (counters, and the checksums of all three). It is written under a temporary name, synced and
+renamed, so it is always complete. If a checksum does not match, the file was damaged later, and the previous checkpoint
+is used. Processes that share one model write one file each instead of those two (`sharded.py`).
 
 A run writes an empty marker, `started`, before anything else and removes it with its first checkpoint. So a model
 without checkpoints and without the marker is finished, and no run may replace it (`tasks.out_folder`).
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from headwise.errors import UserError, WriteError, writing
 
-CHECKPOINTS = "checkpoints"  # the folder, in a model directory
+CHECKPOINTS = "checkpoints"  # the folder in a model directory
 MODEL, TRAINING, STATE = "model.safetensors", "training.safetensors", "state.json"
 STARTED = "started"
 
@@ -39,14 +39,14 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Write `folder/step-N` atomically and return it; N is `state["step"]`. `WriteError` where it cannot be written."""
+    """Write `folder/step-N` atomically and return it; N is `state["step"]`. Raises `WriteError`."""
     target = folder / step_name(checkpoint.state["step"])
     draft = folder / f".{target.name}.{os.getpid()}"
     try:
         with writing(target, SafetensorError):
             _write(folder, target, draft, checkpoint)
     except WriteError:
-        shutil.rmtree(draft, ignore_errors=True)  # it would take up what space there is
+        shutil.rmtree(draft, ignore_errors=True)  # free the disk space
         raise
     return target
 
@@ -54,15 +54,15 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
 def _write(folder: Path, target: Path, draft: Path, checkpoint: Checkpoint) -> None:
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
-    save_file(own_storage(checkpoint.model), draft / MODEL)
-    save_file(own_storage(checkpoint.training), draft / TRAINING)
+    save_file(copies_on_cpu(checkpoint.model), draft / MODEL)
+    save_file(copies_on_cpu(checkpoint.training), draft / TRAINING)
     for name in (MODEL, TRAINING):
-        (draft / name).chmod(draft.stat().st_mode & 0o666)  # safetensors (0.8) keeps files from all but their owner
+        (draft / name).chmod(draft.stat().st_mode & 0o666)  # safetensors (0.8) makes files private
         sync(draft / name)
-    finish(draft, target, checkpoint.state, {name: sha256(draft / name) for name in (MODEL, TRAINING)})
+    finish_checkpoint(draft, target, checkpoint.state, {name: sha256(draft / name) for name in (MODEL, TRAINING)})
 
 
-def finish(draft: Path, target: Path, state: Mapping[str, Any], sums: Mapping[str, str]) -> None:
+def finish_checkpoint(draft: Path, target: Path, state: Mapping[str, Any], sums: Mapping[str, str]) -> None:
     """Write the state of a checkpoint whose other files are synced, and rename it; `sums` are their checksums."""
     text = json.dumps({**state, "sha256": {**sums, STATE: _state_sum(state)}}, indent=1)
     (draft / STATE).write_text(text, encoding="utf-8")
@@ -73,15 +73,15 @@ def finish(draft: Path, target: Path, state: Mapping[str, Any], sums: Mapping[st
     sync(target.parent)
 
 
-def check_whole(path: Path, mine: Callable[[Iterable[str]], Iterable[str]] = iter) -> dict[str, Any]:
-    """Compare the checksums of a checkpoint and return its state; ValueError says which file is damaged or missing.
+def verify_checkpoint(path: Path, select: Callable[[Iterable[str]], Iterable[str]] = iter) -> dict[str, Any]:
+    """Verify the checksums of a checkpoint and return its state; ValueError names the damaged or missing file.
 
-    `mine` selects the files to check, for processes that share the work.
+    `select` chooses the files to check, for processes that share the work.
     """
     try:
         state = json.loads((path / STATE).read_text(encoding="utf-8"))
         sums = state.pop("sha256")
-        for name in mine(sums):
+        for name in select(sums):
             if (_state_sum(state) if name == STATE else sha256(path / name)) != sums[name]:
                 raise ValueError(f"{path / name}: checksum does not match")
         return state
@@ -90,8 +90,8 @@ def check_whole(path: Path, mine: Callable[[Iterable[str]], Iterable[str]] = ite
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read one checkpoint; ValueError says what is wrong with it."""
-    state = check_whole(path)
+    """Read and verify a checkpoint; ValueError if it is damaged."""
+    state = verify_checkpoint(path)
     try:
         return Checkpoint(load_file(path / MODEL), load_file(path / TRAINING), state)
     except (OSError, SafetensorError) as error:
@@ -101,7 +101,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
 Read = TypeVar("Read")
 
 
-def newest_whole(folder: Path, read: Callable[[Path], Read], warn: Callable[[str], None]) -> Read | None:
+def newest_undamaged(folder: Path, read: Callable[[Path], Read], warn: Callable[[str], None]) -> Read | None:
     """`read(path)` of the newest undamaged checkpoint; None if there are no checkpoints.
 
     `read` raises ValueError for a damaged checkpoint; it is skipped, and `warn` gets one line about it.
@@ -113,13 +113,13 @@ def newest_whole(folder: Path, read: Callable[[Path], Read], warn: Callable[[str
     problems = []
     for path in reversed(paths):
         try:
-            found = read(path)
+            checkpoint = read(path)
         except ValueError as error:
             problems.append(str(error))
             continue
         for problem in problems:
             warn(f"checkpoint damaged, using the one before it: {problem}")
-        return found
+        return checkpoint
     if not paths:
         return None
     many = f"all {len(paths)} checkpoints are" if len(paths) > 1 else "the only checkpoint is"
@@ -159,8 +159,8 @@ def step_name(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def own_storage(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Copies on the CPU that share nothing, as safetensors demands."""
+def copies_on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Copies on the CPU with separate storage, as safetensors requires."""
     return {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
 
 

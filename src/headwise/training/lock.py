@@ -1,8 +1,8 @@
-"""One training a folder: a lock that says who holds it, `.lock` with a process id and a host.
+"""A lock so that only one process trains into a folder: `.lock` with a process id and a host name.
 
-The operating system holds it where it can (`flock`), and lets go of it when a process dies, whatever it died of: what
-is left behind by a process of this host is taken over. Only the name of another host, whose processes cannot be seen
-from here, has to be removed by hand. Without such a lock (Windows, some network file systems) the file alone counts.
+The operating system holds the lock (`flock`) and releases it when the process dies, so stale locks of this host are
+taken over. A stale lock of another host must be removed by hand, because its processes are not visible here. Without
+`flock` (Windows, some network file systems) only the file counts.
 """
 
 import errno
@@ -21,17 +21,17 @@ except ImportError:  # Windows
     fcntl = None
 
 LOCK = ".lock"
-NO_LOCKS_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # a file system that cannot lock
+NO_LOCKS_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # file systems without locks
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Inside, no other process trains into `folder`, which is made if need be and removed again if it stays empty.
+    """Inside, this process holds the lock. `folder` is created if necessary, and removed again if it stays empty.
 
     Raises:
-        UserError: another process has the lock; it names process and host.
+        UserError: another process has the lock; the message names process and host.
     """
-    made = [path for path in (folder, *folder.absolute().parents) if not path.exists()]
+    created = [path for path in (folder, *folder.absolute().parents) if not path.exists()]
     path = folder / LOCK
     try:
         with writing(path):
@@ -42,13 +42,13 @@ def locked(folder: Path) -> Iterator[None]:
         finally:
             _release(descriptor, path)
     finally:
-        for parent in made:
-            with suppress(OSError):  # something is in it
+        for parent in created:
+            with suppress(OSError):  # not empty
                 parent.rmdir()
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process trains into `folder`; a lock that names another host counts, as it does for `locked`."""
+    """Whether a process trains into `folder`; a lock of another host counts, as in `locked`."""
     try:
         descriptor = os.open(folder / LOCK, os.O_RDONLY)
     except OSError:
@@ -57,13 +57,13 @@ def is_held(folder: Path) -> bool:
         process, host = _owner(os.read(descriptor, 1000))
         if not process or host != socket.gethostname():
             return bool(process)
-        return _alive(process) and _flock(descriptor, shared=True) is not True  # else another process has its number
+        return _alive(process) and _flock(descriptor, shared=True) is not True  # else the process id was reused
     finally:
         os.close(descriptor)
 
 
 def _acquire(path: Path) -> int:
-    """An open descriptor of the lock, which is ours as long as it stays open."""
+    """An open descriptor of the lock file; closing it releases the lock."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -73,18 +73,18 @@ def _acquire(path: Path) -> int:
             raise
         if _is_at(descriptor, path):
             return descriptor
-        os.close(descriptor)  # its last owner removed it meanwhile
+        os.close(descriptor)  # its last owner has just removed it
 
 
 def _take(descriptor: int, path: Path) -> None:
-    """Lock the file and write our name into it; `UserError` if it is another's."""
+    """Lock the file and write process id and host into it; `UserError` if another process holds it."""
     free = _flock(descriptor)
     process, host = _owner(os.read(descriptor, 1000))
     here = host in ("", socket.gethostname())
     if free is None:
         free = not process or (here and not _alive(process))
     if not (free and here):
-        raise _taken(path, process, host, here)
+        raise _locked_error(path, process, host, here)
     content = json.dumps({"process": os.getpid(), "host": socket.gethostname()}).encode()
     os.ftruncate(descriptor, 0)
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -96,7 +96,7 @@ def _take(descriptor: int, path: Path) -> None:
 
 
 def _release(descriptor: int, path: Path) -> None:
-    os.ftruncate(descriptor, 0)  # where an open file cannot be removed, an empty one is nobody's
+    os.ftruncate(descriptor, 0)  # an empty lock has no owner, if the file cannot be removed
     if _is_at(descriptor, path):
         with suppress(OSError):
             path.unlink()
@@ -104,7 +104,7 @@ def _release(descriptor: int, path: Path) -> None:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether an open file still goes by this name."""
+    """Whether an open file is still at this path."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -112,7 +112,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _flock(descriptor: int, shared: bool = False) -> bool | None:
-    """Whether the operating system gives us its lock; None where it has none."""
+    """Whether the operating system grants the lock; None if it does not support locks."""
     if fcntl is None:
         return None
     try:
@@ -127,7 +127,7 @@ def _flock(descriptor: int, shared: bool = False) -> bool | None:
 
 
 def _owner(content: bytes) -> tuple[int, str]:
-    """Process and host in a lock; 0 and "" where it names none.
+    """Process and host of a lock; 0 and "" if there are none.
 
     >>> _owner(b'{"process": 7, "host": "a"}'), _owner(b""), _owner(b"torn{")
     ((7, 'a'), (0, ''), (0, ''))
@@ -140,22 +140,22 @@ def _owner(content: bytes) -> tuple[int, str]:
 
 
 def _alive(process: int) -> bool:
-    """Whether there is such a process on this host; on Windows, where asking would end it, it is taken for alive."""
+    """Whether the process runs on this host; always True on Windows, where checking would end it."""
     if os.name == "nt":
         return True
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # there, and somebody else's
+    except OSError:  # it exists, but belongs to another user
         return True
     return True
 
 
-def _taken(path: Path, process: int, host: str, here: bool) -> UserError:
+def _locked_error(path: Path, process: int, host: str, here: bool) -> UserError:
     who = f"process {process or 'unknown'} on {'this machine' if here else host}"
     if here:
-        way_out = "wait for it, stop it, or name another folder"
+        advice = "wait for it, stop it, or name another folder"
     else:
-        way_out = f"name another folder, or, if that process has ended, remove its lock: rm {path}"
-    return UserError(f"--out {path.parent}: {who} trains into it; {way_out}")
+        advice = f"name another folder, or, if that process has ended, remove its lock: rm {path}"
+    return UserError(f"--out {path.parent}: {who} trains into it; {advice}")

@@ -1,23 +1,22 @@
-"""The log files of a run, one JSON record per line. Writing them is the work of `metrics.py`."""
+"""Log files of a run: JSON records, one per line (`metrics.py` writes them), and TensorBoard files."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-TRAINING_LOG = "metrics.jsonl"
+from headwise.errors import UserError
 
-
-VALIDATION_LOG = "validation.jsonl"
+TRAINING_LOG, VALIDATION_LOG = "metrics.jsonl", "validation.jsonl"
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The records of a log, also of a run that is under way; none where there is no such file."""
-    return [record for _, record in whole_lines(path)] if path.exists() else []
+    """The records of a log, also of a running training; empty if there is no file."""
+    return [record for _, record in complete_lines(path)] if path.exists() else []
 
 
-def whole_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Lines with their records; a line that a crash has torn, or that is just being written, is left out."""
+def complete_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Lines with their records; incomplete lines, from a crash or still being written, are skipped."""
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
             record = json.loads(line)
@@ -25,3 +24,19 @@ def whole_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         if isinstance(record, dict) and isinstance(record.get("step"), int):
             yield line, record
+
+
+def check_tensorboard() -> None:
+    """`UserError` if TensorBoard is not installed."""
+    try:
+        import torch.utils.tensorboard  # noqa: F401
+    except ImportError:
+        raise UserError("--tensorboard needs TensorBoard: pip install 'headwise[tensorboard]'") from None
+
+
+def tensorboard_writer(folder: Path) -> Any:
+    """A `SummaryWriter` for a model directory."""
+    check_tensorboard()
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder / "tensorboard"))

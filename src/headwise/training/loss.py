@@ -1,8 +1,8 @@
-"""Label-smoothed cross-entropy (section 5.4) and R-Drop (arXiv:2106.14448), straight from hidden states.
+"""Label-smoothed cross-entropy (section 5.4) and R-Drop (arXiv:2106.14448), computed from hidden states.
 
-Logits of a batch are the largest tensor of a training step, and softmax, its gradient and the zero-filled buffers
-around them cost a quarter of it on a CPU. Here output projection and loss are one function: rows are taken in chunks,
-and the gradients of hidden states and projection come out of the same pass by their closed form.
+The logits of a batch are the largest tensor of a training step; softmax, its gradient and zero-filled buffers take a
+quarter of it on a CPU. Here output projection and loss are one function. It processes rows in chunks and computes the
+gradients of hidden states and projection in the same pass, in closed form.
 """
 
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ CHUNK_ROWS = 1024  # rows of logits that exist at once
 
 @dataclass(frozen=True)
 class Loss:
-    """Sums over the targets of a batch: pieces of a translation, labels of texts, windows of a series."""
+    """Sums over the targets of a batch: tokens of a translation, labels of texts, windows of a series."""
 
     objective: Float[Tensor, ""]  # what is minimised; differentiable
-    figures: dict[str, Float[Tensor, ""]]  # what is logged beside it, such as "nll" or "accuracy"
+    figures: dict[str, Float[Tensor, ""]]  # further logged sums, such as "nll" or "accuracy"
 
     @property
     def nll(self) -> Float[Tensor, ""]:
@@ -41,13 +41,13 @@ def sequence_loss(
 ) -> Loss:
     """Loss of predicting `targets` from `hidden` through the output projection `weight`, in nats.
 
-    `bias` is added to the logits and not trained (Marian, BART).
+    `bias` is added to the logits, but not trained (Marian, BART).
 
     One pass: sum over rows of -sum_v q_v log p_v with q = (1 - epsilon) onehot + epsilon / vocab.
     Two passes (the same rows under two dropout masks): the mean of both plus r_drop / 4 times the symmetric
-    divergence KL(p1 || p2) + KL(p2 || p1), which is half of R-Drop's objective, as a mean should be.
+    divergence KL(p1 || p2) + KL(p2 || p1). This is half of R-Drop's objective, because it is a mean.
 
-    Under autocast products are in its numbers; sums stay in those of `hidden` and `weight`.
+    Under autocast, products use its dtype; sums keep the dtype of `hidden` and `weight`.
     """
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
@@ -74,7 +74,7 @@ class _ProjectedLoss(torch.autograd.Function):
             y = targets[rows]
             p, log_p = [], []
             for i, h in enumerate(factors[0][:, rows]):
-                logits = _wide(F.linear(h, *factors[1:]), keep=bool(alpha))
+                logits = _widened(F.linear(h, *factors[1:]), keep=bool(alpha))
                 logit_y = logits.gather(1, y[:, None]).squeeze(1).to(objective.dtype)
                 probabilities, log_normalizer = _softmax(logits, keep=bool(alpha))
                 # log_normalizer - sum_v q_v z_v, and sum_v z_v = h . sum_v W_v + sum_v b_v
@@ -108,12 +108,12 @@ class _ProjectedLoss(torch.autograd.Function):
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """Half precision as float32, in which losses are computed; float32 and float64 unchanged."""
+    """Half precision converted to float32; float32 and float64 unchanged."""
     return x.float() if x.dtype.itemsize == 2 else x
 
 
-def _wide(logits: Tensor, keep: bool) -> Tensor:
-    """At least float32, except for the library, which widens a row at a time."""
+def _widened(logits: Tensor, keep: bool) -> Tensor:
+    """At least float32; the library converts row by row."""
     return logits if _by_library(logits, keep) else at_least_float32(logits)
 
 
@@ -123,7 +123,7 @@ def _by_library(logits: Tensor, keep: bool) -> bool:
 
 
 def _softmax(logits: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
-    """The probabilities, in the place of the logits unless those are to be kept, and each row's log normaliser."""
+    """The probabilities, in place unless the logits are to be kept, and each row's log normaliser."""
     if _by_library(logits, keep):
         normalizers, half = logits.new_empty(len(logits), dtype=torch.float32), logits.dtype == torch.bfloat16
         shape, at, threads = logits.shape, normalizers.data_ptr(), torch.get_num_threads()
@@ -132,7 +132,7 @@ def _softmax(logits: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
         return logits, normalizers
     largest = logits.amax(1)
     p = torch.softmax(logits, 1) if keep else torch.softmax(logits, 1, out=logits)
-    # The largest probability is at least 1 / vocab, so its logarithm is safe where another's may not be.
+    # The largest probability is at least 1 / vocab, so its logarithm is finite.
     return p, largest - p.amax(1).log()
 
 
@@ -154,10 +154,10 @@ def _symmetric_divergence(p: list[Tensor], log_p: list[Tensor], alpha: float) ->
 def _accumulate(
     p: Tensor, h: Tensor, factor: Tensor, weights: tuple[Tensor, Tensor], y: Tensor, smoothing: float, *to: Tensor
 ) -> None:
-    """Write the gradient of the rows `h` to the first of `to` and add that of the weight to the second.
+    """Write the gradient of the rows `h` to the first tensor of `to`, and add that of the weight to the second.
 
-    With q the smoothed target, grad h = (p - q) W and grad W = (p - q)^T h; q is never formed: it is one number for
-    all pieces plus one for the target. `factor` is W in the numbers of products, `weights` are W and its sum.
+    With q the smoothed target, grad h = (p - q) W and grad W = (p - q)^T h. q is never materialised: it is one constant
+    for all tokens plus one for the target. `factor` is W in the dtype of products, `weights` are W and its sum.
     """
     (weight, weight_sum), (out, grad_w), uniform = weights, to, smoothing / len(factor)
     out.copy_(p @ factor)
@@ -170,3 +170,25 @@ def _accumulate(
     h = h.to(grad_w.dtype)
     grad_w.index_add_(0, y, h, alpha=-(1 - smoothing))
     grad_w -= uniform * h.sum(0)
+
+
+# --- Losses of labels and values ---
+
+
+def label_loss(
+    logits: Float[Tensor, "*each classes"], labels: Int[Tensor, "*each"], label_smoothing: float = 0.0
+) -> Loss:
+    """Label-smoothed cross-entropy in nats, and the number of correct predictions.
+
+    Labels of texts or of tokens; `data.tagged.IGNORED` is skipped.
+    """
+    correct = (logits.argmax(-1) == labels).sum()
+    flat = at_least_float32(logits).flatten(0, -2)
+    objective = F.cross_entropy(flat, labels.flatten(), reduction="sum", label_smoothing=label_smoothing)
+    return Loss(objective, {"accuracy": correct.float()})
+
+
+def squared_loss(predicted: Float[Tensor, "batch horizon"], true: Float[Tensor, "batch horizon"]) -> Loss:
+    """Squared error of forecasts, averaged over the steps of each; also the absolute error."""
+    error = at_least_float32(predicted) - true
+    return Loss(error.square().mean(1).sum(), {"mae": error.detach().abs().mean(1).sum()})

@@ -1,4 +1,4 @@
-"""What a run says while it goes: `metrics.jsonl`, `validation.jsonl`, TensorBoard if asked for, and the terminal."""
+"""Logging of a run: `metrics.jsonl`, `validation.jsonl`, TensorBoard (optional), and the terminal."""
 
 import json
 import os
@@ -12,18 +12,17 @@ from tqdm import tqdm
 
 from headwise.data.batch import Stream, TrainingBatch
 from headwise.errors import writing
-from headwise.training.logs import TRAINING_LOG, VALIDATION_LOG, whole_lines
-from headwise.training.tensorboard import tensorboard_writer
+from headwise.training.logs import TRAINING_LOG, VALIDATION_LOG, complete_lines, tensorboard_writer
 
-SHOWN = {"perplexity": ".2f", "accuracy": ".1%", "mae": ".4f"}  # figures for the terminal, where a task has them
-LONG = 1e6  # figures from here on are shown by their magnitude
+SHOWN = {"perplexity": ".2f", "accuracy": ".1%", "mae": ".4f"}  # metrics shown on the terminal, if the task has them
+LONG = 1e6  # larger numbers are shown in scientific notation
 
 
 class MetricsLog:
-    """Append-only logs of a run. On resume everything after the step resumed from is cut off first.
+    """Append-only logs of a run. On resume, records after the checkpoint's step are removed first.
 
     `metrics.jsonl` has a line `{"step": ..., "loss": ..., ...}` every `train.log_every` steps, `validation.jsonl` one
-    for every validation. Loss is per target: of a translation in nats a piece.
+    for every validation. Loss is per target; for translation, nats per token.
     """
 
     def __init__(self, folder: Path, after_step: int, tensorboard: bool = False) -> None:
@@ -31,7 +30,7 @@ class MetricsLog:
         for path in self._paths.values():
             with writing(path):
                 folder.mkdir(parents=True, exist_ok=True)
-                _cut(path, after_step)
+                _truncate(path, after_step)
         self._writer = tensorboard_writer(folder) if tensorboard else None
 
     def training(self, record: dict[str, Any]) -> None:
@@ -52,16 +51,16 @@ class MetricsLog:
                     self._writer.add_scalar(f"{tag}/{key}", value, record["step"])
 
     def close(self) -> None:
-        """Flush what TensorBoard holds back."""
+        """Flush TensorBoard."""
         if self._writer:
             self._writer.close()
 
 
-def _cut(path: Path, after_step: int) -> None:
-    """Keep the whole lines up to `after_step`; a line torn by a crash goes too."""
+def _truncate(path: Path, after_step: int) -> None:
+    """Keep the complete lines up to `after_step`."""
     if not path.exists():
         return
-    kept = [f"{line}\n" for line, record in whole_lines(path) if record["step"] <= after_step]
+    kept = [f"{line}\n" for line, record in complete_lines(path) if record["step"] <= after_step]
     draft = path.with_suffix(".draft")
     try:
         draft.write_text("".join(kept), encoding="utf-8")
@@ -71,7 +70,7 @@ def _cut(path: Path, after_step: int) -> None:
 
 
 class Terminal:
-    """Progress for the person who waits: a bar on a terminal, one line an interval in a log file."""
+    """Progress display: a bar on a terminal, otherwise one line per interval."""
 
     def __init__(self, total: int, done: int, show: bool = True) -> None:
         live = show and sys.stderr.isatty()
@@ -80,7 +79,7 @@ class Terminal:
         self._live = live
 
     def step(self) -> None:
-        """One update is done."""
+        """Count one update."""
         self._bar.update()
 
     def interval(self, record: dict[str, Any]) -> None:
@@ -101,12 +100,12 @@ class Terminal:
             )
 
     def say(self, message: str) -> None:
-        """One line, above the bar where there is one."""
+        """Print one line, above the bar if there is one."""
         if self.show:
             tqdm.write(message, file=sys.stderr)
 
     def close(self) -> None:
-        """Leave the bar as it stands."""
+        """Close the bar."""
         self._bar.close()
 
 
@@ -141,7 +140,7 @@ def _duration(seconds: float) -> str:
 
 
 class Clock:
-    """Speed, waiting and, where it is computed, padding since the last logged line."""
+    """Speed, data waiting time and, if there is any, padding since the last logged line."""
 
     def __init__(self, stream: Stream, padded: bool = True) -> None:
         self._stream = stream
@@ -149,19 +148,19 @@ class Clock:
         self.restart()
 
     def restart(self) -> None:
-        """A new interval begins."""
+        """Start a new interval."""
         self._started, self._waited = time.monotonic(), self._stream.wait_seconds
         self._real = self._cells = self._tokens = self._steps = 0
 
     def count(self, batches: Sequence[TrainingBatch]) -> None:
-        """A step has been taken with these batches."""
+        """Count a step with these batches."""
         self._steps += 1
         self._real += sum(batch.n_real for batch in batches)
         self._cells += sum(batch.n_cells for batch in batches)
         self._tokens += sum(batch.n_tokens for batch in batches)
 
     def figures(self, steps_left: int) -> dict[str, float]:
-        """Figures of the interval so far."""
+        """The figures of the interval."""
         seconds = max(time.monotonic() - self._started, 1e-9)
         return {
             "tokens_per_second": self._tokens / seconds,

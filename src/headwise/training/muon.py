@@ -1,8 +1,8 @@
-"""Muon (https://kellerjordan.github.io/posts/muon): the momentum of a matrix, orthogonalised, is its update.
+"""The Muon optimizer (https://kellerjordan.github.io/posts/muon): updates are orthogonalised momenta.
 
-torch has one too (`torch.optim.Muon`, from 2.9 on), which is what this does, number for number where both compute in
-the same precision (`tests/unit/training/test_optimizer.py`). It orthogonalises in bfloat16 wherever it runs, and on a
-processor without instructions for that an update of recipe `tiny` took it twenty times as long as in float32.
+Results equal those of `torch.optim.Muon` (torch 2.9) in the same precision (`tests/unit/training/test_optimizer.py`).
+torch always orthogonalises in bfloat16. On a processor without bfloat16 instructions, an update of recipe `tiny` then
+took twenty times as long as in float32.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 MOMENTUM = 0.95
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic that brings singular values near 1, steepest at 0
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic polynomial of the Newton-Schulz iteration
 ITERATIONS = 5
 AS_ADAM = 0.2  # root mean square of AdamW's updates (arXiv:2502.16982, section 2.2)
 
@@ -20,8 +20,8 @@ AS_ADAM = 0.2  # root mean square of AdamW's updates (arXiv:2502.16982, section 
 class Muon(torch.optim.Optimizer):
     """Matrices `W` of `d_out` rows and `d_in` columns: `W -= rate * (0.2 * sqrt(max(d_out, d_in)) * O + decay * W)`.
 
-    `O` is the orthogonalised Nesterov momentum of the gradients; its factor makes updates as large as AdamW's, so that
-    both take one learning rate.
+    `O` is the orthogonalised Nesterov momentum of the gradients; its factor makes updates as large as AdamW's, so
+    that both use the same learning rate.
     """
 
     def __init__(self, matrices: Iterable[nn.Parameter], weight_decay: float) -> None:
@@ -41,11 +41,11 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalised(matrix: Float[Tensor, "d_out d_in"]) -> Float[Tensor, "d_out d_in"]:
-    """The matrix with singular values between about 0.5 and 1.5: five steps of Newton and Schulz's iteration."""
+    """The matrix with singular values moved to about 0.5 to 1.5, by five steps of the Newton-Schulz iteration."""
     a, b, c = COEFFICIENTS
-    wide = matrix if len(matrix) <= matrix.size(1) else matrix.mT  # the product with itself is the smaller one
+    wide = matrix if len(matrix) <= matrix.size(1) else matrix.mT  # for the smaller Gram matrix
     x = wide.bfloat16() if matrix.is_cuda else wide
-    x = x / x.norm().clamp(min=1e-7)  # all singular values are at most 1 then
+    x = x / x.norm().clamp(min=1e-7)  # so that all singular values are at most 1
     for _ in range(ITERATIONS):
         square = x @ x.mT
         x = torch.addmm(x, torch.addmm(square, square, square, beta=b, alpha=c), x, beta=a)

@@ -1,4 +1,4 @@
-"""Adam (section 5.3) or Muon, an update guarded, and an optimiser's state as named tensors."""
+"""Adam (section 5.3) and Muon, gradient clipping, and the optimizer state as named tensors."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -10,11 +10,11 @@ from headwise.config.training import TrainConfig
 from headwise.errors import UserError
 from headwise.training.muon import Muon
 
-STATE = ("exp_avg", "exp_avg_sq", "step", "momentum_buffer")  # what Adam and Muon keep of a parameter
+STATE = ("exp_avg", "exp_avg_sq", "step", "momentum_buffer")  # the state of a parameter in Adam and Muon
 
 
 class Optimizer:
-    """One or more of torch's optimisers, each with parameters of its own, as one; the rate is set by the trainer."""
+    """Combines torch optimizers of different parameters; the trainer sets the learning rate."""
 
     def __init__(self, *parts: torch.optim.Optimizer) -> None:
         self.parts = parts
@@ -27,7 +27,7 @@ class Optimizer:
             part.step()
 
     def tensors(self, model: nn.Module) -> dict[str, Tensor]:
-        """The state as `{"exp_avg.NAME": ..., "exp_avg_sq.NAME": ..., "step.NAME": ...}`, of Muon "momentum_buffer"."""
+        """The state as `{"exp_avg.NAME": ..., "exp_avg_sq.NAME": ..., "step.NAME": ...}`; Muon: "momentum_buffer"."""
         return {f"{kind}.{name}": value for name, _, state in self._states(model) for kind, value in state.items()}
 
     def restore(self, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
@@ -36,14 +36,17 @@ class Optimizer:
             state.update({k: tensors[f"{k}.{name}"].to(parameter.device) for k in STATE if f"{k}.{name}" in tensors})
 
     def _states(self, model: nn.Module) -> Iterator[tuple[str, nn.Parameter, dict[str, Tensor]]]:
-        """Name, parameter and what is kept of it."""
+        """Name, parameter and optimizer state."""
         parts = {parameter: part for part in self.parts for group in part.param_groups for parameter in group["params"]}
         for name, parameter in model.named_parameters():
             yield name, parameter, parts[parameter].state[parameter]
 
 
 def make_optimizer(model: nn.Module, train: TrainConfig) -> Optimizer:
-    """Adam(W) over all parameters, in one fused kernel; with `train.optimizer` "muon", Muon on the hidden matrices."""
+    """Adam(W) over all parameters, in one fused kernel.
+
+    With `train.optimizer` = "muon", Muon for the hidden matrices.
+    """
     if train.optimizer == "adam":
         return Optimizer(_adam(model.parameters(), train))
     hidden = hidden_matrices(model)
@@ -54,27 +57,27 @@ def make_optimizer(model: nn.Module, train: TrainConfig) -> Optimizer:
 
 
 def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
-    """Weights of the linear layers but for the last, to the vocabulary: what Muon is meant for."""
+    """Weights of all linear layers except the output projection: those that Muon is meant for."""
     last = getattr(model, "output", None)
     layers = (m for m in model.modules() if isinstance(m, nn.Linear) and m is not last)
     return [layer.get_parameter("weight") for layer in layers]
 
 
 def _adam(parameters: Iterable[nn.Parameter], train: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW (arXiv:1711.05101), which without weight decay is Adam; biases and the gains of norms never decay."""
-    given = list(parameters)
-    matrices, vectors = ([p for p in given if (p.dim() > 1) == is_matrix] for is_matrix in (True, False))
+    """AdamW (arXiv:1711.05101), or Adam if weight decay is 0; biases and norms are never decayed."""
+    parameters = list(parameters)
+    matrices, vectors = ([p for p in parameters if (p.dim() > 1) == is_matrix] for is_matrix in (True, False))
     groups = [{"params": matrices, "weight_decay": train.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=0.0, betas=train.betas, eps=train.eps, fused=True)
 
 
 def gradient_norm(model: nn.Module) -> Float[Tensor, ""]:
-    """Euclidean norm of all gradients together; not finite if any of them is not."""
+    """Euclidean norm of all gradients; not finite if any of them is not."""
     grads = [p.grad for p in model.parameters() if p.grad is not None]
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
 
 
 def clip_gradients(model: nn.Module, norm: Float[Tensor, ""], largest: float) -> None:
-    """Scale all gradients so that their norm, now `norm`, is at most `largest`."""
+    """Scale all gradients so that their norm, which is `norm`, becomes at most `largest`."""
     if norm > largest:
         torch._foreach_mul_([p.grad for p in model.parameters() if p.grad is not None], largest / float(norm + 1e-6))

@@ -1,12 +1,12 @@
 """Training on a CPU without padding: a packed view of a batch, and attention for it by the compiled library.
 
-A batch of sentences of different lengths spends a twentieth of a training step on padding, and as much again on
-reshaping heads for torch's attention. The modules of `headwise.network` run on packed batches as they are; here is
-what they are given: the real tokens in one row, and a `Packing`, which knows the sequences and computes attention.
-What the modules compute with padding is the reference (`tests/unit/training/test_packed.py`).
+Padding takes a twentieth of a training step, and reshaping heads for torch's attention as much again. The modules of
+`headwise.network` also accept packed batches, which are made here: all real tokens in one row, and a `Packing`, which
+knows the sequences and computes attention. Tests compare results with padded batches
+(`tests/unit/training/test_packed.py`).
 
-Under torch's autocast, matrix products and attention are in bfloat16; the residual stream, norms, all sums, parameters
-and their gradients are float32.
+Under autocast, matrix products and attention are bfloat16; the residual stream, norms, sums, parameters and gradients
+are float32.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ from headwise.network.masks import Causal, Everywhere, Packing
 from headwise.network.rotary import Rotary
 from headwise.network.transformer import EncoderOnly, Transformer
 
-NARROWEST = 128  # d_model from which bfloat16 was measured to pay (benchmarks/results/training-bf16_*)
-LONGEST = 512  # positions; weights are kept for the backward pass, and beyond this torch's attention needs less memory
+NARROWEST = 128  # smallest d_model for which bfloat16 is faster (benchmarks/results/training-bf16_*)
+LONGEST = 512  # positions; for longer sequences torch's attention needs less memory, as it does not store weights
 
 
 # --- The packed view of a batch ---
@@ -51,7 +51,7 @@ def packed_states(
 ) -> Float[Tensor, "rows d_model"]:
     """The output of `Transformer.states` at the positions where `tgt_mask` is True, without padding.
 
-    Real tokens come before padding in both masks. For a network and masks that `can_pack` accepts.
+    Real tokens come before padding in both masks. Requires `can_pack`.
     """
     sources, targets = starts(src_mask), starts(tgt_mask)
     memory = network.encode(src[src_mask][None], Packing(sources, sources, False, attend_packed))
@@ -64,13 +64,13 @@ def packed_hidden(
     mask: Bool[Tensor, "batch length"],
     types: Int[Tensor, "batch length"] | None = None,
 ) -> Float[Tensor, "batch length d_model"]:
-    """The output of `EncoderOnly.encode`, zero at padding; its layers compute nothing for padding."""
+    """The output of `EncoderOnly.encode`, computed without padding; padding is zero."""
     embedded, rows = network.embeddings(src) if types is None else network.embeddings(src, types=types), starts(mask)
     return padded_rows(network.encoder(embedded[mask][None], Packing(rows, rows, False, attend_packed)), mask)
 
 
 def packed_forward(network: nn.Module) -> Callable[..., Tensor]:
-    """A function that calls `network`, packed where that is possible."""
+    """A function that calls `network`, packed if possible."""
 
     def forward(src: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
         if isinstance(network, EncoderOnly):
@@ -82,7 +82,7 @@ def packed_forward(network: nn.Module) -> Callable[..., Tensor]:
 
 
 def packed_states_of(network: Any) -> Callable[..., Tensor]:
-    """A function that returns the last hidden states of `network`; those of padding mean nothing."""
+    """A function that returns the last hidden states of `network`; those of padding are undefined."""
 
     def encode(src: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
         if can_pack_encoder(network, mask):
@@ -101,27 +101,27 @@ def padded_rows(rows: Float[Tensor, "1 rows width"], mask: Bool[Tensor, "batch l
 
 
 def can_pack(network: nn.Module, *masks: Bool[Tensor, "batch _"]) -> bool:
-    """Whether `packed_states` computes the same as `network`, for sentences with these masks."""
+    """Whether `packed_states` is equivalent to `network`, for sentences with these masks."""
     if not isinstance(network, Transformer):
         return False
     return (
         (type(network.encoder.reach), type(network.decoder.reach)) == (Everywhere, Causal)
         and isinstance(network.src_embeddings, Embeddings)
-        and _library_takes(network, network.tgt_embeddings.tokens.weight, max(mask.size(1) for mask in masks), is_known)
+        and _is_supported(network, network.tgt_embeddings.tokens.weight, max(mask.size(1) for mask in masks), is_known)
     )
 
 
 def can_pack_encoder(network: EncoderOnly, mask: Bool[Tensor, "batch length"]) -> bool:
-    """Whether `packed_hidden` computes the same as `network`; hooks on layers may skip or change what they return."""
+    """Whether `packed_hidden` is equivalent to `network`; False with hooks on layers."""
     layers: Any = network.encoder.layers
     return (
         type(network.encoder.reach) is Everywhere
         and not any(module._forward_hooks for module in (network.encoder, *layers))
-        and _library_takes(network, layers[0].ffn_sublayer.norm.weight, mask.size(1), _is_known_or_drops)
+        and _is_supported(network, layers[0].ffn_sublayer.norm.weight, mask.size(1), _is_known_or_dropout)
     )
 
 
-def _library_takes(
+def _is_supported(
     network: nn.Module, weight: Tensor, longest: int, known: Callable[[MultiHeadAttention], bool]
 ) -> bool:
     attentions = [module for module in network.modules() if isinstance(module, MultiHeadAttention)]
@@ -135,7 +135,7 @@ def widths_of(attention: MultiHeadAttention) -> tuple[int, int]:
 
 
 def is_known(attention: MultiHeadAttention) -> bool:
-    """Whether packed attention computes the same: equation 1 with as many heads of keys as of queries."""
+    """Whether packed attention is equivalent: equation 1 with as many key heads as query heads."""
     projections = attention.q_proj, attention.k_proj, attention.v_proj
     return (
         _is_equation_1(attention.kernel, widths_of(attention)[0])
@@ -145,8 +145,8 @@ def is_known(attention: MultiHeadAttention) -> bool:
     )
 
 
-def _is_known_or_drops(attention: MultiHeadAttention) -> bool:
-    """Also attention that drops weights, which is computed with padding."""
+def _is_known_or_dropout(attention: MultiHeadAttention) -> bool:
+    """Like `is_known`, or attention with dropout on weights, which is computed with padding."""
     if isinstance(attention.kernel, DroppingKernel):
         return attention.plain_heads and attention.n_kv_heads == attention.n_heads
     return is_known(attention)
@@ -162,14 +162,14 @@ def are_packable(widths: tuple[int, ...], longest: int) -> bool:
 
 
 def packs(widths: tuple[int, ...], longest: int) -> bool:
-    """Whether they are packed here: the library is installed."""
+    """Whether they can be packed and the library is available."""
     return are_packable(widths, longest) and training_library() is not None
 
 
 def pays_in_bfloat16(d_model: int) -> bool:
     """Whether a packed training step is faster under torch's autocast.
 
-    Only matrix products are; torch leaves them to oneDNN, where the processor has instructions for them.
+    Only matrix products are, if the processor has bfloat16 instructions; torch uses oneDNN for them.
     """
     return d_model >= NARROWEST and multiplies_bfloat16() and torch.backends.mkldnn.is_available()
 
@@ -184,7 +184,7 @@ def attend_packed(
     v: Float[Tensor, "1 heads keys d_v"],
     packing: Packing,
 ) -> Float[Tensor, "1 heads queries d_v"]:
-    """The output of `kernel`, by the compiled library; a kernel that the library lacks gets padded self-attention."""
+    """The output of `kernel` by the compiled library; unsupported kernels run self-attention on padded tensors."""
     if _is_equation_1(kernel, q.size(-1)):
         return packed_attention(q, k, v, packing)
     lengths = packing.queries.diff()
@@ -232,13 +232,13 @@ class _PackedAttention(torch.autograd.Function):
 
 
 def _row_by_row(x: Float[Tensor, "1 heads rows d_head"]) -> Float[Tensor, "1 heads rows d_head"]:
-    """`x` with the heads of a row one after the other in memory, copied if necessary."""
+    """`x` with the heads of a row adjacent in memory, copied if necessary."""
     in_order = x.stride(3) == 1 and (x.size(1) == 1 or x.stride(1) == x.size(3))
     return x if in_order else split_heads(merge_heads(x).contiguous(), x.size(1))
 
 
 def _gradients(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> list[Tensor]:
-    """Room for gradients, side by side where one matrix product made what they are of."""
+    """Uninitialised gradients, adjacent in memory if one matrix product computed their inputs."""
     joined = ((q, k, v),) if packing.queries is packing.keys else ((q,), (k, v))
     gradients: list[Tensor] = []
     for group in joined:
@@ -249,7 +249,7 @@ def _gradients(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> list[Tensor
 
 
 def _weights_of_a_head(packing: Packing) -> int:
-    """How many attention weights a head keeps."""
+    """The number of attention weights of a head."""
     return int((packing.queries.diff() * ((packing.keys.diff() + LANES - 1) // LANES * LANES)).sum())
 
 
@@ -259,7 +259,7 @@ def _shape(packing: Packing, q: Tensor, v: Tensor) -> PackedShape:
 
 
 def _inputs(q: Tensor, k: Tensor, v: Tensor) -> Inputs:
-    """Where queries, keys and values begin, and the distance of their rows."""
+    """Addresses of queries, keys and values, and the strides of their rows."""
     return Inputs(*(x.data_ptr() for x in (q, k, v)), *(x.stride(2) for x in (q, k, v)))
 
 

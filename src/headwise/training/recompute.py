@@ -1,4 +1,4 @@
-"""Activation checkpointing (arXiv:1604.06174): memory for a third more time, for models that do not fit."""
+"""Activation checkpointing (arXiv:1604.06174): less memory for a third more time."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,8 +10,9 @@ from torch.utils.checkpoint import checkpoint
 
 
 def recompute_layers(model: nn.Module) -> None:
-    """From now on every layer of every stack (`nn.ModuleList`) of `model` keeps its inputs alone for the backward
-    pass, which computes the rest again, with the same dropout masks: gradients stay what they were, bit for bit.
+    """Recompute the layers of every stack (`nn.ModuleList`) in the backward pass; only their inputs are stored.
+
+    Dropout masks are the same, so gradients are bit-identical.
     """
     for stack in model.modules():
         if isinstance(stack, nn.ModuleList):

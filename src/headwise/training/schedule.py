@@ -6,12 +6,12 @@ from headwise.config.training import TrainConfig
 
 
 def peak_learning_rate(train: TrainConfig, d_model: int) -> float:
-    """`train.learning_rate`, or the paper's peak d_model^-0.5 * warmup_steps^-0.5 where that is 0."""
+    """`train.learning_rate`, or if that is 0 the paper's peak d_model^-0.5 * warmup_steps^-0.5."""
     return train.learning_rate or (d_model * train.warmup_steps) ** -0.5
 
 
 def learning_rate(step: int, peak: float, train: TrainConfig) -> float:
-    """Rate of update `step`, counted from 1: a linear rise over the warm-up, then the schedule.
+    """Learning rate of update `step`, counted from 1: linear warm-up, then the schedule.
 
     "inverse_sqrt" with the paper's peak is equation 3: d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5).
 

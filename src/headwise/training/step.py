@@ -1,7 +1,7 @@
-"""From a batch to its loss: the forward half of a training step, and the same for validation.
+"""The objective of translation: from a batch to its loss, for training and validation.
 
-What is trained for is a function from a batch to a `Loss`; the trainer is given one and knows no task. Here is that of
-a translator; classifiers and forecasters have theirs in `headwise.tasks`.
+An objective is a function from a batch to a `Loss`; the trainer knows nothing else of the task. Objectives of other
+tasks are in `headwise.tasks`.
 """
 
 from collections.abc import Callable
@@ -17,14 +17,14 @@ from headwise.data.batch import Batch
 from headwise.training.loss import Loss, sequence_loss
 from headwise.training.packed import can_pack, packed_states
 
-Objective = Callable[[Any], Loss]  # of one kind of batch
-StatesOf = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # see `real_states`, which is one
+Objective = Callable[[Any], Loss]  # from a batch of some kind
+StatesOf = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # with the signature of `real_states`
 
 
 def real_states(
     network: Any, src: Tensor, tgt_in: Tensor, src_mask: Tensor, tgt_mask: Tensor
 ) -> Float[Tensor, "rows d_model"]:
-    """Hidden states at the positions that `tgt_mask` is True for; without padding where that is possible."""
+    """Hidden states at the positions where `tgt_mask` is True; computed without padding if possible."""
     if can_pack(network, src_mask, tgt_mask):
         return packed_states(network, src, tgt_in, src_mask, tgt_mask)
     return _padded_states(network.states, src, tgt_in, src_mask, tgt_mask)
@@ -37,17 +37,17 @@ def _padded_states(
 
 
 def translation_objective(model: nn.Module, pad_id: int, train: TrainConfig, padded: bool = False) -> Objective:
-    """Section 5.4: label-smoothed cross-entropy of the next piece, with R-Drop if asked for.
+    """Section 5.4: label-smoothed cross-entropy of the next token, optionally with R-Drop.
 
-    `padded`: whoever looks at the model's layers meanwhile finds sentences one beside the other, with padding.
+    With `padded` the layers always see padded batches, never packed ones.
     """
     states = partial(real_states, model)
-    if padded or train.compile or train.shard != "none":  # compiled for shapes, of which there are fewer with padding
+    if padded or train.compile or train.shard != "none":  # padding means fewer shapes to compile
         network: Any = model
         states = partial(_padded_states, torch.compile(network.states) if train.compile else network.states)
 
     def objective(batch: Batch) -> Loss:
-        weight, bias, scale = projection(model)  # which may be put together for this batch
+        weight, bias, scale = projection(model)  # may be computed for each batch
         smoothing, r_drop = train.label_smoothing, train.r_drop
         return batch_loss(states, weight, batch, pad_id, smoothing, r_drop, bias, scale)
 
@@ -64,9 +64,9 @@ def batch_loss(
     bias: Float[Tensor, " vocab"] | None = None,
     scale: float = 1.0,
 ) -> Loss:
-    """Loss of a batch, summed over its target pieces; with `r_drop` every pair passes twice, in one batch.
+    """Loss of a batch, summed over its target tokens; with `r_drop` every pair is computed twice, in one batch.
 
-    `states` gives hidden states as `real_states` does; `weight`, `bias` and `scale` are those of `projection`.
+    `states` has the signature of `real_states`; `weight`, `bias` and `scale` come from `projection`.
     """
     real = batch.tgt_out != pad_id
     inputs = batch.src, batch.tgt_in, batch.src_mask, real
@@ -79,7 +79,7 @@ def batch_loss(
 
 
 def projection(model: nn.Module) -> tuple[nn.Parameter, nn.Parameter | None, float]:
-    """What makes logits of hidden states: a matrix, a bias where there is one, a factor on the states before (T5)."""
+    """The output projection: matrix, bias or None, and a factor on the hidden states (T5)."""
     output: Any = model.get_submodule("output")
     return output.weight, output.bias, getattr(getattr(model, "head", None), "scale", 1.0)
 

@@ -1,9 +1,8 @@
-"""The one training loop (section 5).
+"""The training loop (section 5).
 
-All its state is in three places: the model's parameters, the optimiser's moments, and `Progress`; together with the
-random state they make a checkpoint, and a run resumed from one repeats the uninterrupted run bit for bit on a CPU.
-What is learnt is an objective, a function from a batch to its loss: the trainer knows neither tasks nor architectures,
-and no file but its own.
+Its state is the model's parameters, the optimizer's moments, `Progress` and the random state: together a checkpoint. On
+a CPU a resumed run is bit-identical to an uninterrupted one. The trainer minimises an objective, a function from a
+batch to its loss; it knows neither tasks nor architectures.
 """
 
 import math
@@ -28,7 +27,7 @@ from headwise.training.checkpoint import (
     average_parameters,
     checkpoint_paths,
     load_checkpoint,
-    newest_whole,
+    newest_undamaged,
     remove_old,
     save_checkpoint,
 )
@@ -39,39 +38,39 @@ from headwise.training.schedule import learning_rate, peak_learning_rate
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard, Validation, ValidationDeferred
 
-MAX_SKIPPED_IN_A_ROW = 10  # updates without a finite loss and gradient before the run gives up
+MAX_SKIPPED_IN_A_ROW = 10  # updates without finite loss and gradient before the run stops
 
 
 @dataclass
 class Progress:
-    """Counters of a run, as they stand in a checkpoint's `state.json`."""
+    """Counters of a run, as in a checkpoint's `state.json`."""
 
     step: int = 0
     data: dict[str, int] = field(default_factory=dict)  # position of the stream
     objective: float = 0.0  # sums since the last logged line
-    figures: dict[str, float] = field(default_factory=dict)  # those of `Loss`, the same
+    figures: dict[str, float] = field(default_factory=dict)  # sums of `Loss.figures` since then
     targets: int = 0
     skipped: int = 0  # updates skipped for a loss or gradient that was not finite
     skipped_in_a_row: int = 0
-    best: float | None = None  # best validation figure, lower is better
-    best_loss: float = 0.0  # the loss that came with it: of equal figures the one with less is better
+    best: float | None = None  # best validation metric, lower is better
+    best_loss: float = 0.0  # its loss, which breaks ties
     validations_since_best: int = 0
-    validation_due: bool = False  # that of this step was put off: the run was asked to end meanwhile
-    elapsed: float = 0.0  # seconds of training, validations among them, in all sessions together
+    validation_due: bool = False  # the validation of this step was interrupted by a signal
+    elapsed: float = 0.0  # seconds of training including validation, over all sessions
 
 
 Export = Callable[[Mapping[str, Tensor], Mapping[str, float], str], None]
 
 
 class Trainer:
-    """Trains `model`, which is on `device`, on the stream until the steps, the patience or the user end it.
+    """Trains `model`, which is on `device`, until the last step, patience or a signal ends the run.
 
-    `objective(batch)` is minimised per target of the batches, whatever a target is.
-    `validation` judges `model` as it is then: `outputs` and `figures` are called in turn. Its figures are "loss" and
-    perhaps others, one of which `train.best_metric` may name.
-    `export(parameters, figures, what)` is given every model better than those before it, and says what it is.
-    `baseline` has figures of guessing. Until a model surpasses one of them, no model is the best, and each is exported.
-    Files go to `folder`.
+    Args:
+        objective: its value per target is minimised.
+        validation: evaluates `model`; its metrics are "loss" and perhaps others, such as `train.best_metric`.
+        export: called as `export(parameters, metrics, description)` for every new best model.
+        folder: for logs and checkpoints.
+        baseline: metrics of guessing. Until a model is better than one of them, every model is exported.
     """
 
     def __init__(
@@ -104,14 +103,14 @@ class Trainer:
         self._peak = peak_learning_rate(config.train, config.model.d_model)
         self._stop_signal = ""
         self._validating = False
-        self._shard = Shard()  # of what is validated on
+        self._shard = Shard()  # of the validation items
         self.batches: list[TrainingBatch] = []  # of the latest update
         self._show = show
         self._tensorboard = tensorboard
         self._baseline = baseline
 
     def run(self) -> str:
-        """Train from where `progress` stands; "finished", "patience" or the name of the signal that ended it."""
+        """Train from `progress` on; returns "finished", "patience" or the name of the signal that ended the run."""
         self._began = time.monotonic() - self.progress.elapsed
         log = self._open_log()
         stream = self._open_stream(self.progress.data or None)
@@ -122,7 +121,7 @@ class Trainer:
                 if not self._stop_signal:
                     reason = self._finish(log) or reason
             except (torch.OutOfMemoryError, MemoryError, RuntimeError, WriteError) as error:
-                raise self._explain(error) from error
+                raise self._as_user_error(error) from error
             finally:
                 stream.close()
                 log.close()
@@ -141,7 +140,7 @@ class Trainer:
                 self.terminal.step()
                 if progress.step % train.log_every == 0:
                     self._log(log, clock)
-                elif progress.step == first:  # nobody should have to wait for an interval to learn how long a run takes
+                elif progress.step == first:  # an early estimate of the remaining time
                     self.terminal.interval(self._record(clock))
                 validates = progress.step % train.validate_every == 0 or progress.step == train.max_steps
                 progress.validation_due = validates
@@ -158,9 +157,9 @@ class Trainer:
         return 0 < self.config.train.patience <= self.progress.validations_since_best
 
     def _update(self, batches: list[TrainingBatch], clock: Clock) -> None:
-        """One optimiser update from the gradients of `batches` together (gradient accumulation), if they are finite."""
+        """One update from the accumulated gradients of `batches`, if they are finite."""
         train, progress = self.config.train, self.progress
-        n_targets = int(self._over_all([sum(float(batch.n_targets) for batch in batches)])[0])
+        n_targets = int(self._sum_over_ranks([sum(float(batch.n_targets) for batch in batches)])[0])
         self.model.train()
         self.model.zero_grad(set_to_none=True)
         sums: list[Tensor] = []
@@ -174,8 +173,8 @@ class Trainer:
         clock.count(batches)
         progress.step += 1
         norm = self._gradient_norm()
-        own = torch.stack(sums).double().sum(0).tolist()  # here, and not before, a GPU is waited for
-        objective, *figures = self._over_all(own)
+        own = torch.stack(sums).double().sum(0).tolist()  # the first synchronisation with a GPU
+        objective, *figures = self._sum_over_ranks(own)
         if not (math.isfinite(objective) and bool(norm.isfinite())):
             self._skip(objective)
             return
@@ -189,8 +188,8 @@ class Trainer:
         for name, figure in zip(names, figures, strict=True):
             progress.figures[name] = progress.figures.get(name, 0.0) + figure
 
-    def _over_all(self, sums: list[float]) -> list[float]:
-        """Sums over all processes that train this model: here it is one."""
+    def _sum_over_ranks(self, sums: list[float]) -> list[float]:
+        """Sums over all processes that train this model; here it is only one."""
         return sums
 
     def _gradient_norm(self) -> Tensor:
@@ -225,9 +224,9 @@ class Trainer:
         self.terminal.interval(record)
 
     def _record(self, clock: Clock) -> dict[str, Any]:
-        """The figures of the interval so far."""
+        """The log record of the interval."""
         train, progress = self.config.train, self.progress
-        targets = progress.targets  # 0 where no update of the interval was finite: then there is no loss either
+        targets = progress.targets  # 0 if no update of the interval was finite
         means = {name: figure / targets for name, figure in progress.figures.items()} if targets else {}
         if "nll" in means:
             means["perplexity"] = math.exp(min(means["nll"], 700.0))
@@ -243,48 +242,48 @@ class Trainer:
         }
 
     def _validate(self, log: MetricsLog) -> None:
-        """Validate, or leave it to the run that goes on from here, if this one is to end."""
+        """Validate; after a signal, leave it to the resumed run."""
         progress = self.progress
         try:
-            with self._averaged():
-                better = self._try(log, f"step {progress.step}")
+            with self._moving_average():
+                better = self._evaluate_candidate(log, f"step {progress.step}")
         except ValidationDeferred:
             return
         progress.validation_due = False
         progress.validations_since_best = 0 if better else progress.validations_since_best + 1
 
     def _finish(self, log: MetricsLog) -> str:
-        """Section 6.1: the mean of the last checkpoints is a candidate too (a moving average has been one already).
+        """Section 6.1: evaluate the average of the last checkpoints, unless there is a moving average.
 
-        The name of the signal that came in between, if one did.
+        Returns the name of a signal that interrupted it, or "".
         """
         paths = checkpoint_paths(self.folder / CHECKPOINTS)[-self.config.train.average :]
         if self.average or len(paths) < 2:
             return ""
         try:
-            mean = average_parameters(self._model_of(path) for path in paths)
-        except ValueError as error:  # damaged since it was written; the best model is safe already
+            mean = average_parameters(self._load_parameters(path) for path in paths)
+        except ValueError as error:  # damaged; the best model is already exported
             self.terminal.say(f"the last checkpoints are not averaged: {error}")
             return ""
         _copy(mean, self._parameters())
         try:
-            self._try(log, f"average of {len(paths)} checkpoints, {paths[0].name} to {paths[-1].name}")
+            self._evaluate_candidate(log, f"average of {len(paths)} checkpoints, {paths[0].name} to {paths[-1].name}")
         except ValidationDeferred:
             return self._stop_signal
         return ""
 
-    def _model_of(self, checkpoint: Path) -> Mapping[str, Tensor]:
+    def _load_parameters(self, checkpoint: Path) -> Mapping[str, Tensor]:
         return load_checkpoint(checkpoint).model
 
-    def _try(self, log: MetricsLog, what: str) -> bool:
-        """Validate the model as it stands and export it if it is the best so far."""
+    def _evaluate_candidate(self, log: MetricsLog, what: str) -> bool:
+        """Validate the current model and export it if it is the best so far."""
         progress, metric = self.progress, self.config.train.best_metric
         started = time.monotonic()
         self.model.eval()
         figures = self.validation.figures(self._outputs(self.model))
         value, loss = cost(figures, metric if metric in figures else "loss"), figures["loss"]
         if progress.best is None:
-            better = self._surpasses_guessing(figures)
+            better = self._beats_baseline(figures)
         else:
             better = (value, loss) < (progress.best, progress.best_loss)
         finite = math.isfinite(value) and math.isfinite(loss)
@@ -300,8 +299,8 @@ class Trainer:
         self.terminal.say(f"{what}: validation {shown}{f' ({verdict})' if verdict else ''}")
         return better
 
-    def _surpasses_guessing(self, figures: Mapping[str, float]) -> bool:
-        """By any figure: an accuracy may be good while the loss of overconfident mistakes is worse than a guess's."""
+    def _beats_baseline(self, figures: Mapping[str, float]) -> bool:
+        """Whether any metric is better: accuracy may be good while overconfident errors make the loss bad."""
         known = [name for name in self._baseline if name in figures]
         return not known or any(cost(figures, name) < cost(self._baseline, name) for name in known)
 
@@ -312,7 +311,7 @@ class Trainer:
         """The outputs of a validation of `model`.
 
         Raises:
-            ValidationDeferred: a signal asked the run to end. Nothing has changed by then.
+            ValidationDeferred: interrupted by a signal.
         """
         try:
             self._validating = True
@@ -324,8 +323,8 @@ class Trainer:
         return {name: p.detach() for name, p in self.model.named_parameters() if p.requires_grad}
 
     @contextmanager
-    def _averaged(self) -> Iterator[None]:
-        """Inside, the model has its moving average for parameters, if the run keeps one."""
+    def _moving_average(self) -> Iterator[None]:
+        """Inside, the model has the moving average of its parameters, if there is one."""
         if not self.average:
             yield
             return
@@ -338,7 +337,7 @@ class Trainer:
             _copy(kept, own)
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        """Mixed precision: inside, products are in bfloat16; parameters and the sums of the loss stay in float32."""
+        """Mixed precision: products are bfloat16; parameters and the sums of the loss stay float32."""
         precision = self.config.train.precision
         if precision == "bf16" or (precision == "auto" and self.device.type == "cuda"):
             return torch.autocast(self.device.type, torch.bfloat16)
@@ -362,8 +361,8 @@ class Trainer:
         remove_old(folder, max(self.config.train.keep_last, self.config.train.average))
 
     def restore(self, warn: Callable[[str], None]) -> bool:
-        """Take up the newest whole checkpoint in `folder`; False if there are none, `UserError` if all are damaged."""
-        checkpoint = newest_whole(self.folder / CHECKPOINTS, load_checkpoint, warn)
+        """Restore the newest undamaged checkpoint; False if there are none, `UserError` if all are damaged."""
+        checkpoint = newest_undamaged(self.folder / CHECKPOINTS, load_checkpoint, warn)
         if checkpoint is None:
             return False
         state = dict(checkpoint.state)
@@ -372,30 +371,28 @@ class Trainer:
         self.optimizer.restore(self.model, checkpoint.training)
         for name, value in self.average.items():
             value.copy_(checkpoint.training[f"ema.{name}"])
-        self._draw_as(checkpoint)
+        self._restore_random_state(checkpoint)
         if (state["threads"], state["torch"]) != (torch.get_num_threads(), torch.__version__):
             warn(
-                f"resuming under {torch.get_num_threads()} threads and torch {torch.__version__} what ran under "
-                f"{state['threads']} and {state['torch']}: losses will agree closely, not bit for bit"
+                f"resuming with {torch.get_num_threads()} threads and torch {torch.__version__}, before "
+                f"{state['threads']} and {state['torch']}: losses will agree closely, but not bit for bit"
             )
         return True
 
-    def _draw_as(self, checkpoint: Checkpoint) -> None:
+    def _restore_random_state(self, checkpoint: Checkpoint) -> None:
         torch.set_rng_state(checkpoint.training["random.cpu"])
         if self.device.type == "cuda" and "random.cuda" in checkpoint.training:
             torch.cuda.set_rng_state(checkpoint.training["random.cuda"], self.device)
 
-    # The world outside
+    # Signals and errors
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM ask for an end after the update in progress, or in the middle of a validation, which the
-        next run makes up for; a second one ends at once.
-        """
+        """Ctrl-C and SIGTERM end the run after the current update, or interrupt a validation; a second one aborts."""
 
         try:
-            before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # not the main thread: whoever owns it handles signals
+            before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not the main thread
             before = {}
         try:
             yield
@@ -403,7 +400,7 @@ class Trainer:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._stop_signal:
             raise KeyboardInterrupt
         self._stop_signal = signal.Signals(number).name
@@ -412,13 +409,13 @@ class Trainer:
             self._validating = False
             raise ValidationDeferred
 
-    def _explain(self, error: BaseException) -> BaseException:
-        """A `UserError` for memory or a disk that is full, anything else as it is."""
+    def _as_user_error(self, error: BaseException) -> BaseException:
+        """A `UserError` for exhausted memory or a full disk, or `error` itself."""
         text = str(error)
         if isinstance(error, WriteError):
             good = [path.name for path in checkpoint_paths(self.folder / CHECKPOINTS)]
             return UserError(
-                f"{text}, then go on with --resume; the last checkpoint is {good[-1] if good else 'none yet'}"
+                f"{text}, then resume with --resume; the last checkpoint is {good[-1] if good else 'none yet'}"
             )
         out_of_memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text
         if not out_of_memory:
@@ -432,7 +429,7 @@ class Trainer:
 
 
 def cost(figures: Mapping[str, float], name: str) -> float:
-    """A figure of a validation, negative if more of it is better.
+    """A metric as a cost: negative if higher is better.
 
     >>> cost({"loss": 2.0}, "loss"), cost({"accuracy": 0.5}, "accuracy")
     (2.0, -0.5)

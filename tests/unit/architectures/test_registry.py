@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from headwise.architectures.registry import ARCHITECTURES, build_network, decoding_forms
+from headwise.architectures.registry import ARCHITECTURES, build_network, decoding_variants
 from headwise.config.model import MODELS, TransformerConfig, longest_sequence
 from headwise.config.setting import converted
 from headwise.config.settings import SETTINGS
@@ -32,4 +32,4 @@ def test_only_learned_positions_end() -> None:
 
 
 def test_a_transformer_has_prepared_forms() -> None:
-    assert isinstance(decoding_forms(build_network(CONFIG)), PrecisionVariants)
+    assert isinstance(decoding_variants(build_network(CONFIG)), PrecisionVariants)

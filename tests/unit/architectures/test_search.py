@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.architectures.registry import Network, decoding_forms
+from headwise.architectures.registry import Network, decoding_variants
 from headwise.config.settings import SearchSettings
 from headwise.contract import EncoderDecoder, SpecialIds
 from headwise.decode.candidates import CandidateTable
-from headwise.decode.ending import length_penalty
-from headwise.decode.engine import begin, decode_tokens
+from headwise.decode.engine import begin, decode_tokens, greedy_steps
 from headwise.decode.request import SearchRequest
-from headwise.decode.stepping import written_in
 from headwise.decode.stepwise import engine_of
+from headwise.decode.stopping_rules import length_penalty
 from headwise.errors import UserError
 from headwise.models.scoring import score_pairs
 
@@ -114,7 +113,7 @@ def test_a_shortlist_of_everything_changes_nothing_and_a_short_one_binds(model: 
 def test_a_stream_is_greedy_search(model: Network) -> None:
     for source in [source for source in SOURCES if source]:
         request = SearchRequest([source], [[]], replace(SHORT, beam_size=1), SpecialIds())
-        steps = [one.token for one in written_in(begin(engine_of(model), request))]
+        steps = [one.token for one in greedy_steps(begin(engine_of(model), request))]
         assert [token for token in steps if token != SpecialIds().eos_id] == greedily(model, source)
 
 
@@ -128,7 +127,7 @@ def test_scores_are_those_of_a_full_pass(model: Network) -> None:
 
 @pytest.mark.parametrize("compute", ["int8", "bfloat16", "float16"])
 def test_other_numbers_are_refused_in_one_line(model: Network, compute: str) -> None:
-    form = decoding_forms(model)
+    form = decoding_variants(model)
     assert form("float32") is model
     with pytest.raises(UserError, match=rf"^decode.compute = {compute} is for the Transformer; .*$"):
         form(compute)

@@ -179,9 +179,9 @@ def test_threads_share_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
         return model.search(batch, *rest)
 
     monkeypatch.setattr(engine, "usable_threads", lambda: 3)
-    monkeypatch.setattr(engine, "LEAST_SHARE", 40)
-    watched: Any = SimpleNamespace(search=noted, begin=noted)
-    assert decode_tokens(engine_of(watched), sources, search) == alone
+    monkeypatch.setattr(engine, "MIN_SHARE", 40)
+    recorded: Any = SimpleNamespace(search=noted, begin=noted)
+    assert decode_tokens(engine_of(recorded), sources, search) == alone
     assert used and threading.get_ident() not in used
 
 
@@ -193,11 +193,13 @@ def test_batches_are_no_larger_than_products_gain_from() -> None:
         rows.append(len(batch))
         return model.search(batch, *rest)
 
-    watched: Any = SimpleNamespace(search=noted, begin=noted)
+    recorded: Any = SimpleNamespace(search=noted, begin=noted)
     decode_tokens(
-        engine_of(watched), [[5] * 9] * 300, SearchSettings(max_length_extra=1, batch_tokens=100_000, beam_size=2)
+        engine_of(recorded),
+        [[5] * 9] * 300,
+        SearchSettings(max_length_extra=1, batch_tokens=100_000, beam_size=2),
     )
-    assert sum(rows) == 300 and max(rows) == engine.MOST_SHARE // 20
+    assert sum(rows) == 300 and max(rows) == engine.MAX_SHARE // 20
 
 
 @needs_library

@@ -1,4 +1,7 @@
-"""Search over a shortlist: with all pieces it is full search, with few it keeps to them, sentence by sentence."""
+"""Search over a shortlist: with the whole vocabulary it is full search.
+
+Otherwise each sentence uses only its candidates.
+"""
 
 from dataclasses import replace
 
@@ -57,7 +60,7 @@ def outcome(found):
 
 @pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
-def test_a_shortlist_of_everything_is_full_search(model, sources, search, prepared):
+def test_a_shortlist_of_the_whole_vocabulary_is_full_search(model, sources, search, prepared):
     model = prepare_for_inference(model) if prepared else model
     everything = CandidateTable(np.arange(VOCAB), np.full((VOCAB, 1), 5))
     prefixes = [[5, 9] if i % 3 == 0 and source else [] for i, source in enumerate(sources)]
@@ -73,7 +76,7 @@ def test_a_shortlist_of_everything_is_full_search(model, sources, search, prepar
 
 @pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
-def test_a_sentence_keeps_to_its_candidates_alone_and_in_any_batch(model, sources, few, search, prepared):
+def test_a_sentence_uses_only_its_candidates_in_any_batch(model, sources, few, search, prepared):
     model = prepare_for_inference(model) if prepared else model
     config = replace(SHORT, **search)
     together, scores = outcome(decode_tokens(engine_of(model), sources, config, shortlist=few))
@@ -110,7 +113,7 @@ def test_a_prefix_need_not_be_in_the_shortlist(model, few, beam_size):
     assert all(foreign not in h.tokens for h in second)
 
 
-def test_candidates_are_those_of_each_sentence_and_fill_whole_blocks():
+def test_candidates_of_each_sentence_fill_whole_blocks():
     table = CandidateTable(np.array([7]), np.array([[token, 89 - token] for token in range(90)]))
     found = table.candidates([[10, 11, 2], [12, 2]], [[], [20]], (1, 2, 3))
     assert len(found.ids) == 64 and (np.diff(found.ids) > 0).all()

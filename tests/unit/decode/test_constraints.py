@@ -1,4 +1,4 @@
-"""Each constraint alone, on log-probabilities written by hand."""
+"""Each constraint separately, on hand-written log-probabilities."""
 
 import math
 
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from headwise.decode.constraints import (
     FREE,
     Limits,
-    ban_pieces,
     ban_repeated_ngrams,
+    ban_tokens,
     constrain,
     end_if_stuck,
     force,
@@ -34,9 +34,9 @@ def limits(min_length, prefix):
     )
 
 
-def test_banned_pieces_and_early_ends_are_impossible_and_the_rest_is_unchanged():
+def test_banned_tokens_and_early_ends_get_minus_infinity():
     log_probs = torch.randn(2, 5)
-    allowed = ban_pieces(log_probs.clone(), [0, 3], torch.tensor([True, False]), eos_id=2)
+    allowed = ban_tokens(log_probs.clone(), [0, 3], torch.tensor([True, False]), eos_id=2)
     assert possible(allowed) == [[1, 2, 4], [1, 4]]
     assert torch.equal(allowed[:, [1, 4]], log_probs[:, [1, 4]])
 
@@ -54,19 +54,19 @@ def test_banned_are_exactly_the_tokens_that_repeat_an_ngram(history, n):
     assert possible(allowed) == [[t for t in range(4) if not repeats(t)]]
 
 
-def test_a_row_with_nothing_left_may_end_and_others_keep_their_rules():
+def test_a_row_without_allowed_tokens_may_end():
     log_probs = torch.tensor([[-1.0, -2.0, -3.0], [-1.0, -2.0, -3.0]])
     allowed = torch.tensor([[-INF, -INF, -INF], [-INF, -2.0, -INF]])
     assert end_if_stuck(allowed, log_probs, eos_id=2).tolist() == [[-INF, -INF, -3.0], [-INF, -2.0, -INF]]
 
 
-def test_a_forced_token_keeps_its_log_prob_and_wins():
+def test_a_forced_token_keeps_its_log_prob():
     log_probs = torch.tensor([[-1.0, -2.0], [-1.0, -2.0]])
     allowed = torch.tensor([[-1.0, -INF], [-1.0, -INF]])
     assert force(allowed, log_probs, torch.tensor([1, FREE])).tolist() == [[-INF, -2.0], [-1.0, -INF]]
 
 
-def test_prefix_is_followed_position_by_position_even_against_other_rules():
+def test_prefix_overrides_other_constraints():
     rows = limits([0, 0], [[3, 3], [4, FREE]])
     history = torch.tensor([[3], [4]])
     allowed = constrain(torch.zeros(2, 5), history, rows, (0, 1), no_repeat_ngram=1, eos_id=2)
@@ -76,12 +76,12 @@ def test_prefix_is_followed_position_by_position_even_against_other_rules():
 
 
 @pytest.mark.parametrize(("length", "may_end"), [(1, False), (2, True)])
-def test_the_end_comes_at_the_shortest_length_at_the_earliest(length, may_end):
+def test_no_end_before_the_minimum_length(length, may_end):
     allowed = constrain(torch.zeros(1, 5), torch.full((1, length), 4), limits([2], [[]]), (), 0, eos_id=2)
     assert (2 in possible(allowed)[0]) == may_end
 
 
-def test_take_and_repeat_move_every_field():
+def test_take_and_repeat_apply_to_every_field():
     rows = limits([1, 2], [[5], [6]])
     assert take(rows, torch.tensor([1])).prefix.tolist() == [[6]]
     repeated = rows.repeat(2)

@@ -1,4 +1,4 @@
-"""A small random Transformer under the search: caches, batches, order, limits."""
+"""Search with a small random Transformer: caches, batches, order, limits."""
 
 import itertools
 import math
@@ -17,10 +17,10 @@ from headwise.architectures.transformer import build_model
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import SearchSettings
 from headwise.contract import Hypothesis, SpecialIds
-from headwise.decode.ending import length_penalty
 from headwise.decode.engine import decode_tokens
 from headwise.decode.request import SearchRequest, TooLarge, batches, bounds, random_stream
 from headwise.decode.stepwise import engine_of
+from headwise.decode.stopping_rules import length_penalty
 from headwise.errors import UserError
 from headwise.network.inference import prepare_for_inference
 
@@ -112,8 +112,8 @@ def test_log_probs_equal_full_recomputation_and_n_best_is_sorted(model, sources,
     ],
     ids=str,
 )
-def test_the_prepared_model_is_searched_with_the_same_result(model, sources, settings):
-    """All the search does with a cache: multiply, reorder, drop sentences, drop rows."""
+def test_the_prepared_model_gives_the_same_result(model, sources, settings):
+    """Covers every cache operation: multiply, reorder, drop sentences, drop rows."""
     config = replace(SHORT, max_length_extra=9, **settings)
     prefixes = [[], [5], [], [], [6, 7], [], [], []]
     model.eval()
@@ -138,7 +138,7 @@ def test_wide_beam_equals_enumeration(model):
 
 
 @pytest.mark.parametrize("settings", [{}, {"beam_size": 1}, {"sample": True, "temperature": 2.0}, {"n_best": 4}])
-def test_a_sentence_gives_the_same_alone_in_any_order_and_any_batch(model, sources, settings):
+def test_results_do_not_depend_on_order_or_batch(model, sources, settings):
     config = replace(SHORT, **settings)
     together = decode_tokens(engine_of(model), sources, config)
     backwards = decode_tokens(engine_of(model), sources[::-1], config)[::-1]
@@ -174,7 +174,7 @@ def test_the_mode_of_the_model_is_restored_even_after_an_interruption(model, tra
     assert model.training is training
 
 
-def test_another_numbering_of_the_special_ids(model):
+def test_other_special_ids(model):
     special = SpecialIds(pad_id=9, bos_id=8, eos_id=7, unk_id=6)
     for [h] in decode_tokens(engine_of(model), [[4, 5, 3], [4]], SHORT, special):
         assert not {6, 7, 8, 9} & set(h.tokens)
@@ -188,7 +188,7 @@ def test_prefixes_and_the_longest_output_of_the_model(model, sources):
         assert h.tokens[: len(prefix)] == prefix and len(h.tokens) <= 7
 
 
-def test_a_batch_that_does_not_fit_is_cut_in_half(model, sources):
+def test_a_batch_that_does_not_fit_is_split(model, sources):
     expected = decode_tokens(engine_of(model), sources, SHORT)
     encode, sizes = model.encode, []
 
@@ -210,7 +210,7 @@ def test_a_batch_that_does_not_fit_is_cut_in_half(model, sources):
 
 
 class Searcher:
-    """Searches by itself, for so many sentences at once: writes a source backwards."""
+    """An engine for a limited batch size, which reverses the source."""
 
     def __init__(self, most):
         self.most, self.sizes = most, []
@@ -225,7 +225,7 @@ class Searcher:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_batch_that_the_library_has_no_memory_for_is_cut_in_half(sources, threads, monkeypatch):
+def test_a_batch_too_large_for_the_library_is_split(sources, threads, monkeypatch):
     monkeypatch.setattr("headwise.decode.engine.usable_threads", lambda: threads)
     whole, narrow = Searcher(100), Searcher(2)
     expected = decode_tokens(engine_of(whole), sources, SHORT)
@@ -240,7 +240,7 @@ def test_without_another_thread_the_caller_decodes(sources, no_more_threads, mon
     assert [h.tokens for [h] in found] == [source[::-1] for source in sources]
 
 
-def test_a_source_that_fits_into_no_memory_is_named_with_what_to_do():
+def test_a_source_too_large_for_memory_is_named_with_advice():
     with pytest.raises(
         TooLarge, match=r"text 2: .*--beam-size.*decode\.beam_size .now 4.*--max-source-length"
     ) as caught:
@@ -249,8 +249,8 @@ def test_a_source_that_fits_into_no_memory_is_named_with_what_to_do():
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_whoever_stops_waiting_ends_the_search(threads, monkeypatch):
-    """What a signal's handler raises in the thread that waits ends what the others do."""
+def test_an_interrupt_ends_the_search(threads, monkeypatch):
+    """An exception of a signal handler in the waiting thread ends the other threads."""
     stopped, asked = [], []
 
     class Endless:
@@ -282,7 +282,7 @@ def test_limits_grow_with_source_and_prefix():
     assert limits.max_length.tolist() == [1] and limits.min_length.tolist() == [0]
 
 
-def test_a_model_that_gives_no_numbers_is_named(model):
+def test_non_finite_outputs_are_an_error(model):
     with torch.no_grad():
         model.output.weight.fill_(math.nan)
     for search in ({"beam_size": 1}, {"beam_size": 3}, {"sample": True}):
@@ -298,13 +298,13 @@ IN_THE_SEARCH = {
 AROUND_IT = {"batch_size", "batch_tokens", "stop", "max_source_length", "shortlist", "draft_length", "compute"}
 
 
-def test_every_setting_is_known_to_a_models_own_search():
-    """Whoever adds a setting says here that a search is told of it, and teaches it to `native/search.c`."""
+def test_every_setting_is_passed_to_the_compiled_search():
+    """When you add a setting, add it here and in `native/search.c`."""
     assert {field.name for field in fields(SearchSettings)} == {*IN_THE_SEARCH} | AROUND_IT
 
 
 @pytest.mark.parametrize(("name", "value"), IN_THE_SEARCH.items())
-def test_a_models_own_search_is_told_of_its_settings(name, value):
+def test_an_engine_gets_the_settings(name, value):
     told = []
 
     class Told:
@@ -344,7 +344,7 @@ def test_batches_hold_every_source_once_within_the_budget(lengths, batch_tokens,
         {"length_penalty": -1.0},
     ],
 )
-def test_settings_without_meaning_are_refused(settings):
+def test_invalid_settings_are_refused(settings):
     with pytest.raises(UserError, match=next(iter(settings))):
         SearchSettings(**settings).check()
 

@@ -1,4 +1,4 @@
-"""Several models in one search: the mean of their log-probabilities, of whatever models and in whatever search."""
+"""Ensembles: the mean of log-probabilities, for all kinds of models and searches."""
 
 import math
 from collections.abc import Sequence
@@ -15,11 +15,10 @@ from headwise.config.settings import SearchSettings, from_dict
 from headwise.contract import EncoderDecoder, SpecialIds
 from headwise.decode.candidates import CandidateTable
 from headwise.decode.drafts import CopyDraft
-from headwise.decode.engine import begin, decode_tokens
+from headwise.decode.engine import begin, decode_tokens, greedy_steps
 from headwise.decode.ensemble import AveragedNetworks
 from headwise.decode.request import SearchRequest
 from headwise.decode.speculative import speculative_search
-from headwise.decode.stepping import written_in
 from headwise.decode.stepwise import engine_of
 from headwise.errors import UserError
 
@@ -51,7 +50,7 @@ def small(kind: str, seed: int = 0) -> Any:
 
 
 def geometric(members: Sequence[Any], source: Sequence[int], words: Sequence[int], may: Sequence[int] = ()) -> Any:
-    """Log-probabilities of all pieces, or among those of `may`, after each prefix of `words` by the definition.
+    """Log-probabilities of all tokens, or of those in `may`, after each prefix of `words`, by the definition.
 
     Without a cache, a search or padding.
     """
@@ -73,7 +72,7 @@ def members() -> list[Any]:
 
 @pytest.mark.parametrize("settings", SEARCHES)
 def test_log_probabilities_are_the_normalised_mean(members: list[Any], settings: dict[str, Any]) -> None:
-    """Of every hypothesis; sentences of a batch end at different steps, so that all caches have moved by then."""
+    """Sentences of a batch end at different steps, so that all caches have been reordered."""
     ensemble = AveragedNetworks(members)
     assert isinstance(ensemble, EncoderDecoder)
     found = decode_tokens(engine_of(ensemble), SOURCES, replace(SHORT, **settings))
@@ -102,8 +101,8 @@ def test_a_wide_beam_finds_the_best_of_all_outputs(members: list[Any]) -> None:
 
 @pytest.mark.parametrize("kind", MIXED)
 @pytest.mark.parametrize("settings", SEARCHES)
-def test_one_model_twice_is_that_model(kind: str, settings: dict[str, Any]) -> None:
-    """To the last bit: (x + x) / 2 = x; three times up to rounding."""
+def test_an_ensemble_of_identical_models_is_that_model(kind: str, settings: dict[str, Any]) -> None:
+    """Bit-identical for two, since (x + x) / 2 = x; up to rounding for three."""
     model, config = small(kind), replace(SHORT, **settings)
     alone = decode_tokens(engine_of(model), SOURCES, config)
     assert decode_tokens(engine_of(AveragedNetworks([model])), SOURCES, config) == alone
@@ -112,7 +111,7 @@ def test_one_model_twice_is_that_model(kind: str, settings: dict[str, Any]) -> N
     assert [h.log_prob for h in chain(*thrice)] == pytest.approx([h.log_prob for h in chain(*alone)], abs=1e-4)
 
 
-def test_the_order_changes_nothing_but_rounding(members: list[Any]) -> None:
+def test_the_order_changes_only_rounding(members: list[Any]) -> None:
     config = replace(SHORT, beam_size=3, n_best=3)
     found = decode_tokens(engine_of(AveragedNetworks(members)), SOURCES, config)
     turned = decode_tokens(engine_of(AveragedNetworks(members[::-1])), SOURCES, config)
@@ -135,7 +134,7 @@ def test_prefixes_are_continued(members: list[Any]) -> None:
     assert forced.token_log_probs[:3] == pytest.approx([float(wanted[i, t]) for i, t in enumerate([4, 4, 8])], abs=1e-4)
 
 
-def test_a_shortlist_normalises_among_its_own(members: list[Any]) -> None:
+def test_a_shortlist_normalises_over_its_candidates(members: list[Any]) -> None:
     table = CandidateTable(np.array([4, 5]), np.tile([6, 7], (VOCAB, 1)))
     for settings in SEARCHES[:3]:
         config = replace(SHORT, **settings)
@@ -154,15 +153,15 @@ def test_a_stream_and_a_draft_are_greedy_search(members: list[Any]) -> None:
     for source, (best,) in zip(SOURCES, decode_tokens(engine_of(ensemble), SOURCES, config), strict=True):
         if source:
             engine, request = engine_of(ensemble), SearchRequest([source], [[]], config, SpecialIds())
-            steps = [one.token for one in written_in(begin(engine, request))]
+            steps = [one.token for one in greedy_steps(begin(engine, request))]
             assert [token for token in steps if token != EOS] == best.tokens
             assert speculative_search(engine, request, CopyDraft())[0][0].tokens == best.tokens
-    with pytest.raises(UserError, match="cannot take steps back"):
+    with pytest.raises(UserError, match="cannot be truncated"):
         request = SearchRequest([[5, 6]], [[]], config, SpecialIds())
         speculative_search(engine_of(AveragedNetworks(members)), request, CopyDraft())
 
 
-def test_members_are_searched_in_evaluation_mode_and_left_as_they_were(members: list[Any]) -> None:
+def test_members_are_in_evaluation_mode_during_search_only(members: list[Any]) -> None:
     for member in members:
         member.train()
     ensemble = AveragedNetworks(members)
@@ -171,7 +170,7 @@ def test_members_are_searched_in_evaluation_mode_and_left_as_they_were(members: 
     assert found == decode_tokens(engine_of(ensemble.train(False)), SOURCES, SHORT)
 
 
-def test_a_member_that_gives_no_numbers_is_named(members: list[Any]) -> None:
+def test_non_finite_outputs_of_a_member_are_an_error(members: list[Any]) -> None:
     with torch.no_grad():
         next(members[1].parameters()).fill_(math.nan)
     with pytest.raises(UserError, match="not finite"):

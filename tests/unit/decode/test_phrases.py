@@ -1,4 +1,4 @@
-"""Outputs that contain phrases: against enumeration, by hand, and in any company, on step functions without a model."""
+"""Outputs with required phrases, compared with enumeration, on step functions without a model."""
 
 import itertools
 import math
@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from headwise.contract import SearchOptions
-from headwise.decode.ending import length_penalty
 from headwise.decode.phrases import met, phrase_search, progress, shares
 from headwise.decode.request import padded
 from headwise.decode.search import beam_search
+from headwise.decode.stopping_rules import length_penalty
 
 BOS, EOS = 0, 1  # the tokens 2, 3, ... are words
 PLAIN = SearchOptions(bos_id=BOS, eos_id=EOS, suppressed=(BOS,))
@@ -19,7 +19,7 @@ PLAIN = SearchOptions(bos_id=BOS, eos_id=EOS, suppressed=(BOS,))
 
 @pytest.fixture
 def run(table_step, start_cache, make_limits):
-    """What is found for sentences of these numbers and their phrases."""
+    """The hypotheses for sentences with these numbers and phrases."""
 
     def run(sentences, longest, phrases, options, vocab, prefixes=None):
         limits = replace(make_limits(longest, None, prefixes), phrases=torch.from_numpy(padded(phrases)))
@@ -33,7 +33,7 @@ def contains(words, phrase):
 
 
 def every_output(logits_of, sentence, longest, vocab, phrases, alpha):
-    """Those with all phrases, the best first."""
+    """Outputs with all phrases, best first."""
     found = []
     for length in range(longest + 1):
         for words in map(list, itertools.product(range(2, vocab), repeat=length)):
@@ -61,7 +61,7 @@ def test_a_wide_beam_finds_the_best_of_all_outputs_with_the_phrases(run, logits_
 
 
 @pytest.mark.parametrize("beam_size", [2, 3, 8])
-def test_every_output_contains_its_phrases_however_narrow_the_beam(run, beam_size):
+def test_every_output_contains_its_phrases_with_any_beam(run, beam_size):
     generator = torch.Generator().manual_seed(beam_size)
     sizes = [[1 + n % 3 for n in range(s % 4)] for s in range(40)]
     phrases = [[torch.randint(2, 30, (n,), generator=generator).tolist() for n in of] for of in sizes]
@@ -73,9 +73,7 @@ def test_every_output_contains_its_phrases_however_narrow_the_beam(run, beam_siz
     assert not all(contains(h.tokens, p) for of, ph in zip(plain, phrases, strict=True) for h in of for p in ph)
 
 
-def test_sentences_without_phrases_are_searched_as_ever_and_those_with_them_in_any_company(
-    run, table_step, start_cache, make_limits
-):
+def test_phrases_do_not_affect_other_sentences_of_the_batch(run, table_step, start_cache, make_limits):
     options, longest = replace(PLAIN, beam_size=4, n_best=3), [4 + s % 9 for s in range(12)]
     phrases = [[] if s % 2 else [[5, 3], [4]] for s in range(12)]
     together = run(range(12), longest, phrases, options, 12)
@@ -86,13 +84,13 @@ def test_sentences_without_phrases_are_searched_as_ever_and_those_with_them_in_a
     assert together[0::2] == alone
 
 
-def test_what_has_no_room_is_not_found(run):
+def test_phrases_longer_than_the_limit_give_no_hypothesis(run):
     assert run([0], [3], [[[4, 5, 6, 7]]], replace(PLAIN, beam_size=4), 12) == [[]]
     [[best, *_]] = run([0], [4], [[[4, 5, 6, 7]]], replace(PLAIN, beam_size=4), 12)
     assert best.tokens == [4, 5, 6, 7]
 
 
-def test_a_prefix_may_begin_with_a_phrase(run):
+def test_a_prefix_may_start_with_a_phrase(run):
     [[best, *_]] = run([0], [9], [[[4, 5]]], replace(PLAIN, beam_size=4), 12, prefixes=[[4, 5, 7]])
     assert best.tokens[:3] == [4, 5, 7]
     assert math.isfinite(best.log_prob)
@@ -102,8 +100,8 @@ def test_a_prefix_may_begin_with_a_phrase(run):
     ("said", "reached", "count"),
     [([], [0, 0], 0), ([4], [1, 0], 1), ([4, 5], [2, 1], 2), ([4, 5, 6], [3, 0], 3), ([4, 5, 7], [0, 2], 2)],
 )
-def test_how_far_a_hypothesis_is(said, reached, count):
-    """What breaks off a phrase leaves of it what still stands at the end."""
+def test_progress_of_phrases(said, reached, count):
+    """After a mismatch, progress is the longest prefix at the end of the output."""
     phrases, now = torch.tensor([[[4, 5, 6], [5, 7, -1]]]), torch.zeros(1, 1, 2, dtype=torch.long)
     for i in range(len(said)):
         now = progress(now, phrases, torch.tensor([[said[: i + 1]]]))
@@ -125,5 +123,5 @@ def test_how_far_a_hypothesis_is(said, reached, count):
         ([0, 0], 4, [0, 0]),
     ],
 )
-def test_the_beam_is_shared_by_hand(offered, beam_size, kept):
+def test_shares_of_banks(offered, beam_size, kept):
     assert shares(offered, beam_size) == kept

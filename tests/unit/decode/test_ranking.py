@@ -33,7 +33,7 @@ def test_best_is_a_stable_sort_over_many_blocks_full_of_ties():
 
 @pytest.mark.parametrize("n", [3, 64, 70, 640, 1000])
 def test_continuations_are_ranked_by_their_sums(n):
-    """Over few values, so that sums of different hypotheses are often equal: the lower hypothesis is first then."""
+    """With few distinct values, so that sums are often equal: then the lower hypothesis is first."""
     scores, so_far = torch.randint(0, 4, (5, 3, n)).float(), torch.randint(0, 3, (5, 3)).float()
     sums = (scores + so_far.unsqueeze(2)).flatten(1)
     expected = sums.sort(dim=1, descending=True, stable=True)
@@ -58,11 +58,11 @@ def test_best_equals_topk_without_ties(n):
 
 
 @pytest.mark.parametrize("nan", [float("nan"), -float("nan")])
-def test_indices_stay_valid_without_numbers(nan):
+def test_indices_stay_valid_with_nan(nan):
     _, index = best(torch.full((2, 70), nan), 5)
     assert index.min() >= 0 and index.max() < 70
 
 
-def test_keys_order_as_floats_do():
+def test_keys_sort_like_floats():
     scores = torch.randn(1, 500) * 10.0 ** torch.randint(-30, 30, (1, 500))
     assert torch.equal(order_keys(scores).argsort(), scores.argsort())

@@ -1,4 +1,4 @@
-"""Filters, drawing from a distribution, and the hash that gives each sentence its own stream."""
+"""Filters, sampling from a distribution, and the hash for the random stream of each sentence."""
 
 import math
 
@@ -7,11 +7,11 @@ import torch
 
 from headwise.contract import SearchOptions
 from headwise.decode.sampling import (
-    draw,
     invert_cdf,
     keep_top_k,
     keep_top_p,
     mix,
+    sample_token,
     stream_uniforms,
 )
 
@@ -34,11 +34,11 @@ def test_top_p_is_the_smallest_set_with_that_mass(p, expected):
     assert kept(keep_top_p(PROBS.log(), p))[0] == expected
 
 
-def test_top_p_decides_ties_by_the_lower_id():
+def test_top_p_breaks_ties_by_the_lower_id():
     assert kept(keep_top_p(PROBS.log(), 0.3))[1] == [0, 1]
 
 
-def test_invert_cdf_gives_each_token_its_share_and_never_an_impossible_one():
+def test_invert_cdf_samples_in_proportion_and_never_impossible_tokens():
     probs = torch.tensor([[0.0, 0.5, 0.0, 0.25, 0.25, 0.0]])
     uniforms = torch.linspace(0, 1, 1001)[:-1]
     tokens = invert_cdf(probs.expand(1000, -1), uniforms)
@@ -51,11 +51,11 @@ def test_invert_cdf_gives_each_token_its_share_and_never_an_impossible_one():
 
 def test_temperature_sharpens_and_flattens():
     uniforms = torch.full((2,), 0.4, dtype=torch.float64)
-    hot, cold = (draw(PROBS.log(), uniforms, SearchOptions(temperature=t)).tolist()[0] for t in (100.0, 0.01))
+    hot, cold = (sample_token(PROBS.log(), uniforms, SearchOptions(temperature=t)).tolist()[0] for t in (100.0, 0.01))
     assert (hot, cold) == (1, 1)
     low = torch.full((2,), 0.2, dtype=torch.float64)
-    assert draw(PROBS.log(), low, SearchOptions(temperature=100.0)).tolist()[0] == 0
-    assert draw(PROBS.log(), low, SearchOptions(temperature=0.01)).tolist()[0] == 1
+    assert sample_token(PROBS.log(), low, SearchOptions(temperature=100.0)).tolist()[0] == 0
+    assert sample_token(PROBS.log(), low, SearchOptions(temperature=0.01)).tolist()[0] == 1
 
 
 def test_uniforms_are_uniform_and_reproducible():
@@ -71,7 +71,7 @@ def test_uniforms_are_uniform_and_reproducible():
     "change",
     [{"seed": 4}, {"seed": 2**63 + 5}, {"position": 1}, {"copies": torch.ones(500, dtype=torch.long)}],
 )
-def test_every_argument_gives_another_independent_stream(change):
+def test_streams_are_independent(change):
     arguments = {
         "seed": 3,
         "streams": torch.arange(500),
@@ -83,7 +83,7 @@ def test_every_argument_gives_another_independent_stream(change):
 
 
 def test_mix_is_splitmix64():
-    """First outputs of the published generator for seed 1234567."""
+    """First outputs of the reference generator for seed 1234567."""
     state = torch.tensor([1234567])
     golden = 0x9E3779B97F4A7C15 - 2**64
     outputs = [int(mix(state + i * golden)) % 2**64 for i in range(2)]

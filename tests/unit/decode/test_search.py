@@ -1,4 +1,4 @@
-"""Search against exhaustive enumeration and against a plain reference, on step functions without a model."""
+"""Search compared with exhaustive enumeration and a simple reference, on step functions without a model."""
 
 import itertools
 import math
@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from headwise.contract import Hypothesis, SearchOptions
-from headwise.decode.ending import length_penalty
 from headwise.decode.sampling import sample
 from headwise.decode.search import beam_search, greedy
+from headwise.decode.stopping_rules import length_penalty
 
 BOS, EOS = 0, 1  # the tokens 2, 3, ... are words
 PLAIN = SearchOptions(bos_id=BOS, eos_id=EOS, suppressed=(BOS,))
@@ -18,7 +18,7 @@ PLAIN = SearchOptions(bos_id=BOS, eos_id=EOS, suppressed=(BOS,))
 
 @pytest.fixture
 def word_log_probs(logits_of):
-    """Log-probabilities of the next token after the words of a sentence, the start mark impossible."""
+    """Log-probabilities of the next token after the words of a sentence, without the start token."""
 
     def log_probs(sentence, words, vocab):
         values = torch.tensor(logits_of(sentence, [BOS, *words], vocab)).log_softmax(-1).tolist()
@@ -30,7 +30,7 @@ def word_log_probs(logits_of):
 
 @pytest.fixture
 def run(table_step, start_cache, make_limits):
-    """A search over the sentences of these numbers; returns the hypotheses and the cache."""
+    """Searches for sentences with these numbers; returns the hypotheses and the cache."""
 
     def run(search, sentences, longest, options, vocab=3, **kwargs):
         cache = start_cache(list(sentences))
@@ -41,7 +41,7 @@ def run(table_step, start_cache, make_limits):
 
 
 def all_outputs(log_probs, sentence, longest, vocab, alpha):
-    """Every output with its score: words and an end mark, or `longest` words without one."""
+    """Every output with its score: words and an end token, or `longest` words without one."""
     for length in range(longest + 1):
         for words in itertools.product(range(2, vocab), repeat=length):
             steps = [log_probs(sentence, words[:i], vocab)[word] for i, word in enumerate(words)]
@@ -51,7 +51,7 @@ def all_outputs(log_probs, sentence, longest, vocab, alpha):
 
 
 def reference_beam(log_probs, sentence, longest, vocab, options):
-    """Beam search as the module states it: one sentence, plain lists, no early stopping."""
+    """Reference beam search: one sentence, plain lists, no early stopping."""
     live, finished = [(0.0, [])], []
     for length in range(1, longest + 1):
         extended = [
@@ -102,7 +102,7 @@ def greedy_by_hand(log_probs, sentence, longest, vocab):
     return words
 
 
-def test_one_beam_is_greedy(run, word_log_probs):
+def test_beam_size_one_is_greedy(run, word_log_probs):
     longest = [9] * 20
     options = replace(PLAIN, beam_size=1)
     by_beam, _ = run(beam_search, range(20), longest, options, vocab=6)
@@ -131,7 +131,7 @@ def test_n_best_is_sorted_and_distinct(run):
 
 
 @pytest.mark.parametrize("search", [greedy, beam_search])
-def test_a_sentence_gives_the_same_alone_and_in_any_batch(run, search):
+def test_results_do_not_depend_on_the_batch(run, search):
     sentences, longest = list(range(25)), [3 + s % 11 for s in range(25)]
     options = replace(PLAIN, n_best=2)
     together, cache = run(search, sentences, longest, options, vocab=5)
@@ -141,7 +141,7 @@ def test_a_sentence_gives_the_same_alone_and_in_any_batch(run, search):
     assert together == alone == backwards[::-1]
 
 
-def test_sampling_gives_the_same_alone_and_in_any_batch(run):
+def test_samples_do_not_depend_on_the_batch(run):
     options = replace(PLAIN, n_best=3, seed=7)
     streams = torch.arange(100, 115)
     together, _ = run(sample, range(15), [9] * 15, options, vocab=5, streams=streams)
@@ -169,7 +169,7 @@ def test_only_the_last_sentences_move_when_others_leave(table_step, start_cache,
 
 @pytest.mark.parametrize("search", [greedy, beam_search])
 def test_a_finished_sentence_does_not_change_while_others_run(start_cache, make_limits, search):
-    """One in twenty is done after the first step: too few to drop it, and writing on would raise its score."""
+    """One in twenty is done after the first step: too few to remove it; continuing would raise its score."""
 
     def step(tokens, cache):
         return torch.where(tokens == BOS, torch.tensor([-99.0, 0.0, 0.5]), torch.tensor([-99.0, -99.0, 0.0]))
@@ -181,7 +181,7 @@ def test_a_finished_sentence_does_not_change_while_others_run(start_cache, make_
 
 
 def test_search_stops_when_nothing_can_overtake(start_cache, make_limits):
-    """The end is nearly certain from the start: with 1,000 steps allowed, a few are enough."""
+    """The end token is almost certain from the start: of 1,000 allowed steps, a few are enough."""
     steps = []
 
     def step(tokens, cache):
@@ -207,7 +207,7 @@ def test_a_late_better_hypothesis_is_not_missed(start_cache, make_limits):
 
 
 @pytest.mark.parametrize("search", [greedy, beam_search])
-def test_equal_scores_are_decided_by_the_lower_id(start_cache, make_limits, search):
+def test_ties_are_broken_by_the_lower_id(start_cache, make_limits, search):
     def step(tokens, cache):
         return torch.zeros(len(tokens), 200)
 
@@ -239,7 +239,7 @@ def test_no_ngram_is_repeated(table_step, start_cache, make_limits):
         assert len(h.tokens) <= 10  # with three words there are nine bigrams: the output ends though it is short
 
 
-def test_numbers_that_are_not_finite_end_the_search(start_cache, make_limits):
+def test_non_finite_logits_end_the_search(start_cache, make_limits):
     def step(tokens, cache):
         return torch.full((len(tokens), 5), math.nan)
 

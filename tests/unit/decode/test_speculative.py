@@ -1,4 +1,4 @@
-"""A draft, good or bad, changes the number of steps and nothing else."""
+"""A draft, good or bad, changes only the number of steps."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def search(model, source, draft, config, prefix=(), max_len=None):
 
 
 class Fixed:
-    """Guesses a given text, right or wrong."""
+    """Guesses a given text."""
 
     def __init__(self, text):
         self.text = text
@@ -98,7 +98,7 @@ def written(model, draft, config):
     return [best.token for best in speculate(engine_of(model), request, draft)]
 
 
-def test_a_right_guess_saves_steps():
+def test_correct_guesses_save_steps():
     model = random_model(1)
     config = SearchSettings(beam_size=1, draft_length=4)
     text = decode_tokens(engine_of(model), SOURCES[2:3], config, SPECIAL)[0][0].tokens
@@ -116,7 +116,7 @@ def test_a_right_guess_saves_steps():
     assert len(calls) >= len(text)
 
 
-def test_learned_positions_end_where_they_end():
+def test_the_limit_of_learned_positions():
     model = random_model(3, positions="learned", max_len=12)
     config = SearchSettings(beam_size=1, draft_length=8)
     expected = decode_tokens(engine_of(model), SOURCES, config, SPECIAL, max_len=12)
@@ -128,22 +128,22 @@ def test_learned_positions_end_where_they_end():
 @pytest.mark.parametrize(
     "settings", [{"beam_size": 4}, {"beam_size": 1, "sample": True}, {"beam_size": 1, "shortlist": True}]
 )
-def test_refused_with_what_it_cannot_do(settings):
+def test_unsupported_settings_are_refused(settings):
     with pytest.raises(UserError, match="draft"):
         search(random_model(1), [5], CopyDraft(), SearchSettings(**settings))
 
 
-def test_refused_where_the_cache_cannot_take_steps_back():
+def test_caches_without_truncate_are_refused():
     model = random_model(1)
     start = model.start_cache
     model.start_cache = lambda *a: type("Forward", (), {**vars(start(*a)), "length": 0})()
     config = SearchSettings(beam_size=1)
     for network, draft in ((model, CopyDraft()), (random_model(1), ModelDraft(engine_of(model), SPECIAL))):
-        with pytest.raises(UserError, match="steps back"):
+        with pytest.raises(UserError, match="cannot be truncated"):
             search(network, [5], draft, config)
 
 
-def test_translator_and_stream_take_a_draft():
+def test_translator_and_stream_with_a_draft():
     tokenizer = Tokenizer.train(
         ["A dog runs across the field .", "Two men talk ."] * 20, TranslationData(vocab_size=300)
     )
@@ -157,7 +157,7 @@ def test_translator_and_stream_take_a_draft():
         translator.translate(texts, draft=CopyDraft(), beam_size=4)
 
 
-def test_memory_finds_the_most_similar_source():
+def test_translation_memory_finds_the_most_similar_source():
     memory = MemoryDraft([([1, 2, 3], [10]), ([1, 2, 4], [20]), ([1, 9], [30])])
     assert memory.most_similar([1, 2, 4]) == [20]
     assert memory.most_similar([9]) == [30]

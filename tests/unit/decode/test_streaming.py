@@ -1,4 +1,4 @@
-"""A stream is the greedy translation, in pieces that are text, each as soon as it can be."""
+"""A stream is the greedy translation in chunks of text, each as early as possible."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ TEXTS = [
 
 
 class CopyModel(nn.Module):
-    """Writes its source, one piece a step, and counts the steps."""
+    """Copies its source, one token per step, and counts the steps."""
 
     def __init__(self, vocab: int) -> None:
         super().__init__()
@@ -60,17 +60,17 @@ def translator():
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_pieces_are_the_translation(translator, text):
+def test_the_joined_chunks_are_the_translation(translator, text):
     pieces = list(translator.stream(text))
     assert "".join(pieces) == translator.translate([text], beam_size=1)[0].text == text.strip()
     assert all(pieces)
 
 
-def test_no_piece_has_half_a_character(translator):
+def test_no_chunk_has_an_incomplete_character(translator):
     assert not any("\ufffd" in piece for piece in translator.stream("🐕 日本語 dog"))
 
 
-def test_a_piece_comes_before_the_next_step(translator):
+def test_a_chunk_comes_before_the_next_step(translator):
     stream = translator.stream("A dog runs.")
     before = translator.model.steps
     assert "A dog runs.".startswith(next(stream))
@@ -78,14 +78,14 @@ def test_a_piece_comes_before_the_next_step(translator):
     assert not torch.is_inference_mode_enabled()  # between two pieces the caller's mode is his own
 
 
-def test_a_long_text_streams_part_after_part(translator):
+def test_a_long_text_streams_part_by_part(translator):
     text = " ".join(["The dog sees the men ."] * 30)
     whole = translator.translate([text], beam_size=1, max_source_length=40)[0]
     assert whole.parts > 1
     assert "".join(translator.stream(text, max_source_length=40)) == whole.text
 
 
-def test_a_prefix_and_the_longest_length_hold(translator):
+def test_prefix_and_maximum_length_apply(translator):
     settings = {"max_length_factor": 0.0, "max_length_extra": 3}
     whole = translator.translate(["A dog runs."], "Two", beam_size=1, **settings)[0].text
     assert "".join(translator.stream("A dog runs.", "Two", **settings)) == whole
@@ -93,6 +93,6 @@ def test_a_prefix_and_the_longest_length_hold(translator):
 
 
 @pytest.mark.parametrize("settings", [{"beam_size": 4}, {"n_best": 2}, {"top_p": 2.0}])
-def test_other_searches_are_refused(translator, settings):
+def test_beam_search_is_refused(translator, settings):
     with pytest.raises(UserError):
         list(translator.stream("dog", **settings))

@@ -1,4 +1,4 @@
-"""Line in = line out, with a model that copies its source: anything lost or moved shows in the text."""
+"""One output line for each input line, with a model that copies its source."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from headwise.network.cache import DecoderCache
 
 
 class CopyModel(nn.Module):
-    """Writes its source: the memory is the source, one-hot, and a step reads the position it is at."""
+    """Copies its source: the memory is the one-hot source, and a step reads its position."""
 
     def __init__(self, vocab: int) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ ODD_LINES = [
 ]
 
 
-def test_line_in_is_line_out_in_order(translator):
+def test_one_output_line_for_each_input_line(translator):
     translations = translator.translate(ODD_LINES)
     assert [t.text for t in translations] == [line.strip() for line in ODD_LINES]
     assert [t.parts for t in translations] == [int(bool(line.strip())) for line in ODD_LINES]
@@ -85,11 +85,11 @@ def test_any_text_gives_one_line(tokenizer, texts):
         assert translation.text.split() == text.split()
 
 
-def test_lone_surrogates_and_line_ends_inside_do_no_harm(translator):
+def test_lone_surrogates_and_line_breaks(translator):
     assert [t.text for t in translator.translate(["a \ud800 b", "a\r\nb\nc"])] == ["a ? b", "a b c"]
 
 
-def test_blank_lines_are_not_shown_to_the_model(translator, model):
+def test_blank_lines_do_not_reach_the_model(translator, model):
     model.encode = pytest.fail
     [t] = translator.translate([" \t "])
     assert (t.text, t.score, t.log_prob, t.pieces, t.alternatives) == ("", 0.0, 0.0, [], ())
@@ -106,7 +106,7 @@ def test_long_lines_are_translated_in_parts_and_nothing_is_lost(translator, mode
     assert t.parts > 1 and len(t.pieces) == len(t.token_log_probs)
 
 
-def test_there_are_no_blanks_between_parts_in_japanese(translator):
+def test_no_spaces_between_parts_in_japanese(translator):
     [t] = translator.translate(["日本語です。" * 100], max_source_length=64, beam_size=1)
     assert t.parts > 1 and t.text == "日本語です。" * 100
 
@@ -119,7 +119,7 @@ def test_parts_follow_sentences_and_keep_their_language_token(translator, model,
     assert t.parts == 2
 
 
-def test_learned_positions_bound_the_parts(model, tokenizer):
+def test_learned_positions_limit_the_parts(model, tokenizer):
     [t] = TextTranslator(engine_of(model), tokenizer, max_len=20).translate(["The dog sees the men . " * 20])
     assert model.longest <= 20 and t.text == ("The dog sees the men . " * 20).strip()
 
@@ -136,7 +136,7 @@ def test_alternatives_of_a_long_line_stay_ranked(translator):
     assert t.parts > 1 and t.alternatives[0].parts == t.parts and t.alternatives[0].score <= t.score
 
 
-def test_prefix_begins_every_output_but_blank_ones(translator):
+def test_every_output_except_blank_ones_starts_with_the_prefix(translator):
     texts = [t.text for t in translator.translate(["men dog men", "", "x y z"], prefix="The dog ")]
     assert texts[0].startswith("The dog") and texts[1] == "" and texts[2].startswith("The dog")
 
@@ -178,8 +178,8 @@ def test_one_string_instead_of_a_list_is_explained(translator):
         translator.translate("dog")
 
 
-def test_the_form_of_the_model_follows_the_setting(model, tokenizer):
-    """The call's own `compute` wins over the configured one."""
+def test_the_precision_follows_the_setting(model, tokenizer):
+    """`compute` of a call overrides the configured one."""
     asked = []
 
     def prepare(compute):
@@ -191,12 +191,12 @@ def test_the_form_of_the_model_follows_the_setting(model, tokenizer):
     assert asked == ["int8", "float32"] and texts == ["a dog"] * 2
 
 
-def test_overrides_leave_the_configuration_alone(translator):
+def test_overrides_do_not_change_the_configuration(translator):
     assert translator.settings({"beam_size": 1, "length_penalty": 1}).length_penalty == 1.0
     assert translator.config == SearchSettings(beam_size=2)
 
 
-def test_split_prefers_sentence_ends_then_blanks_then_the_middle():
+def test_split_prefers_sentence_ends_then_spaces_then_the_middle():
     def fits(part):
         return len(part) <= 12
 
@@ -212,7 +212,7 @@ def test_split_prefers_sentence_ends_then_blanks_then_the_middle():
     assert split_text("  ", fits) == []
 
 
-def test_a_shortlist_is_read_when_it_is_asked_for(model, tokenizer):
+def test_a_shortlist_is_loaded_on_request(model, tokenizer):
     reads: list[CandidateTable] = []
     nothing_else = np.full((tokenizer.vocab_size, 1), tokenizer.encode("dog")[0])
 
@@ -227,7 +227,7 @@ def test_a_shortlist_is_read_when_it_is_asked_for(model, tokenizer):
     assert [t.text for t in translator.translate(texts, shortlist=True)] == texts and reads
 
 
-def test_a_shortlist_that_is_missing_is_the_readers_error_and_none_of_a_model_in_training(model, tokenizer):
+def test_a_missing_shortlist_is_an_error_except_in_training(model, tokenizer):
     def read() -> CandidateTable:
         raise UserError("there is none")
 
@@ -236,8 +236,8 @@ def test_a_shortlist_that_is_missing_is_the_readers_error_and_none_of_a_model_in
     assert TextTranslator(engine_of(model), tokenizer).translate(["The men"], shortlist=True)[0].text == "The men"
 
 
-def test_a_line_that_memory_does_not_hold_is_named(tokenizer):
-    """By its number among all lines, whichever chunk and part it is."""
+def test_a_line_too_large_for_memory_is_named(tokenizer):
+    """By its number among all lines, across chunks and parts."""
 
     class Small:
         def search(self, sources, limits, options, few, stop=None):
@@ -249,7 +249,7 @@ def test_a_line_that_memory_does_not_hold_is_named(tokenizer):
 
     translator = TextTranslator(Small(), tokenizer)
     lines = ["A dog runs .", "Two men .", "", "A man . " * 3, "The dog sees the men . " * 9]
-    with pytest.raises(UserError, match=r"^text 5: memory does not hold"):
+    with pytest.raises(UserError, match=r"^text 5: not enough memory"):
         translator.translate(lines)
-    with pytest.raises(UserError, match=r"^line 5: memory does not hold"):
+    with pytest.raises(UserError, match=r"^line 5: not enough memory"):
         list(translator.translate_lines(lines, chunk_lines=2))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.architectures.registry import build_network, decoding_forms
+from headwise.architectures.registry import build_network, decoding_variants
 from headwise.config.data import TranslationData
 from headwise.config.model import longest_sequence
 from headwise.config.settings import SearchSettings, check, from_dict
@@ -50,7 +50,7 @@ def translator_of(tokenizer: Tokenizer) -> Callable[[str], TextTranslator]:
             for parameter in network.parameters() if variant != "calm" else ():
                 parameter.mul_(1.7)
         decoding = SearchSettings(beam_size=3, max_length_factor=1.0, max_length_extra=4)
-        form = decoding_forms(network) if variant == "post" else lambda _: network  # the others decode as they are
+        form = decoding_variants(network) if variant == "post" else lambda _: network  # the others decode as they are
         return TextTranslator(
             lambda compute: engine_of(form(compute)),
             tokenizer,

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from headwise.decode.candidates import CandidateTable
-from headwise.decode.ending import length_penalty
 from headwise.decode.stepwise import engine_of
+from headwise.decode.stopping_rules import length_penalty
 from headwise.decode.translator import TextTranslator
 from headwise.errors import UserError
 from headwise.inspect.pair import read_pair

@@ -111,7 +111,7 @@ def test_translates_as_the_search_over_its_members_does(folders: Path, names: tu
         if (settings.get("compute") and "lstm" in names) or (settings.get("shortlist") and names[0] != "a"):
             continue
         config = replace(ensemble.decode_config, **settings)
-        table = ensemble._translator.offered(config)
+        table = ensemble._translator.shortlist_for(config)
         found = decode_tokens(ensemble._translator.engine(config), sources, config, None, None, 40, table)
         wanted = [[TOKENIZER.pieces(h.tokens) for h in ranked] for ranked in found]
         assert pieces(ensemble.translate(TEXTS, **settings)) == wanted
@@ -160,7 +160,7 @@ def test_lines_streams_and_drafts(folders: Path, names: tuple[str, ...]) -> None
     assert ["".join(ensemble.stream(text)) for text in TEXTS] == greedy
     assert [each.text for each in ensemble.translate_lines(TEXTS, beam_size=1, chunk_lines=2)] == greedy
     if "lstm" in names:
-        with pytest.raises(UserError, match="cannot take steps back"):
+        with pytest.raises(UserError, match="cannot be truncated"):
             ensemble.translate(TEXTS, draft="input")
     else:
         assert [each.text for each in ensemble.translate(TEXTS, draft="input")] == greedy

@@ -230,7 +230,7 @@ static void search(const Transformer *t, int beam_size, int samples, const char 
     for (int i = 0; i < SENTENCES; i++) min_length[i] = 2, max_length[i] = LONGEST - i;
     const Options options = {
         .beam_size = beam_size, .pool = beam_size, .bos_id = 1, .copies = samples ? samples : 1, .ends = {ends, 1},
-        .ending = UNSURPASSED, .length_penalty = 0.6f, .no_repeat_ngram = samples % 3, .top_k = 40 * (samples > 1),
+        .early_stopping = STOP_EXACT, .length_penalty = 0.6f, .no_repeat_ngram = samples % 3, .top_k = 40 * (samples > 1),
         .temperature = 1.3f, .top_p = samples > 2 ? 0.8f : 1,
     };
     const Limits limits = {min_length, max_length, NULL, samples ? streams : NULL, 0};

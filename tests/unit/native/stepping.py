@@ -55,7 +55,7 @@ class Paths:
         if self.length + new > self.paths.size(1):
             self.paths = F.pad(self.paths, (0, self.length + new))
         self.memory.make_room(rows * new, self.paths.numpy(), self.length)
-        end, first = self.length + new, self.memory.places
+        end, first = self.length + new, self.memory.slots
         self.paths[:, self.length : end] = torch.arange(first, first + rows * new, dtype=torch.int32).view(rows, new)
         positions = torch.arange(self.length, end, dtype=torch.int32).repeat(rows)
         self.length = end
@@ -67,7 +67,7 @@ class Paths:
     def truncate(self, length: int) -> None:
         assert len(self.paths) == 1, "only a single hypothesis has its places to itself"
         if length < self.length:
-            self.memory.forget(int(self.paths[0, length]))
+            self.memory.truncate(int(self.paths[0, length]))
             self.length = length
 
     def reorder(self, index: Tensor) -> None:

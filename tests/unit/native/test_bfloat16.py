@@ -19,7 +19,7 @@ from headwise.decode.stepwise import engine_of
 from headwise.decode.translator import TextTranslator
 from headwise.errors import UserError
 from headwise.native.library import library
-from headwise.native.network import CompiledEnsemble, CompiledNetwork, Linear, halves
+from headwise.native.network import CompiledEnsemble, CompiledNetwork, Linear, to_bfloat16
 from headwise.network.compiled import pack_network
 from headwise.network.inference import prepare_for_inference
 from headwise.network.transformer import Transformer
@@ -57,9 +57,9 @@ def drawn(*shape: int) -> Any:
 @needs_library
 def test_numbers_are_the_nearest(instructions: str) -> None:
     numbers = np.concatenate([np.float32(HARD), drawn(5000), 1e30 * drawn(777)])
-    found = (halves(numbers).astype(np.uint32) << 16).view(np.float32)
+    found = (to_bfloat16(numbers).astype(np.uint32) << 16).view(np.float32)
     np.testing.assert_array_equal(found, by_torch(numbers))
-    assert np.isnan((halves(np.float32([np.nan, -np.nan])).astype(np.uint32) << 16).view(np.float32)).all()
+    assert np.isnan((to_bfloat16(np.float32([np.nan, -np.nan])).astype(np.uint32) << 16).view(np.float32)).all()
 
 
 @needs_library
@@ -138,5 +138,5 @@ def test_what_was_loaded_in_bfloat16_is_packed_so() -> None:
 def test_it_does_not_go_with_stop() -> None:
     tokenizer = Tokenizer.train(["A dog runs."] * 3, TranslationData(vocab_size=270))
     translator = TextTranslator(engine_of(build_family()), tokenizer)
-    with pytest.raises(UserError, match="compute = bfloat16 does not go together with `stop`"):
+    with pytest.raises(UserError, match="compute = bfloat16 does not support `stop`"):
         translator.engine(SearchSettings(stop=("x",), compute="bfloat16"))

@@ -107,7 +107,7 @@ def test_avx_vnni_yields_the_same_bits(
 @pytest.fixture(scope="module")
 def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The build for AMX, whose instructions are functions in plain C that check how they are used."""
-    if "avx512" not in c.usable_builds() or not original.knows(original.compiler() or ["false"], AMX):
+    if "avx512" not in c.usable_builds() or not original.supports(original.compiler() or ["false"], AMX):
         pytest.skip("needs avx512, and a compiler that has heard of AMX")
     made = tmp_path_factory.mktemp("tiles") / "amx.so"
     call = [*(original.compiler() or []), *original.call_of(original.UNTRIED, made), "-O1", *EMULATED]

@@ -23,7 +23,7 @@ from headwise.decode.stepwise import engine_of
 from headwise.errors import UserError
 from headwise.native import library as c
 from headwise.native.build import FLAGS, FOLDER, SOURCES, builds, compiler
-from headwise.native.network import CompiledEnsemble, Decoding, Linear, Stopped
+from headwise.native.network import CompiledEnsemble, Decoding, Linear, SearchCancelled
 from headwise.native.search import Search
 from headwise.network.attention import merge_heads, split_heads
 from headwise.network.compiled import pack_network
@@ -95,16 +95,16 @@ SEARCHES: dict[str, tuple[Any, Any, Any]] = {
     "a start mark beyond the vocabulary": (limits(), replace(PLAIN, bos_id=12), None),
     "a beam of none": (limits(), replace(PLAIN, beam_size=0), None),
     "a forced end beyond the vocabulary": (limits(), SearchOptions(forced_end=12), None),
-    "begun with more than the prefix": (limits(prefix=np.full((2, 1), 6)), SearchOptions(begun=2), None),
-    "begun with what is free": (limits(prefix=np.full((2, 1), -1)), SearchOptions(begun=1), None),
-    "nothing left to write": (limits(prefix=np.full((2, 5), 6)), SearchOptions(begun=5), None),
-    "more hypotheses than beams": (limits(), SearchOptions(n_best=5, ending="pool_filled"), None),
+    "begun with more than the prefix": (limits(prefix=np.full((2, 1), 6)), SearchOptions(n_forced=2), None),
+    "begun with what is free": (limits(prefix=np.full((2, 1), -1)), SearchOptions(n_forced=1), None),
+    "nothing left to write": (limits(prefix=np.full((2, 5), 6)), SearchOptions(n_forced=5), None),
+    "more hypotheses than beams": (limits(), SearchOptions(n_best=5, early_stopping="no"), None),
     "n-grams of less than nothing": (limits(), SearchOptions(no_repeat_ngram=-1), None),
     "a function of Python": (limits(), SearchOptions(rules=(lambda x, _: x,)), None),
     "streams of other sentences": (limits(streams=np.zeros(3, int)), PLAIN, None),
     "no temperature": (limits(streams=np.zeros(2, int)), SearchOptions(temperature=0.0), None),
     "less than the likeliest": (limits(streams=np.zeros(2, int)), SearchOptions(top_k=-1), None),
-    "an unknown ending": (limits(), SearchOptions(ending="early"), None),
+    "an unknown ending": (limits(), SearchOptions(early_stopping="early"), None),
     "bounds of other sentences": (limits(3), PLAIN, None),
     "a longest length of 0": (limits(max_length=np.array([5, 0])), PLAIN, None),
     "a prefix of one dimension": (limits(prefix=np.zeros(2, int)), PLAIN, None),
@@ -154,7 +154,7 @@ STEPS: dict[str, Callable[[Decoding], object]] = {
     "fewer paths than tokens": lambda d: d.step(np.array([5, 6]), np.zeros(2, int), ROWS[[0, 0]], paths([0] * 4)),
     "room for a path beyond its length": lambda d: d.make_room(1, paths([0] * 4), 5),
     "room for a path over nothing": lambda d: d.make_room(1, paths([3] * 4), 1),
-    "a past of less than nothing": lambda d: d.forget(-1),
+    "a past of less than nothing": lambda d: d.truncate(-1),
 }
 
 
@@ -163,7 +163,7 @@ def test_steps(build: Build, misuse: Callable[[Decoding], object]) -> None:
     decoding = pack_network(build(), "float32").start([[5, 2]])
     decoding.make_room(1, paths([0] * 4), 0)
     decoding.step(np.array([5]), ROWS, ROWS, paths([0] * 4))  # as it should be
-    decoding.forget(0)
+    decoding.truncate(0)
     with pytest.raises(AssertionError):
         misuse(decoding)
 
@@ -220,9 +220,9 @@ def test_passes_of_training(misuse: Callable[[], object]) -> None:
 
 def test_whoever_stops_a_search_is_told_so(build: Build) -> None:
     network = pack_network(build(), "float32")
-    with pytest.raises(Stopped):
+    with pytest.raises(SearchCancelled):
         network.search([[5, 2], [6, 7, 2]], limits(), PLAIN, None, np.ones(1, np.int32))
-    with pytest.raises(Stopped):
+    with pytest.raises(SearchCancelled):
         CompiledEnsemble((network, network)).search([[5, 2], [6, 7, 2]], limits(), PLAIN, None, np.ones(1, np.int32))
     for stop in (np.zeros(1, np.int64), np.zeros(2, np.int32)):
         with pytest.raises(AssertionError):
@@ -274,7 +274,7 @@ def test_every_allocation_may_fail(build: Build, scarce: Any, compute: str, monk
 def test_every_allocation_of_a_search_in_steps_may_fail(
     build: Build, scarce: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Guesses that need more room among them; what has failed does not go on."""
+    """Guesses that need more room among them; what has failed has failed."""
     monkeypatch.setattr(c, "library", lambda: scarce)
     left = c.ctypes.c_long.in_dll(scarce, "allocations_left")
     network = pack_network(build(3.0, vocab_size=30, tied_embeddings="none"), "float32")
@@ -290,10 +290,10 @@ def test_every_allocation_of_a_search_in_steps_may_fail(
                     pass
             except MemoryError:
                 number += 1
-                with pytest.raises(AssertionError, match="does not go on") if search else nullcontext():
+                with pytest.raises(AssertionError, match="has failed") if search else nullcontext():
                     _ = search and search.advance()
                 continue
-            assert search.found() == wanted and left.value >= 0
+            assert search.hypotheses() == wanted and left.value >= 0
             break
         assert number > 20
     left.value = -1
@@ -303,7 +303,7 @@ def test_no_memory_at_all(build: Build, scarce: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(c, "library", lambda: scarce)
     model = pack_network(build(), "float32")
     monkeypatch.setattr(Decoding, "__init__", lambda *_: (_ for _ in ()).throw(MemoryError))
-    with pytest.raises(UserError, match=re.escape("text 1: memory does not hold the search")):
+    with pytest.raises(UserError, match=re.escape("text 1: not enough memory to translate it")):
         decode_tokens(engine_of(model), [[5, 6]], CONFIG)
     left = c.ctypes.c_long.in_dll(scarce, "allocations_left")
     left.value = 0
@@ -346,7 +346,7 @@ except UserError as error:
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is that of Linux")
 def test_a_process_with_little_memory(tmp_path: Path) -> None:
     """A batch that needs some 130 MB where there are 60; and a line whose longest output alone is too much."""
-    for long, said in ((5, "400\n"), (100_000_000, "text 1: memory does not hold")):
+    for long, said in ((5, "400\n"), (100_000_000, "text 1: not enough memory")):
         done = subprocess.run([sys.executable, "-c", LIMITED, str(long)], capture_output=True, text=True)
         assert done.stdout.startswith(said), (done.stdout, done.stderr[-2000:])
 

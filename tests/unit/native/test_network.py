@@ -157,7 +157,7 @@ def test_places_of_the_dead_are_used_again(build: Build, padded: Any) -> None:
     for length, token in enumerate(torch.randint(1, 12, (12, 100)).split(1, dim=1)):
         ours, wanted = (steps(m, cache, token) for m, cache in zip((prepared, exact), caches, strict=True))
         close(ours, wanted)
-        now = caches[0].memory.places
+        now = caches[0].memory.slots
         closed += now < places + 12
         places = now
         assert places >= 3 * length + 12
@@ -172,7 +172,7 @@ def test_nothing_is_given_up_that_a_hypothesis_stands_on(build: Build, padded: A
     cache = start(model, *padded(SOURCES[:1]))
     cache.select(torch.zeros(4, dtype=torch.long))
     steps(model, cache, tgt_in)
-    assert cache.memory.places == 200
+    assert cache.memory.slots == 200
 
 
 def test_positions_are_known_up_to_a_limit(build: Build, padded: Any) -> None:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from headwise.architectures.language import language_axes
-from headwise.checkpoint.from_scratch import ScratchLayout, check_axes
+from headwise.architectures.hf_layouts import language_model_config
+from headwise.checkpoint.from_scratch import ScratchLayout, check_layout
 from headwise.checkpoint.write import config_to_hf
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig, apply_settings, check, load_recipe
@@ -64,7 +64,7 @@ def test_the_next_token_over_the_end_of_a_document(tmp_path: Path) -> None:
 
 def fresh(**changes: object) -> DecoderOnly:
     torch.manual_seed(1)
-    return build(language_axes(TransformerConfig(**{**SHAPE, **changes, "vocab_size": 11}), 12))
+    return build(language_model_config(TransformerConfig(**{**SHAPE, **changes, "vocab_size": 11}), 12))
 
 
 def test_a_block_sees_nothing_of_what_comes() -> None:
@@ -124,9 +124,9 @@ def test_validation_is_a_mean_over_all_tokens() -> None:
     ],
 )
 def test_what_neither_family_has_is_refused(settings: dict[str, object], expected: str) -> None:
-    config = language_axes(TransformerConfig(**{**SHAPE, **settings, "vocab_size": 11}), 12)
+    config = language_model_config(TransformerConfig(**{**SHAPE, **settings, "vocab_size": 11}), 12)
     with pytest.raises(UserError) as caught:
-        check_axes(config)
+        check_layout(config)
     assert expected in str(caught.value)
 
 
@@ -140,7 +140,9 @@ def test_what_neither_family_has_is_refused(settings: dict[str, object], expecte
     ],
 )
 def test_what_a_family_has_comes_back_from_its_file(settings: dict[str, object]) -> None:
-    assert config_to_hf(language_axes(TransformerConfig(**{**SHAPE, **settings, "vocab_size": 11}), 12))[1] == []
+    assert (
+        config_to_hf(language_model_config(TransformerConfig(**{**SHAPE, **settings, "vocab_size": 11}), 12))[1] == []
+    )
 
 
 @pytest.mark.parametrize(

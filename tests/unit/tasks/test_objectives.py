@@ -9,7 +9,7 @@ from headwise.data.labelled import collate_labelled
 from headwise.data.time_series import WindowBatch, Windows
 from headwise.tasks.classification import label_figures, label_outputs
 from headwise.tasks.forecasting import ForecastJob
-from headwise.training.losses import label_loss, squared_loss
+from headwise.training.loss import label_loss, squared_loss
 from headwise.training.validation import Shard
 
 CPU = torch.device("cpu")

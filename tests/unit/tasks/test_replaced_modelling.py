@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.architectures.language import replaced_axes
+from headwise.architectures.hf_layouts import electra_configs
 from headwise.config.model import TransformerConfig
 from headwise.config.training import TrainConfig
 from headwise.data.masking import MaskedBatch, Masking
@@ -29,7 +29,7 @@ BATCH = MaskedBatch(torch.tensor([[1, 4, 7, 8, 2], [1, 9, 4, 4, 2]]), torch.tens
 def electra() -> Electra:
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        return build_electra(*replaced_axes(SHAPE, 8))
+        return build_electra(*electra_configs(SHAPE, 8))
 
 
 def test_what_is_put_back_by_hand() -> None:
@@ -90,4 +90,4 @@ def test_the_generator_is_a_quarter_and_reads_the_same_tables() -> None:
     with pytest.raises(
         UserError, match=r"model.d_model = 36: a generator a quarter as wide has 2 heads; make it a mul"
     ):
-        replaced_axes(replace(SHAPE, d_model=36, n_heads=9), 8)
+        electra_configs(replace(SHAPE, d_model=36, n_heads=9), 8)

@@ -12,7 +12,7 @@ import pytest
 from headwise.config.tasks import TASKS
 from headwise.tasks.run import TrainRequest
 from headwise.tasks.train import train_model
-from headwise.training.parallel import in_turns
+from headwise.training.parallel import interleave
 from headwise.training.trainer import Trainer
 from headwise.training.validation import Shard
 
@@ -126,7 +126,7 @@ def test_figures_of_three_shares(task: str, monkeypatch: pytest.MonkeyPatch, tmp
     for name, column in whole.items():
         assert len(column) > 3
         assert max(len(share[name]) for share in shares) == -(-len(column) // 3)
-    together = {name: in_turns([share[name] for share in shares]) for name in whole}
+    together = {name: interleave([share[name] for share in shares]) for name in whole}
     for name in {"text", "written", "answer", "found"} & {*whole}:
         assert together[name] == whole[name]
     expected = figures(whole)

@@ -32,12 +32,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, int, dict[str, Any
     seen: list[tuple[Any, int, dict[str, Any], list[Translation]]] = []
     translate = TextTranslator.translate
 
-    def watched(self: TextTranslator, texts: Any, **overrides: Any) -> Any:
+    def recorded(self: TextTranslator, texts: Any, **overrides: Any) -> Any:
         found = translate(self, texts, **overrides)
         seen.append((self.engine(self.config), len(texts), overrides, found))
         return found
 
-    monkeypatch.setattr(TextTranslator, "translate", watched)
+    monkeypatch.setattr(TextTranslator, "translate", recorded)
     return seen
 
 

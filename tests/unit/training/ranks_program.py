@@ -25,7 +25,7 @@ from headwise.config.training import TrainConfig
 from headwise.data.batch import Batch, collate
 from headwise.training.checkpoint import CHECKPOINTS, checkpoint_paths
 from headwise.training.parallel import ParallelTrainer
-from headwise.training.ranks import Ranks, joined, whole
+from headwise.training.ranks import Ranks, full_tensor, process_group
 from headwise.training.sharded import ShardedTrainer, shard
 from headwise.training.step import nll_of, translation_objective
 from headwise.training.trainer import Trainer
@@ -105,11 +105,11 @@ def made(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: f
     trainer.seen = []
     update = trainer._update
 
-    def watched(given: list[Batch], clock: Any) -> None:
+    def recorded(given: list[Batch], clock: Any) -> None:
         trainer.seen.append([sorted(batch.src.flatten().tolist()) for batch in given])
         update(given, clock)
 
-    trainer._update = watched
+    trainer._update = recorded
     return trainer
 
 
@@ -132,9 +132,9 @@ def resumed_from_the_one_before(folder: Path, ranks: Ranks) -> dict[str, Any]:
     settings = {**CASES["sharded"], "checkpoint_every": 2}
     before = told(train(folder, parallel(ranks), **settings))["parameters"]
     paths = checkpoint_paths(folder / CHECKPOINTS)
-    if ranks.first:
+    if ranks.is_main:
         flip(paths[-1] / "__1_0.distcp")
-    ranks.meet("the damage")
+    ranks.barrier("the damage")
     trainer, warnings = made(folder, parallel(ranks), **settings), list[str]()
     trainer.restore(warnings.append)
     step = trainer.progress.step
@@ -153,8 +153,8 @@ def told(trainer: Any) -> dict[str, Any]:
         "losses": [line["loss"] for line in lines],
         "judged": [(line["loss"], line["batches"]) for line in judged],
         "tokens": [round(line["tokens_per_second"] * line["seconds"]) for line in lines],
-        "parameters": {name: whole(value).tolist() for name, value in trainer.model.named_parameters()},
-        "average": {name: whole(value).tolist() for name, value in trainer.average.items()},
+        "parameters": {name: full_tensor(value).tolist() for name, value in trainer.model.named_parameters()},
+        "average": {name: full_tensor(value).tolist() for name, value in trainer.average.items()},
         "seen": trainer.seen,
         "draws": torch.rand(3).tolist(),
     }
@@ -166,7 +166,7 @@ def parallel(ranks: Ranks) -> Any:
 
 if __name__ == "__main__":
     out = Path(sys.argv[1])
-    with joined("cpu", 60.0) as ranks:
+    with process_group("cpu", 60.0) as ranks:
         for case, settings in CASES.items():
             folder = out / f"{case}-{ranks.size}" / (str(ranks.rank) if ranks.rank else "first")
             record = told(train(folder, parallel(ranks), **settings))

@@ -17,14 +17,14 @@ from headwise.training.checkpoint import (
     average_parameters,
     checkpoint_paths,
     load_checkpoint,
-    newest_whole,
+    newest_undamaged,
     remove_old,
     save_checkpoint,
 )
 
 
 def newest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    return newest_whole(folder, load_checkpoint, warn)
+    return newest_undamaged(folder, load_checkpoint, warn)
 
 
 def make(step: int) -> Checkpoint:

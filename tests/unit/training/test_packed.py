@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headwise.architectures.transformer import axes, build_model
+from headwise.architectures.transformer import build_model, transformer_config
 from headwise.config.model import ModelConfig, TransformerConfig
 from headwise.config.training import TrainConfig
 from headwise.data.batch import collate
@@ -45,7 +45,7 @@ def packed_rows(q: Tensor, k: Tensor, v: Tensor, n_heads: int, packing: Packing)
     return merge_heads(packed_attention(*(heads(x, n_heads)[None] for x in (q, k, v)), packing))[0]
 
 
-def one_by_one(q: Tensor, k: Tensor, v: Tensor, packing: Packing, n_heads: int) -> Tensor:
+def sequence_by_sequence(q: Tensor, k: Tensor, v: Tensor, packing: Packing, n_heads: int) -> Tensor:
     """Equation 1 as it is written, a sentence at a time."""
     outputs = []
     for i in range(len(packing.queries) - 1):
@@ -70,7 +70,7 @@ def test_attention_and_its_gradients(kind: str, widths: tuple[int, int], n_heads
     side_by_side = torch.cat([k, v], 1) if kind == "cross" else torch.cat([q, k, v], 1)
     *own, keys_read, values_read = side_by_side.split([d_k] * (1 + (kind != "cross")) + [d_v], 1)
     ours = packed_rows(own[0] if own else q, keys_read, values_read, n_heads, packing)
-    textbook = one_by_one(q, k, v, packing, n_heads)
+    textbook = sequence_by_sequence(q, k, v, packing, n_heads)
     torch.testing.assert_close(ours, textbook, **CLOSE)
     upstream = torch.randn_like(ours)
     expected = torch.autograd.grad(textbook, (q, k, v), upstream)
@@ -164,7 +164,7 @@ def test_otherwise_the_padded_model_is_used(why: str, monkeypatch: pytest.Monkey
     )
 
 
-PLAIN = axes(config())
+PLAIN = transformer_config(config())
 BOTH = PLAIN.encoder, PLAIN.decoder
 
 

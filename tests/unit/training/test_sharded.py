@@ -20,16 +20,16 @@ from headwise.errors import UserError
 from headwise.tasks import ranks as task_ranks
 from headwise.tasks.ranks import network_and_trainer
 from headwise.training import sharded
-from headwise.training.checkpoint import CHECKPOINTS, check_whole, checkpoint_paths
+from headwise.training.checkpoint import CHECKPOINTS, checkpoint_paths, verify_checkpoint
 from headwise.training.metrics import Clock
-from headwise.training.ranks import Ranks, joined
+from headwise.training.ranks import Ranks, process_group
 
 
 def test_offloaded_parts_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch is told so of every layer and of the rest, and nothing goes to a device as a whole: here there is none."""
     told: list[tuple[nn.Module, dict[str, Any]]] = []
     monkeypatch.setattr("torch.distributed.fsdp.fully_shard", lambda module, **options: told.append((module, options)))
-    monkeypatch.setattr(sharded, "mesh", lambda device: f"all of {device.type}")
+    monkeypatch.setattr(sharded, "device_mesh", lambda device: f"all of {device.type}")
     network = build_model(MODEL)
     root = sharded.shard(network, "bf16", torch.device("cuda"), offload=True)
     layers = [*network.encoder.layers, *network.decoder.layers]
@@ -71,7 +71,7 @@ def kind() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}.items():
             patch.setenv(name, str(value))
-        with joined("cpu", 60.0) as ranks:
+        with process_group("cpu", 60.0) as ranks:
             yield parallel(ranks)
 
 
@@ -95,10 +95,10 @@ def cut(path: Path) -> None:
 @pytest.mark.parametrize("name", ["__0_0.distcp", ".metadata", "state.json"])
 def test_damage_and_missing_parts_are_found(name: str, damage: Callable[[Path], None], folder: Path) -> None:
     path = folder / CHECKPOINTS / "step-00000005"
-    assert check_whole(path)["step"] == 5
+    assert verify_checkpoint(path)["step"] == 5
     damage(path / name)
     with pytest.raises(ValueError, match="step-00000005"):
-        check_whole(path)
+        verify_checkpoint(path)
 
 
 def test_none_whole(kind: Any, folder: Path) -> None:
@@ -130,4 +130,4 @@ def test_one_is_named_with_the_update_after_its_parts_are_there(kind: Any, folde
     assert [path.name[-1] for path in checkpoint_paths(checkpoints)] == ["2", "4", "5"]
     trainer._update(batches()[:4], Clock(trainer._open_stream(None)))
     named = checkpoints / "step-00000003"
-    assert check_whole(named)["step"] == 3 and not (named / stale.name).exists()
+    assert verify_checkpoint(named)["step"] == 3 and not (named / stale.name).exists()

@@ -380,7 +380,7 @@ def test_a_full_disk_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.Monke
         return save_checkpoint(folder, checkpoint)
 
     monkeypatch.setattr("headwise.training.trainer.save_checkpoint", fill)
-    expected = "free some disk space, then go on with --resume; the last checkpoint is step-00000002"
+    expected = "free some disk space, then resume with --resume; the last checkpoint is step-00000002"
     with pytest.raises(UserError, match=rf"checkpoints: cannot be written \(No space left on device\); {expected}"):
         run.trainer.run()
 
@@ -431,7 +431,7 @@ def test_a_diverged_run_ends_by_patience(tmp_path: Path) -> None:
     assert run.trainer.progress.best is None
 
 
-def test_a_model_surpasses_guessing_by_any_figure(tmp_path: Path) -> None:
+def test_a_model_beats_baseline_by_any_figure(tmp_path: Path) -> None:
     """An accuracy of 7 in 8 where the most frequent class is half of all, with mistakes that are overconfident."""
     judged = iter([(0.5, 0.9), (0.875, 1.2), (0.875, 1.1), (0.5, 1.0)])
 

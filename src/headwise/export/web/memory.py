@@ -24,7 +24,7 @@ class Image:
     """The memory image of a network, with `positions` positions."""
 
     def __init__(self, network: CompiledNetwork, positions: int) -> None:
-        network.know_positions(positions)
+        network.extend_positions(positions)
         self.bytes = bytearray(ALIGNED)  # no object has the address 0
         self.pointers: list[int] = []  # positions of addresses
         self._known: dict[int, int] = {}  # copied objects by their original address
