@@ -23,6 +23,7 @@ from headwise.families import m2m_100, registry
 from headwise.families.family import Family
 from headwise.native.library import library
 from headwise.network import build as builder
+from headwise.network.compiled import unsupported_module
 from headwise.network.config import NetworkConfig
 from headwise.network.from_recipe import transformer_config
 from headwise.training.packed import can_pack
