@@ -140,10 +140,10 @@ def collate(
     return Batch(*tensors, n_source_tokens=int(src_mask.sum()), n_target_tokens=int(tgt_mask.sum()))
 
 
-def pad(rows: Sequence[Tokens], pad_id: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Append `last` to each row and pad all to one length; also returns the mask of real tokens."""
-    lengths = np.array([len(row) for row in rows]) + 1
+def pad(rows: Sequence[Tokens], pad_id: int, last: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Pad rows of token ids to one length, after appending `last` to each; also returns the mask of real tokens."""
+    lengths = np.array([len(row) for row in rows]) + (last is not None)
     mask = np.arange(lengths.max()) < lengths[:, None]
     matrix = np.full(mask.shape, pad_id, dtype=np.int64)
-    matrix[mask] = np.concatenate([part for row in rows for part in (row, (last,))])
+    matrix[mask] = np.concatenate(rows if last is None else [part for row in rows for part in (row, (last,))])
     return matrix, mask

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headwise.data.batch import DeviceBatch
+from headwise.data.batch import DeviceBatch, pad
 from headwise.data.batch_planning import Rows, plan_batches
 from headwise.data.corpus import read_lines
 from headwise.data.sources import display_name
@@ -92,10 +92,7 @@ class ContrastiveDataset:
         ids = [self.ids[row][column] for column in columns for row in chosen]
         second = [self.lines[row][1] for row in chosen]
         others = [self.lines[row][column] for column in columns[1:] for row in chosen]
-        lengths = np.array([len(text) for text in ids])[:, None]
-        mask = np.arange(lengths.max()) < lengths
-        src = np.full(mask.shape, self.pad_id, dtype=np.int64)
-        src[mask] = np.concatenate(ids)
+        src, mask = pad(ids, self.pad_id)
         same = np.array(second, dtype=object)[:, None] == np.array(others, dtype=object)[None]
         return ContrastiveBatch(torch.from_numpy(src), torch.from_numpy(mask), torch.from_numpy(same))
 

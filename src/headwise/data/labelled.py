@@ -146,7 +146,7 @@ class EncodedText:
 
     ids: Tokens
     n_first: int  # tokens of the first segment
-    n_apart: int = 0  # tokens at the end that belong to no segment (XLNet)
+    n_trailing: int = 0  # tokens at the end that belong to no segment (XLNet)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -161,14 +161,12 @@ def collate_encoded(rows: Sequence[EncodedText], labels: Sequence[Any], pad_id: 
     >>> batch.src.tolist(), batch.types.tolist()
     ([[8, 5, 2, 6, 2], [8, 5, 2, 0, 0]], [[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]])
     """
-    sizes = np.array([(len(row), row.n_first, len(row) - row.n_apart) for row in rows])
-    lengths, firsts, texts = sizes.T[..., None]
-    positions = np.arange(lengths.max())
-    mask = positions < lengths
-    src = np.full(mask.shape, pad_id, dtype=np.int64)
-    src[mask] = np.concatenate([row.ids for row in rows])
-    token_types = mask * ((positions >= firsts) + (positions >= texts).astype(np.int64))
-    types = torch.from_numpy(token_types) if typed else None
+    src, mask = pad([row.ids for row in rows], pad_id)
+    types = None
+    if typed:
+        firsts, texts = np.array([(row.n_first, len(row) - row.n_trailing) for row in rows]).T[..., None]
+        positions = np.arange(src.shape[1])
+        types = torch.from_numpy(mask * ((positions >= firsts) + (positions >= texts).astype(np.int64)))
     labelled = torch.tensor(labels, dtype=torch.int64)
     return LabelledBatch(torch.from_numpy(src), torch.from_numpy(mask), labelled, int(mask.sum()), types)
 

@@ -19,15 +19,17 @@ def text_field(record: Mapping[str, Any], key: str, location: str) -> str:
     if not isinstance(value, str):
         raise UserError(f'{location}: "{key}" must be a string, not {type(value).__name__}')
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise UserError(f'{location}: "{key}" holds half a surrogate pair, which is no text; remove the \\ud... escape')
+        raise UserError(
+            f'{location}: "{key}" contains an unpaired surrogate, which is not valid text; remove the \\ud... escape'
+        )
     return value
 
 
 def changed_file_error(paths: Sequence[str]) -> UserError:
     """The error for files that changed while they were read."""
     return UserError(
-        f"{' + '.join(map(display_name, paths))}: changed while it was being read, so nothing of it was kept; "
-        "run the same command again when nothing writes to it any more"
+        f"{' + '.join(map(display_name, paths))}: changed while it was being read, so nothing was cached; "
+        "run the command again when nothing writes to it"
     )
 
 
