@@ -5,8 +5,8 @@ little parallel data, which `headwise train --init` then trains on pairs. A pret
 text in blocks (`CorruptionJob`, noise in `data/corruption.py`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from headwise.checkpoint.tuned import SameLayout
 from headwise.checkpoint.vocabulary import Vocabulary, bare, fingerprint, marks_around
 from headwise.config.model import longest_sequence
 from headwise.config.settings import SETTINGS, RunConfig, flatten
-from headwise.data.batch import Batch
 from headwise.data.batch_planning import Noise
 from headwise.data.corpus import Corpus, plain_texts
 from headwise.data.corruption import (
@@ -35,7 +34,6 @@ from headwise.data.documents import DocumentTokenizer
 from headwise.data.noise import MASK, TextInfilling
 from headwise.data.prepared import spool, train_tokenizer
 from headwise.data.sources import Pair
-from headwise.data.stream import EndlessStream
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 from headwise.generation.pretrained_tokenizer import pieces_of
@@ -43,7 +41,7 @@ from headwise.models.translator import Translator
 from headwise.network.extra_dropout import without_extra_dropout
 from headwise.tasks.automatic import resolve_auto
 from headwise.tasks.job import TrainRequest, choose_tokenizer, held_out_entry, hold_out
-from headwise.tasks.language_modelling import LanguageJob, texts_for_model
+from headwise.tasks.language_modelling import NoisedTextJob, texts_for_model
 from headwise.tasks.parallel_text import prepare_both
 from headwise.tasks.pretrained import FineTuning, trainable_network
 from headwise.tasks.translation import TranslationJob, completed, translator_rows
@@ -102,24 +100,17 @@ UNUSED = ("data.max_length", "data.max_length_ratio", "train.batching", "train.v
 
 
 @dataclass(frozen=True)
-class CorruptionJob(LanguageJob):
+class CorruptionJob(NoisedTextJob):
     """See `headwise.tasks.job.Job`."""
-
-    corrupted: Callable[[NDArray[np.int32]], CorruptedBlocks] = field(kw_only=True)  # of tokens
 
     def objective(self, network: nn.Module) -> Objective:
         return translation_objective(network, self.config.model.pad_id, self.config.train)
 
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[Batch]:  # pyright: ignore
-        train = self.config.train
-        return self.corrupted(self.train.tokens).stream(train.tokens_per_batch, train.seed, state, pin)
-
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
-        """The log-likelihood of the targets for the validation text, which always has the same noise."""
-        batches = self.corrupted(self.valid.tokens).fixed(self.config.train.tokens_per_batch)
+        """The log-likelihood of the targets for the validation text."""
         outputs: Outputs = {"nll": [], "targets": []}
         with without_extra_dropout(network):
-            for batch in shard.of(batches):
+            for batch in shard.of(self.validation_batches()):
                 outputs["nll"].append(nll_of(network, batch, self.config.model.pad_id, device))
                 outputs["targets"].append(batch.n_target_tokens)
         return outputs
@@ -144,7 +135,7 @@ def corruption_job(request: TrainRequest, config: RunConfig, folder: Path) -> Co
     config = replace(config, train=resolve_auto(request, config, folder))
 
     make = partial(trainable_network, model, config.model.dropout)
-    return CorruptionJob(config, model.tokenizer, about, train, valid, SameLayout(model), make, corrupted=corrupted)
+    return CorruptionJob(config, model.tokenizer, about, train, valid, SameLayout(model), make, blocks=corrupted)
 
 
 FINE_TUNING = FineTuning(corruption_job, Translator, "a T5, mT5, BART or mBART", "block_length")

@@ -5,8 +5,8 @@ The result is a folder in the Hugging Face layout of such a family. Not here: te
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -96,6 +97,21 @@ class LanguageJob:
         return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
 
 
+@dataclass(frozen=True)
+class NoisedTextJob(LanguageJob):
+    """A job on blocks of running text in which tokens are masked, corrupted or reordered."""
+
+    blocks: Callable[[NDArray[Any]], Any] = field(kw_only=True)  # from tokens; such as `MaskedText`
+
+    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[Any]:
+        train = self.config.train
+        return self.blocks(self.train.tokens).stream(train.tokens_per_batch, train.seed, state, pin)
+
+    def validation_batches(self) -> Iterable[Any]:
+        """Batches of the validation text, which always has the same noise."""
+        return self.blocks(self.valid.tokens).fixed(self.config.train.tokens_per_batch)
+
+
 def language_objective(network: DecoderOnly, train: TrainConfig) -> Objective:
     """Label-smoothed cross-entropy of each token of a block but the first, given those before it."""
     decode: Decode = torch.compile(network.decode) if train.compile else network.decode
@@ -119,6 +135,13 @@ def logits_loss(logits: Float[Tensor, "rows vocab"], targets: Int[Tensor, " rows
     if label_smoothing:
         objective = F.cross_entropy(at_least_float32(logits), targets, reduction="sum", label_smoothing=label_smoothing)
     return Loss(objective, {"nll": nll.detach()})
+
+
+def masked_loss(logits: Float[Tensor, "rows vocab"], targets: Int[Tensor, " rows"], label_smoothing: float) -> Loss:
+    """`logits_loss` with the accuracy of predicted tokens."""
+    loss = logits_loss(logits, targets, label_smoothing)
+    right = (logits.detach().argmax(-1) == targets).sum()
+    return replace(loss, figures={**loss.figures, "accuracy": right.to(loss.nll.dtype)})
 
 
 def language_job(request: TrainRequest, config: RunConfig, folder: Path) -> LanguageJob:

@@ -4,14 +4,13 @@ The result is a folder in the Hugging Face layout. Texts and checks are those of
 (`data/masking.py`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from tokenizers import processors
 from torch import nn
 
@@ -22,7 +21,6 @@ from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.data.documents import document_tokenizer, train_document_tokenizer
 from headwise.data.masking import MaskedBatch, MaskedText, Masking, mask_id, word_edges
-from headwise.data.stream import EndlessStream
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 from headwise.generation.fill import masked_logits, score_masks
@@ -31,11 +29,11 @@ from headwise.network.build import build
 from headwise.network.transformer import EncoderOnly
 from headwise.tasks.job import TrainRequest, choose_tokenizer
 from headwise.tasks.language_modelling import (
-    LanguageJob,
+    NoisedTextJob,
     check_fine_tuning,
     context_length,
     language_model_rows,
-    logits_loss,
+    masked_loss,
     prepared_texts,
     texts_for_model,
     with_spooled_files,
@@ -50,39 +48,29 @@ TEMPLATES = "{first} $A {last}", "{first}:0 $A:0 {last}:0 $B:1 {last}:1"  # for 
 
 
 @dataclass(frozen=True)
-class MaskedJob(LanguageJob):
+class MaskedJob(NoisedTextJob):
     """See `headwise.tasks.job.Job`."""
-
-    masked: Callable[[NDArray[np.int32]], MaskedText] = field(kw_only=True)  # from tokens
 
     def objective(self, network: nn.Module) -> Objective:
         assert isinstance(network, EncoderOnly)
         return masked_objective(network, self.config.train)
 
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[MaskedBatch]:  # pyright: ignore
-        train = self.config.train
-        return self.masked(self.train.tokens).stream(train.tokens_per_batch, train.seed, state, pin)
-
     @torch.inference_mode()
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
-        """For each batch the log-likelihood of masked tokens, how many are predicted right, and their number.
-
-        The validation text always has the same masks.
-        """
+        """For each batch the log-likelihood of masked tokens, how many are predicted right, and their number."""
         assert isinstance(network, EncoderOnly)
-        batches = self.masked(self.valid.tokens).fixed(self.config.train.tokens_per_batch)
-        scores = [score_masks(network, [batch]) for batch in shard.of(batches)]
+        scores = [score_masks(network, [batch]) for batch in shard.of(self.validation_batches())]
         return {
             "nll": [-log_prob for log_prob, *_ in scores],
             "right": [right for _, right, _ in scores],
-            "masked": [masked for *_, masked in scores],
+            "targets": [masked for *_, masked in scores],
         }
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
-        """Mean negative log-likelihood, in nats, and accuracy of masked tokens."""
+        """Mean negative log-likelihood, in nats, and accuracy of predicted tokens."""
         return {
-            "loss": mean_over_shards(outputs, "nll", "masked"),
-            "accuracy": mean_over_shards(outputs, "right", "masked"),
+            "loss": mean_over_shards(outputs, "nll", "targets"),
+            "accuracy": mean_over_shards(outputs, "right", "targets"),
         }
 
 
@@ -91,10 +79,7 @@ def masked_objective(network: EncoderOnly, train: TrainConfig) -> Objective:
     encode = torch.compile(network.encode) if train.compile else network.encode
 
     def objective(batch: MaskedBatch) -> Loss:
-        logits = masked_logits(encode, network.logits, batch)
-        loss = logits_loss(logits, batch.targets, train.label_smoothing)
-        right = (logits.detach().argmax(-1) == batch.targets).sum()
-        return replace(loss, figures={**loss.figures, "accuracy": right.to(loss.nll.dtype)})
+        return masked_loss(masked_logits(encode, network.logits, batch), batch.targets, train.label_smoothing)
 
     return objective
 
@@ -112,7 +97,7 @@ def masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> Masked
     config, layout = replace(config, model=model), text_layout(axes, length, tokenizer)
     before, behind = [tokenizer.bos_id], [tokenizer.eos_id]
     masked = partial(MaskedText, length=length, prefix=before, suffix=behind, masking=masking_for(tokenizer, config))
-    return MaskedJob(config, tokenizer, about, train, valid, layout, lambda: build(axes), masked=masked)
+    return MaskedJob(config, tokenizer, about, train, valid, layout, lambda: build(axes), blocks=masked)
 
 
 def tokenizer_with_template(
@@ -163,7 +148,7 @@ def masked_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Pat
     about["network"] = language_model_rows(model)
 
     make = partial(trainable_network, model, config.model.dropout)
-    return MaskedJob(config, model.tokenizer, about, train, valid, SameLayout(model), make, masked=masked)
+    return MaskedJob(config, model.tokenizer, about, train, valid, SameLayout(model), make, blocks=masked)
 
 
 FINE_TUNING = FineTuning(

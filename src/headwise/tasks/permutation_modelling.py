@@ -4,14 +4,12 @@ Tokens of a block are predicted in a random order. The result is a folder in XLN
 of `language_modelling`. Not here: the orders (`data/permutation.py`), the network (`architectures/xlnet.py`).
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -26,24 +24,22 @@ from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.data.documents import DocumentTokenizer, document_tokenizer
 from headwise.data.permutation import PermutedBatch, PermutedText
-from headwise.data.stream import EndlessStream
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 from headwise.models.language_model import LanguageModel
 from headwise.tasks.job import TrainRequest
 from headwise.tasks.language_modelling import (
-    LanguageJob,
     check_fine_tuning,
-    logits_loss,
+    masked_loss,
     prepared_texts,
     texts_for_model,
     with_spooled_files,
 )
-from headwise.tasks.masked_modelling import check_block_room, tokenizer_with_template
+from headwise.tasks.masked_modelling import MaskedJob, check_block_room, tokenizer_with_template
 from headwise.tasks.pretrained import FineTuning, unfreeze, xlnet_model_settings, xlnet_rows
 from headwise.training.loss import Loss, at_least_float32
 from headwise.training.step import Objective
-from headwise.training.validation import Outputs, Shard, mean_over_shards
+from headwise.training.validation import Outputs, Shard
 
 XLNET_TOKENS = ("<pad>", "<cls>", "<sep>", "<unk>", "<mask>")  # XLNet's, in the order of `Tokenizer`
 XLNET_TEMPLATES = "$A:0 {last}:0 {first}:2", "$A:0 {last}:0 $B:1 {last}:1 {first}:2"  # for a text, and for a pair
@@ -54,39 +50,24 @@ FIXED = {  # settings in [model] that XLNet has
 
 
 @dataclass(frozen=True)
-class PermutationJob(LanguageJob):
+class PermutationJob(MaskedJob):
     """See `headwise.tasks.job.Job`."""
-
-    permuted: Callable[[NDArray[Any]], PermutedText] = field(kw_only=True)  # from tokens
 
     def objective(self, network: nn.Module) -> Objective:
         assert isinstance(network, XLNet)
         return permutation_objective(network, self.config.train)
 
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[PermutedBatch]:  # pyright: ignore
-        train = self.config.train
-        return self.permuted(self.train.tokens).stream(train.tokens_per_batch, train.seed, state, pin)
-
     @torch.inference_mode()
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
-        """For each batch the log-likelihood of predicted tokens, how many are right, and their number.
-
-        The validation text always has the same order.
-        """
+        """For each batch the log-likelihood of predicted tokens, how many are right, and their number."""
+        assert isinstance(network, XLNet)
         outputs: Outputs = {"nll": [], "right": [], "targets": []}
-        for batch in shard.of(self.permuted(self.valid.tokens).fixed(self.config.train.tokens_per_batch)):
+        for batch in shard.of(self.validation_batches()):
             logits, targets = permuted_logits(network, batch.to(device))
             outputs["nll"].append(F.cross_entropy(logits, targets, reduction="sum").item())
             outputs["right"].append(int((logits.argmax(-1) == targets).sum()))
             outputs["targets"].append(batch.n_targets)
         return outputs
-
-    def figures(self, outputs: Outputs) -> dict[str, float]:
-        """Mean negative log-likelihood, in nats, and accuracy of predicted tokens."""
-        return {
-            "loss": mean_over_shards(outputs, "nll", "targets"),
-            "accuracy": mean_over_shards(outputs, "right", "targets"),
-        }
 
 
 def permutation_objective(network: XLNet, train: TrainConfig) -> Objective:
@@ -94,10 +75,7 @@ def permutation_objective(network: XLNet, train: TrainConfig) -> Objective:
     forward = torch.compile(network) if train.compile else network
 
     def objective(batch: PermutedBatch) -> Loss:
-        logits, targets = permuted_logits(forward, batch)
-        loss = logits_loss(logits, targets, train.label_smoothing)
-        right = (logits.detach().argmax(-1) == targets).sum()
-        return replace(loss, figures={**loss.figures, "accuracy": right.to(loss.nll.dtype)})
+        return masked_loss(*permuted_logits(forward, batch), train.label_smoothing)
 
     return objective
 
@@ -129,7 +107,7 @@ def permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> P
     about, train, valid = prepared_texts(request, config, document_tokenizer(tokenizer))
     permuted = partial(PermutedText, length=length, suffix=[tokenizer.eos_id, tokenizer.bos_id])
     config, layout = replace(config, model=model), xlnet_layout(shape, length, tokenizer)
-    return PermutationJob(config, tokenizer, about, train, valid, layout, lambda: build_xlnet(shape), permuted=permuted)
+    return PermutationJob(config, tokenizer, about, train, valid, layout, lambda: build_xlnet(shape), blocks=permuted)
 
 
 def permutation_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> PermutationJob:
@@ -148,7 +126,7 @@ def permutation_fine_tuning_job(request: TrainRequest, config: RunConfig, folder
         unfreeze(model.network, config.model.dropout)
         return model.network
 
-    return PermutationJob(config, model.tokenizer, about, train, valid, XLNetLayout(model), make, permuted=permuted)
+    return PermutationJob(config, model.tokenizer, about, train, valid, XLNetLayout(model), make, blocks=permuted)
 
 
 FINE_TUNING = FineTuning(

@@ -67,8 +67,7 @@ class ReplacedJob(MaskedJob):
         """
         assert isinstance(network, Electra)
         outputs: Outputs = {"generator": [], "discriminator": [], "right": [], "masked": [], "read": []}
-        batches = self.masked(self.valid.tokens).fixed(self.config.train.tokens_per_batch)
-        for number, batch in shard.of(enumerate(batches)):
+        for number, batch in shard.of(enumerate(self.validation_batches())):
             sample = partial(sampled_tokens, generator=torch.Generator(device).manual_seed(number))
             batch = batch.to(device)
             logits, scores, replaced = run_electra(network, generator_and_discriminator(network), batch, sample)
@@ -163,7 +162,7 @@ def replaced_job(request: TrainRequest, config: RunConfig, folder: Path) -> Repl
     masking = replace(masking_for(tokenizer, config), shares=ALL_MASKED)
     before, behind = [tokenizer.bos_id], [tokenizer.eos_id]
     masked = partial(MaskedText, length=length, prefix=before, suffix=behind, masking=masking)
-    return ReplacedJob(config, tokenizer, about, train, valid, layout, lambda: build_electra(*both), masked=masked)
+    return ReplacedJob(config, tokenizer, about, train, valid, layout, lambda: build_electra(*both), blocks=masked)
 
 
 def build_electra(discriminator: NetworkConfig, generator: NetworkConfig) -> Electra:
