@@ -70,7 +70,7 @@ def test_a_translator_of_ours_is_tuned(model_path: Path, files: list[str], cli: 
     tune = ["tune", model_path, "--train", own, "--out", tmp_path / "out", "--device", "cpu"]
     ran = cli(*tune, "--general", general, "--set", *settings)
     assert ran.code == 0, ran.err
-    assert "validating on" in ran.err and "taken out of the training files (10%)" in ran.err
+    assert "validating on" in ran.err and "held out of the training files (10%)" in ran.err
     found = re.search(r"before and after, on \d+ validation pairs: BLEU (\S+) and (\S+) \(p (\S+)\), chrF", ran.err)
     assert found and float(found[2]) > float(found[1]) + 5 and float(found[3]) < 0.05
     assert headwise.load(tmp_path / "out", "cpu").config.data.mix == str(general)

@@ -95,7 +95,7 @@ def test_dropout_is_that_of_the_checkpoint_unless_it_is_set(cli: Cli, files: lis
         ran = cli("train", "--init", tmp_path / "model", *files, "--out", tmp_path / out, "--set", *settings)
         assert ran.code == 0, ran.err
         card = (tmp_path / out / "README.md").read_text(encoding="utf-8")
-        assert f"beside {expected}: attention 0.1" in card
+        assert f"besides {expected}: attention 0.1" in card
         assert json.loads((tmp_path / out / "training.json").read_text())["model"]["dropout"] == expected
 
 

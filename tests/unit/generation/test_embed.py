@@ -1,4 +1,4 @@
-"""Poolings by hand: two texts of three and one tokens, the second padded with what must not be seen."""
+"""Poolings by hand, for texts of three tokens and one token with padding."""
 
 import pytest
 import torch
@@ -37,7 +37,7 @@ def test_poolings_by_hand(name: str) -> None:
 
 
 class Counting(nn.Module):
-    """States (id, 10 id); notes what it reads."""
+    """Has states (id, 10 id), and records its inputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,22 +49,22 @@ class Counting(nn.Module):
         return torch.stack([src, 10 * src], dim=-1).half()
 
 
-def test_batches_of_like_length_and_texts_in_their_order() -> None:
+def test_batches_by_length_keep_the_order_of_texts() -> None:
     network = Counting()
     found = embed(network, [[2], [1, 3, 5], [], [4, 4]], 7, ["max", "mean"], [], width=4, batch_size=2)
     assert network.read == [[[1, 3, 5], [4, 4, 7]], [[2]]]
     assert found.tolist() == [[2, 20, 2, 20], [5, 50, 3, 30], [0, 0, 0, 0], [4, 40, 4, 40]]
 
 
-def test_a_prompt_is_read_but_need_not_be_pooled() -> None:
+def test_the_prompt_can_be_excluded_from_the_pooling() -> None:
     network = Counting()
     found = embed(network, [[9, 1, 3], [9, 5]], 7, ["mean"], [], width=2, batch_size=2, skip=1)
     assert network.read == [[[9, 1, 3], [9, 5, 7]]]
     assert found.tolist() == [[2, 20], [5, 50]]
 
 
-def test_what_comes_behind_a_pooling() -> None:
-    """tanh(W x + b) of (3, -4), then length 1; the activation of a layer without bias is as it is told."""
+def test_steps_after_the_pooling() -> None:
+    """tanh(W x + b) of (3, -4), then normalised; and a layer without bias."""
     dense = Dense(torch.tensor([[1.0, 0.5], [0.0, 0.25], [1.0, 1.0]]), torch.tensor([0.0, 1.0, 0.5]), torch.tanh)
     x = torch.tensor([[3.0, -4.0]])
     torch.testing.assert_close(dense(x), torch.tensor([[1.0, 0.0, -0.5]]).tanh())

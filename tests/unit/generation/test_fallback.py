@@ -1,4 +1,4 @@
-"""Whisper's second attempts: when, at which temperatures, what is silence, and what goes before the next window."""
+"""Whisper's temperature fallback: thresholds, temperatures, silence, prompts."""
 
 from collections.abc import Sequence
 
@@ -31,19 +31,19 @@ def found(
         (found(), False, False),
         (found(compression=2.41), True, False),
         (found(log_prob=-1.01), True, False),
-        (found(log_prob=-1.0, compression=2.4), False, False),  # the thresholds themselves are well
+        (found(log_prob=-1.0, compression=2.4), False, False),  # at the thresholds
         (found(log_prob=-1.01, no_speech=0.61), False, True),
         (found(log_prob=-1.01, compression=9.0, no_speech=0.61), False, True),
-        (found(no_speech=0.99), False, False),  # it is sure of what it wrote
+        (found(no_speech=0.99), False, False),  # the text is probable
         (found(compression=2.41, no_speech=0.99), True, False),
         (found(log_prob=-1.01, no_speech=0.6), True, False),
     ],
 )
-def test_what_is_wrong_and_what_is_silence(one: Attempt, wrong: bool, silence: bool) -> None:
+def test_thresholds(one: Attempt, wrong: bool, silence: bool) -> None:
     assert (one.is_wrong, one.is_silence) == (wrong, silence)
 
 
-def test_temperatures_rise_until_one_is_not_wrong() -> None:
+def test_temperatures_rise_until_an_attempt_is_accepted() -> None:
     heard: list[float] = []
 
     def hear_at(temperature: float, well: float) -> Attempt:
@@ -58,7 +58,7 @@ def test_temperatures_rise_until_one_is_not_wrong() -> None:
 
 
 def listener(script: Sequence[Attempt], fallback: bool, condition: bool) -> tuple[WindowTranscriber, list[list[int]]]:
-    """One that hears what is written there, and the texts that went before."""
+    """A transcriber with scripted attempts, and the list of its prompts."""
     told, said = list(script), list[list[int]]()
 
     def listen(window: torch.Tensor, before: Sequence[int], temperature: float) -> Attempt:
@@ -68,18 +68,18 @@ def listener(script: Sequence[Attempt], fallback: bool, condition: bool) -> tupl
     return WindowTranscriber(listen, 100, fallback, condition), said
 
 
-def test_what_was_understood_goes_before_the_next_window() -> None:
+def test_complete_text_is_the_prompt_of_the_next_window() -> None:
     cut = Attempt([100, 7, 110, 110, 9], -0.1, 1.0, 0.0)
     hot = Attempt([100, 8, 120], -0.1, 1.0, 0.0, temperature=0.6)
     last = Attempt([5], -0.1, 1.0, 0.0)
     hearing, said = listener([cut, last, hot, last], fallback=False, condition=True)
     assert [hearing(WINDOW) for _ in range(4)] == [cut.tokens, [5], hot.tokens, [5]]
-    assert said == [[], [100, 7, 110], [100, 7, 110, 5], []]  # what was drawn hot is forgotten, and what was before it
+    assert said == [[], [100, 7, 110], [100, 7, 110, 5], []]  # no prompt after a high temperature
     hearing, said = listener([cut, last], fallback=False, condition=False)
     assert hearing(WINDOW) and hearing(WINDOW) and said == [[], []]
 
 
-def test_silence_is_skipped_and_changes_nothing() -> None:
+def test_silence_is_skipped() -> None:
     silent, well = found(log_prob=-2.0, no_speech=0.9), found()
     hearing, said = listener([well, silent, well], fallback=True, condition=True)
     assert [hearing(WINDOW) for _ in range(3)] == [[7], [], [7]] and said == [[], [7], [7]]
@@ -87,15 +87,15 @@ def test_silence_is_skipped_and_changes_nothing() -> None:
     assert hearing(WINDOW) == [7]
 
 
-def test_prompts_leave_half_of_the_room() -> None:
+def test_prompts_take_half_of_the_positions() -> None:
     assert prompt_with_history([], [1, 2], 9, 8) == prompt_with_history([5], [1, 2], None, 8) == [1, 2]
     assert prompt_with_history(range(50), [1], 9, None) == [9, *range(50), 1]
     assert prompt_with_history([5, 6], [1], 9, 8) == [9, 5, 6, 1]
     assert complete_tokens([7, 8], 100) == [7, 8]
 
 
-def test_of_what_is_drawn_the_likeliest_by_its_mean_counts() -> None:
-    """Over tokens without the end mark, whatever length penalty the search has; of an empty one nothing is divided."""
+def test_the_best_sample_has_the_highest_mean() -> None:
+    """The mean over tokens without the end token, whatever the length penalty; also for empty samples."""
     short, long = Hypothesis([1], -0.1, -2.0, [-1.0, -1.0]), Hypothesis([1, 2, 3, 4], -9.0, -5.0, [-1.0] * 5)
     assert most_probable([short, long]) is long
     assert most_probable([Hypothesis([], 0.0, -0.5, [-0.5]), long]).tokens == []

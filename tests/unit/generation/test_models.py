@@ -1,4 +1,4 @@
-"""Loaded models behind their verbs and behind the command line."""
+"""Methods of loaded models, and their commands."""
 
 import json
 from collections.abc import Callable
@@ -35,14 +35,14 @@ TEMPLATE = (
 )
 
 
-def test_the_class_follows_the_network(make: Make) -> None:
+def test_model_classes(make: Make) -> None:
     kinds = {LanguageModel: "gpt2", Translator: "t5", EncoderModel: "bert", VisionModel: "vit"}
     for kind, name in kinds.items():
         assert type(make(name)) is kind
 
 
 @pytest.mark.parametrize("settings", [{}, {"sample": True, "temperature": 2.0}, {"beam_size": 3}])
-def test_outputs_do_not_depend_on_company(make: Make, settings: dict[str, Any]) -> None:
+def test_outputs_do_not_depend_on_the_batch(make: Make, settings: dict[str, Any]) -> None:
     model = make("gpt2")
     together = model.generate(PROMPTS, max_new_tokens=12, **settings)
     alone = [model.generate([prompt], max_new_tokens=12, **settings)[0] for prompt in PROMPTS]
@@ -51,7 +51,7 @@ def test_outputs_do_not_depend_on_company(make: Make, settings: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("settings", [{}, {"sample": True, "temperature": 2.0}])
-def test_stream_is_the_output_in_pieces(make: Make, settings: dict[str, Any]) -> None:
+def test_streaming_gives_the_same_output(make: Make, settings: dict[str, Any]) -> None:
     model = make("gpt2")
     for prompt in PROMPTS:
         pieces = list(model.stream(prompt, max_new_tokens=12, **settings))
@@ -59,15 +59,15 @@ def test_stream_is_the_output_in_pieces(make: Make, settings: dict[str, Any]) ->
         assert all(pieces)
 
 
-def test_the_blank_before_an_output_is_kept() -> None:
-    """A vocabulary that marks blanks drops the one before a text's first word, but an output is not a first word."""
+def test_the_space_before_an_output_is_kept() -> None:
+    """Some vocabularies drop the space before the first word of a text, but an output continues a text."""
     words = {1: "a", 2: "dog", 3: "runs"}
     vocabulary = Vocabulary(lambda text: [1, 2], lambda ids: " ".join(words[i] for i in ids), {}.get)
     assert decode_after(vocabulary, [1, 2])([3]) == " runs"
 
 
 def test_several_samples_of_one_prompt(make: Make) -> None:
-    """The best first; each the same whatever else is in the batch."""
+    """Best first, and independent of the batch."""
     model = make("gpt2")
     settings = {"sample": True, "temperature": 2.0, "n_best": 3, "max_new_tokens": 6}
     found = [[one, *one.alternatives] for one in model.generate(PROMPTS, **settings)]
@@ -77,7 +77,7 @@ def test_several_samples_of_one_prompt(make: Make) -> None:
     assert [one.tokens for one in found[2]] == [one.tokens for one in (alone, *alone.alternatives)]
 
 
-def test_the_beam_is_as_wide_as_the_list_asked_for(make: Make) -> None:
+def test_the_beam_is_at_least_n_best(make: Make) -> None:
     model = make("gpt2")
     (written,) = model.generate(["it"], n_best=3, max_new_tokens=4)
     assert len(written.alternatives) == 2
@@ -85,7 +85,7 @@ def test_the_beam_is_as_wide_as_the_list_asked_for(make: Make) -> None:
         model.generate(["it"], n_best=3, beam_size=2)
 
 
-def test_the_command_line_hands_a_prefix_and_languages_on(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line_with_prefix_and_languages(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     model = make("t5", {"task_specific_params": {"translation_en_to_de": {"prefix": "to German: "}}})
     wishes = ["--prefix", "say: ", "--source-language", "en", "--target-language", "de", "--max-new-tokens", "4"]
     for more in ([], ["--beam-size", "2"], ["--format", "jsonl"]):
@@ -94,7 +94,7 @@ def test_the_command_line_hands_a_prefix_and_languages_on(make: Make, capsys: py
     assert capsys.readouterr().out.startswith("".join(model.stream("A text", **given)) + "\n")
 
 
-def test_stop_strings_end_an_output_before_them(make: Make) -> None:
+def test_stop_strings(make: Make) -> None:
     model = make("gpt2")
     for settings in ({"sample": True, "temperature": 3.0}, {"beam_size": 2}):
         whole = model.generate(["Once upon"], max_new_tokens=30, **settings)[0]
@@ -109,8 +109,8 @@ def test_stop_strings_end_an_output_before_them(make: Make) -> None:
             assert "".join(model.stream("Once upon", max_new_tokens=30, stop=stop, **settings)) == found.text
 
 
-def test_an_output_fits_the_positions(make: Make) -> None:
-    """60 learned positions hold prompt and output but for its last token, which nobody reads."""
+def test_outputs_fit_the_positions(make: Make) -> None:
+    """60 learned positions hold the prompt and all of the output but its last token."""
     model = make("gpt2")
     assert len(model.generate(["x" * 50], max_new_tokens=40)[0].tokens) == 11
     with pytest.raises(UserError, match="61 tokens is longer than the model's 60"):
@@ -118,14 +118,14 @@ def test_an_output_fits_the_positions(make: Make) -> None:
 
 
 def test_settings_of_old_files() -> None:
-    """BART's way to say which mark comes first, and the first LLaMA's to say that there is no padding."""
+    """BART's forced start token, and the padding id -1 of the first LLaMA."""
     old = {"bos_token_id": 7, "eos_token_id": 2, "pad_token_id": -1, "force_bos_token_to_be_generated": True}
     settings = generation_config(old, old, has_encoder=True)
     assert (settings.special.forced, settings.special.pad_id) == ((7,), 2)
     assert generation_config({}, {**old, "pad_token_id": 0}, has_encoder=True).special.pad_id == 0
 
 
-def test_settings_of_the_file_and_of_the_call(make: Make) -> None:
+def test_settings_of_file_and_call(make: Make) -> None:
     file = {"do_sample": True, "top_k": 3, "temperature": 0.7, "repetition_penalty": 1.3, "eos_token_id": [2, 4]}
     model = make("gpt2", generation=file | {"max_new_tokens": 7})
     chosen, special = model.generation.settings, model.generation.special
@@ -138,7 +138,7 @@ def test_settings_of_the_file_and_of_the_call(make: Make) -> None:
     assert len({model.generate(["a"], seed=seed, sample=False)[0].text for seed in range(5)}) == 1
 
 
-def test_lengths_of_a_decoder_with_an_encoder_count_its_start_mark(make: Make) -> None:
+def test_lengths_of_encoder_decoders_count_the_start_token(make: Make) -> None:
     model = make("t5", generation={"max_length": 9, "min_length": 5})
     settings = model.generation.settings
     assert (settings.max_length_extra, settings.min_length_extra) == (8, 4)
@@ -157,12 +157,12 @@ def test_lengths_of_a_decoder_with_an_encoder_count_its_start_mark(make: Make) -
         ({"end_ids": (1,)}, "unknown setting 'end_ids'"),
     ],
 )
-def test_settings_without_a_meaning(make: Make, settings: dict[str, Any], message: str) -> None:
+def test_invalid_settings(make: Make, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         make("gpt2").generate(["a"], **settings)
 
 
-def test_an_empty_prompt_is_the_start_mark(make: Make) -> None:
+def test_an_empty_prompt_is_the_start_token(make: Make) -> None:
     model = make("gpt2")
     assert model.encode("") == [0]
     with pytest.raises(UserError, match="an empty prompt"):
@@ -198,7 +198,7 @@ def test_perplexity_of_a_long_text(make: Make) -> None:
         model.perplexity(text, stride=60)
 
 
-def test_rewriting(make: Make) -> None:
+def test_encoder_decoders(make: Make) -> None:
     model = make("t5", {"task_specific_params": {"translation_en_to_de": {"prefix": "to de: "}}})
     texts = ["a dog runs", "x", "two men"]
     found = model.generate(texts, max_new_tokens=9, beam_size=2)
@@ -211,7 +211,7 @@ def test_rewriting(make: Make) -> None:
     assert len(asked[0].pieces) == len(written.tokens) and "".join(asked[0].source_pieces).endswith("dog")
     assert asked[0].text == "".join(model.stream("a dog", instruction="to de: ", max_new_tokens=9))
     assert asked[0].score != model.generate(["a dog"], max_new_tokens=9)[0].score
-    assert model.languages.encode("a dog", "", "fr") == model.vocabulary.encode(">>fr<< a dog")  # as Marian has it
+    assert model.languages.encode("a dog", "", "fr") == model.vocabulary.encode(">>fr<< a dog")  # as for Marian
     with pytest.raises(UserError, match="language 'it': this model"):
         model.translate(["a dog"], source_language="en", target_language="it")
 
@@ -248,15 +248,15 @@ def test_filling_and_embedding(make: Make) -> None:
         model.embed(["a"], pooling="maxx")
 
 
-def test_generators_that_fill_and_encoders_that_embed(make: Make) -> None:
-    """ELECTRA's generator and T5's encoder alone."""
+def test_electra_generators_and_t5_encoders(make: Make) -> None:
+    """ELECTRA's generator, and T5's encoder without decoder."""
     generator = make("bert", {"model_type": "electra", "architectures": ["ElectraForMaskedLM"], "embedding_size": 8})
     assert len(generator.fill_mask("a <mask>", top=3)[0]) == 3
     assert make("t5", {"architectures": ["T5EncoderModel"]}).embed(["a", "a longer text"]).shape == (2, 16)
 
 
-def test_every_kind_works_in_half_precision(make: Make) -> None:
-    """Where it is asked for; scores and vectors stay float32."""
+def test_half_precision(make: Make) -> None:
+    """Scores and embeddings stay float32."""
     assert half(make("gpt2")).generate(PROMPTS, max_new_tokens=5, beam_size=2)[0].score < 0
     assert half(make("gpt2")).perplexity("a longer text").perplexity > 1
     assert half(make("t5")).generate(PROMPTS, max_new_tokens=5, beam_size=2)[0].score < 0
@@ -286,7 +286,7 @@ def test_labels(make: Make, tmp_path: Path) -> None:
 
 
 def test_captions(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One picture or several, in Python and at the command line; the decoder names the marks if nobody else does."""
+    """One image or several, in Python and on the command line; special tokens may be in the decoder's settings."""
     image = pytest.importorskip("PIL.Image")
     model = make("captions", changes={"decoder_start_token_id": None, "eos_token_id": None})
     assert (model.generation.special.bos_id, model.generation.special.eos_id) == (0, 2)
@@ -311,7 +311,7 @@ def test_captions(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_transcribing(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A sound of 2.5 seconds for an encoder that hears one at a time."""
+    """A sound of 2.5 seconds with windows of one second."""
     soundfile = pytest.importorskip("soundfile")
     model, path = make("whisper", generation=HEARING), tmp_path / "sound.wav"
     times = np.arange(40_000) / 16_000
@@ -351,9 +351,7 @@ def test_generate_command(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
     assert "a model of gpt2 that cannot fill masks" in capsys.readouterr().err
 
 
-def test_commands_compute_with_what_they_are_told(
-    make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_commands_with_compute(make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("a dog\n")
     model = make("bert")
     found = run(capsys, "embed", model.path, tmp_path / "lines", "--compute", "bfloat16")
@@ -366,8 +364,8 @@ def test_commands_compute_with_what_they_are_told(
 
 
 @pytest.mark.skipif(library() is None, reason="the compiled library is missing")
-def test_bfloat16_is_the_librarys(make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Whether the model was loaded so or only decodes so, and from whichever command."""
+def test_bfloat16_in_the_library(make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """For loading and for decoding, in all commands."""
     (tmp_path / "lines").write_text("a dog\n")
     model, languages = make("m2m"), {"source_language": "de", "target_language": "fr"}
     exact, rounded = (model.translate(["a dog"], **languages, compute=x)[0].score for x in ("float32", "bfloat16"))
@@ -382,7 +380,7 @@ def test_bfloat16_is_the_librarys(make: Make, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.skipif(library() is None, reason="the compiled library is missing")
-def test_commands_compute_with_int8(make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_commands_with_int8(make: Make, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("a dog\n")
     model = make("m2m")
     asked = ["--source-language", "de", "--target-language", "fr", "--format", "jsonl", "--compute", "int8"]
@@ -420,7 +418,7 @@ OF_PAIRS = "generate, translate, evaluate, inspect, explore, align, score, disti
 
 
 def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    """Ten lines at most, the rest with --all; the file's numbers and those of the processor are both said."""
+    """Ten lines at most, the rest with --all; with the precision of the file and of the computation."""
     folder = make("t5", {"task_specific_params": {"translation_en_to_de": {"prefix": "to German: "}}}).path
     tensors = {key: tensor.half() for key, tensor in load_file(folder / "model.safetensors").items()}
     save_file(tensors, folder / "model.safetensors")
@@ -460,9 +458,7 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
         ("whisper", ["for            inspect, explore, transcribe", "languages      en"]),
     ],
 )
-def test_info_says_what_a_model_is_for(
-    kind: str, rows: list[str], make: Make, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_info_lists_the_commands(kind: str, rows: list[str], make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     model = make(kind, generation=HEARING, additional_special_tokens=["fra_Latn", {"content": "deu_Latn"}, "<mask>"])
     lines = run(capsys, "info", model.path).splitlines()
     assert {*rows} <= {*lines}

@@ -1,4 +1,4 @@
-"""Marks around sources and targets, as each family has them in training; expectations are those of `transformers`."""
+"""Special tokens of sources and targets in training, by family; expected values are from `transformers`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def bare_tokenizer(model: Any, *languages: str) -> PretrainedTokenizer:
 
 
 def whole(side: PretrainedTokenizer) -> tuple[list[int], list[int], list[int]]:
-    """A source, what the decoder reads and what it is to write, of one letter each."""
+    """Source, decoder input and target, of one letter each."""
     source, target = [*side.source.encode("a"), side.source.eos_id], side.encode("b")
     return source, [side.bos_id, *target], [*target, side.eos_id]
 
@@ -40,7 +40,7 @@ def whole(side: PretrainedTokenizer) -> tuple[list[int], list[int], list[int]]:
         ("marian", BART, (), ["a", END], [2, BOS, "b"], [BOS, "b", END]),
     ],
 )
-def test_marks(
+def test_special_tokens(
     make: Make,
     kind: str,
     changes: dict[str, Any],
@@ -56,12 +56,12 @@ def test_marks(
     assert list(whole(bare_tokenizer(model, *languages))) == ids
 
 
-def test_both_kinds_of_tokenizer_are_sides(make: Make) -> None:
+def test_both_tokenizers_implement_the_protocol(make: Make) -> None:
     assert isinstance(bare_tokenizer(make("marian")), PairTokenizer)
     assert isinstance(Tokenizer.train(["a dog"], TranslationData(vocab_size=270)), PairTokenizer)
 
 
-def test_words_of_pieces_leave_out_what_stands_in_front(make: Make) -> None:
+def test_words_exclude_special_tokens(make: Make) -> None:
     changes = {"task_specific_params": {"translation_de_to_it": {"prefix": "to it: "}}}
     source = bare_tokenizer(make("t5", changes), "de", "it").source
     ids, numbers = words_of_tokens(source, "ab c ")
@@ -69,14 +69,14 @@ def test_words_of_pieces_leave_out_what_stands_in_front(make: Make) -> None:
     assert numbers.tolist() == [-1] * len("to it: ") + [0, 0, 1, 1, -1]
 
 
-def test_pieces_spell_words_and_marks_spell_none(make: Make) -> None:
+def test_pieces_of_words_and_special_tokens(make: Make) -> None:
     side = bare_tokenizer(make("m2m"), "de", "fr")
     ids = [*side.encode("né un"), side.eos_id]
     assert [(word.text, word.start, word.stop) for word in words_spelled(side, ids)] == [("né", 1, 4), ("un", 4, 7)]
     assert side.pieces(ids)[0] == "__fr__"
 
 
-def test_languages_that_are_unknown_or_missing(make: Make) -> None:
+def test_unknown_and_missing_languages(make: Make) -> None:
     model = make("m2m")
     with pytest.raises(UserError, match="needs source_language and target_language"):
         model.between()
@@ -84,7 +84,7 @@ def test_languages_that_are_unknown_or_missing(make: Make) -> None:
         model.between("de", "xx")
 
 
-def test_a_model_between_languages_writes_as_one_that_is_told(make: Make) -> None:
+def test_between_equals_explicit_languages(make: Make) -> None:
     model = make("m2m", None, {"max_length": 8})
     told = model.translate(["a b"], source_language="de", target_language="fr")
     assert model.between("de", "fr").translate(["a b"]) == told != model.translate(["a b"])

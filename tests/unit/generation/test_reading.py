@@ -1,4 +1,4 @@
-"""Marks around and between texts, and what is cut, are those of the tokenizers library, which `transformers` asks."""
+"""Special tokens and truncation of texts and pairs equal those of the tokenizers library."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def made(folder: Path, kind: str, types: int = 2, max_len: int | None = None) ->
 
 @pytest.mark.parametrize("kind", TEMPLATES)
 @pytest.mark.parametrize("longest", [6, 7, 9, 12, 40])
-def test_as_the_library_marks_and_cuts(tmp_path: Path, kind: str, longest: int) -> None:
+def test_special_tokens_and_truncation(tmp_path: Path, kind: str, longest: int) -> None:
     reader, _ = made(tmp_path, kind)
     theirs = vocabulary(behind=False)
     single, pair = TEMPLATES[kind]
@@ -48,25 +48,25 @@ def test_as_the_library_marks_and_cuts(tmp_path: Path, kind: str, longest: int) 
                 assert types is not None and types[0].tolist() == expected.type_ids
 
 
-def test_a_mark_of_no_text_is_apart_behind_one_text_too(tmp_path: Path) -> None:
-    """Which type it has means nothing, but that it is another one."""
+def test_tokens_of_no_text_have_their_own_type(tmp_path: Path) -> None:
+    """Also after a single text."""
     reader, _ = made(tmp_path, "XLNet's")
     types = collate_encoded(reader.read(["abc", "a"]), [0, 0], 1, reader.typed).types
     assert types is not None and types.tolist() == [[0, 0, 0, 0, 1], [0, 0, 1, 0, 0]]
 
 
-def test_types_are_told_where_vocabulary_and_network_have_them(tmp_path: Path) -> None:
+def test_token_types(tmp_path: Path) -> None:
     assert made(tmp_path, "BERT's")[0].typed
     assert not made(tmp_path, "BERT's", types=1)[0].typed
     assert not made(tmp_path, "RoBERTa's")[0].typed
 
 
-def test_what_the_network_reads_is_the_limit(tmp_path: Path) -> None:
+def test_the_limit_of_the_network(tmp_path: Path) -> None:
     assert len(made(tmp_path, "BERT's", max_len=5)[0].read(["abcdefgh"])[0]) == 5
     assert len(made(tmp_path, "BERT's")[0].read(["abcdefgh"])[0]) == 10
 
 
-def test_what_cannot_be_read(tmp_path: Path) -> None:
+def test_unsupported_inputs(tmp_path: Path) -> None:
     reader, _ = made(tmp_path, "none")
     with pytest.raises(UserError, match="a text is blank"):
         reader.read([""])

@@ -1,4 +1,4 @@
-"""Folders as sentence-transformers lays them out, made small: what they say is what `embed` does."""
+"""Small folders of sentence-transformers: `embed` follows their settings."""
 
 import json
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def lay_out(folder: Path, pooling: dict[str, Any], *behind: tuple[str, str], **reading: Any) -> Any:
-    """Beside a network: a pooling and the modules behind it, and sentence_bert_config.json; the model anew."""
+    """Add a pooling, further modules and sentence_bert_config.json to a folder, and load the model."""
     modules = [("", LIBRARY + "Transformer"), ("1_Pooling", LIBRARY + "Pooling"), *behind]
     listed = [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(modules)]
     write_json(folder / "modules.json", listed)
@@ -39,7 +39,7 @@ def lay_out(folder: Path, pooling: dict[str, Any], *behind: tuple[str, str], **r
 
 
 def dense(folder: Path, **changes: Any) -> tuple[str, str]:
-    """A layer of 16 to 5 numbers in a folder of its own."""
+    """Write a layer of 16 to 5 features into a folder."""
     values = {"in_features": 16, "out_features": 5, "bias": True, "activation_function": ACTIVATION + "Tanh"}
     write_json(folder / "2_Dense" / "config.json", {**values, **changes})
     tensors = {"linear.weight": torch.randn(5, 16) / 4, "linear.bias": torch.randn(5)}
@@ -48,7 +48,7 @@ def dense(folder: Path, **changes: Any) -> tuple[str, str]:
 
 
 def states(model: Any, text: str) -> np.ndarray:
-    """Of one text alone."""
+    """The states of one text."""
     with torch.inference_mode():
         return model.network.encode(torch.tensor([model.tokenizer.encode(text)]))[0].numpy()
 
@@ -66,8 +66,8 @@ POOLED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 @pytest.mark.parametrize(("flag", "name"), list(zip(FLAGS, POOLED, strict=True)))
-def test_poolings_of_folders_old_and_new(flag: str, name: str, make: Make) -> None:
-    """Texts together, each as its own states say; vectors as long as they are, for nothing normalises them."""
+def test_poolings_of_old_and_new_folders(flag: str, name: str, make: Make) -> None:
+    """Texts in a batch equal single texts; there is no normalisation."""
     folder = make("bert").path
     expected = np.stack([POOLED[name](states(make("bert"), text)) for text in TEXTS])
     old = lay_out(folder, {other: other == flag for other in FLAGS})
@@ -79,8 +79,8 @@ def test_poolings_of_folders_old_and_new(flag: str, name: str, make: Make) -> No
     np.testing.assert_allclose(normal.embed(TEXTS), expected / lengths, atol=1e-5)
 
 
-def test_several_poolings_stand_one_behind_the_other(make: Make) -> None:
-    """In the library's order where they are flags, in their own where they are listed."""
+def test_several_poolings_are_concatenated(make: Make) -> None:
+    """In the library's order for flags, in the given order for a list."""
     folder = make("bert").path
     text = states(make("bert"), "a dog")
     flags = lay_out(folder, {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True})
@@ -107,7 +107,7 @@ def test_a_dense_layer(pickled: bool, make: Make) -> None:
     assert model.embed([]).shape == (0, 5)
 
 
-def test_what_is_asked_for_wins(make: Make) -> None:
+def test_arguments_override_the_folder(make: Make) -> None:
     folder = make("bert").path
     text = states(make("bert"), "a dog")
     model = lay_out(folder, {"pooling_mode_cls_token": True})
@@ -140,13 +140,13 @@ def test_prompts(make: Make) -> None:
     np.testing.assert_array_equal(by_default.embed(["a"]), plain.embed(["ask: a"]))
     np.testing.assert_array_equal(by_default.embed(["a"], prompt=""), plain.embed(["a"]))
     unpooled = lay_out(folder, {"include_prompt": False})
-    expected = states(plain, "ask: a")[len("ask: ") :].mean(0)  # a token is a byte, and nothing stands around a text
+    expected = states(plain, "ask: a")[len("ask: ") :].mean(0)  # a token is a byte; no special tokens
     np.testing.assert_allclose(unpooled.embed(["a"])[0], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(("head", "writes"), [("LlamaForCausalLM", True), ("LlamaModel", False)])
-def test_a_decoder_embeds_too(head: str, writes: bool, make: Make) -> None:
-    """By its last state, as its folder asks; padding behind the shorter text changes nothing."""
+def test_decoder_embeddings(head: str, writes: bool, make: Make) -> None:
+    """By the last state; padding after a shorter text has no effect."""
     model = lay_out(make("llama", {"architectures": [head]}).path, {"pooling_mode": "lasttoken"})
     assert hasattr(model, "generate") == writes
     with torch.inference_mode():
@@ -154,8 +154,8 @@ def test_a_decoder_embeds_too(head: str, writes: bool, make: Make) -> None:
     np.testing.assert_allclose(model.embed(TEXTS), torch.stack(expected), atol=1e-5)
 
 
-def test_a_padding_id_of_none_is_any_id(make: Make) -> None:
-    """The first LLaMA says -1; what stands behind a text is not looked at."""
+def test_missing_padding_id(make: Make) -> None:
+    """The first LLaMA has -1; padding is not attended to."""
     with_id, without = (make("llama", {"pad_token_id": value}) for value in (0, -1))
     np.testing.assert_array_equal(without.embed(TEXTS), with_id.embed(TEXTS))
 
@@ -172,8 +172,8 @@ def ended(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("longest", [None, 9])
-def test_a_long_text_keeps_its_end_mark(longest: int | None, make: Make) -> None:
-    """60 positions, or fewer where the folder says so. The warning says which text was cut, and how long it was."""
+def test_truncation_keeps_the_end_token(longest: int | None, make: Make) -> None:
+    """60 positions, or fewer by the folder. The warning lists the text and its length."""
     folder = make("bert").path
     ended(folder)
     model, held = lay_out(folder, {}, max_seq_length=longest), longest or 60
@@ -183,15 +183,15 @@ def test_a_long_text_keeps_its_end_mark(longest: int | None, make: Make) -> None
     assert [0, *model.tokenizer.encode("x" * (held - 2))[1:-1], 2] == model.tokenizer.encode("x" * (held - 2))
 
 
-def test_the_length_of_a_tokenizer_where_the_folder_names_none(make: Make) -> None:
+def test_the_limit_of_the_tokenizer(make: Make) -> None:
     model = lay_out(make("bert", model_max_length=7).path, {})
     with pytest.warns(UserWarning, match="longer than the limit of 7 tokens"):
         model.embed(["x" * 8])
     assert lay_out(make("bert", model_max_length=int(1e30)).path, {}).embedder.longest == 60
 
 
-def test_the_command_names_lines(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Once, at the end, in the numbers of the whole file; every line has its vector."""
+def test_the_command_lists_truncated_lines(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once, at the end, with line numbers of the whole file; every line has an embedding."""
     folder = make("bert").path
     ended(folder)
     lay_out(folder, {})
@@ -205,9 +205,7 @@ def test_the_command_names_lines(make: Make, tmp_path: Path, capsys: pytest.Capt
     assert np.load(tmp_path / "v.npy").shape == (1003, 16)
 
 
-def test_the_command_takes_the_folders_word_and_the_users(
-    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_of_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = make("bert").path
     write_json(folder / "config_sentence_transformers.json", {"prompts": {"query": "ask: ", "document": ""}})
     model = lay_out(folder, {"pooling_mode_cls_token": True})
@@ -250,8 +248,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("asked", "message"), REFUSED)
-def test_what_is_not_to_be_had_is_refused_by_name(asked: dict[str, Any], message: str, make: Make) -> None:
-    """By `embed` alone: the network can do all else."""
+def test_unsupported_folders(asked: dict[str, Any], message: str, make: Make) -> None:
+    """Only by `embed`; other methods work."""
     folder = make("bert").path
     behind = [*asked.get("behind", []), *([dense(folder, **asked["dense"])] if "dense" in asked else [])]
     model = lay_out(folder, asked.get("pooling", {}), *behind, **asked.get("reading", {}))

@@ -1,4 +1,4 @@
-"""Whisper's windows and marks; its rules for timestamps are compared in tests/parity/test_generation.py."""
+"""Whisper's windows and special tokens; tests/parity/test_generation.py compares its rules for timestamps."""
 
 import pytest
 import tokenizers
@@ -22,7 +22,7 @@ MARKS = WhisperTokens(13, 12, 16, {"en": 14, "de": 15}, {"transcribe": 10, "tran
 SILENT = Vocabulary(lambda text: [], lambda ids: "", {"<|notimestamps|>": 16, "<|transcribe|>": 10}.get)
 
 
-def test_beginnings() -> None:
+def test_start_tokens() -> None:
     assert start_tokens(MARKS, "de", "translate", timestamps=True) == [13, 15, 11]
     assert start_tokens(MARKS, "en", "transcribe", timestamps=False) == [13, 14, 10, 16]
     english = WhisperTokens(13, 12, 16, {}, {}, None)
@@ -36,7 +36,7 @@ def test_beginnings() -> None:
             start_tokens(marks, language, task, timestamps=True)
 
 
-def test_marks_of_new_and_old_files() -> None:
+def test_special_tokens_of_new_and_old_files() -> None:
     settings = GenerationConfig(SearchSettings(), SpecialIds(bos_id=13, eos_id=12))
     values = {"no_timestamps_token_id": 7, "lang_to_id": {"<|en|>": 14}, "task_to_id": {"transcribe": 9}}
     assert whisper_tokens(settings, values, SILENT) == WhisperTokens(13, 12, 7, {"en": 14}, {"transcribe": 9}, None)
@@ -48,14 +48,14 @@ def test_marks_of_new_and_old_files() -> None:
 
 
 def vocabulary_with(*pieces: str) -> Vocabulary:
-    """As a tokenizer.json has them, numbered from 0 on."""
+    """A vocabulary with these pieces, numbered from 0."""
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0}, []))
     tokenizer.add_special_tokens(list(pieces))
     return Vocabulary(tokenizer.encode, tokenizer.decode, tokenizer.token_to_id, tokenizer.get_vocab)
 
 
-def test_languages_of_a_file_without_a_list_of_them() -> None:
-    """Such as a model that was trained further: they are in the vocabulary; as in a model for English alone."""
+def test_languages_from_the_vocabulary() -> None:
+    """For fine-tuned models; English-only models have them in the vocabulary, too."""
     marks = [
         "<|startoftranscript|>",
         "<|en|>",
@@ -75,12 +75,12 @@ def test_languages_of_a_file_without_a_list_of_them() -> None:
     assert whisper_tokens(several, {"lang_to_id": {"<|en|>": 2}}, vocabulary).languages == {"en": 2}
 
 
-def test_no_timestamp_goes_back() -> None:
-    """After 17 + 3 comes text, or anything from there on once text has come."""
+def test_timestamps_never_decrease() -> None:
+    """After 17 + 3 comes text; after text, any later timestamp."""
     rule = timestamp_rule(MARKS)
     found = rule(torch.zeros(2, 30).log_softmax(-1), torch.tensor([[20, 5, 21], [20, 5, 6]]))
     allowed = [row.isfinite().nonzero().squeeze(1).tolist() for row in found]
-    assert allowed == [list(range(21, 30)), list(range(21, 30))]  # the end, too, is less likely than all times together
+    assert allowed == [list(range(21, 30))] * 2  # all timestamps together are more probable than the end
     certain = torch.full((1, 30), -9.0)
     certain[0, 5] = 0.0
     assert rule(certain, torch.tensor([[20, 5, 6]]))[0, [5, 16, 20, 21]].isfinite().tolist() == [
@@ -97,10 +97,10 @@ def test_segments() -> None:
     assert segments([100, 7, 115], 100, 60) == ([(0.0, 0.3, [7])], 60)
     assert segments([7, 8], 100, 60) == ([(0.0, 0.6, [7, 8])], 60)
     assert segments([], 100, 60) == ([], 60)
-    assert segments([100, 100], 100, 60) == ([], 60)  # no time has passed: on, or it would never end
+    assert segments([100, 100], 100, 60) == ([], 60)  # without progress, skip the window
 
 
-def test_windows_begin_where_the_last_one_has_understood() -> None:
+def test_windows_start_after_the_last_complete_segment() -> None:
     written = iter([[17, 5, 22, 22, 6], [17, 6, 27], [17, 7, 18]])
     heard: list[torch.Tensor] = []
 

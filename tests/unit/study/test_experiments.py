@@ -28,7 +28,7 @@ TOY = Plan("toy")
 ROWS: dict[str, list[Row]] = {}
 SLOW = {"sequential", "inference", "translation", "distance"}  # many networks: the rest is enough to repeat
 FEW = ("lstm", "transformer", "bahdanau")
-CORNERS = {  # conditions enough to draw and to judge, where all of them take long
+CORNERS = {  # a subset of conditions for slow claims
     "sequential": lambda condition: condition.network in FEW,
     "inference": lambda condition: condition.network in FEW,
     "translation": lambda condition: condition.network in FEW,
@@ -81,7 +81,7 @@ def test_parameters_agree(name: str) -> None:
     assert size(matched(name, *shape)) == pytest.approx(size(matched("transformer", *shape)), rel=TOLERANCE)
 
 
-def test_a_width_that_does_not_exist_is_refused() -> None:
+def test_impossible_widths() -> None:
     assert width_for(101, lambda width: 10 * width, 50) == 10
     with pytest.raises(ValueError, match="within 5%"):
         width_for(15, lambda width: 10 * width, 50)
@@ -193,7 +193,7 @@ def test_verdict_of_inference() -> None:
 
 
 @pytest.mark.parametrize("far", [4, 16])
-def test_copy_starts_as_far_back_as_it_says(far: int) -> None:
+def test_copy_distance(far: int) -> None:
     examples = distance.sample_copy(5, far)
     assert examples.src.shape == (5, far + 1)
     assert torch.equal(examples.src[:, : distance.COPIED], examples.answer)
@@ -201,7 +201,7 @@ def test_copy_starts_as_far_back_as_it_says(far: int) -> None:
 
 
 @pytest.mark.parametrize("far", [4, 16])
-def test_recall_asks_for_the_item_as_far_back_as_it_says(far: int) -> None:
+def test_recall_distance(far: int) -> None:
     examples = distance.sample_recall(50, far)
     key, symbol = (examples.src[:, 0] - distance.ITEM).div(distance.SYMBOLS, rounding_mode="floor"), examples.src[:, 0]
     assert torch.equal(examples.tgt_in[:, 0], distance.KEY + key)
@@ -225,7 +225,7 @@ def test_gradient_through_time_is_that_of_a_linear_recurrence() -> None:
     assert norms == pytest.approx({1: 0.5, 2: 0.25, 4: 0.5**4, 8: 0.5**8, 9: 0.5**9}, rel=1e-3)
 
 
-def test_softmax_gradient_is_autograds() -> None:
+def test_softmax_gradient_equals_autograd() -> None:
     torch.manual_seed(1)
     condition = scaled.Condition(d_k=8, keys=5, queries=3, device="cpu")
     torch.manual_seed(1)

@@ -1,4 +1,4 @@
-"""The committed report of the small study, held against the code: it has to be what `headwise study --quick` measures.
+"""The committed report of the small study must be what `headwise study --quick` measures.
 
 Where one of these tests fails the report is out of date. Undo what changed, or measure again and replace both files and
 the losses below: `headwise study --quick --out runs/study`, whose `study.json` and verdicts are the report.
@@ -33,18 +33,18 @@ RECORDED = {claim["name"]: claim for claim in json.loads(REPORTS[-1].read_text("
 
 
 def plain(conditions: Any) -> Any:
-    """As JSON has it."""
+    """The value after a round trip through JSON."""
     return json.loads(json.dumps(conditions))
 
 
-def test_what_learns_is_in_the_report() -> None:
+def test_trained_claims_are_in_the_report() -> None:
     assert {"distance", "translation"} <= set(RECORDED)
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_conditions_and_seeds_are_those_of_the_report(name: str) -> None:
     units = units_of(CLAIMS[name], StudyRequest(Path(), plan=QUICK))
-    fields = [name for name in asdict(units[0].condition) if name != "sentences"]  # a row counts those of its own
+    fields = [name for name in asdict(units[0].condition) if name != "sentences"]  # a row has its own number
     expected = [
         plain({field: getattr(unit.condition, field) for field in fields} | {"seed": unit.seed}) for unit in units
     ]
@@ -53,7 +53,7 @@ def test_conditions_and_seeds_are_those_of_the_report(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_the_report_says_what_its_rows_say(name: str) -> None:
+def test_verdicts_follow_from_the_rows(name: str) -> None:
     verdict = CLAIMS[name].judge(RECORDED[name]["rows"])
     assert asdict(verdict) == RECORDED[name]["verdict"]
     said = " ".join(REPORTS[-1].with_suffix(".md").read_text(encoding="utf-8").split())
@@ -73,10 +73,10 @@ class Enough(Exception):
         ("lstm", (4.5007, 4.4910, 4.5153, 4.5071)),
     ],
 )
-def test_recall_begins_as_in_the_report(
+def test_recall_starts_as_in_the_report(
     network: str, losses: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same first parameters, examples and rates. Of the first updates alone, on which processors still agree."""
+    """The same initial parameters, examples and rates, for the first updates, on which processors agree."""
     condition = next(c for c in distance.conditions(QUICK) if (c.task, c.network) == ("recall", network))
     found: list[float] = []
 
@@ -97,8 +97,8 @@ def test_recall_begins_as_in_the_report(
 
 
 @pytest.mark.parametrize(("network", "loss"), [("transformer", 6.2224), ("lstm", 5.6985)])
-def test_translation_begins_as_in_the_report(network: str, loss: float, tmp_path: Path) -> None:
-    """The same language, pieces, batches, first parameters and rates, with or without the compiled library."""
+def test_translation_starts_as_in_the_report(network: str, loss: float, tmp_path: Path) -> None:
+    """The same language, tokens, batches, initial parameters and rates, with or without the compiled library."""
     condition = next(c for c in translation.conditions(QUICK) if c.network == network)
     train, valid, _ = (list(part) for part in translation.write_language(tmp_path, 20))
     settings = [*translation.run_settings(condition, 1), f"train.max_steps={UPDATES}", f"train.log_every={UPDATES}"]

@@ -1,4 +1,4 @@
-"""The study stops and goes on, measures anew what changed, and its report stands alone."""
+"""The study can be resumed, measures changed conditions again, and writes a self-contained report."""
 
 import html
 import json
@@ -84,7 +84,7 @@ def test_a_rerun_measures_only_what_is_missing(tmp_path: Path) -> None:
     assert MEASURED[6:] == [(1, 3), (2, 3), (4, 3)]
 
 
-def test_a_changed_condition_is_measured_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_conditions_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_study(request(tmp_path))
     changed = replace(TOY, conditions=lambda plan: [Condition(1, 0.1), Condition(2, 0.2)])
     monkeypatch.setitem(claims.CLAIMS, "toy", changed)
@@ -92,14 +92,14 @@ def test_a_changed_condition_is_measured_anew(tmp_path: Path, monkeypatch: pytes
     assert MEASURED[6:] == [(2, 1), (2, 2)]
 
 
-def test_only_times_belong_to_a_machine() -> None:
+def test_only_timings_depend_on_the_machine() -> None:
     unit = running.Unit(TOY, Condition(1, 0.1), 1)
     assert unit.key("one") == unit.key("another")
     timed = replace(unit, claim=replace(TOY, timed=True))
     assert timed.key("one") != timed.key("another")
 
 
-def test_an_interrupt_loses_the_running_unit_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_loses_only_the_running_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(condition: Condition, seed: int) -> list[Row]:
         if (condition.x, seed) == (4, 1):
             raise KeyboardInterrupt
@@ -114,7 +114,7 @@ def test_an_interrupt_loses_the_running_unit_alone(tmp_path: Path, monkeypatch: 
     assert MEASURED == [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2), (4, 2)]
 
 
-def test_a_unit_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_units_are_written_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_: object) -> None:
         raise SystemExit("killed while writing")
 
@@ -129,7 +129,7 @@ def test_a_unit_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
 
 class Page(HTMLParser):
-    """Tags, and every address an attribute holds."""
+    """Collects tags and addresses in attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class Page(HTMLParser):
             self.images.append(dict(attrs))
 
 
-def test_report_stands_alone(tmp_path: Path) -> None:
+def test_the_report_needs_no_other_files(tmp_path: Path) -> None:
     path, findings = run_study(request(tmp_path, ("toy", "without-data")))
     text = path.read_text(encoding="utf-8")
     page = Page(text)
@@ -160,7 +160,7 @@ def test_report_stands_alone(tmp_path: Path) -> None:
     assert [finding.verdict is None for finding in findings] == [False, True]
 
 
-def test_report_holds_every_number(tmp_path: Path) -> None:
+def test_the_report_has_every_number(tmp_path: Path) -> None:
     run_study(request(tmp_path))
     found = json.loads((tmp_path / "study.json").read_text(encoding="utf-8"))
     (toy,) = found["claims"]
@@ -170,14 +170,14 @@ def test_report_holds_every_number(tmp_path: Path) -> None:
     assert found["about"]["machine"] and found["about"]["command"]
 
 
-def test_what_the_user_is_told(tmp_path: Path) -> None:
+def test_lines_for_the_user(tmp_path: Path) -> None:
     lines = study(request(tmp_path, ("toy", "without-data")))
     assert lines[0].split() == ["toy", "held"]
     assert lines[1].split() == ["without-data", "not", "measured"]
     assert lines[-1] == f"Report: {tmp_path / 'study.html'}"
 
 
-def test_mistakes_of_the_user(tmp_path: Path) -> None:
+def test_invalid_arguments(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="did you mean 'order'"):
         run_study(request(tmp_path, ("ordr",)))
     with pytest.raises(UserError, match="--seeds -1"):
@@ -189,13 +189,13 @@ def test_mistakes_of_the_user(tmp_path: Path) -> None:
         run_study(request(tmp_path / "file"))
 
 
-def test_the_command_is_told_without_places_on_a_disk(tmp_path: Path) -> None:
+def test_the_command_in_the_report_has_no_paths(tmp_path: Path) -> None:
     asked = request_of("out", True, ["order"], 2, str(tmp_path), "cpu")
     assert asked.command == f"headwise study --quick --only order --seeds 2 --data {tmp_path.name}"
     assert asked.plan == Plan("quick", "cpu", tmp_path)
 
 
-def test_the_command_line_asks_for_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["study", "--quick", "--only", "toy", "--out", str(tmp_path), "--device", "cpu"]) == 0
     assert capsys.readouterr().out.startswith("toy ")
     assert cli.main(["study", "--only", "ordr"]) == 2

@@ -1,4 +1,4 @@
-"""`train.batching` and `train.precision` = "auto": what is chosen, and that a resumed run keeps its choice."""
+"""`train.batching` and `train.precision` = "auto": the choice, and that a resumed run keeps it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,7 @@ def units(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
     return request.param
 
 
-def test_a_transformer_on_a_cpu_reads_pairs_at_random() -> None:
+def test_random_batching_for_a_transformer_on_cpu() -> None:
     assert choice() == "random"
     assert choice("model.d_model=96", "model.n_heads=3") == "random"
     assert choice("train.precision=bf16") == "random"
@@ -49,7 +49,7 @@ def test_a_transformer_on_a_cpu_reads_pairs_at_random() -> None:
         "train.batching=bucketed",
     ],
 )
-def test_what_is_padded_is_bucketed(setting: str) -> None:
+def test_bucketed_batching_if_padding_is_needed(setting: str) -> None:
     assert choice(setting) == "bucketed"
 
 
@@ -57,7 +57,7 @@ def test_what_is_padded_is_bucketed(setting: str) -> None:
 def test_batching_does_not_depend_on_the_library(
     there: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """But without it the run warns that padding is computed."""
+    """But without it the run warns of padding."""
     monkeypatch.setattr("headwise.training.packed.training_library", lambda: "a library" if there else None)
     assert choice() == "random"
     for batching, warns in (("random", not there), ("bucketed", False)):
@@ -69,8 +69,8 @@ def test_batching_does_not_depend_on_the_library(
         ] * warns
 
 
-def test_a_resumed_run_goes_on_as_it_began(tmp_path: Path) -> None:
-    """Whatever this machine would choose: the place in the data means nothing in another plan."""
+def test_a_resumed_run_keeps_its_batching(tmp_path: Path) -> None:
+    """Even if this machine would choose another: a data position is only valid for its batching."""
     for began in ("bucketed", "random"):
         folder = tmp_path / began
         folder.mkdir()
@@ -79,35 +79,33 @@ def test_a_resumed_run_goes_on_as_it_began(tmp_path: Path) -> None:
         assert choice(request=replace(REQUEST, resume=True), folder=folder) == began
 
 
-def test_a_new_run_from_a_model_chooses_anew() -> None:
+def test_a_run_from_an_initial_model_chooses_again() -> None:
     start = apply_settings(RunConfig(), ["train.batching=bucketed", "train.precision=bf16", "train.max_steps=7"])
     own = merged_config(replace(REQUEST, recipe="", init="model"), start)
     assert (own.train.batching, own.train.precision, own.train.max_steps) == ("auto", "auto", 7)
 
 
 @needs_library
-def test_products_are_in_bfloat16_where_that_is_faster(units: bool) -> None:
+def test_bf16_if_it_is_faster(units: bool) -> None:
     assert precision() == ("bf16" if units else "float32")
     assert precision(f"model.d_model={NARROWEST - 8}") == "float32"
     for setting in ("train.precision=float32", "train.compile=true", "model.architecture=recurrent"):
         assert precision(setting) == "float32"
 
 
-def test_whoever_asks_for_bfloat16_is_told_where_it_may_be_slow(
-    units: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_warning_if_bf16_may_be_slow(units: bool, capsys: pytest.CaptureFixture[str]) -> None:
     assert precision("train.precision=bf16", request=replace(REQUEST, show=True)) == "bf16"
     assert ("not known to be faster" in capsys.readouterr().err) is not units
 
 
-def test_a_gpu_keeps_its_own_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headwise.device._has_cuda", lambda: True)
     assert precision(request=replace(REQUEST, device="cuda")) == "auto"
 
 
 @needs_library
 def test_a_resumed_run_keeps_its_precision(units: bool, tmp_path: Path) -> None:
-    for began in ("float32", "bf16", "auto"):  # "auto" is what runs before this was resolve_auto have in their folders
+    for began in ("float32", "bf16", "auto"):  # "auto" is in folders of older runs
         folder = tmp_path / began
         folder.mkdir()
         config = apply_settings(RunConfig(), [f"train.precision={began}", "train.batching=random"])

@@ -1,4 +1,4 @@
-"""What vectors are learnt by, on numbers small enough for paper."""
+"""The contrastive loss, by hand."""
 
 import math
 from pathlib import Path
@@ -25,7 +25,7 @@ def test_loss_by_hand() -> None:
     assert loss.figures["accuracy"] == 2
 
 
-def test_the_same_text_in_another_line_is_no_negative() -> None:
+def test_duplicates_are_not_negatives() -> None:
     vectors = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
     assert contrastive_loss(vectors, vectors, NONE).objective.item() == pytest.approx(2 * math.log(2))
     assert contrastive_loss(vectors, vectors, torch.ones(2, 2, dtype=torch.bool)).objective.item() == 0.0
@@ -39,7 +39,7 @@ def test_third_texts_are_negatives_of_every_line() -> None:
     assert contrastive_loss(queries, others, same).objective.item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_batch_has_columns_below_one_another() -> None:
+def test_batches_concatenate_columns() -> None:
     lines = [("a", "b", "b"), ("c", "d", "e")]
     texts = ContrastiveDataset(lines, [[[5, 6], [7], [7]], [[8], [9, 9, 9], [4]]], pad_id=0)
     batch = texts.load(np.array([1, 0]))
@@ -49,7 +49,7 @@ def test_a_batch_has_columns_below_one_another() -> None:
     assert (batch.n_targets, batch.n_real, batch.n_cells) == (2, 9, 18)
 
 
-def test_texts_that_are_equally_near_count_as_the_last() -> None:
+def test_ties_get_the_worst_rank() -> None:
     report = retrieval_report(np.ones((3, 2)), np.ones((3, 2)), [0, 1, 2])
     assert (report.accuracy, report.recall_at_10, report.mrr) == (0.0, 1.0, pytest.approx(1 / 3))
     assert retrieval_report(np.eye(3) * 5, np.eye(3), [0, 1, 2]).accuracy == 1.0

@@ -1,4 +1,4 @@
-"""What a language model minimises, by hand: the next token after each, over the ends of documents as well."""
+"""The loss of language models by hand, also across the ends of documents."""
 
 import math
 from pathlib import Path
@@ -29,7 +29,7 @@ SHAPE = {"task": "lm", "d_model": 16, "d_ff": 24, "n_heads": 2, "n_decoder_layer
 
 
 class Bigrams(DecoderOnly):
-    """Scores of the next token that depend on the last one alone: a row of a table each."""
+    """Logits of the next token from a table, by the last token."""
 
     def __init__(self, table: torch.Tensor) -> None:
         nn.Module.__init__(self)
@@ -42,20 +42,20 @@ class Bigrams(DecoderOnly):
         return self.table[tokens]
 
 
-def test_the_next_token_over_the_end_of_a_document(tmp_path: Path) -> None:
-    """Documents "ab" and "b" are a b | b |: after a comes b, after b the mark, after the mark b, after b the mark."""
+def test_loss_across_documents_by_hand(tmp_path: Path) -> None:
+    """Documents "ab" and "b" are a b | b |: b follows a, the end token b, b the end token, the end token b."""
     (tmp_path / "d.jsonl").write_text('{"text": "ab"}\n{"text": "b"}\n', encoding="utf-8")
     cutter = DocumentTokenizer(lambda texts: [["ab".index(c) for c in text] for text in texts], [], [2], "", 3)
     text = prepare_documents([str(tmp_path / "d.jsonl")], cutter, tmp_path, progress=False)
     assert text.tokens.tolist() == [0, 1, 2, 1, 2]
-    table = torch.tensor([[0.1, 0.7, 0.2], [0.3, 0.3, 0.4], [0.5, 0.25, 0.25]])  # probabilities after a, b, the mark
+    table = torch.tensor([[0.1, 0.7, 0.2], [0.3, 0.3, 0.4], [0.5, 0.25, 0.25]])  # after a, b, the end token
     batch = load_blocks(text.tokens, np.array([0]), 4)
     network = Bigrams(table.log())
     loss = block_loss(network, network.decode, batch)
     expected = -(math.log(0.7) + math.log(0.4) + math.log(0.25) + math.log(0.4))
     assert loss.objective.item() == pytest.approx(expected)
     assert loss.nll.item() == pytest.approx(expected)
-    loss.objective.backward()  # softmax less one at what came
+    loss.objective.backward()  # softmax minus one-hot targets
     gradient = network.table.grad
     assert gradient is not None
     rows = torch.tensor([[0.1, 0.7 - 1, 0.2], [2 * 0.3, 2 * 0.3, 2 * 0.4 - 2], [0.5, 0.25 - 1, 0.25]])
@@ -67,7 +67,7 @@ def fresh(**changes: object) -> DecoderOnly:
     return build(language_model_config(TransformerConfig(**{**SHAPE, **changes, "vocab_size": 11}), 12))
 
 
-def test_a_block_sees_nothing_of_what_comes() -> None:
+def test_attention_is_causal() -> None:
     network = fresh().eval()
     tokens = torch.randint(0, 11, (1, 9))
     other = tokens.clone()
@@ -94,7 +94,7 @@ def test_loss_is_cross_entropy_of_the_logits(smoothing: float, kind: str) -> Non
         torch.testing.assert_close(found, expected)
 
 
-def test_validation_is_a_mean_over_all_tokens() -> None:
+def test_validation_loss_is_a_mean_over_tokens() -> None:
     tokens = (np.arange(31) ** 2 % 11).astype(np.int32)
     text = PreparedText(tokens, 1, 31, "")
     config = apply_settings(load_recipe("gpt"), ["data.block_length=12", "train.tokens_per_batch=24"])
@@ -123,7 +123,7 @@ def test_validation_is_a_mean_over_all_tokens() -> None:
         ({"d_k": 4}, "d_head = 4"),
     ],
 )
-def test_what_neither_family_has_is_refused(settings: dict[str, object], expected: str) -> None:
+def test_unsupported_settings(settings: dict[str, object], expected: str) -> None:
     config = language_model_config(TransformerConfig(**{**SHAPE, **settings, "vocab_size": 11}), 12)
     with pytest.raises(UserError) as caught:
         check_layout(config)
@@ -139,7 +139,7 @@ def test_what_neither_family_has_is_refused(settings: dict[str, object], expecte
         {"positions": "rotary", "norm": "rms", "gated": True, "d_k": 4, "d_v": 4, "tied_embeddings": "none"},
     ],
 )
-def test_what_a_family_has_comes_back_from_its_file(settings: dict[str, object]) -> None:
+def test_settings_survive_the_hugging_face_layout(settings: dict[str, object]) -> None:
     assert (
         config_to_hf(language_model_config(TransformerConfig(**{**SHAPE, **settings, "vocab_size": 11}), 12))[1] == []
     )
@@ -154,13 +154,13 @@ def test_what_a_family_has_comes_back_from_its_file(settings: dict[str, object])
         ("data.bpe_dropout=0.1", "data.bpe_dropout = 0.1 means nothing to model.task = lm"),
     ],
 )
-def test_settings_of_other_tasks_mean_nothing(setting: str, message: str) -> None:
+def test_settings_of_other_tasks(setting: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
         check(apply_settings(load_recipe("gpt"), [setting]))
     assert message in str(caught.value)
 
 
-def test_characters_are_for_language_models() -> None:
+def test_character_tokenizers_need_a_language_model() -> None:
     with pytest.raises(
         UserError, match=r"data.subword = characters is for model.task = lm or mlm or rtd or plm, not for translate"
     ):

@@ -1,4 +1,4 @@
-"""What classifiers and forecasters minimise, against formulas written out."""
+"""The losses of classifiers and forecasters, against explicit formulas."""
 
 import pytest
 import torch
@@ -31,7 +31,7 @@ def test_squared_error_is_a_mean_over_steps_and_a_sum_over_windows() -> None:
 
 
 class Constant(nn.Module):
-    """Puts out the same for every row."""
+    """Has the same output for every row."""
 
     def __init__(self, *values: float) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Constant(nn.Module):
         return self.values.expand(len(src), -1)
 
 
-def test_a_mean_over_batches_of_different_sizes() -> None:
+def test_means_over_batches_of_different_sizes() -> None:
     batches = [collate_labelled([[5]] * n, [0] * n, pad_id=0, eos_id=2) for n in (1, 3)]
     batches.append(collate_labelled([[5], [6]], [1, 1], pad_id=0, eos_id=2))
     network = Constant(1.0, 0.0)
@@ -51,7 +51,7 @@ def test_a_mean_over_batches_of_different_sizes() -> None:
     assert figures["loss"] == pytest.approx((4 * right + 2 * wrong) / 6)
 
 
-def test_forecasts_are_compared_with_what_came_after(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forecasting_metrics_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = WindowBatch(torch.zeros(2, 3, 1), torch.ones(2, 3, dtype=torch.bool), torch.ones(2, 2), torch.zeros(2, 1))
     monkeypatch.setattr(Windows, "in_order", lambda self, tokens: [batch])
     windows = object.__new__(Windows)

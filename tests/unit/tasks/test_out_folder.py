@@ -1,4 +1,4 @@
-"""A run writes to a folder only if it can account for all that it would replace there."""
+"""The checks of the output folder."""
 
 from pathlib import Path
 
@@ -11,13 +11,13 @@ from headwise.training.checkpoint import CHECKPOINTS, STARTED, Checkpoint, remov
 
 
 def save(folder: Path, step: int) -> None:
-    """As the trainer does."""
+    """Save a checkpoint like the trainer."""
     save_checkpoint(folder / CHECKPOINTS, Checkpoint({"w": torch.ones(2)}, {}, {"step": step}))
     remove_old(folder / CHECKPOINTS, keep_last=2)
 
 
 @pytest.mark.parametrize("resume", [False, True])
-def test_an_empty_folder_and_what_no_run_writes(tmp_path: Path, resume: bool) -> None:
+def test_empty_folders_and_unrelated_files(tmp_path: Path, resume: bool) -> None:
     check_out(tmp_path / "absent", resume)
     (tmp_path / "corpus").mkdir()
     (tmp_path / "train.log").touch()
@@ -29,7 +29,7 @@ def test_an_empty_folder_and_what_no_run_writes(tmp_path: Path, resume: bool) ->
 @pytest.mark.parametrize(
     "name", ["README.md", "config.json", "tokenizer.json", "training.json", "metrics.jsonl", "validation.jsonl"]
 )
-def test_files_of_others_are_kept(tmp_path: Path, name: str, resume: bool) -> None:
+def test_other_files_are_kept(tmp_path: Path, name: str, resume: bool) -> None:
     (tmp_path / name).touch()
     with pytest.raises(UserError, match=f"already has {name}, which a run would replace; name another folder"):
         check_out(tmp_path, resume)
@@ -37,15 +37,15 @@ def test_files_of_others_are_kept(tmp_path: Path, name: str, resume: bool) -> No
 
 @pytest.mark.parametrize("resume", [False, True])
 @pytest.mark.parametrize("weights", ["model.safetensors", "model-1-of-2.safetensors", "adapter_model.safetensors"])
-def test_models_of_others_are_kept(tmp_path: Path, weights: str, resume: bool) -> None:
+def test_other_models_are_kept(tmp_path: Path, weights: str, resume: bool) -> None:
     (tmp_path / "config.json").touch()
     (tmp_path / weights).touch()
     with pytest.raises(UserError, match=r"holds a model .*name another folder, or move the model away first"):
         check_out(tmp_path, resume)
 
 
-def test_a_run_may_be_resumed_from_its_start_to_its_end(tmp_path: Path) -> None:
-    """Killed at any moment, until its checkpoints are damaged."""
+def test_a_run_can_always_be_resumed(tmp_path: Path) -> None:
+    """After being killed at any time, unless all checkpoints are damaged."""
     mark_started(tmp_path)
     for name in (*(path for path in WRITTEN if path != WEIGHTS), "model.safetensors"):
         (tmp_path / name).touch()
@@ -63,7 +63,7 @@ def test_a_run_may_be_resumed_from_its_start_to_its_end(tmp_path: Path) -> None:
     check_out(tmp_path, resume=True)
 
 
-def test_checkpoints_of_nobody(tmp_path: Path) -> None:
+def test_checkpoints_without_a_config(tmp_path: Path) -> None:
     save(tmp_path, 1)
     with pytest.raises(UserError, match=r"has checkpoints but no config\.json; restore it or name another folder"):
         check_out(tmp_path, resume=True)

@@ -1,4 +1,4 @@
-"""Replaced-token detection by hand: what is put back, what is told of it, what both losses add up to."""
+"""Replaced-token detection by hand: replacement of masks, classes, losses."""
 
 import math
 from dataclasses import replace
@@ -32,15 +32,15 @@ def electra() -> Electra:
         return build_electra(*electra_configs(SHAPE, 8))
 
 
-def test_what_is_put_back_by_hand() -> None:
-    """Of three masks the first gets what stood there, which is not replaced; the others get other pieces."""
+def test_replacing_masks_by_hand() -> None:
+    """The first of three masks gets the original token, which does not count as replaced."""
     src, replaced = replace_masks(BATCH, torch.tensor([6, 10, 11]))
     assert src.tolist() == [[1, 6, 7, 8, 2], [1, 9, 10, 11, 2]]
     assert replaced.tolist() == [[False] * 5, [False, False, True, True, False]]
     assert BATCH.src.tolist() == [[1, 4, 7, 8, 2], [1, 9, 4, 4, 2]]
 
 
-def test_all_that_is_chosen_is_masked() -> None:
+def test_all_chosen_tokens_are_masked() -> None:
     masking, tokens = Masking(4, np.arange(5, 20, dtype=np.int64), 0.5, shares=ALL_MASKED), np.arange(5, 20)
     read, places = masking(tokens, np.random.default_rng(0))
     assert (
@@ -48,14 +48,14 @@ def test_all_that_is_chosen_is_masked() -> None:
     )
 
 
-def test_draws_follow_the_probabilities() -> None:
+def test_sampling_follows_the_probabilities() -> None:
     logits = torch.tensor([0.1, 0.2, 0.7]).log().expand(20_000, 3)
     found = torch.bincount(sampled_tokens(logits, torch.Generator().manual_seed(0)), minlength=3) / 20_000
     assert found.tolist() == pytest.approx([0.1, 0.2, 0.7], abs=0.02)
 
 
-def test_the_losses_by_hand() -> None:
-    """A generator that says nothing loses ln 20 a mask, a discriminator that says nothing ln 2 a token, 50 times."""
+def test_both_losses_by_hand() -> None:
+    """A uniform generator loses ln 20 per mask, a uniform discriminator 50 ln 2 per token."""
     network = electra()
     for head in (network.generator.head, network.discriminator.head):
         for parameter in head.get_submodule("output").parameters():
@@ -66,13 +66,13 @@ def test_the_losses_by_hand() -> None:
     assert found.objective.item() / 3 == pytest.approx(math.log(20) + 50 * math.log(2), rel=1e-5)
     assert found.figures["accuracy"].item() / 3 == pytest.approx(
         0.8
-    )  # two of ten tokens are others, and none is doubted
+    )  # two of ten tokens are replaced, and none is detected
 
 
-def test_nothing_of_the_discriminators_loss_reaches_the_generator() -> None:
+def test_the_discriminator_loss_has_no_gradient_in_the_generator() -> None:
     network = electra()
     found = replaced_objective(network, TrainConfig(label_smoothing=0.0), lambda logits: logits.argmax(-1))(BATCH)
-    (found.objective - found.figures["generator"]).backward()  # a number is taken from it: the gradient is both losses'
+    (found.objective - found.figures["generator"]).backward()  # the subtracted metric has no gradient
     both = network.generator.head.get_submodule("dense").weight.grad
     network.zero_grad()
     torch.nn.functional.cross_entropy(
@@ -81,7 +81,7 @@ def test_nothing_of_the_discriminators_loss_reaches_the_generator() -> None:
     torch.testing.assert_close(network.generator.head.get_submodule("dense").weight.grad, both)
 
 
-def test_the_generator_is_a_quarter_and_reads_the_same_tables() -> None:
+def test_the_generator_is_smaller_and_shares_embeddings() -> None:
     network = electra()
     names = [name for name, _ in network.named_parameters()]
     assert not any(name.startswith(("generator.embeddings.tokens", "generator.embeddings.positions")) for name in names)

@@ -1,4 +1,4 @@
-"""A validation of every task in three shards, as by three processes: the figures are those of one process."""
+"""Validation of every task in three shards, as by three processes, gives the metrics of one process."""
 
 import json
 from collections.abc import Callable
@@ -97,12 +97,12 @@ CASES: dict[str, tuple[str, Callable[[Path], list[Path]], list[str]]] = {
 }
 
 
-def test_no_task_is_forgotten() -> None:
-    assert {*TASKS} - {*CASES} == {"transcribe"}  # which is validated as captions are
+def test_all_tasks_are_covered() -> None:
+    assert {*TASKS} - {*CASES} == {"transcribe"}  # same code as "caption"
 
 
 @pytest.mark.parametrize("task", CASES)
-def test_figures_of_three_shares(task: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_metrics_of_three_shards(task: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     recipe, write, settings = CASES[task]
     seen: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""Warnings about few data: where they start, and what they recommend."""
+"""Warnings about small data: thresholds and recommendations."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_validation_pairs(pairs: int, warns: bool) -> None:
         (10_000, 200_000, ""),
         (10_000, 199_999, "data.vocab_size=3900"),
         (700, 660, "data.vocab_size=300"),  # 22 pairs
-        (300, 660, ""),  # there is nothing smaller to recommend
+        (300, 660, ""),  # the smallest recommended size
     ],
 )
 def test_vocabulary(vocab_size: int, tokens: int, recommended: str) -> None:

@@ -1,4 +1,4 @@
-"""What a translator's training reads: sources with pieces made unknown, and pairs both ways round at first."""
+"""Training batches of translation models: source dropout and both directions."""
 
 from itertools import islice
 from pathlib import Path
@@ -42,12 +42,12 @@ def batches(job: TranslationJob, count: int) -> list[Batch]:
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.5])
-def test_source_pieces_are_dropped_in_training_alone(material: Material, probability: float) -> None:
+def test_source_dropout_is_for_training_only(material: Material, probability: float) -> None:
     asked = job(material, f"data.source_dropout={probability}")
     read = torch.cat([batch.src[batch.src_mask] for batch in batches(asked, 20)])
     pieces = read[read != asked.tokenizer.eos_id]
     assert (pieces == asked.tokenizer.unk_id).float().mean() == pytest.approx(probability, abs=0.1)
-    assert asked.noise(0) is unchanged_tokens  # what validation reads
+    assert asked.noise(0) is unchanged_tokens  # for validation
 
 
 def read(batch: Batch, tokenizer: Tokenizer) -> list[tuple[str, str]]:
@@ -57,7 +57,7 @@ def read(batch: Batch, tokenizer: Tokenizer) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("bpe_dropout", [0.0, 0.3])
-def test_the_first_updates_read_pairs_both_ways_round(material: Material, bpe_dropout: float) -> None:
+def test_both_directions_in_the_first_updates(material: Material, bpe_dropout: float) -> None:
     corpus, tokenizer = material
     more = [f"data.bpe_dropout={bpe_dropout}", "train.max_steps=60", "train.accumulate=2"]
     asked = job(material, "data.both_directions=0.5", *more)
@@ -71,7 +71,7 @@ def test_the_first_updates_read_pairs_both_ways_round(material: Material, bpe_dr
     assert given[60:] == plain
 
 
-def test_both_stages_go_on_exactly_from_a_state(material: Material) -> None:
+def test_both_stages_resume_exactly(material: Material) -> None:
     settings = ("data.both_directions=0.5", "data.bpe_dropout=0.3", "data.source_dropout=0.2", "train.max_steps=40")
     whole, given, states = job(material, *settings).stream(None, pin=False), [], []
     for batch in islice(whole, 40):
@@ -79,7 +79,7 @@ def test_both_stages_go_on_exactly_from_a_state(material: Material) -> None:
         states.append(whole.state())
     whole.close()
     for at in (0, 7, 18, 19, 20, 31):
-        for longer in ((), ("train.max_steps=400",)):  # the stage ends where it did
+        for longer in ((), ("train.max_steps=400",)):  # the stage ends at the same step
             rest = job(material, *settings, *longer).stream(states[at], pin=False)
             for found, expected in zip(islice(rest, 5), given[at + 1 :], strict=False):
                 assert torch.equal(found.src, expected.src)

@@ -1,4 +1,4 @@
-"""A head that learns links: what it is asked for, what that costs, and that it learns it."""
+"""Guided alignment: its loss, its data, and that a head is trained by it."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def objectives(model: Transformer, weight: float, **train: float) -> tuple[Objec
     return plain, alignment_objective(plain, model, 1, weight, COLUMN, lambda row: PAIRS[row], TOKENIZER)
 
 
-def test_first_head_is_the_explicit_kernels() -> None:
+def test_first_head_equals_the_attention_kernel() -> None:
     model, batch = build(), batch_of([0, 1])
     attention = model.decoder.layers[0].cross_attn
     seen = []
@@ -59,7 +59,7 @@ def test_first_head_is_the_explicit_kernels() -> None:
 
 @pytest.mark.parametrize("r_drop", [0.0, 1.0])
 def test_loss_by_hand(r_drop: float) -> None:
-    """Row by row: minus the mean logarithm of the weights on the linked source pieces."""
+    """Row by row: minus the mean logarithm of the weights on linked source tokens."""
     model, rows = build(), [2, 0, 1]
     batch = batch_of(rows)
     plain, both = objectives(model, 0.5, r_drop=r_drop)
@@ -90,7 +90,7 @@ def test_head_learns_the_links() -> None:
         optimizer.zero_grad()
         both(batch).objective.backward()
         optimizer.step()
-    assert both(batch).figures["alignment"].item() < first / 2  # pieces that share a link keep an entropy
+    assert both(batch).figures["alignment"].item() < first / 2  # tokens with several links keep some entropy
     sources, targets = zip(*PAIRS, strict=True)
     found = align(model.eval(), TOKENIZER, sources, targets, AlignmentHead(1, 0, "predicts"))
     assert found[0] >= set(LINKS[0])
@@ -110,7 +110,7 @@ def test_dropped_pairs_drop_their_links(tmp_path: Path) -> None:
     column = corpus_links(str(links), corpora, prepared)
     assert [column[row].tolist() for row in range(3)] == [[0, 0], [], [0, 1, 1, 0]]
     links.write_text("0-0\n\n7-0\n\n0-1 2-0\n")
-    with pytest.raises(UserError, match="line 5: link 2-0 is beyond the pair"):
+    with pytest.raises(UserError, match="line 5: link 2-0 is out of range"):
         corpus_links(str(links), corpora, prepared)
 
 
@@ -118,20 +118,20 @@ def test_dropped_pairs_drop_their_links(tmp_path: Path) -> None:
     "setting",
     ["data.bpe_dropout=0.1", "data.both_directions=0.3", "train.compile=true", "train.recompute=true"],
 )
-def test_what_does_not_go_with_it(setting: str) -> None:
+def test_incompatible_settings(setting: str) -> None:
     config = apply_settings(RunConfig(), ["train.alignment_weight=0.05", setting])
     with pytest.raises(UserError, match=f"train.alignment_weight does not go with {setting.split('=')[0]}"):
         check(config)
 
 
 @pytest.mark.parametrize("other", ["model.architecture=recurrent", "model.task=denoise"])
-def test_who_has_no_such_head(other: str) -> None:
+def test_architectures_without_such_a_head(other: str) -> None:
     config = apply_settings(RunConfig(), ["train.alignment_weight=0.05", other])
     with pytest.raises(UserError, match=rf"train\.alignment_weight = 0\.05 means nothing to {other.split('=')[0]}"):
         check(config)
 
 
-def test_layers_that_are_not_there() -> None:
+def test_missing_layers() -> None:
     for layer in (6, -7):
         with pytest.raises(UserError, match=rf"train\.alignment_layer = {layer}: the decoder has layers 0 to 5, -1 is"):
             check(apply_settings(RunConfig(), ["train.alignment_weight=0.05", f"train.alignment_layer={layer}"]))

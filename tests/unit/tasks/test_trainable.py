@@ -1,4 +1,4 @@
-"""A published network that is trained on: what is kept of an optimiser fits the weights it is kept of."""
+"""Optimizer states of a pretrained network."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from headwise.tasks.pretrained import make_trainable
 from headwise.training.optimizer import make_optimizer
 
 
-def test_moments_that_were_written_are_those_of_their_weights(tmp_path: Path) -> None:
-    """GPT-2's file has its matrices transposed; files of moments have none."""
+def test_saved_moments_match_their_weights(tmp_path: Path) -> None:
+    """GPT-2's matrices are transposed in the file, moments are not."""
     write_tiny(tmp_path, "gpt2")
     found = []
     for written in (False, True):

@@ -1,4 +1,4 @@
-"""The BLEU of a validation: the search it is made for, bounded while the model has learnt nothing."""
+"""Translations during validation: their search, and length limits for untrained models."""
 
 from dataclasses import replace
 from itertools import chain
@@ -28,7 +28,7 @@ CONFIG = SearchSettings(beam_size=2, max_length_factor=1.0, max_length_extra=60)
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, int, dict[str, Any], list[Translation]]]:
-    """Of each call of the translator: its model, how many texts, the settings, and what came of it."""
+    """The calls of the translator: model, number of texts, settings, results."""
     seen: list[tuple[Any, int, dict[str, Any], list[Translation]]] = []
     translate = TextTranslator.translate
 
@@ -45,7 +45,7 @@ def pairs(count: int) -> list[tuple[str, str]]:
     return [(TEXTS[i % 3], TEXTS[(i + 1) % 3]) for i in range(count)]
 
 
-def test_a_model_that_ends_no_sentence_is_cut_off(calls: list[Any]) -> None:
+def test_output_length_is_limited_without_end_tokens(calls: list[Any]) -> None:
     network, endless = build_model(MODEL).eval(), replace(CONFIG, min_length_factor=9.0)
     many = pairs(FIRST + CHUNK + 3)
     texts = [*validation_translations(network, TOKENIZER, endless, None, many)]
@@ -59,7 +59,7 @@ def test_a_model_that_ends_no_sentence_is_cut_off(calls: list[Any]) -> None:
         assert all(isinstance(model, CompiledNetwork) for model, *_ in calls)
 
 
-def test_settings_that_bound_more_stay_as_they_are(calls: list[Any]) -> None:
+def test_stricter_length_settings_are_kept(calls: list[Any]) -> None:
     network = build_model(MODEL).eval()
     tight = replace(CONFIG, max_length_factor=0.1, max_length_extra=2)
     assert len([*validation_translations(network, TOKENIZER, tight, None, pairs(FIRST + 1))]) == 2
