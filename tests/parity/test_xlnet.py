@@ -187,7 +187,7 @@ def test_a_tied_table_may_be_there_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"new_idea": 1}, "not understood: new_idea = 1"),
+        ({"new_idea": 1}, "not supported: new_idea = 1"),
         ({"bi_data": True}, "bi_data = True is not supported"),
         ({"same_length": True}, "same_length = True is not supported"),
         ({"attn_type": "tri"}, "attn_type = 'tri' is not supported, only bi or uni"),

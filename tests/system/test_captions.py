@@ -134,7 +134,7 @@ def test_what_does_not_go_is_said_in_a_line(cli: Cli, folder: Path, tmp_path: Pa
         (["--init", tmp_path / "vit"], "is a vit model that reads pictures; this task needs a ViT or DeiT with a"),
         (["--target-language", "de"], "--source-language and --target-language do not apply to captions"),
         (["--task", "label"], "looks at a picture and writes a caption; this task needs an image encoder"),
-        (["--set", "data.max_length=9"], "data.max_length = 9 means nothing to model.task = caption"),
+        (["--set", "data.max_length=9"], "data.max_length = 9 is not used by model.task = caption"),
     ]:
         assert expected in cli(*command(folder), "--out", tmp_path / "out", *more).complaint
 

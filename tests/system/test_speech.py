@@ -85,7 +85,7 @@ def test_killed_and_resumed_it_is_the_same_run(cli: Cli, folder: Path, tmp_path:
         (["--special", "<s>"], "has this token already; leave it out"),
         (["--target-language", "de"], "--target-language: transcripts are in the language of the speech"),
         (["--source-language", "xx"], "language 'xx': this model knows en"),
-        (["--set", "data.max_length=9"], "data.max_length = 9 means nothing to model.task = transcribe"),
+        (["--set", "data.max_length=9"], "data.max_length = 9 is not used by model.task = transcribe"),
         (["--set", "model.d_model=64"], "the shape is that of --init"),
         (
             ["--task", "translate"],

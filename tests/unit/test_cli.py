@@ -57,7 +57,7 @@ def settings(*values: str) -> list[str]:
         (["train", "--recipe", "tiny", "--train", "a", "b", "--out", "x"], "--valid is required"),
         (
             ["train", "--recipe", "tiny", "--task", "classify", *TRAIN[3:]],
-            "--task classify with --recipe tiny: model.n_decoder_layers = 4 means nothing to model.task = classify",
+            "--task classify with --recipe tiny: model.n_decoder_layers = 4 is not used by model.task = classify",
         ),
         ([*TRAIN, "--languages", "en"], "--languages: en: write two different codes, such as en-de (or pt-BR:en)"),
         ([*TRAIN, "--languages", "en-en"], "write two different codes"),

@@ -1,6 +1,6 @@
-"""The [data] section of each task: from files to batches. `config.tasks` says which task has which.
+"""The [data] sections: from files to batches. `config.tasks` assigns them to tasks.
 
-Sections of similar tasks inherit from one another, so that a setting is declared once.
+Sections of similar tasks share base classes, so that a setting is declared once.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class DataConfig:
     """A [data] section; this one has no settings (speech)."""
 
     def check(self) -> None:
-        """`UserError` for values that do not go together."""
+        """`UserError` for values that contradict each other."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,9 @@ class SeriesData(DataConfig):
     valid_share: float = setting(0.2, "share of the latest rows, which validate without a file", RATE)
 
     def check(self) -> None:
-        """`UserError` for a baseline that would read more than the network."""
+        """`UserError` for a baseline that needs more data than the network."""
         if self.season > self.window:
             raise UserError(
                 f"data.season = {self.season} is more than data.window = {self.window}: "
-                "the naive baseline would look at what the network is not shown"
+                "the naive baseline would use data that the network does not see"
             )

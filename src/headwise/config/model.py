@@ -20,7 +20,7 @@ def _architecture(name: str) -> Any:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The settings that all architectures share."""
+    """Settings of all architectures."""
 
     architecture: str = _architecture("transformer")
     task: str = choice(tuple(TASKS), "what the network is trained for")
@@ -38,12 +38,12 @@ class ModelConfig:
     tied_embeddings: str = choice(("all", "target", "none"), "target: all but the source's", task="writes")
 
     def check(self) -> None:
-        """`UserError` for values that do not go together."""
+        """`UserError` for values that contradict each other."""
 
 
 @dataclass(frozen=True)
 class PositionedConfig(ModelConfig):
-    """The settings of architectures that need positions."""
+    """Settings of architectures with positions."""
 
     positions: str = choice(POSITIONS, "learned: Table 3, row E; rotary, relative: in attention")
     max_len: int = setting(1024, "longest sequence that learned positions address, tokens", POSITIVE)
@@ -78,11 +78,11 @@ class TransformerConfig(PositionedConfig):
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise UserError(f"model.d_model = {self.d_model}: sinusoidal positions need an even width")
         if self.positions == "rotary" and (self.d_k or self.d_model // self.n_heads) % 2:
-            raise UserError("model.positions = rotary turns pairs of a head's components: set an even model.d_k")
+            raise UserError("model.positions = rotary rotates pairs of a head's components: set an even model.d_k")
         if self.n_kv_heads and (self.n_heads % self.n_kv_heads or self.encoder_heads or self.cross_heads):
             raise UserError(
-                f"model.n_kv_heads = {self.n_kv_heads}: model.n_heads = {self.n_heads} must be a multiple of it, and "
-                "no head pruned"
+                f"model.n_kv_heads = {self.n_kv_heads}: model.n_heads = {self.n_heads} must be a multiple of it, "
+                "without pruned heads"
             )
         self._check_heads("encoder_heads", self.n_encoder_layers)
         self._check_heads("decoder_heads", self.n_decoder_layers)
@@ -109,10 +109,10 @@ class RecurrentConfig(ModelConfig):
     reverse_source: bool = setting(False, "the encoder reads back to front", task="decoder")
 
     def check(self) -> None:
-        """`UserError` for attention that does not fit the states."""
+        """`UserError` for attention that does not match the states."""
         if self.attention == "dot" and self.bidirectional:
             raise UserError(
-                "model.attention = dot compares states of one width, and two directions are twice as wide: "
+                "model.attention = dot needs states of the same width, but bidirectional ones are twice as wide: "
                 "set model.bidirectional=false or model.attention=general"
             )
         if self.input_feeding and self.attention not in ("dot", "general"):
@@ -127,12 +127,12 @@ class ConvConfig(PositionedConfig):
     kernel_width: int = setting(3, "positions a layer sees, odd", POSITIVE)
 
     def check(self) -> None:
-        """`UserError` for kernels and positions that ConvS2S does not have."""
+        """`UserError` for kernels and positions that ConvS2S does not support."""
         if self.kernel_width % 2 == 0:
-            raise UserError(f"model.kernel_width = {self.kernel_width}: must be odd, to see as far left as right")
+            raise UserError(f"model.kernel_width = {self.kernel_width}: must be odd, for a symmetric window")
         if self.positions != "learned":
             raise UserError(
-                "model.architecture = conv learns its positions: set model.positions=learned and model.max_len"
+                "model.architecture = conv needs learned positions: set model.positions=learned and model.max_len"
             )
 
 
@@ -144,11 +144,11 @@ MODELS: dict[str, type[ModelConfig]] = {
 
 
 def longest_sequence(config: ModelConfig) -> int | None:
-    """The longest sequence the network can take, tokens; None if there is no limit."""
+    """The longest sequence that the network supports, tokens; None without a limit."""
     return config.max_len if isinstance(config, PositionedConfig) and config.positions == "learned" else None
 
 
 def heads_of_layers(config: TransformerConfig, part: str) -> tuple[int, ...]:
-    """The heads of each layer of "encoder", "decoder" or "cross": those left by pruning, or all."""
+    """The number of heads in each layer of "encoder", "decoder" or "cross", after pruning."""
     n_layers = config.n_encoder_layers if part == "encoder" else config.n_decoder_layers
     return getattr(config, f"{part}_heads") or (config.n_heads,) * n_layers

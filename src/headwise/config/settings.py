@@ -1,8 +1,7 @@
-"""Configuration: frozen dataclasses, strict TOML, and overrides of the form `section.key=value`.
+"""Configuration: frozen dataclasses, strict TOML, and overrides `section.key=value`.
 
-A run is described by four tables. [model] is the section of its architecture (`config.model`), [data] that of its task
-(`config.data`); [train] and [decode] are the same for all. The resolved configuration is saved with every run, so a
-model directory says how it was made. Nothing here knows modules, files of text or devices.
+A run has four sections. [model] depends on the architecture (`config.model`), [data] on the task (`config.data`);
+[train] and [decode] are the same for all. The resolved configuration is saved with every model.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,15 +27,13 @@ from headwise.config.training import METRICS, TrainConfig
 from headwise.errors import UserError, unknown
 
 RECIPES = Path(__file__).parents[1] / "recipes"
-WITH_DECODER = tasks_with("decoder")  # a denoiser itself does not search, but a translator that starts from it does
-
-
-EARLY_STOPPING = ("exact", "no", "yes", "never")  # of a beam; the last three are those of generation_config.json
+WITH_DECODER = tasks_with("decoder")  # denoisers, too, for translators that start from them
+EARLY_STOPPING = ("exact", "no", "yes", "never")  # the last three as in generation_config.json
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How to search for an output, whichever model writes it; section 6.1 of the paper."""
+    """Settings of search and sampling (section 6.1 of the paper)."""
 
     beam_size: int = setting(4, "hypotheses kept; 1 is greedy", POSITIVE)
     length_penalty: float = setting(0.6, "alpha of GNMT (arXiv:1609.08144, eq. 14); higher favours longer output", ANY)
@@ -63,9 +60,9 @@ class SearchSettings:
     compute: str = choice(("float32", "int8", "bfloat16", "float16"), "weight precision; int8: CPU, float16: CUDA")
 
     def changed(self, given: Mapping[str, Any], computes: Sequence[str] = ()) -> "SearchSettings":
-        """The settings of one call; `UserError` for one that is unknown or makes no sense.
+        """The settings of one call; `UserError` for unknown or invalid ones.
 
-        The beam is as wide as `n_best` unless `given` has its width. `computes` are the precisions that a model has.
+        The beam size is at least `n_best`, unless `given` has a beam size. `computes` are the supported precisions.
 
         >>> SearchSettings().changed({"n_best": 9}).beam_size
         9
@@ -87,13 +84,13 @@ class SearchSettings:
         return settings
 
     def check(self, section: str = "decode") -> None:
-        """Raise a `UserError` for settings that contradict each other or have no meaning."""
+        """Raise a `UserError` for invalid settings."""
         check_values(section, self)
         name = f"{section}.".lstrip(".")
         if not self.sample and self.n_best > self.beam_size:
             raise UserError(
                 f"{name}n_best = {self.n_best} is more than {name}beam_size = {self.beam_size}: "
-                "ask for fewer or search with a wider beam"
+                "request fewer hypotheses or use a larger beam"
             )
         if self.early_stopping == "exact" and self.length_penalty < 0:
             raise UserError(
@@ -104,10 +101,10 @@ class SearchSettings:
                 f"min_new_tokens = {self.min_length_extra} is more than max_new_tokens = {self.max_length_extra}"
             )
         if any(not text for text in self.stop):
-            raise UserError("stop: an empty string would end every output before it begins")
+            raise UserError("stop: an empty string would end every output at once")
 
 
-# Lengths of a call that do not depend on the source: `max_new_tokens=5` is max_length_factor=0 and max_length_extra=5.
+# Lengths independent of the source: `max_new_tokens=5` means max_length_factor=0 and max_length_extra=5.
 ABSOLUTE = {
     "max_new_tokens": Setting(128, "longest output, tokens", POSITIVE),
     "min_new_tokens": Setting(0, "shortest output, tokens"),
@@ -115,7 +112,7 @@ ABSOLUTE = {
 
 
 def _absolute(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a call by the names of `SearchSettings`, with values of its types."""
+    """Settings of a call, converted to the names and types of `SearchSettings`."""
     values = {name: value for name, value in given.items() if name not in ABSOLUTE}
     for name in given.keys() & ABSOLUTE.keys():
         ABSOLUTE[name].check(name, given[name])
@@ -129,10 +126,10 @@ def _absolute(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything one training run depends on but its files; the sections are those of architecture and task."""
+    """The complete configuration of a training run."""
 
-    model: Any = field(default_factory=TransformerConfig)  # the section of its architecture, a `ModelConfig`
-    data: Any = None  # the section of `model.task`, a `DataConfig`; None = its defaults
+    model: Any = field(default_factory=TransformerConfig)  # a `ModelConfig`
+    data: Any = None  # a `DataConfig`; None = the defaults of the task
     train: TrainConfig = field(default_factory=TrainConfig)
     decode: SearchSettings = field(default_factory=SearchSettings)
 
@@ -145,8 +142,8 @@ class RunConfig:
         return asdict(self)
 
 
-def _choices() -> dict[str, dict[str, type]]:
-    """The sections that there are: of [model] by architecture, of [data] by task."""
+def _sections() -> dict[str, dict[str, type]]:
+    """The classes of all sections: [model] by architecture, [data] by task."""
     return {
         "model": dict(MODELS),
         "data": {name: task.data for name, task in TASKS.items()},
@@ -155,20 +152,20 @@ def _choices() -> dict[str, dict[str, type]]:
     }
 
 
-CHOOSES = {"model": "architecture", "data": "task"}  # the key of [model] that chooses a section
-CHOOSING = ("model.architecture", "model.task")  # which are applied first
+SELECTED_BY = {"model": "architecture", "data": "task"}  # the key of [model] that selects the class of a section
+APPLIED_FIRST = ("model.architecture", "model.task")
 
 
 def _declared() -> Iterator[tuple[str, Setting, Any]]:
-    """Every setting with its key and type, in the order of declaration; the first section that declares it decides."""
-    for section, choices in _choices().items():
+    """Every setting with its key and type, in the order of declaration; the first declaration of a key counts."""
+    for section, choices in _sections().items():
         hints = {name: get_type_hints(table) for name, table in choices.items()}
         for key in dict.fromkeys(own.name for table in choices.values() for own in fields(table)):
             owners = [name for name, table in choices.items() if key in hints[name]]
             declared: Setting = choices[owners[0]].__dataclass_fields__[key].metadata["setting"]
             only_for = dict(declared.only_for)
             if len(owners) < len(choices):
-                only_for[CHOOSES[section]] = tuple(owners)
+                only_for[SELECTED_BY[section]] = tuple(owners)
             if section == "decode":
                 only_for["task"] = WITH_DECODER
             if declared.task:
@@ -181,11 +178,11 @@ TYPES = {key: kind for key, _, kind in _declared()}
 
 
 def check(config: RunConfig) -> RunConfig:
-    """`config` itself when every value makes sense; `UserError` naming the first key that does not."""
+    """`config` if it is valid; `UserError` for the first invalid key."""
     for part in fields(config):
         check_values(part.name, getattr(config, part.name))
     config.decode.check()
-    _check_meaning(config)
+    _check_unused(config)
     _check_task(config)
     _check_alignment(config)
     config.model.check()
@@ -195,16 +192,16 @@ def check(config: RunConfig) -> RunConfig:
     return config
 
 
-def _check_meaning(config: RunConfig) -> None:
-    """Refuse what an architecture or a task would silently ignore."""
+def _check_unused(config: RunConfig) -> None:
+    """Refuse settings that the architecture or task does not use."""
     for key, value in flatten(config).items():
-        if value != SETTINGS[key].default and (other := SETTINGS[key].unread_by(config.model)):
-            raise _meaningless(key, value, config.model, other)
+        if value != SETTINGS[key].default and (other := SETTINGS[key].unused_by(config.model)):
+            raise _unused_error(key, value, config.model, other)
 
 
-def _meaningless(key: str, value: Any, model: ModelConfig, other: str) -> UserError:
+def _unused_error(key: str, value: Any, model: ModelConfig, other: str) -> UserError:
     return UserError(
-        f"{key} = {value} means nothing to model.{other} = {getattr(model, other)}: "
+        f"{key} = {value} is not used by model.{other} = {getattr(model, other)}: "
         f"leave it out or start from a recipe of that {other}"
     )
 
@@ -221,16 +218,16 @@ def _check_task(config: RunConfig) -> None:
 
 
 def _check_alignment(config: RunConfig) -> None:
-    """Refuse what does not go with an attention head that learns links."""
+    """Refuse settings that do not work with a trained alignment head."""
     values = flatten(config)
-    others = {"data.bpe_dropout": 0.0, "data.both_directions": 0.0, "train.compile": False, "train.recompute": False}
-    others |= {"model.biases": True, "model.n_kv_heads": 0, "model.normalise_heads": False}
+    required = {"data.bpe_dropout": 0.0, "data.both_directions": 0.0, "train.compile": False, "train.recompute": False}
+    required |= {"model.biases": True, "model.n_kv_heads": 0, "model.normalise_heads": False}
     layer, depth = config.train.alignment_layer, config.model.n_decoder_layers
     if not -depth <= layer < depth and layer != TrainConfig.alignment_layer:
         raise UserError(f"train.alignment_layer = {layer}: the decoder has layers 0 to {depth - 1}, -1 is the last")
-    for key in others if config.train.alignment_weight else ():
-        if values[key] != others[key]:
-            raise UserError(f"train.alignment_weight does not go with {key} = {values[key]}: leave out one")
+    for key in required if config.train.alignment_weight else ():
+        if values[key] != required[key]:
+            raise UserError(f"train.alignment_weight does not work with {key} = {values[key]}: leave out one")
 
 
 def flatten(config: RunConfig) -> dict[str, Any]:
@@ -239,23 +236,23 @@ def flatten(config: RunConfig) -> dict[str, Any]:
 
 
 def meaningful(config: RunConfig) -> dict[str, dict[str, Any]]:
-    """`config.as_dict()` without the settings that mean nothing to its architecture or its task.
+    """`config.as_dict()` without settings that its architecture or task does not use.
 
     >>> sorted(meaningful(apply_settings(RunConfig(), ["model.task=forecast"])))
     ['data', 'model', 'train']
     """
-    said: dict[str, dict[str, Any]] = {}
+    used: dict[str, dict[str, Any]] = {}
     for key, value in flatten(config).items():
         section, name = key.split(".")
-        if not SETTINGS[key].unread_by(config.model):
-            said.setdefault(section, {})[name] = value
-    return said
+        if not SETTINGS[key].unused_by(config.model):
+            used.setdefault(section, {})[name] = value
+    return used
 
 
 def from_dict(tables: Mapping[str, Any], origin: str, base: RunConfig | None = None) -> RunConfig:
-    """The configuration of nested tables on top of `base`; `origin` is named in errors.
+    """The configuration from nested tables on top of `base`; `origin` is named in errors.
 
-    [model] decides which sections the others are: the settings that its architecture and its task have are kept.
+    Architecture and task in [model] determine the classes of the sections; settings that the new classes have are kept.
     """
     config = base or RunConfig()
     sections = [f.name for f in fields(RunConfig)]
@@ -266,50 +263,50 @@ def from_dict(tables: Mapping[str, Any], origin: str, base: RunConfig | None = N
             raise UserError(f"{origin}: '{name}' must be a table, write [{name}] and its keys below it")
         values = _values(name, table, origin)
         if name == "model":
-            config = _of_architecture(config, values)
-            config = _of_task(config)
+            config = _with_model(config, values)
+            config = _with_task_data(config)
         else:
-            config = replace(config, **{name: replace(getattr(config, name), **_had(config, name, values))})
+            config = replace(config, **{name: replace(getattr(config, name), **_existing(config, name, values))})
     return config
 
 
-def _of_architecture(config: RunConfig, values: dict[str, Any]) -> RunConfig:
-    """With [model] of the architecture that `values` name, and these values."""
+def _with_model(config: RunConfig, values: dict[str, Any]) -> RunConfig:
+    """The configuration with [model] for the architecture in `values`, and these values."""
     model, architecture = config.model, values.get("architecture", config.model.architecture)
     lost = _lost("model", model, section := MODELS.get(architecture, type(model)))
     config = replace(config, model=replace(converted(model, section), architecture=architecture))
     for key, value in lost.items():
-        raise _meaningless(key, value, config.model, "architecture")
-    return replace(config, model=replace(config.model, **_had(config, "model", values)))
+        raise _unused_error(key, value, config.model, "architecture")
+    return replace(config, model=replace(config.model, **_existing(config, "model", values)))
 
 
-def _of_task(config: RunConfig) -> RunConfig:
-    """With [data] of the task."""
+def _with_task_data(config: RunConfig) -> RunConfig:
+    """The configuration with the [data] section of its task."""
     section = TASKS[config.model.task].data if config.model.task in TASKS else type(config.data)
     for key, value in _lost("data", config.data, section).items():
-        raise _meaningless(key, value, config.model, "task")
+        raise _unused_error(key, value, config.model, "task")
     return replace(config, data=converted(config.data, section))
 
 
 def _lost(name: str, table: Any, section: type) -> dict[str, Any]:
-    """What a table has that another section has not, by "section.key", and that is not the default."""
+    """Settings that another section does not have, by "section.key", if they are not defaults."""
     kept = {own.name for own in fields(section)}
     values = {f"{name}.{own.name}": getattr(table, own.name) for own in fields(table) if own.name not in kept}
     return {key: value for key, value in values.items() if value != SETTINGS[key].default}
 
 
-def _had(config: RunConfig, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that a section has; those of other architectures or tasks may only be defaults, as in older files."""
-    there = {own.name for own in fields(getattr(config, name))}
+def _existing(config: RunConfig, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that a section has; other settings must have their defaults, as in older files."""
+    names = {own.name for own in fields(getattr(config, name))}
     for key, value in values.items():
-        if key not in there and value != (known := SETTINGS[f"{name}.{key}"]).default:
+        if key not in names and value != (known := SETTINGS[f"{name}.{key}"]).default:
             known.check(f"{name}.{key}", value)
-            raise _meaningless(f"{name}.{key}", value, config.model, CHOOSES[name])
-    return {key: value for key, value in values.items() if key in there}
+            raise _unused_error(f"{name}.{key}", value, config.model, SELECTED_BY[name])
+    return {key: value for key, value in values.items() if key in names}
 
 
 def _values(section: str, table: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """The values of a table in the types of their settings."""
+    """The values of a table, converted to the types of the settings."""
     known = [key.split(".")[1] for key in TYPES if key.startswith(f"{section}.")]
     for key in table:
         if key not in known:
@@ -318,13 +315,13 @@ def _values(section: str, table: Mapping[str, Any], origin: str) -> dict[str, An
 
 
 def load_recipe(name: str, base: RunConfig | None = None) -> RunConfig:
-    """The recipe of that name, or in the TOML file at that path, on top of `base`."""
+    """The recipe with this name, or in a TOML file, on top of `base`."""
     return from_dict(recipe_tables(name), name, base)
 
 
 def recipe_tables(name: str) -> dict[str, Any]:
-    """The tables of a recipe as they are written, by its name or the path of a TOML file."""
-    import tomllib  # which no translation needs
+    """The tables of a recipe, by its name or the path of a TOML file."""
+    import tomllib  # not needed for translation
 
     path = Path(name) if name.endswith(".toml") else RECIPES / f"{name}.toml"
     if not path.is_file():
@@ -349,7 +346,7 @@ def apply_settings(config: RunConfig, settings: Sequence[str]) -> RunConfig:
     'pre'
     """
     valid = [key for key, known in SETTINGS.items() if not known.derived]
-    for given in sorted(settings, key=lambda given: given.partition("=")[0].strip() not in CHOOSING):
+    for given in sorted(settings, key=lambda given: given.partition("=")[0].strip() not in APPLIED_FIRST):
         key, equals, text = given.partition("=")
         key = key.strip()
         if not equals:

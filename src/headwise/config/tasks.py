@@ -1,12 +1,12 @@
-"""What a network can be trained for, a row for each task: what it is called, reads and measures. Torch-free.
+"""The tasks that a network can be trained for, one row each: names, data and metrics. Needs no torch.
 
 A new task is a module in `headwise.tasks`, a row here, a row in `headwise.tasks.table` and a page in `cards/`. Its
-[data] section is a dataclass, in `config.data` or wherever its row finds it. The words of `reads` name what its network
-has; settings of [model] and [train] can be for the tasks with one of these words:
+[data] section is a dataclass, for instance in `config.data`. The words of `reads` describe its network; settings of
+[model] and [train] can be limited to tasks with one of these words:
 
-- encoder, decoder, writes: its network has an encoder, an encoder and a decoder, layers that write
-- tokens: it predicts tokens, or classes; running: it reads running text in blocks, and nothing else
-- pictures: it reads pictures; classes: its head has outputs that follow from the data; pooled: of one state
+- encoder: it has an encoder; decoder: an encoder and a decoder; writes: it generates a sequence
+- tokens: it predicts tokens or classes; running: it reads blocks of running text
+- pictures: it reads images; classes: the number of outputs follows from the data; pooled: it pools its states
 - the name of a task: settings of this task only
 """
 
@@ -30,13 +30,13 @@ from headwise.config.data import (
 class Task:
     """A row of the table."""
 
-    noun: str  # of its models, in cards: "a ... model"
-    files: str  # that --train takes
+    noun: str  # kind of model, in model cards: "a ... model"
+    files: str  # accepted by --train
     data: type[DataConfig]  # its [data] section
     reads: str  # words from above
-    metrics: tuple[str, ...] = ()  # beside the loss, that `train.best_metric` may name
-    tuning: str = ""  # the recipe that fine-tunes a pretrained model; "" = the task starts from none
-    model: str = ""  # `module:class` of its models, made from a `Folder`; "" = saved in a Hugging Face layout
+    metrics: tuple[str, ...] = ()  # in addition to the loss, for `train.best_metric`
+    tuning: str = ""  # recipe to fine-tune a pretrained model; "" = not supported
+    model: str = ""  # `module:class` of its models; "" = saved in a Hugging Face layout
 
 
 TASKS = {
@@ -70,5 +70,5 @@ TASKS = {
 
 
 def tasks_with(word: str) -> tuple[str, ...]:
-    """The names of the tasks that have a word among `reads`, or are called by it."""
+    """The names of the tasks with this word in `reads`, or with this name."""
     return tuple(name for name, task in TASKS.items() if word == name or word in task.reads.split())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from headwise.config.setting import ANY, POSITIVE, RATE, SEED, THREADS, choice, setting
 from headwise.config.tasks import TASKS
 
-METRICS = {metric for task in TASKS.values() for metric in task.metrics}  # those that only some tasks have
+METRICS = {metric for task in TASKS.values() for metric in task.metrics}  # metrics of single tasks
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""The Transformer's families: each a table that says how its checkpoints map to our building blocks, in and out.
+"""Families of pretrained models: their configuration and the names of their tensors.
 
-A family is one small file: `config_from_hf`, which reads a `config.json` in the Hugging Face layout into the axes of
-`headwise.network.config`, and NAMES, which says where each tensor of a file belongs (`table`); `registry` lists
-them all. No module of a network is here; all families are made of `headwise.network`.
+A family is a small module: `config_from_hf` converts a `config.json` in the Hugging Face layout to a
+`network.config.NetworkConfig`, and NAMES maps tensors of the file to parameters (`table`). `registry` lists all
+families.
 """

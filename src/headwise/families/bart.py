@@ -1,6 +1,6 @@
-"""BART (arXiv:1910.13461): the paper's Transformer with BERT's parts, trained to undo noise.
+"""BART (arXiv:1910.13461): the paper's Transformer with changes from BERT, trained as a denoising autoencoder.
 
-Changed in the Transformer: learned positions that begin at row 2, a norm after the sum of embeddings, GELU.
+Changes to the Transformer: learned positions starting at row 2, a norm after the sum of embeddings, GELU.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from headwise.families.keys import ACTIVATIONS_TO_HF, Keys
 from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {"BartForConditionalGeneration": "language", "BartModel": "language"}
-LAYER = {  # of either stack, here and in mBART, Marian, M2M-100 and Whisper
+LAYER = {  # of both stacks, also in mBART, Marian, M2M-100 and Whisper
     "self_attn.q_proj": "self_attn.q_proj",
     "self_attn.k_proj": "self_attn.k_proj",
     "self_attn.v_proj": "self_attn.v_proj",
@@ -32,7 +32,7 @@ CROSS = {
 STACKS = {
     **{f"model.encoder.layers.{{i}}.{key}": f"encoder.layers.{{i}}.{name}" for key, name in LAYER.items()},
     **{f"model.decoder.layers.{{i}}.{key}": f"decoder.layers.{{i}}.{name}" for key, name in (LAYER | CROSS).items()},
-    "model.encoder.layer_norm": "encoder.norm",  # where layers normalise first
+    "model.encoder.layer_norm": "encoder.norm",  # of pre-norm models
     "model.decoder.layer_norm": "decoder.norm",
 }
 NAMES = {
@@ -45,11 +45,11 @@ NAMES = {
     "lm_head.weight": "head.output.weight",
 }
 SAME = {f"model.{stack}.embed_tokens.weight": "model.shared.weight" for stack in ("encoder", "decoder")}
-IGNORED = r"^model\.shared\.weight$"  # where either stack has embeddings of its own
+IGNORED = r"^model\.shared\.weight$"  # with separate embeddings of both stacks
 
 
 def embedding_names(config: NetworkConfig) -> dict[str, str]:
-    """One table of embeddings, or one for each stack."""
+    """Names of shared or separate embeddings."""
     if config.share_embeddings:
         return {"model.shared": "src_embeddings.tokens"}
     return {
@@ -58,12 +58,12 @@ def embedding_names(config: NetworkConfig) -> dict[str, str]:
     }
 
 
-# Keys of older files: repeated elsewhere, or said by the family's name.
+# Keys of older files that are redundant.
 OLD = "num_hidden_layers add_bias_logits extra_pos_embeddings static_position_embeddings normalize_embedding"
 
 
 def stack_from_hf(k: Keys, side: str) -> StackConfig:
-    """The "encoder" or the "decoder", as BART and its relatives describe it."""
+    """The "encoder" or "decoder" stack of BART, mBART, Marian, M2M-100 and Whisper."""
     d_model, n_heads, d_head = k.heads("d_model", f"{side}_attention_heads")
     return StackConfig(
         d_model=d_model,
@@ -77,7 +77,7 @@ def stack_from_hf(k: Keys, side: str) -> StackConfig:
 
 
 def stack_to_hf(stack: StackConfig, side: str) -> dict[str, Any]:
-    """What `stack_from_hf` reads, and the dropout to train on with."""
+    """The keys that `stack_from_hf` reads, and dropout."""
     return {
         "d_model": stack.d_model,
         f"{side}_layers": stack.n_layers,
@@ -104,7 +104,7 @@ def network_to_hf(config: NetworkConfig, heads: Mapping[str, str]) -> dict[str, 
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys(values)
     k.only("normalize_before", False)
     k.only("add_final_layer_norm", False)
@@ -113,7 +113,7 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
 
 
 def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], norm_position: str) -> NetworkConfig:
-    """What BART and mBART have in common."""
+    """The configuration of BART and mBART."""
     max_len = k.size("max_position_embeddings", default=1024)
     encoder, decoder = (
         replace(

@@ -1,6 +1,6 @@
-"""BERT (arXiv:1810.04805): the encoder alone, reading both ways; it says what stood where a token is masked.
+"""BERT (arXiv:1810.04805): a bidirectional encoder, trained to predict masked tokens.
 
-Changed in the Transformer: learned positions, segments, a norm after the sum of embeddings, GELU.
+Changes to the Transformer: learned positions, segments, a norm after the sum of embeddings, GELU.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ HEADS = {
     "BertForTokenClassification": "token_class",
     "BertForQuestionAnswering": "span",
 }
-LAYERS = {  # shared by RoBERTa and ELECTRA, behind the name of their network
+LAYERS = {  # shared by RoBERTa and ELECTRA, with their prefix
     "encoder.layer.{i}.attention.self.query": "encoder.layers.{i}.self_attn.q_proj",
     "encoder.layer.{i}.attention.self.key": "encoder.layers.{i}.self_attn.k_proj",
     "encoder.layer.{i}.attention.self.value": "encoder.layers.{i}.self_attn.v_proj",
@@ -37,7 +37,7 @@ NAMES = {f"bert.{key}": name for key, name in LAYERS.items()} | {
 
 
 def head_names(config: NetworkConfig) -> dict[str, str]:
-    """The names of the head a network has."""
+    """The names of the network's head."""
     heads = {
         "masked": {
             "cls.predictions.transform.dense": "head.dense",
@@ -52,12 +52,12 @@ def head_names(config: NetworkConfig) -> dict[str, str]:
 
 
 def output_names(config: NetworkConfig, bias: str, output: str) -> dict[str, str]:
-    """The projection to the vocabulary: a bias alone where the matrix is that of the embeddings."""
+    """Names of the output projection; only the bias if the matrix is tied."""
     return {bias: "head.output.bias"} if config.tie_head else {output: "head.output"}
 
 
 def stack_from_hf(k: Keys) -> StackConfig:
-    """The encoder, as BERT, RoBERTa and ELECTRA describe it."""
+    """The encoder of BERT, RoBERTa and ELECTRA."""
     k.only("is_decoder", False)
     k.only("add_cross_attention", False)
     k.only("position_embedding_type", "absolute")
@@ -79,7 +79,7 @@ def stack_from_hf(k: Keys) -> StackConfig:
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys(values)
     stack, head = stack_from_hf(k), k.head(HEADS)
     config = NetworkConfig(
@@ -96,12 +96,12 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
 
 
 def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
-    """The `config.json` of those axes, without ids of tokens."""
+    """The `config.json` of a network, without token ids."""
     return network_to_hf(config, HEADS)
 
 
 def network_to_hf(config: NetworkConfig, heads: Mapping[str, str]) -> dict[str, Any]:
-    """What BERT and ELECTRA say of themselves; nothing is dropped of attention's weights."""
+    """The `config.json` of BERT and ELECTRA, without attention dropout."""
     stack = config.encoder
     assert stack
     return {

@@ -1,4 +1,4 @@
-"""DeiT (arXiv:2012.12877): ViT with a second vector before the patches, which learns from a teacher."""
+"""DeiT (arXiv:2012.12877): ViT with a distillation token."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +14,7 @@ HEADS = {"DeiTForImageClassification": "image_class", WITH_TEACHER: "image_class
 
 
 def distilled(network: str) -> dict[str, str]:
-    """What DeiT has beside the table of ViT, behind the name of its network."""
+    """Names of DeiT in addition to those of ViT, with the network's prefix."""
     return {f"{network}.embeddings.distillation_token": "+embeddings.prefix.1"}
 
 
@@ -22,14 +22,14 @@ NAMES = {**vit.names("deit"), **distilled("deit")}
 
 
 def _head_names(config: NetworkConfig) -> dict[str, str]:
-    """One head on the first state, or one on each of the first two."""
+    """The head of the class token, or also that of the distillation token."""
     if config.n_class_states == 1:
         return {"classifier": "head.outputs.0"}
     return {"cls_classifier": "head.outputs.0", "distillation_classifier": "head.outputs.1"}
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     config = vit.network_from_hf("deit", Keys(values), HEADS, n_prefix=2)
     with_teacher = WITH_TEACHER in (values.get("architectures") or ())
     return replace(config, n_class_states=2 if with_teacher else 1)

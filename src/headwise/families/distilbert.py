@@ -1,4 +1,4 @@
-"""DistilBERT (arXiv:1910.01108): BERT with half of its layers and no segments."""
+"""DistilBERT (arXiv:1910.01108): BERT with half of its layers and without segments."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -42,7 +42,7 @@ HEAD_NAMES = {
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys(values)
     (d_model, n_heads, d_head), head = k.heads("dim", "n_heads"), k.head(HEADS)
     stack = StackConfig(

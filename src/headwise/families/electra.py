@@ -1,6 +1,6 @@
-"""ELECTRA (arXiv:2003.10555): BERT that says of every token whether it was replaced, and the one that replaced it.
+"""ELECTRA (arXiv:2003.10555): BERT as a discriminator of replaced tokens, and its generator.
 
-Changed besides the task: embeddings may be narrower than the layers, with a projection between them.
+Embeddings may be narrower than the layers, with a projection between them.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ HEAD_NAMES = {
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys(values)
     stack, head = bert.stack_from_hf(k), k.head(HEADS)
     config = NetworkConfig(
@@ -59,7 +59,7 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
 
 
 def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
-    """The way back; see `bert.network_to_hf`."""
+    """The `config.json` of a network; see `bert.network_to_hf`."""
     assert config.encoder
     return {**bert.network_to_hf(config, HEADS), "embedding_size": config.encoder.d_embedding}
 

@@ -1,4 +1,4 @@
-"""What a family consists of: functions between its configuration and our axes, and a table of names."""
+"""The parts of a family: conversion of its configuration in both directions, and a table of names."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ def _none(config: NetworkConfig) -> Mapping[str, str]:
 class Family:
     """One family of checkpoints in the Hugging Face layout."""
 
-    config_from_hf: Callable[[Mapping[str, Any]], NetworkConfig]  # from the values of config.json
+    config_from_hf: Callable[[Mapping[str, Any]], NetworkConfig]  # from config.json
     names: Mapping[str, str]  # see `table`
-    more_names: Callable[[NetworkConfig], Mapping[str, str]] = _none  # those that not all its networks have
-    prefix: str = ""  # of the keys in a file; a file saved without a head lacks it
-    ignored: str = "$^"  # keys in a file that mean nothing to the network: regular expression
-    same: Mapping[str, str] = field(default_factory=dict)  # keys in a file that may repeat another one
-    config_to_hf: Callable[[NetworkConfig], dict[str, Any]] | None = None  # the way back, where ours are exported so
+    more_names: Callable[[NetworkConfig], Mapping[str, str]] = _none  # names that depend on the configuration
+    prefix: str = ""  # of keys in a file; missing in files without a head
+    ignored: str = "$^"  # keys in a file to ignore: regular expression
+    same: Mapping[str, str] = field(default_factory=dict)  # keys that may repeat another one
+    config_to_hf: Callable[[NetworkConfig], dict[str, Any]] | None = None  # for export
 
     def table(self, config: NetworkConfig) -> dict[str, str]:
         """All names of one network."""

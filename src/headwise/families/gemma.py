@@ -1,6 +1,7 @@
 """Gemma (arXiv:2403.08295) and Gemma 2 (arXiv:2408.00118): LLaMA with GELU, wider heads and scaled, tied embeddings.
 
-Gemma 2 has a norm on either side of each sub-layer, caps on scores and logits, and a window in every other layer.
+Gemma 2 has norms before and after each sub-layer, soft caps on scores and logits, and a sliding window in every other
+layer.
 """
 
 import math
@@ -20,12 +21,12 @@ NAMES_2 = {
     "model.layers.{i}.pre_feedforward_layernorm": "decoder.layers.{i}.ffn_sublayer.norm",
     "model.layers.{i}.post_feedforward_layernorm": "decoder.layers.{i}.ffn_sublayer.norm_after",
 }
-# The first release of Gemma says "gelu" and means its approximation.
+# The first release of Gemma has "gelu" in its configuration, but uses the tanh approximation.
 ACTIVATIONS = {"gelu": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
 
 
 def stack_from_hf(k: Keys) -> StackConfig:
-    """What both have in common."""
+    """The decoder of Gemma and Gemma 2."""
     k.only("use_bidirectional_attention", None, False)
     stack = llama.stack_from_hf(k)
     return replace(
@@ -37,7 +38,7 @@ def stack_from_hf(k: Keys) -> StackConfig:
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys({"head_dim": 256, **values})
     key = "hidden_activation" if values.get("hidden_activation") else "hidden_act"
     stack = replace(stack_from_hf(k), activation=k.choice(key, table=ACTIVATIONS, default="gelu_pytorch_tanh"))
@@ -45,7 +46,7 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
 
 
 def config_from_hf_2(values: Mapping[str, Any]) -> NetworkConfig:
-    """The same of Gemma 2."""
+    """The configuration from a `config.json` of Gemma 2; `UserError` for unsupported keys."""
     k = Keys({"head_dim": 256, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, **values})
     stack, window = stack_from_hf(k), k.size("sliding_window", "sliding_window_size", default=4096)
     every_other = ["full_attention" if i % 2 else "sliding_attention" for i in range(stack.n_layers)]

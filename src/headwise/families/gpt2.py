@@ -1,6 +1,6 @@
-"""GPT-2 (Radford et al. 2019): the decoder alone, without a source to attend to.
+"""GPT-2 (Radford et al. 2019): a decoder without cross-attention.
 
-Changed in the Transformer: norms before the sub-layers and one after the last, learned positions, GELU.
+Changes to the Transformer: pre-norm layers with a final norm, learned positions, GELU.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ NAMES = {
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys(values)
     k.only("add_cross_attention", False)
     k.only("is_decoder", False)
@@ -35,7 +35,7 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
 
 
 def network_from_hf(k: Keys) -> NetworkConfig:
-    """The same of keys that somebody else has asked whether it attends to a source."""
+    """The configuration from keys; the caller has checked those for cross-attention."""
     k.only("scale_attn_by_inverse_layer_idx", False)
     d_model, n_heads, d_head = k.heads("n_embd", "n_head")
     stack = StackConfig(
@@ -62,7 +62,7 @@ def network_from_hf(k: Keys) -> NetworkConfig:
 
 
 def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
-    """The `config.json` of those axes, without ids of tokens; nothing is dropped of attention's weights."""
+    """The `config.json` of a network, without token ids and without attention dropout."""
     stack = config.decoder
     assert stack
     return {

@@ -1,4 +1,4 @@
-"""GPT-NeoX (arXiv:2204.06745), Pythia: GPT with its sub-layers side by side and rotary positions in part of a head."""
+"""GPT-NeoX (arXiv:2204.06745), Pythia: GPT with parallel sub-layers and partial rotary positions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,7 @@ NAMES = {
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys(values)
     k.only("is_decoder", False)
     d_model, n_heads, d_head = k.heads("hidden_size", "num_attention_heads")

@@ -1,8 +1,8 @@
-"""A `config.json` in the Hugging Face layout, read key by key, so that none goes unnoticed.
+"""Reads a `config.json` in the Hugging Face layout key by key, and refuses unknown keys.
 
-What changes the network is taken by the family's `config_from_hf`; what does not is listed here, or by the family. Any
-other key is refused, unless it is null: a checkpoint that is not understood must not be loaded half right. Whatever is
-read is checked where it is read: no other module meets a value of another type, or a size of no use.
+The family's `config_from_hf` reads keys that change the network; keys that do not are listed here or by the family. Any
+other key is refused unless it is null, so that a checkpoint is never loaded with an unsupported feature. Types and
+ranges of values are checked when they are read.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Any
 from headwise.errors import UserError
 from headwise.network.config import RotaryConfig
 
-# Of no consequence for what the network computes: how it was trained, saved, is called or generated with.
+# Keys that do not change the network: training, saving, naming and generation.
 IGNORED = """
 architectures model_type transformers_version dtype torch_dtype use_cache tie_encoder_decoder is_encoder_decoder
 bos_token_id eos_token_id eos_token_ids pad_token_id sep_token_id decoder_start_token_id forced_bos_token_id
@@ -28,12 +28,12 @@ encoder_layerdrop decoder_layerdrop dropout_rate layerdrop cross_attention_hidde
 directionality author kobart_version transformers.js_config
 """
 IGNORED_STARTS = ("_", "output_", "summary_", "pooler_", "unsloth_")
-REASONS = {  # keys that say for certain that the network is not among ours
-    "auto_map": "its network is code of its own, which is never run",
+REASONS = {  # keys of unsupported networks
+    "auto_map": "it needs custom code, which is never run",
     "dual_chunk_attention_config": "attention in chunks is not supported",
 }
 
-ACTIVATIONS = {  # their names of activations: ours
+ACTIVATIONS = {  # Hugging Face's names: ours
     "relu": "relu",
     "gelu": "gelu",
     "gelu_python": "gelu",
@@ -45,32 +45,32 @@ ACTIVATIONS = {  # their names of activations: ours
     "swish": "silu",
     "tanh": "tanh",
 }
-ACTIVATIONS_TO_HF = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}  # the first of their names
-SCALINGS = {"default": "none", "linear": "linear", "llama3": "llama3"}  # of rotary positions, likewise
+ACTIVATIONS_TO_HF = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}  # the first name of each
+SCALINGS = {"default": "none", "linear": "linear", "llama3": "llama3"}  # of rotary positions
 IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id")
-LARGEST = 1 << 24  # of all sizes: no model has more pieces, positions or anything else
-WIDEST = 1 << 17  # d_model, heads and the width of one
+LARGEST = 1 << 24  # upper limit of all sizes
+WIDEST = 1 << 17  # d_model, number and width of heads
 DEEPEST = 1 << 10  # layers
-TALLEST = 1 << 15  # a side of a picture, pixels
+TALLEST = 1 << 15  # a side of an image, pixels
 LAYER_KINDS = ("full_attention", "sliding_attention")
 
 
 class Keys:
-    """The keys of one configuration; each one asked for counts as handled.
+    """The keys of a configuration; keys that were read count as handled.
 
-    Every method that takes names gives the value of the first one that is there and not null, or `default`, and raises
-    a `UserError` that names the key where the value makes no sense, or where there is neither a value nor a default.
+    Methods with names return the value of the first key that is present and not null, or `default`. They raise a
+    `UserError` that names the key if the value is invalid, or if there is neither a value nor a default.
     """
 
     def __init__(self, values: Mapping[str, Any], prefix: str = "") -> None:
         self.values = values
-        self.prefix = prefix  # of the keys in the file, with a dot behind it
+        self.prefix = prefix  # of keys in messages, with a dot
         self._handled: set[str] = set()
 
     # --- One value ---
 
     def size(self, *names: str, default: int | None = None, least: int = 1, most: int = LARGEST) -> int:
-        """A whole number."""
+        """An integer."""
         wanted = f"a whole number from {least:,} to {most:,}"
         return self._checked(names, default, lambda x: type(x) is int and least <= x <= most, wanted)
 
@@ -80,7 +80,7 @@ class Keys:
         return float(self._checked(names, default, lambda x: _is_number(x) and x > above, wanted))
 
     def fraction(self, *names: str, default: float) -> float:
-        """A number from 0 to below 1: a probability, or what a norm adds to a variance."""
+        """A number from 0 to below 1: a probability, or the epsilon of a norm."""
         return float(
             self._checked(names, default, lambda x: _is_number(x) and 0 <= x < 1, "a number from 0 to below 1")
         )
@@ -94,42 +94,42 @@ class Keys:
         return self._checked(names, default, lambda x: isinstance(x, str), "a string")
 
     def table(self, *names: str) -> Mapping[str, Any]:
-        """An object; an empty one where there is none."""
+        """An object; empty if missing."""
         return self._checked(names, {}, lambda x: isinstance(x, Mapping), "an object")
 
     def only(self, name: str, *allowed: Any) -> None:
-        """Refuse a value that asks for what we do not have; the first of `allowed` is what an absent key means."""
+        """Refuse unsupported values; the first of `allowed` is the default."""
         value = self._first([name])[1]
         if (allowed[0] if value is None else value) not in allowed:
             raise self._not_supported(name, value, [repr(one) for one in allowed])
 
     def choice(self, *names: str, table: Mapping[str, str], default: str) -> str:
-        """A string in our words."""
+        """A string, converted by `table`."""
         value = self.word(*names, default=default)
         if value not in table:
             raise self._not_supported(self._first(names)[0], value, table)
         return table[value]
 
     def activation(self, name: str, default: str) -> str:
-        """The activation called `name`, in our words."""
+        """The activation, by our name."""
         return self.choice(name, table=ACTIVATIONS, default=default)
 
     # --- Several values that must agree ---
 
     def heads(self, width: str, heads: str, d_head: str = "") -> tuple[int, int, int]:
-        """d_model, the number of heads, and d_head: what the key of that name says, or d_model cut into heads."""
+        """d_model, number of heads, and d_head (default: d_model / number of heads)."""
         d_model, n_heads = self.size(width, most=WIDEST), self.size(heads, most=WIDEST)
         own = self.size(d_head, default=0, most=WIDEST) if d_head else 0
         if not own:
-            self.refuse(d_model % n_heads != 0, f"{width} = {d_model} is no multiple of {heads} = {n_heads}")
+            self.refuse(d_model % n_heads != 0, f"{width} = {d_model} is not a multiple of {heads} = {n_heads}")
         return d_model, n_heads, own or d_model // n_heads
 
     def layers(self, *names: str, default: int | None = None) -> int:
-        """How many layers a stack has."""
+        """The number of layers of a stack."""
         return self.size(*names, default=default, most=DEEPEST)
 
     def sides(self, name: str, default: int) -> tuple[int, int]:
-        """Height and width of a picture, from both or from the one they share."""
+        """Height and width of an image, from two numbers or one."""
         wanted = f"a whole number from 1 to {TALLEST:,}, or two of them"
 
         def fits(value: Any) -> bool:
@@ -140,7 +140,7 @@ class Keys:
         return (value, value) if isinstance(value, int) else (value[0], value[1])
 
     def layer_kinds(self, n_layers: int, default: Sequence[str]) -> Sequence[str]:
-        """What each layer sees: one of `LAYER_KINDS`."""
+        """The kind of attention of each layer, one of `LAYER_KINDS`."""
         wanted = f"a list of {n_layers} times {' or '.join(LAYER_KINDS)}"
         return self._checked(
             ["layer_types"],
@@ -150,7 +150,7 @@ class Keys:
         )
 
     def head(self, heads: Mapping[str, str]) -> str:
-        """The head for the class the checkpoint was saved from; without one, the first of `heads`."""
+        """The head for the class in `architectures`; without one, the first of `heads`."""
         first = next(iter(heads))
         saved = self._checked(
             ["architectures"],
@@ -164,16 +164,16 @@ class Keys:
         return heads[name]
 
     def n_classes(self) -> int:
-        """Classes of a classifier, by default two."""
-        named = self._checked(
+        """The number of classes of a classifier (default 2)."""
+        labels = self._checked(
             ["id2label"], {}, lambda x: isinstance(x, Mapping) and all(map(_is_id, x)), "an object with numbers as keys"
         )
-        return len(named) or self.size("num_labels", default=2)
+        return len(labels) or self.size("num_labels", default=2)
 
     def rotary(self, d_head: int, part: float = 1.0) -> RotaryConfig:
-        """Rotary positions, as `rope_parameters` of newer files or as the scattered keys of older ones.
+        """Rotary positions, from `rope_parameters` of newer files or the separate keys of older ones.
 
-        `part` is the share of a head that is turned where nothing is said about it.
+        `part` is the default share of a head that is rotated.
         """
         older, newer = self.table("rope_scaling"), self.table("rope_parameters")
         rope = Keys({**older, **newer}, "rope_parameters." if newer else "rope_scaling.")
@@ -184,7 +184,7 @@ class Keys:
         width = int(d_head * min(share, 2.0))
         self.refuse(
             not 2 <= width <= d_head or width % 2 != 0,
-            f"rotary positions turn {share:g} of a head of width {d_head}, which must be an even number",
+            f"rotary positions need an even number of components, not {share:g} of a head of width {d_head}",
         )
         scaling = RotaryConfig(
             width=width,
@@ -202,12 +202,12 @@ class Keys:
     # --- All of it ---
 
     def refuse(self, wrong: bool, problem: str) -> None:
-        """Raise a `UserError` where something is wrong."""
+        """Raise a `UserError` if `wrong`."""
         if wrong:
             raise UserError(f"config.json: {self.prefix}{problem}")
 
     def done(self, ignored: str = "") -> None:
-        """Refuse the keys nobody has asked for; `ignored` are those the family knows to be of no consequence."""
+        """Refuse keys that were not read; `ignored` are further keys that do not change the network."""
         self.only("pruned_heads", {})
         for name in IDS:
             self._checked([name], 0, _is_token, "the id of a token")
@@ -218,12 +218,12 @@ class Keys:
             self.refuse(name in REASONS, f"{name}: {REASONS.get(name)}")
         names = ", ".join(f"{self.prefix}{name} = {_short(self.values[name])}" for name in sorted(left))
         if left:
-            raise UserError(f"config.json: not understood: {names}; a network that ignored it might be another one")
+            raise UserError(f"config.json: not supported: {names}; ignoring it could load a different network")
 
     # --- How ---
 
     def _first(self, names: Sequence[str]) -> tuple[str, Any]:
-        """The first of `names` that is there and not null, with its value; None where none is."""
+        """The first of `names` that is present and not null, with its value or None."""
         self._handled.update(names)
         return next(
             ((name, self.values[name]) for name in names if self.values.get(name) is not None), (names[0], None)
@@ -245,13 +245,15 @@ class Keys:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a finite number that a float can hold."""
+    """Whether it is a finite float."""
     return type(value) in (int, float) and abs(value) < 1e300 and math.isfinite(value)
 
 
 def _is_token(value: Any) -> bool:
-    """Whether it is an id or several of them; -1 is the first LLaMA's way to say that there is none."""
-    return all(type(one) is int and -1 <= one < LARGEST for one in (value if isinstance(value, list) else [value]))
+    """Whether it is a token id or a list of them; -1 means none in the first LLaMA."""
+    return all(
+        type(token) is int and -1 <= token < LARGEST for token in (value if isinstance(value, list) else [value])
+    )
 
 
 def _is_id(key: str) -> bool:
@@ -259,6 +261,6 @@ def _is_id(key: str) -> bool:
 
 
 def _short(value: Any) -> str:
-    """A value in an error, which is to stay one readable line."""
+    """A shortened value for a message."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

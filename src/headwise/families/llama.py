@@ -1,7 +1,7 @@
-"""LLaMA 1 to 3 (arXiv:2302.13971, 2307.09288, 2407.21783): GPT with parts that had proved better.
+"""LLaMA 1 to 3 (arXiv:2302.13971, 2307.09288, 2407.21783): GPT with later improvements.
 
-Changed in the Transformer: RMS norms before the sub-layers, a gated feed-forward network with SiLU, rotary positions,
-no biases; from LLaMA 2 on fewer heads of keys and values, from 3.1 on rotary positions stretched to longer texts.
+Changes to the Transformer: RMS pre-norm, a gated feed-forward network with SiLU, rotary positions,
+no biases; grouped-query attention from LLaMA 2 on, scaled rotary positions from 3.1 on.
 """
 
 from collections.abc import Mapping
@@ -31,12 +31,12 @@ IGNORED = r"rotary_emb\.inv_freq$"
 
 
 def stack_from_hf(k: Keys) -> StackConfig:
-    """The decoder, as LLaMA and its relatives describe it."""
+    """The decoder of LLaMA, Mistral, Qwen and Gemma."""
     d_model, n_heads, d_head = k.heads("hidden_size", "num_attention_heads", "head_dim")
     n_kv_heads = k.size("num_key_value_heads", default=n_heads)
     k.refuse(
         n_heads % n_kv_heads != 0,
-        f"num_attention_heads = {n_heads} is no multiple of num_key_value_heads = {n_kv_heads}",
+        f"num_attention_heads = {n_heads} is not a multiple of num_key_value_heads = {n_kv_heads}",
     )
     return StackConfig(
         d_model=d_model,
@@ -55,7 +55,7 @@ def stack_from_hf(k: Keys) -> StackConfig:
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys(values)
     k.only("rope_interleaved", False)
     stack = replace(
@@ -77,7 +77,7 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
 
 
 def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
-    """The `config.json` of those axes, without ids of tokens and without how long a text may be."""
+    """The `config.json` of a network, without token ids and maximum length."""
     stack = config.decoder
     assert stack
     rotary = {"rope_theta": stack.rotary.base} if stack.rotary else {}

@@ -1,7 +1,7 @@
-"""M2M-100 (arXiv:2010.11125) and NLLB (arXiv:2207.04672): one Transformer between a hundred languages, and two hundred.
+"""M2M-100 (arXiv:2010.11125) and NLLB (arXiv:2207.04672): one Transformer for a hundred, and two hundred, languages.
 
-Changed in the Transformer: norms before the sub-layers and one after the last; sines and cosines in halves, at
-tensor2tensor's rates, at places that are counted without padding.
+Changes to the Transformer: pre-norm layers with a final norm; sines and cosines in halves, with
+tensor2tensor's frequencies; positions do not count padding.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ NAMES = {**bart.STACKS, "lm_head": "head.output"}
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
-    k = Keys({"activation_function": "relu", "scale_embedding": True, **values})  # where a file says nothing
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
+    k = Keys({"activation_function": "relu", "scale_embedding": True, **values})  # defaults
     pad_id = k.size("pad_token_id", default=1, least=0)
     encoder, decoder = (
         replace(

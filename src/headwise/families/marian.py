@@ -1,6 +1,6 @@
-"""Marian (arXiv:1804.00344), opus-mt: the paper's Transformer as it translates in a thousand directions.
+"""Marian (arXiv:1804.00344), opus-mt: the paper's Transformer, trained for a thousand language pairs.
 
-Changed in the Transformer: sines and cosines in halves instead of turns, a bias on the logits, often SiLU.
+Changes to the Transformer: sines and cosines in halves instead of alternating, a bias on the logits, often SiLU.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ NAMES = {**bart.STACKS, "final_logits_bias": "+head.output.bias", "lm_head.weigh
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys(values)
     k.only("normalize_before", False)
     k.only("add_final_layer_norm", False)
@@ -38,12 +38,12 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
         tie_head=k.flag("tie_word_embeddings", default=True),
     )
     k.only("is_decoder", False)
-    k.done(ignored=f"max_position_embeddings {bart.OLD}")  # any length: the codes are computed
+    k.done(ignored=f"max_position_embeddings {bart.OLD}")  # computed for any length
     return config
 
 
 def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
-    """The `config.json` of those axes, without ids of tokens."""
+    """The `config.json` of a network, without token ids."""
     two_vocabularies = {"decoder_vocab_size": config.tgt_vocab_size} if config.tgt_vocab_size else {}
     share = {"share_encoder_decoder_embeddings": config.share_embeddings}
     return {**bart.network_to_hf(config, HEADS), **share, **two_vocabularies}

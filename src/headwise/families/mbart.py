@@ -1,4 +1,4 @@
-"""mBART (arXiv:2001.08210): BART for many languages, with norms before the sub-layers and one after the last."""
+"""mBART (arXiv:2001.08210): BART for many languages, with pre-norm layers with a final norm."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ HEADS = {"MBartForConditionalGeneration": "language", "MBartModel": "language"}
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys(values)
     k.only("normalize_before", True)
     k.only("add_final_layer_norm", True)

@@ -1,4 +1,4 @@
-"""Mistral (arXiv:2310.06825): LLaMA whose layers look back a window of positions only."""
+"""Mistral (arXiv:2310.06825): LLaMA with sliding-window attention."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,8 +13,8 @@ HEADS = {"MistralForCausalLM": "language", "MistralModel": "none"}
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
-    k = Keys({"sliding_window": 4096, **values})  # what a file means that does not say it; null is none
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
+    k = Keys({"sliding_window": 4096, **values})  # the default if the key is missing; null = none
     k.only("attention_bias", False)
     stack, window = llama.stack_from_hf(k), k.size("sliding_window", default=0)
     head = k.head(HEADS)

@@ -10,7 +10,7 @@ from headwise.network.config import NetworkConfig
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     return t5.network_from_hf("mt5", Keys({"feed_forward_proj": "gated-gelu", **values}), scaled=False)
 
 

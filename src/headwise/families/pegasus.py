@@ -1,7 +1,7 @@
-"""Pegasus (arXiv:1912.08777): the Transformer that summarises; what our own models with norms in front are exported as.
+"""Pegasus (arXiv:1912.08777): a Transformer for summarisation; our pre-norm models are exported in this format.
 
-Changed in the Transformer: norms before the sub-layers and one after the last, sines and cosines in halves instead of
-turns, a bias on the logits.
+Changes to the Transformer: pre-norm layers with a final norm, sines and cosines in halves
+instead of alternating, a bias on the logits.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ HEADS = {"PegasusForConditionalGeneration": "language", "PegasusModel": "languag
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys(values)
     k.only("normalize_before", True)
     k.only("add_final_layer_norm", True)
@@ -32,12 +32,12 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
         tie_head=k.flag("tie_word_embeddings", default=True),
     )
     k.only("is_decoder", False)
-    k.done(ignored=f"max_position_embeddings {bart.OLD}")  # any length: the codes are computed
+    k.done(ignored=f"max_position_embeddings {bart.OLD}")  # computed for any length
     return config
 
 
 def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
-    """The `config.json` of those axes, without ids of tokens."""
+    """The `config.json` of a network, without token ids."""
     return bart.network_to_hf(config, HEADS)
 
 

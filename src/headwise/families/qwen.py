@@ -1,5 +1,7 @@
-"""Qwen 2 (arXiv:2407.10671) and 3 (arXiv:2505.09388): LLaMA, first with biases on queries, keys and values, then with a
-norm on every head's queries and keys instead; upper layers may look back a window of positions only.
+"""Qwen 2 (arXiv:2407.10671) and 3 (arXiv:2505.09388).
+
+Qwen 2 is LLaMA with biases on queries, keys and values. Qwen 3 replaces them by norms on every head's queries and keys.
+Upper layers may use sliding-window attention.
 """
 
 from collections.abc import Mapping
@@ -20,14 +22,14 @@ NAMES = {
 
 
 def config_from_hf_2(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json` of Qwen 2; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json` of Qwen 2; `UserError` for unsupported keys."""
     k = Keys(values)
     return _config("qwen2", k, replace(llama.stack_from_hf(k), attention_bias="qkv"))
 
 
 def config_from_hf_3(values: Mapping[str, Any]) -> NetworkConfig:
-    """The same of Qwen 3."""
-    k = Keys({"head_dim": 128, **values})  # what an older file means that does not say it
+    """The configuration from a `config.json` of Qwen 3; `UserError` for unsupported keys."""
+    k = Keys({"head_dim": 128, **values})  # default of older files
     bias = "qkvo" if k.flag("attention_bias", default=False) else ""
     return _config("qwen3", k, replace(llama.stack_from_hf(k), attention_bias=bias, normalise_heads=True))
 
@@ -48,7 +50,7 @@ def _config(family: str, k: Keys, stack: StackConfig) -> NetworkConfig:
 
 
 def _windows(k: Keys, n_layers: int) -> tuple[int, ...]:
-    """How far each layer looks back; () where all see everything."""
+    """The sliding window of each layer; () without any."""
     window, used = k.size("sliding_window", default=4096), k.flag("use_sliding_window", default=False)
     first = k.size("max_window_layers", default=28, least=0)
     kinds = k.layer_kinds(n_layers, [LAYER_KINDS[i >= first] for i in range(n_layers)])

@@ -1,4 +1,4 @@
-"""All families by the `model_type` of a config.json."""
+"""All families by `model_type` in config.json."""
 
 from headwise.families import (
     bart,

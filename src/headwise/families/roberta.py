@@ -1,4 +1,4 @@
-"""RoBERTa (arXiv:1907.11692): BERT trained longer; places are counted without padding, from pad_id + 1 on.
+"""RoBERTa (arXiv:1907.11692): BERT trained longer; positions start at pad_id + 1 and do not count padding.
 
 XLM-R (arXiv:1911.02116) is the same for a hundred languages, CamemBERT (arXiv:1911.03894) for French.
 """
@@ -26,7 +26,7 @@ NAMES = {f"roberta.{key}": name for key, name in bert.LAYERS.items()} | {
 
 
 def head_names(config: NetworkConfig) -> dict[str, str]:
-    """The names of the head a network has."""
+    """The names of the network's head."""
     heads = {
         "masked": {
             "lm_head.dense": "head.dense",
@@ -41,12 +41,12 @@ def head_names(config: NetworkConfig) -> dict[str, str]:
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys(values)
     stack, head, pad_id = bert.stack_from_hf(k), k.head(HEADS), k.size("pad_token_id", default=1, least=0)
     k.refuse(
         stack.max_len <= pad_id + 1,
-        f"max_position_embeddings = {stack.max_len} leaves none behind pad_token_id = {pad_id}",
+        f"max_position_embeddings = {stack.max_len} leaves no positions after pad_token_id = {pad_id}",
     )
     config = NetworkConfig(
         "roberta",

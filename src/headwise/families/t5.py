@@ -1,7 +1,7 @@
-"""T5 v1.0 (arXiv:1910.10683) and v1.1: both stacks; positions are distances, known to attention only.
+"""T5 v1.0 (arXiv:1910.10683) and v1.1: an encoder-decoder with relative positions.
 
-Changed in the Transformer: RMS norms before the sub-layers, no biases, scores without their scale, a trained number for
-each range of distances added to them; in v1.1 a gated feed-forward network and a head of its own.
+Changes to the Transformer: RMS pre-norm, no biases, unscaled scores with a trained bias for each range of distances; in
+v1.1 a gated feed-forward network and an untied head.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ HEADS = {
     "MT5ForConditionalGeneration": "language",
     "MT5EncoderModel": "none",
 }
-FFN = {"encoder": 1, "decoder": 2}  # which sub-layer of a block is the feed-forward network
+FFN = {"encoder": 1, "decoder": 2}  # index of the feed-forward sub-layer in a block
 
 
 def _stack_names(stack: str) -> dict[str, str]:
@@ -39,7 +39,7 @@ def _stack_names(stack: str) -> dict[str, str]:
 
 
 def _more_names(config: NetworkConfig) -> dict[str, str]:
-    """The feed-forward network, gated or not; one table of embeddings, or one for each stack."""
+    """Names of the feed-forward network, gated or not, and of shared or separate embeddings."""
     assert config.encoder
     shared = {"shared": "src_embeddings.tokens" if config.decoder else "embeddings.tokens"}
     own = {"encoder.embed_tokens": "src_embeddings.tokens", "decoder.embed_tokens": "tgt_embeddings.tokens"}
@@ -64,26 +64,26 @@ NAMES = {
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys(values)
-    # v1.1 says that nothing is tied and does not scale; newer files say the latter outright.
+    # v1.1 has tie_word_embeddings = false and no scaling; newer files have a key for scaling.
     scaled = k.flag("scale_decoder_outputs", default=values.get("tie_word_embeddings") is not False)
     return network_from_hf("t5", k, scaled)
 
 
 def network_from_hf(family: str, k: Keys, scaled: bool) -> NetworkConfig:
-    """What T5 and mT5 have in common; `scaled`: the last hidden states are scaled before the head.
+    """The configuration of T5 and mT5; `scaled`: hidden states are scaled before the head.
 
-    Whether the head is tied the file decides by having a matrix for it or not (see `checkpoint.published`).
+    The head is tied if the file has no matrix for it (see `checkpoint.published`).
     """
     kind = k.word("feed_forward_proj", default="relu")
     gated, activation = kind.startswith("gated-"), kind.removeprefix("gated-")
     if kind == "gated-gelu":
-        activation = "gelu_new"  # so T5 v1.1 was trained
+        activation = "gelu_new"  # as in the training of T5 v1.1
     buckets = k.size("relative_attention_num_buckets", default=32, least=4)
     distance = k.size("relative_attention_max_distance", default=128)
     k.refuse(
-        distance <= buckets // 2, f"relative_attention_max_distance = {distance} is too near for {buckets} buckets"
+        distance <= buckets // 2, f"relative_attention_max_distance = {distance} is too small for {buckets} buckets"
     )
     stack = StackConfig(
         d_model=k.size("d_model", most=WIDEST),
@@ -121,7 +121,7 @@ FAMILY = Family(
     config_from_hf,
     NAMES,
     _more_names,
-    # Early files have a bias of distances for attention to the source, which was never used.
+    # Early files have an unused relative bias for cross-attention.
     ignored=r"EncDecAttention\.relative_attention_bias\.weight$|^shared\.weight$",
     same={"encoder.embed_tokens.weight": "shared.weight", "decoder.embed_tokens.weight": "shared.weight"},
 )

@@ -1,14 +1,11 @@
-"""Tables of names: which tensor of a Hugging Face file is which of ours, readable in both directions.
+"""Tables that map the tensors of a Hugging Face file to our parameters.
 
-An entry is `"name in the file": "our name"`, without `.weight` and `.bias` where both go the same way; `{i}` is the
-number of a layer. Marks before our name say how the tensor is written there, `|` between several of ours that they
-are one behind the other in it:
+An entry is `"name in the file": "our name"`, without `.weight` and `.bias`; `{i}` is the number of a layer. `|`
+separates names of parameters that are concatenated in the file. Prefixes of our name describe the format in the file:
 
 - `^`  transposed (GPT-2's `Conv1D`)
-- `%`  head by head: the first head of each part, then the second of each (GPT-NeoX)
+- `%`  interleaved by head: the first head of each part, then the second of each (GPT-NeoX)
 - `+`  with a leading axis of one
-
-Not here: files (`headwise.checkpoint`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +19,7 @@ TensorShape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor of a file and those of ours it holds."""
+    """A tensor of a file and the parameters that it holds."""
 
     key: str  # in the file
     names: Sequence[str]  # ours
@@ -30,7 +27,7 @@ class Entry:
     n_heads: int  # of the stack, for `%`
 
     def file_shape(self, shapes: Mapping[str, TensorShape]) -> TensorShape:
-        """The shape the tensor must have in the file, given those of ours."""
+        """The shape of the tensor in the file, from the shapes of our parameters."""
         first, *rest = shapes[self.names[0]]
         shape = (first * len(self.names), *rest)
         if "^" in self.marks:
@@ -54,14 +51,14 @@ class Entry:
 
 
 def entries(table: Mapping[str, str], config: NetworkConfig, shapes: Mapping[str, TensorShape]) -> list[Entry]:
-    """The table written out for a network: one entry for each tensor of its file.
+    """The entries for all tensors of a network's file.
 
-    `shapes` are those of the network's parameters; every one of them must have its place.
+    `shapes` are those of the network's parameters; the table must cover all of them.
     """
-    found = [entry for key, ours in table.items() for entry in _expand(key, ours, config, shapes)]
-    placed = [name for entry in found for name in entry.names]
-    assert sorted(placed) == sorted(shapes), f"the table misses {sorted(set(shapes) ^ set(placed))}"
-    return found
+    result = [entry for key, ours in table.items() for entry in _expand(key, ours, config, shapes)]
+    covered = [name for entry in result for name in entry.names]
+    assert sorted(covered) == sorted(shapes), f"the table misses {sorted(set(shapes) ^ set(covered))}"
+    return result
 
 
 def _expand(key: str, ours: str, config: NetworkConfig, shapes: Mapping[str, TensorShape]) -> Iterator[Entry]:

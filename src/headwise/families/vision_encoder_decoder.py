@@ -1,7 +1,7 @@
-"""Captions (`vision-encoder-decoder`): a ViT or DeiT looks at a picture, a GPT-2 says what it sees.
+"""Image captioning (`vision-encoder-decoder`): a ViT or DeiT encoder and a GPT-2 decoder.
 
-Nothing is new but the attention between them, which stands between GPT-2's two sub-layers, and a projection from the
-encoder's width to the decoder's where they differ. Other encoders and decoders under that name are refused.
+New are the cross-attention between GPT-2's two sub-layers, and a projection if the widths differ. Other encoders and
+decoders are refused.
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ CROSS = {
 
 
 def _names() -> dict[str, str]:
-    looks = {**vit.names("encoder"), **deit.distilled("encoder")}
+    encoder = {**vit.names("encoder"), **deit.distilled("encoder")}
     layer = "decoder.layers.{i}.cross_attn"
     return {
-        **{key: ours.replace("embeddings.", "src_embeddings.") for key, ours in looks.items()},
+        **{key: ours.replace("embeddings.", "src_embeddings.") for key, ours in encoder.items()},
         **{f"decoder.{key}": ours.replace("embeddings.", "tgt_embeddings.") for key, ours in gpt2.NAMES.items()},
         **{f"decoder.transformer.h.{{i}}.{key}": ours.replace("cross_attn", layer) for key, ours in CROSS.items()},
         "enc_to_dec_proj": "encoder.project",
@@ -32,29 +32,29 @@ def _names() -> dict[str, str]:
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys(values)
-    looks, writes = _encoder(k.table("encoder")), _decoder(k.table("decoder"))
-    encoder, decoder = looks.encoder, writes.decoder
+    vision, text = _encoder(k.table("encoder")), _decoder(k.table("decoder"))
+    encoder, decoder = vision.encoder, text.decoder
     assert encoder and decoder
     _refuse_other_width(Keys(k.table("decoder"), "decoder."), encoder, decoder)
     k.done(ignored="tie_word_embeddings vocab_size processor_class")
     return NetworkConfig(
         "vision-encoder-decoder",
-        vocab_size=writes.vocab_size,
+        vocab_size=text.vocab_size,
         encoder=encoder,
         decoder=decoder,
         front="patches",
-        image_size=looks.image_size,
-        patch_size=looks.patch_size,
-        n_channels=looks.n_channels,
-        n_prefix=looks.n_prefix,
-        tie_head=writes.tie_head,
+        image_size=vision.image_size,
+        patch_size=vision.patch_size,
+        n_channels=vision.n_channels,
+        n_prefix=vision.n_prefix,
+        tie_head=text.tie_head,
     )
 
 
 def _encoder(values: Mapping[str, Any]) -> NetworkConfig:
-    """Of the model it was taken from its head is left behind, whatever its configuration still says."""
+    """The encoder without its original head."""
     k = Keys({**values, "architectures": None}, "encoder.")
     family = k.choice("model_type", table={"vit": "vit", "deit": "deit"}, default="vit")
     k.only("is_decoder", False)
@@ -63,21 +63,24 @@ def _encoder(values: Mapping[str, Any]) -> NetworkConfig:
 
 
 def _decoder(values: Mapping[str, Any]) -> NetworkConfig:
-    """With its head, whatever its configuration says of the model it was taken from."""
+    """The decoder with a language model head."""
     k = Keys({**values, "architectures": None}, "decoder.")
     k.only("model_type", "gpt2")
     k.flag("is_decoder", default=True)
-    k.refuse(not k.flag("add_cross_attention", default=False), "add_cross_attention is not true: it sees no picture")
+    k.refuse(
+        not k.flag("add_cross_attention", default=False),
+        "add_cross_attention must be true",
+    )
     return gpt2.network_from_hf(k)
 
 
 def _refuse_other_width(k: Keys, encoder: StackConfig, decoder: StackConfig) -> None:
-    """A width of the memory that is named must be both's: GPT-2's attention has no other."""
+    """Refuse a cross-attention width other than that of encoder and decoder."""
     width = k.size("cross_attention_hidden_size", default=0, least=0)
     k.refuse(
         width > 0 and not width == encoder.d_model == decoder.d_model,
         f"cross_attention_hidden_size = {width} is not the width of both, {encoder.d_model} and {decoder.d_model}; "
-        "write null, and a projection stands between them",
+        "write null to use a projection instead",
     )
 
 

@@ -1,7 +1,7 @@
-"""ViT (arXiv:2010.11929): the encoder alone; its tokens are patches of a picture.
+"""ViT (arXiv:2010.11929): an encoder whose tokens are patches of an image.
 
-Changed in the Transformer: norms before the sub-layers and one after the last, learned positions, GELU, a trained
-vector before the patches whose last state is classified.
+Changes to the Transformer: pre-norm layers with a final norm, learned positions, GELU, a class
+token before the patches, whose last state is classified.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ HEADS = {"ViTForImageClassification": "image_class", "ViTModel": "none"}
 
 
 def names(network: str) -> dict[str, str]:
-    """The table of ViT and DeiT, behind the name of their network."""
+    """The names of ViT and DeiT, with the network's prefix."""
     layer, ours = f"{network}.encoder.layer.{{i}}.", "encoder.layers.{i}."
     return {
         f"{network}.embeddings.cls_token": "+embeddings.prefix.0",
@@ -37,12 +37,12 @@ NAMES = {**names("vit"), "classifier": "head.outputs.0"}
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     return network_from_hf("vit", Keys(values), HEADS, n_prefix=1)
 
 
 def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], n_prefix: int) -> NetworkConfig:
-    """What ViT and DeiT have in common; `n_prefix` vectors stand before the patches."""
+    """The configuration of ViT and DeiT; `n_prefix` special tokens precede the patches."""
     (d_model, n_heads, d_head), head = k.heads("hidden_size", "num_attention_heads"), k.head(heads)
     stack = StackConfig(
         d_model=d_model,
@@ -55,7 +55,7 @@ def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], n_prefix: in
         norm_eps=k.fraction("layer_norm_eps", default=1e-12),
     )
     size, patch = k.sides("image_size", default=224), k.size("patch_size", default=16)
-    k.refuse(patch > min(size), f"patch_size = {patch} is larger than a picture of image_size = {size}")
+    k.refuse(patch > min(size), f"patch_size = {patch} is larger than an image of image_size = {size}")
     config = NetworkConfig(
         family,
         encoder=stack,
@@ -73,7 +73,7 @@ def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], n_prefix: in
 
 
 def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
-    """The `config.json` of those axes, without the names of classes; nothing is dropped of attention's weights."""
+    """The `config.json` of a network, without names of classes and without attention dropout."""
     stack = config.encoder
     assert stack
     return {

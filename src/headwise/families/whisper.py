@@ -1,7 +1,7 @@
-"""Whisper (arXiv:2212.04356): the Transformer that listens.
+"""Whisper (arXiv:2212.04356): a Transformer for speech recognition.
 
-Changed in the Transformer: two convolutions over a log-mel spectrogram in the place of the source's embeddings, norms
-before the sub-layers and one after the last, GELU, keys without a bias, positions as tables in the file.
+Changes to the Transformer: two convolutions over a log-mel spectrogram instead of source embeddings, norms
+before the sub-layers and one after the last, GELU, no bias on keys, position tables in the file.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ NAMES = {
     "model.decoder.embed_positions": "tgt_embeddings.positions.table",
     "proj_out": "head.output",
 }
-# How to augment, align and generate, and heads of other tasks.
+# Keys for augmentation, alignment, generation and other heads.
 OTHERS = """
 max_source_positions max_target_positions apply_spec_augment mask_time_prob mask_time_length mask_time_min_masks
 mask_feature_prob mask_feature_length mask_feature_min_masks median_filter_width classifier_proj_size num_hidden_layers
@@ -32,7 +32,7 @@ alignment_heads lang_ids lang_to_id no_timestamps_token_id return_timestamps lan
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
-    """Our axes of a `config.json`; `UserError` for a key that is not understood."""
+    """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys(values)
     k.only("scale_embedding", False)
     k.only("is_decoder", False)

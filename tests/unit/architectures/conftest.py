@@ -1,4 +1,4 @@
-"""Every variant of the predecessors, small enough to check exactly: float64, no dropout, no parameter zero or one."""
+"""Small variants of recurrent and convolutional networks: float64, no dropout, no parameter zero or one."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def configure() -> Callable[..., ModelConfig]:
-    """The configuration of a variant with those fields changed; it must make sense."""
+    """A valid configuration of a variant with changed fields."""
 
     def make(variant: str, **changes: Any) -> ModelConfig:
         fields = {**SMALL, **VARIANTS[variant], **changes}

@@ -1,4 +1,4 @@
-"""Scores and contexts against the formulas in plain numpy, and by hand."""
+"""Scores and contexts compared with the formulas in numpy, and by hand."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""From a configuration to modules: every field does what it says, what has no meaning is refused, names are pinned."""
+"""Building from a configuration: every field has its effect, unused settings are refused, names are pinned."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -31,7 +31,7 @@ def rates(model: Network) -> set[float]:
     }
 
 
-# (variant, field): a change, what to read off the built model, its value before, its value after
+# (variant, field): a change, a property of the built model, its value before, its value after
 FLIPS: dict[tuple[str, str], tuple[dict[str, Any], Reader, Any, Any]] = {
     ("dot", "vocab_size"): ({"vocab_size": 13}, lambda m: m.output.out_features, 11, 13),
     ("dot", "d_model"): ({"d_model": 8}, lambda m: m.decoder.rnn.hidden_size, 6, 8),
@@ -95,7 +95,7 @@ def test_every_field_is_flipped() -> None:
     assert names == {field for _, field in FLIPS} | elsewhere
 
 
-def test_additive_attention_makes_bahdanaus_decoder(build_small: Callable[..., Network]) -> None:
+def test_additive_attention_builds_bahdanaus_decoder(build_small: Callable[..., Network]) -> None:
     assert isinstance(build_small("bahdanau").decoder.cross_attn, AdditiveAttention)
 
 
@@ -104,7 +104,7 @@ def test_additive_attention_makes_bahdanaus_decoder(build_small: Callable[..., N
     ("tied", "source_is_target", "target_is_output"),
     [("all", True, True), ("target", False, True), ("none", False, False)],
 )
-def test_which_tables_are_one(
+def test_tied_embeddings(
     variant: str, tied: str, source_is_target: bool, target_is_output: bool, build_small: Callable[..., Network]
 ) -> None:
     model = build_small(variant, tied_embeddings=tied)
@@ -113,27 +113,27 @@ def test_which_tables_are_one(
     assert (source is target, target is model.output.weight) == (source_is_target, target_is_output)
 
 
-# --- what makes no sense
+# --- invalid settings
 
 MEANINGLESS = [
-    ("bahdanau", {"n_heads": 4}, "model.n_heads = 4 means nothing to model.architecture = recurrent"),
-    ("bahdanau", {"d_ff": 64}, "model.d_ff = 64 means nothing"),
-    ("bahdanau", {"norm_position": "pre"}, "model.norm_position = pre means nothing"),
-    ("bahdanau", {"positions": "learned"}, "model.positions = learned means nothing"),
-    ("bahdanau", {"kernel_width": 5}, "model.kernel_width = 5 means nothing"),
-    ("conv", {"cell": "lstm"}, "model.cell = lstm means nothing to model.architecture = conv"),
-    ("conv", {"bidirectional": False}, "model.bidirectional = False means nothing"),
+    ("bahdanau", {"n_heads": 4}, "model.n_heads = 4 is not used by model.architecture = recurrent"),
+    ("bahdanau", {"d_ff": 64}, "model.d_ff = 64 is not used"),
+    ("bahdanau", {"norm_position": "pre"}, "model.norm_position = pre is not used"),
+    ("bahdanau", {"positions": "learned"}, "model.positions = learned is not used"),
+    ("bahdanau", {"kernel_width": 5}, "model.kernel_width = 5 is not used"),
+    ("conv", {"cell": "lstm"}, "model.cell = lstm is not used by model.architecture = conv"),
+    ("conv", {"bidirectional": False}, "model.bidirectional = False is not used"),
     ("conv", {"kernel_width": 4}, "model.kernel_width = 4: must be odd"),
     ("conv", {"kernel_width": 0}, "model.kernel_width = 0: must be greater than 0"),
-    ("conv", {"positions": "sinusoidal"}, "model.architecture = conv learns its positions"),
-    ("dot", {"bidirectional": True}, "model.attention = dot compares states of one width"),
+    ("conv", {"positions": "sinusoidal"}, "model.architecture = conv needs learned positions"),
+    ("dot", {"bidirectional": True}, "model.attention = dot needs states of the same width"),
     ("bahdanau", {"input_feeding": True}, "model.input_feeding is for model.attention = dot or general, not additive"),
     ("rnn", {"input_feeding": True}, "model.input_feeding is for model.attention = dot or general, not none"),
 ]
 
 
 @pytest.mark.parametrize(("variant", "changes", "message"), MEANINGLESS, ids=lambda x: str(x)[:40])
-def test_what_has_no_meaning_is_refused(variant: str, changes: dict[str, Any], message: str, configure) -> None:
+def test_unused_settings_are_refused(variant: str, changes: dict[str, Any], message: str, configure) -> None:
     with pytest.raises(UserError) as error:
         configure(variant, **changes)
     assert str(error.value).startswith(message)
@@ -142,7 +142,7 @@ def test_what_has_no_meaning_is_refused(variant: str, changes: dict[str, Any], m
 
 def test_recurrent_networks_have_no_layers_to_recompute(configure) -> None:
     config = RunConfig(model=configure("bahdanau"))
-    with pytest.raises(UserError, match=r"train\.recompute = True means nothing to model\.architecture = recurrent"):
+    with pytest.raises(UserError, match=r"train\.recompute = True is not used by model\.architecture = recurrent"):
         check(replace(config, train=replace(config.train, recompute=True)))
 
 
@@ -152,7 +152,7 @@ RECIPES = ("rnn", "lstm", "gru", "bahdanau", "luong", "conv")
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_recipe_is_as_large_as_tiny_and_trains_on_the_same(name: str) -> None:
+def test_recipe_has_the_size_and_data_of_tiny(name: str) -> None:
     tiny, config = load_recipe("tiny"), check(load_recipe(name))
     sizes = [count_parameters(build_network(replace(c.model, vocab_size=4000))) for c in (tiny, config)]
     assert sizes[1] == pytest.approx(sizes[0], rel=0.05)
@@ -213,7 +213,7 @@ def test_names_are_pinned(variant: str, tied: str, build_small: Callable[..., Ne
     assert sorted(parameters_of(model)) == sorted(NAMES[variant] + tables)
 
 
-def test_parameters_make_another_model_the_same(model: Network, request: pytest.FixtureRequest, build_small) -> None:
+def test_loading_parameters_makes_models_equal(model: Network, request: pytest.FixtureRequest, build_small) -> None:
     other = build_small(request.node.callspec.params["model"])
     src, tgt_in, src_mask = torch.tensor([[5, 4, 2]]), torch.tensor([[1, 7]]), torch.ones(1, 3, dtype=torch.bool)
     assert not torch.equal(model(src, tgt_in, src_mask), other(src, tgt_in, src_mask))

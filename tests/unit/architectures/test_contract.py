@@ -1,4 +1,4 @@
-"""What search, scorer and trainer rely on, for every variant: no future, no neighbours, and a cache that is exact."""
+"""Requirements of search and training, for every variant: causality, independence of rows, exact caches."""
 
 from collections.abc import Callable, Sequence
 
@@ -40,7 +40,7 @@ def test_hidden_states_of_a_batch_have_its_shape(model: Network) -> None:
 
 
 @pytest.mark.parametrize("changed", [1, 4])
-def test_no_position_sees_its_future(model: Network, changed: int) -> None:
+def test_no_position_sees_later_ones(model: Network, changed: int) -> None:
     other = [*TARGETS[0]]
     other[changed] = 9
     before, after = hidden_states(model, SOURCES[:1], TARGETS[:1]), hidden_states(model, SOURCES[:1], [other])
@@ -54,7 +54,7 @@ def test_a_sentence_is_the_same_alone_and_in_a_padded_batch(model: Network, row:
     torch.testing.assert_close(together, hidden_states(model, [SOURCES[row]], [TARGETS[row]])[0], **TIGHT)
 
 
-def test_what_stands_in_the_padding_is_never_read(model: Network) -> None:
+def test_padding_is_never_read(model: Network) -> None:
     tgt = targets(3, 5)
     torch.testing.assert_close(
         model.states(SRC.masked_fill(~SRC_MASK, 9), tgt, SRC_MASK), model.states(SRC, tgt, SRC_MASK), **TIGHT
@@ -68,8 +68,8 @@ def test_a_permuted_batch_gives_permuted_states(model: Network) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 3, 5])
-def test_every_source_token_and_its_place_matter(model: Network, place: int) -> None:
-    """The counterpart of the tests above: nothing real is hidden."""
+def test_every_source_token_and_its_position_matter(model: Network, place: int) -> None:
+    """Real tokens are not masked."""
     source = SOURCES[1]
     changed = [*source[:place], 4, *source[place + 1 :]]
     moved = [source[place], *source[:place], *source[place + 1 :]]
@@ -78,7 +78,7 @@ def test_every_source_token_and_its_place_matter(model: Network, place: int) -> 
         assert (hidden_states(model, [other], TARGETS[:1]) - reference).abs().max() > 1e-9
 
 
-def test_every_parameter_learns(model: Network) -> None:
+def test_every_parameter_has_a_gradient(model: Network) -> None:
     hidden = hidden_states(model.train(), SOURCES, TARGETS).flatten(0, 1)[None]
     sequence_loss(hidden, model.output.weight, torch.randint(0, 11, (15,)), 0.1).objective.backward()
     assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
@@ -98,7 +98,7 @@ def test_incremental_decoding_is_the_full_forward(model: Network, chunks: list[i
 
 @pytest.mark.parametrize("prefix_length", [0, 4])
 @pytest.mark.parametrize("index", [[2, 0], [1, 1, 0, 2, 2]], ids=str)
-def test_select_is_a_fresh_start_with_those_rows(model: Network, index: list[int], prefix_length: int) -> None:
+def test_select_equals_decoding_only_those_rows(model: Network, index: list[int], prefix_length: int) -> None:
     prefix, chosen = targets(3, prefix_length), torch.tensor(index)
     new = targets(len(index), 3)
     cache = model.start_cache(model.encode(SRC, SRC_MASK), SRC_MASK)
@@ -125,7 +125,7 @@ def test_rows_move_as_in_search(model: Network) -> None:
     torch.testing.assert_close(advance(model, cache, tokens[2]), expected, **TIGHT)
 
 
-def test_reorder_leaves_the_source_side_where_it_is(model: Network) -> None:
+def test_reorder_does_not_copy_the_source_side(model: Network) -> None:
     cache = model.start_cache(model.encode(SRC, SRC_MASK), SRC_MASK)
     advance(model, cache, targets(3, 1))
     memory, mask = cache.memory, cache.src_mask

@@ -1,4 +1,4 @@
-"""ConvS2S: what it sees, how it starts, how its gradients are scaled, and its layers by hand."""
+"""ConvS2S: receptive fields, initialisation, gradient scaling, and layers by hand."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +15,7 @@ TIGHT = {"rtol": 0, "atol": 1e-12}
 
 @pytest.mark.parametrize(("n_layers", "kernel_width"), [(1, 3), (2, 3), (3, 3), (2, 5), (4, 1)])
 def test_receptive_field_of_the_encoder(n_layers: int, kernel_width: int, build_small: Callable[..., Network]) -> None:
-    """A change at one place reaches 1 + n (k - 1) places of the output, as many to each side."""
+    """A change of one position affects 1 + n (k - 1) positions of the output, symmetrically."""
     model = build_small("conv", n_encoder_layers=n_layers, kernel_width=kernel_width)
     src = torch.randint(4, 11, (1, 21))
     mask = torch.ones_like(src, dtype=torch.bool)
@@ -30,7 +30,7 @@ def test_receptive_field_of_the_encoder(n_layers: int, kernel_width: int, build_
 
 @pytest.mark.parametrize(("n_layers", "kernel_width"), [(1, 3), (2, 3), (3, 3), (2, 5), (4, 1)])
 def test_receptive_field_of_the_decoder(n_layers: int, kernel_width: int, build_small: Callable[..., Network]) -> None:
-    """The prediction at a place depends on it and on n (k - 1) before it."""
+    """A prediction depends on its position and the n (k - 1) before it."""
     model = build_small("conv", n_decoder_layers=n_layers, kernel_width=kernel_width)
     src, tgt = torch.randint(4, 11, (1, 5)), torch.randint(4, 11, (1, 21))
     mask = torch.ones_like(src, dtype=torch.bool)
@@ -49,7 +49,7 @@ def test_gated_convolution_is_torchs() -> None:
         gated.proj.bias.normal_()
     x = torch.randn(2, 7, 4).double()
     weight = F.normalize(gated.proj.direction, dim=1) * gated.proj.magnitude[:, None]
-    kernel = weight.view(8, 3, 4).transpose(1, 2)  # ours: place by place
+    kernel = weight.view(8, 3, 4).transpose(1, 2)  # ours: position by position
     expected = F.glu(F.conv1d(x.mT, kernel, gated.proj.bias), dim=1).mT
     torch.testing.assert_close(gated(x), expected, **TIGHT)
 
@@ -65,7 +65,7 @@ def test_gated_convolution_by_hand() -> None:
 
 
 def test_encoder_layer_by_hand() -> None:
-    """The layer adds its input and divides by sqrt 2; beyond the border and in padding stand zeros."""
+    """The layer adds its input and divides by sqrt 2; outside and in padding there are zeros."""
     layer = ConvEncoderLayer(GatedConvolution(1, kernel_width=3, dropout=0.0), dropout=0.0)
     with torch.no_grad():
         layer.conv.proj.direction.copy_(torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]))
@@ -87,7 +87,7 @@ def test_normalized_weight_has_the_length_of_its_magnitude() -> None:
     torch.testing.assert_close(lengths, torch.full((3,), 2.0).double(), **TIGHT)
 
 
-def test_parameters_start_as_section_3_5_has_them(build_small, configure) -> None:
+def test_initialisation_of_section_3_5(build_small, configure) -> None:
     from headwise.architectures.registry import build_network
 
     model = build_network(configure("conv", d_model=64, vocab_size=500, dropout=0.2))
@@ -103,8 +103,8 @@ def test_parameters_start_as_section_3_5_has_them(build_small, configure) -> Non
             torch.testing.assert_close(module.magnitude, module.direction.norm(dim=1))
 
 
-def test_a_fresh_layer_keeps_the_variance(configure) -> None:
-    """What the initialisation and sqrt(1/2) are for (sections 3.4 and 3.5)."""
+def test_an_untrained_layer_keeps_the_variance(configure) -> None:
+    """The purpose of the initialisation and sqrt(1/2) (sections 3.4 and 3.5)."""
     layer = ConvEncoderLayer(GatedConvolution(256, 3, 0.0), 0.0)
     x = torch.randn(4, 100, 256)
     assert layer(x, torch.ones(4, 100, dtype=torch.bool)).var().item() == pytest.approx(1.0, abs=0.25)
@@ -139,8 +139,8 @@ def test_attention_adds_the_embeddings_to_the_values(build_small: Callable[..., 
     torch.testing.assert_close(memory.values, (memory.keys + model.src_embeddings(src)) * math.sqrt(0.5), **TIGHT)
 
 
-def test_even_attention_keeps_the_variance_whatever_the_length(build_small: Callable[..., Network]) -> None:
-    """Section 3.4: the mean of m places is multiplied by m sqrt(1/m)."""
+def test_uniform_attention_keeps_the_variance_at_any_length(build_small: Callable[..., Network]) -> None:
+    """Section 3.4: the mean of m positions is multiplied by m sqrt(1/m)."""
     model = build_small("conv", n_decoder_layers=1)
     layer, x = model.decoder.layers[0], torch.randn(1, 1, 6).double()
     past, values = torch.zeros(1, 2, 6).double(), torch.randn(1, 9, 6).double()

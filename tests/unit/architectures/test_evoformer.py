@@ -1,4 +1,4 @@
-"""Each update against the lines of its algorithm, written out in numpy, float64; then what must hold of the whole.
+"""Each update compared with its algorithm in numpy, float64; then properties of the whole stack.
 
 `p` maps names of parameters to arrays; the indices are the paper's, and so are the numbered lines in the comments.
 """
@@ -111,7 +111,7 @@ def algorithm_10(p: Parameters, m: Array) -> Array:
 
 
 def triangle_multiplication(p: Parameters, z: Array, sides: Callable[[int, int, int], tuple]) -> Array:
-    """TriangleMultiplication; `sides(i, j, k)` says which edges line 4 multiplies."""
+    """TriangleMultiplication; `sides(i, j, k)` are the edges that line 4 multiplies."""
     z = normed(p, "norm", z)  # 1
 
     def projected(name: str, edge: Array) -> Array:
@@ -137,7 +137,7 @@ def algorithm_12(p: Parameters, z: Array) -> Array:
 
 
 def triangle_attention(p: Parameters, z: Array, edges: Callable[[int, int, int], tuple]) -> Array:
-    """TriangleAttention; `edges(i, j, k)` are the edge looked at and the edge whose bias counts (line 5)."""
+    """TriangleAttention; `edges(i, j, k)` are the attended edge and the edge of the bias (line 5)."""
     n_heads, c = SHAPE.pair_heads, SHAPE.c_head
     z = normed(p, "norm", z)  # 1
     out = np.zeros_like(z)
@@ -172,7 +172,7 @@ def algorithm_14(p: Parameters, z: Array) -> Array:
 
 
 def randomised(module: nn.Module) -> nn.Module:
-    """The module with random numbers for everything that starts as zero or one."""
+    """The module with random numbers for parameters that start as zero or one."""
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.normal_(std=0.5)
@@ -184,7 +184,7 @@ def parameters(module: nn.Module) -> Parameters:
 
 
 BLOCK = randomised(EvoformerBlock(SHAPE))
-UPDATES = [  # the update, what it reads, its algorithm
+UPDATES = [  # the update, its inputs, its algorithm
     ("msa_row_attn", "mz", algorithm_7),
     ("msa_column_attn", "m", algorithm_8),
     ("msa_transition", "m", algorithm_9_and_15),
@@ -245,7 +245,7 @@ def test_order_of_the_other_sequences_does_not_matter() -> None:
 
 
 @torch.no_grad()
-def test_names_of_the_residues_do_not_matter() -> None:
+def test_permuting_residues_permutes_the_output() -> None:
     model, x = stack(), tables()
     order = torch.tensor([2, 0, 3, 1])
     plain, permuted = model(x["m"], x["z"]), model(x["m"][:, :, order], x["z"][:, order][:, :, order])
@@ -268,7 +268,7 @@ def test_padded_sequences_and_residues_change_nothing() -> None:
     torch.testing.assert_close(padded.s[:, :R], plain.s, atol=1e-4, rtol=1e-4)
 
 
-def test_a_gap_of_one_sequence_is_read_by_nobody() -> None:
+def test_a_gap_of_one_sequence_is_never_read() -> None:
     model, x = stack(), tables()
     mask = torch.ones(1, S, R, dtype=torch.bool)
     mask[0, 1, 2] = False
@@ -279,8 +279,8 @@ def test_a_gap_of_one_sequence_is_read_by_nobody() -> None:
 
 
 @pytest.mark.parametrize("name", ["triangle_outgoing", "triangle_incoming", "triangle_starting", "triangle_ending"])
-def test_an_unreal_pair_is_read_by_no_other(name: str) -> None:
-    """In one direction only, so that nothing hides a mask that is turned around. A bias is read from every pair."""
+def test_a_masked_pair_is_not_read_by_others(name: str) -> None:
+    """In one direction only, to detect a transposed mask. A bias is read from every pair."""
     module = randomised(getattr(EvoformerBlock(SHAPE), name))
     if hasattr(module, "bias_proj"):
         nn.init.zeros_(module.bias_proj.weight)
@@ -311,7 +311,7 @@ def test_dropout_is_one_draw_for_all_rows_or_all_columns(along: int) -> None:
 
 
 def test_where_the_block_drops() -> None:
-    """Algorithm 6: rows share the draw everywhere but around the ending node."""
+    """Algorithm 6: rows share the mask everywhere except around the ending node."""
     block = EvoformerBlock(EvoformerShape(n_blocks=1))
     found = [(d.probability, d.along) for d in (block.msa_dropout, block.row_dropout, block.column_dropout)]
     assert found == [(0.15, 1), (0.25, 1), (0.25, 2)]
@@ -325,7 +325,7 @@ def test_everything_has_a_gradient() -> None:
 
 
 def test_paper_sizes_are_the_default() -> None:
-    """48 blocks are 88 of the published model's 93 million parameters."""
+    """48 blocks have 88 of the 93 million parameters of AlphaFold 2."""
     with torch.device("meta"):
         block = EvoformerBlock(EvoformerShape())
     assert sum(p.numel() for p in block.parameters()) == 1_829_952

@@ -1,4 +1,4 @@
-"""The trainer and these networks: what needs the whole source is learnt, and a stopped run goes on bit for bit."""
+"""Training of these networks: they learn to reverse, and a resumed run is bit-identical."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -33,14 +33,14 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 def pairs(n: int, seed: int) -> list[Pair]:
-    """Strings of 1 to 5 digits, and the same back to front."""
+    """Strings of 1 to 5 digits, and their reversals."""
     rng = Random(seed)
     strings = [[rng.choice(DIGITS) for _ in range(rng.randint(1, 5))] for _ in range(n)]
     return [(digits, digits[::-1]) for digits in strings]
 
 
 class Batches:
-    """64 fresh pairs a batch, from the position of the stream."""
+    """64 new pairs per batch, from the position of the stream."""
 
     wait_seconds = 0.0
 
@@ -93,7 +93,7 @@ def trainer(tmp_path: Path) -> Callable[..., Trainer]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", CHANGES)
-def test_reversing_is_learnt(variant: str, trainer: Callable[..., Trainer], configure) -> None:
+def test_learns_to_reverse(variant: str, trainer: Callable[..., Trainer], configure) -> None:
     model = configure(variant, vocab_size=14, **CHANGES[variant])
     run = trainer(model, max_steps=400, validate_every=400, checkpoint_every=400)
     assert run.run() == "finished"
@@ -105,14 +105,14 @@ def test_reversing_is_learnt(variant: str, trainer: Callable[..., Trainer], conf
 
 
 @pytest.mark.parametrize("variant", ["luong", "lstm-reversed", "conv"])
-def test_a_stopped_run_goes_on_bit_for_bit(variant: str, trainer: Callable[..., Trainer], configure) -> None:
+def test_a_resumed_run_is_bit_identical(variant: str, trainer: Callable[..., Trainer], configure) -> None:
     model = configure(variant, vocab_size=14, dropout=0.2)
     settings = {"schedule": "constant", "r_drop": 1.0, "ema": 0.9, "checkpoint_every": 3, "validate_every": 100}
     whole = trainer(model, "whole", max_steps=6, **settings)
     whole.run()
     trainer(model, "stopped", max_steps=3, **settings).run()
     resumed = trainer(model, "stopped", max_steps=6, **settings)
-    torch.manual_seed(99)  # the random state is the checkpoint's
+    torch.manual_seed(99)  # the random state comes from the checkpoint
     assert resumed.restore(pytest.fail)
     resumed.run()
     expected = dict(whole.model.named_parameters())

@@ -1,4 +1,4 @@
-"""Attention weights of the predecessors from outside, as of the Transformer: (batch, 1, target, source) a layer."""
+"""Recorded attention weights of recurrent and convolutional networks: (batch, 1, target, source) per layer."""
 
 from collections.abc import Callable
 
@@ -36,7 +36,7 @@ def test_weights_are_a_distribution_over_real_tokens(variant: str, build_small: 
 
 
 def test_weights_explain_what_bahdanaus_decoder_computed(build_small: Callable[..., Network]) -> None:
-    """Step by step with a cache: one recording a position gives the rows of one recording of the whole pass."""
+    """With a cache, the recordings of single steps are the rows of the recording of a whole pass."""
     model = build_small("bahdanau")
     with recording(cross_attentions(model)) as whole:
         model(SRC, TGT_IN, SRC_MASK)

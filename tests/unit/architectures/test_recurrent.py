@@ -1,4 +1,4 @@
-"""Recurrent networks against torch's single cells, step by step and without padding, and against the papers."""
+"""Recurrent networks compared with torch's single cells and with the papers."""
 
 from collections.abc import Callable
 
@@ -86,10 +86,10 @@ def test_reversed_encoder_reads_reversed_text_and_states_stay_in_place(build_sma
             torch.testing.assert_close(part[:, row], torch.stack(tensors), **TIGHT)
 
 
-# --- where the decoder starts
+# --- the first decoder state
 
 
-def test_the_decoder_starts_where_the_encoder_ended(build_small: Callable[..., Network]) -> None:
+def test_the_decoder_starts_from_the_final_states(build_small: Callable[..., Network]) -> None:
     model = build_small("rnn")
     assert isinstance(model.bridge, FinalStates)
     _, final = model.encoder(model.src_embeddings(SRC) * 6**0.5, SRC_MASK)
@@ -106,7 +106,7 @@ def test_bahdanaus_decoder_starts_from_the_first_backward_state(
     np.testing.assert_allclose(memory.start[0][0].detach(), np.tanh(first_backward @ w.T + b), atol=1e-12)
 
 
-def test_without_attention_both_directions_are_handed_on(build_small: Callable[..., Network]) -> None:
+def test_without_attention_both_directions_are_used(build_small: Callable[..., Network]) -> None:
     model = build_small("gru-summary")
     memory = model.encode(SRC, SRC_MASK)
     last = SRC_MASK.sum(1) - 1
@@ -154,8 +154,11 @@ def test_a_decoder_without_attention_is_its_cells(variant: str, build_small: Cal
 
 
 @pytest.mark.parametrize("variant", ["dot", "general", "dot-feeding", "luong"])
-def test_luongs_decoder_is_the_papers(variant: str, build_small: Callable[..., Network]) -> None:
-    """Section 3.1 and 3.3: state, then attention, then tanh(W_c [c; h]), which joins the next input if it is fed."""
+def test_luongs_decoder(variant: str, build_small: Callable[..., Network]) -> None:
+    """Section 3.1 and 3.3: state, then attention, then tanh(W_c [c.
+
+    H]), which is part of the next input with input feeding.
+    """
     model = build_small(variant)
     decoder, memory, hidden = model.decoder, model.encode(SRC, SRC_MASK), model.states(SRC, TGT_IN, SRC_MASK)
     for row, length in enumerate(SRC_MASK.sum(1).tolist()):
@@ -169,7 +172,7 @@ def test_luongs_decoder_is_the_papers(variant: str, build_small: Callable[..., N
             torch.testing.assert_close(hidden[row, i], fed, **TIGHT)
 
 
-def test_bahdanaus_decoder_is_the_papers(build_small: Callable[..., Network]) -> None:
+def test_bahdanaus_decoder(build_small: Callable[..., Network]) -> None:
     """Appendix A.2.2 in numpy: alignment with s_{i-1}, the gated unit with the context, the maxout readout."""
     model = build_small("bahdanau")
     memory, hidden = model.encode(SRC, SRC_MASK), model.states(SRC, TGT_IN, SRC_MASK).detach().numpy()

@@ -1,4 +1,4 @@
-"""The table of architectures: whole, and the only one."""
+"""The table of architectures."""
 
 from dataclasses import replace
 
@@ -14,22 +14,22 @@ from headwise.network.inference import PrecisionVariants
 CONFIG = TransformerConfig(vocab_size=11, d_model=8, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1)
 
 
-def test_every_choice_is_built_and_nothing_else() -> None:
+def test_every_architecture_is_built() -> None:
     assert (*ARCHITECTURES,) == SETTINGS["model.architecture"].choices == (*MODELS,)
     for name, table in MODELS.items():
         config = replace(converted(CONFIG, table), architecture=name)
         assert build_network(config).output.weight.shape == (11, 8)
 
 
-def test_unknown_architecture_is_told_the_nearest() -> None:
+def test_unknown_architecture_gets_a_suggestion() -> None:
     with pytest.raises(UserError, match=r"unknown architecture 'transfomer'; did you mean 'transformer'\?"):
         build_network(replace(CONFIG, architecture="transfomer"))
 
 
-def test_only_learned_positions_end() -> None:
+def test_only_learned_positions_have_a_limit() -> None:
     assert longest_sequence(CONFIG) is None
     assert longest_sequence(replace(CONFIG, positions="learned", max_len=9)) == 9
 
 
-def test_a_transformer_has_prepared_forms() -> None:
+def test_a_transformer_has_precision_variants() -> None:
     assert isinstance(decoding_variants(build_network(CONFIG)), PrecisionVariants)

@@ -1,4 +1,4 @@
-"""The one search over every variant: greedy, beams, samples, prefixes, a shortlist, a stream; int8 is refused."""
+"""Search with every variant: greedy, beam, sampling, prefixes, shortlist, streaming; int8 is refused."""
 
 import itertools
 import math
@@ -69,7 +69,7 @@ def test_log_probs_equal_full_recomputation(model: Network, settings: dict) -> N
 
 
 @pytest.mark.parametrize("settings", [{}, {"sample": True, "n_best": 2}], ids=str)
-def test_a_sentence_gives_the_same_alone_and_in_any_order(model: Network, settings: dict) -> None:
+def test_results_do_not_depend_on_batch_or_order(model: Network, settings: dict) -> None:
     config = replace(SHORT, **settings)
     together = decode_tokens(engine_of(model), SOURCES, config)
     backwards = decode_tokens(engine_of(model), SOURCES[::-1], config)[::-1]
@@ -100,7 +100,7 @@ def test_prefixes_are_continued(model: Network) -> None:
     assert all(h.tokens[:2] == [9, 4] for [h] in found)
 
 
-def test_a_shortlist_of_everything_changes_nothing_and_a_short_one_binds(model: Network) -> None:
+def test_shortlists(model: Network) -> None:
     everything = CandidateTable(np.arange(VOCAB), np.zeros((VOCAB, 0)))
     few = CandidateTable(np.array([4]), np.zeros((VOCAB, 0)))
     plain = decode_tokens(engine_of(model), SOURCES, SHORT)
@@ -126,14 +126,14 @@ def test_scores_are_those_of_a_full_pass(model: Network) -> None:
 
 
 @pytest.mark.parametrize("compute", ["int8", "bfloat16", "float16"])
-def test_other_numbers_are_refused_in_one_line(model: Network, compute: str) -> None:
+def test_other_precisions_are_refused(model: Network, compute: str) -> None:
     form = decoding_variants(model)
     assert form("float32") is model
     with pytest.raises(UserError, match=rf"^decode.compute = {compute} is for the Transformer; .*$"):
         form(compute)
 
 
-def test_a_model_that_gives_no_numbers_is_named(model: Network) -> None:
+def test_non_finite_outputs_are_an_error(model: Network) -> None:
     with torch.no_grad():
         model.output.weight.fill_(math.nan)
     with pytest.raises(UserError, match="not finite"):

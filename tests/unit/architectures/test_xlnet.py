@@ -1,4 +1,4 @@
-"""What must hold of two streams whatever the numbers; the numbers themselves are in tests/parity/test_xlnet.py."""
+"""Properties of the two streams; values are compared in tests/parity/test_xlnet.py."""
 
 import pytest
 import torch
@@ -19,13 +19,13 @@ def network(**settings: object) -> XLNet:
 
 
 def influences(out: Tensor, on: Tensor) -> list[bool]:
-    """Which positions of `on`, (1, length, width), have an influence on `out`."""
+    """Whether each position of `on`, (1, length, width), influences `out`."""
     (gradient,) = torch.autograd.grad(out.sum(), on, retain_graph=True)
     return gradient[0].abs().sum(-1).gt(0).tolist()
 
 
 def embedded(model: XLNet, tokens: Tensor) -> list[Tensor]:
-    """A list that will hold the vectors of the tokens, to ask for gradients of."""
+    """A list that collects the token embeddings, for their gradients."""
     found: list[Tensor] = []
     model.tokens.register_forward_hook(lambda module, given, out: found.append(out))
     return found
@@ -60,8 +60,8 @@ def test_padding_changes_nothing() -> None:
 
 
 @torch.no_grad()
-def test_memory_stands_for_the_text_before() -> None:
-    """Read from left to right, a text in two segments is the text in one."""
+def test_memory_replaces_the_previous_text() -> None:
+    """Causally, a text in two segments gives the same result as in one."""
     model, tokens = network(direction="uni"), torch.randint(VOCAB, (2, 10))
     first, second = tokens.split([6, 4], 1)
     whole = model(tokens)
@@ -78,7 +78,7 @@ def test_memory_has_no_gradient_and_its_length_is_bounded() -> None:
 
 
 @torch.no_grad()
-def test_a_query_that_may_see_nothing_gives_numbers() -> None:
+def test_a_query_that_may_see_nothing_is_finite() -> None:
     model, tokens = network(), torch.randint(VOCAB, (1, LENGTH))
     nothing = torch.zeros(1, LENGTH, LENGTH, dtype=torch.bool)
     assert model(tokens, visible=nothing, targets=torch.tensor([[0, 4]])).isfinite().all()
@@ -100,12 +100,12 @@ def test_dropout_and_gradients() -> None:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_output_is_the_table_of_tokens_or_its_own(tied: bool) -> None:
+def test_output_is_tied_or_separate(tied: bool) -> None:
     model = build_xlnet(XLNetShape(vocab_size=VOCAB, d_model=8, n_layers=1, n_heads=2, d_ff=8, tied_output=tied))
     assert (model.head.weight is model.tokens.weight) is tied
 
 
-def test_fresh_parameters() -> None:
+def test_initial_parameters() -> None:
     model = build_xlnet(XLNetShape(vocab_size=VOCAB, d_model=64, n_layers=1, n_heads=2, d_ff=80))
     values = dict(model.named_parameters())
     assert values["layers.0.attn.q_proj.weight"].std().item() == pytest.approx(0.02, rel=0.1)

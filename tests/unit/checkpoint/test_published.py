@@ -44,7 +44,7 @@ def output(network: FamilyNetwork) -> Tensor:
     ("changes", "message"),
     [
         ({"model_type": "berd"}, "unknown model_type 'berd'; did you mean 'bert'"),
-        ({"sparsity": 3, "zeal": "b"}, r"not understood: sparsity = 3, zeal = 'b'"),
+        ({"sparsity": 3, "zeal": "b"}, r"not supported: sparsity = 3, zeal = 'b'"),
         ({"hidden_act": "mish"}, "hidden_act = 'mish' is not supported, only relu, gelu"),
         ({"is_decoder": True}, "is_decoder = True is not supported, only False"),
         ({"architectures": ["BertForMultipleChoice"]}, "BertForMultipleChoice is not supported, only BertForM"),

@@ -1,4 +1,4 @@
-"""Configuration: what is written is what is meant, and what is not understood is refused with a hint."""
+"""Configuration: parsing, validation, and error messages with hints."""
 
 import json
 import math
@@ -40,13 +40,13 @@ def recipe_file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", recipe_names())
-def test_recipe_makes_sense(name: str) -> None:
+def test_recipe_is_valid(name: str) -> None:
     config = load_recipe(name)
     assert check(config) is config
     assert config.train.keep_last >= config.train.average
 
 
-def test_recipes_the_documents_name_exist() -> None:
+def test_recipes_in_the_documentation_exist() -> None:
     assert {"tiny", "small", "base", "big", "demo"} <= {*recipe_names()}
     assert {"rnn", "lstm", "gru", "bahdanau", "luong", "conv"} <= {*recipe_names()}
     assert {"classify", "classify-lstm", "forecast", "forecast-lstm", "gpt", "llama"} <= {*recipe_names()}
@@ -152,7 +152,7 @@ def test_recipe_in_another_encoding(recipe_file: Path) -> None:
         ("absent/mine.toml", "absent/mine.toml: no such recipe file; check the path or use one of: "),
     ],
 )
-def test_absent_recipe(name: str, message: str) -> None:
+def test_missing_recipe(name: str, message: str) -> None:
     with pytest.raises(UserError) as error:
         load_recipe(name)
     assert str(error.value).startswith(message)
@@ -211,16 +211,16 @@ def test_later_setting_wins_and_the_rest_stays() -> None:
         ("train.compile=yes", "--set train.compile=yes: train.compile = 'yes': must be of type bool"),
     ],
 )
-def test_bad_setting_is_told_the_fix(setting: str, message: str) -> None:
+def test_bad_setting_gets_a_hint(setting: str, message: str) -> None:
     with pytest.raises(UserError) as error:
         apply_settings(RunConfig(), [setting])
     assert str(error.value) == message
 
 
-# --- what a field says of itself
+# --- declarations
 
 
-def test_every_field_says_what_it_is_and_has_a_default_that_it_takes() -> None:
+def test_every_field_has_help_and_a_valid_default() -> None:
     values = {key: value for config in EVERY_CONFIG for key, value in flatten(config).items()}
     assert SETTINGS.keys() == values.keys()
     for key, setting in SETTINGS.items():
@@ -229,7 +229,7 @@ def test_every_field_says_what_it_is_and_has_a_default_that_it_takes() -> None:
         setting.check(key, values[key])
 
 
-def test_every_task_has_its_words_on_the_card() -> None:
+def test_every_task_has_a_card() -> None:
     cards = {path.stem for path in USAGE.glob("*.md")}
     assert cards == {*SETTINGS["model.task"].choices, "restore"}  # of published denoisers
 
@@ -243,7 +243,7 @@ EVERY_CONFIG = [of(other, name) for other in ("architecture", "task") for name i
 
 
 def another(key: str) -> Any:
-    """A value of the setting's that is not its default."""
+    """A valid value that is not the default."""
     setting = SETTINGS[key]
     if setting.choices:
         return setting.choices[1]
@@ -256,14 +256,14 @@ def another_value(key: str, value: Any) -> Any:
 
 
 def two_numbers(key: str) -> tuple[Any, ...]:
-    """Of the type that the setting has some of."""
+    """An element of the setting's type."""
     number, *_ = get_args(TYPES[key])
     return number(3), number(2)
 
 
 @pytest.mark.parametrize("key", [key for key, setting in SETTINGS.items() if setting.only_for])
-def test_where_a_field_means_nothing_it_is_refused_and_not_told(key: str) -> None:
-    """Each place where it is read, and each where it is not, is one that there is; `meaningful` and `check` agree."""
+def test_unused_settings_are_refused_and_left_out(key: str) -> None:
+    """For every architecture and task; `meaningful` and `check` agree."""
     for other, readers in SETTINGS[key].only_for.items():
         places = SETTINGS[f"model.{other}"].choices
         assert {*readers} < {*places}
@@ -271,7 +271,7 @@ def test_where_a_field_means_nothing_it_is_refused_and_not_told(key: str) -> Non
             config = of(other, place)
             section, name = key.split(".")
             assert name not in meaningful(config).get(section, {})
-            with pytest.raises(UserError, match=f"{key} = .* means nothing to model"):
+            with pytest.raises(UserError, match=f"{key} = .* is not used by model"):
                 check(from_dict({section: {name: another(key)}}, "test", config))
             as_in_older_files = {section: {name: SETTINGS[key].default}}
             assert from_dict(as_in_older_files, "test", config) == config
@@ -301,7 +301,7 @@ def test_a_value_outside_its_range(setting: Setting, value: Any, message: str) -
     assert str(error.value).startswith(message)
 
 
-# --- sense
+# --- validation
 
 
 CHOICES = {key: setting.choices for key, setting in SETTINGS.items() if setting.choices}
@@ -314,7 +314,7 @@ def test_choice_is_checked_with_a_suggestion(key: str) -> None:
         check(apply_settings(RunConfig(), [f"{key}={nearest}x"]))
 
 
-COMPANIONS = {  # settings without which a choice has no meaning
+COMPANIONS = {  # settings that a choice needs
     "model.cell": ["model.architecture=recurrent"],
     "model.attention": ["model.architecture=recurrent", "model.bidirectional=false"],
     "model.architecture=conv": ["model.positions=learned"],
@@ -347,28 +347,28 @@ def test_every_choice_passes(key: str, valid: tuple[str, ...]) -> None:
         (["data.source_dropout=1"], "data.source_dropout = 1.0: must be at least 0 and less than 1"),
         (
             ["model.task=denoise", "data.source_dropout=0.1"],
-            "data.source_dropout = 0.1 means nothing to model.task = d",
+            "data.source_dropout = 0.1 is not used by model.task = d",
         ),
         (["data.both_directions=1"], "data.both_directions = 1.0: must be at least 0 and less than 1"),
         (["train.clip_norm=-1"], "train.clip_norm = -1.0: must be at least 0"),
         (["train.seed=-1"], "train.seed = -1: must be from 0 to 4294967295"),
         (["model.n_heads=7"], "model.d_model = 512 is not a multiple of model.n_heads = 7"),
         (["model.n_heads=7", "model.d_k=64"], "model.d_model = 512 is not a multiple of model.n_heads = 7"),
-        (["model.cell=lstm"], "model.cell = lstm means nothing to model.architecture = transformer: leave it out"),
+        (["model.cell=lstm"], "model.cell = lstm is not used by model.architecture = transformer: leave it out"),
         (["model.d_model=9", "model.n_heads=3"], "model.d_model = 9: sinusoidal positions need an even width"),
-        (["model.pooling=last"], "model.pooling = last means nothing to model.task = translate: leave it out"),
-        (["data.window=9"], "data.window = 9 means nothing to model.task = translate"),
-        (["model.task=classify", "decode.beam_size=9"], "decode.beam_size = 9 means nothing to model.task = classify"),
-        (["model.task=classify", "model.n_decoder_layers=2"], "model.n_decoder_layers = 2 means nothing to model.task"),
+        (["model.pooling=last"], "model.pooling = last is not used by model.task = translate: leave it out"),
+        (["data.window=9"], "data.window = 9 is not used by model.task = translate"),
+        (["model.task=classify", "decode.beam_size=9"], "decode.beam_size = 9 is not used by model.task = classify"),
+        (["model.task=classify", "model.n_decoder_layers=2"], "model.n_decoder_layers = 2 is not used by model.task"),
         (["model.task=classify", "train.best_metric=bleu"], "train.best_metric = bleu is not measured by model.task ="),
-        (["model.task=forecast", "data.vocab_size=999"], "data.vocab_size = 999 means nothing to model.task"),
+        (["model.task=forecast", "data.vocab_size=999"], "data.vocab_size = 999 is not used by model.task"),
         (["model.task=forecast", "data.window=12"], "data.season = 24 is more than data.window = 12"),
         (["model.task=forecast", "data.horizon=0"], "data.horizon = 0: must be greater than 0"),
         (["model.task=forecast", "data.valid_share=1"], "data.valid_share = 1.0: must be at least 0 and less than 1"),
     ],
     ids=str,
 )
-def test_nonsense_names_its_key(settings: list[str], message: str) -> None:
+def test_invalid_values_name_their_key(settings: list[str], message: str) -> None:
     with pytest.raises(UserError) as error:
         check(apply_settings(RunConfig(), settings))
     assert str(error.value).startswith(message)
@@ -386,7 +386,7 @@ def test_nonsense_names_its_key(settings: list[str], message: str) -> None:
     ],
     ids=str,
 )
-def test_sense_passes(settings: list[str]) -> None:
+def test_valid_values_pass(settings: list[str]) -> None:
     config = apply_settings(RunConfig(), settings)
     assert check(config) is config
 
@@ -395,7 +395,7 @@ def test_sense_passes(settings: list[str]) -> None:
 
 
 def test_round_trip_through_json_keeps_every_field() -> None:
-    """Each field of every architecture and task away from its default, so that none can be forgotten."""
+    """With non-default values of every field of every architecture and task."""
     for default in EVERY_CONFIG:
         config = default
         for part in fields(RunConfig):
@@ -409,14 +409,14 @@ def test_round_trip_through_json_keeps_every_field() -> None:
         assert from_dict(json.loads(json.dumps(config.as_dict())), "config.json") == config
 
 
-def test_tables_stand_on_top_of_a_base() -> None:
+def test_tables_on_top_of_a_base() -> None:
     tiny = load_recipe("tiny")
     changed = from_dict({"model": {"d_ff": 99}}, "here", tiny)
     assert flatten(changed) == flatten(tiny) | {"model.d_ff": 99}
     assert tiny == load_recipe("tiny")
 
 
-def test_a_word_is_no_number() -> None:
-    """Files of other libraries are not read with types."""
+def test_a_string_is_not_a_number() -> None:
+    """Values of other libraries' files have no types."""
     with pytest.raises(UserError, match="beam_size = '4': must be of type int"):
         SETTINGS["decode.beam_size"].check("beam_size", "4")

@@ -28,7 +28,7 @@ Configs = dict[str, dict[str, Any]]
         ("+", ["a"], (4, 3)),
     ],
 )
-def test_there_and_back(marks: str, names: list[str], shape: tuple[int, ...]) -> None:
+def test_round_trip(marks: str, names: list[str], shape: tuple[int, ...]) -> None:
     entry = Entry("key", names, marks, n_heads=2)
     own = {name: torch.randn(shape) for name in names}
     tensor = file_tensor(entry, own)
@@ -37,7 +37,7 @@ def test_there_and_back(marks: str, names: list[str], shape: tuple[int, ...]) ->
     assert all(torch.equal(again[name], own[name]) for name in names)
 
 
-def test_marks_mean_what_they_say() -> None:
+def test_prefixes() -> None:
     own = {"q": torch.tensor([0, 1, 2, 3]), "k": torch.tensor([10, 11, 12, 13])}
     assert file_tensor(Entry("key", ["q", "k"], "", 2), own).tolist() == [0, 1, 2, 3, 10, 11, 12, 13]
     assert file_tensor(Entry("key", ["q", "k"], "%", 2), own).tolist() == [0, 1, 10, 11, 2, 3, 12, 13]
@@ -47,7 +47,7 @@ def test_marks_mean_what_they_say() -> None:
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "gpt_neox", "llama", "bart"])
-def test_every_parameter_has_its_place_and_a_missing_one_is_noticed(family: str, configs: Configs) -> None:
+def test_every_parameter_is_covered(family: str, configs: Configs) -> None:
     config = FAMILIES[family].config_from_hf(configs[family])
     shapes = {name: tuple(p.shape) for name, p in build(config).named_parameters()}
     table = FAMILIES[family].table(config)
@@ -57,12 +57,12 @@ def test_every_parameter_has_its_place_and_a_missing_one_is_noticed(family: str,
 
 
 def test_families_have_their_own_name(configs: Configs) -> None:
-    """So that a model directory of ours finds its table for the way back."""
+    """So that a model directory finds its table for export."""
     for family, values in configs.items():
         assert FAMILIES[family].config_from_hf(values).family == family
 
 
-def test_no_layer_is_left_out() -> None:
+def test_every_layer_is_covered() -> None:
     values: dict[str, Any] = {"model_type": "gpt2", "n_embd": 8, "n_layer": 3, "n_head": 2, "vocab_size": 5}
     config = FAMILIES["gpt2"].config_from_hf(values)
     shapes = {name: tuple(p.shape) for name, p in build(config).named_parameters()}

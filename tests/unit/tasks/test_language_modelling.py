@@ -149,9 +149,9 @@ def test_settings_survive_the_hugging_face_layout(settings: dict[str, object]) -
     ("setting", "message"),
     [
         ("model.architecture=recurrent", "model.architecture = recurrent"),
-        ("model.n_encoder_layers=2", "model.n_encoder_layers = 2 means nothing to model.task = lm"),
-        ("data.max_length=9", "data.max_length = 9 means nothing to model.task = lm"),
-        ("data.bpe_dropout=0.1", "data.bpe_dropout = 0.1 means nothing to model.task = lm"),
+        ("model.n_encoder_layers=2", "model.n_encoder_layers = 2 is not used by model.task = lm"),
+        ("data.max_length=9", "data.max_length = 9 is not used by model.task = lm"),
+        ("data.bpe_dropout=0.1", "data.bpe_dropout = 0.1 is not used by model.task = lm"),
     ],
 )
 def test_settings_of_other_tasks(setting: str, message: str) -> None:

@@ -120,14 +120,14 @@ def test_dropped_pairs_drop_their_links(tmp_path: Path) -> None:
 )
 def test_incompatible_settings(setting: str) -> None:
     config = apply_settings(RunConfig(), ["train.alignment_weight=0.05", setting])
-    with pytest.raises(UserError, match=f"train.alignment_weight does not go with {setting.split('=')[0]}"):
+    with pytest.raises(UserError, match=f"train.alignment_weight does not work with {setting.split('=')[0]}"):
         check(config)
 
 
 @pytest.mark.parametrize("other", ["model.architecture=recurrent", "model.task=denoise"])
 def test_architectures_without_such_a_head(other: str) -> None:
     config = apply_settings(RunConfig(), ["train.alignment_weight=0.05", other])
-    with pytest.raises(UserError, match=rf"train\.alignment_weight = 0\.05 means nothing to {other.split('=')[0]}"):
+    with pytest.raises(UserError, match=rf"train\.alignment_weight = 0\.05 is not used by {other.split('=')[0]}"):
         check(config)
 
 

@@ -1,4 +1,4 @@
-"""What every process of `test_parallel.py` runs: trainings of a tiny network by all of them; writes what it has seen.
+"""Run by every process of `test_parallel.py`: trains a tiny network and writes the results.
 
     python ranks_program.py FOLDER
 
@@ -48,7 +48,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def batches() -> list[Batch]:
-    """Seven, of one to five pairs of all lengths."""
+    """Seven batches of one to five pairs of all lengths."""
     rng = Random(3)
     made = []
     for rows in (5, 1, 3, 2, 4, 1, 5):
@@ -58,7 +58,7 @@ def batches() -> list[Batch]:
 
 
 class Circle:
-    """The stream of a few batches, round and round."""
+    """A stream that repeats a few batches."""
 
     wait_seconds = 0.0
 
@@ -78,7 +78,7 @@ class Circle:
 
 
 class SevenBatches:
-    """A validation by seven batches, of which ranks have other numbers."""
+    """A validation on seven batches, shared unevenly by the ranks."""
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
         own = [*shard.of(batches())]
@@ -90,7 +90,7 @@ class SevenBatches:
 
 
 def made(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: float = 0.0, **more: Any) -> Any:
-    """A training by `kind` that is yet to run."""
+    """A trainer of `kind` before its run."""
     torch.manual_seed(5)
     model = replace(MODEL, dropout=dropout)
     config = RunConfig(model=model, train=replace(TRAIN, **more))
@@ -114,14 +114,14 @@ def made(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: f
 
 
 def train(folder: Path, kind: Any, **settings: Any) -> Trainer:
-    """A training by `kind` that has ended."""
+    """A trainer of `kind` after its run."""
     trainer = made(folder, kind, **settings)
     trainer.run()
     return trainer
 
 
 def flip(path: Path) -> None:
-    """Damage a file in its middle."""
+    """Damage a file in the middle."""
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0x10
     path.write_bytes(content)
@@ -144,7 +144,7 @@ def resumed_from_the_one_before(folder: Path, ranks: Ranks) -> dict[str, Any]:
 
 
 def told(trainer: Any) -> dict[str, Any]:
-    """What a test compares."""
+    """The values that a test compares."""
     logs = (trainer.folder / name for name in ("metrics.jsonl", "validation.jsonl"))
     lines, judged = (
         [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else [] for log in logs

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there, damage found by checksum, the one before it used."""
+"""Checkpoints are complete, damage is detected by checksums, and the previous one is used instead."""
 
 import json
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def same(left: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
     return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+def test_round_trip(tmp_path: Path) -> None:
     checkpoint = make(12)
     path = save_checkpoint(tmp_path / "checkpoints", checkpoint)
     loaded = load_checkpoint(path)
@@ -53,7 +53,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert sorted(file.name for file in path.iterdir()) == ["model.safetensors", "state.json", "training.safetensors"]
 
 
-def test_who_may_read_one_file_may_read_all(tmp_path: Path) -> None:
+def test_all_files_have_the_same_permissions(tmp_path: Path) -> None:
     (tmp_path / "other").touch()
     path = save_checkpoint(tmp_path, make(1))
     assert {file.stat().st_mode for file in path.iterdir()} == {(tmp_path / "other").stat().st_mode}
@@ -65,11 +65,11 @@ def test_a_step_saved_twice_is_replaced(tmp_path: Path) -> None:
     assert same(load_checkpoint(save_checkpoint(tmp_path, checkpoint)).model, checkpoint.model)
 
 
-def test_none_yet(tmp_path: Path) -> None:
+def test_no_checkpoint_yet(tmp_path: Path) -> None:
     assert newest_checkpoint(tmp_path / "absent", warn=pytest.fail) is None
 
 
-def test_the_newest_is_that_of_the_highest_step(tmp_path: Path) -> None:
+def test_the_newest_has_the_highest_step(tmp_path: Path) -> None:
     save(tmp_path, 90, 1000, 200)
     newest = newest_checkpoint(tmp_path, warn=pytest.fail)
     assert newest is not None
@@ -77,7 +77,7 @@ def test_the_newest_is_that_of_the_highest_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("survives", [0, 1])
-def test_a_crash_while_saving_leaves_the_one_before(
+def test_a_crash_while_saving_keeps_the_previous_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survives: int
 ) -> None:
     save(tmp_path, 10)
@@ -105,7 +105,7 @@ def test_a_crash_while_saving_leaves_the_one_before(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000010", "step-00000020"]
 
 
-def test_a_full_disk_is_named_and_nothing_is_left_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_and_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path, 10)
 
     def fill(tensors: dict[str, Tensor], path: Path) -> None:
@@ -142,7 +142,9 @@ def replaced(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [flip, cut, empty, replaced, Path.unlink])
 @pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors", "state.json"])
-def test_a_damaged_one_is_passed_over_with_a_message(tmp_path: Path, damage: Callable[[Path], None], name: str) -> None:
+def test_a_damaged_checkpoint_is_skipped_with_a_message(
+    tmp_path: Path, damage: Callable[[Path], None], name: str
+) -> None:
     save(tmp_path, 10, 20)
     damage(tmp_path / "step-00000020" / name)
     warnings: list[str] = []
@@ -155,7 +157,7 @@ def test_a_damaged_one_is_passed_over_with_a_message(tmp_path: Path, damage: Cal
 
 
 @pytest.mark.parametrize("key", ["step", "objective"])
-def test_a_wrong_counter_is_damage_too(tmp_path: Path, key: str) -> None:
+def test_a_changed_counter_is_damage(tmp_path: Path, key: str) -> None:
     (path,) = save(tmp_path, 10)
     state = json.loads((path / "state.json").read_text(encoding="utf-8"))
     (path / "state.json").write_text(json.dumps({**state, key: state[key] + 1}), encoding="utf-8")
@@ -163,21 +165,21 @@ def test_a_wrong_counter_is_damage_too(tmp_path: Path, key: str) -> None:
         load_checkpoint(path)
 
 
-def test_none_whole(tmp_path: Path) -> None:
+def test_all_checkpoints_damaged(tmp_path: Path) -> None:
     for path in save(tmp_path, 10, 20):
         empty(path / "state.json")
     with pytest.raises(UserError, match=r"all 2 checkpoints are damaged \(.*step-00000020.*restore one from a backup"):
         newest_checkpoint(tmp_path, warn=pytest.fail)
 
 
-def test_the_first_removes_the_note_that_there_is_none(tmp_path: Path) -> None:
+def test_the_first_checkpoint_removes_the_started_marker(tmp_path: Path) -> None:
     (tmp_path / STARTED).touch()
     save(tmp_path, 1)
     remove_old(tmp_path, keep_last=2)
     assert not (tmp_path / STARTED).exists()
 
 
-def test_old_ones_go(tmp_path: Path) -> None:
+def test_old_checkpoints_are_removed(tmp_path: Path) -> None:
     save(tmp_path, 1, 2, 3, 4, 5)
     remove_old(tmp_path, keep_last=2)
     assert [path.name[-1] for path in checkpoint_paths(tmp_path)] == ["4", "5"]

@@ -1,4 +1,4 @@
-"""One training a folder: the lock is held by real processes, outlived, taken over, and another host's respected."""
+"""The lock of a training folder: held by real processes, taken over if stale, respected on other hosts."""
 
 import errno
 import json
@@ -46,12 +46,12 @@ def refusal(folder: Path) -> str:
 
 
 def leave(folder: Path, process: int, host: str) -> Path:
-    """A lock as a process leaves it that had no time to remove it."""
+    """A stale lock."""
     (folder / LOCK).write_text(json.dumps({"process": process, "host": host}), encoding="utf-8")
     return folder / LOCK
 
 
-def test_a_running_process_keeps_others_out(tmp_path: Path) -> None:
+def test_a_running_process_holds_the_lock(tmp_path: Path) -> None:
     with holder(tmp_path) as process:
         expected = f"--out {tmp_path}: process {process.pid} on this machine trains into it; wait for it, stop it, or"
         assert refusal(tmp_path).startswith(expected)
@@ -61,7 +61,7 @@ def test_a_running_process_keeps_others_out(tmp_path: Path) -> None:
         assert (tmp_path / LOCK).exists()
 
 
-def test_what_a_killed_process_leaves_is_taken_over(tmp_path: Path) -> None:
+def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> None:
     with holder(tmp_path) as process:
         process.kill()
         process.wait()
@@ -71,20 +71,20 @@ def test_what_a_killed_process_leaves_is_taken_over(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_number_that_another_program_has_now_is_no_owner(tmp_path: Path) -> None:
+def test_a_reused_process_id_is_no_owner(tmp_path: Path) -> None:
     leave(tmp_path, os.getppid(), socket.gethostname())
     with locked(tmp_path):
         pass
 
 
 @pytest.mark.parametrize("torn", [b"", b"{", b"[]", b"\x00" * 9])
-def test_a_torn_lock_is_nobodys(tmp_path: Path, torn: bytes) -> None:
+def test_an_incomplete_lock_has_no_owner(tmp_path: Path, torn: bytes) -> None:
     (tmp_path / LOCK).write_bytes(torn)
     with locked(tmp_path):
         pass
 
 
-def test_another_hosts_lock_is_named_and_how_to_remove_it(tmp_path: Path) -> None:
+def test_the_lock_of_another_host_is_an_error_with_advice(tmp_path: Path) -> None:
     path = leave(tmp_path, 7, "elsewhere")
     before = path.read_bytes()
     told = refusal(tmp_path)
@@ -96,7 +96,7 @@ def test_another_hosts_lock_is_named_and_how_to_remove_it(tmp_path: Path) -> Non
         pass
 
 
-def test_twice_in_one_process_is_refused_too(tmp_path: Path) -> None:
+def test_locking_twice_in_one_process_is_refused(tmp_path: Path) -> None:
     with locked(tmp_path):
         assert f"process {os.getpid()} on this machine" in refusal(tmp_path)
         assert (tmp_path / LOCK).exists()
@@ -111,7 +111,7 @@ def test_a_folder_is_left_as_it_was(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["file"]
 
 
-def test_a_lock_that_was_removed_and_taken_by_another_stays(tmp_path: Path) -> None:
+def test_release_keeps_the_lock_of_another_process(tmp_path: Path) -> None:
     with ExitStack() as stack:
         with locked(tmp_path):
             (tmp_path / LOCK).unlink()
@@ -120,9 +120,7 @@ def test_a_lock_that_was_removed_and_taken_by_another_stays(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("missing", ["no fcntl", "no locks on this file system"])
-def test_without_locks_of_the_system_the_file_counts(
-    tmp_path: Path, missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_flock_the_file_counts(tmp_path: Path, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Unable:
         LOCK_EX = LOCK_NB = 0
 
@@ -140,7 +138,7 @@ def test_without_locks_of_the_system_the_file_counts(
         pass
 
 
-def test_a_look_at_a_lock_takes_it_from_nobody(tmp_path: Path) -> None:
+def test_is_held_does_not_take_the_lock(tmp_path: Path) -> None:
     assert not is_held(tmp_path) and not is_held(tmp_path / "nowhere")
     with holder(tmp_path) as process:
         assert is_held(tmp_path) and is_held(tmp_path)

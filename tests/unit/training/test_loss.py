@@ -1,4 +1,4 @@
-"""The fused loss against the same formulas written with torch's own functions, values and gradients."""
+"""The fused loss compared with the formulas in torch: values and gradients."""
 
 from collections.abc import Iterator
 
@@ -56,8 +56,8 @@ def test_one_pass_is_label_smoothed_cross_entropy(smoothing: float) -> None:
 
 @pytest.mark.usefixtures("chunk_rows")
 @pytest.mark.parametrize("vocab", [9, 16, 40, 101])
-def test_in_float32_by_the_compiled_library_or_torch(vocab: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One softmax for both; logits of a hundred and of minus a hundred among them."""
+def test_softmax_of_library_and_torch(vocab: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Includes logits of 100 and -100."""
     hidden = torch.randn(1, ROWS, D_MODEL, requires_grad=True)
     weight = (20 * torch.randn(vocab, D_MODEL)).requires_grad_()
     targets = torch.randint(vocab, (ROWS,))
@@ -118,7 +118,7 @@ def test_in_bfloat16_the_loss_is_summed_in_float32() -> None:
         assert (gradient - exact).norm() < 0.02 * exact.norm()
 
 
-def test_logits_in_bfloat16_lose_nothing_more() -> None:
+def test_bfloat16_logits() -> None:
     hidden, weight, targets = (t.bfloat16() if t.is_floating_point() else t for t in operands(passes=1))
     expected = F.cross_entropy((hidden[0] @ weight.T).float(), targets, reduction="sum")
     assert sequence_loss(hidden, weight, targets, 0.0).nll.item() == pytest.approx(expected.item(), rel=1e-5)
@@ -135,7 +135,7 @@ def autocast() -> Iterator[None]:
 def test_the_softmax_of_the_loss_is_that_of_float32_rounded(
     vocab: int, autocast: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the library as by torch; what they differ by is less than a unit of bfloat16."""
+    """Library and torch differ by less than one unit of bfloat16."""
     hidden, weight = torch.randn(1, 50, 16, requires_grad=True), torch.randn(vocab, 16, requires_grad=True)
     targets = torch.randint(vocab, (50,))
     found = []
@@ -148,7 +148,7 @@ def test_the_softmax_of_the_loss_is_that_of_float32_rounded(
     torch.testing.assert_close(found[0][:2], found[1][:2], rtol=1e-6, atol=1e-5)
 
 
-def test_no_memory_for_a_row_of_logits(monkeypatch: pytest.MonkeyPatch, autocast: None) -> None:
+def test_out_of_memory_for_a_row_of_logits(monkeypatch: pytest.MonkeyPatch, autocast: None) -> None:
     class Failing:
         headwise_softmax = staticmethod(lambda *_: -1)
 

@@ -1,4 +1,4 @@
-"""The logs of a run: appended to, cut on resume, never left with half a line."""
+"""Logs of a run: appended, truncated on resume, without incomplete lines."""
 
 import json
 import sys
@@ -30,7 +30,7 @@ def write(folder: Path, name: str, text: str) -> None:
     (folder / name).write_text(text, encoding="utf-8")
 
 
-def test_a_line_for_every_record(tmp_path: Path) -> None:
+def test_one_line_per_record(tmp_path: Path) -> None:
     log = MetricsLog(tmp_path / "new", after_step=0)
     log.training({"step": 5, "loss": 0.1 + 0.2})
     log.training({"step": 10, "loss": 0.25})
@@ -42,7 +42,7 @@ def test_a_line_for_every_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", ['{"step": 20, "lo', '{"loss": 2', "7", "\x00\x00\x00", ""])
-def test_resuming_cuts_later_and_torn_lines(tmp_path: Path, torn: str) -> None:
+def test_resuming_removes_later_and_incomplete_lines(tmp_path: Path, torn: str) -> None:
     whole = "".join(json.dumps({"step": step, "loss": step / 7}) + "\n" for step in (5, 10, 15))
     write(tmp_path, TRAINING_LOG, whole + torn)
     write(tmp_path, VALIDATION_LOG, whole + torn)
@@ -54,13 +54,13 @@ def test_resuming_cuts_later_and_torn_lines(tmp_path: Path, torn: str) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [TRAINING_LOG, VALIDATION_LOG]
 
 
-def test_a_log_is_read_without_its_torn_lines(tmp_path: Path) -> None:
+def test_incomplete_lines_are_skipped(tmp_path: Path) -> None:
     assert read_log(tmp_path / VALIDATION_LOG) == []
     write(tmp_path, VALIDATION_LOG, '{"step": 5, "loss": 1.5}\n[]\n{"loss": 2}\n{"step": 10, "lo')
     assert read_log(tmp_path / VALIDATION_LOG) == [{"step": 5, "loss": 1.5}]
 
 
-def test_starting_anew_forgets_everything(tmp_path: Path) -> None:
+def test_a_new_run_starts_with_empty_logs(tmp_path: Path) -> None:
     write(tmp_path, TRAINING_LOG, '{"step": 1}\n')
     MetricsLog(tmp_path, after_step=0)
     assert steps(tmp_path / TRAINING_LOG) == []
@@ -77,13 +77,13 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
         log.validation({"step": 1})
 
 
-def test_tensorboard_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tensorboard_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(UserError, match=r"pip install 'headwise\[tensorboard\]'"):
         MetricsLog(tmp_path, after_step=0, tensorboard=True)
 
 
-def test_a_log_file_gets_one_line_an_interval(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_line_per_interval_in_a_log_file(capsys: pytest.CaptureFixture[str]) -> None:
     with closing(Terminal(total=100, done=0)) as terminal:
         terminal.step()
         terminal.interval(INTERVAL)
@@ -92,13 +92,13 @@ def test_a_log_file_gets_one_line_an_interval(capsys: pytest.CaptureFixture[str]
     )
 
 
-def test_no_figure_of_three_hundred_digits(capsys: pytest.CaptureFixture[str]) -> None:
+def test_large_figures_are_short(capsys: pytest.CaptureFixture[str]) -> None:
     with closing(Terminal(total=100, done=0)) as terminal:
         terminal.interval({**INTERVAL, "loss": 7e8, "perplexity": 1e304})
     assert capsys.readouterr().err.startswith("step 20: loss 7.0e+08, perplexity 1.0e+304, 1,234 tokens/s")
 
 
-def test_silence_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_output_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     with closing(Terminal(total=100, done=0, show=False)) as terminal:
         terminal.interval(INTERVAL)
         terminal.say("nothing")

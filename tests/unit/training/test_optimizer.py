@@ -1,4 +1,4 @@
-"""Adam and Muon by their formulas, their state as named tensors, gradients measured and clipped."""
+"""Adam and Muon, their state as named tensors, gradient norm and clipping."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -30,7 +30,7 @@ def flat(model: nn.Module) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
-def test_updates_are_adam_with_the_settings_of_the_paper() -> None:
+def test_adam_with_the_settings_of_the_paper() -> None:
     parameter = nn.ParameterDict({"w": nn.Parameter(torch.tensor([1.0, -2.0], dtype=torch.float64))})
     optimizer = make_optimizer(parameter, TRAIN)
     w, m, v = [1.0, -2.0], [0.0, 0.0], [0.0, 0.0]
@@ -45,7 +45,7 @@ def test_updates_are_adam_with_the_settings_of_the_paper() -> None:
         assert parameter["w"].tolist() == pytest.approx(w, rel=1e-10)
 
 
-def test_weight_decay_is_decoupled_and_of_matrices_alone() -> None:
+def test_weight_decay_is_decoupled_and_only_on_matrices() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2))
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     optimizer = make_optimizer(model, TrainConfig(weight_decay=0.5))
@@ -60,8 +60,8 @@ def test_weight_decay_is_decoupled_and_of_matrices_alone() -> None:
 MUON = replace(TRAIN, optimizer="muon")
 
 
-def test_muon_moves_along_the_nearest_orthogonal_matrix_and_adam_moves_the_rest() -> None:
-    """By the singular value decomposition; Muon's iteration leaves singular values between 0.5 and 1.5."""
+def test_muon_orthogonalises_and_adam_updates_the_rest() -> None:
+    """Compared with the singular value decomposition; Muon leaves singular values between 0.5 and 1.5."""
     model = nn.Sequential(nn.Linear(8, 6))
     before, bias = model[0].weight.detach().clone(), model[0].bias.detach().clone()
     for parameter in model.parameters():
@@ -75,8 +75,8 @@ def test_muon_moves_along_the_nearest_orthogonal_matrix_and_adam_moves_the_rest(
     torch.testing.assert_close((bias - model[0].bias).abs(), torch.full_like(bias, 0.1))  # Adam's first step
 
 
-def test_muon_takes_the_hidden_matrices_of_the_transformer() -> None:
-    """Six of an encoder's layer, ten of a decoder's; neither embeddings nor the matrix to the vocabulary."""
+def test_hidden_matrices_of_the_transformer() -> None:
+    """Six of an encoder layer, ten of a decoder layer; neither embeddings nor the output projection."""
     config = TransformerConfig(vocab_size=9, d_model=8, d_ff=8, n_heads=2, n_encoder_layers=2, n_decoder_layers=3)
     for tied in ("all", "none"):
         model = build_model(replace(config, tied_embeddings=tied))
@@ -88,8 +88,8 @@ def test_muon_takes_the_hidden_matrices_of_the_transformer() -> None:
 
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch before 2.9 has no Muon")
 @pytest.mark.parametrize("shape", [(8, 6), (6, 8), (7, 7)])
-def test_muon_is_that_of_torch_but_for_its_bfloat16(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten updates. Told to stay in the numbers it is given, torch's has the same matrices to the last digits."""
+def test_muon_equals_torch_except_for_bfloat16(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten updates; torch's version is forced to use float32."""
     monkeypatch.setattr(Tensor, "bfloat16", lambda tensor: tensor)
     start = torch.randn(shape, dtype=torch.float64)
     ours, theirs = (nn.Parameter(start.clone()) for _ in range(2))
@@ -111,7 +111,7 @@ def test_muon_is_that_of_torch_but_for_its_bfloat16(shape: tuple[int, int], monk
     ],
     ids=["adam", "muon"],
 )
-def test_a_restored_optimizer_goes_on_exactly(train: TrainConfig, kinds: set[str]) -> None:
+def test_a_restored_optimizer_continues_exactly(train: TrainConfig, kinds: set[str]) -> None:
     model, x = network(), torch.randn(7, 4, dtype=torch.float64)
     optimizer = make_optimizer(model, train)
     for _ in range(3):
@@ -135,7 +135,7 @@ def test_restoring_before_the_first_update_restores_nothing() -> None:
     update(model, optimizer, torch.ones(1, 4, dtype=torch.float64))
 
 
-def test_the_norm_is_that_of_all_gradients_together() -> None:
+def test_the_norm_is_over_all_gradients() -> None:
     model = network()
     model(torch.ones(2, 4, dtype=torch.float64)).sum().backward()
     expected = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).norm()
@@ -143,14 +143,14 @@ def test_the_norm_is_that_of_all_gradients_together() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_one_bad_number_shows_in_the_norm(value: float) -> None:
+def test_one_non_finite_gradient_makes_the_norm_non_finite(value: float) -> None:
     model = network()
     model(torch.ones(2, 4, dtype=torch.float64)).sum().backward()
     next(model.parameters()).grad.view(-1)[3] = value  # type: ignore[union-attr]
     assert not gradient_norm(model).isfinite()
 
 
-def test_clipping_scales_what_is_too_long_and_nothing_else() -> None:
+def test_clipping_scales_only_large_gradients() -> None:
     model = network()
     model(torch.ones(2, 4, dtype=torch.float64)).sum().backward()
     norm = gradient_norm(model)

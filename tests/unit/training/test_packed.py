@@ -1,4 +1,4 @@
-"""Without padding the Transformer computes what it does with it: outputs, gradients, and nothing across sentences."""
+"""Packed batches give the same outputs and gradients as padded ones, without leaks between sentences."""
 
 import copy
 from collections import Counter
@@ -46,7 +46,7 @@ def packed_rows(q: Tensor, k: Tensor, v: Tensor, n_heads: int, packing: Packing)
 
 
 def sequence_by_sequence(q: Tensor, k: Tensor, v: Tensor, packing: Packing, n_heads: int) -> Tensor:
-    """Equation 1 as it is written, a sentence at a time."""
+    """Equation 1, one sentence at a time."""
     outputs = []
     for i in range(len(packing.queries) - 1):
         rows, keys = (slice(int(s[i]), int(s[i + 1])) for s in (packing.queries, packing.keys))
@@ -140,7 +140,7 @@ def test_a_training_step_runs_the_modules_of_the_paper(padded: bool, monkeypatch
     assert calls == {"Transformer.encode": 1, "Transformer.decode": 1} | layers | parts | packed
 
 
-def test_what_stands_in_padding_is_never_read() -> None:
+def test_padding_is_never_read() -> None:
     model = build_model(config())
     src, tgt_in, src_mask, tgt_mask = batch()
     before = real_states(model, src, tgt_in, src_mask, tgt_mask)
@@ -169,7 +169,7 @@ BOTH = PLAIN.encoder, PLAIN.decoder
 
 
 def varied(**changes: object) -> FamilyNetwork:
-    """The plain network with other axes in both stacks."""
+    """The plain network with changed fields in both stacks."""
     encoder, decoder = (replace(stack, **changes) for stack in BOTH if stack)
     return build(replace(PLAIN, encoder=encoder, decoder=decoder))
 
@@ -187,7 +187,7 @@ def varied(**changes: object) -> FamilyNetwork:
     ],
     ids=str,
 )
-def test_other_parts_are_packed_too(changes: dict[str, object]) -> None:
+def test_other_modules_are_packed(changes: dict[str, object]) -> None:
     model: Any = varied(**changes)
     src, tgt_in, src_mask, tgt_mask = batch()
     src, tgt_in = src * src_mask, tgt_in * tgt_mask  # padding has the id 0, which one of these looks at
@@ -225,8 +225,8 @@ def test_starts() -> None:
     assert starts(torch.tensor([[True, True], [True, False], [True, True]])).tolist() == [0, 2, 3, 5]
 
 
-def test_threads_change_nothing() -> None:
-    """Sentences, rows and stretches are shared out; what each yields is the same, and so is what dropout drops."""
+def test_results_do_not_depend_on_threads() -> None:
+    """Work is split differently, with identical results, including dropout."""
     model = build_model(config(dropout=0.3)).train()
     src, tgt_in, src_mask, tgt_mask = (x.repeat(40, 1) for x in batch())
     results = []
@@ -289,7 +289,7 @@ VARIANTS: list[dict[str, object]] = [
 @pytest.mark.filterwarnings("ignore:Mismatch dtype")  # torch's, of norms of heads with padding
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_a_network_in_bfloat16(changes: dict[str, object], autocast: None) -> None:
-    """As near to float32 as torch's own autocast is with padding, and with gradients in float32."""
+    """As close to float32 as torch's autocast with padding; gradients are float32."""
     model: Any = varied(**changes)
     src, tgt_in, src_mask, tgt_mask = batch()
     with torch.autocast("cpu", enabled=False):
@@ -313,7 +313,7 @@ def test_a_network_in_bfloat16(changes: dict[str, object], autocast: None) -> No
         assert (gradient - wanted).norm() < 0.1 * wanted.norm() + 1e-2, name
 
 
-def test_the_same_again(autocast: None) -> None:
+def test_two_steps_from_one_seed_are_bit_identical(autocast: None) -> None:
     """Two steps from one seed have the same bits."""
     results = []
     for _ in range(2):

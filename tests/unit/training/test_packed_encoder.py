@@ -1,4 +1,4 @@
-"""An encoder alone without padding computes what it computes with it."""
+"""Packed encoders give the same results as padded ones."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def network(tmp_path: Path) -> EncoderOnly:
 
 
 class Halved(nn.Module):
-    """What dropout would do, the same each time."""
+    """A deterministic replacement for dropout."""
 
     p = 0.5
 
@@ -47,7 +47,7 @@ def dropping(network: EncoderOnly) -> EncoderOnly:
 
 @pytest.mark.parametrize("drops", [False, True])
 @pytest.mark.parametrize("typed", [False, True])
-def test_states_and_gradients_are_those_with_padding(network: EncoderOnly, drops: bool, typed: bool) -> None:
+def test_states_and_gradients_equal_those_with_padding(network: EncoderOnly, drops: bool, typed: bool) -> None:
     network = dropping(network) if drops else network
     types = (IDS > 6).long() if typed else None
     weights = torch.randn(3, 6, 32, generator=torch.Generator().manual_seed(1)) * REAL[..., None]
@@ -71,7 +71,7 @@ def test_nothing_is_computed_for_padding(network: EncoderOnly, drops: bool) -> N
 
 
 def test_layers_are_recomputed(network: EncoderOnly) -> None:
-    """Once more for the backward pass, with the same gradients."""
+    """Recomputed in the backward pass, with the same gradients."""
     calls, found = list[int](), list[list[Tensor | None]]()
     layers: Any = network.encoder.layers
     layers[0].ffn.register_forward_hook(lambda *_: calls.append(1))

@@ -1,4 +1,4 @@
-"""Several processes train one model, and one process is the oracle: the same losses, the same parameters."""
+"""Training with several processes gives the losses and parameters of a single process."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
 
 
 def by(size: int, folder: Path) -> dict[str, Told]:
-    """What so many processes have seen in each case."""
+    """The results of this many processes in each case."""
     with group(size, [PROGRAM, folder]) as programs:
         all_end_well(programs)
     cases = (*CASES, "resumed")
@@ -67,7 +67,7 @@ def test_as_one_process(request: Any, size: int, case: str, accuracy: float, tmp
         assert rank["losses"] == []  # one log
 
 
-def test_every_batch_is_one_ranks(two: dict[str, Told], four: dict[str, Told], tmp_path: Path) -> None:
+def test_every_batch_belongs_to_one_rank(two: dict[str, Told], four: dict[str, Told], tmp_path: Path) -> None:
     for case in ("float32", "uneven"):
         one = alone(tmp_path / case, case)["seen"]
         for ranks in (two[case], four[case]):
@@ -76,7 +76,7 @@ def test_every_batch_is_one_ranks(two: dict[str, Told], four: dict[str, Told], t
                 assert [parts[i % len(ranks)][i // len(ranks)] for i in range(len(update))] == update
 
 
-def test_ranks_drop_out_differently(two: dict[str, Told]) -> None:
+def test_ranks_have_different_dropout(two: dict[str, Told]) -> None:
     first, second = two["dropout"]
     assert first["draws"] != second["draws"]
     assert first["parameters"] == second["parameters"]

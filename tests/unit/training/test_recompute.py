@@ -1,4 +1,4 @@
-"""Activation checkpointing: the same numbers from fewer kept tensors."""
+"""Activation checkpointing: the same gradients with less memory."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -78,7 +78,7 @@ def test_gradients_are_the_same_bit_for_bit(norm_position: str, states: States) 
 
 
 @pytest.mark.parametrize("states", WAYS)
-def test_less_is_kept(states: States) -> None:
+def test_less_memory_is_kept(states: States) -> None:
     plain, sparing = networks()
     assert kept_bytes(sparing, states) < 0.5 * kept_bytes(plain, states)
 

@@ -17,7 +17,7 @@ def test_the_default_is_equation_3(step: int) -> None:
     assert learning_rate(step, peak_learning_rate(PAPER, d_model=512), PAPER) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_given_rate_is_the_peak() -> None:
+def test_learning_rate_is_the_peak() -> None:
     assert peak_learning_rate(SHORT, d_model=512) == 0.004
     rates = [learning_rate(step, 0.004, SHORT) for step in range(1, 111)]
     assert max(rates) == rates[9] == 0.004
@@ -35,7 +35,7 @@ def test_cosine_and_linear_end_at_zero(schedule: str) -> None:
     assert learning_rate(500, 0.004, train) == 0.0  # not negative, not up again
 
 
-def test_cosine_is_no_line() -> None:
+def test_cosine_is_not_linear() -> None:
     quarter = learning_rate(35, 1.0, replace(SHORT, schedule="cosine"))
     assert quarter == pytest.approx(0.5 + 0.5**1.5)
     assert learning_rate(35, 1.0, replace(SHORT, schedule="linear")) == pytest.approx(0.75)

@@ -1,4 +1,4 @@
-"""Where a sharded model lies, and its checkpoints; that it trains as a whole one does is `test_parallel.py`."""
+"""Sharded models and their checkpoints; `test_parallel.py` tests their training."""
 
 import shutil
 import socket
@@ -26,7 +26,7 @@ from headwise.training.ranks import Ranks, process_group
 
 
 def test_offloaded_parts_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch is told so of every layer and of the rest, and nothing goes to a device as a whole: here there is none."""
+    """Every layer and the root get the offload policy, and the network is not moved to a device."""
     told: list[tuple[nn.Module, dict[str, Any]]] = []
     monkeypatch.setattr("torch.distributed.fsdp.fully_shard", lambda module, **options: told.append((module, options)))
     monkeypatch.setattr(sharded, "device_mesh", lambda device: f"all of {device.type}")
@@ -42,8 +42,8 @@ def test_offloaded_parts_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> Non
     assert {options["mesh"] for _, options in told} == {"all of cpu"}  # also where there are CUDA devices
 
 
-def test_what_is_judged_is_a_copy_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of a published model, whose job trains the one network that was read."""
+def test_validation_uses_a_separate_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for a pretrained model, whose job trains the loaded network."""
     monkeypatch.setattr(task_ranks, "shard", lambda network, *given, **options: network)
     only = build_model(MODEL)
     config = RunConfig(train=TrainConfig(shard="full", accumulate=2))
@@ -64,7 +64,7 @@ SETTINGS: dict[str, Any] = {**CASES["sharded"], "ema": 0.0, "average": 2, "check
 
 @pytest.fixture(scope="module")
 def kind() -> Iterator[Any]:
-    """The trainer of this process, in a group of its own."""
+    """The trainer of this process, in its own process group."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -83,7 +83,7 @@ def ended(kind: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(ended: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be damaged."""
+    """A copy of the run to be damaged."""
     return shutil.copytree(ended, tmp_path / "copy")
 
 
@@ -101,7 +101,7 @@ def test_damage_and_missing_parts_are_found(name: str, damage: Callable[[Path], 
         verify_checkpoint(path)
 
 
-def test_none_whole(kind: Any, folder: Path) -> None:
+def test_all_checkpoints_damaged(kind: Any, folder: Path) -> None:
     for path in checkpoint_paths(folder / CHECKPOINTS):
         (path / "__0_0.distcp").unlink()
     with pytest.raises(UserError, match="all 3 checkpoints are damaged"):
@@ -117,8 +117,8 @@ def test_damaged_ones_are_not_averaged(kind: Any, folder: Path, capsys: pytest.C
     assert "the last checkpoints are not averaged: " in capsys.readouterr().err
 
 
-def test_one_is_named_with_the_update_after_its_parts_are_there(kind: Any, folder: Path) -> None:
-    """And not before: until then a run that is killed has the one before."""
+def test_a_checkpoint_appears_with_the_update_after_its_parts_are_written(kind: Any, folder: Path) -> None:
+    """Until then a killed run has the previous checkpoint."""
     checkpoints = folder / CHECKPOINTS
     shutil.copytree(checkpoints / "step-00000004", checkpoints / ".step-00000003")  # of a run that was killed
     stale = checkpoints / ".step-00000003" / "__7_0.distcp"

@@ -1,4 +1,4 @@
-"""The training loop, on a tiny model and batches made by hand: its arithmetic, its guards, its continuation."""
+"""The training loop with a tiny model: updates, safeguards, resuming."""
 
 import errno
 import itertools
@@ -47,7 +47,7 @@ BATCHES = [collate(PAIRS[i : i + 4], 0, 1, 2) for i in (0, 4, 8)]
 
 
 class Circle:
-    """The stream of a few batches, round and round."""
+    """A stream that repeats a few batches."""
 
     wait_seconds = 0.0
 
@@ -67,7 +67,7 @@ class Circle:
 
 
 class Judged:
-    """A validation that a function judges."""
+    """A validation with the metrics of a function."""
 
     def __init__(self, judge: Callable[[], Figures]) -> None:
         self.judge = judge
@@ -80,7 +80,7 @@ class Judged:
 
 
 class Run:
-    """A trainer, and what it asked to have validated and exported."""
+    """A trainer, and its validations and exports."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ def loss_of(network: nn.Module, batch: Batch, label_smoothing: float = 0.1, r_dr
 # The objective --------------------------------------------------------------------------------------------------------
 
 
-def test_padding_is_no_part_of_the_loss() -> None:
+def test_padding_does_not_count_in_the_loss() -> None:
     network = build_model(MODEL)
     together = loss_of(network, BATCHES[0], 0.1)
     alone = [loss_of(network, collate([pair], 0, 1, 2), 0.1) for pair in PAIRS[:4]]
@@ -155,7 +155,7 @@ def test_padding_is_no_part_of_the_loss() -> None:
     torch.testing.assert_close(together.nll, torch.stack([loss.nll for loss in alone]).sum())
 
 
-def test_r_drop_passes_every_pair_twice() -> None:
+def test_r_drop_computes_every_pair_twice() -> None:
     network = build_model(replace(MODEL, dropout=0.3)).train()
     seen: list[Tensor] = []
     network.src_embeddings.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
@@ -171,7 +171,7 @@ def test_r_drop_passes_every_pair_twice() -> None:
     )
 
 
-def test_validation_is_the_mean_over_all_pieces() -> None:
+def test_validation_is_the_mean_over_all_tokens() -> None:
     network = build_model(replace(MODEL, dropout=0.5)).eval()
     expected = sum(loss_of(network, batch, 0.0).nll.item() for batch in BATCHES)
     n_pieces = sum(len(tgt) + 1 for _, tgt in PAIRS)
@@ -206,7 +206,7 @@ def test_gradients_are_clipped(tmp_path: Path) -> None:
     assert last_norm(Run(tmp_path / "generous", clip_norm=1e6)) == last_norm(Run(tmp_path / "again"))
 
 
-def test_the_moving_average_by_hand(tmp_path: Path) -> None:
+def test_moving_average(tmp_path: Path) -> None:
     run = Run(tmp_path, ema=0.75, validate_every=1, checkpoint_every=1, keep_last=10)
     run.trainer.run()
     average = run.start
@@ -230,7 +230,7 @@ def test_bfloat16_stays_close_to_float32(tmp_path: Path) -> None:
     assert losses["bf16"] == pytest.approx(losses["float32"], rel=0.02)
 
 
-def test_recomputing_changes_nothing_but_memory(tmp_path: Path) -> None:
+def test_recomputing_changes_only_memory(tmp_path: Path) -> None:
     model = replace(MODEL, dropout=0.3)
     plain = Run(tmp_path / "plain", model)
     plain.trainer.run()
@@ -278,14 +278,14 @@ def test_the_first_line_comes_with_the_first_step(
     assert "step 7: loss " in capsys.readouterr().err
 
 
-def test_padding_that_nobody_computes_is_no_figure(tmp_path: Path) -> None:
+def test_no_padding_figure_without_padding(tmp_path: Path) -> None:
     for batching, told in (("random", False), ("bucketed", True)):
         run = Run(tmp_path / batching, batching=batching, log_every=1)
         run.trainer.run()
         assert all(("padding" in line) == told for line in run.log())
 
 
-def test_the_time_left_is_that_of_the_steps_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_left_from_steps_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter(range(1000))
     monkeypatch.setattr("headwise.training.metrics.time.monotonic", lambda: float(next(seconds)))
     clock = Clock(Circle(BATCHES, None))
@@ -301,7 +301,7 @@ def test_the_time_left_is_that_of_the_steps_taken(tmp_path: Path, monkeypatch: p
 
 
 def spoil_hidden(run: Run, steps: set[int]) -> None:
-    """From the forward pass on, the given updates see NaN."""
+    """The loss of the given updates is NaN."""
     calls = iter(range(1, 100))
 
     def spoil(_module: nn.Module, _inputs: Any, hidden: Tensor) -> Tensor:
@@ -311,7 +311,7 @@ def spoil_hidden(run: Run, steps: set[int]) -> None:
 
 
 def spoil_gradient(run: Run, steps: set[int]) -> None:
-    """The loss is fine, one gradient is not."""
+    """The loss is finite, one gradient is not."""
     calls = iter(range(1, 100))
     run.network.output.weight.register_hook(lambda gradient: gradient * math.inf if next(calls) in steps else gradient)
 
@@ -333,7 +333,7 @@ def test_a_bad_update_is_skipped_and_counted(tmp_path: Path, spoil: Callable[[Ru
 
 
 @pytest.mark.parametrize(("spoil", "what"), [(spoil_hidden, "loss"), (spoil_gradient, "gradient")])
-def test_ten_in_a_row_end_the_run_and_say_why(
+def test_ten_skipped_updates_in_a_row_end_the_run(
     tmp_path: Path, spoil: Callable[[Run, set[int]], None], what: str
 ) -> None:
     run = Run(tmp_path, max_steps=50, checkpoint_every=2)
@@ -347,7 +347,7 @@ def test_ten_in_a_row_end_the_run_and_say_why(
     assert all(bool(value.isfinite().all()) for value in run.parameters().values())
 
 
-def test_nine_in_a_row_do_not(tmp_path: Path) -> None:
+def test_nine_skipped_updates_in_a_row_do_not(tmp_path: Path) -> None:
     run = Run(tmp_path, max_steps=19)
     spoil_hidden(run, set(range(1, 20)) - {10})
     assert run.trainer.run() == "finished"
@@ -371,7 +371,7 @@ def test_out_of_memory_names_the_batch_and_the_setting(tmp_path: Path, error: Ex
         run.trainer.run()
 
 
-def test_a_full_disk_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_says_how_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, calls = Run(tmp_path, checkpoint_every=1), iter(range(9))
 
     def fill(folder: Path, checkpoint: Checkpoint) -> Path:
@@ -385,7 +385,7 @@ def test_a_full_disk_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.Monke
         run.trainer.run()
 
 
-def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+def test_other_errors_are_not_changed(tmp_path: Path) -> None:
     run = Run(tmp_path)
 
     def fail(_module: nn.Module, _inputs: Any) -> None:
@@ -432,7 +432,7 @@ def test_a_diverged_run_ends_by_patience(tmp_path: Path) -> None:
 
 
 def test_a_model_beats_baseline_by_any_figure(tmp_path: Path) -> None:
-    """An accuracy of 7 in 8 where the most frequent class is half of all, with mistakes that are overconfident."""
+    """Accuracy 7/8 where the most frequent class has 1/2, but with overconfident errors."""
     judged = iter([(0.5, 0.9), (0.875, 1.2), (0.875, 1.1), (0.5, 1.0)])
 
     def judge() -> Figures:
@@ -451,8 +451,8 @@ def test_higher_bleu_is_better(tmp_path: Path) -> None:
     assert run.exported == ["step 1", "step 4"]
 
 
-def test_of_equal_figures_the_one_with_less_loss_is_better(tmp_path: Path) -> None:
-    """Early in a run all have a BLEU of 0, and of few labels as many are right again and again."""
+def test_loss_breaks_ties(tmp_path: Path) -> None:
+    """Early in a run BLEU is always 0, and accuracies on few labels are often equal."""
     judged = iter([(0.0, 7.0), (0.0, 6.0), (0.0, 6.5), (0.0, 6.0), (1.0, 9.0), (1.0, 8.0)])
 
     def judge() -> Figures:
@@ -470,7 +470,7 @@ def test_patience_ends_the_run_with_a_checkpoint(tmp_path: Path) -> None:
     assert [path.name for path in checkpoint_paths(tmp_path / "checkpoints")] == ["step-00000012"]
 
 
-def test_the_mean_of_the_last_checkpoints_is_a_candidate(tmp_path: Path) -> None:
+def test_the_average_of_the_last_checkpoints_is_a_candidate(tmp_path: Path) -> None:
     run = Run(tmp_path, validate=figures(2.0, 1.0), average=3, checkpoint_every=1)
     run.trainer.run()
     models = [load_checkpoint(path).model for path in checkpoint_paths(tmp_path / "checkpoints")[-3:]]
@@ -490,7 +490,7 @@ def test_a_checkpoint_damaged_later_is_not_averaged(tmp_path: Path, capsys: pyte
     assert "not averaged: " in capsys.readouterr().err
 
 
-def test_only_the_last_checkpoints_stay(tmp_path: Path) -> None:
+def test_only_the_last_checkpoints_are_kept(tmp_path: Path) -> None:
     Run(tmp_path, checkpoint_every=2, keep_last=2, max_steps=11).trainer.run()
     assert [path.name[-2:] for path in checkpoint_paths(tmp_path / "checkpoints")] == ["10", "11"]
     Run(tmp_path, checkpoint_every=2, keep_last=1, average=3, max_steps=11).trainer.run()
@@ -512,7 +512,7 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-def test_elapsed_time_goes_on_where_a_run_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elapsed_time_continues_on_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count()
     monkeypatch.setattr("headwise.training.trainer.time.monotonic", lambda: float(next(clock)))
     first = Run(tmp_path, max_steps=8)
@@ -528,7 +528,7 @@ def test_elapsed_time_goes_on_where_a_run_resumes(tmp_path: Path, monkeypatch: p
         assert 0 < times[0] < times[-1] < 10_000
 
 
-def test_a_resumed_run_repeats_the_uninterrupted_one_exactly(tmp_path: Path) -> None:
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     whole = Run(tmp_path / "whole", **EVERYTHING, max_steps=13)
     whole.trainer.run()
     first = Run(tmp_path / "parts", **EVERYTHING, max_steps=8)
@@ -581,7 +581,7 @@ def test_a_signal_ends_the_run_after_its_step(tmp_path: Path, number: signal.Sig
     assert signal.getsignal(number) is before
 
 
-def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+def test_a_second_signal_aborts(tmp_path: Path) -> None:
     run = Run(tmp_path)
 
     def raise_twice(_module: nn.Module, _inputs: Any) -> None:
@@ -600,7 +600,7 @@ def test_a_validation_without_a_finite_loss_is_never_the_best(tmp_path: Path) ->
     assert run.exported == ["step 2"]
 
 
-def test_a_run_that_lost_patience_is_not_taken_up_again(tmp_path: Path) -> None:
+def test_a_run_that_lost_patience_is_not_resumed(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"max_steps": 20, "validate_every": 1, "patience": 2}
     first = Run(tmp_path, **settings)
     assert first.trainer.run() == "patience"
@@ -612,7 +612,7 @@ def test_a_run_that_lost_patience_is_not_taken_up_again(tmp_path: Path) -> None:
 
 
 class Judge:
-    """Figures that follow from the network alone. Meanwhile, at the validations of these numbers, a signal comes."""
+    """Metrics that depend only on the network; signals arrive at the validations of these numbers."""
 
     def __init__(self, *interrupted: int) -> None:
         self.interrupted, self.calls = interrupted, 0
@@ -637,10 +637,8 @@ def judged(folder: Path, *interrupted: int, **settings: Any) -> Run:
     [({"ema": 0.75}, 1), ({"ema": 0.75}, 3), *(({"checkpoint_every": 3, "average": 2}, n) for n in (1, 3, 4))],
     ids=str,
 )
-def test_a_validation_that_a_signal_ended_is_made_up_for(
-    tmp_path: Path, interrupted: int, settings: dict[str, Any]
-) -> None:
-    """At any step, the last and the average of checkpoints included: all is as one run has it."""
+def test_an_interrupted_validation_is_repeated(tmp_path: Path, interrupted: int, settings: dict[str, Any]) -> None:
+    """At any step, including the last one and the average: results equal an uninterrupted run."""
     settings = {"max_steps": 9, "validate_every": 3, **settings}
     whole, first = judged(tmp_path / "whole", **settings), judged(tmp_path / "parts", interrupted, **settings)
     assert whole.trainer.run() == "finished"
@@ -664,7 +662,7 @@ def test_a_validation_that_a_signal_ended_is_made_up_for(
     assert saved[0][-1] == saved[1][-1]
 
 
-def test_a_signal_before_a_validation_leaves_it_for_later(tmp_path: Path) -> None:
+def test_a_signal_before_a_validation_defers_it(tmp_path: Path) -> None:
     run = Run(tmp_path, validate_every=2)
     calls = iter(range(1, 50))
 
