@@ -88,7 +88,7 @@ class Split:
 
 
 def split_corpora(
-    corpora: Sequence[Corpus], amount: ValidationSize, labelled: bool = False, cache_dir: Path | None = None
+    corpora: Sequence[Corpus], size: ValidationSize, labelled: bool = False, cache_dir: Path | None = None
 ) -> Split:
     """Split training files into training and validation pairs; uses the cache.
 
@@ -100,40 +100,40 @@ def split_corpora(
     """
     once = [p for corpus in corpora for p in corpus.paths if p == STANDARD_INPUT or Path(p).is_fifo()]
     if once:
-        raise UserError(f"--valid {amount.text}: {display_name(once[0])} can be read only once; write it to a file")
+        raise UserError(f"--valid {size.text}: {display_name(once[0])} can be read only once; write it to a file")
     with cache(cache_dir) as folder:
         contents = hash_corpora(corpora := spool(corpora, folder))
-        wanted = [amount.share, amount.pairs, labelled]
+        wanted = [size.share, size.pairs, labelled]
         target = folder / f"split-{short_hash(FORMAT, wanted, [one.key for one in contents])}"
         ending = ".tsv" if labelled else ".jsonl"
         parts = [target / f"{name}{ending}" for name in (*(f"train-{i + 1}" for i in range(len(corpora))), "valid")]
         names = [path.name for path in parts]
-        if not _is_whole(target, names):
+        if not _is_complete(target, names):
             shutil.rmtree(target, ignore_errors=True)
-            _write(target, list(zip(corpora, contents, strict=True)), amount, labelled, names)
+            _write(target, list(zip(corpora, contents, strict=True)), size, labelled, names)
         counts = json.loads((target / META).read_text(encoding="utf-8"))
         origins = [[name for path in corpus.paths for name in names_of(path)] for corpus in corpora]
-        origins.append([f"{amount.text} of {', '.join(map(str, corpora))}"])
+        origins.append([f"{size.text} of {', '.join(map(str, corpora))}"])
         *train, valid = (Corpus((CachedCopy(str(path), of),)) for path, of in zip(parts, origins, strict=True))
         return Split([corpus for corpus in train if Path(*corpus.paths).stat().st_size], valid, **counts)
 
 
-def _is_whole(target: Path, names: Sequence[str]) -> bool:
+def _is_complete(target: Path, names: Sequence[str]) -> bool:
     return all((target / name).is_file() for name in (*names, META))
 
 
 def _write(
-    target: Path, corpora: Sequence[Known], amount: ValidationSize, labelled: bool, names: Sequence[str]
+    target: Path, corpora: Sequence[Known], size: ValidationSize, labelled: bool, names: Sequence[str]
 ) -> None:
-    valid, dropped = _choose(corpora, amount, labelled)
+    valid, dropped = _choose(corpora, size, labelled)
     if not valid.any():
-        raise UserError(f"--valid {amount.text}: no pair of the training files has text on both sides; check the files")
+        raise UserError(f"--valid {size.text}: no pair of the training files has text on both sides; check the files")
     if (valid | dropped).all():
         raise UserError(
-            f"--valid {amount.text}: every pair shares a sentence with a validation pair, so none is left to train on; "
+            f"--valid {size.text}: every pair shares a sentence with a validation pair, so none is left to train on; "
             "hold out fewer pairs, or give a validation file"
         )
-    with draft_folder(target, lambda folder: _is_whole(folder, names)) as draft:
+    with draft_folder(target, lambda folder: _is_complete(folder, names)) as draft:
         with ExitStack() as files:
             parts = [files.enter_context(open(draft / name, "w", encoding="utf-8", newline="")) for name in names]
             write = _labelled_line if labelled else _json_line
@@ -163,7 +163,7 @@ def _labelled_line(pair: Pair) -> str:
     return f"{pair[0]}\t{pair[1]}\n"
 
 
-def _choose(corpora: Sequence[Known], amount: ValidationSize, labelled: bool) -> tuple[Flags, Flags]:
+def _choose(corpora: Sequence[Known], size: ValidationSize, labelled: bool) -> tuple[Flags, Flags]:
     """Which pairs of the files are validation pairs, and which are dropped."""
     src, tgt, labels = array("Q"), array("Q"), array("q")
     known: dict[str, int] = {}
@@ -172,7 +172,7 @@ def _choose(corpora: Sequence[Known], amount: ValidationSize, labelled: bool) ->
         tgt.append(src[-1] if labelled else sentence_key(target))
         labels.append(known.setdefault(target, len(known)) if labelled else 0)
     keys = np.array(src, np.uint64), np.array(tgt, np.uint64)
-    return choose_pairs(*keys, np.array(labels, np.int64), amount.of(len(src)))
+    return choose_pairs(*keys, np.array(labels, np.int64), size.of(len(src)))
 
 
 def choose_pairs(src: SentenceKeys, tgt: SentenceKeys, labels: Labels, wanted: int) -> tuple[Flags, Flags]:
