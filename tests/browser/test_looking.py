@@ -234,4 +234,4 @@ def test_a_picture_is_chosen(folders: dict[str, Path], given: dict[str, str], ne
         shown.get_by_label("Picture", exact=True).set_input_files(
             {"name": "a.png", "mimeType": "image/png", "buffer": b"nothing"}
         )
-        expect(shown.locator(".status")).to_contain_text("a.png: is no image file")
+        expect(shown.locator(".status")).to_contain_text("a.png: is not a readable image file")
