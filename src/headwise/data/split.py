@@ -122,9 +122,7 @@ def _is_complete(target: Path, names: Sequence[str]) -> bool:
     return all((target / name).is_file() for name in (*names, META))
 
 
-def _write(
-    target: Path, corpora: Sequence[Known], size: ValidationSize, labelled: bool, names: Sequence[str]
-) -> None:
+def _write(target: Path, corpora: Sequence[Known], size: ValidationSize, labelled: bool, names: Sequence[str]) -> None:
     valid, dropped = _choose(corpora, size, labelled)
     if not valid.any():
         raise UserError(f"--valid {size.text}: no pair of the training files has text on both sides; check the files")
