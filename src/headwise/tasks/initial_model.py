@@ -48,8 +48,8 @@ def config_from_model(request: TrainRequest) -> RunConfig:
         if is_family(request.init):
             return _fine_tuning_config(request)
         if request.task not in ("", "translate"):
-            wanted = fine_tuning_of(request.task).expected
-            raise UserError(f"{request.init}: --task {request.task} starts from {wanted}, which this is not")
+            expected = fine_tuning_of(request.task).expected
+            raise UserError(f"{request.init}: --task {request.task} starts from {expected}, which this is not")
         start, _ = settings_for(WITH_DECODER, request.init)
     except UserError as error:
         raise error if str(error).startswith("--") else UserError(f"--init {error}") from None
@@ -57,9 +57,8 @@ def config_from_model(request: TrainRequest) -> RunConfig:
         raise UserError(
             f"--source-language and --target-language are for pretrained models; --init {request.init} was trained here"
         )
-    return merged_config(
-        request, from_dict({"model": {"task": "translate"}}, request.init, start)
-    )  # a denoiser becomes a translator
+    start = from_dict({"model": {"task": "translate"}}, request.init, start)  # a denoiser becomes a translator
+    return merged_config(request, start)
 
 
 def recipe_name(init: str, task: str) -> str:
@@ -108,14 +107,14 @@ def merged_config(request: TrainRequest, start: RunConfig) -> RunConfig:
     auto = replace(start.train, batching="auto", precision="auto")  # the values were chosen for another machine
     own = replace(start, train=auto)
     config = load_recipe(request.recipe, base) if request.recipe else own
-    for key, wanted, there in _differences(config, start):
+    for key, value, fixed in _differences(config, start):
         if key.startswith("model."):
-            raise _shape_error(request, key, wanted, there)
-        notify(request, f"{key} = {wanted} of {request.recipe} is ignored: the tokenizer is that of {request.init}")
+            raise _shape_error(request, key, value, fixed)
+        notify(request, f"{key} = {value} of {request.recipe} is ignored: the tokenizer is that of {request.init}")
     config = apply_settings(replace(config, data=replace(config.data, **given)), request.settings)
-    for key, wanted, _ in _differences(config, start):
+    for key, value, _ in _differences(config, start):
         what = "shape" if key.startswith("model.") else "tokenizer"
-        raise UserError(f"--set {key}={wanted}: the {what} is that of --init {request.init}; leave one of the two out")
+        raise UserError(f"--set {key}={value}: the {what} is that of --init {request.init}; leave one of the two out")
     return config
 
 
@@ -123,25 +122,25 @@ def _check_recipe(request: TrainRequest, start: RunConfig) -> None:
     """`UserError` for a recipe of another architecture or task."""
     tables = recipe_tables(request.recipe) if request.recipe else {}
     for key in ("architecture", "task"):
-        there = getattr(start.model, key)
-        wanted = tables.get("model", {}).get(key, there)
-        if wanted != there:
-            raise _shape_error(request, f"model.{key}", wanted, there)
+        fixed = getattr(start.model, key)
+        value = tables.get("model", {}).get(key, fixed)
+        if value != fixed:
+            raise _shape_error(request, f"model.{key}", value, fixed)
 
 
-def _shape_error(request: TrainRequest, key: str, wanted: Any, there: Any) -> UserError:
+def _shape_error(request: TrainRequest, key: str, value: Any, fixed: Any) -> UserError:
     return UserError(
-        f"--recipe {request.recipe}: {key} = {wanted}, but the model in --init {request.init} has {there}; "
+        f"--recipe {request.recipe}: {key} = {value}, but the model in --init {request.init} has {fixed}; "
         "leave --recipe out and change the model's settings with --set, or use a recipe that agrees"
     )
 
 
 def _differences(config: RunConfig, start: RunConfig) -> list[tuple[str, Any, Any]]:
     """The fixed settings that differ in `config`: key, value there, value of the model."""
-    fixed = ("model.", *(f"data.{name}" for name in TOKENIZER_SETTINGS))
-    wanted, there = flatten(config), flatten(start)
-    keys = [key for key in wanted if key.startswith(fixed) and key != "model.dropout"]
-    return [(key, wanted[key], there[key]) for key in keys if wanted[key] != there[key]]
+    prefixes = ("model.", *(f"data.{name}" for name in TOKENIZER_SETTINGS))
+    values, fixed = flatten(config), flatten(start)
+    keys = [key for key in values if key.startswith(prefixes) and key != "model.dropout"]
+    return [(key, values[key], fixed[key]) for key in keys if values[key] != fixed[key]]
 
 
 def with_added_tokens(request: TrainRequest) -> tuple[TrainRequest, RunConfig]:
