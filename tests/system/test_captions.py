@@ -189,15 +189,15 @@ def test_two_folders_become_one_that_is_trained(cli: Cli, folder: Path, tmp_path
     assert rows[-1]["loss"] < rows[0]["loss"] - 1
 
 
-def test_what_is_not_joined(cli: Cli, folder: Path, tmp_path: Path) -> None:
+def test_join_errors(cli: Cli, folder: Path, tmp_path: Path) -> None:
     write_tiny(tmp_path / "vit", "vit")
     write_tiny(tmp_path / "gpt2", "gpt2")
     write_tiny(tmp_path / "endless", "gpt2", {"eos_token_id": None})
-    for looks, writes, expected in [
+    for encoder, decoder, expected in [
         ("gpt2", "gpt2", "gpt2: the encoder must be a folder of vit or deit"),
-        ("vit", "vit", "vit: what writes must be a folder of gpt2"),
+        ("vit", "vit", "vit: the decoder must be a folder of gpt2"),
         ("vit", "endless", "endless: config.json has no eos_token_id, which ends captions"),
     ]:
-        assert expected in cli("join", tmp_path / looks, tmp_path / writes, tmp_path / "out").complaint
+        assert expected in cli("join", tmp_path / encoder, tmp_path / decoder, tmp_path / "out").complaint
         assert not (tmp_path / "out").exists()
     assert "already exists; name a new folder" in cli("join", tmp_path / "vit", tmp_path / "gpt2", folder).complaint

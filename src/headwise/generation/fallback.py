@@ -98,17 +98,17 @@ def complete_tokens(tokens: Sequence[int], first_timestamp: int) -> Sequence[int
 
 
 def prompt_with_history(
-    before: Sequence[int], beginning: Sequence[int], previous: int | None, max_len: int | None
+    history: Sequence[int], prompt: Sequence[int], previous: int | None, max_len: int | None
 ) -> list[int]:
     """The start tokens of the decoder after earlier text, truncated to half of the positions.
 
     >>> prompt_with_history([5, 6, 7, 8], [1, 2], previous=9, max_len=8)
     [9, 6, 7, 8, 1, 2]
     """
-    if not before or previous is None:
-        return list(beginning)
-    room = len(before) if max_len is None else max_len // 2 - 1
-    return [previous, *before[-room:], *beginning] if room > 0 else list(beginning)
+    if not history or previous is None:
+        return list(prompt)
+    room = len(history) if max_len is None else max_len // 2 - 1
+    return [previous, *history[-room:], *prompt] if room > 0 else list(prompt)
 
 
 @torch.inference_mode()

@@ -146,7 +146,7 @@ def never(ids: Sequence[int]) -> Rule:
 def transcribe_window(
     network: Transformer,
     mel: Float[Tensor, "n_mels frames"],
-    beginning: Sequence[int],
+    prompt: Sequence[int],
     special_tokens: WhisperTokens,
     config: GenerationConfig,
     timestamps: bool,
@@ -154,14 +154,14 @@ def transcribe_window(
 ) -> Hypothesis:
     """The output for one window of sound, without start tokens and end token."""
     memory = network.encode(mel.unsqueeze(0).to(next(network.parameters())))  # to its device and precision
-    return transcribe_windows(network, memory, beginning, special_tokens, config, timestamps, max_len)[0]
+    return transcribe_windows(network, memory, prompt, special_tokens, config, timestamps, max_len)[0]
 
 
 @torch.inference_mode()
 def transcribe_windows(
     network: Transformer,
     memory: Float[Tensor, "windows positions d_model"],
-    beginning: Sequence[int],
+    prompt: Sequence[int],
     special_tokens: WhisperTokens,
     config: GenerationConfig,
     timestamps: bool,
@@ -169,15 +169,14 @@ def transcribe_windows(
 ) -> list[Hypothesis]:
     """`transcribe_window` for encoded windows."""
     return [
-        ranked[0]
-        for ranked in window_hypotheses(network, memory, beginning, special_tokens, config, timestamps, max_len)
+        ranked[0] for ranked in window_hypotheses(network, memory, prompt, special_tokens, config, timestamps, max_len)
     ]
 
 
 def window_hypotheses(
     network: Transformer,
     memory: Float[Tensor, "windows positions d_model"],
-    beginning: Sequence[int],
+    prompt: Sequence[int],
     special_tokens: WhisperTokens,
     config: GenerationConfig,
     timestamps: bool,
@@ -185,9 +184,9 @@ def window_hypotheses(
     normalised: bool = False,
 ) -> list[list[Hypothesis]]:
     """All hypotheses for each window, best first; with `normalised`, probabilities are among the allowed tokens."""
-    prompts = torch.tensor([list(beginning)] * len(memory), device=memory.device)
+    prompts = torch.tensor([list(prompt)] * len(memory), device=memory.device)
     prefilled = prefill(step_of(network), network.start_cache(memory), prompts)
-    room = None if max_len is None else max_len - len(beginning) + 1
+    room = None if max_len is None else max_len - len(prompt) + 1
     rules = [never(config.special.never_generated)]
     rules += [timestamp_rule(special_tokens)] if timestamps else []
     rules += [lambda log_probs, history: log_probs.log_softmax(-1)] if normalised else []

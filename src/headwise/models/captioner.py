@@ -114,10 +114,10 @@ def search_captions(
     stop: Stop | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses for encoded pictures, best first, without the start tokens."""
-    beginning = config.special.prompt
-    room = None if max_len is None else max_len - len(beginning) + 1
-    prompts = torch.tensor([beginning] * len(memory), device=memory.device)
-    begun = prefill(step_of(network), network.start_cache(memory), prompts)
+    prompt = config.special.prompt
+    room = None if max_len is None else max_len - len(prompt) + 1
+    prompts = torch.tensor([prompt] * len(memory), device=memory.device)
+    prefilled = prefill(step_of(network), network.start_cache(memory), prompts)
     limits = output_limits([room] * len(memory), config, memory.device)
-    options = with_ngram_context(search_options(config.settings, config.special, stop=stop), beginning)
-    return search(step_of(network), begun, limits, options, config.settings.sample, [0] * len(memory))
+    options = with_ngram_context(search_options(config.settings, config.special, stop=stop), prompt)
+    return search(step_of(network), prefilled, limits, options, config.settings.sample, [0] * len(memory))

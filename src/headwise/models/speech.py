@@ -62,11 +62,7 @@ class SpeechModel(Model):
     writes = True
     usual_task = "transcribe"
     attend, trace, look_inside = attend_input, trace_input, inspect_input
-    mask_heads, prune, head_importance = (
-        mask_model_heads,
-        prune_model,
-        input_head_importance,
-    )
+    mask_heads, prune, head_importance = mask_model_heads, prune_model, input_head_importance
 
     def transcribe(
         self,
@@ -81,18 +77,16 @@ class SpeechModel(Model):
         chosen, size = self.generation.changed({"n_best": 1, **settings}), self.window
         samples = read_audio(sound)
         frames = max(1, len(samples) // HOP)
-        seconds = (
-            0 if frames > size else -(-size * HOP // RATE)
-        )  # only a recording of one window is padded with silence
+        seconds = 0 if frames > size else -(-size * HOP // RATE)  # one window is padded with silence
         mel = log_mel(samples, self.config.n_mels, seconds)
         language = language or detect_language(self.network, mel[:, :size], self.special_tokens)
         in_segments = timestamps or frames > size
-        beginning = start_tokens(self.special_tokens, language, task, in_segments)
+        start_ids = start_tokens(self.special_tokens, language, task, in_segments)
 
         if fallback or condition:
-            listen = self._listener(beginning, chosen, in_segments, fallback, condition)
+            listen = self._listener(start_ids, chosen, in_segments, fallback, condition)
         else:
-            listen = partial(self._listen, beginning, chosen, in_segments)
+            listen = partial(self._listen, start_ids, chosen, in_segments)
         if in_segments:
             heard = windows(listen, mel, frames, size, self.special_tokens.first_timestamp)
         else:
@@ -101,37 +95,39 @@ class SpeechModel(Model):
         return Transcript(" ".join(segment.text for segment in segments), language, segments)
 
     def _listen(
-        self, beginning: Sequence[int], chosen: GenerationConfig, in_segments: bool, window: Tensor
+        self, start_ids: Sequence[int], chosen: GenerationConfig, in_segments: bool, window: Tensor
     ) -> list[int]:
         return transcribe_window(
-            self.network, window, beginning, self.special_tokens, chosen, in_segments, self.max_len
+            self.network, window, start_ids, self.special_tokens, chosen, in_segments, self.max_len
         ).tokens
 
     def _listener(
-        self, beginning: Sequence[int], chosen: GenerationConfig, in_segments: bool, fallback: bool, condition: bool
+        self, start_ids: Sequence[int], chosen: GenerationConfig, in_segments: bool, fallback: bool, condition: bool
     ) -> WindowTranscriber:
         """Transcribes windows with fallback and conditioning, like the reference implementation."""
-        previous, silence = (self._mark(*names) for names in (("<|startofprev|>",), ("<|nospeech|>", "<|nocaptions|>")))
+        previous, silence = (
+            self._token(*names) for names in (("<|startofprev|>",), ("<|nospeech|>", "<|nocaptions|>"))
+        )
         if condition and previous is None:
             raise UserError(f"{self.path}: its vocabulary has no <|startofprev|>, which earlier text needs")
 
         def listen(window: Tensor, before: Sequence[int], temperature: float) -> Attempt:
             with torch.inference_mode():
                 memory = self.network.encode(window.unsqueeze(0).to(next(self.network.parameters())))
-            prompt = prompt_with_history(before, beginning, previous, self.max_len)
-            drawn = {"sample": True, "beam_size": 1, "n_best": BEST_OF, "temperature": temperature, "top_k": 0}
-            config = replace(chosen, settings=replace(chosen.settings, **(drawn if temperature else {})))
+            prompt = prompt_with_history(before, start_ids, previous, self.max_len)
+            sampling = {"sample": True, "beam_size": 1, "n_best": BEST_OF, "temperature": temperature, "top_k": 0}
+            config = replace(chosen, settings=replace(chosen.settings, **(sampling if temperature else {})))
             tokens, log_prob = transcribe_attempt(
                 self.network, memory, prompt, self.special_tokens, config, in_segments, self.max_len
             )
-            begun = self.network, memory, prompt, self.special_tokens.start
-            silent = 0.0 if silence is None else no_speech_probability(*begun, silence)
+            inputs = self.network, memory, prompt, self.special_tokens.start
+            silent = 0.0 if silence is None else no_speech_probability(*inputs, silence)
             ratio = compression_ratio(self.tokenizer.decode(tokens).strip())
             return Attempt(tokens, log_prob, ratio, silent, temperature)
 
         return WindowTranscriber(listen, self.special_tokens.first_timestamp, fallback, condition)
 
-    def _mark(self, *names: str) -> int | None:
+    def _token(self, *names: str) -> int | None:
         return next((found for name in names if (found := self.tokenizer.id_of(name)) is not None), None)
 
     def evaluate(self, paths: Sequence[str], language: str = "", normalizer: str = "basic") -> TranscriptReport:

@@ -138,10 +138,10 @@ def spec_augment_of(hf_config: Mapping[str, Any], n_mels: int, frames: int) -> S
 
 
 def _corpus(model: SpeechModel, language: str, files: Any) -> SpeechDataset:
-    beginning = start_tokens(model.special_tokens, language, TASKS[0], timestamps=False)
+    start_ids = start_tokens(model.special_tokens, language, TASKS[0], timestamps=False)
     assert model.max_len
     sizes = model.config.n_mels, model.window, model.max_len
-    return speech_dataset(files, transcript_encoder(model, language), beginning, model.special_tokens.end, *sizes)
+    return speech_dataset(files, transcript_encoder(model, language), start_ids, model.special_tokens.end, *sizes)
 
 
 def transcript_encoder(model: SpeechModel, language: str) -> Callable[[str], list[int]]:
