@@ -146,9 +146,3 @@ MODELS: dict[str, type[ModelConfig]] = {
 def longest_sequence(config: ModelConfig) -> int | None:
     """The longest sequence that the network supports, tokens; None without a limit."""
     return config.max_len if isinstance(config, PositionedConfig) and config.positions == "learned" else None
-
-
-def heads_of_layers(config: TransformerConfig, part: str) -> tuple[int, ...]:
-    """The number of heads in each layer of "encoder", "decoder" or "cross", after pruning."""
-    n_layers = config.n_encoder_layers if part == "encoder" else config.n_decoder_layers
-    return getattr(config, f"{part}_heads") or (config.n_heads,) * n_layers

@@ -35,7 +35,7 @@ class Cache(Protocol):
         ...
 
     def select(self, index: Tensor) -> None:
-        """Keep the rows of `index`, in its order, repeated where it repeats."""
+        """Keep the rows of `index`, in its order; it may repeat rows."""
         ...
 
 

@@ -202,7 +202,9 @@ class CompiledNetwork(NativeEngine):
             decoder_norm=self._norm("decoder.norm", True),
             output=self.output.address,
         )
-        assert (self.output.d_out, self.output.d_in) == (self.vocabulary["tgt"], d_model), "what is written is read"
+        assert (self.output.d_out, self.output.d_in) == (self.vocabulary["tgt"], d_model), (
+            "sizes of the output projection"
+        )
         del self._parameters, self._memory, self._tables
 
     def networks(self) -> "tuple[CompiledNetwork, ...]":
@@ -214,7 +216,7 @@ class CompiledNetwork(NativeEngine):
         return Decoding(self, sources, stop)
 
     def read(self, source: Sequence[int]) -> "NativeDraftState":
-        """What may be written for a source with its end mark, as `decode.drafts` asks for it."""
+        """A draft for a source with its end tokens; see `decode.drafts`."""
         return NativeDraftState(self.start([source]))
 
     def check_tokens(self, tokens: Ints, side: str) -> None:

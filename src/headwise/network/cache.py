@@ -53,7 +53,7 @@ class LayerCache:
         self.length = min(self.length, length)
 
     def select(self, index: Int[Tensor, " kept"]) -> None:
-        """Keep the rows of `index`, in its order, repeated where it repeats."""
+        """Keep the rows of `index`, in its order; it may repeat rows."""
         if self._k is not None and self._v is not None:
             self._k, self._v = self._k.index_select(0, index), self._v.index_select(0, index)
 
@@ -135,7 +135,7 @@ class TextCache:
         self.select(index)
 
     def select(self, index: Int[Tensor, " kept"]) -> None:
-        """Keep the rows of `index`, in its order, repeated where it repeats."""
+        """Keep the rows of `index`, in its order; it may repeat rows."""
         self.padding = self.padding.index_select(0, index)
         for layer in self.self_attn:
             layer.select(index)

@@ -51,7 +51,7 @@ class StackConfig:
     norm: str = "layer"  # "layer_unbiased" (PaLM), "rms" (T5, LLaMA) or "rms_shifted" (Gemma)
     norm_eps: float = 1e-5
     norm_position: str = "pre"  # or "post" (BERT, BART), "sandwich" (Gemma 2)
-    parallel: str = "no"  # sub-layers side by side: "two_norms" (GPT-NeoX) or "one_norm" (PaLM)
+    parallel: str = "no"  # parallel sub-layers: "two_norms" (GPT-NeoX) or "one_norm" (PaLM)
     # "sinusoidal_interleaved" (the paper), "sinusoidal" in halves (Marian), "sinusoidal_tensor2tensor" (M2M-100),
     # "learned" or "none".
     positions: str = "none"

@@ -25,7 +25,7 @@ SMALL = {
 
 @pytest.fixture
 def build() -> Callable[..., Transformer]:
-    """A model with those fields of its configuration changed, every parameter random; `peak` multiplies its logits."""
+    """A model with changed fields of its configuration and random parameters; `peak` multiplies its logits."""
 
     def make(peak: float = 1.0, **changes: Any) -> Transformer:
         model = build_model(TransformerConfig(**{**SMALL, **changes})).eval()
@@ -43,7 +43,7 @@ def build() -> Callable[..., Transformer]:
 
 @pytest.fixture
 def sentences() -> Callable[..., list[list[int]]]:
-    """Sources of those lengths, of pieces that are not special."""
+    """Sources of these lengths, without special tokens."""
 
     def draw(*lengths: int, vocab: int = 12) -> list[list[int]]:
         return [torch.randint(4, vocab, (length,)).tolist() for length in lengths]
@@ -53,7 +53,7 @@ def sentences() -> Callable[..., list[list[int]]]:
 
 @pytest.fixture
 def padded() -> Callable[[list[list[int]]], tuple[Tensor, Tensor]]:
-    """Sources as one matrix, and where it is not padding."""
+    """Sources as a padded matrix, and its mask."""
 
     def pad(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
         src = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
@@ -64,6 +64,6 @@ def padded() -> Callable[[list[list[int]]], tuple[Tensor, Tensor]]:
 
 @pytest.fixture(params=c.usable_builds())
 def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The library as built for each set of instructions that this processor has."""
+    """The library for each instruction set of this processor."""
     monkeypatch.setattr(c, "library", lambda: c.opened(request.param))
     return request.param

@@ -14,7 +14,7 @@ from headwise.native.network import CompiledNetwork, Decoding
 
 
 class Steps:
-    """A packed network with the contract `contract.EncoderDecoder`, whose own search nobody sees."""
+    """A packed network as a `contract.EncoderDecoder`, without its own search."""
 
     def __init__(self, network: CompiledNetwork) -> None:
         self.network, self.training = network, False
@@ -42,7 +42,7 @@ class Steps:
 
 
 class Paths:
-    """The hypotheses of a decoding, each known by its path; same contract as `cache.DecoderCache`."""
+    """The hypotheses of a decoding, by their paths; the interface of `cache.DecoderCache`."""
 
     def __init__(self, decoding: Decoding, src_mask: Tensor) -> None:
         self.memory, self.src_mask, self.length = decoding, src_mask, 0
@@ -65,7 +65,7 @@ class Paths:
         return torch.from_numpy(hidden).view(rows, new, -1)
 
     def truncate(self, length: int) -> None:
-        assert len(self.paths) == 1, "only a single hypothesis has its places to itself"
+        assert len(self.paths) == 1, "only for a single hypothesis"
         if length < self.length:
             self.memory.truncate(int(self.paths[0, length]))
             self.length = length
@@ -78,6 +78,6 @@ class Paths:
 
 
 def by_steps(model: Any) -> Any:
-    """Of a packed network, or of several that search together."""
+    """For a packed network or an ensemble."""
     steps = [Steps(network) for network in model.networks()]
     return AveragedNetworks(steps) if len(steps) > 1 else steps[0]

@@ -1,4 +1,4 @@
-"""Weights in bfloat16: what the library makes of them is what it makes in float32 of weights that are rounded so."""
+"""bfloat16 weights give the same results as rounded weights in float32."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,13 +37,13 @@ HARD = [1.0, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -1 - 3 * 2**-9, 1e-40
 
 
 def by_torch(array: Any) -> Any:
-    """The nearest numbers, as float32."""
+    """Rounded to bfloat16, as float32."""
     return torch.from_numpy(np.asarray(array, np.float32)).bfloat16().float().numpy()
 
 
 @torch.no_grad()
 def with_rounded_matrices(model: Transformer) -> Transformer:
-    """The model itself, changed; every matrix but the codes of positions."""
+    """The model with all matrices rounded, in place, except position encodings."""
     for name, parameter in model.named_parameters():
         if parameter.dim() > 1 and "positions" not in name:
             parameter.copy_(parameter.bfloat16())
@@ -55,7 +55,7 @@ def drawn(*shape: int) -> Any:
 
 
 @needs_library
-def test_numbers_are_the_nearest(instructions: str) -> None:
+def test_rounding_to_nearest(instructions: str) -> None:
     numbers = np.concatenate([np.float32(HARD), drawn(5000), 1e30 * drawn(777)])
     found = (to_bfloat16(numbers).astype(np.uint32) << 16).view(np.float32)
     np.testing.assert_array_equal(found, by_torch(numbers))
@@ -65,8 +65,8 @@ def test_numbers_are_the_nearest(instructions: str) -> None:
 @needs_library
 @pytest.mark.parametrize("d_out", [1, 16, 17, 100])
 @pytest.mark.parametrize("d_in", [1, 8, 36, 512])
-def test_a_product_is_that_with_rounded_weights(instructions: str, d_out: int, d_in: int) -> None:
-    """To the last bit: inputs, sums and the bias are float32."""
+def test_products_use_rounded_weights(instructions: str, d_out: int, d_in: int) -> None:
+    """Bit-identical: inputs, sums and bias are float32."""
     weight, bias = drawn(d_out, d_in), drawn(d_out)
     layer, wanted = Linear(weight, bias, "bfloat16"), Linear(by_torch(weight), bias)
     for rows in (1, 2, 5, 30):
@@ -86,10 +86,8 @@ def test_a_layer_takes_half_the_memory() -> None:
 @needs_library
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_a_search_is_that_with_rounded_weights(
-    build: Build, sentences: Any, sizes: dict[str, Any], beam_size: int
-) -> None:
-    """Ids and scores, to the last bit: in batches, alone, with a shortlist, and as an ensemble."""
+def test_search_uses_rounded_weights(build: Build, sentences: Any, sizes: dict[str, Any], beam_size: int) -> None:
+    """Bit-identical ids and scores: in batches, alone, with a shortlist, and as an ensemble."""
     model, sources = build(2.0, vocab_size=60, **sizes), sentences(7, 1, 12, 5, 30, vocab=60)
     config = SearchSettings(beam_size=beam_size, n_best=beam_size, max_length_extra=10)
     few = CandidateTable(np.array([7, 8]), np.random.default_rng(0).integers(4, 60, (60, 4)))
@@ -116,8 +114,8 @@ def test_networks_of_the_families(stack: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS)
-def test_torch_computes_the_same(stack: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the library is absent: in float32, of rounded weights; nothing else of the model is changed."""
+def test_torch_gives_the_same_results(stack: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the library: rounded weights in float32."""
     model, tgt_in = build_family(stack), torch.randint(1, 24, (4, 9))
     before = {name: value.clone() for name, value in model.state_dict().items()}
     monkeypatch.setattr("headwise.network.inference.native_available", lambda model: False)
@@ -128,14 +126,14 @@ def test_torch_computes_the_same(stack: dict[str, Any], monkeypatch: pytest.Monk
 
 
 @needs_library
-def test_what_was_loaded_in_bfloat16_is_packed_so() -> None:
+def test_bfloat16_parameters_are_packed_in_bfloat16() -> None:
     model = build_family().bfloat16()
     form = prepare_for_inference(model)
     assert isinstance(form, CompiledNetwork) and form.output.numbers == "bfloat16"
     assert searched(form, configured()) == searched(pack_network(model.float(), "float32"), configured())
 
 
-def test_it_does_not_go_with_stop() -> None:
+def test_stop_strings_are_refused() -> None:
     tokenizer = Tokenizer.train(["A dog runs."] * 3, TranslationData(vocab_size=270))
     translator = TextTranslator(engine_of(build_family()), tokenizer)
     with pytest.raises(UserError, match="compute = bfloat16 does not support `stop`"):

@@ -1,4 +1,4 @@
-"""Compiling the library: where it is possible it is done, and where not nothing half made is left behind."""
+"""Compiling the library, without incomplete files after a failure."""
 
 import os
 import platform
@@ -30,7 +30,7 @@ needs_compiler = pytest.mark.skipif(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The sources somewhere else, with old libraries."""
+    """A copy of the sources with old libraries."""
     copy = tmp_path / "native"
     shutil.copytree(original.FOLDER, copy, ignore=shutil.ignore_patterns("__pycache__", "_library*"))
     for name, content in zip(OLD, ("of a version that had one build", "old"), strict=True):
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Callable[[str], Path]:
-    """A program of the shell's."""
+    """A shell script as compiler."""
 
     def write(text: str) -> Path:
         path = tmp_path / "program"
@@ -72,15 +72,15 @@ def made(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("build", "needs"), [("avx512", "avx512_vnni"), ("avxvnni", "avx_vnni"), ("avx2", "avx2"), ("scalar", "")]
 )
-def test_the_library_is_here(build: str, needs: str) -> None:
-    """Or every test of it would be skipped, and nobody would notice."""
+def test_the_library_is_built(build: str, needs: str) -> None:
+    """Otherwise all its tests would be skipped."""
     if build not in original.builds() or (needs and needs not in FLAGS):
         pytest.skip(f"{build} is not for here")
     assert build in usable_builds(), "build it: python src/headwise/native/build.py"
 
 
 @needs_compiler
-def test_a_new_library_takes_the_place_of_the_old(
+def test_a_new_library_replaces_the_old_one(
     folder: Path, script: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_a_hurry = script(f'exec {shlex.join(original.compiler() or [])} "$@" -O0')
@@ -94,7 +94,7 @@ def test_a_new_library_takes_the_place_of_the_old(
 def test_programs_find_the_old_library_until_the_new_one_is_complete(
     folder: Path, script: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever moment the compiler is called at."""
+    """At every call of the compiler."""
     seen = folder.with_name("seen")
     watching = script(
         f"cat {folder}/_library_scalar.so >> {seen}; echo >> {seen}\n"
@@ -110,7 +110,7 @@ def test_programs_find_the_old_library_until_the_new_one_is_complete(
 @pytest.mark.usefixtures("no_compiler")
 @pytest.mark.skipif(not original.builds(), reason="there is no library for this kind of machine")
 def test_without_a_compiler(folder: Path) -> None:
-    """The old library stays: programs leave it out by themselves if it is of other sources."""
+    """The old library stays; programs ignore it if it was built from other sources."""
     code = build_in(folder)
     assert code["compiler"]() is None
     assert "no C compiler" in code["build_library"]()
@@ -123,8 +123,8 @@ def test_on_another_kind_of_machine(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert made(folder) == OLD
 
 
-def test_what_a_killed_build_has_left_is_taken_away(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An hour later: until then it may be alive."""
+def test_files_of_a_killed_build_are_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an hour; before, the build may be running."""
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     for pid, age in ((4321, 3700), (4322, 3500)):
         path = folder / f"_library_avx2.{pid}"
@@ -136,7 +136,7 @@ def test_what_a_killed_build_has_left_is_taken_away(folder: Path, monkeypatch: p
 
 @pytest.mark.skipif(not original.builds(), reason="there is no library for this kind of machine")
 def test_a_compiler_that_fails(folder: Path, script: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of what it was to write is written."""
+    """It leaves an incomplete file."""
     written = 'for name; do case "$name" in *_library*) echo half > "$name";; esac; done'
     broken = script(f"{written}\necho out of luck >&2\nexit 3")
     monkeypatch.setenv("CC", f"{broken} -m64")
@@ -147,7 +147,7 @@ def test_a_compiler_that_fails(folder: Path, script: Callable[[str], Path], monk
 
 @pytest.mark.usefixtures("no_compiler")
 def test_the_compiler_is_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """CC before what is on the path, that before the one in a Python package."""
+    """CC comes first, then the path, then the Python package."""
     for name in ("cc", "gcc", "clang", "mine"):
         (tmp_path / name).touch(0o755)
     monkeypatch.setitem(sys.modules, "ziglang", sys)
@@ -164,10 +164,8 @@ def test_the_compiler_is_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 @needs_compiler
-def test_a_compiler_that_has_not_heard_of_the_newest(
-    folder: Path, script: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those builds are left out, the others are made."""
+def test_an_old_compiler(folder: Path, script: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unsupported builds are skipped, the others are made."""
     known = f'exec {shlex.join(original.compiler() or [])} "$@" -O0'
     old = script(f'case "$*" in *avx*|*dotprod*) echo what? >&2; exit 1;; esac\n{known}')
     monkeypatch.setenv("CC", str(old))
@@ -177,8 +175,8 @@ def test_a_compiler_that_has_not_heard_of_the_newest(
 
 
 @pytest.mark.parametrize("call", [["gcc"], [CLANG or "clang"], [*original.ZIG]], ids=["gcc", "clang", "zig"])
-def test_every_compiler_takes_the_program_of_hashes(call: list[str], tmp_path: Path) -> None:
-    """Also those for which a pointer is no number."""
+def test_every_compiler_compiles_the_hash_program(call: list[str], tmp_path: Path) -> None:
+    """Also compilers that do not convert pointers to integers."""
     if not shutil.which(call[0]) or ("ziglang" in call and not find_spec("ziglang")):
         pytest.skip(f"needs {' '.join(call[-2:])}")
     flags = ["-std=gnu11", "-DSCALAR", "-Werror=int-conversion", f"-I{original.FOLDER}", "-c"]
@@ -194,7 +192,7 @@ def test_every_compiler_takes_the_program_of_hashes(call: list[str], tmp_path: P
 @pytest.mark.parametrize(("build", "sums"), [("avx2", 12), ("avx512", 24)])
 @pytest.mark.parametrize("name", ["gcc", CLANG or "clang"])
 def test_the_sums_of_a_tile_stay_in_registers(name: str, build: str, sums: int, tmp_path: Path) -> None:
-    """Whoever compiles: in memory, products in float32 take four times as long."""
+    """With every compiler: float32 products take four times as long if sums are in memory."""
     if not shutil.which(name):
         pytest.skip(f"needs {name}")
     out = tmp_path / "products.s"

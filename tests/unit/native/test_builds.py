@@ -1,4 +1,4 @@
-"""One source, several sets of instructions: the same bits from each, in every product and in whole searches."""
+"""All builds give the same bits, in every kernel and in whole searches."""
 
 import ctypes
 import os
@@ -32,7 +32,7 @@ in_use = pytest.mark.skipif(c.library() is None, reason=f"the compiled library {
 
 
 def driver(compiler: list[str], folder: Path) -> Path:
-    """The program that hashes what a build yields."""
+    """The program that hashes the results of a build."""
     made = folder / "kernels"
     flags = ["-std=gnu11", "-O1", "-DSCALAR", "-w", f"-I{original.FOLDER}", str(DRIVER), "-o", str(made), "-ldl", "-lm"]
     subprocess.run([*compiler, *flags], check=True)
@@ -55,7 +55,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 @needs_library
 @pytest.mark.skipif(original.compiler() is None, reason="no C compiler")
 @pytest.mark.parametrize("build", c.usable_builds())
-def test_every_kernel_yields_the_bits_of_plain_c(build: str, kernels: Callable[[str], str]) -> None:
+def test_every_kernel_equals_plain_c(build: str, kernels: Callable[[str], str]) -> None:
     """Products, activations, attention and its gradients, dropout, softmax, searches; in all numbers."""
     lines = kernels(build).splitlines()
     assert len(lines) > 200 and len(set(lines)) > 150
@@ -66,7 +66,7 @@ def test_every_kernel_yields_the_bits_of_plain_c(build: str, kernels: Callable[[
 @pytest.mark.parametrize("compute", NUMBERS)
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("sizes", [(64, 24), (20, 33)], ids=["of whole registers", "of any size"])
-def test_a_search_finds_the_same_to_the_last_bit(
+def test_searches_are_bit_identical(
     build: Callable[..., Transformer],
     sentences: Any,
     sizes: tuple[int, int],
@@ -74,7 +74,7 @@ def test_a_search_finds_the_same_to_the_last_bit(
     compute: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whatever searches, in whatever company."""
+    """For all kinds of searches and batches."""
     d_model, d_ff = sizes
     model = build(2.0, vocab_size=203, tied_embeddings="none", d_model=d_model, d_ff=d_ff, n_heads=4)
     sources = sentences(7, 1, 12, 5, 30, 3, vocab=203)
@@ -91,10 +91,10 @@ def test_a_search_finds_the_same_to_the_last_bit(
 
 
 @pytest.mark.skipif("avx512" not in c.usable_builds() or original.compiler() is None, reason="needs avx512")
-def test_avx_vnni_yields_the_same_bits(
+def test_avx_vnni_is_bit_identical(
     tmp_path: Path, kernels: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compiled into AVX-512's encoding of the same instruction, for few processors have both."""
+    """Compiled to AVX-512's encoding of the same instruction, since few processors have both."""
     monkeypatch.setitem(original.BUILDS["x86_64"], "narrow", NARROW)
     library = tmp_path / "narrow.so"
     subprocess.run([*(original.compiler() or []), *original.call_of("narrow", library), "-O1"], check=True)
@@ -106,7 +106,7 @@ def test_avx_vnni_yields_the_same_bits(
 
 @pytest.fixture(scope="module")
 def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The build for AMX, whose instructions are functions in plain C that check how they are used."""
+    """The build for AMX, with instructions emulated in C, which check their use."""
     if "avx512" not in c.usable_builds() or not original.supports(original.compiler() or ["false"], AMX):
         pytest.skip("needs avx512, and a compiler that has heard of AMX")
     made = tmp_path_factory.mktemp("tiles") / "amx.so"
@@ -116,8 +116,8 @@ def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def test_amx_yields_the_same_bits(tiles: Path, kernels: Callable[[str], str], tmp_path: Path) -> None:
-    """For all that the program of hashes computes, whole searches in threads among it."""
+def test_amx_is_bit_identical(tiles: Path, kernels: Callable[[str], str], tmp_path: Path) -> None:
+    """For everything in the hash program, including searches in threads."""
     made = driver(original.compiler() or [], tmp_path)
     ran = subprocess.run([made, tiles], capture_output=True, text=True)
     assert (ran.stderr, ran.stdout) == ("", kernels(original.ANYWHERE))
@@ -130,7 +130,7 @@ def test_amx_yields_the_same_bits(tiles: Path, kernels: Callable[[str], str], tm
 def test_tiles_of_any_shape(
     d_out: int, d_in: int, after_relu: bool, tiles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Panels, rows and inputs that fill no tile; and few rows, which want none."""
+    """Panels, rows and inputs that do not fill a tile; and few rows, which use none."""
     draw = np.random.default_rng(d_out * d_in)
     weight, bias = (draw.standard_normal(shape).astype(np.float32) for shape in ((d_out, d_in), d_out))
     x = draw.standard_normal((100, d_in)).astype(np.float32).clip(0 if after_relu else -9)
@@ -145,7 +145,7 @@ def test_tiles_of_any_shape(
 
 
 def whole_tiles(rows: int) -> int:
-    """Of 16 rows, in blocks of 48 of which none has fewer than 7."""
+    """Tiles of 16 rows, in blocks of 48 with at least 7 rows."""
     return sum(-(-min(48, rows - first) // 16) for first in range(0, rows, 48) if rows - first > 6)
 
 
@@ -173,8 +173,8 @@ def records(found: Any) -> list[Any]:
 
 @needs_library
 @pytest.mark.parametrize("numbers", NUMBERS)
-def test_a_row_is_the_same_in_any_company(instructions: str, numbers: str) -> None:
-    """Tiles have other heights and widths in each build."""
+def test_a_row_does_not_depend_on_other_rows(instructions: str, numbers: str) -> None:
+    """Tiles have different shapes in each build."""
     draw = np.random.default_rng(0)
     weight, bias = (draw.standard_normal(shape).astype(np.float32) for shape in ((163, 100), 163))
     layer = Linear(weight, bias, numbers)
@@ -185,7 +185,7 @@ def test_a_row_is_the_same_in_any_company(instructions: str, numbers: str) -> No
 
 
 @needs_library
-def test_what_is_no_number_stays_so(instructions: str) -> None:
+def test_nan_stays_nan(instructions: str) -> None:
     x = torch.randn(4, 40)
     x[1, 3], x[2, 4], x[3, :] = torch.nan, -torch.inf, 1e-40
     for numbers in NUMBERS:
@@ -211,8 +211,8 @@ int main(void) {
 
 
 @pytest.mark.skipif(original.compiler() is None, reason="no C compiler")
-def test_what_is_no_number_hides_no_number(tmp_path: Path) -> None:
-    """Exponentials of what is above the largest number would overflow, in each build in its own way."""
+def test_nan_does_not_hide_numbers(tmp_path: Path) -> None:
+    """Otherwise exponentials would overflow, differently in each build."""
     source, program = tmp_path / "undefined.c", tmp_path / "undefined"
     source.write_text(UNDEFINED)
     strict = ["-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
@@ -235,10 +235,10 @@ def test_what_is_no_number_hides_no_number(tmp_path: Path) -> None:
 @pytest.mark.distributed  # the emulator takes 100 seconds
 @pytest.mark.skipif(not all(map(shutil.which, AARCH64)), reason=f"needs {' and '.join(AARCH64)}")
 @pytest.mark.skipif(original.compiler() is None or not c.usable_builds(), reason="nothing to compare with")
-def test_aarch64_yields_the_same_bits(
+def test_aarch64_is_bit_identical(
     tmp_path: Path, kernels: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compiled for it and run by an emulator."""
+    """Cross-compiled and run in an emulator."""
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     builds = original.builds()
     made = driver([AARCH64[0]], tmp_path)
@@ -251,8 +251,8 @@ def test_aarch64_yields_the_same_bits(
 
 
 @pytest.mark.skipif("avx2" not in c.usable_builds(), reason="needs avx2")
-def test_a_program_is_told_which_build_to_use() -> None:
-    """From its start: nothing is loaded that was not asked for."""
+def test_the_environment_selects_the_build() -> None:
+    """No other build is loaded."""
     code = "from headwise.native import library as c; print(c.instructions(), c.library()._name)"
     environment = {**os.environ, c.SWITCH: "avx2"}
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)

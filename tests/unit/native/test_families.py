@@ -1,4 +1,4 @@
-"""Networks of the families in the library against torch's, a step at a time; and which of them it takes."""
+"""Networks of the families in the library compared with torch, step by step; and which are supported."""
 
 import copy
 import math
@@ -22,7 +22,8 @@ from headwise.native.library import library
 from headwise.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
 from headwise.native.network import CompiledNetwork
 from headwise.network.build import build as build_network
-from headwise.network.compiled import native_available, shape_of
+from headwise.network.compiled import native_available, shape_of, unsupported_module
+from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
 from headwise.network.feed_forward import ACTIVATIONS
 from headwise.network.inference import prepare_for_inference
 from headwise.network.transformer import Transformer
@@ -105,7 +106,7 @@ def compiled(network: nn.Module, compute: str = "float32") -> CompiledNetwork:
 def configured(
     settings: dict[str, Any] | None = None, ends: tuple[int, ...] = (END,), start: int = START, **ids: Any
 ) -> GenerationConfig:
-    """The settings and ids of a file; sources of these tests have their end marks."""
+    """Settings and special ids; sources of these tests include their end tokens."""
     end, *others = ends or (NEVER,)
     special = SpecialIds(0, start, end, NEVER, other_ends=tuple(others), source_end=(), suppressed=())
     chosen = DEFAULTS.changed({"max_new_tokens": 10, **(settings or {})})
@@ -113,13 +114,13 @@ def configured(
 
 
 def searched(network: Any, config: GenerationConfig, sources: Any = None, **how: Any) -> list[list[Hypothesis]]:
-    """What is found for sources, usually `SOURCES`."""
+    """The hypotheses for sources, by default `SOURCES`."""
     sources = SOURCES if sources is None else sources
     return decode_tokens(engine_of(network), sources, config.settings, config.special, **how)
 
 
 def logits(model: Any, tgt_in: Tensor) -> Tensor:
-    """After every position, a step at a time; two positions at once at first, as what outputs begin with is read."""
+    """After every position, step by step; the first two at once, like a forced prefix."""
     src = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in SOURCES], batch_first=True)
     mask = torch.arange(src.size(1)) < torch.tensor([len(row) for row in SOURCES]).unsqueeze(1)
     with torch.inference_mode():
@@ -134,7 +135,7 @@ def logits(model: Any, tgt_in: Tensor) -> Tensor:
     ids=[*STACKS, *NETWORKS],
 )
 def test_step_by_step(stack: dict[str, Any], network: dict[str, Any]) -> None:
-    """Padding within a text is where it never stands, but users write what they like."""
+    """Padding inside a text is unusual, but possible."""
     model, tgt_in = build(stack, **network), torch.randint(1, VOCAB, (4, 9))
     wanted = logits(copy.deepcopy(model).double(), tgt_in)
     torch.testing.assert_close(logits(Steps(compiled(model)), tgt_in).double(), wanted, rtol=0, atol=2e-5)
@@ -143,7 +144,7 @@ def test_step_by_step(stack: dict[str, Any], network: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 @pytest.mark.parametrize("name", ["Marian", "M2M-100", "BART", "SwiGLU"])
-def test_an_output_is_the_same_to_the_last_bit_in_any_company(name: str, compute: str) -> None:
+def test_outputs_are_bit_identical_in_any_batch(name: str, compute: str) -> None:
     form = compiled(build(STACKS[name], tie_head=False), compute)
     config = configured({"beam_size": 3, "n_best": 3}, (END, 6, 7), forced=(9,))
     together = searched(form, config)
@@ -170,9 +171,7 @@ def test_an_output_is_the_same_to_the_last_bit_in_any_company(name: str, compute
     ],
     ids=str,
 )
-def test_searches_find_what_torch_finds(
-    name: str, settings: dict[str, Any], ids: dict[str, Any], prefix: list[int]
-) -> None:
+def test_searches_equal_torch(name: str, settings: dict[str, Any], ids: dict[str, Any], prefix: list[int]) -> None:
     network, n_best = build(STACKS[name]), settings.get("beam_size", 4)
     config = configured({"beam_size": n_best, "n_best": n_best, **settings}, **ids)
     how: dict[str, Any] = {"prefixes": [prefix] * len(SOURCES), "max_len": 9}
@@ -185,7 +184,7 @@ def test_searches_find_what_torch_finds(
 
 
 @pytest.mark.parametrize(("stack", "part"), ALIEN.values(), ids=ALIEN)
-def test_what_the_library_lacks_is_never_left_out(stack: dict[str, Any], part: str) -> None:
+def test_unsupported_modules_are_detected(stack: dict[str, Any], part: str) -> None:
     network = build(stack)
     assert not native_available(network) and part in unsupported_module(network)
     assert prepare_for_inference(network) is network
@@ -219,7 +218,7 @@ def test_axes_of_what_the_library_lacks(stack: dict[str, Any]) -> None:
     assert library_shape(replace(CONFIG, encoder=both, decoder=both)) is None
 
 
-def test_sides_that_differ_and_other_numbers() -> None:
+def test_different_sides_and_dtypes() -> None:
     other = replace(STACK, activation="silu")
     network = build_network(NetworkConfig("none", VOCAB, encoder=STACK, decoder=other))
     assert unsupported_module(network) == "several activations"
@@ -232,7 +231,7 @@ def test_sides_that_differ_and_other_numbers() -> None:
     assert "encoder.layers.0.extra" in unsupported_module(network)
 
 
-def test_longer_than_there_are_positions() -> None:
+def test_the_limit_of_learned_positions() -> None:
     form = compiled(build(STACKS["BART"]))
     config = configured({"max_new_tokens": 50}, ())
     assert len(searched(form, config, [[5] * 40], max_len=40)[0][0].tokens) == 40
@@ -240,7 +239,7 @@ def test_longer_than_there_are_positions() -> None:
         searched(form, config, [[5] * 41], max_len=40)
 
 
-def test_numbers_that_are_none() -> None:
+def test_non_finite_numbers() -> None:
     network = build(STACKS["BART"])
     network.get_parameter("encoder.layers.0.ffn.up_proj.weight").data[3, 3] = torch.nan
     for beam_size in (1, 3):
@@ -250,8 +249,8 @@ def test_numbers_that_are_none() -> None:
 
 
 @pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "quick_gelu", "silu"])
-def test_activations_far_out(name: str) -> None:
-    """Where an exponential overflows, or a tail cancels, they are what torch says to six digits."""
+def test_activations_of_large_inputs(name: str) -> None:
+    """Equal to torch to six digits, also for large inputs."""
     loaded, x = library(), np.concatenate([-np.logspace(-6, 3, 203), np.logspace(-6, 3, 200)]).astype(np.float32)
     assert loaded is not None
     wanted = ACTIVATIONS[name](torch.from_numpy(x).double()).numpy()
@@ -259,8 +258,8 @@ def test_activations_far_out(name: str) -> None:
     np.testing.assert_allclose(x, wanted, rtol=2e-6, atol=3e-7)
 
 
-def test_the_logarithm_is_the_nearest_number() -> None:
-    """Of a system's own nobody knows which it is. Of n zeros the sum of exponentials is n."""
+def test_the_logarithm_is_correctly_rounded() -> None:
+    """Unlike those of C libraries. The sum of n exponentials of 0 is n."""
     loaded, found = library(), np.empty(1, np.float32)
     assert loaded is not None
     for n in (*range(1, 1000), 32000, 1 << 20):

@@ -1,4 +1,4 @@
-"""The library as Python sees it: structures as C lays them out, and life without it."""
+"""Bindings of the library, and behaviour without it."""
 
 import ctypes
 import json
@@ -52,7 +52,7 @@ def structures() -> list[type[ctypes.Structure]]:
 
 
 def layout(structure: type[ctypes.Structure]) -> str:
-    """What Python believes, for a C compiler to judge."""
+    """C assertions about a Python structure."""
     name = OTHER_NAMES.get(structure.__name__, structure.__name__)
     claims = [f"sizeof({name}) == {ctypes.sizeof(structure)}"]
     for field in structure._fields_:
@@ -63,7 +63,7 @@ def layout(structure: type[ctypes.Structure]) -> str:
 
 
 def judge(claims: str, folder: Path) -> str:
-    """What a C compiler finds wrong."""
+    """The errors of a C compiler."""
     (folder / "claims.c").write_text(f'#include "search.c"\n#include <stddef.h>\n{claims}\n')
     flags = [flag for flag in (*FLAGS, *builds()[ANYWHERE]) if flag != "-O3"]
     call = [*(compiler() or []), *flags, "-fsyntax-only", f"-I{FOLDER}", str(folder / "claims.c")]
@@ -71,7 +71,7 @@ def judge(claims: str, folder: Path) -> str:
 
 
 @pytest.mark.skipif(not builds() or compiler() is None, reason="no C compiler for this kind of machine")
-def test_structures_are_as_c_lays_them_out(tmp_path: Path) -> None:
+def test_structures_match_those_of_c(tmp_path: Path) -> None:
     assert len(structures()) >= 9
     assert judge("\n".join(map(layout, structures())), tmp_path) == ""
     wrong = type("Norm", (ctypes.Structure,), {"_fields_": [("weight", ctypes.c_void_p), ("eps", ctypes.c_float)]})
@@ -79,14 +79,14 @@ def test_structures_are_as_c_lays_them_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "names"), [("Activation", ACTIVATIONS), ("EarlyStopping", EARLY_STOPPING)])
-def test_c_and_python_count_kinds_alike(kind: str, names: tuple[str, ...]) -> None:
+def test_enums_match_those_of_c(kind: str, names: tuple[str, ...]) -> None:
     found = re.search(rf"enum {kind} {{ (.*) }}", "".join(p.read_text() for p in FOLDER.glob("*.[ch]")))
     assert found and tuple(found[1].lower().replace("stop_", "").split(", ")) == names
 
 
 @pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
 def test_without_the_library_the_text_is_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    """Switched off by the environment, so in a program of its own."""
+    """Disabled by the environment, in a separate program."""
     switched_off = {**os.environ, c.SWITCH: "0"}
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=switched_off, capture_output=True, text=True, check=True)
     exec(SCRIPT, {})
@@ -96,13 +96,13 @@ def test_without_the_library_the_text_is_the_same(capsys: pytest.CaptureFixture[
 
 
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is remembered of what was found before."""
+    """Clears caches."""
     for name in ("opened", "instructions", "library"):
         monkeypatch.setattr(c, name, getattr(c, name).__wrapped__)
 
 
-def test_where_there_is_no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Not built, or built for another kind of machine: then there is none, and no error unless one was asked for."""
+def test_missing_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not built, or built for another machine: no error unless a build was requested."""
     monkeypatch.delenv(c.SWITCH, raising=False)
     monkeypatch.setattr(c, "library_of", lambda name: tmp_path / name)
     fresh(monkeypatch)
@@ -119,7 +119,7 @@ def test_where_there_is_no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
-    """An installation with nothing but some of the builds that are here."""
+    """An installation with some of the builds."""
 
     def install(*names: str) -> None:
         for name in names:
@@ -132,8 +132,8 @@ def only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]
 
 
 @pytest.mark.skipif(BEST == "", reason="this processor runs no other build than plain C")
-def test_plain_c_alone_on_a_better_processor(only: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Says once what is missing; int8 does not blame the processor."""
+def test_only_plain_c_on_a_better_processor(only: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One warning; the error for int8 does not blame the processor."""
     only(ANYWHERE)
     with pytest.warns(
         UserWarning, match=rf"is not built for this processor \({BEST}\); torch .* more slowly: .*build\.py"
@@ -146,15 +146,17 @@ def test_plain_c_alone_on_a_better_processor(only: Callable[..., None], monkeypa
 
 
 @pytest.mark.skipif(BEST == "", reason="this processor runs no other build than plain C")
-def test_no_complaint_about_a_build_that_runs(only: Callable[..., None]) -> None:
-    """Another may be faster; and who asks for plain C is not told of others."""
+def test_no_warning_about_a_build_that_runs(only: Callable[..., None]) -> None:
+    """Even if another may be faster, or plain C was requested."""
     only(ANYWHERE, BEST)
     assert c.instructions() == BEST and c.unbuilt() == ""
 
 
 @pytest.mark.skipif(not c.usable_builds(), reason="the compiled library is missing")
-def test_why_there_is_no_library(only: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Not built, of other sources, switched off, on a processor of an unknown kind or one that runs plain C alone."""
+def test_reasons_for_a_missing_library(
+    only: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not built, built from other sources, disabled, unknown processor, or one that runs only plain C."""
     only()
     assert re.match(r"is missing: to build it, run .*build\.py", c.absence())
     only(ANYWHERE)
@@ -171,8 +173,8 @@ def test_why_there_is_no_library(only: Callable[..., None], monkeypatch: pytest.
 
 
 @pytest.mark.skipif(not c.usable_builds(), reason="the compiled library is missing")
-def test_one_build_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the environment; the best that the processor can run if it says nothing, torch before plain C."""
+def test_selecting_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the environment; by default the best build for the processor, but torch rather than plain C."""
     fresh(monkeypatch)
     usable = c.usable_builds()
     for name in usable:
@@ -224,13 +226,13 @@ x86_64 = pytest.mark.skipif(platform.machine() != "x86_64" or compiler() is None
     ],
     ids=["all", "F", "DQ", "BW", "VL", "VNNI", "AVX-VNNI", "AVX2", "FMA", "OSXSAVE", "AVX"],
 )
-def test_the_processor_itself_is_asked(leaf: int, bits: int, runs: list[str], tmp_path: Path) -> None:
-    """Not what the system says of it: an emulator and a chroot know better."""
+def test_processor_detection(leaf: int, bits: int, runs: list[str], tmp_path: Path) -> None:
+    """By CPUID, not by the operating system's description."""
     assert [name for name in answers(tmp_path, CPUID, leaf, bits) if name != UNTRIED] == runs
 
 
 def answers(folder: Path, stand_in: str, leaf: int, bits: int) -> list[str]:
-    """The builds that would run on such a processor."""
+    """The builds that run on such a processor."""
     (folder / "stand_in.h").write_text(stand_in)
     lacks = [f"-DWITHOUT_LEAF={leaf}", f"-DWITHOUT_BITS={bits}u", "-include", str(folder / "stand_in.h")]
     made = folder / "asked.so"
@@ -264,15 +266,15 @@ TILES = f"""{CPUID}
     ],
     ids=["all", "TILE", "INT8", "VNNI", "XTILEDATA", "XTILECFG", "ZMM", "refused"],
 )
-def test_tiles_are_asked_for(bits: int, saved: int, granted: int, runs: bool, tmp_path: Path) -> None:
-    """The processor has them, the system saves them, and lets this process use them."""
+def test_amx_detection(bits: int, saved: int, granted: int, runs: bool, tmp_path: Path) -> None:
+    """If processor and system support tiles, and the process may use them."""
     stand_in = f"#define SAVED {saved}\n#define GRANTED {granted}\n{TILES}"
     assert (UNTRIED in answers(tmp_path, stand_in, 7, bits)) == runs
 
 
 @x86_64
-def test_the_build_for_any_processor_needs_no_instructions_of_some(tmp_path: Path) -> None:
-    """No register of theirs, nor any instruction in their encoding."""
+def test_the_generic_build_uses_no_special_instructions(tmp_path: Path) -> None:
+    """Neither their registers nor their encodings."""
 
     def assembled(name: str, build: str) -> str:
         flags = [*FLAGS, *builds()[build], "-DHEADWISE_VERSION=0", "-S"]

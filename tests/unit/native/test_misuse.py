@@ -1,4 +1,4 @@
-"""What crosses into C is checked first: C would read and write whatever stands where it is told to."""
+"""Arguments are checked before C is called, which would read and write out of bounds."""
 
 import re
 import subprocess
@@ -76,7 +76,7 @@ def test_layers(misuse: Callable[[Linear], object]) -> None:
     ],
     ids=str,
 )
-def test_parameters_that_do_not_fit_together(
+def test_mismatched_parameters(
     build: Build, monkeypatch: pytest.MonkeyPatch, name: str, shape: tuple[int, ...]
 ) -> None:
     model = build(tied_embeddings="none")
@@ -134,7 +134,7 @@ def test_searches(build: Build, bounds: Any, options: Any, few: Any) -> None:
 
 
 @pytest.mark.parametrize("sources", [[], [[5, 2], []]], ids=str)
-def test_sources_of_nothing(build: Build, sources: list[list[int]]) -> None:
+def test_empty_sources(build: Build, sources: list[list[int]]) -> None:
     with pytest.raises(AssertionError):
         pack_network(build(), "float32").start(sources)
 
@@ -181,7 +181,7 @@ def with_a_past(decoding: Decoding) -> Decoding:
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-def test_decodings_that_do_not_go_together(build: Build, other: Callable[[Build], Decoding]) -> None:
+def test_mismatched_decodings(build: Build, other: Callable[[Build], Decoding]) -> None:
     decoding = pack_network(build(), "float32").start([[5, 2]])
     with pytest.raises(AssertionError, match="of the same sources"):
         Search([decoding, other(build)], PLAIN, limits(1))
@@ -212,13 +212,13 @@ def attention(q: torch.Tensor, widths: tuple[int, int] = (8, 8)) -> torch.Tensor
 
 
 @pytest.mark.parametrize("misuse", PACKINGS.values(), ids=PACKINGS)
-def test_passes_of_training(misuse: Callable[[], object]) -> None:
+def test_training_functions(misuse: Callable[[], object]) -> None:
     assert attention(torch.ones(3, 48)).shape == (3, 16)
     with pytest.raises((AssertionError, TypeCheckError)):  # checked shapes find some of it first
         misuse()
 
 
-def test_whoever_stops_a_search_is_told_so(build: Build) -> None:
+def test_cancelled_searches_raise(build: Build) -> None:
     network = pack_network(build(), "float32")
     with pytest.raises(SearchCancelled):
         network.search([[5, 2], [6, 7, 2]], limits(), PLAIN, None, np.ones(1, np.int32))
@@ -236,7 +236,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def scarce(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The library, but that its allocations can be made to fail: `allocations_left` counts them."""
+    """The library with allocations that can fail: `allocations_left` counts them."""
     call = compiler()
     if not c.instructions() or call is None:
         pytest.skip("no C compiler for this kind of machine")
@@ -252,7 +252,7 @@ def scarce(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16", "ensemble"])
 def test_every_allocation_may_fail(build: Build, scarce: Any, compute: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One after the other: with a batch halved the search goes on, or one source is named; nothing else happens."""
+    """One after another: the batch is split, or the source is named in an error."""
     monkeypatch.setattr(c, "library", lambda: scarce)
     left = c.ctypes.c_long.in_dll(scarce, "allocations_left")
     sources = [[5, 6, 7], [8], [9, 9], [10, 4, 4, 5, 6]]
@@ -271,10 +271,10 @@ def test_every_allocation_may_fail(build: Build, scarce: Any, compute: str, monk
     left.value = -1
 
 
-def test_every_allocation_of_a_search_in_steps_may_fail(
+def test_every_allocation_of_a_stepwise_search_may_fail(
     build: Build, scarce: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Guesses that need more room among them; what has failed has failed."""
+    """Including guesses that need more memory; after a failure the search cannot continue."""
     monkeypatch.setattr(c, "library", lambda: scarce)
     left = c.ctypes.c_long.in_dll(scarce, "allocations_left")
     network = pack_network(build(3.0, vocab_size=30, tied_embeddings="none"), "float32")
@@ -299,7 +299,7 @@ def test_every_allocation_of_a_search_in_steps_may_fail(
     left.value = -1
 
 
-def test_no_memory_at_all(build: Build, scarce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_memory(build: Build, scarce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(c, "library", lambda: scarce)
     model = pack_network(build(), "float32")
     monkeypatch.setattr(Decoding, "__init__", lambda *_: (_ for _ in ()).throw(MemoryError))
@@ -345,7 +345,7 @@ except UserError as error:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is that of Linux")
 def test_a_process_with_little_memory(tmp_path: Path) -> None:
-    """A batch that needs some 130 MB where there are 60; and a line whose longest output alone is too much."""
+    """A batch that needs about 130 MB of 60 MB; and a single line that needs too much."""
     for long, said in ((5, "400\n"), (100_000_000, "text 1: not enough memory")):
         done = subprocess.run([sys.executable, "-c", LIMITED, str(long)], capture_output=True, text=True)
         assert done.stdout.startswith(said), (done.stdout, done.stderr[-2000:])
@@ -376,8 +376,8 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-def test_a_forked_child_trains_on_alone() -> None:
-    """The threads that shared the parent's work are not there, and nobody waits for them."""
+def test_a_forked_child_trains_without_threads() -> None:
+    """It does not wait for the threads of its parent."""
     done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60)
     assert done.stdout == "0\n", done.stderr
 
@@ -411,8 +411,8 @@ print(counted[0] - before)  # itself, and one that helps
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux shows them")
-def test_another_thread_takes_as_many_as_torch_says() -> None:
-    """And not what the runtime of OpenMP thinks of a thread that has not asked torch yet."""
+def test_other_threads_use_torchs_number_of_threads() -> None:
+    """Not the default of the OpenMP runtime for new threads."""
     environment = {"OMP_NUM_THREADS": "6", "PATH": "/usr/bin", "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run([sys.executable, "-c", COUNTED], capture_output=True, text=True, env=environment)
     assert done.stdout == "2\n", (done.stdout, done.stderr)

@@ -1,4 +1,4 @@
-"""The library's Transformer against the readable one, a step at a time; and that no step knows its company."""
+"""The library's Transformer compared with torch's, step by step; rows are independent."""
 
 import copy
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def start(model: Any, src: Tensor, mask: Tensor) -> Any:
 
 @torch.no_grad()
 def steps(model: Any, cache: Any, tokens: Tensor) -> Tensor:
-    """Hidden states of tokens that are fed one at a time."""
+    """Hidden states of tokens, one at a time."""
     fed = [model.decode(token, cache.memory, cache.src_mask, cache) for token in tokens.split(1, dim=1)]
     return torch.cat(fed, dim=1)
 
@@ -84,13 +84,13 @@ def compare(model: Transformer, src: Tensor, mask: Tensor, length: int = 20) -> 
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
-def test_steps_equal_the_readable_model(build: Build, padded: Any, changes: dict[str, Any]) -> None:
+def test_steps_equal_the_torch_model(build: Build, padded: Any, changes: dict[str, Any]) -> None:
     compare(build(**changes), *padded(SOURCES))
 
 
 @pytest.mark.parametrize("widths", [{}, {"d_k": 3, "d_v": 9}], ids=str)
-def test_heads_may_be_gone(build: Build, padded: Any, widths: dict[str, int]) -> None:
-    """Another number of them in each attention."""
+def test_pruned_heads(build: Build, padded: Any, widths: dict[str, int]) -> None:
+    """Different numbers of heads in each attention module."""
     shape = {"d_model": 24, "n_heads": 3, **widths}
     whole = build(**shape)
     left = heads_left(whole, REMOVED)
@@ -101,14 +101,14 @@ def test_heads_may_be_gone(build: Build, padded: Any, widths: dict[str, int]) ->
 
 
 def test_many_long_sentences(build: Build, padded: Any, sentences: Any) -> None:
-    """More than are encoded together, longer than the table of positions is at first, longer than torch's own is."""
+    """More than are encoded at once, and longer than the initial tables of positions."""
     src, mask = padded([[*source, 2] for source in sentences(530, 300, 1, 299, 200, 30)])
     compare(build(n_encoder_layers=1, n_decoder_layers=1), src, mask, length=40)
 
 
 @pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
-def test_a_sentence_knows_nothing_of_the_others(build: Build, padded: Any, compute: str) -> None:
-    """To the last bit, wherever it stands and with whichever hypotheses of its own."""
+def test_a_sentence_does_not_depend_on_others(build: Build, padded: Any, compute: str) -> None:
+    """Bit-identical, for any order and number of hypotheses."""
     model, tgt_in = native(build(d_model=64, n_heads=4), compute), torch.randint(1, 12, (4, 12))
     together = steps(model, start(model, *padded(SOURCES)), tgt_in)
     turned = steps(model, start(model, *padded(SOURCES[::-1])), tgt_in.flip(0)).flip(0)
@@ -130,8 +130,8 @@ def test_int8_is_near_float32(build: Build, padded: Any) -> None:
     assert 1e-4 < (ours - wanted).std() / wanted.std() < 0.05
 
 
-def test_several_positions_at_once_and_steps_back(build: Build, padded: Any) -> None:
-    """As guesses are checked: what was taken back leaves no trace."""
+def test_several_positions_at_once_and_truncation(build: Build, padded: Any) -> None:
+    """As in checking guesses: removed positions leave no trace."""
     model, source = native(build()), padded(SOURCES[:1])
     tgt_in = torch.randint(1, 12, (1, 60))
     wanted = steps(model, start(model, *source), tgt_in)
@@ -146,8 +146,8 @@ def test_several_positions_at_once_and_steps_back(build: Build, padded: Any) -> 
     assert cache.length == 60
 
 
-def test_places_of_the_dead_are_used_again(build: Build, padded: Any) -> None:
-    """Beams that keep coming from one hypothesis leave its places and their own newest ones, not all."""
+def test_slots_of_dead_hypotheses_are_reused(build: Build, padded: Any) -> None:
+    """Beams with a common history keep its slots and their newest ones."""
     model = build()
     prepared, exact = native(model), copy.deepcopy(model).double()
     caches = [start(m, *padded(SOURCES[:3])) for m in (prepared, exact)]
@@ -166,8 +166,8 @@ def test_places_of_the_dead_are_used_again(build: Build, padded: Any) -> None:
     assert closed >= 3 and places < 800
 
 
-def test_nothing_is_given_up_that_a_hypothesis_stands_on(build: Build, padded: Any) -> None:
-    """Beams that never meet again keep all their places."""
+def test_slots_of_live_hypotheses_are_kept(build: Build, padded: Any) -> None:
+    """Beams without a common history keep all their slots."""
     model, tgt_in = native(build()), torch.randint(1, 12, (4, 50))
     cache = start(model, *padded(SOURCES[:1]))
     cache.select(torch.zeros(4, dtype=torch.long))
@@ -175,7 +175,7 @@ def test_nothing_is_given_up_that_a_hypothesis_stands_on(build: Build, padded: A
     assert cache.memory.slots == 200
 
 
-def test_positions_are_known_up_to_a_limit(build: Build, padded: Any) -> None:
+def test_positions_have_a_limit(build: Build, padded: Any) -> None:
     model = build(positions="learned", max_len=12)
     for form in (model, native(model)):
         cache = start(form, *padded([[5] * 12]))
@@ -186,13 +186,13 @@ def test_positions_are_known_up_to_a_limit(build: Build, padded: Any) -> None:
             start(form, *padded([[5] * 13]))
 
 
-def test_only_models_it_takes_go_to_the_library(build: Build) -> None:
+def test_only_supported_models_use_the_library(build: Build) -> None:
     for model in (build().double(), build().half()):
         assert prepare_for_inference(model) is model
     assert not isinstance(prepare_for_inference(build(), "float16"), CompiledNetwork)
 
 
-def test_a_changed_model_is_packed_anew(build: Build, padded: Any) -> None:
+def test_a_changed_model_is_packed_again(build: Build, padded: Any) -> None:
     model = build()
     forms = PrecisionVariants(model)
     before = forms("float32")
@@ -209,7 +209,7 @@ def test_a_changed_model_is_packed_anew(build: Build, padded: Any) -> None:
 
 @pytest.mark.parametrize("strange", [12, -1])
 def test_ids_beyond_the_vocabulary_are_refused(build: Build, strange: int) -> None:
-    """C would read whatever stands beyond the table."""
+    """C would read beyond the table."""
     network = pack_network(build(), "float32")
     with pytest.raises(UserError, match=f"token {strange} is outside the vocabulary of 12"):
         network.start([[5, strange, 2]])

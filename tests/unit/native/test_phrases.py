@@ -1,4 +1,4 @@
-"""The library's search for outputs with phrases against that of `decode.phrases` over the library's own steps."""
+"""The library's search with phrases compared with `decode.phrases` on the library's steps."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ CONFIG = SearchSettings(max_length_factor=1.0, max_length_extra=12)
 
 
 def drawn(count: int, vocab: int) -> Phrases:
-    """None for every fourth sentence, up to three phrases of up to three pieces for others, some with equal pieces."""
+    """None for every fourth sentence, up to three phrases of up to three tokens for others, some sharing tokens."""
     sizes = [[1 + (s + n) % 3 for n in range(s % 4)] for s in range(count)]
     return [[torch.randint(4, min(vocab, 8), (n,)).tolist() for n in of] for of in sizes]
 
@@ -39,9 +39,7 @@ def contains(words: Sequence[int], phrase: Sequence[int]) -> bool:
 @pytest.mark.parametrize("vocab", [12, 203])
 @pytest.mark.parametrize("peak", [0.5, 4.0])
 @pytest.mark.parametrize("beam_size", [2, 4, 7])
-def test_finds_what_the_other_search_finds(
-    build: Build, sentences: Any, beam_size: int, peak: float, vocab: int
-) -> None:
+def test_equals_the_torch_search(build: Build, sentences: Any, beam_size: int, peak: float, vocab: int) -> None:
     model = native(build(peak, vocab_size=vocab, tied_embeddings="none"))
     sources, phrases = sentences(*LENGTHS, vocab=vocab), drawn(len(LENGTHS), vocab)
     for penalty, n_best in ((0.0, beam_size), (0.6, 1)):
@@ -54,7 +52,7 @@ def test_finds_what_the_other_search_finds(
         assert found != plain
 
 
-def test_what_it_finds_does_not_depend_on_the_batch(build: Build, sentences: Any) -> None:
+def test_results_do_not_depend_on_the_batch(build: Build, sentences: Any) -> None:
     model, sources, phrases = native(build(2.0)), sentences(*LENGTHS), drawn(len(LENGTHS), 12)
     config = replace(CONFIG, beam_size=5, n_best=2)
     together = decode_tokens(engine_of(model), sources, config, phrases=phrases)
@@ -68,7 +66,7 @@ def test_what_it_finds_does_not_depend_on_the_batch(build: Build, sentences: Any
 
 
 def test_prefixes_shortlists_and_repeats_with_phrases(build: Build, sentences: Any) -> None:
-    """A shortlist lets through what a phrase asks for."""
+    """Tokens of phrases are added to the shortlist."""
     model, sources = native(build(3.0, vocab_size=60)), sentences(*LENGTHS, vocab=60)
     phrases, prefixes = drawn(len(LENGTHS), 60), [[5, 9] if i % 2 else [] for i in range(len(LENGTHS))]
     few = CandidateTable(np.arange(12, 16), np.arange(60)[:, None] % 20 + 20)
@@ -82,7 +80,7 @@ def test_prefixes_shortlists_and_repeats_with_phrases(build: Build, sentences: A
             assert [h.tokens[0] for h in chain(*found[1::2])] == [5] * 8 or "prefixes" not in how
 
 
-def test_what_has_no_room_is_not_found(build: Build) -> None:
+def test_phrases_longer_than_the_limit_give_no_hypothesis(build: Build) -> None:
     model, config = native(build(2.0)), SearchSettings(max_length_factor=0.0, max_length_extra=3)
     phrases = [[[5, 6, 7, 8]], [[5, 6, 7]], []]
     for form in (model, by_steps(model)):

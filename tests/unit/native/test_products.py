@@ -1,4 +1,4 @@
-"""Matrix products of the library: against integers and against numpy, and the same bits in any company."""
+"""Matrix products of the library: compared with integers and numpy, bit-identical in any batch."""
 
 from typing import Any
 
@@ -21,14 +21,14 @@ def drawn(*shape: int) -> Any:
 
 
 def inputs(rows: int, d_in: int, after_relu: bool) -> Any:
-    """Rows of very different sizes; the last one is nothing but zeros."""
+    """Rows of very different magnitudes; the last one is zero."""
     x = drawn(rows, d_in) * np.float32(10.0) ** np.arange(rows, dtype=np.float32)[:, None].clip(0, 12)
     x[-1:] = 0 if rows > 1 else x[-1:]
     return x.clip(0, None) if after_relu else x
 
 
 def levels_of(x: Any, after_relu: bool) -> tuple[Any, Any]:
-    """Inputs in 7 bits, as they are written in `products.c`, less the level of 0; and what a level is worth."""
+    """Inputs quantised to 7 bits as in `products.c`, minus the value of 0; and the scale."""
     steps = 127 if after_relu else 63
     largest = np.abs(x).max(1, keepdims=True)
     inverse = np.divide(np.float32(steps), largest, out=np.zeros_like(largest), where=largest > 0)
@@ -36,7 +36,7 @@ def levels_of(x: Any, after_relu: bool) -> tuple[Any, Any]:
 
 
 def packed(layer: Linear) -> tuple[Any, Any]:
-    """In int8: the levels (d_out, d_in) and the scale of each output; W is about scale * level."""
+    """The quantised weights (d_out, d_in) and the scale of each output; W is about scale * level."""
     levels, scales = np.empty((layer.d_out, layer.d_in), np.int8), np.empty(layer.d_out, np.float32)
     needed().headwise_levels(layer.address, at(levels), at(scales))
     return levels, scales
@@ -49,7 +49,7 @@ def in_integers(layer: Linear, x: Any, bias: Any, after_relu: bool) -> Any:
 
 
 def sums_in_16_bits(levels: Any, x: Any) -> Any:
-    """Every sum that is kept in 16 bits on its way, of rows `x` of levels from 0 to 127, the padded ones 0."""
+    """Every 16-bit sum for rows `x` of quantised inputs from 0 to 127, padded with 0."""
     more = -levels.shape[1] % GROUP
     w, x = (np.pad(a.astype(np.int64), [(0, 0), (0, more)]).reshape(len(a), -1, 4, 2, 2) for a in (levels, x))
     products = (w[:, None] * x[None]).sum(-1)  # neighbours, which the processor adds first
@@ -58,7 +58,7 @@ def sums_in_16_bits(levels: Any, x: Any) -> Any:
 
 @pytest.mark.parametrize("after_relu", [False, True])
 @pytest.mark.parametrize(("d_out", "d_in"), SHAPES)
-def test_int8_is_the_sum_of_whole_numbers(d_out: int, d_in: int, after_relu: bool) -> None:
+def test_int8_products_are_exact_integer_sums(d_out: int, d_in: int, after_relu: bool) -> None:
     bias = drawn(d_out)
     layer = Linear(drawn(d_out, d_in), bias, numbers="int8", after_relu=after_relu)
     for rows in ROWS:
@@ -94,7 +94,7 @@ def test_int8_is_near_float32(after_relu: bool) -> None:
     assert np.linalg.norm(off) < 0.025 * np.linalg.norm(wanted)
 
 
-def test_after_a_relu_there_are_twice_as_many_levels() -> None:
+def test_after_a_relu_there_is_one_more_bit() -> None:
     weight, x = np.eye(8, dtype=np.float32), np.array([[0, 0, 0, 0, 0, 0, 1, 127]], np.float32)
     fine, coarse = (Linear(weight, None, "int8", after_relu)(x)[0] for after_relu in (True, False))
     np.testing.assert_allclose(fine, x[0], rtol=1e-6)
@@ -123,8 +123,8 @@ ADVERSARIES: dict[str, Any] = {
 
 @pytest.mark.parametrize("adversary", ADVERSARIES.values(), ids=ADVERSARIES)
 @pytest.mark.parametrize("d_in", [8, 100, 512])
-def test_no_sum_leaves_16_bits(adversary: Any, d_in: int) -> None:
-    """By the levels, and by inputs that drive their sums as high and as low as they go."""
+def test_no_sum_overflows_16_bits(adversary: Any, d_in: int) -> None:
+    """Checked from the weights, and with inputs that maximise and minimise sums."""
     weight = np.stack([adversary(d_in)] * 17).astype(np.float32)
     for after_relu in (False, True):
         layer = Linear(weight, None, numbers="int8", after_relu=after_relu)
@@ -141,8 +141,8 @@ def test_no_sum_leaves_16_bits(adversary: Any, d_in: int) -> None:
         np.testing.assert_allclose(layer(x), wanted, rtol=1e-6, atol=1e-6 * np.abs(wanted).max())
 
 
-def test_levels_are_as_fine_as_the_bounds_allow() -> None:
-    """A weight of one sign that fills a sum comes near to what 16 bits hold."""
+def test_scales_are_as_fine_as_the_bounds_allow() -> None:
+    """Weights of one sign nearly fill 16 bits."""
     levels, scales = packed(Linear(np.ones((1, 512), np.float32), None, numbers="int8"))
     assert (levels == 32).all() and scales[0] == pytest.approx(1 / 32, rel=0.02)  # 8 * 32 of at most 258
     levels, scales = packed(Linear(drawn(48, 512), None, numbers="int8"))
@@ -153,7 +153,7 @@ def test_levels_are_as_fine_as_the_bounds_allow() -> None:
 
 @pytest.mark.parametrize("numbers", NUMBERS)
 @pytest.mark.parametrize(("d_out", "d_in"), SHAPES)
-def test_a_row_is_the_same_in_any_company(d_out: int, d_in: int, numbers: str) -> None:
+def test_a_row_does_not_depend_on_other_rows(d_out: int, d_in: int, numbers: str) -> None:
     layer, x = Linear(drawn(d_out, d_in), drawn(d_out), numbers), inputs(101, d_in, False)
     alone = np.concatenate([layer(row) for row in x[:, None]])
     for rows in ROWS:
@@ -163,7 +163,7 @@ def test_a_row_is_the_same_in_any_company(d_out: int, d_in: int, numbers: str) -
 
 @pytest.mark.parametrize("numbers", NUMBERS)
 @pytest.mark.parametrize("d_out", [1, 17, 100])
-def test_rows_of_a_layer_yield_the_same(d_out: int, numbers: str) -> None:
+def test_rows_of_a_layer_are_bit_identical(d_out: int, numbers: str) -> None:
     layer, x = Linear(drawn(d_out, 100), drawn(d_out), numbers), drawn(7, 100)
     index = np.random.default_rng(0).integers(0, d_out, 33)
     few = layer.rows(index)
@@ -176,8 +176,8 @@ def test_rows_of_a_layer_yield_the_same(d_out: int, numbers: str) -> None:
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("numbers", NUMBERS)
-def test_what_is_no_number_yields_none(numbers: str, broken: float) -> None:
-    """In 8 bits as well, where there is no level for it: else a damaged file would translate to nonsense."""
+def test_non_finite_inputs_give_nan(numbers: str, broken: float) -> None:
+    """Also in int8, so that a damaged file is detected."""
     weight, x = drawn(17, 100), drawn(4, 100)
     weight[3, 50] = broken
     assert not np.isfinite(Linear(weight, None, numbers)(x)[:, 3]).any()

@@ -1,4 +1,4 @@
-"""The library's search against `decode.search` over the library's own steps, and over the readable model."""
+"""The library's search compared with `decode.search` on the library's steps, and on the torch model."""
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
@@ -56,7 +56,7 @@ def compare(model: Any, sources: list[list[int]], config: SearchSettings, **how:
 
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Of each search of the library: its sentences, and the places that are in use at its end."""
+    """For each search of the library: its sentences, and the slots in use at its end."""
     seen: list[tuple[int, int]] = []
     run = Search.run
 
@@ -80,9 +80,7 @@ def four_threads() -> Iterator[None]:
 @pytest.mark.parametrize("vocab", [12, 203])
 @pytest.mark.parametrize("peak", [0.5, 4.0])
 @pytest.mark.parametrize("beam_size", [1, 2, 4, 5])
-def test_finds_what_the_other_search_finds(
-    build: Build, sentences: Sentences, beam_size: int, peak: float, vocab: int
-) -> None:
+def test_equals_the_torch_search(build: Build, sentences: Sentences, beam_size: int, peak: float, vocab: int) -> None:
     """Flat and peaked models, with and without a length penalty, all hypotheses or one."""
     model = native(build(peak, vocab_size=vocab, tied_embeddings="none"))
     sources, lengths = sentences(*LENGTHS, vocab=vocab), set()
@@ -95,8 +93,8 @@ def test_finds_what_the_other_search_finds(
 
 
 @pytest.mark.parametrize("beam_size", [2, 4])
-def test_what_ends_late_may_be_the_best(build: Build, sentences: Sentences, beam_size: int) -> None:
-    """Where length is worth much, a search must not stop with the first output that has ended."""
+def test_a_late_hypothesis_may_be_the_best(build: Build, sentences: Sentences, beam_size: int) -> None:
+    """With a large length penalty, a search must not stop at the first finished output."""
     config = SearchSettings(beam_size=beam_size, length_penalty=1.5, max_length_factor=0.0, max_length_extra=25)
     for _ in range(3):
         model = native(build(3.0, tied_embeddings="none", d_model=8))
@@ -116,10 +114,10 @@ def test_what_ends_late_may_be_the_best(build: Build, sentences: Sentences, beam
     ],
     ids=str,
 )
-def test_finds_what_a_search_over_the_readable_model_finds(
+def test_equals_a_search_with_the_torch_model(
     build: Build, sentences: Sentences, shape: dict[str, Any], beam_size: int
 ) -> None:
-    """Widths of any size: rows in C end with zeros."""
+    """For any width: rows in C are padded."""
     model = build(2.0, **{"vocab_size": 40, "tied_embeddings": "none", **shape})
     exact, sources = copy.deepcopy(model).double(), sentences(*LENGTHS, vocab=shape.get("vocab_size", 40))
     for n_best in {1, beam_size}:
@@ -128,8 +126,8 @@ def test_finds_what_a_search_over_the_readable_model_finds(
 
 
 @pytest.mark.parametrize("beam_size", [1, 3, 7])
-def test_ties_are_broken_alike(build: Build, sentences: Sentences, beam_size: int) -> None:
-    """Everything is equally likely, or one half of it: the earlier wins, among pieces, beams and hypotheses."""
+def test_ties_are_broken_the_same_way(build: Build, sentences: Sentences, beam_size: int) -> None:
+    """All or half of the tokens are equally probable: the earlier token, beam and hypothesis wins."""
     model = build(0.0, vocab_size=30, tied_embeddings="none")
     config = replace(SHORT, beam_size=beam_size, n_best=beam_size, length_penalty=0.0)
     compare(native(model), sentences(*LENGTHS), config)
@@ -142,14 +140,14 @@ def test_ties_are_broken_alike(build: Build, sentences: Sentences, beam_size: in
 @pytest.mark.parametrize("beam_size", [1, 2, 5, 8])
 @pytest.mark.parametrize("vocab", [5, 6])
 def test_a_vocabulary_smaller_than_the_beam(build: Build, sentences: Sentences, vocab: int, beam_size: int) -> None:
-    """Three pieces of five are never written, so there are two, one of which ends."""
+    """Three of five tokens are suppressed, so there are two, one of which ends."""
     model = native(build(vocab_size=vocab, tied_embeddings="none"))
     found = compare(model, sentences(3, 1, 5, vocab=5), replace(SHORT, beam_size=beam_size, n_best=beam_size))
     assert all(token not in (0, 1, 2, 3) for ranked in found for h in ranked for token in h.tokens)
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_outputs_of_a_least_and_a_greatest_length(build: Build, sentences: Sentences, beam_size: int) -> None:
+def test_minimum_and_maximum_length(build: Build, sentences: Sentences, beam_size: int) -> None:
     model, sources = native(build(2.0, tied_embeddings="none")), sentences(*LENGTHS)
     config = SearchSettings(beam_size=beam_size, n_best=beam_size, max_length_extra=2, max_length_factor=1.0)
     for least in (0.5, 1.0):
@@ -164,8 +162,8 @@ def test_outputs_of_a_least_and_a_greatest_length(build: Build, sentences: Sente
 
 
 @pytest.mark.parametrize("beam_size", [1, 2, 4])
-def test_outputs_that_begin_as_they_must(build: Build, sentences: Sentences, beam_size: int) -> None:
-    """Prefixes of several lengths side by side; what is never written otherwise may be forced."""
+def test_forced_prefixes(build: Build, sentences: Sentences, beam_size: int) -> None:
+    """Prefixes of several lengths; suppressed tokens may be forced."""
     model, sources = native(build(tied_embeddings="none")), sentences(*LENGTHS)
     prefixes = [[5, 6, 7], [], [3, 9], [4], [11] * 9, [], [8], [0, 4]]
     config = replace(SHORT, beam_size=beam_size, n_best=beam_size, min_length_factor=0.5)
@@ -177,7 +175,7 @@ def test_outputs_that_begin_as_they_must(build: Build, sentences: Sentences, bea
 @pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_shortlist(build: Build, sentences: Sentences, beam_size: int, compute: str) -> None:
-    """Sentences may write different pieces, one of them hardly any."""
+    """Sentences have different candidates, one of them hardly any."""
     vocab = 300
     model = native(build(1.5, vocab_size=vocab, tied_embeddings="none"), compute)
     sources = sentences(*LENGTHS, vocab=vocab)
@@ -196,8 +194,8 @@ def test_a_shortlist(build: Build, sentences: Sentences, beam_size: int, compute
 
 @pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_a_sentence_yields_the_same_alone(build: Build, sentences: Sentences, beam_size: int, compute: str) -> None:
-    """To the last bit; in batches of any size, in any order, and on several threads."""
+def test_results_do_not_depend_on_the_batch(build: Build, sentences: Sentences, beam_size: int, compute: str) -> None:
+    """Bit-identical in batches of any size and order, and on several threads."""
     model, sources = native(build(d_model=32, vocab_size=50), compute), sentences(*LENGTHS, 12, 7, vocab=50)
     config = SearchSettings(beam_size=beam_size, n_best=beam_size, max_length_extra=20, min_length_factor=1.0)
     together = decode_tokens(engine_of(model), sources, config)
@@ -210,7 +208,7 @@ def test_a_sentence_yields_the_same_alone(build: Build, sentences: Sentences, be
 
 @pytest.mark.usefixtures("four_threads")
 def test_threads_search_side_by_side(build: Build, sentences: Sentences, searches: list[tuple[int, int]]) -> None:
-    """Positions become known while others search; batches get smaller, for they take their memory together."""
+    """Position tables grow during searches; batches are smaller, since they share memory."""
     model, sources = build(d_model=32, vocab_size=50), sentences(*range(1, 60), vocab=50)
     config = SearchSettings(beam_size=2, batch_tokens=2000, max_length_factor=1.0)
     found = decode_tokens(engine_of(native(model)), sources, config)
@@ -231,8 +229,10 @@ def test_an_error_in_a_thread_is_raised(build: Build, sentences: Sentences) -> N
         decode_tokens(engine_of(native(model)), sentences(*range(1, 40)), replace(SHORT, batch_tokens=50))
 
 
-def test_places_of_the_dead_are_given_up(build: Build, sentences: Sentences, searches: list[tuple[int, int]]) -> None:
-    """Long outputs of beams that have most of their past in common; the result is that of a search by steps."""
+def test_slots_of_dead_hypotheses_are_freed(
+    build: Build, sentences: Sentences, searches: list[tuple[int, int]]
+) -> None:
+    """Long outputs of beams with a common history; results equal a step-by-step search."""
     model, sources = native(build(3.0, tied_embeddings="none")), sentences(14, 15)
     config = SearchSettings(beam_size=4, max_length_factor=0.0, max_length_extra=100, min_length_factor=6.0)
     found = compare(model, sources, config)
@@ -256,8 +256,8 @@ def test_places_of_the_dead_are_given_up(build: Build, sentences: Sentences, sea
         "output.weight",
     ],
 )
-def test_weights_that_are_no_numbers(build: Build, name: str, compute: str) -> None:
-    """One of them is enough, and an error is what comes of it: never a translation."""
+def test_non_finite_weights(build: Build, name: str, compute: str) -> None:
+    """A single one is enough for an error."""
     model = build(vocab_size=20, tied_embeddings="none", positions="learned", max_len=30)
     parameter = model.get_parameter(name)
     with torch.no_grad():
@@ -270,7 +270,7 @@ def test_weights_that_are_no_numbers(build: Build, name: str, compute: str) -> N
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_no_ngram_twice(build: Build, sentences: Sentences, n: int, beam_size: int) -> None:
-    """Where nothing else is left, an output may end, even if it is short."""
+    """Without other tokens an output may end, even if it is short."""
     model, sources = native(build(3.0, vocab_size=9, tied_embeddings="none")), sentences(*LENGTHS, vocab=9)
     config = SearchSettings(beam_size=beam_size, n_best=beam_size, max_length_extra=20, min_length_factor=4.0)
     prefixes = [[5], [5, 5, 5], *[[]] * 6]
@@ -298,7 +298,7 @@ DRAWS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", DRAWS, ids=str)
-def test_draws_are_those_of_torch(build: Build, sentences: Sentences, changes: dict[str, Any]) -> None:
+def test_samples_equal_those_of_torch(build: Build, sentences: Sentences, changes: dict[str, Any]) -> None:
     """From the same random streams; prefixes of several lengths, several samples of each source."""
     model, sources = native(build(2.0, vocab_size=203, tied_embeddings="none")), sentences(*LENGTHS, vocab=203)
     config = replace(SHORT, sample=True, n_best=3, max_length_extra=12, **changes)
@@ -314,8 +314,8 @@ def test_draws_are_those_of_torch(build: Build, sentences: Sentences, changes: d
         )
 
 
-def test_equal_chances_are_kept_together(build: Build, sentences: Sentences) -> None:
-    """What equals the last of `top_k` may be drawn too; of equal chances the first make up `top_p`."""
+def test_ties_in_sampling(build: Build, sentences: Sentences) -> None:
+    """Ties with the last of `top_k` may be sampled, too; for `top_p` the first of equal probabilities count."""
     model = build(0.0, vocab_size=30, tied_embeddings="none")
     with torch.no_grad():
         model.output.weight[5::2, 0] = 1
@@ -331,7 +331,7 @@ def test_equal_chances_are_kept_together(build: Build, sentences: Sentences) -> 
 def test_with_a_shortlist_no_bit_depends_on_the_batch(
     build: Build, sentences: Sentences, settings: dict[str, Any], compute: str
 ) -> None:
-    """Random batches of random sentences, whose likely pieces are of any number: each scores as it does alone."""
+    """Random batches of random sentences with any number of candidates: each scores as it does alone."""
     draw = np.random.default_rng(0)
     model, vocab = native(build(2.0, vocab_size=300), compute), 300
     config = SearchSettings(max_length_factor=1.0, max_length_extra=2, **settings)
@@ -345,7 +345,7 @@ def test_with_a_shortlist_no_bit_depends_on_the_batch(
         ]
 
 
-def test_draws_from_a_shortlist(build: Build, sentences: Sentences) -> None:
+def test_sampling_from_a_shortlist(build: Build, sentences: Sentences) -> None:
     model, sources = native(build(1.5, vocab_size=300, tied_embeddings="none")), sentences(*LENGTHS, vocab=300)
     table = CandidateTable(np.array([7, 8]), torch.randint(4, 300, (300, 4)).numpy())
     for changes in ({}, {"top_k": 9}, {"top_p": 0.6}):
@@ -364,11 +364,11 @@ TORCH_ONLY: dict[str, Any] = {"rules": (print,), "stop": print, "ngram_context":
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(SearchOptions)])
-def test_no_option_is_left_out_in_silence(name: str) -> None:
-    """C is told of each, or refuses it."""
+def test_every_option_is_passed_or_refused(name: str) -> None:
+    """Every option reaches C, or is refused."""
     usual = SearchOptions(forced_end=1, end_at=2)
     if name == "seed":
-        return  # goes with the random streams: see `test_draws_are_those_of_torch`
+        return  # goes with the random streams: see `test_samples_equal_those_of_torch`
     if name in TORCH_ONLY:
         with pytest.raises(AssertionError, match="compiled library"):
             options_of(replace(usual, **{name: TORCH_ONLY[name]}), False)
@@ -378,7 +378,7 @@ def test_no_option_is_left_out_in_silence(name: str) -> None:
 
 
 def numbers_of(options: Options, lists: list[Any]) -> list[Any]:
-    """All that C reads, but for where the lists are."""
+    """All values that C reads, except addresses of lists."""
     known = [getattr(options, field[0]) for field in Options._fields_ if field[1] is not Ids]
     return [*known, *(ids.tolist() for ids in lists)]
 
@@ -392,8 +392,8 @@ def begun(model: Any, source: list[int], config: SearchSettings, prefix: Sequenc
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("count", [1, 2])
-def test_each_step_is_shown(build: Build, sentences: Sentences, count: int, beam_size: int) -> None:
-    """What it ranked is what the search with torch ranks, with a shortlist and a prefix; the end is the same."""
+def test_stepwise_search_equals_torch(build: Build, sentences: Sentences, count: int, beam_size: int) -> None:
+    """Ranked continuations and results equal those of torch, with a shortlist and a prefix."""
     model, table = several(build, count), CandidateTable(np.array([7, 8]), torch.randint(4, 60, (60, 4)).numpy())
     config = replace(SHORT, beam_size=beam_size, n_best=beam_size)
     for source in sentences(5, 2, 9, vocab=60):
@@ -418,10 +418,8 @@ def test_each_step_is_shown(build: Build, sentences: Sentences, count: int, beam
 
 @pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 @pytest.mark.parametrize("count", [1, 2])
-def test_guesses_change_nothing_but_the_number_of_steps(
-    build: Build, sentences: Sentences, count: int, compute: str
-) -> None:
-    """To the last bit: right ones, wrong ones, more than the output has room for; what was wrong leaves no trace."""
+def test_guesses_change_only_the_number_of_steps(build: Build, sentences: Sentences, count: int, compute: str) -> None:
+    """Bit-identical for correct, wrong and too many guesses."""
     model = several(build, count, compute)
     config = replace(SHORT, beam_size=1, max_length_extra=25, min_length_factor=3.0, no_repeat_ngram=2)
     for source in sentences(5, 7, vocab=60):
@@ -436,11 +434,11 @@ def test_guesses_change_nothing_but_the_number_of_steps(
                     calls += 1
                 assert written[: len(right)] == right[: len(written)]
                 assert search.hypotheses() == wanted
-                assert search._decodings[0].slots == len(written), "what was wrong has given its places back"
+                assert search._decodings[0].slots == len(written), "wrong guesses have freed their slots"
                 assert every > 1 or calls <= len(written) / (most + 1) + 1
 
 
-def test_steps_are_drawn_too(build: Build, sentences: Sentences) -> None:
+def test_stepwise_sampling(build: Build, sentences: Sentences) -> None:
     model, config = native(build(2.0, vocab_size=60, tied_embeddings="none")), replace(SHORT, sample=True)
     for source in sentences(5, 2, 9, vocab=60):
         search = begun(model, source, config)
@@ -456,7 +454,7 @@ MISUSES: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize("misuse", MISUSES.values(), ids=MISUSES)
-def test_what_is_not_for_single_steps(build: Build, misuse: Callable[[Any], object]) -> None:
+def test_unsupported_stepwise_searches(build: Build, misuse: Callable[[Any], object]) -> None:
     with pytest.raises(AssertionError):
         misuse(native(build()))
 
@@ -484,7 +482,7 @@ def several(build: Build, count: int, compute: str = "float32", vocab: int = 60)
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("count", [2, 3])
 def test_an_ensemble(build: Build, sentences: Sentences, count: int, beam_size: int, compute: str) -> None:
-    """All hypotheses of a list, with prefixes and least lengths, and with a shortlist; alone as in a batch."""
+    """All n-best hypotheses, with prefixes, minimum lengths and a shortlist; alone and in a batch."""
     models, sources = several(build, count, compute), sentences(*LENGTHS, vocab=60)
     prefixes = [[5, 6, 7], [], [3, 9], [], [11] * 9, [], [8], [0, 4]]
     table = CandidateTable(np.array([7, 8]), torch.randint(4, 60, (60, 4)).numpy())
@@ -498,8 +496,10 @@ def test_an_ensemble(build: Build, sentences: Sentences, count: int, beam_size: 
 
 @pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_a_model_with_itself(build: Build, sentences: Sentences, beam_size: int, compute: str) -> None:
-    """Is that model, to the last bit."""
+def test_an_ensemble_of_identical_models_is_that_model(
+    build: Build, sentences: Sentences, beam_size: int, compute: str
+) -> None:
+    """Bit-identical."""
     model, sources = native(build(2.0, vocab_size=60, tied_embeddings="none"), compute), sentences(*LENGTHS, vocab=60)
     config = replace(SHORT, beam_size=beam_size, n_best=beam_size)
     assert decode_tokens(engine_of(CompiledEnsemble((model, model))), sources, config) == decode_tokens(
@@ -507,9 +507,7 @@ def test_a_model_with_itself(build: Build, sentences: Sentences, beam_size: int,
     )
 
 
-def test_an_ensemble_gives_up_places_together(
-    build: Build, sentences: Sentences, searches: list[tuple[int, int]]
-) -> None:
+def test_an_ensemble_frees_slots_together(build: Build, sentences: Sentences, searches: list[tuple[int, int]]) -> None:
     config = SearchSettings(beam_size=4, max_length_factor=0.0, max_length_extra=100, min_length_factor=6.0)
     found = compare(several(build, 3), sentences(14, 15), config)
     made = 2 + 4 * sum(len(ranked[0].token_log_probs) - 1 for ranked in found)
@@ -517,7 +515,7 @@ def test_an_ensemble_gives_up_places_together(
     assert made > 700 and places < 0.8 * made
 
 
-def test_an_ensemble_with_a_member_that_gives_no_numbers(build: Build, sentences: Sentences) -> None:
+def test_an_ensemble_with_a_non_finite_member(build: Build, sentences: Sentences) -> None:
     models = [build(), build()]
     with torch.no_grad():
         models[1].get_parameter("decoder.layers.0.ffn.down_proj.weight")[0, 0] = torch.nan
@@ -525,7 +523,7 @@ def test_an_ensemble_with_a_member_that_gives_no_numbers(build: Build, sentences
         decode_tokens(CompiledEnsemble(tuple(native(model) for model in models)), sentences(3, 4), SHORT)
 
 
-def test_longer_than_the_positions_there_are(build: Build) -> None:
+def test_positions_have_a_limit(build: Build) -> None:
     model = native(build(positions="learned", max_len=12))
     with pytest.raises(UserError, match=r"longer than the model's 12 learned positions"):
         decode_tokens(engine_of(model), [[5] * 12], SHORT, max_len=12)
