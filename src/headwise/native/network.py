@@ -180,6 +180,7 @@ class CompiledNetwork(NativeEngine):
         tables = {side: parameters[f"{side}_embeddings.tokens.weight"] for side in ("src", "tgt")}
         self.vocabulary = {side: len(table) for side, table in tables.items()}
         self.d_model = d_model = tables["tgt"].shape[1]
+        self.heads = {"encoder": shape.encoder_heads, "decoder": shape.decoder_heads, "cross": shape.cross_heads}
         encoder = [self._layer(f"encoder.layers.{i}", n, None) for i, n in enumerate(shape.encoder_heads)]
         heads = zip(shape.decoder_heads, shape.cross_heads, strict=True)
         decoder = [self._layer(f"decoder.layers.{i}", own, cross) for i, (own, cross) in enumerate(heads)]

@@ -190,18 +190,46 @@ static void turn(const Rotary *rotary, int position, float *row, int heads, int 
         }
 }
 
-/* Self-attention of concatenated sentences of these `lengths`. */
+/* Attention weights of one head, (queries, length), again and one query at a time, for a recording. */
+static void record_head(Decoding *s, int queries, const float *q, int64_t q_stride, int d_k, const float *keys, int length,
+                        float *weights) {
+    const int wide = rounded(length);
+    float *scores = s->scores.bytes;
+    for (int r = 0; r < queries; r++) {
+        multiply(1, q + r * q_stride, q_stride, keys, wide, d_k, scores, wide, wide);
+        softmax(scores, length, wide);
+        memcpy(weights + (int64_t)r * length, scores, 4 * (size_t)length);
+    }
+}
+
+/* Where the next layer's weights go; `weights` is one of a recording, and moves behind them. */
+static float *next_layer(float **weights, int64_t count) {
+    float *here = *weights;
+    if (here) *weights += count;
+    return here;
+}
+
+/* The rows `x`, without what follows them in memory. */
+static void record_rows(const Transformer *m, float **to, const float *x, int rows) {
+    float *here = next_layer(to, (int64_t)rows * m->d_model);
+    for (int r = 0; here && r < rows; r++) memcpy(here + (int64_t)r * m->d_model, x + r * width_of(m), 4 * (size_t)m->d_model);
+}
+
+/* Sentences attend to themselves; `lengths` of their rows, one after the other. */
 static int encoder_attention(Decoding *s, const Attention *a, const int32_t *lengths, int sentences, int rows) {
     const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->in->d_out;
     float *qkv = s->wide.bytes, *keys = s->keys.bytes, *context = s->context.bytes;
     const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
     if (apply(a->in, in, rows, width_of(s->model), qkv, width, NONE, &s->scratch)) return -1;
     scale_queries(a, qkv, width, rows);
+    float *weights = next_layer(&s->recording.encoder, (int64_t)a->heads * rows * rows); /* of the only sentence */
     for (int i = 0; i < sentences; i++) {
         for (int t = 0; t < lengths[i]; t++) turn(&s->model->rotary, t, qkv + (int64_t)t * width, 2 * a->heads, a->d_k);
         for (int h = 0; h < a->heads; h++) {
             if (stopped(&s->scratch)) return -1;
             transpose(qkv + k_width + h * a->d_k, width, lengths[i], a->d_k, keys);
+            if (weights)
+                record_head(s, rows, qkv + h * a->d_k, width, a->d_k, keys, rows, weights + (int64_t)h * rows * rows);
             attend(lengths[i], qkv + h * a->d_k, width, a->d_k, keys, qkv + 2 * k_width + h * a->d_v, width, a->d_v,
                    lengths[i], s->scores.bytes, context + h * a->d_v, v_width);
         }
@@ -224,26 +252,17 @@ static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *po
         memcpy(keys + (s->used + r) * k_width, row + k_width, 4 * (size_t)k_width);
         memcpy(values + (s->used + r) * v_width, row + 2 * k_width, 4 * (size_t)v_width);
     }
+    float *weights = next_layer(&s->recording.decoder, (int64_t)a->heads * rows * rows);
     for (int r = 0; r < rows; r++) {
         if (stopped(&s->scratch)) return -1;
         attend_to_path(a, qkv + (int64_t)r * width, keys, values, paths + r * stride, positions[r] + 1, s->scores.bytes,
                        context + (int64_t)r * v_width);
+        const float *scores = s->scores.bytes;
+        for (int h = 0; weights && h < a->heads; h++)
+            memcpy(weights + ((int64_t)h * rows + r) * rows, scores + h * rounded(positions[r] + 1),
+                   4 * (size_t)(positions[r] + 1));
     }
     return close_attention(s, a, rows);
-}
-
-/* Adds the cross-attention weights of `rows` rows to the recorded ones. */
-static void keep_weights(Decoding *s, const Attention *a, const float *q, int rows, const float *keys, int length) {
-    const int one = s->watched.head >= 0, first = one ? s->watched.head : 0, end = one ? first + 1 : a->heads;
-    const int wide = rounded(length);
-    float *scores = s->scores.bytes;
-    for (int r = 0; r < rows; r++)
-        for (int h = first; h < end; h++) {
-            multiply(1, q + ((int64_t)r * a->heads + h) * a->d_k, 0, keys + (int64_t)h * a->d_k * wide, wide, a->d_k, scores,
-                     wide, wide);
-            softmax(scores, length, wide);
-            for (int t = 0; t < length; t++) s->watched.weights[r * length + t] += scores[t] / (end - first);
-        }
 }
 
 static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sentences) {
@@ -259,8 +278,10 @@ static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sent
         for (next = r + 1; next < rows && sentences[next] == sentence; next++) {}
         const float *keys = s->cross_k[layer] + s->offsets[sentence] * k_width;
         const float *values = s->cross_v[layer] + s->offsets[sentence] * v_width;
-        if (s->watched.weights && s->watched.layer == layer)
-            keep_weights(s, a, q + (int64_t)r * k_width, next - r, keys, length);
+        float *weights = next_layer(&s->recording.cross, (int64_t)a->heads * rows * length);
+        for (int h = 0; weights && h < a->heads; h++)
+            record_head(s, rows, q + h * a->d_k, k_width, a->d_k, keys + (int64_t)h * a->d_k * wide, length,
+                        weights + (int64_t)h * rows * length);
         for (int h = 0; h < a->heads; h++)
             attend(next - r, q + (int64_t)r * k_width + h * a->d_k, k_width, a->d_k, keys + (int64_t)h * a->d_k * wide,
                    values + h * a->d_v, v_width, a->d_v, length, s->scores.bytes,
@@ -315,10 +336,11 @@ static float **layer_buffers(int layers) { return calloc(layers + 1, sizeof(floa
 
 static float *aligned_floats(int64_t count) { return aligned_alloc(64, (4 * count + 127) / 64 * 64); }
 
-Decoding *headwise_start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences,
-                          const atomic_int *stop) {
+static Decoding *start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences,
+                       const atomic_int *stop, Recording recording) {
     Decoding *s = calloc(1, sizeof(Decoding));
     if (!s) return NULL;
+    s->recording = recording;
     const int layers = model->n_decoder_layers;
     s->model = model, s->sentences = sentences, s->scratch.stop = stop;
     s->lengths = malloc(sizeof(int) * (sentences + 1)), s->offsets = malloc(sizeof(int64_t) * (sentences + 1));
@@ -348,6 +370,11 @@ Decoding *headwise_start(const Transformer *model, const int32_t *pieces, const 
     if (complete) return s;
     headwise_end(s);
     return NULL;
+}
+
+Decoding *headwise_start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences,
+                          const atomic_int *stop) {
+    return start(model, pieces, lengths, sentences, stop, (Recording){0});
 }
 
 void headwise_end(Decoding *s) {
@@ -439,15 +466,40 @@ int headwise_step(Decoding *s, int rows, const int32_t *tokens, const int32_t *p
     if (prepare(s, rows, longest)) return -1;
     float *x = s->x.bytes;
     embed(&m->target, tokens, positions, rows, m->d_model, x);
+    record_rows(m, &s->recording.residual, x, rows);
     for (int l = 0; l < m->n_decoder_layers; l++) {
         if (decoder_attention(s, l, rows, positions, paths, stride)) return -1;
         if (cross_attention(s, l, rows, sentences)) return -1;
         if (feed_forward(s, &m->decoder[l].ffn, rows)) return -1;
+        record_rows(m, &s->recording.residual, x, rows);
+        if (s->recording.states) {
+            float *h = s->h.bytes;
+            if (m->decoder_norm.weight) normalise_rows(&m->decoder_norm, x, h, rows, m->d_model);
+            record_rows(m, &s->recording.states, m->decoder_norm.weight ? h : x, rows);
+        }
     }
     s->used += rows;
     if (m->decoder_norm.weight) normalise_rows(&m->decoder_norm, x, x, rows, m->d_model);
     for (int r = 0; r < rows; r++) memcpy(hidden + (int64_t)r * m->d_model, x + r * width_of(m), 4 * (size_t)m->d_model);
     return 0;
+}
+
+int headwise_read(const Transformer *model, const int32_t *source, int source_length, const int32_t *target, int length,
+                   const Recording *recording) {
+    Decoding *s = start(model, source, &source_length, 1, NULL, *recording);
+    int32_t *positions = malloc(4 * (size_t)length * (length + 2)), *sentences = positions + length;
+    float *hidden = malloc(4 * (size_t)length * model->d_model);
+    int failed = !s || !positions || !hidden || headwise_make_room(s, length, positions, 0, length, 0);
+    if (!failed) {
+        int32_t *paths = sentences + length;
+        for (int r = 0; r < length; r++) {
+            positions[r] = r, sentences[r] = 0;
+            for (int t = 0; t < length; t++) paths[r * length + t] = t;
+        }
+        failed = headwise_step(s, length, target, positions, sentences, paths, length, hidden);
+    }
+    headwise_end(s), free(positions), free(hidden);
+    return failed ? -1 : 0;
 }
 
 int64_t headwise_slots(const Decoding *s) { return s->used; }

@@ -60,11 +60,12 @@ typedef struct Transformer {
     const Linear *output;
 } Transformer;
 
-/* Recorded cross-attention to a single source: of one head, or with -1 the mean of a layer's heads. */
-typedef struct Watched {
-    int layer, head;
-    float *weights; /* (rows of a step, source length), initially 0; NULL: not recorded */
-} Watched;
+/* What is recorded when one source and one target are read; NULL for what is not. All of it is 0 before. */
+typedef struct Recording {
+    float *encoder, *decoder, *cross; /* attention weights of all layers: (layer, head, queries, keys) */
+    float *residual; /* (layer + 1, target, d_model): embeddings of the target, then the output of each decoder layer */
+    float *states;   /* (layer, target, d_model): these outputs after the decoder's final norm, if it has one */
+} Recording;
 
 /* Sources and the KV cache of their outputs. A hypothesis is a path: the slots of the keys and values of its positions. When
    beams are reordered, only paths change; keys and values never move. */
@@ -78,8 +79,8 @@ typedef struct Decoding {
     float **self_k, **self_v; /* of each layer: (slot, head, d_k or d_v) */
     int64_t used, held; /* slots */
     Buffer x, h, wide, context, scores, keys, alive;
-    Watched watched;
-    Scratch scratch;    /* non-zero cancels: functions return within about 50 rows of a product */
+    Recording recording; /* where the next layer is recorded */
+    Scratch scratch;    /* says whether to stop: within some 50 rows of a product all here returns */
 } Decoding;
 
 /* Encode sources (concatenated tokens with end tokens). Returns NULL if out of memory or cancelled. `stop` may be NULL. */
@@ -98,7 +99,12 @@ int make_room(Decoding *const *members, int count, int rows, int32_t *paths, int
    following, one for each row. Writes hidden states (rows, d_model). Returns 0, or -1 if out of memory or cancelled. */
 EXPORT int headwise_step(Decoding *decoding, int rows, const int32_t *tokens, const int32_t *positions,
                           const int32_t *sentences, const int32_t *paths, int64_t stride, float *hidden);
+
+/* Read one source and one target, both with their special tokens, in one pass; the states of the last layer are the last
+   of `states`. 0, or -1 without memory. */
+EXPORT int headwise_read(const Transformer *model, const int32_t *source, int source_length, const int32_t *target, int length,
+                          const Recording *recording);
 EXPORT int64_t headwise_slots(const Decoding *decoding);
-EXPORT void headwise_truncate(Decoding *decoding, int64_t slots);
+EXPORT void headwise_truncate(Decoding *decoding, int64_t places);
 
 #endif

@@ -29,27 +29,26 @@ int headwise_exact(float small) {
     return exact;
 }
 
-/* Cross-attention: the weights (length, source length) with which each token of an output was predicted, of one head of a
-   decoder layer, or with -1 the mean of all. Returns 0, or -1 if out of memory. */
+/* The weights (length, length of the source) by which each token of an output was predicted: of a head of a decoder
+   layer's attention to the source or, with -1, the mean of its heads. 0, or -1 without memory. */
 EXPORT int headwise_look(const Transformer *model, const int32_t *source, int source_length, const int32_t *read,
                           int length, int layer, int head, float *weights);
 int headwise_look(const Transformer *model, const int32_t *source, int source_length, const int32_t *read, int length,
                    int layer, int head, float *weights) {
-    const int32_t sizes[] = {source_length};
-    Decoding *s = headwise_start(model, source, sizes, 1, NULL);
-    int32_t *positions = malloc(4 * (size_t)length * (length + 2)), *sentences = positions + length;
-    float *hidden = malloc(4 * (size_t)length * model->d_model);
-    int failed = !s || !positions || !hidden || headwise_make_room(s, length, positions, 0, length, 0);
-    if (!failed) {
-        int32_t *paths = sentences + length;
-        for (int r = 0; r < length; r++) {
-            positions[r] = r, sentences[r] = 0;
-            for (int t = 0; t < length; t++) paths[r * length + t] = t;
-        }
-        memset(weights, 0, 4 * (size_t)length * source_length);
-        s->watched = (Watched){layer, head, weights};
-        failed = headwise_step(s, length, read, positions, sentences, paths, length, hidden);
+    const int64_t size = (int64_t)length * source_length;
+    int64_t before = 0, heads = 0;
+    for (int l = 0; l < model->n_decoder_layers; l++) {
+        if (l < layer) before += model->decoder[l].cross.heads;
+        heads += model->decoder[l].cross.heads;
     }
-    headwise_end(s), free(positions), free(hidden);
+    float *recorded = calloc(heads * size, sizeof(float));
+    int failed = !recorded || headwise_read(model, source, source_length, read, length, &(Recording){.cross = recorded});
+    if (!failed) {
+        const int first = head < 0 ? 0 : head, end = head < 0 ? model->decoder[layer].cross.heads : head + 1;
+        memset(weights, 0, 4 * (size_t)size);
+        for (int h = first; h < end; h++)
+            for (int64_t i = 0; i < size; i++) weights[i] += recorded[(before + h) * size + i] / (end - first);
+    }
+    free(recorded);
     return failed ? -1 : 0;
 }
