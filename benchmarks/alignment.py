@@ -92,7 +92,7 @@ def measure(model: Any, pairs: Pairs, dev: Pairs | None, reverse: Any) -> list[l
         chosen, remark = by_halves(model, pairs)
         remark += "; chosen on the other half"
     rows = [row("best head", score_alignment(chosen, gold), remark)]
-    means = [head for head in alignment_heads(model.network) if head.head is None]
+    means = [head for head in alignment_heads(model.inspector().heads["cross"]) if head.head is None]
     rows += [row("mean of a layer", score_alignment(aligned(model, pairs, head), gold), str(head)) for head in means]
     usual = model.alignment_head
     supervised = bool(getattr(model.config.train, "alignment_weight", 0))

@@ -14,10 +14,10 @@ import headwise
 from headwise.config.data import TranslationData
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.translator import clean_text, one_line, split_text
-from headwise.export.run import export_model
 from headwise.export.web import page, wasm
-from headwise.export.web.page import read_asset
+from headwise.export.web.page import export_page, read_asset
 from headwise.export.web.tokens import page_tokenizer
+from headwise.models.load import translation_folder
 from headwise.report.document import script_text
 
 WORDS = [
@@ -56,7 +56,7 @@ def page_files(model_paths: dict[str, Path], tmp_path_factory: pytest.TempPathFa
     with pytest.MonkeyPatch.context() as patch:
         for build, relaxed in (("relaxed", binaries["relaxed"]), ("simd", b"not understood")):
             patch.setattr(page, "wasm_builds", lambda relaxed=relaxed: binaries | {"relaxed": relaxed})
-            export_model(model_paths["transformer"], "web", folder / f"{build}.html")
+            export_page(translation_folder(model_paths["transformer"]), folder / f"{build}.html")
     return {build: folder / f"{build}.html" for build in binaries}
 
 
@@ -112,7 +112,7 @@ def test_rotary_positions_and_shared_heads_translate_alike(
 ) -> None:
     tokenizer = Tokenizer.load(model_paths["transformer"] / "tokenizer.json")
     shape = SHAPES["transformer"] | {"positions": "rotary", "n_kv_heads": 1}
-    export_model(write_model(tmp_path / "model", shape, tokenizer, {}), "web", tmp_path / "page.html")
+    export_page(translation_folder(write_model(tmp_path / "model", shape, tokenizer, {})), tmp_path / "page.html")
     page, lines = new_page(), [" ".join(WORDS[first : first + 9]) for first in range(12)]
     page.goto((tmp_path / "page.html").as_uri())
     page.wait_for_selector("#translate:not([disabled])", state="attached")

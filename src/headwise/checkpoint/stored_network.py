@@ -33,6 +33,7 @@ class TorchSide(Protocol):
     def build_published(self, folder: Path, device: str, dtype: str) -> Built: ...
     def prepared(self, network: Any) -> Built: ...
     def native_available(self, network: Any) -> bool: ...
+    def unsupported_module(self, network: Any) -> str: ...
     def engine_of(self, model: Any) -> SearchEngine: ...
     def read_published(self, folder: Path, device: str, dtype: str) -> Folder: ...
 
@@ -117,6 +118,11 @@ class StoredNetwork:
     def in_library(self) -> bool:
         """Whether the compiled library supports it."""
         return self.parameters is not None or self._torch_side().native_available(self._network)
+
+    @property
+    def unsupported(self) -> str:
+        """The part of the network that the compiled library does not support; "" if it supports all."""
+        return "" if self.parameters else self._torch_side().unsupported_module(self._network)
 
     @property
     def n_parameters(self) -> int:

@@ -23,10 +23,21 @@ from headwise.contract import SearchEngine
 from headwise.decode.ensemble import AveragedNetworks
 from headwise.decode.stepwise import TorchEngine, engine_of
 from headwise.errors import UserError
-from headwise.network.compiled import native_available
+from headwise.network.compiled import native_available, unsupported_module
 from headwise.network.inference import rounded
 
-__all__ = ["average_engines", "build_trained", "engine_of", "native_available", "read_any", "read_published"]
+__all__ = [
+    *("average_engines", "build_trained", "engine_of", "native_available", "read_any", "read_published"),
+    "unsupported_module",
+]
+    "average_engines",
+    "build_trained",
+    "engine_of",
+    "native_available",
+    "read_any",
+    "read_published",
+    "unsupported_module",
+]
 
 
 def read_any(

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn
 from headwise.cli.rules import FlagRule, in_flags, refuse_meaningless, refuse_overwriting, typed_flags
 from headwise.cli.streams import open_streams
 from headwise.device import keep_to_quota
-from headwise.errors import FULL, UserError, unknown, unwritable
+from headwise.errors import FULL, INSTALL_TORCH, UserError, unknown, unwritable
 from headwise.version import __version__
 
 UNWRITABLE = (*FULL, errno.EIO, errno.EBADF)  # numbers of errors of standard output
@@ -220,8 +220,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     refuse_meaningless(parser.rules, options.flags, options)
     refuse_overwriting(parser, options)
     needed = [module for module, is_needed in parser.needs.items() if is_needed(options)]
-    options.modules = {module: import_module(f"headwise.cli.{module}") for module in needed}
+    options.modules = {module: _imported(module, name) for module in needed}
     return options
+
+
+def _imported(module: str, command: str) -> Any:
+    """A module of this package; `UserError` if it needs torch, which is not installed."""
+    try:
+        return import_module(f"headwise.cli.{module}")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise UserError(f"headwise {command} needs PyTorch, which is not installed: {INSTALL_TORCH}") from None
 
 
 def main_parser() -> Parser:
@@ -245,7 +255,7 @@ def main_parser() -> Parser:
 def command_parser(name: str) -> Parser:
     """The parser of a command, whose module is imported here."""
     command = BY_NAME[name]
-    module = import_module(f"headwise.cli.commands.{command.module}")
+    module = _imported(f"commands.{command.module}", name)
     description = f"{command.help[0].upper()}{command.help[1:]}."
     parser = Parser(prog=f"headwise {name}", description=description, epilog=module.__doc__)
     parser.rules, parser.needs = getattr(module, "RULES", ()), {**NEEDS, **getattr(module, "NEEDS", {})}

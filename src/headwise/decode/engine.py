@@ -161,7 +161,7 @@ def _answered(pool: Any, decode: DecodeBatch, futures: list[tuple[list[int], Any
     yield from run_sequentially(lambda batch: pool.submit(decode, batch).result(), too_large, advice)
 
 
-def _or_none(decode: DecodeBatch, batch: list[int]) -> list[list[Hypothesis]] | None:
+def _or_none(decode: DecodeBatch, batch: list[int]) -> list[Any] | None:
     """None if memory has run out; the exception itself would keep objects alive."""
     try:
         return decode(batch)

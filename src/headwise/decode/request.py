@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,6 @@ from headwise.config.settings import SearchSettings
 from headwise.contract import (
     FREE,
     NEVER,
-    Hypothesis,
     SearchOptions,
     SpecialIds,
     Stop,
@@ -33,10 +33,10 @@ class TooLarge(UserError):
         return f"{self.kind} {self.index + 1}: {self.why}"
 
 
-DecodeBatch = Callable[[list[int]], list[list[Hypothesis]]]  # hypotheses of the sources with these indices
+DecodeBatch = Callable[[list[int]], list[Any]]  # of the sources with these indices
 
 
-Results = Generator[tuple[list[int], list[list[Hypothesis]]], None, None]
+Results = Generator[tuple[list[int], list[Any]], None, None]
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,7 @@ from jaxtyping import Bool, Float32, Int
 from torch import Tensor
 
 from headwise.contract import SearchOptions
-
-
-def length_penalty(length: int | Tensor, alpha: float) -> Any:
-    """lp(Y) = ((5 + |Y|) / 6)^alpha (arXiv:1609.08144, equation 14); |Y| includes the end token.
-
-    >>> length_penalty(1, 0.6), length_penalty(7, 1.0)
-    (1.0, 2.0)
-    """
-    return ((5 + length) / 6) ** alpha
+from headwise.decode.length_penalty import length_penalty, power_penalty
 
 
 @runtime_checkable
@@ -101,7 +93,7 @@ class HuggingFaceStopping:
 
     def penalty(self, length: int | Tensor, alpha: float) -> Any:
         """|Y|^alpha; a negative alpha favours short outputs."""
-        return (length + self.n_forced) ** alpha
+        return power_penalty(length + self.n_forced, alpha)
 
     def pool(self, beam_size: int, n_best: int) -> int:
         """The beam size."""

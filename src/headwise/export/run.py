@@ -1,11 +1,9 @@
 """`headwise export`: write a model, translate with the written copy, compare, and only then move it into place.
 
-A page (`web`) is not compared here, because that needs a browser; tests do it. Not here: the formats (`hf`,
-`ctranslate2`, `onnx`, `web`).
+Not here: the formats (`hf`, `ctranslate2`, `onnx`), and pages (`web`), which need no torch.
 """
 
 import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +11,10 @@ from typing import Any
 
 from headwise.checkpoint.with_torch import read_any
 from headwise.config.settings import RunConfig
-from headwise.errors import UserError, unknown, writing
+from headwise.errors import UserError, unknown
 from headwise.export import ctranslate2, family, hf, onnx
 from headwise.export.exported import MAX_NEW_TOKENS, Exportable, exported_model
-from headwise.export.web import page
+from headwise.export.writing import write_atomically
 
 
 @dataclass(frozen=True)
@@ -35,58 +33,40 @@ FORMATS = {
     ),
     "onnx": ExportFormat(onnx.check_onnx, onnx.write_onnx, onnx.greedy_by_onnxruntime),
 }
-WEB = "web"
 EXAMPLE_CHARACTERS = 60
 
 
 def export_model(model: str | Path, to: str, out: str | Path, int8: bool = False, texts: Sequence[str] = ()) -> str:
-    """Export a translation model to the folder or, for a page, the file `out`, which must not exist.
+    """Export a translation model to the folder `out`, which must not exist.
 
     Args:
         model: a model directory; for "hf" also any pretrained model, for "ctranslate2" a pretrained encoder-decoder.
-        to: "hf", "ctranslate2", "onnx" or "web" (a page that translates in a browser).
-        out: written only if everything succeeds. A page is named like its file.
+        to: "hf", "ctranslate2" or "onnx".
+        out: written only if everything succeeds.
         int8: store weights in int8 ("ctranslate2", "onnx"): a quarter of the size, with small differences.
         texts: texts to compare translations on (default: made of words of the vocabulary).
 
     Returns:
-        One line: what was compared, or the size of the page.
+        One line: what was compared.
 
     Raises:
         UserError: the format cannot represent the model, its library is missing, `out` exists, or the copy translates
             differently.
     """
-    if to not in (*FORMATS, WEB):
-        raise unknown("format", to, (*FORMATS, WEB))
+    if to not in FORMATS:
+        raise unknown("format", to, FORMATS)
     if int8 and to == "hf":
         raise UserError("--int8 is for ctranslate2 and onnx; transformers converts float32 weights itself")
-    if (int8 or texts) and to == WEB:
-        raise UserError("--int8 and --text are not for --to web: a page is always int8, and is not compared")
-    out = Path(out)
-    if out.exists():
-        raise UserError(f"{out}: exists already; choose a new {'file' if to == WEB else 'folder'}")
-    folder = read_any(model)
-    if to == WEB:
-        return _write_atomically(out, lambda temporary: page.write_page(folder, temporary / "export", out.stem))
+    out, folder = Path(out), read_any(model)
     if isinstance(folder.config, RunConfig):
         exported = exported_model(folder)
     elif to == "hf":
-        return _write_atomically(out, lambda temporary: family.write_pretrained(folder, temporary / "export"))
+        return write_atomically(out, lambda temporary: family.write_pretrained(folder, temporary / "export"))
     else:
         exported = family.pretrained_export(folder, to)
     FORMATS[to].check(exported)
     texts = [text for text in texts if text.strip()] or exported.texts()
-    return _write_atomically(out, lambda temporary: _write_and_compare(exported, to, temporary, int8, texts))
-
-
-def _write_atomically(out: Path, write: Callable[[Path], str]) -> str:
-    """Write to the folder "export" of a temporary folder, and rename it to `out` on success."""
-    with writing(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
-            report = write(Path(temporary))
-            (Path(temporary) / "export").rename(out)
-    return report
+    return write_atomically(out, lambda temporary: _write_and_compare(exported, to, temporary, int8, texts))
 
 
 def _write_and_compare(exported: Exportable, to: str, temporary: Path, int8: bool, texts: Sequence[str]) -> str:

@@ -9,27 +9,21 @@ source, in others the row that *reads* it afterwards (Chen et al. 2020, arXiv:20
 (`data/links.py`), error rates (`evaluate/alignment.py`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int64
-from torch import Tensor
 
-from headwise.architectures.registry import Network
 from headwise.data.alignment import NO_WORD, words_of_tokens
-from headwise.data.batch import Batch, collate
-from headwise.data.batch_planning import cut_padded
 from headwise.data.links import GoldLinks, Link, Links
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.decode.stepwise import evaluating
 from headwise.errors import UserError
 from headwise.evaluate.alignment import AlignmentScore, score_alignment
+from headwise.inspect.reader import PairReader, Weights
 from headwise.inspect.record import ROWS
-from headwise.inspect.recording import RecordableAttention, cross_attentions, recording
 
 Words = Int64[np.ndarray, " _"]  # of each token
 
@@ -62,23 +56,24 @@ class _Pair:
     n_tgt_words: int
 
 
-def alignment_heads(model: Network) -> list[AlignmentHead]:
-    """Every attention of the decoder over the source; `UserError` if there is none."""
-    layers = enumerate(_layers(model))
+def alignment_heads(heads: Sequence[int]) -> list[AlignmentHead]:
+    """Every attention of the decoder over the source, given the heads of each layer; `UserError` if there is none."""
+    _check_layers(heads)
     return [
         AlignmentHead(layer, head, row)
-        for layer, attention in layers
-        for head, row in product([None, *range(_n_heads(attention))], ROWS)
+        for layer, n_heads in enumerate(heads)
+        for head, row in product([None, *range(n_heads)], ROWS)
     ]
 
 
-def default_head(model: Network) -> AlignmentHead:
+def default_head(heads: Sequence[int]) -> AlignmentHead:
     """The mean of the last layer but one (Garg et al. 2019, arXiv:1909.02074, section 4.1), row that predicts."""
-    return AlignmentHead(max(0, len(_layers(model)) - 2), None, "predicts")
+    _check_layers(heads)
+    return AlignmentHead(max(0, len(heads) - 2), None, "predicts")
 
 
 def align(
-    model: Network,
+    reader: PairReader,
     tokenizer: PairTokenizer,
     sources: Sequence[str],
     targets: Sequence[str],
@@ -89,7 +84,7 @@ def align(
     """The links of each pair: every target word to one source word, by one head.
 
     Args:
-        model: of any architecture with attention. It runs without dropout; its mode is restored afterwards.
+        reader: of a network with attention over the source.
         targets: translations from any source; line n belongs to line n of `sources`.
         batch_tokens: tokens in a batch, rows times the longer side.
         max_len: the longest sequence the model reads, if it has a limit.
@@ -97,12 +92,12 @@ def align(
     Raises:
         UserError: the model has no such head, the numbers of lines differ, or a pair is too long for the model.
     """
-    check_head(model, head)
-    return [_links(best[0]) for best in _best_words(model, tokenizer, sources, targets, [head], batch_tokens, max_len)]
+    check_head(reader.heads["cross"], head)
+    return [_links(best[0]) for best in _best_words(reader, tokenizer, sources, targets, [head], batch_tokens, max_len)]
 
 
 def rank_heads(
-    model: Network,
+    reader: PairReader,
     tokenizer: PairTokenizer,
     sources: Sequence[str],
     targets: Sequence[str],
@@ -113,20 +108,20 @@ def rank_heads(
 
     `gold` may come from another aligner instead of annotators; some hundred pairs are enough to choose.
     """
-    heads = alignment_heads(model)
-    found = _best_words(model, tokenizer, sources, targets, heads, batch_tokens)
+    heads = alignment_heads(reader.heads["cross"])
+    found = _best_words(reader, tokenizer, sources, targets, heads, batch_tokens)
     scores = {head: score_alignment([_links(best[i]) for best in found], gold) for i, head in enumerate(heads)}
     return dict(sorted(scores.items(), key=lambda item: item[1].aer))
 
 
-def check_head(model: Network, head: AlignmentHead) -> None:
-    """`UserError` if the model has no such head."""
-    layers = _layers(model)
-    if not 0 <= head.layer < len(layers):
+def check_head(heads: Sequence[int], head: AlignmentHead) -> None:
+    """`UserError` if the model, given the heads of each layer, has no such head."""
+    _check_layers(heads)
+    if not 0 <= head.layer < len(heads):
         raise UserError(
-            f"layer {head.layer}: the decoder has attention over the source in layers 0 to {len(layers) - 1}"
+            f"layer {head.layer}: the decoder has attention over the source in layers 0 to {len(heads) - 1}"
         )
-    n_heads = _n_heads(layers[head.layer])
+    n_heads = heads[head.layer]
     if head.head is not None and not 0 <= head.head < n_heads:
         raise UserError(f"head {head.head}: layer {head.layer} has heads 0 to {n_heads - 1}")
     if head.row not in ROWS:
@@ -162,15 +157,9 @@ def _is_new(link: Link, links: set[Link]) -> bool:
     return all(link[0] != i for i, _ in links) or all(link[1] != j for _, j in links)
 
 
-def _layers(model: Network) -> list[RecordableAttention]:
-    layers = list(cross_attentions(model).values())
-    if not layers:
+def _check_layers(heads: Sequence[int]) -> None:
+    if not heads:
         raise UserError("this model has no attention over its source (model.attention = none): it cannot align words")
-    return layers
-
-
-def _n_heads(attention: RecordableAttention) -> int:
-    return getattr(attention, "n_heads", 1)
 
 
 def _links(source_words: Int64[np.ndarray, " tgt_words"]) -> Links:
@@ -178,7 +167,7 @@ def _links(source_words: Int64[np.ndarray, " tgt_words"]) -> Links:
 
 
 def _best_words(
-    model: Network,
+    reader: PairReader,
     tokenizer: PairTokenizer,
     sources: Sequence[str],
     targets: Sequence[str],
@@ -192,15 +181,11 @@ def _best_words(
     pairs = [_pair(tokenizer, src, tgt) for src, tgt in zip(sources, targets, strict=True)]
     _check_lengths(pairs, max_len)
     found = [np.full((len(heads), pair.n_tgt_words), NO_WORD) for pair in pairs]
-    device = next(model.parameters()).device
-    for rows in _batches(pairs, batch_tokens):
-        chosen = [pairs[row] for row in rows]
-        ids = [(pair.src, pair.tgt) for pair in chosen]
-        special = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
-        batch = collate(ids, *special, src_end_id=tokenizer.source.eos_id).to(device)
-        for i, best in enumerate(_batch_words(model, batch, chosen, heads)):
-            for row, pair, words in zip(rows, chosen, best, strict=True):
-                found[row][i] = words[: pair.n_tgt_words]
+    rows = [row for row, pair in enumerate(pairs) if pair.src and pair.tgt]
+    ids = [_with_special_tokens(tokenizer, pairs[row]) for row in rows]
+    layers = sorted({head.layer for head in heads})
+    for i, weights in reader.cross_attention(ids, layers, batch_tokens):
+        found[rows[i]] = _linked_words(pairs[rows[i]], weights, heads)
     return found
 
 
@@ -216,39 +201,34 @@ def _check_lengths(pairs: Sequence[_Pair], max_len: int | None) -> None:
             raise UserError(f"pair {number}: has {length} tokens, and this model reads {max_len}: shorten the line")
 
 
-def _batches(pairs: Sequence[_Pair], batch_tokens: int) -> Iterator[list[int]]:
-    """Batches of pairs of similar length, without those in which a side is empty."""
-    rows = np.array([row for row, pair in enumerate(pairs) if len(pair.src) and len(pair.tgt)], dtype=np.int64)
-    longest = np.array([max(len(pairs[row].src), len(pairs[row].tgt)) + 1 for row in rows], dtype=np.int64)
-    order = np.argsort(longest, kind="stable")
-    yield from (batch.tolist() for batch in cut_padded(rows[order], longest[order], batch_tokens))
+def _with_special_tokens(tokenizer: PairTokenizer, pair: _Pair) -> tuple[list[int], list[int]]:
+    return [*pair.src, tokenizer.source.eos_id], [tokenizer.bos_id, *pair.tgt, tokenizer.eos_id]
 
 
-def _batch_words(
-    model: Any, batch: Batch, pairs: Sequence[_Pair], heads: Sequence[AlignmentHead]
-) -> Iterator[Int64[np.ndarray, "batch tgt_words"]]:
-    """For each head the source words of a batch, from one pass of the model."""
-    names = list(cross_attentions(model))
-    wanted = {names[head.layer]: cross_attentions(model)[names[head.layer]] for head in heads}
-    with evaluating(model), torch.inference_mode(), recording(wanted) as weights:
-        model.decode(batch.tgt_in, model.encode(batch.src, batch.src_mask), batch.src_mask)
-    src = _membership([pair.src_words for pair in pairs], batch.src.size(1))
-    # A token is predicted at its own position of `tgt_out` and read one position later.
-    tgt = {row: _membership([pair.tgt_words for pair in pairs], batch.tgt_in.size(1), ROWS.index(row)) for row in ROWS}
-    for head in heads:
-        layer = weights[names[head.layer]].float().cpu()
-        one = layer.mean(1) if head.head is None else layer[:, head.head]
-        words = tgt[head.row].mT @ one @ src  # (batch, tgt_words, src_words)
-        linked = words.sum(-1) > 0  # false for a word without tokens
-        yield torch.where(linked, words.argmax(-1), NO_WORD).numpy()
+def _linked_words(
+    pair: _Pair, weights: Mapping[int, Weights], heads: Sequence[AlignmentHead]
+) -> Int64[np.ndarray, "chosen tgt_words"]:
+    """For each head the source word of each target word, or `NO_WORD`."""
+    src = _membership(pair.src_words, len(pair.src) + 1)
+    # A token is predicted in its own row of the weights and read in the next one.
+    tgt = {row: _membership(pair.tgt_words, len(pair.tgt) + 1, ROWS.index(row)) for row in ROWS}
+    found = np.full((len(heads), pair.n_tgt_words), NO_WORD)
+    for layer in weights:
+        by_head = np.concatenate([weights[layer], weights[layer].mean(0, keepdims=True)]) @ src
+        words = {row: tgt[row].T @ by_head for row in ROWS}  # (heads and their mean, tgt_words, src_words)
+        for i, head in enumerate(heads):
+            if head.layer == layer:
+                one = words[head.row][-1 if head.head is None else head.head]
+                best = np.where(one.sum(-1) > 0, one.argmax(-1), NO_WORD)  # a word without tokens has no link
+                found[i] = best[: pair.n_tgt_words]
+    return found
 
 
-def _membership(words: Sequence[Words], length: int, shift: int = 0) -> Float[Tensor, "batch length n_words"]:
+def _membership(words: Words, length: int, shift: int = 0) -> Float[np.ndarray, "length n_words"]:
     """1 where a token belongs to a word; tokens are shifted right by `shift` positions."""
-    matrix = torch.zeros(len(words), length, max(1, 1 + max(int(row.max()) for row in words)))
-    for i, row in enumerate(words):
-        positions = np.flatnonzero(row != NO_WORD)
-        matrix[i, positions + shift, row[positions]] = 1.0
+    matrix = np.zeros((length, max(1, 1 + int(words.max()))), np.float32)
+    positions = np.flatnonzero(words != NO_WORD)
+    matrix[positions + shift, words[positions]] = 1.0
     return matrix
 
 

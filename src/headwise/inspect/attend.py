@@ -1,29 +1,23 @@
-"""Attention weights of a network for one input, for every architecture with attention.
+"""Attention weights of a translation model for one pair, of the requested layers and heads.
 
-Search and training use fused kernels, which return no weights. Here the network reads the input once more, and the
-requested attentions are computed a second time (`recording`). Not here: summaries of weights (`readings`), drawing.
+Search and training use kernels that return no weights. Here the network reads the pair once more, and the requested
+attentions are computed a second time. Not here: other inputs (`recording`), summaries of weights (`readings`), drawing.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
-from headwise.decode.stepwise import evaluating
 from headwise.errors import UserError, unknown
 from headwise.inspect.notebook import AttentionView
-from headwise.inspect.pair import InspectedInput, PairTranslator, read_pair
-from headwise.inspect.recording import STACKS, RecordableAttention, attentions, recording
-from headwise.network.attention import MultiHeadAttention
+from headwise.inspect.pair import PairTranslator, read_pair
+from headwise.inspect.reader import STACKS, HeadCounts, PairReader, WeightsByLayer
 
 Layers = Sequence[int] | Mapping[str, Sequence[int]]
 
 
 def attend(
     translator: PairTranslator,
+    reader: PairReader,
     src: str,
     tgt: str | None = None,
     layers: Layers | None = None,
@@ -37,6 +31,7 @@ def attend(
 
     Args:
         translator: the model with its tokenizer and settings; `headwise.load(...).attend` passes its own.
+        reader: its network.
         src: one sentence, short enough not to be translated in parts.
         tgt: its translation; None: the model's own.
         layers: which layers to record, in all three stacks, or for each of them: `{"cross": [-1]}`. Numbers count from
@@ -48,60 +43,45 @@ def attend(
     Raises:
         UserError: the source is blank or too long, or there is no such layer, head or setting.
     """
-    network: Any = translator.model
-    select_attentions(attentions(network), layers, heads)  # an error comes before the search
-    return record_attention(
-        network, read_pair(translator, src, tgt, prefix, translator.settings(overrides)), layers, heads
-    )
+    chosen = select_layers(reader.heads, layers, heads)  # an error comes before the search
+    pair = read_pair(translator, src, tgt, prefix, translator.settings(overrides))
+    weights = reader.attention(pair, chosen)
+    return view(pair, reader.heads, weights, heads)
 
 
-def record_attention(
-    network: Any, shown: InspectedInput, layers: Layers | None = None, heads: Sequence[int] | None = None
-) -> AttentionView:
-    """The attention weights for any input; other arguments as of `attend`."""
-    stacks = attentions(network)
-    chosen = select_attentions(stacks, layers, heads)
-    stack_of = {name: stack for stack, modules in stacks.items() for name in modules}
-
-    def kept(name: str, weights: Tensor) -> Tensor:
-        return shown.as_shown(stack_of[name], weights[0].float()).unsqueeze(0)
-
-    with evaluating(network), torch.inference_mode(), recording(chosen, kept) as weights:
-        shown.read_by(network)
-    found: dict[str, Any] = {
-        stack: [_numbers(weights[name], heads) if name in weights else None for name in modules]
-        for stack, modules in stacks.items()
-    }
+def view(shown: Any, counts: HeadCounts, weights: WeightsByLayer, heads: Sequence[int] | None) -> AttentionView:
+    """The record of an input, with `heads` of the recorded layers."""
+    found: dict[str, Any] = {stack: [weights[stack].get(i) for i in range(len(n))] for stack, n in counts.items()}
+    if heads is not None:
+        found = {
+            stack: [None if one is None else one[list(heads)] for one in layers] for stack, layers in found.items()
+        }
     return AttentionView(**shown.described, read=shown.read, **found)
 
 
-def select_attentions(
-    stacks: Mapping[str, Mapping[str, RecordableAttention]], layers: Layers | None, heads: Sequence[int] | None
-) -> dict[str, RecordableAttention]:
-    """The attentions of the requested layers; `UserError` if there is no such layer or head."""
+def select_layers(counts: HeadCounts, layers: Layers | None, heads: Sequence[int] | None) -> dict[str, list[int]]:
+    """The requested layers of each stack, counted from 0; `UserError` if there is no such layer or head."""
     chosen = {
-        name: module
-        for stack, numbers in _layers_of_stacks(stacks, layers).items()
-        for name, module in _pick(list(stacks[stack].items()), numbers, f"{stack} attention: layer")
+        stack: _pick(list(range(len(counts[stack]))), numbers, f"{stack} attention: layer")
+        for stack, numbers in _layers_of_stacks(counts, layers).items()
     }
-    for name, module in chosen.items():
-        _pick(range(_head_count(module)), heads or (), f"{name}: head")
-    return chosen
+    for stack, numbers in chosen.items():
+        for number in numbers:
+            _pick(range(counts[stack][number]), heads or (), f"{stack} attention, layer {number}: head")
+    return {stack: chosen.get(stack, []) for stack in counts}
 
 
-def _layers_of_stacks(
-    stacks: Mapping[str, Mapping[str, RecordableAttention]], layers: Layers | None
-) -> dict[str, Sequence[int]]:
+def _layers_of_stacks(counts: HeadCounts, layers: Layers | None) -> dict[str, Sequence[int]]:
     """The requested layers of each stack; a number for all stacks is ignored where a stack has fewer layers."""
     if layers is None:
-        return {stack: range(len(modules)) for stack, modules in stacks.items()}
+        return {stack: range(len(heads)) for stack, heads in counts.items()}
     if isinstance(layers, Mapping):
-        for stack in layers.keys() - STACKS.keys():
+        for stack in layers.keys() - counts.keys():
             raise unknown("kind of attention", stack, STACKS)
         return dict(layers)
-    deepest = max(stacks.values(), key=len)
+    deepest = max(counts.values(), key=len)
     _pick(list(deepest), layers, "layer")
-    return {stack: [n for n in layers if -len(modules) <= n < len(modules)] for stack, modules in stacks.items()}
+    return {stack: [n for n in layers if -len(heads) <= n < len(heads)] for stack, heads in counts.items()}
 
 
 def _pick(items: Sequence[Any], numbers: Sequence[int], what: str) -> list[Any]:
@@ -111,14 +91,3 @@ def _pick(items: Sequence[Any], numbers: Sequence[int], what: str) -> list[Any]:
             known = f"they go from 0 to {len(items) - 1}" if items else "this model has none"
             raise UserError(f"{what} {number} does not exist: {known}")
     return [items[number] for number in numbers]
-
-
-def _head_count(module: RecordableAttention) -> int:
-    return module.n_heads if isinstance(module, MultiHeadAttention) else 1
-
-
-def _numbers(
-    weights: Float[Tensor, "1 heads queries keys"], heads: Sequence[int] | None
-) -> Float[np.ndarray, "chosen queries keys"]:
-    one = weights[0].float().cpu().numpy()
-    return one if heads is None else one[list(heads)]

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from headwise.architectures.conv import Convolutional
 from headwise.decode.stepwise import evaluating
 from headwise.errors import UserError
-from headwise.inspect.pair import PairTranslator, TranslatedPair, device_of, read_pair
+from headwise.inspect.pair import PairTranslator, read_pair
+from headwise.inspect.pair_tensors import PairTensors, device_of, with_tensors
 from headwise.inspect.record import Attribution, Word
 
 STEPS = 64
@@ -45,7 +46,7 @@ def attribute(
         raise UserError(f"steps = {steps}: must be at least 1")
     method: Any = _integrated_gradients()
     network: Any = translator.model
-    pair = read_pair(translator, src, tgt, prefix, translator.settings(overrides))
+    pair = with_tensors(read_pair(translator, src, tgt, prefix, translator.settings(overrides)))
     with evaluating(network), true_gradients(network):
         score = TokenScores(network, pair)
         real = score.embedded()
@@ -71,7 +72,7 @@ def sum_over_words(
 class TokenScores:
     """The log-probability of a target token as a function of the embedded source tokens."""
 
-    def __init__(self, network: Any, pair: TranslatedPair) -> None:
+    def __init__(self, network: Any, pair: PairTensors) -> None:
         self.network = network
         # An `Embeddings` looks up in its `tokens`; recurrent networks have the bare table.
         self.table: nn.Module = getattr(network.src_embeddings, "tokens", network.src_embeddings)

@@ -11,8 +11,8 @@ from typing import Any
 
 from headwise.contract import Continuation, Hypothesis, SpecialIds
 from headwise.data.pair_tokenizer import PairTokenizer
+from headwise.decode.length_penalty import penalty_of
 from headwise.decode.request import search_options
-from headwise.decode.stopping_rules import StoppingRule, stopping_rule
 from headwise.inspect.pair import PairTranslator, output_ids, with_forced
 from headwise.inspect.record import BeamNode
 
@@ -27,8 +27,7 @@ def search_with_tree(
     if config.sample or config.beam_size == 1:
         hypothesis = with_forced(translator, translator.search([[source]], prefix, config)[0][0])
         return hypothesis, _only_path(translator, hypothesis, config)
-    ending = stopping_rule(search_options(config, SpecialIds()))
-    tree = BeamTree(translator.tokenizer, config.beam_size, config.length_penalty, ending)
+    tree = BeamTree(translator.tokenizer, config)
     hypothesis = with_forced(translator, translator.search_with_callback(source, prefix, config, tree.grow))
     tree.choose(output_ids(hypothesis, translator.tokenizer.eos_id))
     return hypothesis, tree.nodes
@@ -37,11 +36,12 @@ def search_with_tree(
 class BeamTree:
     """The tree of the hypotheses of one sentence, which grows step by step."""
 
-    def __init__(self, tokenizer: PairTokenizer, beam_size: int, length_penalty: float, ending: StoppingRule) -> None:
-        """`ending` has the penalty of a length that includes the start tokens."""
+    def __init__(self, tokenizer: PairTokenizer, config: Any) -> None:
+        """`config` are the settings of the search."""
         self.tokenizer = tokenizer
         self.nodes: list[BeamNode] = []
-        self._beam_size, self._length_penalty, self._ending = beam_size, length_penalty, ending
+        self._beam_size, self._length_penalty = config.beam_size, config.length_penalty
+        self._penalty = penalty_of(search_options(config, SpecialIds()))
         self._child: dict[tuple[int, int], int] = {}  # (parent, token) to the node
         self._live = [-1]  # the node of each live hypothesis, in the order of the search
         self._steps = 0
@@ -65,7 +65,7 @@ class BeamTree:
 
     def _add(self, parent: int, step: int, token: int, log_prob: float, status: str) -> int:
         (piece,) = self.tokenizer.pieces([token])
-        score = log_prob / self._ending.penalty(step + 1, self._length_penalty)
+        score = log_prob / self._penalty(step + 1, self._length_penalty)
         self._child[parent, token] = len(self.nodes)
         self.nodes.append(BeamNode(parent, step, piece, log_prob, score, status))
         return len(self.nodes) - 1
@@ -73,10 +73,7 @@ class BeamTree:
 
 def _only_path(translator: PairTranslator, hypothesis: Hypothesis, config: Any) -> list[BeamNode]:
     pieces = translator.tokenizer.pieces(output_ids(hypothesis, translator.tokenizer.eos_id))
-    log_probs, penalty = (
-        accumulate(hypothesis.token_log_probs),
-        stopping_rule(search_options(config, SpecialIds())).penalty,
-    )
+    log_probs, penalty = accumulate(hypothesis.token_log_probs), penalty_of(search_options(config, SpecialIds()))
     return [
         BeamNode(i - 1, i, piece, log_prob, log_prob / penalty(i + 1, config.length_penalty), "chosen")
         for i, (piece, log_prob) in enumerate(zip(pieces, log_probs, strict=True))

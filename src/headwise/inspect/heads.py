@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import UserError, unknown
-from headwise.inspect.recording import STACKS, attentions
+from headwise.inspect.reader import STACKS
+from headwise.inspect.recording import attentions
 from headwise.network.attention import MultiHeadAttention
 from headwise.network.parameters import parameters_of
 

@@ -1,7 +1,7 @@
 """Single inputs of a network, with names for their positions: a text, a picture, a sound.
 
-Each is an `inspect.pair.InspectedInput`; `headwise.models.inputs` makes them from texts and files. Not here: attention
-(`attend`) and predictions (`trace`).
+Each is a `pair_tensors.InspectedInput`; `headwise.models.inputs` makes them from texts and files. Not here: attention
+(`recording`) and predictions (`predictions`).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.inspect.pair import device_of
+from headwise.inspect.pair_tensors import device_of
 from headwise.inspect.record import NEXT, Axis, Times, Word
 from headwise.inspect.words import words_spelled
 

@@ -9,10 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
-import torch
-from jaxtyping import Float
-from torch import Tensor, nn
-
 from headwise.contract import Hypothesis, StepCallback
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.decode.translator import clean_text, one_line
@@ -41,21 +37,6 @@ class PairTranslator(Protocol):
     ) -> Hypothesis: ...
 
 
-@runtime_checkable
-class InspectedInput(Protocol):
-    """An input that a network reads in one pass, with names for its inputs and outputs."""
-
-    @property
-    def described(self) -> dict[str, Any]: ...  # the fields of a record but for the weights, and `read`
-    @property
-    def read(self) -> list[str]: ...  # by a decoder
-    @property
-    def written(self) -> list[str]: ...  # at each position of the head's predictions; "" where unknown
-    def names(self, ids: Sequence[int], /) -> list[str]: ...  # of the head's outputs
-    def read_by(self, network: Any) -> Tensor: ...  # the last hidden states, (1, positions, d_model)
-    def as_shown(self, stack: str, weights: Tensor) -> Tensor: ...  # (heads, queries, keys), as many as have names
-
-
 @dataclass(frozen=True)
 class TranslatedPair:
     """A source and its translation."""
@@ -80,7 +61,7 @@ class TranslatedPair:
     @property
     def read(self) -> list[str]:
         """The input of the decoder, start token first."""
-        return self.names([self.tokenizer.bos_id, *self.tgt[:-1]])
+        return self.names(self.tgt_in)
 
     @property
     def written(self) -> list[str]:
@@ -90,10 +71,6 @@ class TranslatedPair:
     def names(self, ids: Sequence[int]) -> list[str]:
         """The target tokens with these ids."""
         return self.tokenizer.pieces(ids)
-
-    def as_shown(self, stack: str, weights: Tensor) -> Tensor:
-        """Every token is shown."""
-        return weights
 
     @cached_property
     def src_words(self) -> list[Word]:
@@ -105,16 +82,10 @@ class TranslatedPair:
         """The words of the translation."""
         return words_spelled(self.tokenizer, self.tgt)
 
-    def tensors(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-        """`src`, `tgt_in` and `src_mask` of one row: the target shifted right behind the start token."""
-        src = torch.tensor([self.src], device=device)
-        tgt_in = torch.tensor([[self.tokenizer.bos_id, *self.tgt[:-1]]], device=device)
-        return src, tgt_in, torch.ones_like(src, dtype=torch.bool)
-
-    def read_by(self, network: Any) -> Float[Tensor, "1 tgt_len d_model"]:
-        """The hidden states of one pass over the pair."""
-        src, tgt_in, src_mask = self.tensors(device_of(network))
-        return network.decode(tgt_in, network.encode(src, src_mask), src_mask)
+    @property
+    def tgt_in(self) -> list[int]:
+        """The input of the decoder: the target shifted right behind the start token."""
+        return [self.tokenizer.bos_id, *self.tgt[:-1]]
 
 
 def read_pair(translator: PairTranslator, src: str, tgt: str | None, prefix: str, config: Any) -> TranslatedPair:
@@ -171,8 +142,3 @@ def output_ids(found: Hypothesis, eos_id: int) -> list[int]:
     """The ids of a hypothesis with its end token, unless it stopped at the maximum length."""
     ended = len(found.token_log_probs) > len(found.tokens)
     return [*found.tokens, eos_id] if ended else found.tokens
-
-
-def device_of(network: nn.Module) -> torch.device:
-    """The device of the network's parameters."""
-    return next(iter(network.parameters())).device

@@ -179,3 +179,15 @@ class Trace:
 
     positions: Sequence[Position]
     beam: Sequence[BeamNode]  # parents before children; empty without a search
+
+
+@dataclass(frozen=True)
+class WalkStep:
+    """One step of the computation and its result."""
+
+    place: str  # the box of figure 1: "embedding", "positions", "self_attn", "cross_attn", "ffn", "output"
+    name: str
+    formula: str
+    rows: Sequence[str]  # tokens
+    columns: Sequence[str]  # tokens; empty if columns are dimensions
+    values: Float[np.ndarray, "row column"]

@@ -4,23 +4,28 @@ During a recording each chosen attention is computed a second time by the explic
 output of the model is unchanged, bit for bit. Not here: texts and tokens (`attend`).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.architectures.attention import DotAttention
+from headwise.decode.stepwise import evaluating
+from headwise.inspect.attend import Layers, select_layers, view
+from headwise.inspect.notebook import AttentionView
+from headwise.inspect.pair_tensors import InspectedInput
 from headwise.network.attention import MultiHeadAttention
 from headwise.network.cache import LayerCache
 from headwise.network.masks import Mask
 
 RecordableAttention = MultiHeadAttention | DotAttention
 Keep = Callable[[str, Tensor], Tensor]  # name and weights of an attention -> the weights to record
-STACKS = {"encoder": ("encoder.", "self_attn"), "decoder": ("decoder.", "self_attn"), "cross": ("", "cross_attn")}
+STACK_NAMES = {"encoder": ("encoder.", "self_attn"), "decoder": ("decoder.", "self_attn"), "cross": ("", "cross_attn")}
 
 
 def attentions(model: nn.Module) -> dict[str, dict[str, RecordableAttention]]:
@@ -32,7 +37,7 @@ def attentions(model: nn.Module) -> dict[str, dict[str, RecordableAttention]]:
     named = [(name, module) for name, module in model.named_modules() if isinstance(module, RecordableAttention)]
     return {
         stack: {name: module for name, module in named if name.startswith(start) and name.endswith(end)}
-        for stack, (start, end) in STACKS.items()
+        for stack, (start, end) in STACK_NAMES.items()
     }
 
 
@@ -99,3 +104,37 @@ def _multi_head_weights(
     k, _ = module.keys_and_values(x if memory is None else memory, None) if cache is None else cache.read()
     start = k.size(2) - x.size(1) if cache is not None and cache.grows else 0
     return module.kernel.weights(module.queries(x, start), k, mask)
+
+
+def head_counts(model: nn.Module) -> dict[str, list[int]]:
+    """The number of heads of each layer, by kind of attention."""
+    return {
+        stack: [getattr(one, "n_heads", 1) for one in modules.values()] for stack, modules in attentions(model).items()
+    }
+
+
+def record_attention(
+    network: Any, shown: InspectedInput, layers: Layers | None = None, heads: Sequence[int] | None = None
+) -> AttentionView:
+    """The attention weights for any input; `layers` and `heads` as of `attend`."""
+    counts = head_counts(network)
+    return view(shown, counts, record_layers(network, shown, select_layers(counts, layers, heads)), heads)
+
+
+def record_layers(
+    network: Any, shown: InspectedInput, chosen: Mapping[str, Sequence[int]]
+) -> dict[str, dict[int, Float[np.ndarray, "heads queries keys"]]]:
+    """The weights of the `chosen` layers of each stack for one input."""
+    stacks = {stack: list(modules.items()) for stack, modules in attentions(network).items()}
+    names = {stacks[stack][i][0]: (stack, i) for stack, numbers in chosen.items() for i in numbers}
+    modules = {name: dict(stacks[stack])[name] for name, (stack, _) in names.items()}
+
+    def kept(name: str, weights: Tensor) -> Tensor:
+        return shown.as_shown(names[name][0], weights[0].float()).unsqueeze(0)
+
+    with evaluating(network), torch.inference_mode(), recording(modules, kept) as weights:
+        shown.read_by(network)
+    found: dict[str, dict[int, Any]] = {stack: {} for stack in stacks}
+    for name, (stack, i) in names.items():
+        found[stack][i] = weights[name][0].float().cpu().numpy()
+    return found

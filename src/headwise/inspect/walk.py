@@ -7,10 +7,8 @@ checks that they equal those of the kernel. Transformers only.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -18,25 +16,15 @@ from torch import Tensor, nn
 from headwise.decode.ranking import best
 from headwise.decode.stepwise import evaluating
 from headwise.errors import UserError
-from headwise.inspect.pair import PairTranslator, TranslatedPair, read_pair
+from headwise.inspect.pair import PairTranslator, read_pair
+from headwise.inspect.pair_tensors import PairTensors, with_tensors
+from headwise.inspect.record import WalkStep
 from headwise.inspect.recording import outputs
 from headwise.network.feed_forward import ACTIVATIONS, GatedFeedForward
 from headwise.network.positions import NoPositions
 from headwise.network.transformer import Transformer
 
 N_OUTPUTS = 24  # tokens of the vocabulary that are shown at the output
-
-
-@dataclass(frozen=True)
-class WalkStep:
-    """One step of the computation and its result."""
-
-    place: str  # the box of figure 1: "embedding", "positions", "self_attn", "cross_attn", "ffn", "output"
-    name: str
-    formula: str
-    rows: Sequence[str]  # tokens
-    columns: Sequence[str]  # tokens; empty if columns are dimensions
-    values: Float[np.ndarray, "row column"]
 
 
 def walk_steps(
@@ -64,7 +52,7 @@ def walk_steps(
     if not isinstance(network, Transformer):
         raise UserError("the walk follows the paper's figure 1: this model is of another architecture")
     _check(network, stack, layer, head)
-    pair = read_pair(translator, src, tgt, prefix, translator.settings(overrides))
+    pair = with_tensors(read_pair(translator, src, tgt, prefix, translator.settings(overrides)))
     with evaluating(network), torch.inference_mode(), outputs(dict(network.named_modules())) as seen:
         hidden = pair.read_by(network)
         likely = _output(network, pair, hidden) if stack == "decoder" else None
@@ -90,7 +78,7 @@ class _Walk:
     def __init__(
         self,
         network: Transformer,
-        pair: TranslatedPair,
+        pair: PairTensors,
         numbers: Mapping[str, Tensor],
         stack: str,
         layer: int,
@@ -225,7 +213,7 @@ def _name(norm: nn.Module) -> str:
     return type(norm).__name__
 
 
-def _output(network: Transformer, pair: TranslatedPair, hidden: Float[Tensor, "1 tgt_len d_model"]) -> WalkStep:
+def _output(network: Transformer, pair: PairTensors, hidden: Float[Tensor, "1 tgt_len d_model"]) -> WalkStep:
     """The most probable tokens of all positions, each with its probability at every position."""
     probabilities = network.logits(hidden)[0].float().softmax(-1)
     _, ids = best(probabilities.amax(0, keepdim=True), min(N_OUTPUTS, probabilities.size(1)))

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from headwise.errors import UserError
-from headwise.inspect.attend import Layers, record_attention, select_attentions
+from headwise.inspect.attend import Layers, select_layers
 from headwise.inspect.heads import Head, HeadMask, HeadsByLayer, heads_of
 from headwise.inspect.importance import importance_over
 from headwise.inspect.notebook import AttentionView, Inspection
+from headwise.inspect.predictions import trace_of
 from headwise.inspect.record import Trace
-from headwise.inspect.recording import attentions
-from headwise.inspect.trace import trace_of
+from headwise.inspect.recording import head_counts, record_attention
 from headwise.models.pruning import write_pruned
 
 
@@ -25,7 +25,7 @@ def attend_input(
     self: Any, given: Any, layers: Layers | None = None, heads: Sequence[int] | None = None, **options: Any
 ) -> AttentionView:
     """`Model.attend`."""
-    select_attentions(attentions(self.network), layers, heads)  # an error comes before a transcript is made
+    select_layers(head_counts(self.network), layers, heads)  # an error comes before a transcript is made
     return record_attention(self.network, self.observed(given, **options), layers, heads)
 
 

@@ -1,11 +1,10 @@
 """`load`: the model in a folder, as the class for its kind of network.
 
-This module may import inside functions: the class for the kind that it finds, and what needs torch when that is first
-needed. The compiled library translates without torch (`checkpoint.compiled`).
+This module imports by name the class for the kind that it finds, and when it is first needed, what inspects pairs and
+what needs torch. The compiled library translates without torch (`checkpoint.compiled`).
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -16,7 +15,7 @@ from headwise.checkpoint.read import read_folder
 from headwise.config.settings import RunConfig
 from headwise.config.tasks import TASKS
 from headwise.device import device_name
-from headwise.errors import UserError
+from headwise.errors import INSTALL_TORCH, UserError
 from headwise.models.ensemble import ensemble_of
 from headwise.models.kinds import model_kind
 from headwise.models.model import Model
@@ -51,15 +50,25 @@ def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: s
 
 
 def _torch_side() -> Any:
-    from headwise.checkpoint import with_torch
-
-    return with_torch
+    return _needing_torch("headwise.checkpoint.with_torch")
 
 
 def _inspector(*given: Any) -> Any:
-    from headwise.models.pair_inspector import PairInspector
+    return resolve_name("headwise.models.pair_inspector:PairInspector")(*given, _torch_inspector)
 
-    return PairInspector(*given)
+
+def _torch_inspector(*given: Any) -> Any:
+    return _needing_torch("headwise.models.torch_inspector").TorchInspector(*given)
+
+
+def _needing_torch(name: str) -> Any:
+    """A module or class that needs torch; `UserError` if torch is not installed."""
+    try:
+        return resolve_name(name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise UserError(f"this needs PyTorch, which is not installed: {INSTALL_TORCH}") from None
 
 
 def _loading(paths: Sequence[str | Path], device: str, dtype: str) -> Loading:
@@ -79,12 +88,12 @@ def _model_of(folder: Folder, dtype: str) -> Model:
     folder = _decoding_in(dtype, folder)
     if folder.config.model.task == "translate":
         return Translator(TrainedNetwork(folder), loading)
-    return resolve_name(TASKS[folder.config.model.task].model)(folder)
+    return _needing_torch(TASKS[folder.config.model.task].model)(folder)
 
 
 def pretrained_model(folder: Folder, loading: Loading | None = None) -> Model:
     """The model of a folder in the Hugging Face layout, or one that `headwise import` wrote."""
-    kind: Any = resolve_name(f"headwise.models.{model_kind(folder.config)}")
+    kind: Any = _needing_torch(f"headwise.models.{model_kind(folder.config)}")
     if kind is not Translator:
         return kind(folder)
     network = resolve_name("headwise.models.pretrained:PretrainedNetwork")(folder)
@@ -99,6 +108,11 @@ def _decoding_in(dtype: str, folder: Folder) -> Folder:
     if config.model.task != "translate":
         raise UserError(f"{folder.path}: dtype = {dtype} is for translation models and pretrained ones")
     return replace(folder, config=replace(config, decode=replace(config.decode, compute=dtype)))
+
+
+def translation_folder(path: str | Path) -> Folder:
+    """The folder of a translation model on a CPU; `UserError` for any other."""
+    return _read(path, "cpu", "auto", ("translate",))
 
 
 def load_translator(path: str | Path, device: str = "auto", dtype: str = "auto") -> Model:
@@ -122,9 +136,3 @@ def load_translators(paths: Sequence[str | Path], device: str = "auto", dtype: s
         return models[0]
     loading = _loading(paths, device_name(device), dtype)
     return ensemble_of(models, loading, lambda: _torch_side().average_engines)
-
-
-def load_alignment() -> None:
-    """Import what aligns words, if torch is installed: seconds and 200 MiB that translating does not need."""
-    with suppress(ImportError):
-        from headwise.models import pair_inspector  # noqa: F401

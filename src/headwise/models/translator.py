@@ -28,7 +28,7 @@ from headwise.models.workers import Loading, translate_in_processes, worth_shari
 
 
 def inspected(name: str) -> Callable[..., Any]:
-    """The method of `PairInspector` with this name, which needs torch, unlike translating."""
+    """The method of `PairInspector` with this name."""
 
     @wraps(getattr(Model, name))
     def method(
@@ -157,7 +157,7 @@ class Translator(Model):
         return f"{self.path}: {family} {self.does}"
 
     def inspector(self, source_language: str = "", target_language: str = "", instruction: str = "") -> Any:
-        """The `PairInspector` of this model, which needs torch; arguments as of `translate`."""
+        """The `PairInspector` of this model; arguments as of `translate`."""
         return self._loading.inspector(self, source_language, target_language, instruction)
 
     @property

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from headwise.errors import UserError
 from headwise.localisation.reading import ENDINGS
 from headwise.localisation.unit import without_inline_codes
-from headwise.models.load import load_alignment
 from headwise.serve.access import AccessRules, log_event
 from headwise.serve.batching import QueueFull
 from headwise.serve.files import FileStore, parse_upload
@@ -190,10 +189,9 @@ class RequestHandlers:
         return Response(text, headers={"content-type": kind})
 
     async def page(self, request: "Request") -> Any:
-        """The translation page. It requests alignments, so torch is loaded while the user types."""
+        """The translation page."""
         from starlette.responses import HTMLResponse
 
-        asyncio.get_running_loop().run_in_executor(None, load_alignment)
         return HTMLResponse(translation_page(self.router.languages(), bool(self.access.keys)))
 
     async def description(self, request: "Request") -> Any:

@@ -8,17 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch_readers import score_pairs_with_torch
 
 from headwise.architectures.registry import Network, decoding_variants
 from headwise.config.settings import SearchSettings
 from headwise.contract import EncoderDecoder, SpecialIds
 from headwise.decode.candidates import CandidateTable
-from headwise.decode.engine import begin, decode_tokens, greedy_steps
+from headwise.decode.engine import begin, decode_tokens
+from headwise.decode.length_penalty import length_penalty
 from headwise.decode.request import SearchRequest
 from headwise.decode.stepwise import engine_of
-from headwise.decode.stopping_rules import length_penalty
 from headwise.errors import UserError
-from headwise.models.scoring import score_pairs
 
 VOCAB, EOS = 11, 2
 SHORT = SearchSettings(max_length_factor=1.0, max_length_extra=1)
@@ -119,7 +119,7 @@ def test_a_stream_is_greedy_search(model: Network) -> None:
 
 def test_scores_are_those_of_a_full_pass(model: Network) -> None:
     pairs = [(source, [7, 4, 5][: len(source)]) for source in SOURCES if source]
-    for (source, target), score in zip(pairs, score_pairs(model, pairs), strict=True):
+    for (source, target), score in zip(pairs, score_pairs_with_torch(model, pairs), strict=True):
         rows = full_log_probs(model, source, target)
         expected = [row[token] for row, token in zip(rows, [*target, EOS], strict=True)]
         assert score.token_log_probs == pytest.approx(expected, abs=1e-5)

@@ -18,9 +18,9 @@ from headwise.config.model import TransformerConfig
 from headwise.config.settings import SearchSettings
 from headwise.contract import Hypothesis, SpecialIds
 from headwise.decode.engine import decode_tokens
+from headwise.decode.length_penalty import length_penalty
 from headwise.decode.request import SearchRequest, TooLarge, batches, bounds, random_stream
 from headwise.decode.stepwise import engine_of
-from headwise.decode.stopping_rules import length_penalty
 from headwise.errors import UserError
 from headwise.network.inference import prepare_for_inference
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from headwise.contract import SearchOptions
+from headwise.decode.length_penalty import length_penalty
 from headwise.decode.phrases import met, phrase_search, progress, shares
 from headwise.decode.request import padded
 from headwise.decode.search import beam_search
-from headwise.decode.stopping_rules import length_penalty
 
 BOS, EOS = 0, 1  # the tokens 2, 3, ... are words
 PLAIN = SearchOptions(bos_id=BOS, eos_id=EOS, suppressed=(BOS,))

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from headwise.contract import Hypothesis, SearchOptions
+from headwise.decode.length_penalty import length_penalty
 from headwise.decode.sampling import sample
 from headwise.decode.search import beam_search, greedy
-from headwise.decode.stopping_rules import length_penalty
 
 BOS, EOS = 0, 1  # the tokens 2, 3, ... are words
 PLAIN = SearchOptions(bos_id=BOS, eos_id=EOS, suppressed=(BOS,))

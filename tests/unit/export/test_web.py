@@ -14,14 +14,16 @@ import pytest
 from tiny_families import write_tiny
 
 from headwise.checkpoint.with_torch import read_any
+from headwise.cli import main
 from headwise.config.data import TranslationData
 from headwise.config.settings import SearchSettings
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
-from headwise.export.run import export_model
 from headwise.export.web import page, wasm
 from headwise.export.web.memory import Image, structure_layout
+from headwise.export.web.page import export_page
 from headwise.export.web.tokens import page_tokenizer, unsupported_part
+from headwise.models.load import translation_folder
 from headwise.native import library as c
 from headwise.network.compiled import pack_network
 
@@ -44,7 +46,7 @@ def unpacked(packed: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def test_a_page_is_one_file_that_asks_no_network(make_model: MakeModel, tmp_path: Path, no_compiler: None) -> None:
-    report = export_model(make_model(), "web", tmp_path / "<en> & de.html")
+    report = export_page(translation_folder(make_model()), tmp_path / "<en> & de.html")
     assert report.endswith("MB; open it in a browser, or share it")
     text = (tmp_path / "<en> & de.html").read_text(encoding="utf-8")
     assert "<title>&lt;en&gt; &amp; de</title>" in text
@@ -143,16 +145,18 @@ def test_a_part_that_the_page_does_not_know_is_named(change: dict[str, Any], why
     assert unsupported_part(content).startswith(why)
 
 
-def test_what_a_page_cannot_hold_is_refused_in_a_line(make_model: MakeModel, tmp_path: Path) -> None:
+def test_what_a_page_cannot_hold_is_refused_in_a_line(
+    make_model: MakeModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "page.html"
     (tmp_path / "marian").mkdir()
     write_tiny(tmp_path / "marian", "marian")
     with pytest.raises(UserError, match=r"compiled library \(.*RelativeBias"):
-        export_model(make_model(positions="relative"), "web", out)
+        export_page(translation_folder(make_model(positions="relative")), out)
     with pytest.raises(UserError, match="its tokenizer is not supported"):
-        export_model(tmp_path / "marian", "web", out)
-    with pytest.raises(UserError, match="--int8 and --text are not for --to web"):
-        export_model(make_model(), "web", out, int8=True)
+        export_page(translation_folder(tmp_path / "marian"), out)
+    assert main(["export", str(make_model()), str(out), "--to", "web", "--int8"]) == 2
+    assert "--int8 and --text are not for --to web" in capsys.readouterr().err
     assert not out.exists()
 
 

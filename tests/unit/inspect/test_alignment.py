@@ -1,13 +1,11 @@
 """Word links out of attention weights: against sums by hand, in any company, from the right row."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch_readers import align_with_torch, rank_heads_with_torch
 
 from headwise.architectures.registry import Network, build_network
 from headwise.config.data import TranslationData
@@ -16,17 +14,15 @@ from headwise.data.alignment import words_of_tokens
 from headwise.data.links import GoldLinks
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
-from headwise.inspect import alignment
 from headwise.inspect.alignment import (
     AlignmentHead,
-    align,
     alignment_heads,
     default_head,
     grow_diagonal,
-    rank_heads,
     symmetrized,
 )
-from headwise.inspect.recording import cross_attentions, recording
+from headwise.inspect.recording import cross_attentions, head_counts, recording
+from headwise.inspect.torch_reader import TorchReader
 
 SOURCES = ["a little dog runs !", "two cats", "a dog sleeps on the old sofa", "", "x"]
 TARGETS = ["ein kleiner Hund rennt !", "zwei Katzen", "ein Hund schläft auf dem alten Sofa", "nichts", ""]
@@ -70,36 +66,39 @@ def by_hand(model: Network, src: str, tgt: str, head: AlignmentHead) -> set[tupl
 def test_links_are_those_of_the_sums_by_hand(name: str, row: str) -> None:
     model = build(name)
     for head in (AlignmentHead(0, 0, row), AlignmentHead(len(cross_attentions(model)) - 1, None, row)):
-        found = align(model, TOKENIZER, SOURCES, TARGETS, head)
+        found = align_with_torch(model, TOKENIZER, SOURCES, TARGETS, head)
         for src, tgt, links in zip(SOURCES[:3], TARGETS[:3], found, strict=False):
             assert links == by_hand(model, src, tgt, head)
 
 
 def test_blank_sides_have_no_links() -> None:
-    assert align(build(), TOKENIZER, SOURCES, TARGETS, AlignmentHead(0, 0, "reads"))[3:] == [frozenset(), frozenset()]
+    assert align_with_torch(build(), TOKENIZER, SOURCES, TARGETS, AlignmentHead(0, 0, "reads"))[3:] == [
+        frozenset(),
+        frozenset(),
+    ]
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 40, 4096])
 def test_company_and_order_change_nothing(batch_tokens: int) -> None:
     model, head = build(), AlignmentHead(1, 1, "predicts")
-    alone = [align(model, TOKENIZER, [s], [t], head)[0] for s, t in zip(SOURCES, TARGETS, strict=True)]
-    assert align(model, TOKENIZER, SOURCES, TARGETS, head, batch_tokens) == alone
-    assert align(model, TOKENIZER, SOURCES[::-1], TARGETS[::-1], head, batch_tokens) == alone[::-1]
+    alone = [align_with_torch(model, TOKENIZER, [s], [t], head)[0] for s, t in zip(SOURCES, TARGETS, strict=True)]
+    assert align_with_torch(model, TOKENIZER, SOURCES, TARGETS, head, batch_tokens) == alone
+    assert align_with_torch(model, TOKENIZER, SOURCES[::-1], TARGETS[::-1], head, batch_tokens) == alone[::-1]
 
 
 def test_every_head_and_mean_is_a_candidate() -> None:
-    heads = alignment_heads(build(n_decoder_layers=3))
+    heads = alignment_heads(head_counts(build(n_decoder_layers=3))["cross"])
     assert len(heads) == len(set(heads)) == 3 * (2 + 1) * 2
-    assert len(alignment_heads(build("bahdanau"))) == (1 + 1) * 2
-    assert default_head(build(n_decoder_layers=3)) == AlignmentHead(1, None, "predicts")
-    assert default_head(build("bahdanau")).layer == 0
+    assert len(alignment_heads(head_counts(build("bahdanau"))["cross"])) == (1 + 1) * 2
+    assert default_head(head_counts(build(n_decoder_layers=3))["cross"]) == AlignmentHead(1, None, "predicts")
+    assert default_head(head_counts(build("bahdanau"))["cross"]).layer == 0
 
 
 def test_ranking_finds_the_head_whose_links_are_asked_for() -> None:
     model = build()
     for head in (AlignmentHead(1, 0, "reads"), AlignmentHead(0, 1, "predicts"), AlignmentHead(1, None, "predicts")):
-        links = align(model, TOKENIZER, SOURCES, TARGETS, head)
-        scores = rank_heads(model, TOKENIZER, SOURCES, TARGETS, [GoldLinks(pair, pair) for pair in links])
+        links = align_with_torch(model, TOKENIZER, SOURCES, TARGETS, head)
+        scores = rank_heads_with_torch(model, TOKENIZER, SOURCES, TARGETS, [GoldLinks(pair, pair) for pair in links])
         rates = [score.aer for score in scores.values()]
         assert scores[head].aer == 0 == rates[0]
         assert rates == sorted(rates)
@@ -109,16 +108,13 @@ def test_ranking_finds_the_head_whose_links_are_asked_for() -> None:
 def test_the_end_mark_takes_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """All but a trace of the weight on the end mark: the words' traces decide."""
 
-    @contextmanager
-    def fixed(modules: Any) -> Iterator[dict[str, Tensor]]:
-        yield dict.fromkeys(modules, torch.tensor([[[[0.01, 0.02, 0.97], [0.02, 0.01, 0.97], [0.5, 0.5, 0.0]]]]))
-
-    monkeypatch.setattr(alignment, "recording", fixed)
+    weights = np.array([[[0.01, 0.02, 0.97], [0.02, 0.01, 0.97], [0.5, 0.5, 0.0]]], np.float32)
+    monkeypatch.setattr(TorchReader, "cross_attention", lambda *_: iter([(0, {0: weights})]))
     tokenizer = Tokenizer.train(["a b c d"] * 3, TranslationData(vocab_size=300))
     assert [len(tokenizer.encode(text)) for text in ("a b", "c d")] == [2, 2]
     model = build(vocab_size=tokenizer.vocab_size, n_heads=1)
-    assert align(model, tokenizer, ["a b"], ["c d"], AlignmentHead(0, 0, "predicts")) == [{(1, 0), (0, 1)}]
-    assert align(model, tokenizer, ["a b"], ["c d"], AlignmentHead(0, 0, "reads")) == [{(0, 0), (0, 1)}]
+    assert align_with_torch(model, tokenizer, ["a b"], ["c d"], AlignmentHead(0, 0, "predicts")) == [{(1, 0), (0, 1)}]
+    assert align_with_torch(model, tokenizer, ["a b"], ["c d"], AlignmentHead(0, 0, "reads")) == [{(0, 0), (0, 1)}]
 
 
 @pytest.mark.parametrize(
@@ -132,17 +128,17 @@ def test_the_end_mark_takes_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_heads_that_are_not_there(head: AlignmentHead, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        align(build(), TOKENIZER, ["a"], ["b"], head)
+        align_with_torch(build(), TOKENIZER, ["a"], ["b"], head)
 
 
 def test_what_cannot_be_aligned() -> None:
     head = AlignmentHead(0, 0, "reads")
     with pytest.raises(UserError, match="2 source but 1 target"):
-        align(build(), TOKENIZER, ["a", "b"], ["c"], head)
+        align_with_torch(build(), TOKENIZER, ["a", "b"], ["c"], head)
     with pytest.raises(UserError, match="pair 2: has 9 tokens, and this model reads 8"):
-        align(build(), TOKENIZER, ["a", "xxxxxxx"], ["a", "a"], head, max_len=8)
+        align_with_torch(build(), TOKENIZER, ["a", "xxxxxxx"], ["a", "a"], head, max_len=8)
     with pytest.raises(UserError, match="no attention over its source"):
-        align(build("bahdanau", attention="none"), TOKENIZER, ["a"], ["b"], head)
+        align_with_torch(build("bahdanau", attention="none"), TOKENIZER, ["a"], ["b"], head)
 
 
 FORWARD = frozenset({(0, 0), (1, 1), (1, 2), (4, 4)})

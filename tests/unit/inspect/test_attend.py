@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch_readers import attend_with_torch
 
 from headwise.decode.translator import TextTranslator
 from headwise.errors import UserError
-from headwise.inspect.attend import attend
 from headwise.inspect.record import AttentionRecord
 from headwise.inspect.recording import attentions, cross_attentions, recording
 from headwise.network.attention import DotProduct, MultiHeadAttention
@@ -28,7 +28,7 @@ def recorded(record: AttentionRecord) -> list[np.ndarray]:
 @pytest.mark.parametrize("variant", [*ATTENDING, "summary"])
 @pytest.mark.parametrize("tgt", [None, "A dog runs", ""])
 def test_rows_sum_to_one(variant: str, tgt: str | None, translator_of: TranslatorOf) -> None:
-    record = attend(translator_of(variant), SOURCE, tgt)
+    record = attend_with_torch(translator_of(variant), SOURCE, tgt)
     src, out = len(record.src_pieces), len(record.tgt_pieces)
     layers = (record.encoder, record.decoder, record.cross)
     assert tuple(map(len, layers)) == LAYERS.get(variant, (0, 0, 1))
@@ -41,7 +41,7 @@ def test_rows_sum_to_one(variant: str, tgt: str | None, translator_of: Translato
 
 
 def test_pieces_and_words(translator_of: TranslatorOf) -> None:
-    record = attend(translator_of("post"), "Der Hund\n", " A dog ")
+    record = attend_with_torch(translator_of("post"), "Der Hund\n", " A dog ")
     assert (record.text, record.translation) == ("Der Hund", "A dog")
     assert record.src_pieces == ["▁Der", "▁Hund", "</s>"]
     assert record.tgt_pieces == ["▁A", "▁dog", "</s>"]
@@ -58,7 +58,7 @@ def test_the_path_of_the_search_is_followed(
     translator = translator_of(variant)
     network: Any = translator.model
     (translation,) = translator.translate([SOURCE], **settings)
-    record = attend(translator, SOURCE, **settings)
+    record = attend_with_torch(translator, SOURCE, **settings)
     assert record.tgt_pieces[: len(translation.pieces)] == translation.pieces
     assert record.translation == translation.text
     config = translator.config.changed(settings)
@@ -76,12 +76,14 @@ def test_the_path_of_the_search_is_followed(
 
 
 def test_a_translation_that_reached_its_longest_length_has_no_end_mark(translator_of: TranslatorOf) -> None:
-    record = attend(translator_of("post"), SOURCE, max_length_factor=0.0, max_length_extra=2, min_length_factor=1.0)
+    record = attend_with_torch(
+        translator_of("post"), SOURCE, max_length_factor=0.0, max_length_extra=2, min_length_factor=1.0
+    )
     assert len(record.tgt_pieces) == 2 and "</s>" not in record.tgt_pieces
 
 
 def test_a_prefix_is_followed(translator_of: TranslatorOf) -> None:
-    record = attend(translator_of("post"), SOURCE, prefix="A dog")
+    record = attend_with_torch(translator_of("post"), SOURCE, prefix="A dog")
     assert record.tgt_pieces[:2] == ["▁A", "▁dog"]
 
 
@@ -94,25 +96,25 @@ def test_asked_layers_only(translator_of: TranslatorOf, monkeypatch: pytest.Monk
         return explicit(kernel, q, k, mask)
 
     monkeypatch.setattr(DotProduct, "weights", counted)
-    everything = attend(translator, SOURCE, "A dog")
+    everything = attend_with_torch(translator, SOURCE, "A dog")
     assert len(calls) == 8
     calls.clear()
-    some = attend(translator, SOURCE, "A dog", layers={"cross": [-1], "encoder": [0]})
+    some = attend_with_torch(translator, SOURCE, "A dog", layers={"cross": [-1], "encoder": [0]})
     assert len(calls) == 2
     assert [layer is None for layer in (*some.encoder, *some.decoder, *some.cross)] == [0, 1, 1, 1, 1, 1, 1, 0]
     np.testing.assert_array_equal(some.cross[2], everything.cross[2])
     calls.clear()
-    attend(translator, SOURCE, "A dog", layers=[])
+    attend_with_torch(translator, SOURCE, "A dog", layers=[])
     assert calls == []
 
 
 def test_a_layer_that_only_one_stack_has(translator_of: TranslatorOf) -> None:
-    record = attend(translator_of("post"), SOURCE, "A dog", layers=[2])
+    record = attend_with_torch(translator_of("post"), SOURCE, "A dog", layers=[2])
     assert [layer is None for layer in (*record.encoder, *record.decoder, *record.cross)] == [1, 1, 1, 1, 0, 1, 1, 0]
 
 
 def test_asked_heads_only(translator_of: TranslatorOf) -> None:
-    both, one = (attend(translator_of("post"), SOURCE, "A dog", heads=heads) for heads in (None, [1]))
+    both, one = (attend_with_torch(translator_of("post"), SOURCE, "A dog", heads=heads) for heads in (None, [1]))
     for all_heads, second in zip(recorded(both), recorded(one), strict=True):
         np.testing.assert_array_equal(all_heads[1:], second)
 
@@ -121,10 +123,10 @@ def test_asked_heads_only(translator_of: TranslatorOf) -> None:
 def test_recording_changes_no_output_and_leaves_nothing_behind(variant: str, translator_of: TranslatorOf) -> None:
     translator = translator_of(variant)
     network: Any = translator.model
-    before, calm = translator.translate([SOURCE]), attend(translator, SOURCE)
+    before, calm = translator.translate([SOURCE]), attend_with_torch(translator, SOURCE)
     state = {name: set(vars(module)) for name, module in network.named_modules()}
     network.train()
-    for layer, expected in zip(recorded(attend(translator, SOURCE)), recorded(calm), strict=True):
+    for layer, expected in zip(recorded(attend_with_torch(translator, SOURCE)), recorded(calm), strict=True):
         np.testing.assert_array_equal(layer, expected)  # without dropout, whatever mode the model is in
     assert network.training
     assert translator.translate([SOURCE]) == before
@@ -193,8 +195,8 @@ def test_weights_are_those_of_two_oracles(variant: str, translator_of: Translato
     translator = translator_of(variant)
     network: Any = translator.model
     network.eval()
-    record = attend(translator, SOURCE, "A dog runs")
-    seen = multi_head_inputs(network, lambda: attend(translator, SOURCE, "A dog runs", layers=[]))
+    record = attend_with_torch(translator, SOURCE, "A dog runs")
+    seen = multi_head_inputs(network, lambda: attend_with_torch(translator, SOURCE, "A dog runs", layers=[]))
     for stack, modules in attentions(network).items():
         for (name, module), found in zip(modules.items(), getattr(record, stack), strict=True):
             x, memory = seen[name][:2]
@@ -210,7 +212,7 @@ def test_columns_stand_in_the_order_of_the_source_though_it_is_read_backwards(tr
     translator = translator_of("reversed")
     network: Any = translator.model
     network.eval()
-    record = attend(translator, "Der Hund sieht", "A")
+    record = attend_with_torch(translator, "Der Hund sieht", "A")
     x = network.src_embeddings.weight[[*translator.tokenizer.encode("Der Hund sieht"), 2]] * network.scale
     with torch.no_grad():
         states, last = network.encoder.rnn(x.flip(0)[None])
@@ -229,7 +231,7 @@ def test_columns_stand_in_the_order_of_the_source_though_it_is_read_backwards(tr
         ({"layers": [3]}, "layer 3 does not exist: they go from 0 to 2"),
         ({"layers": {"encoder": [2]}}, "encoder attention: layer 2 does not exist: they go from 0 to 1"),
         ({"layers": {"self": [0]}}, "unknown kind of attention 'self'"),
-        ({"heads": [2]}, "encoder.layers.0.self_attn: head 2 does not exist: they go from 0 to 1"),
+        ({"heads": [2]}, "encoder attention, layer 0: head 2 does not exist: they go from 0 to 1"),
         ({"beam": 2}, "beam"),
         ({"prefix": "A", "tgt": "A"}, "prefix and tgt exclude each other"),
         ({"src": "Hund " * 10, "max_source_length": 8}, "max_source_length = 8"),
@@ -237,15 +239,15 @@ def test_columns_stand_in_the_order_of_the_source_though_it_is_read_backwards(tr
 )
 def test_what_users_get_wrong(arguments: dict[str, Any], message: str, translator_of: TranslatorOf) -> None:
     with pytest.raises(UserError, match=message):
-        attend(translator_of("post"), **{"src": SOURCE, **arguments})
+        attend_with_torch(translator_of("post"), **{"src": SOURCE, **arguments})
 
 
 def test_layers_of_a_model_without_attention(translator_of: TranslatorOf) -> None:
     with pytest.raises(UserError, match="this model has none"):
-        attend(translator_of("summary"), SOURCE, layers=[0])
+        attend_with_torch(translator_of("summary"), SOURCE, layers=[0])
 
 
 @pytest.mark.parametrize("source", ["<s> </s> <2de>", "日本語\u3000😀", "e\u0301\ud800", "x" * 200])
 def test_odd_texts(source: str, translator_of: TranslatorOf) -> None:
-    record = attend(translator_of("bahdanau"), source, source)
+    record = attend_with_torch(translator_of("bahdanau"), source, source)
     assert record.cross[0].shape[1:] == (len(record.tgt_pieces), len(record.src_pieces))

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch_readers import read_pair_tensors
 
 from headwise.decode.translator import TextTranslator
 from headwise.errors import UserError
 from headwise.inspect import attribution
 from headwise.inspect.attribution import attribute
-from headwise.inspect.pair import read_pair
 
 TranslatorOf = Callable[[str], TextTranslator]
 SOURCE, TARGET = "Der Hund sieht", "A dog runs"
@@ -42,7 +42,7 @@ def test_log_probabilities_are_those_of_the_pair(translator_of: TranslatorOf) ->
     translator = translator_of("post")
     network: Any = translator.model
     found = attribute(translator, SOURCE, TARGET, steps=1)
-    pair = read_pair(translator, SOURCE, TARGET, "", translator.config)
+    pair = read_pair_tensors(translator, SOURCE, TARGET, "", translator.config)
     with torch.no_grad():
         log_probs = network.eval().logits(pair.read_by(network))[0].log_softmax(-1)
     np.testing.assert_allclose(found.log_probs, log_probs[range(len(pair.tgt)), pair.tgt], atol=1e-5)
@@ -53,7 +53,7 @@ def test_against_an_integral_by_the_midpoint_rule(translator_of: TranslatorOf) -
     translator, steps = translator_of("untied"), 100
     network: Any = translator.model
     network.eval()
-    pair = read_pair(translator, SOURCE, TARGET, "", translator.config)
+    pair = read_pair_tensors(translator, SOURCE, TARGET, "", translator.config)
     assert len(set(pair.src)) == len(pair.src)
     rows, table = pair.src[:-1], network.src_embeddings.weight
     original, total = table.detach().clone(), torch.zeros(len(pair.tgt), len(rows), table.size(1))

@@ -6,10 +6,10 @@ from math import log
 
 import numpy as np
 import pytest
+from torch_readers import attend_with_torch
 
 from headwise.decode.translator import TextTranslator
 from headwise.errors import UserError
-from headwise.inspect.attend import attend
 from headwise.inspect.readings import (
     alignment_row,
     between_words,
@@ -140,7 +140,7 @@ def test_rollout_needs_every_layer() -> None:
 
 
 def test_rollout_of_a_model_is_a_distribution(translator_of: Callable[[str], TextTranslator]) -> None:
-    found = rollout(attend(translator_of("post"), "Der Hund sieht", "A dog"))
+    found = rollout(attend_with_torch(translator_of("post"), "Der Hund sieht", "A dog"))
     np.testing.assert_allclose(found.encoder.sum(1), 1, atol=1e-6)
     np.testing.assert_allclose(found.source.sum(1) + found.target.sum(1), 1, atol=1e-6)
     assert not np.triu(found.target, 1).any()

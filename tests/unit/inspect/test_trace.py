@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch_readers import read_pair_tensors, trace_with_torch
 
 from headwise.decode.candidates import CandidateTable
+from headwise.decode.length_penalty import length_penalty
 from headwise.decode.stepwise import engine_of
-from headwise.decode.stopping_rules import length_penalty
 from headwise.decode.translator import TextTranslator
 from headwise.errors import UserError
-from headwise.inspect.pair import read_pair
 from headwise.inspect.record import BeamNode, Candidate, Trace
-from headwise.inspect.trace import trace
 
 TranslatorOf = Callable[[str], TextTranslator]
 SOURCE, TARGET = "Der Hund sieht", "A dog runs"
@@ -26,7 +25,7 @@ def hidden_states(translator: TextTranslator) -> torch.Tensor:
     network: Any = translator.model
     network.eval()
     with torch.no_grad():
-        return network.logits(read_pair(translator, SOURCE, TARGET, "", translator.config).read_by(network))[0]
+        return network.logits(read_pair_tensors(translator, SOURCE, TARGET, "", translator.config).read_by(network))[0]
 
 
 def assert_likeliest(candidates: list[Candidate], logits: torch.Tensor, translator: TextTranslator) -> None:
@@ -38,7 +37,7 @@ def assert_likeliest(candidates: list[Candidate], logits: torch.Tensor, translat
 @pytest.mark.parametrize("variant", EVERY)
 def test_candidates_are_the_likeliest_pieces(variant: str, translator_of: TranslatorOf) -> None:
     translator = translator_of(variant)
-    found = trace(translator, SOURCE, TARGET)
+    found = trace_with_torch(translator, SOURCE, TARGET)
     assert [position.piece for position in found.positions] == ["▁A", "▁dog", "▁runs", "</s>"]
     for position, logits in zip(found.positions, hidden_states(translator), strict=True):
         assert len(position.candidates) == 10
@@ -52,7 +51,7 @@ def test_a_layer_is_read_as_if_it_were_the_last(variant: str, translator_of: Tra
     """The oracle is a network that has no more layers."""
     translator = translator_of(variant)
     decoder: Any = translator.model.decoder
-    found, layers = trace(translator, SOURCE, TARGET), decoder.layers
+    found, layers = trace_with_torch(translator, SOURCE, TARGET), decoder.layers
     for count in range(1, len(layers) + 1):
         decoder.layers = nn.ModuleList(layers[:count])
         try:
@@ -68,17 +67,17 @@ def test_residual_stream(translator_of: TranslatorOf) -> None:
     translator = translator_of("post")
     network: Any = translator.model
     network.eval()
-    found = trace(translator, SOURCE, TARGET)
+    found = trace_with_torch(translator, SOURCE, TARGET)
     with torch.no_grad():
         embedded = network.tgt_embeddings(torch.tensor([[1, *translator.tokenizer.encode(TARGET)]]))[0]
-        last = read_pair(translator, SOURCE, TARGET, "", translator.config).read_by(network)[0]
+        last = read_pair_tensors(translator, SOURCE, TARGET, "", translator.config).read_by(network)[0]
     assert [len(position.residual) for position in found.positions] == [4] * 4
     assert [position.residual[0] for position in found.positions] == pytest.approx(embedded.norm(dim=-1).tolist())
     assert [position.residual[-1] for position in found.positions] == pytest.approx(last.norm(dim=-1).tolist())
 
 
 def test_other_architectures_have_no_residual_stream(translator_of: TranslatorOf) -> None:
-    (first, *_) = trace(translator_of("conv"), SOURCE, TARGET).positions
+    (first, *_) = trace_with_torch(translator_of("conv"), SOURCE, TARGET).positions
     assert (first.residual, len(first.layers)) == ([], 1)
 
 
@@ -98,7 +97,7 @@ def chosen(found: Trace) -> list[BeamNode]:
 def test_the_search_is_the_ordinary_one(variant: str, beam_size: int, translator_of: TranslatorOf) -> None:
     translator = translator_of(variant)
     (best,) = translator.translate([SOURCE], beam_size=beam_size)
-    found = trace(translator, SOURCE, beam_size=beam_size)
+    found = trace_with_torch(translator, SOURCE, beam_size=beam_size)
     written = [position.piece for position in found.positions]
     assert written[: len(best.pieces)] == best.pieces
     last = chosen(found)[-1]
@@ -110,7 +109,7 @@ def test_every_node_continues_its_parent(translator_of: TranslatorOf) -> None:
     """Log-probabilities of every path anew, by reading it in one pass."""
     translator = translator_of("pre")
     network: Any = translator.model
-    nodes = list(trace(translator, SOURCE, beam_size=3).beam)
+    nodes = list(trace_with_torch(translator, SOURCE, beam_size=3).beam)
     vocab = {piece: i for i, piece in enumerate(translator.tokenizer.pieces(range(translator.tokenizer.vocab_size)))}
     src = torch.tensor([[*translator.tokenizer.encode(SOURCE), 2]])
     for node in nodes[::7]:
@@ -124,7 +123,7 @@ def test_every_node_continues_its_parent(translator_of: TranslatorOf) -> None:
 
 
 def test_what_became_of_a_branch(translator_of: TranslatorOf) -> None:
-    found = trace(translator_of("post"), SOURCE, beam_size=3)
+    found = trace_with_torch(translator_of("post"), SOURCE, beam_size=3)
     assert all(node.parent < i for i, node in enumerate(found.beam))
     end = chosen(found)[-1]
     for step in range(found.beam[-1].step + 1):
@@ -140,7 +139,7 @@ def test_what_became_of_a_branch(translator_of: TranslatorOf) -> None:
 
 @pytest.mark.parametrize("settings", [{"beam_size": 1}, {"sample": True, "seed": 3}], ids=str)
 def test_searches_without_a_beam_have_one_path(settings: dict[str, Any], translator_of: TranslatorOf) -> None:
-    found = trace(translator_of("pre"), SOURCE, **settings)
+    found = trace_with_torch(translator_of("pre"), SOURCE, **settings)
     assert [node.piece for node in found.beam] == [position.piece for position in found.positions]
     assert [node.parent for node in found.beam] == list(range(-1, len(found.beam) - 1))
     assert all(node.status == "chosen" for node in found.beam)
@@ -149,7 +148,7 @@ def test_searches_without_a_beam_have_one_path(settings: dict[str, Any], transla
 
 
 def test_a_forced_prefix_has_no_rivals(translator_of: TranslatorOf) -> None:
-    found = trace(translator_of("pre"), SOURCE, prefix="A dog", beam_size=3)
+    found = trace_with_torch(translator_of("pre"), SOURCE, prefix="A dog", beam_size=3)
     assert [node.piece for node in found.beam if node.step < 2] == ["▁A", "▁dog"]
     assert found.positions[0].candidates[0].piece != "▁A"  # candidates are the model's own
 
@@ -160,7 +159,7 @@ def test_a_shortlist_is_in_pieces(translator_of: TranslatorOf) -> None:
     table = CandidateTable(np.array(few), np.array([few[:1]] * translator.tokenizer.vocab_size))
     engine = engine_of(translator.model)
     narrow = TextTranslator(engine, translator.tokenizer, translator.config, shortlist=lambda: table)
-    found = trace(narrow, SOURCE, shortlist=True, beam_size=3)
+    found = trace_with_torch(narrow, SOURCE, shortlist=True, beam_size=3)
     offered = {*translator.tokenizer.pieces([*few, *translator.tokenizer.encode(SOURCE)]), "</s>"}
     assert {node.piece for node in found.beam} <= offered
     (translation,) = narrow.translate([SOURCE], shortlist=True, beam_size=3)
@@ -169,8 +168,8 @@ def test_a_shortlist_is_in_pieces(translator_of: TranslatorOf) -> None:
 
 def test_top(translator_of: TranslatorOf) -> None:
     translator = translator_of("pre")
-    assert len(trace(translator, SOURCE, TARGET, top=1).positions[0].candidates) == 1
-    everything = trace(translator, SOURCE, TARGET, top=10**6).positions[0].candidates
+    assert len(trace_with_torch(translator, SOURCE, TARGET, top=1).positions[0].candidates) == 1
+    everything = trace_with_torch(translator, SOURCE, TARGET, top=10**6).positions[0].candidates
     assert len(everything) == translator.tokenizer.vocab_size
     with pytest.raises(UserError, match="top = 0"):
-        trace(translator, SOURCE, top=0)
+        trace_with_torch(translator, SOURCE, top=0)

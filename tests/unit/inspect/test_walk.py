@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
+from torch_readers import attend_with_torch
 
 from headwise.decode.stepwise import evaluating
 from headwise.decode.translator import TextTranslator
 from headwise.errors import UserError
-from headwise.inspect.attend import attend
 from headwise.inspect.walk import WalkStep, walk_steps
 
 SRC, TGT = "A dog runs .", "Der Hund sieht ."
@@ -88,7 +88,7 @@ def test_heads_together_are_the_weighted_sums_of_all_heads(translator: TextTrans
 
 
 def test_softmax_is_what_attend_records(translator: TextTranslator) -> None:
-    record = attend(translator, SRC, TGT)
+    record = attend_with_torch(translator, SRC, TGT)
     for stack, place, layers in (
         ("encoder", "self_attn", record.encoder),
         ("decoder", "self_attn", record.decoder),

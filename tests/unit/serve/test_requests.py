@@ -1,12 +1,10 @@
 """What a request may say, who may ask, and which languages a folder speaks of."""
 
 from pathlib import Path
-from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
 from headwise.errors import UserError
 from headwise.serve.access import AccessRules, read_keys
@@ -14,7 +12,6 @@ from headwise.serve.files import FileStore, parse_upload
 from headwise.serve.languages import detect_languages, language_pair_of
 from headwise.serve.models import ModelRouter, SentenceOptions, ServedModel, load_served_models
 from headwise.serve.parameters import NATIVE, TRANSLATE, RequestError, RequestLimits, glossary_terms, read_values
-from headwise.serve.server import ServerSettings, application
 
 ASKED = {"q": "A dog.", "source": "en", "target": "de"}
 SMALL = RequestLimits(characters=20, texts=3, alternatives=4)
@@ -195,17 +192,6 @@ def test_what_is_not_served_is_said_in_libretranslates_words() -> None:
 def test_a_language_is_detected_among_those_that_are_served() -> None:
     found = detect_languages("Ein brauner Hund läuft durch das hohe Gras.", ("en", "de"))
     assert found[0]["language"] == "de" and found[0]["confidence"] > 90 and len(found) == 2
-
-
-def test_who_opens_the_page_need_not_wait_for_the_first_alignment(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    loaded = Event()
-    monkeypatch.setattr("headwise.serve.routes.load_alignment", loaded.set)
-    app = application([ServedModel(Path("m"), (("en", "de"),), model)], ServerSettings(), tmp_path)
-    with TestClient(app, base_url="http://127.0.0.1") as client:
-        assert client.get("/languages").is_success and not loaded.is_set()
-        assert client.get("/").is_success and loaded.wait(20)
 
 
 def test_translated_files_are_found_by_their_names_alone(tmp_path: Path) -> None:

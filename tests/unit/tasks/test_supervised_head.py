@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch_readers import align_with_torch
 
 from headwise.architectures.transformer import build_model
 from headwise.config.data import TranslationData
@@ -17,7 +18,7 @@ from headwise.data.corpus import Corpus
 from headwise.data.prepared import Column, prepare
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
-from headwise.inspect.alignment import AlignmentHead, align
+from headwise.inspect.alignment import AlignmentHead
 from headwise.inspect.recording import recording
 from headwise.network.transformer import Transformer
 from headwise.tasks.alignment import alignment_objective, first_head
@@ -92,7 +93,7 @@ def test_head_learns_the_links() -> None:
         optimizer.step()
     assert both(batch).figures["alignment"].item() < first / 2  # tokens with several links keep some entropy
     sources, targets = zip(*PAIRS, strict=True)
-    found = align(model.eval(), TOKENIZER, sources, targets, AlignmentHead(1, 0, "predicts"))
+    found = align_with_torch(model.eval(), TOKENIZER, sources, targets, AlignmentHead(1, 0, "predicts"))
     assert found[0] >= set(LINKS[0])
     assert found[1] == set(LINKS[1])
 

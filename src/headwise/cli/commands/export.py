@@ -2,10 +2,15 @@
 
 import argparse
 import sys
+from pathlib import Path
 
 from headwise.cli.options import file_option
 from headwise.data.corpus import read_lines
-from headwise.export.run import export_model
+from headwise.errors import UserError
+from headwise.export.web.page import export_page
+from headwise.models.load import translation_folder
+
+NEEDS = {"export_formats": lambda o: o.to != "web"}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -23,5 +28,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Export, compare translations, and print the comparison."""
     texts = list(read_lines(options.text)) if options.text else []
-    report = export_model(options.model, options.to, options.out, options.int8, texts)
+    if options.to == "web":
+        if options.int8 or texts:
+            raise UserError("--int8 and --text are not for --to web: a page is always int8, and is not compared")
+        report = export_page(translation_folder(options.model), Path(options.out))
+    else:
+        export_model = options.modules["export_formats"].export_model
+        report = export_model(options.model, options.to, options.out, options.int8, texts)
     print(f"{options.out}: {report}", file=sys.stderr)

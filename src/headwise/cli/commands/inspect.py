@@ -23,7 +23,6 @@ from headwise.inspect.page.contents import page_contents, plain_contents
 from headwise.inspect.patches import over_patches, patch_map, save_patches
 from headwise.inspect.picture import save_attention
 from headwise.inspect.record import AttentionRecord, Patches, Trace
-from headwise.inspect.recording import attentions
 from headwise.inspect.terminal import heat_map
 from headwise.report.document import inspection_page
 
@@ -103,9 +102,10 @@ def run(options: argparse.Namespace) -> None:
         record, trace = model.look_inside(text, **settings)
         return _write_all(options, style, record, trace, getattr(model, "known_alignment_head", None))
     heads = None if options.head is None else [options.head]
-    stacks = attentions(model.network)
-    part = options.part or next((part for part in PARTS if stacks[part]), PARTS[0])
-    _draw(options, style, part, model.attend(text, layers={part: [options.layer]}, heads=heads, **settings))
+    layers: Any = {options.part: [options.layer]} if options.part else [options.layer]
+    record = model.attend(text, layers=layers, heads=heads, **settings)
+    part = options.part or next((part for part in PARTS if any(w is not None for w in getattr(record, part))), PARTS[0])
+    _draw(options, style, part, record)
 
 
 def _input_of(text: str, model: Any) -> str:

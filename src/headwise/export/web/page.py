@@ -19,23 +19,30 @@ from headwise.contract import SpecialIds
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.request import search_options
 from headwise.errors import UserError
-from headwise.export.exported import exported_model
 from headwise.export.web.memory import Image, structure_layout, structure_values
 from headwise.export.web.tokens import page_tokenizer
 from headwise.export.web.wasm import wasm_builds
+from headwise.export.writing import write_atomically
 from headwise.inspect.alignment import AlignmentHead, default_head
 from headwise.native import library as c
+from headwise.native.network import CompiledNetwork
 from headwise.native.settings import options_of
-from headwise.network.compiled import pack_network, unsupported_module
-from headwise.network.transformer import Transformer
 from headwise.report.document import asset, document, fill_template, script_text
 
 STYLES = ("paper.css", "columns.css")
 GZIP_LEVEL = 6  # compression level
 
 
+def export_page(folder: Folder, out: Path) -> str:
+    """Write the page of a translation model to the file `out`, which must not exist; returns its size.
+
+    A page is named like its file. It is not compared with the model here, because that needs a browser; tests do it.
+    """
+    return write_atomically(out, lambda temporary: write_page(folder, temporary / "export", out.stem))
+
+
 def write_page(folder: Folder, out: Path, title: str) -> str:
-    """Write the page of a translation model; returns its size."""
+    """Write the page; returns its size."""
     check_page(folder)
     text = page_html(pack_page(folder), title)
     out.write_text(text, encoding="utf-8")
@@ -44,13 +51,12 @@ def write_page(folder: Folder, out: Path, title: str) -> str:
 
 def check_page(folder: Folder) -> None:
     """`UserError` for a model that the library does not support, or a tokenizer that the page does not."""
-    if not isinstance(folder.config, RunConfig):
+    if not isinstance(folder.config, RunConfig) or folder.config.model.task != "translate":
         raise UserError(f"{folder.path}: --to web is for models trained here; its tokenizer is not supported")
-    lacks = unsupported_module(exported_model(folder).network)
-    if lacks:
-        raise UserError(f"{folder.path}: not supported by --to web, because of the compiled library ({lacks})")
     if c.library() is None:
         raise UserError(f"--to web needs the compiled library, which {c.absence()}")
+    if lacks := folder.weights.unsupported:
+        raise UserError(f"{folder.path}: not supported by --to web, because of the compiled library ({lacks})")
     page_tokenizer(folder.tokenizer, str(folder.path))
 
 
@@ -59,7 +65,8 @@ def pack_page(folder: Folder) -> bytes:
     config, tokenizer = folder.config.decode, folder.tokenizer
     max_len = folder.config.model.max_len if folder.config.model.positions == "learned" else 0
     lengths = page_lengths(config, max_len)
-    image = Image(pack_network(folder.network, "int8"), int(lengths["positions"]))
+    network = folder.weights.engine("int8")
+    image = Image(network, int(lengths["positions"]))
     parts, places, end = {**wasm_builds(), "image": bytes(image.bytes)}, {}, 0
     for name, content in parts.items():
         places[name] = (end, len(content))
@@ -72,7 +79,7 @@ def pack_page(folder: Folder) -> bytes:
         "layouts": {
             kind.__name__: structure_layout(kind) for kind in (c.Transformer, c.Options, c.Limits, c.Members, c.Found)
         },
-        "aligns": page_alignment(folder.network, folder.path),
+        "aligns": page_alignment(network, folder.path),
         "tokenizer": page_tokenizer(tokenizer, str(folder.path)),
         **page_settings(config, tokenizer),
     }
@@ -107,10 +114,10 @@ def page_settings(config: SearchSettings, tokenizer: Tokenizer) -> dict[str, Any
     }
 
 
-def page_alignment(network: Transformer, path: Path) -> dict[str, int]:
+def page_alignment(network: CompiledNetwork, path: Path) -> dict[str, int]:
     """The attention for word alignment: the best one stored with the model, else the default."""
     known = read_alignment(path)
-    head = AlignmentHead(**known) if known else default_head(network)
+    head = AlignmentHead(**known) if known else default_head(network.heads["cross"])
     return {"layer": head.layer, "head": -1 if head.head is None else head.head, "later": int(head.row == "reads")}
 
 

@@ -16,8 +16,7 @@ from jaxtyping import Float
 
 from headwise.inspect.alignment import AlignmentHead
 from headwise.inspect.readings import clearest_head
-from headwise.inspect.record import AttentionRecord, Axis, Patches, Times, Trace, Word
-from headwise.inspect.walk import WalkStep
+from headwise.inspect.record import AttentionRecord, Axis, Patches, Times, Trace, WalkStep, Word
 
 PARTS = ("encoder", "decoder", "cross")
 

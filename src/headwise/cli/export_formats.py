@@ -1,0 +1,5 @@
+"""The formats of `headwise export` that need torch."""
+
+from headwise.export.run import export_model
+
+__all__ = ["export_model"]

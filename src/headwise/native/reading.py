@@ -1,0 +1,110 @@
+"""Read pairs of a source and a given target with the compiled library: log-probabilities, attention, hidden states.
+
+There is no search: the decoder reads the target shifted right by one (teacher forcing).
+"""
+
+import math
+from collections.abc import Sequence
+from ctypes import byref
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32
+
+from headwise.native import library as c
+from headwise.native.arrays import Floats, at
+from headwise.native.network import CompiledNetwork
+
+LOGITS_AT_ONCE = 1 << 22  # numbers
+Heads = Sequence[Float32[np.ndarray, "heads queries keys"]]  # of each layer
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a network computes for one pair; parts that were not asked for are empty."""
+
+    encoder: Heads
+    decoder: Heads
+    cross: Heads
+    residual: Float32[np.ndarray, "layers target d_model"]  # embeddings of the target, then each layer's output
+    states: Float32[np.ndarray, "layers target d_model"]  # these outputs after the decoder's final norm
+
+
+def read_pair_of_ids(
+    network: CompiledNetwork, source: Sequence[int], target: Sequence[int], parts: Sequence[str]
+) -> Reading:
+    """Read one source and one target, both with their special tokens.
+
+    Args:
+        source: with its end token.
+        target: the input of the decoder, with its start token.
+        parts: fields of `Reading` to record.
+    """
+    n, m, d_model = len(source), len(target), network.d_model
+    layers = len(network.heads["cross"])
+    shapes: dict[str, list[tuple[int, int, int]]] = {
+        "encoder": [(heads, n, n) for heads in network.heads["encoder"]],
+        "decoder": [(heads, m, m) for heads in network.heads["decoder"]],
+        "cross": [(heads, m, n) for heads in network.heads["cross"]],
+        "residual": [(layers + 1, m, d_model)],
+        "states": [(layers, m, d_model)],
+    }
+    shapes = {part: sizes if part in parts else [] for part, sizes in shapes.items()}
+    memory = {part: np.zeros(sum(map(math.prod, sizes)), np.float32) for part, sizes in shapes.items()}
+    ids = [np.array(tokens, np.int32) for tokens in (source, target)]
+    network.check_pieces(ids[0], "src")
+    network.check_pieces(ids[1], "tgt")
+    network.know_positions(max(n, m))
+    recording = c.Recording(*(at(one) if one.size else None for one in memory.values()))
+    if c.needed().headwise_read(byref(network.structure), at(ids[0]), n, at(ids[1]), m, byref(recording)):
+        raise MemoryError("not enough memory to read a pair")
+    found = {part: _divided(memory[part], sizes) for part, sizes in shapes.items()}
+    nothing = [np.zeros((0, m, d_model), np.float32)]
+    return Reading(
+        found["encoder"],
+        found["decoder"],
+        found["cross"],
+        (found["residual"] or nothing)[0],
+        (found["states"] or nothing)[0],
+    )
+
+
+def _divided(memory: Floats, shapes: Sequence[tuple[int, int, int]]) -> list[Floats]:
+    """Arrays that follow each other in memory."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes], dtype=int).tolist()
+    return [part.reshape(shape) for part, shape in zip(np.split(memory, ends[:-1]), shapes, strict=bool(shapes))]
+
+
+def forced_log_probs(network: CompiledNetwork, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Floats]:
+    """The log-probability of each token of each target, the end token included, given the source and the tokens before.
+
+    Args:
+        pairs: sources with their end token; targets with their start and end tokens.
+    """
+    decoding = network.start([source for source, _ in pairs])
+    lengths = np.array([len(target) - 1 for _, target in pairs])
+    rows, longest = int(lengths.sum()), int(lengths.max())
+    first = np.repeat(np.cumsum(lengths) - lengths, lengths)  # row in which each row's target starts
+    positions = np.arange(rows) - first
+    paths = (first[:, None] + np.arange(longest)).clip(max=rows - 1).astype(np.int32)
+    tokens = np.concatenate([target[:-1] for _, target in pairs]).astype(np.int32)
+    wanted = np.concatenate([target[1:] for _, target in pairs]).astype(np.int32)
+    network.check_pieces(wanted, "tgt")
+    decoding.make_room(rows, np.zeros((1, longest), np.int32), 0)
+    hidden = decoding.step(tokens, positions, np.repeat(np.arange(len(pairs)), lengths), paths)
+    return np.split(chosen_log_probs(network, hidden, wanted), np.cumsum(lengths)[:-1])
+
+
+def chosen_log_probs(network: CompiledNetwork, hidden: Floats, tokens: np.ndarray) -> Floats:
+    """log softmax of the output at one token for each row (rows, d_model), summed in float64."""
+    step = max(1, LOGITS_AT_ONCE // network.output.d_out)
+    found = np.empty(len(hidden), np.float32)
+    for start in range(0, len(hidden), step):
+        rows = slice(start, start + step)
+        logits = network.output(hidden[rows])
+        chosen = np.take_along_axis(logits, tokens[rows, None].astype(np.int64), 1)[:, 0]
+        most = logits.max(1, keepdims=True)
+        logits -= most
+        total = np.exp(logits, out=logits).sum(1, dtype=np.float64)
+        found[rows] = chosen - (most[:, 0] + np.log(total))
+    return found

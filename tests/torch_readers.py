@@ -1,0 +1,44 @@
+"""The functions that read pairs, with a torch network as reader."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from headwise.inspect import alignment, trace
+from headwise.inspect import attend as attention
+from headwise.inspect.pair import PairTranslator
+from headwise.inspect.pair import read_pair as read_tokens
+from headwise.inspect.pair_tensors import PairTensors, with_tensors
+from headwise.inspect.torch_reader import TorchReader
+from headwise.models import scoring
+
+
+def reader_of(network: Any) -> TorchReader:
+    return TorchReader(network, 0)
+
+
+def attend_with_torch(translator: PairTranslator, *given: Any, **options: Any) -> Any:
+    return attention.attend(translator, reader_of(translator.model), *given, **options)
+
+
+def trace_with_torch(translator: PairTranslator, *given: Any, **options: Any) -> Any:
+    return trace.trace(translator, reader_of(translator.model), *given, **options)
+
+
+def read_pair_tensors(*given: Any) -> PairTensors:
+    return with_tensors(read_tokens(*given))
+
+
+def align_with_torch(network: Any, *given: Any, **options: Any) -> Any:
+    return alignment.align(reader_of(network), *given, **options)
+
+
+def rank_heads_with_torch(network: Any, *given: Any, **options: Any) -> Any:
+    return alignment.rank_heads(reader_of(network), *given, **options)
+
+
+def score_pairs_with_torch(network: Any, pairs: Sequence[Any], **options: Any) -> Any:
+    return scoring.score_pairs(reader_of(network), pairs, **options)
+
+
+def score_texts_with_torch(network: Any, *given: Any, **options: Any) -> Any:
+    return scoring.score_texts(reader_of(network), *given, **options)
