@@ -6,8 +6,11 @@ Each program runs in a process of its own, with a finder in front that raises `I
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from tiny_families import write_tiny
 from unit.checkpoint.test_compiled import small_model
 
 import headwise
@@ -22,7 +25,7 @@ class Blocked:
     @staticmethod
     def find_spec(name, path=None, target=None):
         if name.partition(".")[0] == "torch":
-            raise ImportError("torch is blocked")
+            raise ModuleNotFoundError("torch is blocked", name="torch")
 
 sys.meta_path.insert(0, Blocked)
 """
@@ -47,11 +50,14 @@ OTHERS = (  # modules of packages of which only a part works without torch
     *("data.tokenizer", "data.words"),
     *(f"decode.{name}" for name in ("candidates", "engine", "repetition", "request", "streaming", "translator")),
     *(f"checkpoint.{name}" for name in ("compiled", "folder", "manifest", "packed", "read", "trained")),
-    *(f"models.{name}" for name in ("load", "model", "translator")),
+    *(f"models.{name}" for name in ("load", "model", "pair_inspector", "pretrained", "scoring", "translator")),
+    *(f"inspect.{name}" for name in ("alignment", "attend", "beam", "notebook", "pair", "picture", "reader", "trace")),
+    *("export.web.page", "export.writing", "families.registry", "families.table", "generation.pretrained_tokenizer"),
 )
 NEEDS_TORCH = {  # commands that train, convert or look inside
-    *(f"cli.commands.{name}" for name in ("demo", "embed", "explore", "export", "import_checkpoint")),
-    *(f"cli.commands.{name}" for name in ("inspect", "join", "prune", "study", "sweep", "train", "tune")),
+    *(f"cli.commands.{name}" for name in ("demo", "embed", "explore", "import_checkpoint")),
+    *(f"cli.commands.{name}" for name in ("join", "prune", "study", "sweep", "train", "tune")),
+    "cli.export_formats",
 }
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 
@@ -130,6 +136,128 @@ def test_a_document_is_translated_without_torch(model: Path, tmp_path: Path) -> 
     assert "#, fuzzy" in (tmp_path / "b.po").read_text(encoding="utf-8")
 
 
+RUN = "from headwise.cli import main\nassert main(sys.argv[1:]) == 0\nassert 'torch' not in sys.modules\n"
+SHORT = ("--max-length-extra", "5")
+
+
+@pytest.fixture(scope="module", params=["trained here", "marian", "m2m"])
+def any_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A translator that the library supports; pretrained ones as they are in the Hugging Face layout."""
+    folder = tmp_path_factory.mktemp("models") / "model"
+    if request.param == "trained here":
+        return small_model(folder)
+    folder.mkdir()
+    write_tiny(folder, request.param)
+    return folder
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Sources, targets, pairs and links."""
+    (tmp_path / "source").write_text("a dog\ntwo men\n", encoding="utf-8")
+    (tmp_path / "target").write_text("ein Hund\nzwei\n", encoding="utf-8")
+    (tmp_path / "pairs.tsv").write_text("a dog\tein Hund\ntwo men\tzwei\n", encoding="utf-8")
+    (tmp_path / "links").write_text("0-0 1-1\n0-0\n", encoding="utf-8")
+    return tmp_path
+
+
+def languages(model: Path) -> list[str]:
+    """The options that a model of many languages needs."""
+    known = "m2m" in model.joinpath("config.json").read_text(encoding="utf-8")
+    return ["--source-language", "de", "--target-language", "fr"] if known else []
+
+
+COMMANDS = {
+    "translate": ["translate", "MODEL", "source", "-o", "OUT", *SHORT],
+    "int8": ["translate", "MODEL", "source", "-o", "OUT", "--compute", "int8", *SHORT],
+    "draft": ["translate", "MODEL", "source", "-o", "OUT", "--draft", "input", *SHORT],
+    "glossary": ["translate", "MODEL", "source", "-o", "OUT", "--glossary", "pairs.tsv", *SHORT],
+    "shortlist": ["shortlist", "MODEL", "--train", "pairs.tsv"],
+    "score": ["score", "MODEL", "--source", "source", "--target", "target", "-o", "OUT"],
+    "evaluate": ["evaluate", "MODEL", "--source", "source", "--reference", "target", *SHORT],
+    "alignments": ["evaluate", "MODEL", "--source", "source", "--target", "target", "--alignments", "links"],
+    "align": ["align", "MODEL", "--source", "source", "--target", "target", "-o", "OUT"],
+    "inspect": ["inspect", "MODEL", "a dog", "-o", "attention.html", *SHORT],
+    "text": ["inspect", "MODEL", "a dog", "--target", "zwei", "--format", "text"],
+    "info": ["info", "MODEL"],
+    "pack": ["pack", "MODEL", "--compute", "int8"],
+    "check-corpus": ["check-corpus", "pairs.tsv"],
+}
+
+
+@needs_library
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_runs_without_torch(
+    any_model: Path, files: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files)
+    arguments = [{"MODEL": str(any_model), "OUT": "out"}.get(part, part) for part in COMMANDS[command]]
+    with_languages = "MODEL" in COMMANDS[command] and command not in ("info", "pack")
+    run_blocked(RUN, *arguments, *(languages(any_model) if with_languages else []))
+    written = {"OUT": "out", "attention.html": "attention.html"}
+    assert all((files / name).stat().st_size for part, name in written.items() if part in COMMANDS[command])
+
+
+@needs_library
+def test_an_ensemble_translates_without_torch(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(files)
+    small_model(files / "a"), small_model(files / "b")
+    run_blocked(RUN, "translate", "a", "source", "-o", "out", "--ensemble", "b")
+    assert (files / "out").read_text(encoding="utf-8").count("\n") == 2
+
+
+@needs_library
+def test_results_and_pages_need_no_torch(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(files)
+    small_model(files / "model")
+    (files / "model" / "validation.jsonl").write_text(
+        '{"step": 10, "what": "step 10", "loss": 4.0, "bleu": 10.0, "elapsed": 36.0, "best": true}\n', encoding="utf-8"
+    )
+    run_blocked(RUN, "results", "model")
+    pytest.importorskip("ziglang")
+    run_blocked(RUN, "export", "model", "page.html", "--to", "web")
+    assert "<html" in (files / "page.html").read_text(encoding="utf-8")
+
+
+@needs_library
+def test_what_the_library_reads_is_what_torch_reads(any_model: Path) -> None:
+    """The same numbers up to rounding in float32, for networks of three layers at most and logits below 100."""
+    model: Any = headwise.load(any_model, "cpu").between(*(languages(any_model)[1::2] or ("", "")))
+    sources, targets = ["a dog", "two men", "a"], ["ein Hund", "zwei", ""]
+    scores, links = model.score(sources, targets), model.align(sources[:2], targets[:2])
+    view, trace = model.look_inside("a dog", tgt="ein Hund")
+    inspector = model.inspector()
+    inspector.__dict__["_reader"] = inspector._with_torch.reader()
+    for one, other in zip(scores, inspector.score(sources, targets), strict=True):
+        assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
+    assert links == inspector.align(sources[:2], targets[:2])
+    by_torch = inspector.attend("a dog", tgt="ein Hund")
+    for stack in ("encoder", "decoder", "cross"):
+        for one, other in zip(getattr(view, stack), getattr(by_torch, stack), strict=True):
+            assert one.shape == other.shape and np.abs(one - other).max() < 1e-5
+    for one, other in zip(trace.positions, inspector.trace("a dog", tgt="ein Hund").positions, strict=True):
+        assert one.residual == pytest.approx(other.residual, rel=1e-4)
+        assert len(one.layers) == len(other.layers)
+        assert one.candidates[0].log_prob == pytest.approx(other.candidates[0].log_prob, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["train", "--help"], "headwise train needs PyTorch, which is not installed: pip install 'headwise[train]'"),
+        (["export", "model", "out", "--to", "hf"], "headwise export needs PyTorch"),
+        (["translate", "model", "in", "--compute", "float16"], "this needs PyTorch, which is not installed"),
+    ],
+)
+def test_what_needs_torch_says_so_in_one_line(tmp_path: Path, arguments: list[str], why: str) -> None:
+    small_model(tmp_path / "model")
+    (tmp_path / "in").write_text("a dog\n", encoding="utf-8")
+    program = "import os\nos.chdir(sys.argv.pop(1))\nfrom headwise.cli import main\nsys.exit(main(sys.argv[1:]))\n"
+    command = [sys.executable, "-c", BLOCKED + program, str(tmp_path), *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2 and ran.stderr.count("\n") == 1 and why in ran.stderr, ran.stderr
+
+
 SERVER = """
 import tempfile
 from functools import partial
@@ -147,9 +275,9 @@ with tempfile.TemporaryDirectory() as folder:
         languages = {"source": "en", "target": "de"}
         assert client.get("/").is_success
         answer = client.post("/v1/translate", json={"text": "A dog runs.", "alignment": True, **languages})
-        assert "text" in answer.json()["translations"][0], answer.text
+        assert answer.json()["translations"][0]["sentences"][0]["alignment"], answer.text
         answer = client.post("/translate", json={"q": "<p>A <b>dog</b> runs.</p>", "format": "html", **languages})
-        assert "translatedText" in answer.json(), answer.text
+        assert "<b>" in answer.json()["translatedText"], answer.text
         answer = client.post("/v1/translate", json={"text": "A dog", "glossary": {"dog": "Hund"}, **languages})
         assert "text" in answer.json()["translations"][0], answer.text
 assert "torch" not in sys.modules

@@ -125,6 +125,13 @@ class StoredNetwork:
         return "" if self.parameters else self._torch_side().unsupported_module(self._network)
 
     @property
+    def dtype(self) -> str:
+        """The precision of the parameters, such as "float32"."""
+        if self.parameters:
+            return "float32"
+        return str(next(iter(self.network.parameters())).dtype).removeprefix("torch.")
+
+    @property
     def n_parameters(self) -> int:
         """Number of trained values, shared ones counted once."""
         if self.parameters:

@@ -27,13 +27,12 @@ from headwise.network.compiled import native_available, unsupported_module
 from headwise.network.inference import rounded
 
 __all__ = [
-    *("average_engines", "build_trained", "engine_of", "native_available", "read_any", "read_published"),
-    "unsupported_module",
-]
     "average_engines",
+    "build_published",
     "build_trained",
     "engine_of",
     "native_available",
+    "prepared",
     "read_any",
     "read_published",
     "unsupported_module",

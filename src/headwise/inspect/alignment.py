@@ -1,6 +1,6 @@
 """Word alignment from attention: which source word a model attended to for each target word.
 
-Weights of tokens are summed to words, and each target word is linked to the source word with the greatest weight,
+HeadWeights of tokens are summed to words, and each target word is linked to the source word with the greatest weight,
 end tokens excepted. The best head differs from model to model: `rank_heads` tries every head, the mean of every layer,
 and both rows of a token, on pairs with known links. In some models the row that *predicts* a token attends to its
 source, in others the row that *reads* it afterwards (Chen et al. 2020, arXiv:2004.14837, "shift-att").
@@ -22,7 +22,7 @@ from headwise.data.links import GoldLinks, Link, Links
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.errors import UserError
 from headwise.evaluate.alignment import AlignmentScore, score_alignment
-from headwise.inspect.reader import PairReader, Weights
+from headwise.inspect.reader import HeadWeights, PairReader
 from headwise.inspect.record import ROWS
 
 Words = Int64[np.ndarray, " _"]  # of each token
@@ -206,7 +206,7 @@ def _with_special_tokens(tokenizer: PairTokenizer, pair: _Pair) -> tuple[list[in
 
 
 def _linked_words(
-    pair: _Pair, weights: Mapping[int, Weights], heads: Sequence[AlignmentHead]
+    pair: _Pair, weights: Mapping[int, HeadWeights], heads: Sequence[AlignmentHead]
 ) -> Int64[np.ndarray, "chosen tgt_words"]:
     """For each head the source word of each target word, or `NO_WORD`."""
     src = _membership(pair.src_words, len(pair.src) + 1)

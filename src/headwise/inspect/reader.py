@@ -20,8 +20,8 @@ AT_ONCE = 1024  # tokens that a thread reads together
 TOO_LARGE = "one pair does not fit into memory: shorten it"
 Ids = Sequence[int]
 HeadCounts = Mapping[str, Sequence[int]]  # of each layer, by stack
-Weights = Float[np.ndarray, "heads queries keys"]
-WeightsByLayer = Mapping[str, Mapping[int, Weights]]  # by stack and layer
+HeadWeights = Float[np.ndarray, "heads queries keys"]
+WeightsByLayer = Mapping[str, Mapping[int, HeadWeights]]  # by stack and layer
 
 
 @runtime_checkable
@@ -33,7 +33,7 @@ class PairReader(Protocol):
     def log_probs(self, pairs: Sequence[tuple[Ids, Ids]], batch_tokens: int) -> list[list[float]]: ...
     def cross_attention(
         self, pairs: Sequence[tuple[Ids, Ids]], layers: Sequence[int], batch_tokens: int
-    ) -> Iterator[tuple[int, Mapping[int, Weights]]]: ...  # the row of each pair, in any order
+    ) -> Iterator[tuple[int, Mapping[int, HeadWeights]]]: ...  # the row of each pair, in any order
     def attention(self, pair: TranslatedPair, chosen: Mapping[str, Sequence[int]]) -> WeightsByLayer: ...
     def predictions(self, pair: TranslatedPair, top: int) -> list[Position]: ...
 
@@ -59,10 +59,10 @@ class LibraryReader:
 
     def cross_attention(
         self, pairs: Sequence[tuple[Ids, Ids]], layers: Sequence[int], batch_tokens: int
-    ) -> Iterator[tuple[int, Mapping[int, Weights]]]:
+    ) -> Iterator[tuple[int, Mapping[int, HeadWeights]]]:
         """The weights of attention to the source; the last token of a target predicts nothing and is not read."""
 
-        def read(some: Sequence[tuple[Ids, Ids]]) -> list[dict[int, Weights]]:
+        def read(some: Sequence[tuple[Ids, Ids]]) -> list[dict[int, HeadWeights]]:
             readings = (read_pair_of_ids(self._network, src, tgt[:-1], ["cross"]) for src, tgt in some)
             return [{layer: reading.cross[layer] for layer in layers} for reading in readings]
 

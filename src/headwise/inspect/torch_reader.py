@@ -14,7 +14,7 @@ from headwise.decode.stepwise import evaluating
 from headwise.inspect.pair import TranslatedPair
 from headwise.inspect.pair_tensors import device_of, with_tensors
 from headwise.inspect.predictions import predictions
-from headwise.inspect.reader import HeadCounts, Ids, Weights, WeightsByLayer
+from headwise.inspect.reader import HeadCounts, HeadWeights, Ids, WeightsByLayer
 from headwise.inspect.record import Position
 from headwise.inspect.recording import cross_attentions, head_counts, record_layers, recording
 
@@ -41,7 +41,7 @@ class TorchReader:
 
     def cross_attention(
         self, pairs: Sequence[tuple[Ids, Ids]], layers: Sequence[int], batch_tokens: int
-    ) -> Iterator[tuple[int, Mapping[int, Weights]]]:
+    ) -> Iterator[tuple[int, Mapping[int, HeadWeights]]]:
         """The weights of attention to the source; the last token of a target predicts nothing and is not read."""
         modules = list(cross_attentions(self._network).items())
         chosen = {modules[layer][0]: modules[layer][1] for layer in layers}

@@ -86,6 +86,11 @@ class AveragedTranslators:
         raise Unable("an ensemble has no 'network': ask one of its `models`")
 
     @property
+    def dtype(self) -> str:
+        """As of the first."""
+        return self._parts[0].dtype
+
+    @property
     def in_library(self) -> bool:
         """Whether the compiled library takes all of them."""
         return all(part.in_library for part in self._parts)

@@ -6,6 +6,7 @@ what needs torch. The compiled library translates without torch (`checkpoint.com
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -64,7 +65,7 @@ def _torch_inspector(*given: Any) -> Any:
 def _needing_torch(name: str) -> Any:
     """A module or class that needs torch; `UserError` if torch is not installed."""
     try:
-        return resolve_name(name)
+        return resolve_name(name) if ":" in name else import_module(name)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

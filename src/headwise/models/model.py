@@ -142,6 +142,11 @@ class Model:
         return next(iter(self.network.parameters())).device
 
     @property
+    def dtype(self) -> str:
+        """The precision of the parameters, such as "float32"."""
+        return str(next(iter(self.network.parameters())).dtype).removeprefix("torch.")
+
+    @property
     def head(self) -> str:
         """What the network ends in; some methods depend on it."""
         return getattr(self.config, "head", "")

@@ -57,6 +57,11 @@ class PretrainedNetwork:
         return self.stored.in_library
 
     @property
+    def dtype(self) -> str:
+        """The precision of the parameters."""
+        return self.stored.dtype
+
+    @property
     def changed(self) -> bool:
         """Whether the network computes anything else than the files say."""
         return self.stored.changed

@@ -114,7 +114,7 @@ def _stored(files: Iterable[Path]) -> tuple[list[int], str]:
 
 def _of_family(folder: Path, model: Any) -> dict[str, str]:
     """A folder in the Hugging Face layout, or an imported one."""
-    own = str(next(iter(model.network.parameters())).dtype).removeprefix("torch.")
+    own = model.dtype
     files = tensor_files(folder)
     stored = _stored(files)[1] if files[0].suffix == ".safetensors" else own
     size = size_text(sum(file.stat().st_size for file in files))
@@ -133,7 +133,7 @@ def _of_family(folder: Path, model: Any) -> dict[str, str]:
         **_trained_here(folder),
         "on disk": f"{size} in {stored}" + (f", {len(files)} files" if len(files) > 1 else ""),
         "computed by": f"{described() if getattr(model, 'compiled', False) else 'torch'}, "
-        f"in {'float32' if model.device.type == 'cpu' else own}",
+        f"in {'float32' if own == 'float32' or model.device.type == 'cpu' else own}",
         "saved by": f"transformers {values['transformers_version']}" if values.get("transformers_version") else "",
     }
     return {name: text for name, text in rows.items() if text}

@@ -35,6 +35,11 @@ class TrainedNetwork:
         return self.stored.network
 
     @property
+    def dtype(self) -> str:
+        """The precision of the parameters."""
+        return self.stored.dtype
+
+    @property
     def changed(self) -> bool:
         """Whether the network computes anything else than the files say."""
         return self.stored.changed

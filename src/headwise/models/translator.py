@@ -57,6 +57,8 @@ class LoadedNetwork(Protocol):
     @property
     def device_name(self) -> str: ...  # "cpu" or "cuda"
     @property
+    def dtype(self) -> str: ...  # precision of the parameters
+    @property
     def in_library(self) -> bool: ...  # whether the compiled library takes it
     @property
     def changed(self) -> bool: ...  # whether the network computes anything else than the files say
@@ -102,6 +104,11 @@ class Translator(Model):
     def network(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The torch module; made when it is first used."""
         return self._loaded.torch_module()
+
+    @property
+    def dtype(self) -> str:
+        """The precision of the parameters, such as "float32"."""
+        return self._loaded.dtype
 
     @cached_property
     def tokenizer(self) -> Any:

@@ -16,7 +16,7 @@ from headwise.native.arrays import Floats, at
 from headwise.native.network import CompiledNetwork
 
 LOGITS_AT_ONCE = 1 << 22  # numbers
-Heads = Sequence[Float32[np.ndarray, "heads queries keys"]]  # of each layer
+Heads = Sequence[Float32[np.ndarray, "_ _ _"]]  # of each layer: (heads, queries, keys)
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Reading:
     encoder: Heads
     decoder: Heads
     cross: Heads
-    residual: Float32[np.ndarray, "layers target d_model"]  # embeddings of the target, then each layer's output
-    states: Float32[np.ndarray, "layers target d_model"]  # these outputs after the decoder's final norm
+    residual: Float32[np.ndarray, "_ target d_model"]  # embeddings of the target, then each layer's output
+    states: Float32[np.ndarray, "_ target d_model"]  # these outputs after the decoder's final norm
 
 
 def read_pair_of_ids(

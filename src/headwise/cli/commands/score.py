@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
     score = model.score
     if options.stride or not options.target:
         raise UserError("--target is required for a translation model, and --stride is not for it")
-    if options.compute not in (None, str(next(model.network.parameters()).dtype).removeprefix("torch.")):
+    if options.compute not in (None, model.dtype):
         raise UserError(f"--compute {options.compute}: this model scores in float32, whatever it decodes with")
     sources, targets = parallel_texts([source_text(options.source), target_text(options.target, "--target")])
     scores = score(sources, targets)
