@@ -52,9 +52,9 @@ def read_pair_of_ids(
     shapes = {part: sizes if part in parts else [] for part, sizes in shapes.items()}
     memory = {part: np.zeros(sum(map(math.prod, sizes)), np.float32) for part, sizes in shapes.items()}
     ids = [np.array(tokens, np.int32) for tokens in (source, target)]
-    network.check_pieces(ids[0], "src")
-    network.check_pieces(ids[1], "tgt")
-    network.know_positions(max(n, m))
+    network.check_tokens(ids[0], "src")
+    network.check_tokens(ids[1], "tgt")
+    network.extend_positions(max(n, m))
     recording = c.Recording(*(at(one) if one.size else None for one in memory.values()))
     if c.needed().headwise_read(byref(network.structure), at(ids[0]), n, at(ids[1]), m, byref(recording)):
         raise MemoryError("not enough memory to read a pair")
@@ -89,7 +89,7 @@ def forced_log_probs(network: CompiledNetwork, pairs: Sequence[tuple[Sequence[in
     paths = (first[:, None] + np.arange(longest)).clip(max=rows - 1).astype(np.int32)
     tokens = np.concatenate([target[:-1] for _, target in pairs]).astype(np.int32)
     wanted = np.concatenate([target[1:] for _, target in pairs]).astype(np.int32)
-    network.check_pieces(wanted, "tgt")
+    network.check_tokens(wanted, "tgt")
     decoding.make_room(rows, np.zeros((1, longest), np.int32), 0)
     hidden = decoding.step(tokens, positions, np.repeat(np.arange(len(pairs)), lengths), paths)
     return np.split(chosen_log_probs(network, hidden, wanted), np.cumsum(lengths)[:-1])

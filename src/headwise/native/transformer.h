@@ -105,6 +105,6 @@ EXPORT int headwise_step(Decoding *decoding, int rows, const int32_t *tokens, co
 EXPORT int headwise_read(const Transformer *model, const int32_t *source, int source_length, const int32_t *target, int length,
                           const Recording *recording);
 EXPORT int64_t headwise_slots(const Decoding *decoding);
-EXPORT void headwise_truncate(Decoding *decoding, int64_t places);
+EXPORT void headwise_truncate(Decoding *decoding, int64_t slots);
 
 #endif

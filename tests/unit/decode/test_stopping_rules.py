@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from headwise.decode.stopping_rules import ExactStopping, HuggingFaceStopping, length_penalty
+from headwise.decode.length_penalty import length_penalty
+from headwise.decode.stopping_rules import ExactStopping, HuggingFaceStopping
 
 LIVE, NONE = torch.tensor([[-4.0, -6.0]]), -torch.inf
 
