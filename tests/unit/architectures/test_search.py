@@ -14,7 +14,7 @@ from headwise.architectures.registry import Network, decoding_variants
 from headwise.config.settings import SearchSettings
 from headwise.contract import EncoderDecoder, SpecialIds
 from headwise.decode.candidates import CandidateTable
-from headwise.decode.engine import begin, decode_tokens
+from headwise.decode.engine import begin, decode_tokens, greedy_steps
 from headwise.decode.length_penalty import length_penalty
 from headwise.decode.request import SearchRequest
 from headwise.decode.stepwise import engine_of
