@@ -492,7 +492,7 @@ def test_the_explorer_answers(family: str, made: Callable[..., Path], given: Cal
 def test_a_damaged_file_is_called_by_its_name(made: Callable[..., Path]) -> None:
     pytest.importorskip("PIL")
     shown = ExplorerModel("it", loaded(made("vit")), CONTENTS)
-    with pytest.raises(UserError, match=r"^holiday.png: is no image"):
+    with pytest.raises(UserError, match=r"^holiday.png: is not a readable image file"):
         shown.translated(parse_request(b'{"text": "holiday.png", "file": "aGFsbG8="}'))
     with pytest.raises(UserError, match="choose one"):
         shown.translated(parse_request(b'{"text": "holiday.png"}'))

@@ -317,7 +317,7 @@ def test_a_setting_chosen_for_earlier_weights_goes_and_is_named(
     write_decoding(out, decoding, lambda text: with_row(text, DECODING, "length penalty 1.25"))
     assert "1.25" in (out / "README.md").read_text(encoding="utf-8")
     ran = cli(*command, "--out", out, "--resume")
-    assert "decode.length_penalty was 1.25, now 0.6: the settings of the run" in ran.err
+    assert "decode.length_penalty was 1.25, now 0.6: restored the settings of the run" in ran.err
     assert (out / "generation_config.json").read_bytes() == settings
     assert (out / "README.md").read_text(encoding="utf-8") == card
     assert "settings of the run" not in cli(*command, "--out", out, "--resume").err

@@ -110,7 +110,7 @@ def test_a_bad_recipe_file_is_named(
     assert hint in err
 
 
-@pytest.mark.parametrize("arguments", [["forecast", "bert", "a"], ["pack", "bert"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["forecast", "bert", "a"]], ids=" ".join)
 @pytest.mark.parametrize(
     "config", ['{"model_type": "bert"}', '{"format": 1, "family": {"family": "bert", "encoder": {}}}']
 )
