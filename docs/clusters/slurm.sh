@@ -1,6 +1,6 @@
 #!/bin/bash
-# A training by several machines of eight GPUs under Slurm: sbatch --nodes 2 docs/clusters/slurm.sh
-# One task a machine, which is torchrun; SIGTERM comes two minutes before the time is up, and a checkpoint is saved.
+# Train on several machines with eight GPUs each under Slurm: sbatch --nodes 2 docs/clusters/slurm.sh
+# Each machine runs one torchrun. SIGTERM arrives two minutes before the time limit, so that a checkpoint is saved.
 #SBATCH --job-name=headwise
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
@@ -14,8 +14,8 @@ set -euo pipefail
 out=runs/big
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 resume=()
-[ -e "$out/config.json" ] && resume=(--resume) # submitted again, or requeued: go on
-export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=100      # seconds in which the last checkpoint must be written
+[ -e "$out/config.json" ] && resume=(--resume) # resume after a resubmission or requeue
+export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=100      # seconds to write the last checkpoint
 
 srun torchrun --nnodes "$SLURM_NNODES" --nproc-per-node 8 --max-restarts 3 \
     --rdzv-id "$SLURM_JOB_ID" --rdzv-backend c10d --rdzv-endpoint "$first:29500" \
