@@ -1,12 +1,12 @@
-"""Word alignment of a trained model against links that people drew, beside other aligners.
+"""Word alignment of a trained model compared with links by human annotators and with other aligners.
 
     python benchmarks/alignment.py MODEL --source FILE --target FILE --gold FILE [--dev-source FILE --dev-target FILE
         --dev-gold FILE] [--reverse MODEL] [--links NAME=FILE ...] [--attribution]
 
-The best head is chosen on the development pairs; without such, on each half of the pairs for the other half, so that
-no pair is judged by a head chosen with its help. Layer means and the usual head need no choice. `--links` scores the
-files of other aligners (fast_align, GIZA++) on the same pairs. `--attribution` adds integrated gradients, which take
-a second or so a pair: each target word is linked to the source word that raised its probability most. Writes
+The best head is chosen on the development pairs. Without them it is chosen on each half of the pairs for the other
+half, so that no pair is used for choosing its own head. Layer means and the default head need no choice. `--links`
+scores the files of other aligners (fast_align, GIZA++) on the same pairs. `--attribution` adds integrated gradients,
+about a second per pair: each target word is linked to the source word that raised its probability most. Writes
 `results/alignment_*`.
 """
 
@@ -35,7 +35,7 @@ def read(source: Path, target: Path, gold: Path) -> Pairs:
 
 
 def halves(pairs: Pairs) -> list[Pairs]:
-    """Every second pair, and the others."""
+    """The pairs with even and with odd numbers."""
     return [tuple(column[first::2] for column in pairs) for first in (0, 1)]  # type: ignore[misc]
 
 
@@ -46,12 +46,12 @@ def best_head(model: Any, pairs: Pairs) -> AlignmentHead:
 
 
 def aligned(model: Any, pairs: Pairs, head: AlignmentHead | None = None, reverse: Any = None) -> list[Links]:
-    """Links of a model."""
+    """The model's links."""
     return model.align(pairs[0], pairs[1], head=head, reverse=reverse)
 
 
 def by_halves(model: Any, pairs: Pairs) -> tuple[list[Links], str]:
-    """Links of every pair by the head that is best on the half to which it does not belong."""
+    """The links of every pair by the best head of the other half."""
     one, other = halves(pairs)
     heads = best_head(model, other), best_head(model, one)
     links: list[Links] = [frozenset()] * len(pairs[0])
@@ -61,7 +61,7 @@ def by_halves(model: Any, pairs: Pairs) -> tuple[list[Links], str]:
 
 
 def diagonal(pairs: Pairs) -> list[Links]:
-    """Word j of n to the word at the same share of the source: what one knows without having read anything."""
+    """Links target word j of n to the source word at the same relative position: a baseline without a model."""
     return [
         frozenset((min(int((j + 0.5) * m / n), m - 1), j) for j in range(n) if m)
         for m, n in ((len(src.split()), len(tgt.split())) for src, tgt in zip(pairs[0], pairs[1], strict=True))
@@ -69,7 +69,7 @@ def diagonal(pairs: Pairs) -> list[Links]:
 
 
 def attributed(model: Any, pairs: Pairs, steps: int) -> list[Links]:
-    """Links of integrated gradients."""
+    """Links by integrated gradients."""
     found = []
     for src, tgt in zip(pairs[0], pairs[1], strict=True):
         words = model.attribute(src, tgt, steps=steps).words
@@ -78,12 +78,12 @@ def attributed(model: Any, pairs: Pairs, steps: int) -> list[Links]:
 
 
 def row(name: str, score: AlignmentScore, remark: str = "") -> list[object]:
-    """A line of the table."""
+    """A row of the table."""
     return [name, f"{score.aer:.1f}", f"{score.precision:.1f}", f"{score.recall:.1f}", score.links, remark]
 
 
 def measure(model: Any, pairs: Pairs, dev: Pairs | None, reverse: Any) -> list[list[object]]:
-    """What the model's attention yields."""
+    """The rows from the model's attention."""
     gold = pairs[2]
     if dev:
         head = best_head(model, dev)
@@ -96,7 +96,7 @@ def measure(model: Any, pairs: Pairs, dev: Pairs | None, reverse: Any) -> list[l
     rows += [row("mean of a layer", score_alignment(aligned(model, pairs, head), gold), str(head)) for head in means]
     usual = model.alignment_head
     supervised = bool(getattr(model.config.train, "alignment_weight", 0))
-    name = "supervised head" if supervised else "as `headwise align` has it"
+    name = "supervised head" if supervised else "as in `headwise align`"
     rows.append(row(name, score_alignment(aligned(model, pairs), gold), str(usual)))
     if reverse:
         both = score_alignment(aligned(model, pairs, reverse=reverse), gold)
@@ -105,7 +105,7 @@ def measure(model: Any, pairs: Pairs, dev: Pairs | None, reverse: Any) -> list[l
 
 
 def others(pairs: Pairs, named: Sequence[str]) -> list[list[object]]:
-    """Links from files."""
+    """The rows of links from files."""
     rows = []
     for name, _, path in (item.partition("=") for item in named):
         links = read_links(path)
@@ -121,10 +121,10 @@ def main() -> None:
     for name in ("source", "target", "gold"):
         parser.add_argument(f"--{name}", type=Path, required=True)
         parser.add_argument(f"--dev-{name}", type=Path)
-    parser.add_argument("--reverse", help="a model of the other direction")
-    parser.add_argument("--links", nargs="+", default=[], metavar="NAME=FILE", help="other aligners' links")
-    parser.add_argument("--attribution", action="store_true", help="integrated gradients, too")
-    parser.add_argument("--steps", type=int, default=32, help="of integrated gradients (default: %(default)s)")
+    parser.add_argument("--reverse", help="model of the reverse direction")
+    parser.add_argument("--links", nargs="+", default=[], metavar="NAME=FILE", help="links of other aligners")
+    parser.add_argument("--attribution", action="store_true", help="also use integrated gradients")
+    parser.add_argument("--steps", type=int, default=32, help="steps of integrated gradients (default: %(default)s)")
     machine.add_machine_options(parser)
     options = parser.parse_args()
     cores = machine.prepare(options)
@@ -142,8 +142,8 @@ def main() -> None:
     rows += others(pairs, options.links)
     header = ["links of", "AER %", "precision %", "recall %", "links", ""]
     sure = sum(len(gold.sure) for gold in pairs[2])
-    said = f"{len(pairs[0])} pairs, {sure:,} sure links; all rows from attention took {seconds:.1f} s."
-    section = f"{machine.table(header, rows)}\n\n{said}"
+    summary = f"{len(pairs[0])} pairs, {sure:,} sure links; all rows from attention took {seconds:.1f} s."
+    section = f"{machine.table(header, rows)}\n\n{summary}"
     print(section)
     path = machine.result_path(f"alignment-{Path(options.model).name}")
     about = machine.description(cores)

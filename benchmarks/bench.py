@@ -1,15 +1,14 @@
-"""The small fixed set behind `make bench`: ours beside the best peer, in some fifteen minutes on two cores.
+"""The small fixed set of `make bench`: Headwise compared with the best peer, in about fifteen minutes on two cores.
 
     python benchmarks/bench.py [--model DIR --source FILE] [--only PART ...] [--cores 0 1] [--quick]
 
-Prints last, for each figure, `bench: NAME RATIO goal GOAL threads N`: how many times faster ours is than the best peer
-as shipped, both with N threads
-(for `train-share-*`: our share of the machine's matrix-product rate; for `decode-all-cores`: of so many times the speed
-of one core; for `cold-memory-*`: the peer's peak over ours), or a dash where it was not measured. Above them stands
-what they come from, also with the peer given our allocator setting. `decode-natural` needs a trained model and
-text for it, `decode-shortlist` one that `headwise shortlist` has been run on. For all contenders and sizes:
-`training.py` and `decoding.py`. Both sides of a ratio have the same number of threads: all cores, except that a new
-process has one, and single sentences are translated with whichever number suits the peer better.
+The last lines are `bench: NAME RATIO goal GOAL threads N` for each figure: how many times faster Headwise is than the
+best peer as shipped, both with N threads. Other meanings: `train-share-*` is our share of the machine's matrix-product
+rate, `decode-all-cores` the parallel efficiency of N threads, `cold-memory-*` the peer's peak memory over ours. A
+figure that was not measured has a dash. The tables above these lines also show the peer with our allocator setting.
+`decode-natural` needs a trained model and text, `decode-shortlist` a model with a shortlist (`headwise shortlist`). For
+all contenders and sizes see `training.py` and `decoding.py`. Both sides of a ratio have the same number of threads: all
+cores, except that a new process has one, and single sentences use whichever number is better for the peer.
 """
 
 import argparse
@@ -59,7 +58,7 @@ GOALS = {
     "cold-memory-int8": 0.8,
     "cold-memory-float32": 0.8,
 }
-# The peers that can be the fastest; training.py has them all.
+# The peers that may be the fastest; training.py has all.
 TRAINING = {"d256": (["transformers", "torch.nn"], 7), "base": (["transformers", "torch.nn"], 3)}
 DECODING = ("ours int8", "ctranslate2 int8", "transformers")
 GRAPHS = ("onnxruntime float32", "onnxruntime int8", "openvino float32")
@@ -72,7 +71,7 @@ GREEDY, BEAM = Job(1, 64, decoding.FORCED), Job(4, 32, decoding.FORCED)  # batch
 
 
 def training_figures(threads: int) -> Found:
-    """`train-*` and the tables they come from."""
+    """`train-*` and their tables."""
     figures, sections = {}, []
     for size, (peers, turns) in TRAINING.items():
         shape = machine.pick(size, "tiny")
@@ -111,7 +110,7 @@ def decoding_figures(folder: Path, cores: int) -> Found:
 
 
 def batch_figures(folder: Path, cores: int) -> Found:
-    """`decode-batch-*`: greedy search of so many sentences at once."""
+    """`decode-batch-*`: greedy search with several batch sizes."""
     size, turns = SIZE, machine.pick(3, 2)
     workers, measured = decoding.contenders(folder, cores, ("ours int8", "ctranslate2 int8")), {}
     for batch, sentences in BATCHES.items():
@@ -123,7 +122,7 @@ def batch_figures(folder: Path, cores: int) -> Found:
 
 
 def scaling_figure(folder: Path, cores: int) -> Found:
-    """`decode-all-cores`: one process of as many threads as there are cores, beside one of one thread."""
+    """`decode-all-cores`: parallel efficiency of one process with as many threads as cores."""
     if cores == 1:
         return {}, []
     size, turns = SIZE, machine.pick(3, 2)
@@ -143,11 +142,11 @@ def scaling_figure(folder: Path, cores: int) -> Found:
 
 
 def graph_figures(folder: Path, cores: int) -> Found:
-    """`decode-vs-onnxruntime` and `decode-vs-openvino`, which search greedily over what `export --to onnx` wrote."""
+    """`decode-vs-onnxruntime` and `decode-vs-openvino`: greedy search with the graphs of `export --to onnx`."""
     size, turns = SIZE, machine.pick(3, 2)
     there = [name for name in GRAPHS if find_spec(name.split()[0])]
     if not (there and all(map(find_spec, ("onnx", "onnxruntime", "onnxscript")))):
-        return {}, ["ONNX Runtime or what exports to it is not installed, so nothing was compared with it."]
+        return {}, ["ONNX Runtime or its exporter is not installed; it was not compared."]
     for compute in ("float32", "int8"):
         exports.export_graphs(folder, compute)
     workers = decoding.contenders(folder, cores, ("ours int8", "ours float32", "plain torch float32", *there))
@@ -183,7 +182,7 @@ def _sections(measured: Iterable[decoding.Measured]) -> list[str]:
 
 
 def natural_figure(model: Path, source: Path, folder: Path, cores: int) -> Found:
-    """`decode-natural`: beam 4 on a trained model, outputs as long as it makes them; with its shortlist, too."""
+    """`decode-natural`: beam 4 on a trained model with outputs of natural length; also with its shortlist."""
     exports.export(model, folder)
     agreed = decoding.check_agreement(folder)
     tokenizer = read_any(model).tokenizer
@@ -248,9 +247,9 @@ def main() -> None:
     closing = lines(figures, cores)
     machine.write_result(path, "make bench", about, [*sections, "```\n" + "\n".join(closing) + "\n```"], figures)
     for name in (name for name in figures if name.endswith("-same-allocator")):
-        print(f"\n{name} (our allocator setting in the peer, too): {figures[name]:.2f}", end="")
+        print(f"\n{name} (peer with our allocator setting): {figures[name]:.2f}", end="")
     if not decoders.has_compute():
-        print("\nours is the simple search in float32", end="")
+        print("\nours is the search with torch in float32", end="")
     print(f"\n{time.perf_counter() - started:.0f} seconds; written to {path}.md")
     print("\n".join(closing))
 

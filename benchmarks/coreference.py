@@ -1,13 +1,13 @@
-"""Does any attention head link a pronoun to the noun it stands for? "The animal didn't cross ... because it was tired."
+"""Does any attention head link a pronoun to the noun it refers to? "The animal didn't cross ... because it was tired."
 
     python benchmarks/coreference.py MODEL --data DATA
 
 DATA holds WinoBias (Zhao et al. 2018, arXiv:1804.06876): `winobias.{pro,anti}_stereotyped_type{1,2}.dev.txt`, sentences
-with two occupations and a pronoun, whose antecedent is marked. A head's answer is the occupation on which the pronoun's
-row of the encoder's self-attention puts more weight, summed over the words of each. The best head (or layer, or
-rollout) is chosen on one half of the sentences, drawn at random, and judged on the other, and the other way round, so
-that no sentence is judged by a head chosen with its help; the best of many heads on the *same* sentences is shown too,
-as a warning. The two sentences of the famous example are printed head by head. Writes `results/coreference_*`.
+with two occupations and a pronoun, whose antecedent is marked. A head's answer is the occupation that gets more of the
+pronoun's attention in the encoder, summed over the words of each. The best head (or layer, or rollout) is chosen on a
+random half of the sentences and evaluated on the other half, and vice versa, so that no sentence is used for choosing
+its own head. The best head on the *same* sentences is also shown, as a warning. For the two sentences of the famous
+example, all heads are printed. Writes `results/coreference_*`.
 """
 
 import argparse
@@ -36,19 +36,19 @@ EXAMPLES = (
 
 @dataclass(frozen=True)
 class Sentence:
-    """A text, the place of its pronoun among its words, and those of its two candidates, the right one first."""
+    """A text, the position of its pronoun among its words, and the positions of its two candidates."""
 
     text: str
     pronoun: int
-    right: range
+    right: range  # the antecedent
     wrong: range
 
 
 def read(folder: Path) -> dict[str, list[Sentence]]:
-    """The sentences of each list; those whose two occupations cannot be told are left out."""
+    """The sentences of each list, without those whose two occupations cannot be identified."""
     lines = {name: (folder / f"winobias.{name}.dev.txt").read_text(encoding="utf-8").splitlines() for name in LISTS}
-    marked = [mark for rows in lines.values() for line in rows for mark in re.findall(r"\[(.*?)\]", line)]
-    occupations = {plain(mark) for mark in marked} - PRONOUNS
+    phrases = [one for rows in lines.values() for line in rows for one in re.findall(r"\[(.*?)\]", line)]
+    occupations = {plain(phrase) for phrase in phrases} - PRONOUNS
     parsed = {name: [parse(line, occupations) for line in rows] for name, rows in lines.items()}
     return {name: [sentence for sentence in rows if sentence] for name, rows in parsed.items()}
 
@@ -70,20 +70,20 @@ def parse(line: str, occupations: set[str]) -> Sentence | None:
     marked = line.split(" ", 1)[1].strip()
     text = marked.replace("[", "").replace("]", "")
     words = [re.sub(r"\W", "", word).lower() for word in text.split()]
-    marks = [(plain(mark.group(1)), mark.start()) for mark in re.finditer(r"\[(.*?)\]", marked)]
-    antecedents = [name for name, _ in marks if name not in PRONOUNS]
-    before = next((marked[:start] for name, start in marks if name in PRONOUNS), None)
+    brackets = [(plain(match.group(1)), match.start()) for match in re.finditer(r"\[(.*?)\]", marked)]
+    antecedents = [name for name, _ in brackets if name not in PRONOUNS]
+    before = next((marked[:start] for name, start in brackets if name in PRONOUNS), None)
     pronoun = None if before is None else len(re.sub(r"[\[\]]", "", before).split())
-    places = {name: place for name in occupations if (place := find(words, name.split()))}
-    places = {n: p for n, p in places.items() if not any(p != q and set(p) < set(q) for q in places.values())}
-    if pronoun is None or len(antecedents) != 1 or antecedents[0] not in places or len(places) != 2:
+    found = {name: at for name in occupations if (at := find(words, name.split()))}
+    found = {n: p for n, p in found.items() if not any(p != q and set(p) < set(q) for q in found.values())}
+    if pronoun is None or len(antecedents) != 1 or antecedents[0] not in found or len(found) != 2:
         return None
-    right = places.pop(antecedents[0])
-    return Sentence(text, pronoun, right, next(iter(places.values())))
+    right = found.pop(antecedents[0])
+    return Sentence(text, pronoun, right, next(iter(found.values())))
 
 
 def find(words: list[str], phrase: list[str]) -> range | None:
-    """Where `phrase` stands.
+    """The position of `phrase`.
 
     >>> find(["the", "old", "cook"], ["old", "cook"])
     range(1, 3)
@@ -93,7 +93,7 @@ def find(words: list[str], phrase: list[str]) -> range | None:
 
 
 def views(record: AttentionRecord) -> dict[str, np.ndarray]:
-    """From words to words: every head of the encoder, each layer's mean, the mean of all, rollout."""
+    """Attention between words: every head of the encoder, each layer's mean, the mean of all, rollout."""
     layers = [layer for layer in record.encoder if layer is not None]
     found = {f"layer {i}, head {j}": head for i, layer in enumerate(layers) for j, head in enumerate(layer)}
     found |= {f"layer {i}, mean": layer.mean(0) for i, layer in enumerate(layers)}
@@ -102,7 +102,7 @@ def views(record: AttentionRecord) -> dict[str, np.ndarray]:
 
 
 def answers(model: Any, sentence: Sentence) -> dict[str, bool]:
-    """For each view, whether the right candidate has more of the pronoun's weight."""
+    """For each view, whether the right candidate gets more of the pronoun's attention."""
     record = model.attend(sentence.text, "", layers={"encoder": range(len(model.network.encoder.layers))})
     assert [word.text for word in record.src_words] == sentence.text.split()
     rows = {name: weights[sentence.pronoun] for name, weights in views(record).items()}
@@ -110,16 +110,16 @@ def answers(model: Any, sentence: Sentence) -> dict[str, bool]:
 
 
 def positions(sentence: Sentence) -> dict[str, bool]:
-    """What two rules without a model say: the candidate named first, and the one nearer to the pronoun."""
+    """The answers of two rules without a model: the candidate named first, and the one nearer to the pronoun."""
     right, wrong = sentence.right, sentence.wrong
     near = min(abs(i - sentence.pronoun) for i in right) < min(abs(i - sentence.pronoun) for i in wrong)
     return {"first named": right.start < wrong.start, "nearest": near}
 
 
 def chosen_by_halves(table: list[dict[str, bool]]) -> tuple[list[bool], str]:
-    """The answers of the view that is best on the half to which a sentence does not belong, and which views."""
+    """The answers of each half by the best view of the other half, and the names of these views."""
     judged, names = [False] * len(table), []
-    order = random.Random(1).sample(range(len(table)), len(table))  # neighbours in the file mirror each other
+    order = random.Random(1).sample(range(len(table)), len(table))  # neighbours in the file are similar
     for half, other in ((order[::2], order[1::2]), (order[1::2], order[::2])):
         best = max(table[0], key=lambda name: sum(table[i][name] for i in other))
         for i in half:
@@ -129,7 +129,7 @@ def chosen_by_halves(table: list[dict[str, bool]]) -> tuple[list[bool], str]:
 
 
 def share(judged: list[bool]) -> str:
-    """Percent right, with Wilson's interval of 95 %.
+    """Percent right, with the Wilson interval at 95%.
 
     >>> share([True, False])
     '50.0 (9.5-90.5)'
@@ -141,7 +141,7 @@ def share(judged: list[bool]) -> str:
 
 
 def example(model: Any) -> list[list[object]]:
-    """For each view how much "it" looks at "animal" and at "street", in either sentence."""
+    """For each view, the attention of "it" to "animal" and to "street" in both sentences."""
     columns = []
     for text in EXAMPLES:
         record = model.attend(text, "", layers={"encoder": range(len(model.network.encoder.layers))})
@@ -189,7 +189,7 @@ def main() -> None:
     ]
     print("\n\n".join(sections))
     path = machine.result_path(f"coreference-{Path(options.model).name}")
-    machine.write_result(path, "Pronouns and what they stand for", about, sections, numbers)
+    machine.write_result(path, "Pronouns and their antecedents", about, sections, numbers)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""One translator of token ids in each library, all with the same weights (`exports.py`).
+"""A translator of token ids for each library, all with the same weights (`exports.py`).
 
-Each is made inside a process of its own and is a function `(sources, job) -> outputs` over ids without start or end
-marks. All sort by length and batch by themselves; sources of transformers are sorted here, for it does not.
+Each is made in its own process and is a function `(sources, job) -> outputs` of ids without start and end tokens. All
+libraries sort sources by length and batch them; for transformers, which does not, they are sorted here.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,18 +37,18 @@ LENGTH_PENALTY = 0.6
 
 @dataclass(frozen=True)
 class Job:
-    """How to translate."""
+    """Search settings of a translation."""
 
     beam: int
-    batch: int | None  # sentences at once; None: the library's own choice where it has one
-    length: int | None  # steps every output takes; None: until the model ends it
+    batch: int | None  # sentences at once; None: the library's default
+    length: int | None  # forced number of steps; None: until the end token
 
 
 def ours(folder: Path, compute: str, shortlist: bool = False, library: bool = True) -> Translate:
-    """Our engine, with the shortlist of the model directory if asked for; without the library it is torch's modules."""
+    """Our engine, optionally with the shortlist of the model directory, or with torch instead of the library."""
     directory = read_any(folder / "headwise")
     table = candidate_table(folder / "headwise", directory.tokenizer) if shortlist else None
-    model: Any = directory.weights.searcher(compute) if library else directory.network  # torch where it is asked for
+    model: Any = directory.weights.searcher(compute) if library else directory.network
     if model is None:
         model = prepare(directory.network, compute)
     special = SpecialIds(PAD, BOS, EOS, UNK)
@@ -77,24 +77,24 @@ def candidate_table(model_directory: Path, tokenizer: Tokenizer) -> CandidateTab
 
 
 def has_compute() -> bool:
-    """Whether the compiled library is here; else the search with torch is measured, in float32 throughout."""
+    """Whether the compiled library is installed; otherwise the search with torch is measured, in float32."""
     from headwise.native.library import library
 
     return library() is not None
 
 
 def prepare(network: Transformer, compute: str) -> Any:
-    """What decodes: the compiled library where it is here."""
+    """The network for the search: compiled, if the library is installed."""
     from headwise.network.inference import prepare_for_inference
 
     return prepare_for_inference(network.eval(), compute if has_compute() else "float32")
 
 
 def our_settings(config: SearchSettings, job: Job) -> SearchSettings:
-    """`job` in our words; a forced length is the number of steps, of which the last may be the end mark."""
+    """`job` as our search settings; a forced length counts the end token."""
     config = replace(config, beam_size=job.beam, n_best=1, length_penalty=LENGTH_PENALTY)
     if job.length:
-        # The shortest length is cut to one less than the longest, so any large factor means "as long as may be".
+        # The minimum is clipped to the maximum less one, so a large factor forces the maximum.
         config = replace(config, max_length_factor=0.0, max_length_extra=job.length, min_length_factor=1000.0)
     return config
 
@@ -102,7 +102,7 @@ def our_settings(config: SearchSettings, job: Job) -> SearchSettings:
 def ctranslate2(
     folder: Path, compute: str, inter_threads: int, intra_threads: int, shortlist: bool = False
 ) -> Translate:
-    """CTranslate2, with the same shortlist as its vocabulary map if asked for."""
+    """CTranslate2; `shortlist` is its vocabulary map."""
     import ctranslate2 as library
 
     path = str(folder / f"ctranslate2-{compute}")
@@ -154,11 +154,11 @@ def transformers(folder: Path) -> Translate:
 
 
 def graphs(folder: Path, compute: str, runtime: str) -> Translate:
-    """Greedy search over the two graphs of `headwise export --to onnx`, by "onnxruntime" or "openvino"."""
+    """Greedy search with the two graphs of `headwise export --to onnx`, run by "onnxruntime" or "openvino"."""
     translator = _GRAPHS[runtime](exported_model(read_any(folder / "headwise")), folder / f"onnx-{compute}")
 
     def translate(sources: list[Tokens], job: Job) -> list[Tokens]:
-        assert job.beam == 1 and job.length, "greedy search of so many steps"
+        assert job.beam == 1 and job.length, "only greedy search with a forced length"
         outputs: dict[int, Tokens] = {}
         for rows in sorted_batches(sources, job.batch or 32):
             src, src_mask = pad_right([[*sources[i], EOS] for i in rows], PAD)
@@ -174,7 +174,7 @@ def graphs(folder: Path, compute: str, runtime: str) -> Translate:
 
 
 class OpenVino(GreedyTranslator):
-    """The same search where OpenVINO runs the graphs."""
+    """The same search with OpenVINO."""
 
     def __init__(self, exported: ExportedModel, folder: Path) -> None:
         import openvino
@@ -187,7 +187,7 @@ class OpenVino(GreedyTranslator):
 
 
 class _Session:
-    """A compiled model of OpenVINO with the two methods of ONNX Runtime's that are called."""
+    """A compiled model of OpenVINO with the two methods of ONNX Runtime's sessions that are used here."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -204,7 +204,7 @@ _GRAPHS = {"onnxruntime": GreedyTranslator, "openvino": OpenVino}
 
 
 def latencies(make: Callable[..., Translate], *arguments: Any) -> Callable[[list[Tokens], Job], list[float]]:
-    """Seconds of each sentence, one at a time, of the translator `make(*arguments)`."""
+    """Seconds per sentence, one at a time, of the translator `make(*arguments)`."""
     translate = make(*arguments)
 
     def each(sources: list[Tokens], job: Job) -> list[float]:
@@ -244,11 +244,11 @@ def _until_end(tokens: Tokens) -> Tokens:
 
 
 def agreement(folder: Path) -> Callable[[], dict[str, float]]:
-    """Whether all decoders hold the same model, measured on random sentences in float32.
+    """Whether all decoders have the same model, measured on random sentences in float32.
 
-    `logits`: largest difference between ours and transformers', teacher-forced; `log_probs`: the same between ours and
-    CTranslate2's of the forced pieces; `same_*`: share of greedy outputs of 14 pieces equal to ours (the last piece
-    left out: libraries differ in whether it may be the end mark).
+    `logits`: largest difference between ours and transformers', with forced targets; `log_probs`: the same between ours
+    and CTranslate2's; `same_*`: share of greedy outputs of 14 tokens that equal ours (without the last token, because
+    libraries differ in whether it may be the end token).
     """
 
     def check() -> dict[str, float]:
@@ -278,7 +278,7 @@ def agreement(folder: Path) -> Callable[[], dict[str, float]]:
 
 
 def same_share(outputs: Sequence[Tokens], wanted: Sequence[Tokens], last: int | None = None) -> float:
-    """The share of outputs that equal those wanted, up to a position.
+    """The share of `outputs` that equal `wanted`, up to position `last`.
 
     >>> same_share([[1, 2], [3]], [[1, 9], [3]]), same_share([[1, 2], [3]], [[1, 9], [3]], last=1)
     (0.5, 1.0)
@@ -298,5 +298,5 @@ def _ctranslate2_difference(
         [[names[i] for i in row] for row in targets[:, 1:].tolist()],
     )
     theirs = torch.tensor([score.log_probs[: targets.size(1) - 1] for score in scores])
-    mine = log_probs[:, :-1].gather(2, targets[:, 1:, None]).squeeze(2)
-    return (mine - theirs).abs().max().item()
+    own = log_probs[:, :-1].gather(2, targets[:, 1:, None]).squeeze(2)
+    return (own - theirs).abs().max().item()

@@ -1,15 +1,15 @@
-"""Speed of translation: ours beside CTranslate2 and transformers, all with the same weights.
+"""Speed of translation: Headwise compared with CTranslate2 and transformers, all with the same weights.
 
     python benchmarks/decoding.py [--sizes tiny base] [--beams 1 4] [--batches 1 32 128] [--turns 8] [--cores 0 1]
     python benchmarks/decoding.py --model DIR --source FILE [--reference FILE]
 
-Without `--model`: random parameters, sources drawn like those of Multi30k, and every output takes 14 steps. With it: a
-trained model, whose outputs end when it ends them; BLEU is given where there is a reference.
+Without `--model`: random parameters, source lengths sampled like those of Multi30k, and outputs of 14 steps. With
+`--model`: a trained model and outputs of natural length; `--reference` adds BLEU.
 
-Each contender has all cores in the way that is fastest for it: ours one process a core with one thread each,
-CTranslate2 one translator a core (`inter_threads`), transformers one process with as many threads. Before anything is
-timed all must agree: logits, log-probabilities, outputs. Latency is of one sentence at a time. A cold start is the time
-from starting the interpreter to the first translation, files in the page cache.
+Each contender uses all cores in its fastest way: Headwise one process per core with one thread each, CTranslate2 one
+translator per core (`inter_threads`), transformers one process with as many threads. All must agree before anything is
+timed: logits, log-probabilities, outputs. Latency is that of one sentence at a time. A cold start is the time from
+starting the interpreter to the first translation, with the files in the page cache.
 Writes `results/decoding_*`.
 """
 
@@ -37,22 +37,22 @@ from workers import Reply, Team, Worker
 
 from headwise.checkpoint.with_torch import read_any
 
-FORCED = 14  # steps of an output
-SENTENCES = machine.pick({1: 16, 32: 128, 128: 256}, {1: 2, 32: 8})  # by batch; how many are translated in a turn
+FORCED = 14  # steps per output
+SENTENCES = machine.pick({1: 16, 32: 128, 128: 256}, {1: 2, 32: 8})  # per turn, by batch size
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One table: a job, and for each contender its seconds in each turn."""
+    """One table: a job, and the seconds of each contender in each turn."""
 
     title: str
     job: Job
     sentences: int  # in a turn
     seconds: dict[str, list[float]]
-    pieces: dict[str, float]  # written per sentence
-    same: dict[str, float]  # share of outputs equal to those of the first contender
+    tokens: dict[str, float]  # output tokens per sentence
+    same: dict[str, float]  # share of outputs that equal those of the first contender
     peak_bytes: dict[str, int]
-    operations: float | None = None  # useful, in a turn of greedy search; None where lengths differ
+    operations: float | None = None  # useful ones in a turn of greedy search; None if lengths differ
     bleu: dict[str, float] = field(default_factory=dict)
 
     def per_second(self, name: str) -> Spread:
@@ -65,7 +65,7 @@ class Measured:
 
 
 def contenders(folder: Path, cores: int, names: Sequence[str]) -> dict[str, Any]:
-    """The contenders among `names`, each in processes of its own; ours with the allocator setting that users have."""
+    """The contenders among `names`, each in its own processes; ours with the default allocator setting."""
     makers = {
         "ours float32": lambda: Team(cores, decoders.ours, folder, "float32", keep_memory=True),
         "ours int8": lambda: Team(cores, decoders.ours, folder, "int8", keep_memory=True),
@@ -87,42 +87,42 @@ ALL = ("ours float32", "ours int8", "ctranslate2 float32", "ctranslate2 int8", "
 
 
 def check_agreement(folder: Path) -> dict[str, float]:
-    """That all decoders hold the same model; `SystemExit` where they do not."""
+    """Check that all decoders have the same model; `SystemExit` if not."""
     worker = Worker(decoders.agreement, folder)
     found = worker().value
     worker.close()
     if found["logits"] > 1e-3 or found["log_probs"] > 1e-3 or min(v for k, v in found.items() if "same" in k) < 0.9:
-        raise SystemExit(f"the decoders do not agree, so nothing is measured: {found}")
+        raise SystemExit(f"the decoders do not agree, nothing was measured: {found}")
     return found
 
 
 def throughput(
     title: str, workers: dict[str, Any], job: Job, turns: Sequence[list[Tokens]], warm_up: int = 1
 ) -> tuple[Measured, dict[str, list[Tokens]]]:
-    """Let the contenders translate the same sentences of each turn; also the outputs of the last turn."""
+    """Let all contenders translate the sentences of each turn; also returns the outputs of the last turn."""
     outputs: dict[str, list[Tokens]] = {}
     peaks: dict[str, int] = {}
 
     def run(name: str, turn: int) -> float:
-        sources = sorted(turns[turn], key=len)  # a team deals them out in turn: equal shares
+        sources = sorted(turns[turn], key=len)  # so that the processes get equal shares
         reply: Reply = workers[name](sources, job)
         outputs[name], peaks[name] = reply.value, reply.peak_bytes
         return reply.seconds
 
     order = {name: (lambda turn, name=name: run(name, turn)) for name in workers}
     seconds = take_turns(order, len(turns), warm_up)
-    pieces = {name: statistics.mean(map(len, rows)) for name, rows in outputs.items()}
-    if job.length:  # the last step may write the end mark, which is no piece
-        assert all(job.length - 1 <= count <= job.length for count in pieces.values()), pieces
+    tokens = {name: statistics.mean(map(len, rows)) for name, rows in outputs.items()}
+    if job.length:  # the last step may be the end token, which does not count
+        assert all(job.length - 1 <= count <= job.length for count in tokens.values()), tokens
     wanted = outputs[next(iter(workers))]
     same = {name: same_share(rows, wanted, job.length and job.length - 1) for name, rows in outputs.items()}
-    return Measured(title, job, len(turns[0]), seconds, pieces, same, peaks), outputs
+    return Measured(title, job, len(turns[0]), seconds, tokens, same, peaks), outputs
 
 
 def latency(
     title: str, folder: Path, cores: int, job: Job, turns: Sequence[list[Tokens]], with_transformers: bool = True
 ) -> Measured:
-    """Seconds of single sentences; every sentence is a turn of its own in the figures."""
+    """Seconds of single sentences; every sentence counts as a turn."""
     make = decoders.latencies
     settings: dict[str, tuple[tuple[Any, ...], int]] = {}
     for threads in sorted({1, cores}):
@@ -154,12 +154,12 @@ OURS_COLD = (
     "import headwise; m = headwise.load({%s!r}, device='cpu'); "
     "m.translate(['w9 w10 w11'], beam_size=1, max_length_factor=0.0, max_length_extra=14, compute=%r)"
 )
-CTRANSLATE2_COLD = (  # text to text, as ours: with the library that cuts texts there, too
+CTRANSLATE2_COLD = (  # text to text, like ours: with the tokenizers library
     "from tokenizers import Tokenizer; k = Tokenizer.from_file({ours!r} + '/tokenizer.json'); k.encode('w9 w10 w11'); "
     "from ctranslate2 import Translator as T; t = T({%s!r}, compute_type=%r, intra_threads=1); "
     "t.translate_batch([['w9', 'w10', 'w11', '</s>']], beam_size=1, max_decoding_length=14)"
 )
-COLD = {  # of weights that were brought into their form ahead of time, or, "of a float32 file", when they are loaded
+COLD = {  # with weights converted ahead of time, or, "of a float32 file", while loading
     "ours int8": OURS_COLD % ("packed", "int8"),
     "ours int8 of a float32 file": OURS_COLD % ("ours", "int8"),
     "ctranslate2 int8": CTRANSLATE2_COLD % ("ct2_int8", "int8"),
@@ -177,7 +177,7 @@ PEAK = "; print(next(line for line in open('/proc/self/status') if line.startswi
 
 @dataclass(frozen=True)
 class ColdStarts:
-    """Of each contender, from starting an interpreter to its end after one short sentence."""
+    """Seconds of each contender from starting an interpreter to its end after one short sentence."""
 
     seconds: dict[str, list[float]]  # in each turn
     peak_bytes: dict[str, list[int]]
@@ -192,17 +192,17 @@ class ColdStarts:
 
 
 def cold_start(folder: Path, turns: int = 3, names: Sequence[str] = tuple(COLD)) -> ColdStarts:
-    """For models made by `random_model`. Programs run with one thread each: none has work for more."""
+    """For models of `random_model`. Programs run with one thread, because there is no work for more."""
     names = [name for name in names if not name.startswith("ours int8") or decoders.has_compute()]
-    places = {"ours": str(folder / "headwise"), "packed": str(folder / "packed"), "hf": str(folder / "transformers")}
+    folders = {"ours": str(folder / "headwise"), "packed": str(folder / "packed"), "hf": str(folder / "transformers")}
     pack_all(folder / "headwise", folder / "packed")
-    places |= {"ct2": str(folder / "ctranslate2-float32"), "ct2_int8": str(folder / "ctranslate2-int8")}
+    folders |= {"ct2": str(folder / "ctranslate2-float32"), "ct2_int8": str(folder / "ctranslate2-int8")}
     compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}  # as pip installs it
     alone = {**os.environ, **compiled, "OMP_NUM_THREADS": "1"}
     peaks: dict[str, list[int]] = {name: [] for name in names}
 
     def run(name: str, turn: int) -> float:
-        code, started = COLD[name].format(**places) + PEAK, machine.children_now()
+        code, started = COLD[name].format(**folders) + PEAK, machine.children_now()
         done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=alone)
         took = machine.children_now() - started
         if turn >= 0:
@@ -212,14 +212,14 @@ def cold_start(folder: Path, turns: int = 3, names: Sequence[str] = tuple(COLD))
     return ColdStarts(take_turns({name: (lambda turn, name=name: run(name, turn)) for name in names}, turns, 1), peaks)
 
 
-def pack_all(model: Path, beside: Path) -> None:
-    """A model directory of the same files, with what `headwise pack` writes for all numbers where the library is."""
+def pack_all(model: Path, packed: Path) -> None:
+    """A model directory of the same files, packed by `headwise pack` for every precision."""
     from headwise.checkpoint.pack import pack_model
 
-    shutil.rmtree(beside, ignore_errors=True)
-    shutil.copytree(model, beside, copy_function=os.link)
+    shutil.rmtree(packed, ignore_errors=True)
+    shutil.copytree(model, packed, copy_function=os.link)
     for compute in ("float32", "int8", "bfloat16") if decoders.has_compute() else ():
-        pack_model(beside, compute)
+        pack_model(packed, compute)
 
 
 def cold_section(found: ColdStarts) -> str:
@@ -232,14 +232,14 @@ def cold_section(found: ColdStarts) -> str:
 
 
 def random_turns(count: int, sentences: int, vocab_size: int) -> list[list[Tokens]]:
-    """Sources for each turn, their lengths drawn like those of Multi30k."""
+    """Sources for each turn, with lengths sampled like those of Multi30k."""
     rows = draw_tokens(draw_lengths(count * sentences, seed=2)[:, 0] - 1, vocab_size, seed=3)
     ids = [row.tolist() for row in rows]
     return [ids[i * sentences : (i + 1) * sentences] for i in range(count)]
 
 
 def greedy_operations(size: Size, turns: Sequence[list[Tokens]], length: int) -> float:
-    """Useful operations of a mean turn."""
+    """Useful operations of an average turn."""
     totals = [sum(decoding_operations(size, len(source) + 1, length) for source in turn) for turn in turns]
     return statistics.mean(totals)
 
@@ -248,12 +248,12 @@ def throughput_section(m: Measured, product_rate: float) -> str:
     """A table of sentences per second."""
     names = list(m.seconds)
     ours = [name for name in names if name.startswith("ours")]
-    header = ["contender", "sentences/s", *(f"{name} is faster by" for name in ours), "pieces", f"same as {names[0]}"]
+    header = ["contender", "sentences/s", *(f"{name} is faster by" for name in ours), "tokens", f"same as {names[0]}"]
     header += ["peak MiB"] + (["share of fp32 product"] if m.operations else []) + (["BLEU"] if m.bleu else [])
     rows = []
     for name in names:
         ratios = ["1" if name == our else str(speed_ratio(m.seconds[our], m.seconds[name])) for our in ours]
-        row: list[object] = [name, m.per_second(name), *ratios, f"{m.pieces[name]:.1f}", f"{m.same[name]:.0%}"]
+        row: list[object] = [name, m.per_second(name), *ratios, f"{m.tokens[name]:.1f}", f"{m.same[name]:.0%}"]
         row += [f"{m.peak_bytes[name] / 2**20:,.0f}"]
         if m.operations:
             row += [f"{m.operations / m.sentences * m.per_second(name).median / product_rate:.2f}"]
@@ -282,7 +282,7 @@ def close(workers: dict[str, Any]) -> None:
 def measure_random(
     size: str, folder: Path, cores: int, options: argparse.Namespace
 ) -> tuple[list[Measured], dict[str, Any]]:
-    """All tables of a size with random parameters; the last of each beam is latency."""
+    """All tables of a size with random parameters; the last table of each beam is latency."""
     exports.random_model(size, folder)
     agreed = check_agreement(folder)
     workers = contenders(folder, cores, options.contenders)
@@ -303,7 +303,7 @@ def measure_random(
 
 
 def measure_trained(folder: Path, cores: int, options: argparse.Namespace) -> tuple[list[Measured], dict[str, Any]]:
-    """Tables of a trained model, outputs as long as it makes them; every turn translates the whole file."""
+    """Tables of a trained model with outputs of natural length; every turn translates the whole file."""
     exports.export(options.model, folder)
     agreed = check_agreement(folder)
     tokenizer = read_any(options.model).tokenizer
@@ -336,7 +336,7 @@ def score(tokenizer: Any, outputs: list[Tokens], sources: list[Tokens], referenc
 
 
 def lines(path: Path) -> list[str]:
-    """Lines of a text, gzipped or not."""
+    """Lines of a text file, gzipped or not."""
     raw = path.read_bytes()
     text = gzip.decompress(raw) if path.suffix == ".gz" else raw
     return text.decode().removesuffix("\n").split("\n")
@@ -346,7 +346,7 @@ def report(found: Sequence[Measured], extra: dict[str, Any], product_rate: float
     """The sections of the result."""
     agreed = ", ".join(f"{name} {value:.2g}" for name, value in extra["agreement"].items())
     sections = [f"Agreement before timing: {agreed}."]
-    sections += [throughput_section(m, product_rate) if m.pieces else latency_section(m) for m in found]
+    sections += [throughput_section(m, product_rate) if m.tokens else latency_section(m) for m in found]
     if "cold_start" in extra:
         sections.append(cold_section(extra["cold_start"]))
     return sections
@@ -362,7 +362,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=machine.pick(8, 2))
     parser.add_argument("--model", type=Path, help="a trained model directory")
     parser.add_argument("--source", type=Path, help="text to translate with it")
-    parser.add_argument("--reference", type=Path, help="and what it should give")
+    parser.add_argument("--reference", type=Path, help="reference translations")
     machine.add_machine_options(parser)
     parser.add_argument("--name", default="decoding", help="of the result files")
     options = parser.parse_args()
@@ -384,10 +384,10 @@ def main() -> None:
             text += [f"## {size}", *sections]
             data[size] = {"tables": [vars(m) | {"job": vars(m.job)} for m in measured[0]], **measured[1]}
             data[size] |= {"cold_start": vars(measured[1]["cold_start"])} if "cold_start" in measured[1] else {}
-            panels |= {m.title: rates(m) for m in measured[0] if m.pieces}
+            panels |= {m.title: rates(m) for m in measured[0] if m.tokens}
     path = machine.result_path(options.name)
     figure = bars(path, panels, "sentences per second")
-    note = "" if decoders.has_compute() else "Ours is the simple search in float32 throughout.\n\n"
+    note = "" if decoders.has_compute() else "Ours is the search with torch in float32.\n\n"
     text[:0] = [note + __doc__.split("\n\n", 2)[2].strip(), f"![sentences per second]({figure.name})"]
     text[1:1] = [f"Float32 matrix product: {product_rate / 1e9:.0f} GFLOP/s with {cores} thread(s)."]
     machine.write_result(path, "Speed of translation", about, text, data)
@@ -395,7 +395,7 @@ def main() -> None:
 
 
 def rates(m: Measured) -> dict[str, tuple[float, float, float]]:
-    """What the figure shows of a table."""
+    """The values of the figure for a table."""
     found = {name: m.per_second(name) for name in m.seconds}
     return {name: (s.low, s.median, s.high) for name, s in found.items()}
 

@@ -1,10 +1,10 @@
-"""One sentence at a time: how soon the first piece is there, how soon the whole, and what guessing ahead is worth.
+"""Latency of single sentences: time to the first token and to the end, with and without drafts (speculative decoding).
 
     python benchmarks/drafts.py MODEL --source FILE [--memory FILE ...] [--draft MODEL] [--sentences 60]
 
-Greedy search of a trained model, ours alone, one thread. `none` is the plain stream; the others are given the drafts of
-`headwise translate --draft`. All take turns on each sentence, and every output must be the same. Pieces a step tell
-how good the guesses are; where they are near 1 a draft only costs. Writes `results/drafts_*`.
+Greedy search of a trained model with one thread, without other libraries. `none` is plain streaming; the others use the
+drafts of `headwise translate --draft`. All take turns on each sentence, and all outputs must be the same. Tokens per
+step show how good the guesses are; near 1, a draft only costs time. Writes `results/drafts_*`.
 """
 
 import argparse
@@ -23,10 +23,10 @@ from headwise.decode import speculative
 
 
 class StepCounter:
-    """Counts checks of guesses and what they yield, while it is installed."""
+    """While installed, counts verification steps and the tokens that they yield."""
 
     def __init__(self) -> None:
-        self.steps = self.pieces = 0
+        self.steps = self.tokens = 0
         self._begin: Callable[..., Any] = speculative.begin
 
     def __enter__(self) -> "StepCounter":
@@ -36,7 +36,7 @@ class StepCounter:
 
             def counted(guesses: Any) -> Any:
                 found = advance(guesses)
-                self.steps, self.pieces = self.steps + bool(found), self.pieces + len(found)
+                self.steps, self.tokens = self.steps + bool(found), self.tokens + len(found)
                 return found
 
             search.advance = counted
@@ -49,12 +49,12 @@ class StepCounter:
         speculative.begin = self._begin
 
 
-def first_and_whole(pieces: Any) -> tuple[float, float, str]:
-    """Seconds until the first piece and until the end, and the text."""
+def first_and_whole(stream: Any) -> tuple[float, float, str]:
+    """Seconds until the first token and until the end, and the text."""
     started, first, text = machine.now(), None, ""
-    for piece in pieces:
+    for text_part in stream:
         first = first or machine.now() - started
-        text += piece
+        text += text_part
     whole = machine.now() - started
     return first or whole, whole, text
 
@@ -78,7 +78,7 @@ def measure(model: Any, drafts: dict[str, Any], lines: list[str], compute: str) 
         firsts, wholes = zip(*found, strict=True)
         milliseconds = [f"{1000 * x:.1f}" for x in (*_p50_p99(firsts), *_p50_p99(wholes))]
         counter = counters[name]
-        per_step = f"{counter.pieces / counter.steps:.2f}" if counter.steps else "1"
+        per_step = f"{counter.tokens / counter.steps:.2f}" if counter.steps else "1"
         rows.append([name, *milliseconds, speed_ratio(wholes, plain), per_step])
     return rows
 
@@ -104,7 +104,7 @@ def main() -> None:
     lines = [line for line in options.source.read_text().split("\n") if line][: options.sentences]
     drafts: dict[str, Any] = {"none": "", "input": model.draft("input")}
     drafts |= {Path(path).name: model.draft(path) for path in [*options.memory, *filter(None, [options.draft])]}
-    header = ["draft", "first piece p50 ms", "p99", "whole p50 ms", "p99", "faster than none by", "pieces a step"]
+    header = ["draft", "first token p50 ms", "p99", "whole p50 ms", "p99", "faster than none by", "tokens per step"]
     sections, data = [], {}
     for compute in options.compute:
         rows = measure(model, drafts, lines, compute)

@@ -1,10 +1,10 @@
-"""What a model is worth after `headwise export`: BLEU of the same sentences in every format, by beam search.
+"""Translation quality after `headwise export`: BLEU of the same sentences in every format, with beam search.
 
     python benchmarks/exported.py MODEL --source FILE ... --reference FILE ... [--beam-size 4]
                                   [--formats ctranslate2 hf] [--limit N]
 
-The formats' libraries rank finished hypotheses by log-probability / length^alpha, ours by the paper's penalty; so each
-is measured with its own penalty of the same alpha, and all without any. float32 throughout.
+The libraries of these formats rank finished hypotheses by log-probability / length^alpha, Headwise by the paper's
+penalty. So each is measured with its own penalty for the same alpha, and all without a penalty. float32 throughout.
 Writes `results/exported_*`.
 """
 
@@ -33,7 +33,7 @@ STEPS = 256
 
 @dataclass(frozen=True)
 class Test:
-    """Sentences and what they should become."""
+    """Sentences and their references."""
 
     name: str
     sources: list[str]
@@ -51,7 +51,7 @@ def ours(model: str, folder: Path) -> Translate:
 
 
 def ctranslate2(model: str, folder: Path) -> Translate:
-    """CTranslate2 as its documentation has it: pieces in, pieces out."""
+    """CTranslate2 as in its documentation, with pieces as input and output."""
     import ctranslate2
 
     export_model(model, "ctranslate2", folder)
@@ -71,7 +71,7 @@ def ctranslate2(model: str, folder: Path) -> Translate:
 
 
 def hf(model: str, folder: Path) -> Translate:
-    """transformers' `generate`, on a folder that it reads as any other."""
+    """transformers' `generate`, on the exported folder."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     export_model(model, "hf", folder)
@@ -94,7 +94,7 @@ FORMATS: dict[str, Callable[[str, Path], Translate]] = {"headwise": ours, "ctran
 
 
 def measure(model: str, formats: Sequence[str], tests: Sequence[Test], beams: int) -> tuple[list[list[str]], Any]:
-    """A line for each format and penalty; every score."""
+    """A row for each format and penalty, and every score."""
     rows, every, wanted = [], {}, {}
     with tempfile.TemporaryDirectory() as scratch:
         for name in ("headwise", *formats):
@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("--reference", type=Path, nargs="+", required=True)
     parser.add_argument("--formats", nargs="+", choices=[*FORMATS][1:], default=[*FORMATS][1:])
     parser.add_argument("--beam-size", type=int, default=4)
-    parser.add_argument("--limit", type=int, help="only so many sentences of each test set")
+    parser.add_argument("--limit", type=int, help="use the first N sentences of each test set")
     machine.add_machine_options(parser)
     options = parser.parse_args()
     cores = machine.prepare(options)

@@ -1,7 +1,7 @@
-"""The same weights for every decoder: a model of ours as a model directory, for CTranslate2 and for transformers.
+"""The same weights for every decoder: a Headwise model as a model directory, for CTranslate2 and for transformers.
 
-The formats are those of `headwise export`; here pieces go by names that every library can hold, and nothing is
-suppressed, so that logits can be compared.
+The formats are those of `headwise export`. Tokens have names that every library can hold, and none is suppressed, so
+that logits can be compared.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ SPECIAL = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
 
 
 def vocabulary(size: int) -> list[str]:
-    """A name for every id, for libraries that want strings: `w17` for 17, and the special ones.
+    """A name for every id, for libraries that need strings: `w17` for 17, and the special tokens.
 
     >>> vocabulary(6)
     ['<pad>', '<s>', '</s>', '<unk>', 'w4', 'w5']
@@ -35,7 +35,7 @@ def vocabulary(size: int) -> list[str]:
 
 
 def random_model(size_name: str, folder: Path) -> Path:
-    """A model of that size with fresh parameters, whose tokenizer reads text such as `w17 w29`, in all formats."""
+    """A model of that size with random parameters in all formats; its tokenizer reads text such as `w17 w29`."""
     size = SIZES[size_name]
     torch.manual_seed(1)
     model = _decided(build_model(size.config()).eval())
@@ -50,8 +50,8 @@ def random_model(size_name: str, folder: Path) -> Path:
 
 
 def _decided(model: Transformer) -> Transformer:
-    """The model with large weights in every layer. As training starts, with small ones where the residual stream is
-    added to, it would repeat what it was given, the start mark first, which some libraries allow and some do not.
+    """The model with large weights in every layer. With the small initial weights of the residual branches it would
+    repeat its input, such as the start token, which some libraries allow and some do not.
     """
     for stack in (model.encoder, model.decoder):
         for module in stack.modules():
@@ -61,7 +61,7 @@ def _decided(model: Transformer) -> Transformer:
 
 
 def export(model_directory: Path, folder: Path) -> Path:
-    """Write what the peers read beside each other into `folder`; returns it."""
+    """Write the formats of all peers into `folder`, and return it."""
     exported = exported_model(read_any(model_directory))
     for compute in ("float32", "int8"):
         there = folder / f"ctranslate2-{compute}"
@@ -77,7 +77,7 @@ def export(model_directory: Path, folder: Path) -> Path:
 
 
 def export_graphs(folder: Path, compute: str) -> Path:
-    """The model in `folder` as graphs for ONNX Runtime and OpenVINO, beside what `export` wrote."""
+    """Write the model in `folder` as graphs for ONNX Runtime and OpenVINO."""
     there = folder / f"onnx-{compute}"
     there.mkdir()
     onnx.write_onnx(exported_model(read_any(folder / "headwise")), there, "", compute == "int8")
@@ -85,8 +85,8 @@ def export_graphs(folder: Path, compute: str) -> Path:
 
 
 def vocabulary_map(model_directory: Path) -> str:
-    """Our shortlist as CTranslate2 reads one: a source piece, a tab, and what it may become; nothing before the tab for
-    what may be written anyway.
+    """Our shortlist in CTranslate2's format: a source token, a tab, and its target tokens. The line without a source
+    token has the target tokens that are always allowed.
     """
     exported = exported_model(read_any(model_directory))
     shortlist = read_shortlist(model_directory, exported.tokenizer)
@@ -96,7 +96,7 @@ def vocabulary_map(model_directory: Path) -> str:
 
 
 def load_transformers(folder: Path) -> Any:
-    """The exported checkpoint, which may write any piece."""
+    """The exported checkpoint, without suppressed tokens."""
     from transformers import AutoModelForSeq2SeqLM
 
     model = AutoModelForSeq2SeqLM.from_pretrained(folder, attn_implementation="sdpa").eval()

@@ -1,12 +1,12 @@
-"""The families: how long each table is, how far its numbers are from those of transformers, and what loading costs.
+"""Model families: length of each table, differences of logits from transformers, and the cost of loading.
 
     python benchmarks/families.py [--turns 5] [--no-load] [--cores 1 --clock cpu]
 
-Differences: the largest of any logit over all the cases of `tests/parity` (tiny random checkpoints, which transformers
-writes), without padding. Loading: a LLaMA and a BART of a gigabyte with random float32 weights, written by our tables,
-each loaded in a process of its own, which has loaded a small one before, and then asked for the logits of five tokens;
-seconds are the median of the turns, with the file in the system's cache; memory is the largest resident set beyond that
-before loading, pages of the mapped file included, over the size of the file. Needs the environment of the tests.
+Differences: the largest difference of any logit over all cases of `tests/parity` (tiny random checkpoints written by
+transformers), without padding. Loading: a LLaMA and a BART of a gigabyte with random float32 weights, written by
+Headwise. Each is loaded in its own process, which has loaded a small one before, and then computes the logits of five
+tokens. Seconds are the median of the turns, with the file in the system's cache. Memory is the increase of the largest
+resident set, mapped pages included, divided by the size of the file. Needs the test dependencies.
 Writes `results/families_*`.
 """
 
@@ -50,7 +50,7 @@ for _shape in (LLAMA, BART):
 
 @dataclass(frozen=True)
 class Loaded:
-    """What loading a checkpoint once took."""
+    """Time and memory of loading a checkpoint once."""
 
     seconds: float
     bytes_after_load: int
@@ -58,10 +58,10 @@ class Loaded:
 
 
 def parity_tests() -> ModuleType:
-    """The module whose cases are compared."""
+    """The module with the compared cases."""
     spec = importlib.util.spec_from_file_location("family_cases", ROOT / "tests/parity/test_families.py")
     assert spec and spec.loader
-    sys.path.insert(0, str(ROOT / "tests"))  # what tests share
+    sys.path.insert(0, str(ROOT / "tests"))  # helpers of the tests
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
@@ -74,7 +74,7 @@ def differences() -> dict[str, list[float]]:
     tests, found = parity_tests(), {}
     for case in tests.CASES[: machine.pick(None, 3)]:
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what transformers says of tiny settings
+            warnings.simplefilter("ignore")  # warnings of transformers about tiny sizes
             pair = tests.make_pair(case, Path(folder))
             ours = pair.network(*pair.inputs.values())
             theirs = tests.their_logits(pair.theirs, **pair.inputs)
@@ -84,7 +84,7 @@ def differences() -> dict[str, list[float]]:
 
 
 def family_table(found: dict[str, list[float]]) -> list[list[object]]:
-    """A line for each family: its file, the lines in it, cases, the largest difference."""
+    """A row for each family: its file, lines of code, cases, the largest difference."""
     rows = []
     for kind, values in sorted(found.items()):
         file = Path(sys.modules[FAMILIES[kind].config_from_hf.__module__].__file__ or "")
@@ -128,7 +128,7 @@ def measured(load: Callable[[], Any], run: Callable[[Any, Any], Any], kind: str)
 
 
 def loading(turns: int, threads: int) -> tuple[list[list[object]], dict[str, Any]]:
-    """A line for each checkpoint and library, and every measurement."""
+    """A row for each checkpoint and library, and every measurement."""
     rows: list[list[object]] = []
     every = {}
     for settings in (LLAMA, BART):
@@ -157,7 +157,7 @@ def write_random(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def loading_row(kind: str, name: str, size: int, loads: list[Loaded]) -> list[object]:
-    """A line of the table."""
+    """A row of the table."""
     seconds = [load.seconds for load in loads]
     spread = f"{statistics.median(seconds):.2f} ({min(seconds):.2f}-{max(seconds):.2f})"
     shares = [max(getattr(load, name) for load in loads) / size for name in ("bytes_after_load", "bytes_after_pass")]
@@ -167,8 +167,8 @@ def loading_row(kind: str, name: str, size: int, loads: list[Loaded]) -> list[ob
 def main() -> None:
     """Compare, load, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=machine.pick(5, 1), help="how often each loads each checkpoint")
-    parser.add_argument("--no-load", action="store_true", help="only compare")
+    parser.add_argument("--turns", type=int, default=machine.pick(5, 1), help="loads per library and checkpoint")
+    parser.add_argument("--no-load", action="store_true", help="compare logits only")
     machine.add_machine_options(parser)
     options = parser.parse_args()
     cores = machine.prepare(options)
@@ -182,7 +182,7 @@ def main() -> None:
         header = ["checkpoint", "loaded by", "seconds", "peak memory / file", "after a pass"]
         sections += ["## Loading a gigabyte", machine.table(header, rows)]
     path = machine.result_path("families")
-    machine.write_result(path, "The families beside transformers", about, sections, data)
+    machine.write_result(path, "Model families compared with transformers", about, sections, data)
     print("\n\n".join(sections))
 
 

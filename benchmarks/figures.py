@@ -1,4 +1,4 @@
-"""Figures of the results: colours that colour-blind readers can tell apart (Okabe and Ito), units on every axis."""
+"""Figures of the results, with colours for colour-blind readers (Okabe and Ito) and units on every axis."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 def bars(
     path: Path, panels: Mapping[str, Mapping[str, tuple[float, float, float]]], label: str, limit: float | None = None
 ) -> Path:
-    """Horizontal bars, a panel for each entry, three in a row; a value is (low, median, high). Returns the .png."""
+    """Horizontal bars, one panel per entry, three panels per row; a value is (low, median, high). Returns the .png."""
     plt = _pyplot()
     count = max(len(panel) for panel in panels.values())
     columns = min(3, len(panels))
@@ -53,7 +53,7 @@ def lines(path: Path, panels: Sequence[Mapping[str, Any]]) -> Path:
 
 
 def learning_curves(path: Path, curves: Mapping[str, Sequence[tuple[int, float]]], x: str, y: str) -> Path:
-    """A line of (x, y) points for each entry, from 0. Returns the .png."""
+    """One curve of (x, y) points per entry; axes start at 0. Returns the .png."""
     plt = _pyplot()
     figure, axis = plt.subplots(figsize=(6.4, 4.2))
     for i, (name, points) in enumerate(curves.items()):
@@ -69,7 +69,7 @@ def learning_curves(path: Path, curves: Mapping[str, Sequence[tuple[int, float]]
 
 
 def training_figure(path: Path, measured: Sequence[Any]) -> Path:
-    """Share of the matrix-product rate of every contender, a panel for each size."""
+    """Share of the matrix-product rate of every contender, one panel per size."""
     panels = {}
     for m in measured:
         shares = {name: m.share(name) for name in m.seconds}

@@ -1,11 +1,11 @@
-"""How many wrong translations `--report` flags, and how many right ones, too.
+"""Quality flags of `--report`: how many wrong translations are flagged, and how many right ones.
 
     python benchmarks/flags.py [--data FOLDER]
 
 `flagged_units.tsv` has 100 right and 100 wrong translations, written and checked by hand: right or wrong, source,
-translation. The wrong ones are what weak models write (repetition, lost numbers, cut sentences, words left as they are,
-stray punctuation); the last 25 are fluent and wrong in what they say, which no flag can see. With the corpora of
-`--data`, translations by people of which nearly all are right: what is flagged there is an upper bound of false alarms.
+translation. The wrong ones are typical of weak models: repetition, lost numbers, cut sentences, untranslated words,
+stray punctuation. The last 25 are fluent but wrong in meaning, which no flag can detect. `--data` adds corpora of human
+translations. Nearly all of those are right, so the share of flagged ones is an upper bound of false alarms.
 Prints a table in Markdown.
 """
 
@@ -22,7 +22,7 @@ from headwise.localisation.placeholders import with_codes
 from headwise.localisation.quality_checks import quality_warnings
 
 UNITS = Path(__file__).with_name("flagged_units.tsv")
-CERTAIN = -0.1  # log-probability of a piece: no unit is flagged as improbable
+CERTAIN = -0.1  # log-probability per token: no unit is flagged as improbable
 PAIRS = {
     "Multi30k, en-de": ("multi30k/val.en.gz", "multi30k/val.de.gz"),
     "Multi30k, en-fr": ("multi30k/val.en.gz", "multi30k/val.fr.gz"),
@@ -34,7 +34,7 @@ PAIRS = {
     "Python's documentation, en-es": ("pydocs/en-es.tsv.gz",),
     "Python's documentation, en-ja": ("pydocs/en-ja.tsv.gz",),
 }
-SAMPLE = 500  # pairs of each
+SAMPLE = 500  # pairs per corpus
 
 
 def flags(source: str, target: str, markup: str = "") -> tuple[str, ...]:
@@ -43,33 +43,33 @@ def flags(source: str, target: str, markup: str = "") -> tuple[str, ...]:
 
 
 def units() -> list[tuple[bool, str, str]]:
-    """Those of the file: whether each is right, its source and its translation."""
+    """The units of the file: whether each is right, its source and its translation."""
     rows = [line.split("\t") for line in UNITS.read_text(encoding="utf-8").splitlines()]
     return [(kind == "right", source, target) for kind, source, target in rows]
 
 
 def pairs(folder: Path, files: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs of a corpus, a sample of them."""
+    """A sample of pairs of a corpus."""
     columns = [gzip.decompress((folder / file).read_bytes()).decode().split("\n")[:-1] for file in files]
     rows = zip(*columns, strict=True) if len(files) == 2 else (line.split("\t") for line in columns[0])
     return random.Random(1).sample([(row[0].strip(), row[1].strip()) for row in rows], SAMPLE)
 
 
 def main() -> None:
-    """Print what was found."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="the folder with the corpora")
-    machine.add_quick_option(parser)  # there is nothing to make smaller
+    machine.add_quick_option(parser)  # has no effect here
     options = parser.parse_args()
     found = [(right, flags(source, target)) for right, source, target in units()]
     print("| translations | number | flagged |\n|---|---|---|")
     for right, name in ((True, "right, by hand"), (False, "wrong, by hand")):
-        of = [said for is_right, said in found if is_right == right]
-        print(f"| {name} | {len(of)} | {sum(map(bool, of))} |")
+        chosen = [flagged for is_right, flagged in found if is_right == right]
+        print(f"| {name} | {len(chosen)} | {sum(map(bool, chosen))} |")
     for name, files in PAIRS.items() if options.data else ():
-        said = [flags(*pair, "rst" if "pydocs" in files[0] else "") for pair in pairs(options.data, files)]
-        kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(k for of in said for k in of).most_common())
-        print(f"| {name} | {len(said)} | {sum(map(bool, said))} ({kinds}) |")
+        flagged = [flags(*pair, "rst" if "pydocs" in files[0] else "") for pair in pairs(options.data, files)]
+        kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(k for one in flagged for k in one).most_common())
+        print(f"| {name} | {len(flagged)} | {sum(map(bool, flagged))} ({kinds}) |")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Text generation beside transformers' `generate`: networks of the size of GPT-2 small and BART base, random weights.
+"""Text generation compared with transformers' `generate`: networks of the size of GPT-2 small and BART base.
 
     python benchmarks/generation.py [--turns 5] [--length 32] [--prompt 32] [--beams 1 4] [--clock cpu --cores 1]
 
-One checkpoint each, written by transformers and read by both; prompts of random ids, outputs of forced length, batch 1
-and 16. One process and one thread, so both share allocator and caches; they take turns, and every turn has prompts of
-its own. A script that finds other outputs stops before it measures: greedy ones must be the same, and of beams as many
-as rounding in sums of another order leaves the same (all but one in eight). Writes `results/generation_*`.
+One checkpoint each with random weights, written by transformers and read by both. Prompts are random ids, outputs have
+a forced length, batch sizes are 1 and 16. Both run in one process with one thread, so they share allocator and caches;
+they take turns, and every turn has its own prompts. The script stops if outputs differ: greedy outputs must be the
+same, and at least 7 of 8 beam outputs, because sums in another order round differently. Writes `results/generation_*`.
 """
 
 import argparse
@@ -27,13 +27,13 @@ from headwise.decode.engine import decode_tokens
 from headwise.decode.stepwise import engine_of
 from headwise.generation.text import continue_prompts
 
-END = 2  # what no output writes, for its length is forced
+END = 2  # never generated, because the length is forced
 Prompts = list[list[int]]
 Generate = Callable[[Prompts], list[list[int]]]
 
 
 def checkpoint(kind: str, folder: Path) -> tuple[Any, Any]:
-    """A random network of transformers' default size, in transformers' hands and in ours."""
+    """A random network of transformers' default size, loaded by transformers and by Headwise."""
     import transformers
 
     transformers.logging.set_verbosity_error()
@@ -72,7 +72,7 @@ def theirs(network: Any, length: int, beams: int) -> Generate:
 
 
 def ours(model: Any, length: int, beams: int) -> Generate:
-    """What `model.generate` calls, with ids."""
+    """The search of `model.generate`, with ids."""
     absolute = {"max_new_tokens": length, "min_new_tokens": length, "beam_size": beams, "batch_size": 64}
     own: GenerationConfig = replace(model.generation, special=replace(model.generation.special, pad_id=1, eos_id=END))
     chosen = own.changed(absolute)
@@ -90,11 +90,11 @@ def ours(model: Any, length: int, beams: int) -> Generate:
 def measured(
     contenders: dict[str, Generate], batch: int, prompt: int, turns: int, exact: bool
 ) -> dict[str, list[float]]:
-    """Seconds of each contender in each turn, after a check that they write the same."""
+    """Seconds of each contender in each turn, after a check that their outputs are the same."""
     generator = torch.Generator().manual_seed(2)
     work = [torch.randint(10, 50_000, (batch, prompt), generator=generator).tolist() for _ in range(turns)]
     first, second = (generate(work[0]) for generate in contenders.values())
-    same = sum(mine == other for mine, other in zip(first, second, strict=True)) / batch
+    same = sum(a == b for a, b in zip(first, second, strict=True)) / batch
     if same < (1.0 if exact else 7 / 8):
         raise SystemExit(f"only {same:.0%} of the outputs are the same")
 
@@ -110,7 +110,7 @@ def measured(
 
 
 def row(name: str, batch: int, beams: int, length: int, seconds: dict[str, Sequence[float]]) -> list[object]:
-    """One line of the table."""
+    """A row of the table."""
     rates = [f"{batch * length / statistics.median(took):.1f}" for took in seconds.values()]
     return [name, batch, beams, *rates, speed_ratio(seconds["Headwise"], seconds["transformers"])]
 
@@ -119,10 +119,8 @@ def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=machine.pick(5, 1), help="(default: %(default)s)")
-    parser.add_argument(
-        "--length", type=int, default=machine.pick(32, 4), help="tokens to write (default: %(default)s)"
-    )
-    parser.add_argument("--prompt", type=int, default=32, help="tokens to read (default: %(default)s)")
+    parser.add_argument("--length", type=int, default=machine.pick(32, 4), help="output tokens (default: %(default)s)")
+    parser.add_argument("--prompt", type=int, default=32, help="prompt tokens (default: %(default)s)")
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 4], help="(default: 1 4)")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 16], help="(default: 1 16)")
     machine.add_machine_options(parser)
@@ -148,7 +146,7 @@ def main() -> None:
     )
     path = machine.result_path("generation")
     machine.write_result(
-        path, "Generation beside transformers", about, [__doc__.split("\n\n", 2)[2].strip(), table], data
+        path, "Generation compared with transformers", about, [__doc__.split("\n\n", 2)[2].strip(), table], data
     )
     print(f"{table}\nwritten to {path}.md")
 

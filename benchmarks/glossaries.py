@@ -1,13 +1,13 @@
-"""What a glossary costs and brings: terms that came through, BLEU and time, with and without it.
+"""Glossaries: terms that are used, BLEU and time, with and without a glossary.
 
     python benchmarks/glossaries.py make --train train.en train.de --test test.en test.de --out runs/terms
     headwise annotate --train train.en train.de --glossary runs/terms/train.tsv -o runs/terms/annotated.tsv
-    python benchmarks/glossaries.py measure runs/plain runs/told --test test.en test.de --glossary runs/terms/test.tsv
+    python benchmarks/glossaries.py measure runs/a runs/b --test test.en test.de --glossary runs/terms/test.tsv
 
-`make` writes two glossaries of nouns that stand in few training sentences. That of the test is read off its
-references: a word, and what it is most often linked with there, as a terminologist would have noted it who knew
-them. So BLEU with it says how well it is used, not how well a model translates. That of the training holds none of
-its words. Links are those of `lexical_aligner` over training and test together, where both directions agree.
+`make` writes two glossaries of nouns that occur in few training sentences. The glossary of the test set comes from its
+references: a word and the word that it is most often linked with, like the entry of a terminologist who knew them. So
+BLEU with it shows how well the glossary is used, not how well a model translates. The training glossary has none of
+these words. Links are those of `lexical_aligner` on training and test data together, where both directions agree.
 """
 
 import argparse
@@ -29,40 +29,40 @@ from headwise.glossary.files import read_glossary
 from headwise.glossary.terms import Glossary, contains_term
 from headwise.glossary.translation import MIN_BEAM_SIZE
 
-RARE = 0.01  # share of the training sentences that a term's word stands in, at most
+RARE = 0.01  # largest share of training sentences with the source word of a term
 LEAST_LETTERS = 4
 WORD = word_pattern()
 
-Counts = Mapping[str, Counter[str]]  # of what a word is linked with
+Counts = Mapping[str, Counter[str]]  # of linked words
 
 
 def linked(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """The words of each pair that come from one another, whichever side is asked."""
+    """The linked words of each pair: those that are linked in both directions."""
     words = [tuple(WORD.findall(text) for text in pair) for pair in pairs]
     forth = _links([source for source, _ in words], [target for _, target in words])
     back = _links([target for _, target in words], [source for source, _ in words])
     both = [{(i, j) for i, j in one if (j, i) in other} for one, other in zip(forth, back, strict=True)]
-    return [[(s[i], t[j]) for i, j in sorted(of)] for (s, t), of in zip(words, both, strict=True)]
+    return [[(s[i], t[j]) for i, j in sorted(links)] for (s, t), links in zip(words, both, strict=True)]
 
 
 def _links(sources: list[list[str]], targets: list[list[str]]) -> list[set[tuple[int, int]]]:
-    """Each target word and the source word it comes from, by their numbers."""
+    """The links of each target word, as pairs of source and target index."""
     numbers = lexical_aligner.number(sources, 1), lexical_aligner.number(targets, 0)
     cells = lexical_aligner.cells_of(*numbers)
     lines = lexical_aligner.links(cells, lexical_aligner.posteriors(cells, 5), numbers[1])
     return [{(int(i), int(j)) for i, _, j in (link.partition("-") for link in line.split())} for line in lines]
 
 
-def counted(of: Sequence[Sequence[Pair]]) -> Counts:
-    """How often each source word is linked with what."""
+def counted(links: Sequence[Sequence[Pair]]) -> Counts:
+    """How often each source word is linked with each target word."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for source, target in (pair for line in of for pair in line):
+    for source, target in (pair for line in links for pair in line):
         counts[source][target] += 1
     return counts
 
 
 def terms(counts: Counts, rare: set[str], most: int) -> Iterator[Pair]:
-    """Rare words with the `most` frequent nouns that they are linked with, each at least a third of the time."""
+    """Rare words with the `most` frequent nouns linked with them, each in at least a third of the cases."""
     for source in sorted(counts.keys() & rare):
         for target, count in sorted(counts[source].items(), key=lambda item: (-item[1], item[0]))[:most]:
             noun = target.istitle() and target.isalpha() and len(target) >= LEAST_LETTERS
@@ -71,31 +71,31 @@ def terms(counts: Counts, rare: set[str], most: int) -> Iterator[Pair]:
 
 
 def make(options: argparse.Namespace) -> None:
-    """Both glossaries."""
+    """Write both glossaries."""
     train, test = (list(read_pairs(parse_corpora(files))) for files in (options.train, options.test))
     found = linked([*train, *test])
     lines = Counter(word for source, _ in train for word in set(WORD.findall(source)))
     words = {word for source, _ in [*train, *test] for word in WORD.findall(source) if word.isalpha()}
     rare = {w for w in words if w.islower() and len(w) >= LEAST_LETTERS and lines[w] < RARE * len(train)}
     wanted = dict(terms(counted(found[len(train) :]), rare, 1))
-    taught = [pair for pair in terms(counted(found[: len(train)]), rare, 3) if pair[0] not in wanted]
+    trained = [pair for pair in terms(counted(found[: len(train)]), rare, 3) if pair[0] not in wanted]
     options.out.mkdir(parents=True, exist_ok=True)
-    for name, found_terms in (("test", list(wanted.items())), ("train", taught)):
+    for name, found_terms in (("test", list(wanted.items())), ("train", trained)):
         text = "".join(f"{source}\t{target}\n" for source, target in found_terms)
         (options.out / f"{name}.tsv").write_text(text, encoding="utf-8")
         print(f"{options.out / name}.tsv: {len(found_terms):,} terms")
 
 
 def ways(model: Any, glossary: Glossary) -> dict[str, dict[str, Any]]:
-    """Settings of `translate` for each way that is compared: a beam as wide as the terms' search has it, too."""
+    """Settings of `translate` for each variant, also without a glossary but with the beam size of glossary search."""
     usual = {"alone": {}, f"alone, beam {MIN_BEAM_SIZE}": {"beam_size": MIN_BEAM_SIZE}}
     return usual | {
-        "told of terms" if supports_annotations(model.tokenizer) else "terms constrained": {"glossary": glossary}
+        "terms annotated" if supports_annotations(model.tokenizer) else "terms constrained": {"glossary": glossary}
     }
 
 
 def measured(model: Any, test: Sequence[Pair], glossary: Glossary, turns: int) -> dict[str, dict[str, Any]]:
-    """Each way's terms that came through, BLEU and seconds, of several turns the fewest."""
+    """For each variant the used terms, BLEU, and the fewest seconds of several turns."""
     sources, references = [source for source, _ in test], [target for _, target in test]
     found: dict[str, dict[str, Any]] = {}
     for _ in range(turns):
@@ -110,7 +110,7 @@ def measured(model: Any, test: Sequence[Pair], glossary: Glossary, turns: int) -
 
 
 def hits(glossary: Glossary, test: Sequence[Pair], texts: Sequence[str]) -> dict[str, int]:
-    """How many terms stood in sources, in translations, in references, and in both of these."""
+    """The number of terms in sources, in translations, in references, and in both of these."""
     rows = [
         (contains_term(text, term.target), contains_term(reference, term.target))
         for (source, reference), text in zip(test, texts, strict=True)
@@ -126,7 +126,7 @@ def hits(glossary: Glossary, test: Sequence[Pair], texts: Sequence[str]) -> dict
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Every model, every way."""
+    """Measure every model with every variant."""
     about = machine.description(machine.prepare(options))
     test, glossary = list(read_pairs(parse_corpora(options.test))), Glossary(read_glossary(options.glossary))
     models = {path.name: headwise.load(str(path), "cpu") for path in options.models}

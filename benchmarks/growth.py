@@ -1,13 +1,13 @@
-"""How the cost of ours grows: time and peak memory against everything a user can make larger, with fitted slopes.
+"""How time and peak memory of Headwise grow with everything that a user can make larger, with fitted slopes.
 
     python benchmarks/growth.py [--curves length batch vocabulary layers beam corpus] [--pairs 20000 10000000]
                                 [--cores 0]
 
 A slope is the exponent b of cost = a x^b: 1 is proportional, 0 is flat. It is fitted to all points by least squares in
-logarithms, and given again for the last doubling, where fixed costs weigh least. Every point is measured in a process
-of its own, whose peak memory counts, less that of the imports. Times are the fastest of four (a corpus is prepared
-once): other work on the machine only ever adds. The model has width 256 and 3+3 layers unless the curve varies them.
-Corpora are generated, short pairs.
+logarithms, and again to the last doubling, where fixed costs weigh least. Every point is measured in its own process;
+memory is its peak beyond that of the imports. Times are the fastest of four (once for preparing a corpus), because
+other work on the machine only adds time. The model has width 256 and 3+3 layers unless the curve varies them. Corpora
+are generated, short pairs.
 Writes `results/growth_*`.
 """
 
@@ -29,23 +29,23 @@ from workers import Worker, peak_memory
 
 MODEL = SIZES[machine.pick("d256", "tiny")]
 REPEATS = machine.pick(4, 1)
-SAMPLE = machine.pick(20_000, 500)  # pairs that the tokenizer of a corpus is trained on
+SAMPLE = machine.pick(20_000, 500)  # pairs to train the tokenizer on
 CORPORA = machine.pick((20_000, 40_000, 80_000, 160_000, 320_000), (500, 1000))  # pairs
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One thing that grows."""
+    """A quantity that grows."""
 
     title: str
     unit: str
     xs: tuple[int, ...]
-    make: Callable[[int], Callable[[], float]]  # x -> a function that does the work once and returns its seconds
+    make: Callable[[int], Callable[[], float]]  # x -> a function that runs once and returns its seconds
 
 
 @dataclass(frozen=True)
 class Point:
-    """What one value of x costs."""
+    """The cost at one value of x."""
 
     x: int
     seconds: float
@@ -62,7 +62,7 @@ def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
 
 
 def training_step(pairs: int = 1, length: int = 16, **shape: int) -> Callable[[], float]:
-    """A training step on `pairs` pairs of `length` pieces a side, end marks included."""
+    """A training step on `pairs` pairs of `length` tokens a side, end tokens included."""
     from training_contenders import ours
 
     from headwise.data.batch import collate
@@ -78,7 +78,7 @@ def training_step(pairs: int = 1, length: int = 16, **shape: int) -> Callable[[]
 
 
 def translation(beam: int, sentences: int = 32) -> Callable[[], float]:
-    """Translating sentences of 16 pieces into 14, in one batch."""
+    """Translating sentences of 16 tokens into 14, in one batch."""
     import torch
     from decoders import Job, our_settings, prepare
     from work import draw_tokens
@@ -97,7 +97,7 @@ def translation(beam: int, sentences: int = 32) -> Callable[[], float]:
 
 
 def preparation(pairs: int) -> Callable[[], float]:
-    """Tokenising a generated corpus of so many pairs into the cache; files are made before the clock starts."""
+    """Tokenising a generated corpus of that many pairs into the cache; files are made before timing."""
     from headwise.config.data import TranslationData
     from headwise.data.corpus import Corpus
     from headwise.data.prepared import prepare, train_tokenizer
@@ -107,7 +107,7 @@ def preparation(pairs: int) -> Callable[[], float]:
     paths = write_corpus(place, pairs)
     tokenizer = train_tokenizer([Corpus(write_corpus(place, SAMPLE, "sample"))], TranslationData(), cache_dir=place)
 
-    def work(owner: Any = folder) -> float:  # holds the folder until the end
+    def work(owner: Any = folder) -> float:  # keeps the folder until the end
         cache = Path(owner.name) / f"cache-{time.monotonic_ns()}"
         return timed(lambda: prepare([Corpus(paths)], tokenizer, TranslationData(), cache, progress=False))
 
@@ -115,18 +115,18 @@ def preparation(pairs: int) -> Callable[[], float]:
 
 
 def epoch_plan(pairs: int) -> Callable[[], float]:
-    """Planning the batches of an epoch of so many pairs, whose lengths are read from a mapped file."""
+    """Planning the batches of an epoch of that many pairs, with lengths from a mapped file."""
     from work import draw_lengths
 
     from headwise.data.batch_planning import plan_epoch
 
     folder = tempfile.TemporaryDirectory()
-    path, drawn = Path(folder.name) / "lengths", draw_lengths(min(pairs, 100_000)).astype(np.int32)
+    path, sampled = Path(folder.name) / "lengths", draw_lengths(min(pairs, 100_000)).astype(np.int32)
     with path.open("wb") as file:
-        for start in range(0, pairs, len(drawn)):
-            file.write(drawn[: pairs - start].tobytes())
+        for start in range(0, pairs, len(sampled)):
+            file.write(sampled[: pairs - start].tobytes())
 
-    def work(owner: Any = folder) -> float:  # holds the folder until the end
+    def work(owner: Any = folder) -> float:  # keeps the folder until the end
         src, tgt = np.memmap(path, np.int32, "r").reshape(-1, 2).T
         return timed(lambda: sum(len(plan) for plan in plan_epoch(src, tgt, 25_000, seed=1, epoch=0)))
 
@@ -157,7 +157,7 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 def doublings(first: int, last: int) -> tuple[int, ...]:
-    """first, 2 first, 4 first ... up to last; of a quick run the first two.
+    """first, 2 first, 4 first ... up to last; in a quick run the first two.
 
     >>> doublings(64, 300)
     (64, 128, 256)
@@ -171,10 +171,10 @@ def doublings(first: int, last: int) -> tuple[int, ...]:
 def curves(sizes: tuple[int, ...] = CORPORA) -> dict[str, Curve]:
     """All curves; `sizes` are those of the corpora, in pairs."""
     return {
-        "length": Curve("Training step: one pair", "pieces a side", doublings(128, 4096), step_of_length),
-        "batch": Curve("Training step: pairs of 16 pieces", "pairs in the batch", doublings(16, 512), step_of_batch),
+        "length": Curve("Training step: one pair", "tokens a side", doublings(128, 4096), step_of_length),
+        "batch": Curve("Training step: pairs of 16 tokens", "pairs in the batch", doublings(16, 512), step_of_batch),
         "vocabulary": Curve(
-            "Training step: 64 pairs", "pieces in the vocabulary", doublings(1000, 64_000), step_of_vocab
+            "Training step: 64 pairs", "tokens in the vocabulary", doublings(1000, 64_000), step_of_vocab
         ),
         "layers": Curve("Training step: 64 pairs", "layers a side", doublings(1, 16), step_of_layers),
         "beam": Curve("Translation: 32 sentences", "beam", doublings(1, 16), translation),
@@ -184,7 +184,7 @@ def curves(sizes: tuple[int, ...] = CORPORA) -> dict[str, Curve]:
 
 
 def step_of_length(x: int) -> Callable[[], float]:
-    """x -> a step on one pair of x pieces."""
+    """x -> a step on one pair of x tokens."""
     return training_step(length=x)
 
 
@@ -194,7 +194,7 @@ def step_of_batch(x: int) -> Callable[[], float]:
 
 
 def step_of_vocab(x: int) -> Callable[[], float]:
-    """x -> a step with x pieces."""
+    """x -> a step with a vocabulary of x tokens."""
     return training_step(pairs=64, vocab_size=x)
 
 
@@ -204,7 +204,7 @@ def step_of_layers(x: int) -> Callable[[], float]:
 
 
 def point(name: str, x: int, sizes: tuple[int, ...]) -> Callable[[], tuple[float, int]]:
-    """Runs in a process of its own: seconds at best, and peak memory beyond that of the imports."""
+    """Runs in its own process: the fewest seconds, and peak memory beyond that of the imports."""
     import headwise.training.trainer  # noqa: F401  what all curves import, so that all start from the same
 
     before = peak_memory()
@@ -250,7 +250,7 @@ def section(name: str, curve: Curve, points: Sequence[Point]) -> str:
 
 
 def panels(name: str, curve: Curve, points: Sequence[Point]) -> list[dict[str, Any]]:
-    """Time and memory of a curve, each with the power law fitted to it."""
+    """Time and memory of a curve, each with its fitted power law."""
     xs = [p.x for p in points]
     made = []
     for what, ys in (
@@ -260,8 +260,8 @@ def panels(name: str, curve: Curve, points: Sequence[Point]) -> list[dict[str, A
         b = slope(xs, ys)
         middle = np.exp(np.mean(np.log(ys)) - b * np.mean(np.log(xs)))
         fit = [float(middle * x**b) for x in xs]
-        drawn = {"measured": (xs, ys), f"slope {b:.2f}": (xs, fit)}
-        made.append({"title": name, "x": curve.unit, "y": what, "curves": drawn})
+        points = {"measured": (xs, ys), f"slope {b:.2f}": (xs, fit)}
+        made.append({"title": name, "x": curve.unit, "y": what, "curves": points})
     return made
 
 
@@ -274,7 +274,7 @@ def main() -> None:
     parser.add_argument("--name", default="growth", help="of the result files")
     options = parser.parse_args()
     threads = machine.prepare(options)
-    os.environ["RAYON_NUM_THREADS"] = str(threads)  # the tokenizers library's
+    os.environ["RAYON_NUM_THREADS"] = str(threads)  # of the tokenizers library
     about = machine.description(threads)
     path = machine.result_path(options.name)
     sections, data = [__doc__.split("\n\n", 2)[2].strip()], {}

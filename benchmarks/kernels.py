@@ -1,10 +1,10 @@
-"""The compiled library's matrix products, as built for each set of instructions this processor has.
+"""Matrix products of the compiled library, for every instruction set of this processor.
 
     python benchmarks/kernels.py [--turns 11] [--cores 0] [--clock cpu]
 
-The products of a step of a decoder of the paper's base model, six layers and an output of 16,000 pieces, one after the
-other, so that weights come from where they come from in a translation; one thread, so many rows at a time. Every build
-multiplies in every turn, and yields the same bits, which is checked first. Writes `results/kernels_*`.
+One decoder step of the paper's base model: six layers and an output of 16,000 tokens, one product after the other, so
+that weights are read from memory as in a translation; one thread, several numbers of rows. Every build multiplies in
+every turn. All builds must give the same bits, which is checked first. Writes `results/kernels_*`.
 """
 
 import argparse
@@ -24,14 +24,14 @@ ROWS = (1, 2, 4, 8, 32, 128)
 
 
 def layers_of(build: str, numbers: str) -> list[Linear]:
-    """The same weights packed by one build, which is the one that will multiply with them."""
+    """The same weights, packed by the build that multiplies with them."""
     draw = np.random.default_rng(0)
     with patch.object(c, "library", lambda: c.opened(build)):
         return [Linear(draw.standard_normal((d_out, d_in), np.float32), None, numbers) for d_in, d_out in SHAPES]
 
 
 def pass_of(build: str, layers: list[Linear], inputs: list[Any]) -> list[Any]:
-    """What all layers yield."""
+    """The outputs of all layers."""
     with patch.object(c, "library", lambda: c.opened(build)):
         return [layer(x) for layer, x in zip(layers, inputs, strict=True)]
 

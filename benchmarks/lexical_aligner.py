@@ -1,10 +1,10 @@
-"""Word links from counts alone, to teach a head with: a lexicon and the diagonal, after fast_align (Dyer et al. 2013).
+"""Word links from counts, for supervising a head: a lexicon and the diagonal, after fast_align (Dyer et al. 2013).
 
     python benchmarks/lexical_aligner.py --source FILE --target FILE -o LINKS [--iterations 5]
 
 Each target word comes from the empty word (probability 0.08) or from source word i with probability proportional to
-exp(-4 |i/m - j/n|) t(target | source); t is learnt by expectation maximisation from equal shares, and each word is
-linked to its likeliest source. Unlike fast_align the tension of 4 is not learnt and t has no prior.
+exp(-4 |i/m - j/n|) t(target | source). t is estimated by expectation maximisation from a uniform start, and each word
+is linked to its likeliest source. Unlike in fast_align, the tension of 4 is fixed and t has no prior.
 """
 
 import argparse
@@ -21,17 +21,17 @@ TENSION = 4.0
 
 @dataclass(frozen=True)
 class Cells:
-    """Every combination of a source word and a target word of the corpus; source word 0 is the empty one."""
+    """Every combination of a source and a target word of the corpus; source word 0 is the empty word."""
 
-    entry: np.ndarray  # of the lexicon, for each cell
-    source: np.ndarray  # of each entry, the word
+    entry: np.ndarray  # index into the lexicon, for each cell
+    source: np.ndarray  # source word of each entry
     prior: np.ndarray
     position: np.ndarray  # in the source sentence; -1 for the empty word
     starts: np.ndarray  # first cell of each target word
 
 
 def number(lines: list[list[str]], first: int) -> list[list[int]]:
-    """Words as numbers from `first` on."""
+    """Words as numbers, from `first`."""
     known: dict[str, int] = {}
     return [[known.setdefault(word, len(known) + first) for word in line] for line in lines]
 
@@ -55,7 +55,7 @@ def cells_of(sources: list[list[int]], targets: list[list[int]]) -> Cells:
 
 
 def posteriors(cells: Cells, iterations: int) -> np.ndarray:
-    """How probable it is that each cell is the one its target word came from."""
+    """The probability that each cell is the origin of its target word."""
     t = np.ones(len(cells.source))
     sizes = np.diff(np.append(cells.starts, len(cells.entry)))
     for _ in range(iterations):
@@ -67,7 +67,7 @@ def posteriors(cells: Cells, iterations: int) -> np.ndarray:
 
 
 def links(cells: Cells, weight: np.ndarray, targets: list[list[int]]) -> Iterator[str]:
-    """A line for each pair, i-j."""
+    """A line of links `i-j` for each pair."""
     ends = np.append(cells.starts[1:], len(weight))
     best = [cells.position[a + int(np.argmax(weight[a:b]))] for a, b in zip(cells.starts, ends, strict=True)]
     done = 0
@@ -77,12 +77,12 @@ def links(cells: Cells, weight: np.ndarray, targets: list[list[int]]) -> Iterato
 
 
 def main() -> None:
-    """Read, learn, write."""
+    """Read, train, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("--source", "--target", "--output"):
         parser.add_argument(name, *(["-o"] if name == "--output" else []), type=Path, required=True)
     parser.add_argument("--iterations", type=int, default=5)
-    machine.add_quick_option(parser)  # there is nothing to make smaller
+    machine.add_quick_option(parser)  # has no effect here
     options = parser.parse_args()
     texts = [
         path.read_text(encoding="utf-8").removesuffix("\n").split("\n") for path in (options.source, options.target)

@@ -1,4 +1,4 @@
-"""The machine a benchmark ran on: how fast it multiplies matrices, what it is, and the files results go to."""
+"""The machine of a benchmark: speed of matrix products, description, and result files."""
 
 import argparse
 import datetime
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-# A contender's process has the arguments of the script that started it, and so agrees with it.
+# Processes of contenders have the arguments of the script that started them.
 QUICK = "--quick" in sys.argv or Path(sys.argv[0]).name == "quick.py"
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / ("build/bench-quick" if QUICK else "benchmarks/results")
@@ -35,22 +35,22 @@ PACKAGES = (
 SIZE = 256 if QUICK else 2048  # of the square matrices
 
 
-CLOCK = "BENCHMARK_CLOCK"  # environment variable, so that the processes of contenders inherit it
+CLOCK = "BENCHMARK_CLOCK"  # environment variable, inherited by the processes of contenders
 CLOCK_NAMES = {"wall": "those of the wall clock", "cpu": "processor time, because the machine had other work"}
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 def now() -> float:
-    """Seconds on the clock of this benchmark: the wall's, or the processor time of this process.
+    """Seconds on the clock of this benchmark: wall clock, or processor time of this process.
 
-    Processor time leaves out the moments in which another program had the core, and so compares programs of one thread
-    on a busy machine; with several threads it would count their waiting for each other as work.
+    Processor time does not count the time of other programs, so it compares single-threaded programs on a busy machine.
+    With several threads it would count their waiting for each other as work.
     """
     return CLOCKS[os.environ.get(CLOCK, "wall")]()
 
 
 def children_now() -> float:
-    """The same for a program that this process starts and waits for: wall, or the processor time of all that ended."""
+    """The same for programs started and awaited by this process: wall clock, or their processor time."""
     if os.environ.get(CLOCK, "wall") == "wall":
         return time.perf_counter()
     times = os.times()
@@ -58,24 +58,24 @@ def children_now() -> float:
 
 
 def add_machine_options(parser: argparse.ArgumentParser) -> None:
-    """What every script can be told about the machine; `prepare` does it."""
-    parser.add_argument("--cores", type=int, nargs="+", help="keep to these cores")
+    """Add the options on the machine; `prepare` applies them."""
+    parser.add_argument("--cores", type=int, nargs="+", help="use only these cores")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: processor time, for one busy core")
     add_quick_option(parser)
 
 
 def pick(full: Any, quick: Any) -> Any:
-    """`full`, or `quick` in a run with --quick."""
+    """`full`, or `quick` with --quick."""
     return quick if QUICK else full
 
 
 def add_quick_option(parser: argparse.ArgumentParser) -> None:
-    """`--quick`, which is read before anything is parsed: sizes are constants of modules."""
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: only see whether the script runs")
+    """`--quick`; it is read before parsing, because sizes are module constants."""
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to check that the script runs")
 
 
 def prepare(options: argparse.Namespace) -> int:
-    """Keep to the cores asked for and set the clock; the number of cores."""
+    """Pin the process to the chosen cores and set the clock; returns the number of cores."""
     os.environ[CLOCK] = options.clock
     cores = pin(options.cores)
     if options.clock == "cpu" and cores > 1:
@@ -91,7 +91,7 @@ def float_rate(repeats: int = 3) -> float:
 
 
 def int8_rate(repeats: int = 3) -> float:
-    """The same of an 8-bit product with 8-bit weights, through the kernel torch has for it; 0 where there is none."""
+    """The same for 8-bit products with 8-bit weights, with torch's kernel; 0 if it has none."""
     if "fbgemm" not in torch.backends.quantized.supported_engines:
         return 0.0
     weight = torch.quantize_per_tensor(torch.rand(SIZE, SIZE) - 0.5, 1 / 128, 0, torch.qint8)
@@ -110,19 +110,19 @@ def _best_rate(product: Callable[[], Any], repeats: int) -> float:
 
 
 def matrix_product() -> Callable[[int], float]:
-    """A contender that does nothing but multiply matrices: the yardstick of the same moment. Value: operations/s."""
+    """A contender that only multiplies matrices, as a reference for the same moment. Value: operations/s."""
     return lambda repeats: float_rate(repeats)
 
 
 def pin(cores: Sequence[int] | None) -> int:
-    """Keep this process, and all it starts, on these cores (None: all it may use); returns how many they are."""
+    """Pin this process and its children to these cores (None: all allowed cores); returns their number."""
     if cores:
         os.sched_setaffinity(0, set(cores))
     return len(os.sched_getaffinity(0))
 
 
 def description(threads: int) -> dict[str, Any]:
-    """Hardware and versions, for the head of a result."""
+    """Hardware and versions, for the head of a result file."""
     versions = {}
     for package in PACKAGES:
         try:
@@ -145,7 +145,7 @@ def description(threads: int) -> dict[str, Any]:
 
 
 def command() -> str:
-    """The command line that is running, as one would type it in the root of the repository; of paths, the last name."""
+    """The running command as typed in the repository root, with paths reduced to their last component."""
     arguments = [Path(argument).name if os.path.isabs(argument) else argument for argument in sys.argv[1:]]
     return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *arguments])
 
@@ -159,14 +159,14 @@ def _processor() -> str:
 
 
 def result_path(what: str, folder: Path = RESULTS) -> Path:
-    """`[what]_[hardware]_[date]`, without an ending: one each for text, data and figure."""
+    """`[what]_[hardware]_[date]` without a suffix, for text, data and figure."""
     folder.mkdir(parents=True, exist_ok=True)
     hardware = f"{len(os.sched_getaffinity(0))}-core-cpu"
     return folder / f"{what}_{hardware}_{datetime.date.today().isoformat()}"
 
 
 def write_result(path: Path, title: str, about: dict[str, Any], sections: Sequence[str], data: dict[str, Any]) -> None:
-    """Write `path`.md for people and `path`.json with every single measurement."""
+    """Write `path`.md for readers and `path`.json with every single measurement."""
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     head = [
         f"# {title}",

@@ -1,14 +1,13 @@
-"""Little parallel text, more of one language: what back-translation and a denoising stage add to a part of the pairs.
+"""Little parallel but more monolingual text: gains of back-translation and of denoising pre-training.
 
     python benchmarks/monolingual.py multi30k --data DATA --out runs/mono [--pair en-de] [--recipe tiny] [--keep 2 4 10]
                                               [--ways pairs back denoise] [--lines N] [--set KEY=VALUE ...] [--cores 0]
 
-DATA as `quality.py` takes it. Every n-th pair is kept, for each n of `--keep`; of the others only the target is known.
-The ways: `pairs`, those kept alone; `back`, and the other targets translated back by a model of the other direction,
-trained on the kept pairs, tagged; `denoise`, a stage first that learns from all the text there is, both sides of the
-pairs and the other targets. All have the recipe's updates, the stage and the other direction as many again. Prints a
-Markdown table for each test set, detokenised sacreBLEU. Started again, it goes on where it was; what is scored is not
-done again.
+DATA as for `quality.py`. Every n-th pair is kept, for each n of `--keep`; only the targets of the others are used. The
+methods: `pairs`, the kept pairs alone; `back`, also the other targets, back-translated with a tag by a model of the
+reverse direction that was trained on the kept pairs; `denoise`, first denoising pre-training on all text, both sides of
+the pairs and the other targets. All have the recipe's updates; pre-training and the reverse model have as many again.
+Prints a Markdown table for each test set, detokenised sacreBLEU. Interrupted runs are resumed, finished ones reused.
 """
 
 import argparse
@@ -26,7 +25,7 @@ from headwise.data.corpus import parse_corpora, read_pairs
 from headwise.data.sources import Pair
 from headwise.evaluate.report import evaluate_model
 
-WAYS = {"pairs": "pairs alone", "back": "and back-translation, tagged", "denoise": "a denoising stage, then pairs"}
+WAYS = {"pairs": "pairs alone", "back": "and back-translation, tagged", "denoise": "denoising pre-training, then pairs"}
 TAG = "<bt>"
 SCORES = "scores.json"
 
@@ -41,13 +40,13 @@ def part(pairs: Sequence[Pair], keep: int) -> tuple[list[Pair], list[Pair]]:
 
 
 def write(path: Path, texts: Sequence[str]) -> Path:
-    """A text a line; what would end a line becomes a blank."""
+    """Write one text per line; line breaks become spaces."""
     path.write_text("".join(f"{' '.join(text.split())}\n" for text in texts), encoding="utf-8")
     return path
 
 
 class Part:
-    """A part of the pairs, in a folder of its own, and the models trained on it."""
+    """A part of the pairs, in its own folder, and the models trained on it."""
 
     def __init__(self, folder: Path, task: Task, keep: int, options: argparse.Namespace, settings: list[str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,28 +59,28 @@ class Part:
         self.valid = [write(folder / f"valid.{i}", [pair[i] for pair in valid]) for i in (0, 1)]
         self.text = write(folder / "text.1", [pair[1] for pair in others])
 
-    def learn(self, name: str, train: Sequence[Path], valid: Sequence[Path], **more: Any) -> Path:
-        """The folder of a model, trained or gone on with."""
+    def train_model(self, name: str, train: Sequence[Path], valid: Sequence[Path], **more: Any) -> Path:
+        """Train a model, or resume its run; returns its folder."""
         out, options = self.folder / name, self.options
-        recipe, settings = ("", []) if "init" in more else (options.recipe, self.settings)  # the model's own
+        recipe, settings = ("", []) if "init" in more else (options.recipe, self.settings)  # those of the model
         resume = (out / "checkpoints").exists()
         headwise.train(train, valid, out, recipe, settings, resume, options.device, **more)
         return out
 
     def model(self, way: str) -> Path:
-        """A translator by one of the ways."""
+        """A translation model trained by one of the methods."""
         if way == "back":
-            return self.learn(way, [*self.train, self.synthetic()], self.valid, special=[TAG])
+            return self.train_model(way, [*self.train, self.synthetic()], self.valid, special=[TAG])
         if way == "denoise":
-            stage = self.learn("stage", [*self.train, self.text], self.valid, task="denoise")
-            return self.learn(way, self.train, self.valid, init=stage)
-        return self.learn(way, self.train, self.valid)
+            stage = self.train_model("stage", [*self.train, self.text], self.valid, task="denoise")
+            return self.train_model(way, self.train, self.valid, init=stage)
+        return self.train_model(way, self.train, self.valid)
 
     def synthetic(self) -> Path:
-        """The other targets, translated back."""
+        """The other targets with their back-translations."""
         out = self.folder / "synthetic.jsonl"
         if not out.is_file():
-            reverse = self.learn("reverse", self.train[::-1], self.valid[::-1])
+            reverse = self.train_model("reverse", self.train[::-1], self.valid[::-1])
             arguments = ["backtranslate", str(reverse), "--text", str(self.text), "--tag", TAG, "-o", str(out)]
             if command([*arguments, "--device", self.options.device]):
                 raise SystemExit(f"{out}: back-translation failed")
@@ -98,7 +97,7 @@ class Part:
 
 
 def tables(found: dict[str, dict[str, dict[str, float]]], ways: Sequence[str]) -> str:
-    """One table a test set: a row for each part, a column for each way.
+    """One table per test set: a row for each part, a column for each method.
 
     >>> print(tables({"9 pairs, 9 lines": {"pairs": {"test": 1.0}, "back": {"test": 2.5}}}, ["pairs", "back"]))
     test
@@ -116,16 +115,16 @@ def tables(found: dict[str, dict[str, dict[str, float]]], ways: Sequence[str]) -
 
 
 def main() -> None:
-    """Train what is not trained, score, print."""
+    """Train what is missing, score, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", choices=("multi30k", "tatoeba"))
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--pair", default="en-de", help="source-target (default: %(default)s)")
     parser.add_argument("--out", type=Path, required=True, help="folder for parts and models")
     parser.add_argument("--recipe", default="tiny")
-    parser.add_argument("--keep", nargs="+", type=int, default=[2, 4, 10], help="every so manieth pair is kept")
+    parser.add_argument("--keep", nargs="+", type=int, default=[2, 4, 10], help="keep every n-th pair")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--lines", type=int, help="take the first so many pairs only")
+    parser.add_argument("--lines", type=int, help="use the first N pairs")
     parser.add_argument("--set", nargs="+", default=["train.max_steps=4000"], metavar="KEY=VALUE")
     parser.add_argument("--device", default="auto")
     machine.add_machine_options(parser)

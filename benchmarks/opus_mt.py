@@ -1,12 +1,12 @@
-"""An opus-mt checkpoint: ours beside CTranslate2 and transformers, all with the same weights.
+"""An opus-mt checkpoint: Headwise compared with CTranslate2 and transformers, all with the same weights.
 
     python benchmarks/opus_mt.py [--beams 1 4] [--batches 1 32] [--turns 5] [--cores 0] [--clock cpu]
 
-Six layers a side, d_model 512, d_ff 2,048, 8 heads, SiLU, 58,101 pieces of which the last is the padding that outputs
-start with: the layout of Marian's models on the Hub. Parameters are random, so every output takes 14 steps, and sources
-have the lengths of Multi30k. Before anything is timed ours in float32 must write the ids of transformers' `generate`,
-greedy and with every beam asked for. The shortlist is of 100 pieces drawn at random, to which those of the source come.
-Each contender has one thread in a process of its own. Writes `results/opus-mt_*`.
+The layout of Marian's models on the Hub: six layers a side, d_model 512, d_ff 2,048, 8 heads, SiLU, 58,101 tokens; the
+last one is padding, with which outputs start. Parameters are random, so every output takes 14 steps, and sources have
+the lengths of Multi30k. Before timing, Headwise in float32 must generate the ids of transformers' `generate`, greedily
+and with every chosen beam. The shortlist has 100 random tokens and the tokens of the source. Each contender has one
+thread in its own process. Writes `results/opus-mt_*`.
 """
 
 import argparse
@@ -35,7 +35,7 @@ EOS, UNK, VOCABULARY = 0, 1, machine.pick(58_101, 1_000)
 START = VOCABULARY - 1
 STEPS, CANDIDATES = 14, 100
 WIDTH, LAYERS = machine.pick((512, 6), (64, 1))
-SENTENCES = {1: 8, 32: 32}  # by batch; how many are translated in a turn
+SENTENCES = {1: 8, 32: 32}  # per turn, by batch size
 SHAPE = {
     "vocab_size": VOCABULARY, "d_model": WIDTH, "encoder_layers": LAYERS, "decoder_layers": LAYERS,
     "encoder_ffn_dim": 4 * WIDTH, "decoder_ffn_dim": 4 * WIDTH, "encoder_attention_heads": 8,
@@ -43,16 +43,16 @@ SHAPE = {
     "max_position_embeddings": 512, "pad_token_id": START, "eos_token_id": EOS,
     "decoder_start_token_id": START, "forced_eos_token_id": None,
 }  # fmt: skip
-Translate = Callable[[list[Tokens], int, int], list[Tokens]]  # of ids, by a beam, so many at once
+Translate = Callable[[list[Tokens], int, int], list[Tokens]]  # ids, beam size, batch size
 
 
 def checkpoint(folder: Path) -> None:
-    """Random parameters as transformers and CTranslate2 read them."""
+    """Random parameters in the formats of transformers and CTranslate2."""
     transformers = quiet_transformers()
     torch.manual_seed(1)
     network = transformers.MarianMTModel(transformers.MarianConfig(**SHAPE)).eval()
     for module in network.model.modules():
-        if isinstance(module, torch.nn.Linear):  # with large weights, or it would repeat what it was given
+        if isinstance(module, torch.nn.Linear):  # large weights, so that it does not repeat its input
             torch.nn.init.xavier_uniform_(module.weight)
     network.save_pretrained(folder)
     for compute in ("float32", "int8"):
@@ -77,24 +77,24 @@ def names() -> list[str]:
 
 
 def write_ctranslate2(network: Any, folder: Path, compute: str) -> None:
-    """What its converter makes of a Marian network, without a tokenizer's files, and the shortlist."""
+    """The output of CTranslate2's converter for a Marian network, without tokenizer files but with the shortlist."""
     from ctranslate2.converters.transformers import MarianMTLoader
 
     spec = MarianMTLoader().get_model_spec(network)
-    pieces = names()[:-1]  # outputs start with no embedding at all, and padding cannot be written
-    spec.register_source_vocabulary(pieces)
-    spec.register_target_vocabulary(pieces)
+    tokens = names()[:-1]  # outputs start without an embedding, and padding cannot be generated
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
     spec.config.eos_token, spec.config.unk_token, spec.config.decoder_start_token = "</s>", "<unk>", "</s>"
     spec.validate()
     spec.optimize(quantization=None if compute == "float32" else compute)
     folder.mkdir()
     spec.save(str(folder))
-    always = " ".join(pieces[i] for i in candidates())
-    (folder / "vmap.txt").write_text("\n".join([f"\t{always}", *(f"{name}\t{name}" for name in pieces)]) + "\n")
+    always = " ".join(tokens[i] for i in candidates())
+    (folder / "vmap.txt").write_text("\n".join([f"\t{always}", *(f"{name}\t{name}" for name in tokens)]) + "\n")
 
 
 def candidates() -> list[int]:
-    """What may be written for any source."""
+    """The tokens that are allowed for any source."""
     return [EOS, *(2 + np.random.default_rng(4).choice(START - 2, CANDIDATES, replace=False)).tolist()]
 
 
@@ -102,7 +102,7 @@ def candidates() -> list[int]:
 
 
 def ours(folder: Path, compute: str, shortlist: bool = False) -> Translate:
-    """What `headwise.load(folder).translate` calls, with ids."""
+    """The search of `headwise.load(folder).translate`, with ids."""
     model: Any = headwise.load(folder, "cpu")
     table = CandidateTable(np.array(candidates()), np.zeros((VOCABULARY, 0), np.int64))
     engine = model._loaded.engine(compute)  # the model has no vocabulary
@@ -123,12 +123,12 @@ def ctranslate2(folder: Path, compute: str, shortlist: bool = False) -> Translat
 
     path = str(folder / f"ctranslate2-{compute}")
     translator = library.Translator(path, compute_type=compute, inter_threads=1, intra_threads=1)
-    pieces = names()
-    ids = {name: i for i, name in enumerate(pieces)}
+    tokens = names()
+    ids = {name: i for i, name in enumerate(tokens)}
 
     def translate(sources: list[Tokens], beam: int, batch: int) -> list[Tokens]:
         found = translator.translate_batch(
-            [[pieces[i] for i in source] for source in sources], beam_size=beam, max_batch_size=batch,
+            [[tokens[i] for i in source] for source in sources], beam_size=beam, max_batch_size=batch,
             batch_type="examples", use_vmap=shortlist, min_decoding_length=STEPS, max_decoding_length=STEPS,
         )  # fmt: skip
         return [[ids[name] for name in result.hypotheses[0]] for result in found]
@@ -157,7 +157,7 @@ def theirs(folder: Path) -> Translate:
 
 
 def until_end(tokens: Tokens) -> Tokens:
-    """Without the end mark and what stands behind it."""
+    """Without the end token and everything behind it."""
     return tokens[: next((i for i, token in enumerate(tokens) if token in (EOS, START)), len(tokens))]
 
 
@@ -177,14 +177,14 @@ PAIRS = [
 
 
 def sources_of(turn: int, sentences: int) -> list[Tokens]:
-    """Random pieces with an end mark, as long as those of Multi30k."""
+    """Random tokens with an end token, as long as those of Multi30k."""
     generator = np.random.default_rng(100 + turn)
     lengths = draw_lengths(sentences)[:, 0]
     return [[*generator.integers(2, START, max(1, length - 1)).tolist(), EOS] for length in lengths]
 
 
 def measured(workers: dict[str, Worker], beam: int, batch: int, turns: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Seconds of each contender in each turn, and the share of its outputs of the first turn that are transformers'."""
+    """Seconds of each contender in each turn, and the share of first-turn outputs that equal transformers'."""
     sentences, outputs = SENTENCES[batch], dict[str, list[Tokens]]()
 
     def run(name: str, turn: int) -> float:
@@ -228,13 +228,13 @@ def main() -> None:
     path = machine.result_path("opus-mt")
     head = __doc__.split("\n\n", 2)[2].strip()
     machine.write_result(
-        path, "An opus-mt checkpoint beside CTranslate2 and transformers", about, [head, *sections], data
+        path, "An opus-mt checkpoint compared with CTranslate2 and transformers", about, [head, *sections], data
     )
     print(f"written to {path}.md")
 
 
 def section(beam: int, batch: int, seconds: dict[str, Any], same: dict[str, float]) -> str:
-    """One table, and what it comes to."""
+    """One table with its speed ratios."""
     rows = [[name, spread([SENTENCES[batch] / s for s in took]), f"{same[name]:.0%}"] for name, took in seconds.items()]
     header = ["contender", "sentences/s (quartiles)", "outputs equal to transformers'"]
     ratios = [f"- {a} / {b}: {speed_ratio(seconds[a], seconds[b])}" for a, b in PAIRS]

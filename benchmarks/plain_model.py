@@ -1,7 +1,7 @@
-"""The Transformer as a tutorial writes it: pre-norm, one linear layer a projection, attention by its formula.
+"""The Transformer of a typical tutorial: pre-norm, one linear layer per projection, attention by its formula.
 
-A contender, not an oracle: it stands for what people copy from tutorials (the Annotated Transformer,
-https://nlp.seas.harvard.edu/annotated-transformer/). Written for this comparison; no code of theirs is here.
+A contender, not a reference for correctness: it represents code copied from tutorials (the Annotated Transformer,
+https://nlp.seas.harvard.edu/annotated-transformer/). It was written for this comparison and contains no code of theirs.
 """
 
 import math
@@ -47,7 +47,7 @@ def feed_forward(size: Size) -> nn.Module:
 
 
 class Layer(nn.Module):
-    """An encoder layer, or a decoder layer when it is given a memory."""
+    """An encoder layer, or a decoder layer if called with a memory."""
 
     def __init__(self, size: Size, dropout: float, cross: bool) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Layer(nn.Module):
 
 
 class PlainTransformer(nn.Module):
-    """Log-probabilities of the next piece; one table for source, target and output."""
+    """Log-probabilities of the next token; one table for source, target and output."""
 
     def __init__(self, size: Size, dropout: float, max_length: int = 128) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class PlainTransformer(nn.Module):
 
 
 def smoothed_divergence(log_probs: Tensor, targets: Tensor, smoothing: float, pad_id: int) -> Tensor:
-    """KL divergence from the smoothed target, written out as one row of the vocabulary per piece, summed."""
+    """KL divergence from the smoothed target, a row of the vocabulary per token, summed."""
     with torch.no_grad():
         wanted = torch.full_like(log_probs, smoothing / (log_probs.size(1) - 2))
         wanted.scatter_(1, targets[:, None], 1 - smoothing)

@@ -1,13 +1,13 @@
-"""Every translation recipe of the same size on Multi30k: the Transformer beside what came before it.
+"""All translation recipes of the same size on Multi30k: the Transformer compared with its predecessors.
 
     python benchmarks/predecessors.py --data DATA --out runs/predecessors --cores 1
                                       [--recipes tiny conv ...] [--pair en-de] [--set KEY=VALUE ...] [--no-train]
 
-DATA as `quality.py` takes it. The recipes have the same data, vocabulary, batches, schedule and number of updates, and
-parameters within 5 %; `--set` changes all alike. Runs that were interrupted go on, finished ones are only scored;
-`--no-train` scores the runs there are. Training time is that of the trainer's log, validation included. Decoding: the
-first test set by beam search as the recipes have it, the models taking turns on a tenth of it. BLEU by the length of
-the source (Bahdanau 2015, figure 2): the first test set again.
+DATA as for `quality.py`. The recipes have the same data, vocabulary, batches, schedule and number of updates, and
+parameters within 5%; `--set` changes all of them. Interrupted runs are resumed, finished ones only scored; `--no-train`
+only scores existing runs. Training time is that of the trainer's log, validation included. Decoding speed: the first
+test set with the recipes' beam search, where models take turns on a tenth of it. BLEU by source length (Bahdanau 2015,
+figure 2): also the first test set.
 Writes `results/predecessors_*`.
 """
 
@@ -29,24 +29,24 @@ from headwise.study.translation import LONGEST, bleu_by_length
 RECIPES = ("tiny", "conv", "bahdanau", "luong", "lstm", "gru", "rnn")
 TARGET_BLEU = 30.0
 TURNS = 10
-ENDS = (8, 12, 16, 20, LONGEST)  # of the buckets of source length, words
+ENDS = (8, 12, 16, 20, LONGEST)  # upper ends of the source length buckets, in words
 
 
 @dataclass(frozen=True)
 class Run:
-    """A trained recipe and what its log says."""
+    """A trained recipe and the figures of its log."""
 
     recipe: str
     model: Any
     updates: int
     seconds: float  # of training, validation included
-    tokens_per_second: float  # target pieces, median over the log
+    tokens_per_second: float  # target tokens, median over the log
     curve: list[tuple[int, float]]  # update, validation BLEU
-    seconds_to_target: float | None  # until validation had TARGET_BLEU; None: it never had
+    seconds_to_target: float | None  # until validation reached TARGET_BLEU; None: never
 
 
 def train(recipe: str, task: Task, out: Path, settings: list[str]) -> None:
-    """Train by the recipe, or go on where it stopped."""
+    """Train with the recipe, or resume its run."""
     folder = out / recipe
     if (folder / "model.safetensors").is_file():
         return
@@ -57,7 +57,7 @@ def train(recipe: str, task: Task, out: Path, settings: list[str]) -> None:
 def read_run(recipe: str, folder: Path) -> Run:
     """The run in `folder`."""
     training, validation = (read_log(folder / name) for name in ("metrics.jsonl", "validation.jsonl"))
-    steps = [line for line in validation if line["what"] == f"step {line['step']}"]  # not that of an average
+    steps = [line for line in validation if line["what"] == f"step {line['step']}"]  # without averaged models
     speeds = [line["tokens_per_second"] for line in training]
     reached = next((line["step"] for line in steps if line.get("bleu", 0.0) >= TARGET_BLEU), None)
     return Run(
@@ -77,7 +77,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def seconds_until(training: list[dict[str, Any]], validation: list[dict[str, Any]], step: int) -> float:
-    """Time until the validation after `step` was done.
+    """Time until the end of the validation after `step`.
 
     >>> seconds_until([{"step": 1, "seconds": 2.0}, {"step": 2, "seconds": 3.0}], [{"step": 1, "seconds": 0.5}], 1)
     2.5
@@ -86,7 +86,7 @@ def seconds_until(training: list[dict[str, Any]], validation: list[dict[str, Any
 
 
 def speeds(runs: list[Run], sources: list[str]) -> dict[str, Spread]:
-    """Sentences a second of each model, which take turns."""
+    """Sentences a second of each model; the models take turns."""
     parts = [sources[turn::TURNS] for turn in range(TURNS)]
 
     def translate(run: Run, turn: int) -> float:
@@ -107,7 +107,7 @@ def by_length(run: Run, sources: list[str], references: list[str]) -> list[dict[
 
 
 def length_table(found: dict[str, list[dict[str, Any]]]) -> str:
-    """A line for each recipe, a column for each bucket."""
+    """A row for each recipe, a column for each bucket."""
     buckets = next(iter(found.values()))
     starts = [1, *(bucket["bucket"] + 1 for bucket in buckets)]
     ends = ["more" if bucket["bucket"] == LONGEST else bucket["bucket"] for bucket in buckets]
@@ -120,7 +120,7 @@ def length_table(found: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def row(run: Run, reports: dict[str, TranslationReport], speed: Spread) -> list[str]:
-    """One line of the table."""
+    """A row of the table."""
     scores = [f"{report.scores['BLEU'].score:.2f}" for report in reports.values()]
     target = "never" if run.seconds_to_target is None else f"{run.seconds_to_target / 60:.0f}"
     size = f"{run.model.info()['parameters']:,}"
@@ -129,14 +129,14 @@ def row(run: Run, reports: dict[str, TranslationReport], speed: Spread) -> list[
 
 
 def main() -> None:
-    """Train what is not trained, score, time, write."""
+    """Train what is missing, score, time, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="folder for the model directories")
     parser.add_argument("--pair", default="en-de", help="source-target (default: %(default)s)")
     parser.add_argument("--recipes", nargs="+", default=list(RECIPES))
     parser.add_argument("--set", nargs="+", default=[], action="extend", metavar="KEY=VALUE")
-    parser.add_argument("--no-train", action="store_true", help="score the runs there are")
+    parser.add_argument("--no-train", action="store_true", help="only score existing runs")
     machine.add_machine_options(parser)
     options = parser.parse_args()
     cores = machine.prepare(options)
@@ -162,10 +162,10 @@ def write(
     lengths: dict[str, list[dict[str, Any]]],
     about: Any,
 ) -> None:
-    """The table, the curves and every number."""
+    """Write the table, the curves and every number."""
     path = machine.result_path("predecessors")
     tests = [f"BLEU {name}" for name in next(iter(reports.values()))]
-    more = ["pieces/s in training", "minutes", f"minutes to BLEU {TARGET_BLEU:.0f}", "sentences/s in decoding"]
+    more = ["tokens/s in training", "minutes", f"minutes to BLEU {TARGET_BLEU:.0f}", "sentences/s in decoding"]
     rows = [row(run, reports[run.recipe], speed[run.recipe]) for run in runs]
     text = machine.table(["recipe", "parameters", "updates", *tests, *more], rows)
     first = next(iter(next(iter(reports.values())).values()))

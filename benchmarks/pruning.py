@@ -1,10 +1,10 @@
-"""How much translation quality is lost with each attention head: the least important first, and in random order.
+"""Translation quality as attention heads are removed: the least important heads first, and in random order.
 
     python benchmarks/pruning.py MODEL --source FILE --target FILE --judge-source FILE --judge-target FILE
         [--shares 0 10 20 30 40 50 60 70] [--sentences 500] [--seeds 3]
 
 Importance (Michel et al. 2019, arXiv:1905.10650) is measured on the `--judge` texts, BLEU on the others. Heads are
-masked, which translates as the pruned model does. In either order every attention keeps one head. Writes
+masked, which gives the same translations as pruning. Every attention layer keeps at least one head. Writes
 `results/pruning_*` with a figure.
 """
 
@@ -32,7 +32,7 @@ def bleu_without(model: Any, heads: list[Head], sources: list[str], targets: lis
 
 
 def random_order(heads: list[Head], seed: int) -> dict[Head, float]:
-    """As importance comes, drawn at random."""
+    """The heads of the importance list in random order."""
     generator = random.Random(seed)
     return {head: generator.random() for head in heads}
 
@@ -40,7 +40,7 @@ def random_order(heads: list[Head], seed: int) -> dict[Head, float]:
 def measure(
     model: Any, orders: dict[str, dict[Head, float]], shares: list[int], sources: list[str], targets: list[str]
 ) -> dict[str, dict[int, float]]:
-    """BLEU by order and share of heads without which the model translates, percent; as far as heads can go."""
+    """BLEU by order and percentage of removed heads, as far as heads can be removed."""
     found: dict[str, dict[int, float]] = {name: {} for name in orders}
     for share in shares:
         for name, order in orders.items():
@@ -60,7 +60,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--shares", type=int, nargs="+", default=machine.pick([0, 10, 20, 30, 40, 50, 60, 70], [0, 30]))
     parser.add_argument(
-        "--sentences", type=int, default=machine.pick(500, 8), help="to translate, and to judge heads by"
+        "--sentences", type=int, default=machine.pick(500, 8), help="sentences for BLEU, and for importance"
     )
     parser.add_argument("--seeds", type=int, default=machine.pick(3, 1), help="random orders")
     machine.add_machine_options(parser)
@@ -78,19 +78,23 @@ def main() -> None:
     found = measure(model, orders, options.shares, texts[0], texts[1])
 
     ranked = found["least important first"]
-    drawn = {share: [found[name][share] for name in list(orders)[1:]] for share in ranked}
-    header = ["heads left out, %", "BLEU, least important first", "random order: median", "lowest", "highest"]
+    random_scores = {share: [found[name][share] for name in list(orders)[1:]] for share in ranked}
+    header = ["heads removed, %", "BLEU, least important first", "random order: median", "lowest", "highest"]
     rows = [
-        [share, f"{ranked[share]:.2f}", *(f"{of(drawn[share]):.2f}" for of in (statistics.median, min, max))]
+        [
+            share,
+            f"{ranked[share]:.2f}",
+            *(f"{average(random_scores[share]):.2f}" for average in (statistics.median, min, max)),
+        ]
         for share in ranked
     ]
-    said = f"{len(texts[0])} sentences, {len(importance)} heads; `{bleu_signature()}`."
-    section = f"{machine.table(header, rows)}\n\n{said}"
+    summary = f"{len(texts[0])} sentences, {len(importance)} heads; `{bleu_signature()}`."
+    section = f"{machine.table(header, rows)}\n\n{summary}"
     path = machine.result_path(f"pruning-{Path(options.model).name}")
     about, data = machine.description(cores), {"bleu": found, "importance": [[*h, v] for h, v in importance.items()]}
     machine.write_result(path, "Translation without some heads", about, [section], data)
     curves = {name: list(line.items()) for name, line in found.items()}
-    figures.learning_curves(path, curves, "attention heads left out, %", "BLEU")
+    figures.learning_curves(path, curves, "attention heads removed, %", "BLEU")
     print(f"{section}\nwritten to {path}.md")
 
 

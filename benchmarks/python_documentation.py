@@ -1,4 +1,4 @@
-"""Catalogues that people keep, filled by models learnt from them: Python's French documentation.
+"""Completing human translation catalogues with models trained on them: Python's French documentation.
 
     tar xzf ../shared/data/pydocs/po-fr.tar.gz -C runs
     python benchmarks/python_documentation.py split runs/python-docs-fr runs/docs
@@ -6,10 +6,10 @@
     python benchmarks/python_documentation.py fill runs/python-docs-fr runs/docs/filled --model runs/docs/model
     python benchmarks/python_documentation.py score runs/docs/test --model runs/docs/model runs/docs/tuned
 
-`split` is by file: nothing of a file that is measured is learnt. `score` translates what people have translated in
-held-out files and compares. `fill` translates what nobody has, asks `msgfmt --check` about every file, with fuzzy
-entries too, before and after, and counts the codes (roles, literals, links, placeholders, addresses) of each source
-in its translation.
+`split` is by file, so no part of a test file is in the training data. `score` translates units of held-out files that
+have a human translation, and compares. `fill` translates the units without one, runs `msgfmt --check` on every file
+before and after (with fuzzy entries), and counts the codes (roles, literals, links, placeholders, addresses) of each
+source in its translation.
 """
 
 import argparse
@@ -38,14 +38,15 @@ KINDS = {":": "roles", "`": "literals and links", "%": "placeholders", "{": "pla
 
 
 def split(source: Path, out: Path) -> None:
-    """A tenth of the catalogues as they are; pairs of another twentieth to validate on, and of the rest to learn from.
+    """Copy a tenth of the catalogues for testing; write pairs of another twentieth for validation, of the rest for
+    training.
 
-    The part of a file follows from its name. A paragraph that also stands in a file that is held out is not learnt.
+    The part of a file follows from its name. Paragraphs that also occur in a held-out file are removed from training.
     """
     parts = dict[str, list[Path]](test=[], valid=[], train=[])
     for file in sorted(source.rglob("*.po")):
-        drawn = int(hashlib.sha256(str(file.relative_to(source)).encode()).hexdigest(), 16) % 20
-        parts["test" if drawn < 2 else "valid" if drawn == 2 else "train"].append(file)
+        number = int(hashlib.sha256(str(file.relative_to(source)).encode()).hexdigest(), 16) % 20
+        parts["test" if number < 2 else "valid" if number == 2 else "train"].append(file)
     for file in parts["test"]:
         to = out / "test" / file.relative_to(source)
         to.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +60,7 @@ def split(source: Path, out: Path) -> None:
 
 
 def scored(model: Any, files: Sequence[Path]) -> dict[str, Any]:
-    """What a model makes of units that people have translated, beside their translations, codes put back."""
+    """Translations of units that have a human translation, scored against it, with codes restored."""
     hypotheses, references = [], []
     kept = Counter[str]()
     for file in files:
@@ -77,7 +78,7 @@ def _line(text: str) -> str:
 
 
 def _fate(one: TranslatedUnit) -> Counter[str]:
-    """The codes of a unit by what became of them; of a unit left open none is lost."""
+    """Counts of a unit's codes: kept, lost and so on; untranslated units lose none."""
     if not one.target:
         return Counter({"units left open": 1})
     wanted = Counter(codes_of(with_codes(one.unit.source, one.unit.markup)))
@@ -97,7 +98,7 @@ def _kind(code: Code) -> str:
 
 
 def filled(model: Any, source: Path, out: Path, compute: str) -> Iterator[tuple[Path, Counter[str]]]:
-    """Each catalogue with what nobody has translated, written below `out`; what became of its units and codes."""
+    """Each catalogue with its untranslated units filled, written below `out`, and counts of units and codes."""
     for file in sorted(source.rglob("*.po")):
         document = read_document(file)
         done = translate_units(document, model, "en", compute=compute)
@@ -108,7 +109,7 @@ def filled(model: Any, source: Path, out: Path, compute: str) -> Iterator[tuple[
 
 
 def complaints(file: Path) -> int:
-    """Lines that `msgfmt --check` writes about a catalogue, fuzzy entries looked at as well."""
+    """Number of lines that `msgfmt --check` writes about a catalogue, with fuzzy entries."""
     call = ["msgfmt", "--check", "--use-fuzzy", "-o", "/dev/null", str(file)]
     ran = subprocess.run(call, capture_output=True, text=True)
     return len(ran.stderr.splitlines()) if ran.returncode else 0
@@ -140,7 +141,7 @@ def report_scores(options: argparse.Namespace) -> None:
 
 
 def report_filled(options: argparse.Namespace) -> None:
-    """What nobody had translated, in every file."""
+    """Fill the untranslated units of every file."""
     about = machine.description(torch.get_num_threads())
     model = headwise.load(str(options.model[0]), "cpu")
     total, worse, started = Counter[str](), [], time.perf_counter()
@@ -156,7 +157,7 @@ def report_filled(options: argparse.Namespace) -> None:
     rows += [("files that msgfmt --check refuses, before", wrong[0]), ("and after", wrong[1])]
     rows += [("files with more complaints than before", len(worse)), ("minutes", f"{seconds / 60:.1f}")]
     data = {"fates": dict(total), "refused": wrong, "worse": worse, "seconds": seconds}
-    title = "Python's documentation into French: what nobody had translated"
+    title = "Python's documentation into French: untranslated units"
     path = machine.result_path("python-documentation-filled")
     machine.write_result(path, title, about, [machine.table(("", ""), rows)], data)
     print(machine.table(("", ""), rows), *worse, sep="\n")
@@ -170,7 +171,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, nargs="?", help="for split and fill")
     parser.add_argument("--model", type=Path, nargs="+")
     parser.add_argument("--compute", default="int8", help="for fill")
-    parser.add_argument("--files", type=int, help="the first so many alone, for score")
+    parser.add_argument("--files", type=int, help="score only the first N files")
     machine.add_quick_option(parser)
     options = parser.parse_args()
     if options.what == "split":

@@ -1,14 +1,13 @@
-"""Translation quality on a public corpus: train by a recipe, score every test set, print a table.
+"""Translation quality on a public corpus: train with a recipe, score every test set, print a table.
 
     python benchmarks/quality.py multi30k --data DATA --pair en-de --out runs/ende [--recipe tiny] [--set KEY=VALUE ...]
                                           [--text published]
     python benchmarks/quality.py tatoeba  --data DATA --pair de-en --out runs/tatoeba --recipe small
 
 DATA holds `train.en.gz`, `val.de.gz`, `test_2016_flickr.en.gz` ... for Multi30k, and `deu-eng.train.tsv.gz` (English,
-tab, German) ... for Tatoeba. A run that was interrupted goes on. Detokenised sacreBLEU comes first; the tokenised,
-lowercased figure is there only to stand beside the Multi30k literature. `--text published` trains as that literature
-does, on text that is already lowercased and tokenised; every figure is then of such text, and none of them says how
-good detokenised output would be.
+tab, German) ... for Tatoeba. Interrupted runs are resumed. Detokenised sacreBLEU comes first. The tokenised, lowercased
+figure is only for comparison with the Multi30k literature. `--text published` trains like that literature, on
+lowercased and tokenised text; all its figures are for such text and say nothing about detokenised output.
 """
 
 import argparse
@@ -28,12 +27,12 @@ TATOEBA = {"de": "deu-eng", "fr": "fra-eng"}
 
 @dataclass(frozen=True)
 class Task:
-    """Files of a training and of its test sets."""
+    """Files of training and test sets."""
 
     train: list[Path]
     valid: list[Path]
     tests: dict[str, tuple[list[str], list[str]]]  # name -> sources, references
-    multi30k: str | None  # target language whose tokenised figure is wanted
+    multi30k: str | None  # target language for the tokenised figure
 
 
 def multi30k(data: Path, src: str, tgt: str) -> Task:
@@ -45,7 +44,7 @@ def multi30k(data: Path, src: str, tgt: str) -> Task:
 
 
 def published(data: Path, src: str, tgt: str, work: Path) -> Task:
-    """Multi30k task 1 as the literature has it: lowercased, punctuation normalised, tokenised by Moses' rules."""
+    """Multi30k task 1 as in the literature: lowercased, normalised punctuation, Moses tokenisation."""
     raw = multi30k(data, src, tgt)
     prepare = {language: moses(language) for language in (src, tgt)}
     work.mkdir(parents=True, exist_ok=True)
@@ -62,7 +61,7 @@ def published(data: Path, src: str, tgt: str, work: Path) -> Task:
 
 
 def moses(language: str) -> Callable[[str], str]:
-    """The literature's preparation of a line."""
+    """The literature's preprocessing of a line."""
     import sacremoses
 
     normalizer = sacremoses.MosesPunctNormalizer(lang=language)
@@ -71,7 +70,7 @@ def moses(language: str) -> Callable[[str], str]:
 
 
 def tatoeba(data: Path, src: str, tgt: str, work: Path) -> Task:
-    """Tatoeba pairs; the files have English first, so the other direction is written out turned round."""
+    """Tatoeba pairs; the files have English first, so columns are swapped for the other direction."""
     stem = TATOEBA[tgt if src == "en" else src]
     paths = {}
     for part in ("train", "valid", "test"):
@@ -86,7 +85,7 @@ def tatoeba(data: Path, src: str, tgt: str, work: Path) -> Task:
 
 
 def lines(path: Path) -> list[str]:
-    """Lines of a gzipped text; a line ends at a line feed only."""
+    """Lines of a gzipped text; only line feeds end a line."""
     return gzip.decompress(path.read_bytes()).decode().removesuffix("\n").split("\n")
 
 
@@ -101,7 +100,7 @@ def table(reports: dict[str, TranslationReport]) -> str:
 
 
 def read(options: argparse.Namespace, src: str, tgt: str, work: Path) -> Task:
-    """The corpus that was asked for."""
+    """The requested corpus."""
     if options.corpus == "tatoeba":
         return tatoeba(options.data, src, tgt, work)
     if options.text == "published":
@@ -118,7 +117,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="model directory")
     parser.add_argument("--recipe", default="tiny")
     parser.add_argument(
-        "--text", choices=("raw", "published"), default="raw", help="of Multi30k (default: %(default)s)"
+        "--text", choices=("raw", "published"), default="raw", help="text of Multi30k (default: %(default)s)"
     )
     parser.add_argument("--set", nargs="+", default=[], action="extend", metavar="KEY=VALUE")
     parser.add_argument("--device", default="auto")

@@ -1,11 +1,11 @@
-"""Every benchmark once, with --quick, on generated data: whether the scripts run, in some minutes on two cores.
+"""Run every benchmark once with --quick on generated data, to check the scripts in a few minutes on two cores.
 
     python benchmarks/quick.py [NAME ...] [--jobs N]
 
-Makes corpora of a made-up language and a small model trained on them, and runs each script in a process of its own,
-several at once, so no figure is worth reading. What they write goes to `build/bench-quick`. The output of a script that
-fails is printed, and the exit code is 1. A script whose packages are missing is named as skipped; `--strict` makes that
-a failure, too.
+Generates corpora of an artificial language and a small model trained on them, and runs each script in its own process,
+several at once, so the figures mean nothing. Results go to `build/bench-quick`. The output of a failed script is
+printed, and the exit code is 1. Scripts whose packages are missing are skipped with a message; with `--strict` that is
+a failure.
 """
 
 import argparse
@@ -38,19 +38,19 @@ Pairs = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Run:
-    """A script and what it is run with, several times where one run makes what the next reads."""
+    """A script and its arguments; several argument lists run one after the other."""
 
-    arguments: Callable[[Path], Sequence[Sequence[str]]]  # of the folder of data
+    arguments: Callable[[Path], Sequence[Sequence[str]]]  # from the data folder
     needs: tuple[str, ...] = ()  # packages beyond those of the tests, or programs
 
 
 def once(*arguments: str) -> Callable[[Path], Sequence[Sequence[str]]]:
-    """One run; `{data}` in an argument is the folder of data."""
+    """One run; `{data}` in an argument is the data folder."""
     return lambda data: [[argument.format(data=data) for argument in arguments]]
 
 
 def glossaries(data: Path) -> Sequence[Sequence[str]]:
-    """Terms are made, then measured."""
+    """First `make`, then `measure`."""
     test = ["--test", f"{data}/test.en", f"{data}/test.de"]
     train = ["--train", f"{data}/train.en", f"{data}/train.de"]
     terms = f"{data}/terms"
@@ -96,7 +96,7 @@ RUNS = {
     "growth": Run(once()),
     "kernels": Run(once()),
     "lexical_aligner": Run(once(*PAIR, "-o", "{data}/found.links")),
-    "monolingual": Run(  # not `back`: a model of two updates translates nothing back
+    "monolingual": Run(  # not `back`: a model of two updates translates nothing
         once("multi30k", "--data", "{data}", "--out", "{data}/mono", "--keep", "2", "--lines", "40",
              "--ways", "pairs", "denoise", "--set", *TINY, *SHORT)
     ),
@@ -131,7 +131,7 @@ RUNS = {
 
 
 def make_data(data: Path) -> None:
-    """All that the scripts read, in one folder."""
+    """Write all input files of the scripts into one folder."""
     pairs = {part: parallel(data, part) for part in ("train", "val", "test")}
     for part, found in pairs.items():
         for side, language in enumerate(("en", "de")):
@@ -155,7 +155,7 @@ def make_data(data: Path) -> None:
 
 
 def parallel(data: Path, part: str) -> Pairs:
-    """Pairs of the study's made-up language; a few words stand in one sentence only, for glossaries."""
+    """Pairs of the study's artificial language; a few words occur in one sentence only, for glossaries."""
     from headwise.study.translation import write_language
 
     files = dict(zip(("train", "val", "test"), write_language(data, 20), strict=True))
@@ -165,7 +165,7 @@ def parallel(data: Path, part: str) -> Pairs:
 
 
 def write(path: Path, lines: Sequence[str]) -> None:
-    """A text, gzipped if its name says so."""
+    """Write a text, gzipped if its name ends in .gz."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(f"{line}\n" for line in lines).encode()
     path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
@@ -177,7 +177,7 @@ def diagonal(source: str, target: str) -> str:
 
 
 def labelled(data: Path, pairs: Pairs) -> None:
-    """Questions in TREC's form and sentences in SST-2's."""
+    """Questions in TREC's format and sentences in SST-2's."""
     for part, chosen in (("train", pairs), ("test", pairs[:9])):
         lines = [f"{('DESC:a', 'HUM:b')[i % 2]} {source}" for i, (source, _) in enumerate(chosen)]
         write(data / f"cls/trec.{part}.txt.gz", lines)
@@ -186,7 +186,7 @@ def labelled(data: Path, pairs: Pairs) -> None:
 
 
 def series(path: Path) -> None:
-    """Twenty months of hours in ETTh1's columns."""
+    """Twenty months of hourly values with ETTh1's columns."""
     rows = [f"2016-07-01 {hour},{','.join(str((hour * n) % 24) for n in range(1, 8))}" for hour in range(20 * 30 * 24)]
     write(path, ["date,HUFL,HULL,MUFL,MULL,LUFL,LULL,OT", *rows])
 
@@ -199,7 +199,7 @@ def winobias(data: Path) -> None:
 
 
 def sounds(archive: Path) -> None:
-    """Two takes of silence in the archive of spoken digits."""
+    """Two silent recordings in the archive of spoken digits."""
     with tempfile.TemporaryDirectory() as folder, tarfile.open(archive, "w:gz") as packed:
         for name in ("0_theo_0.wav", "1_jackson_9.wav"):
             with wave.open(f"{folder}/{name}", "wb") as sound:
@@ -209,7 +209,7 @@ def sounds(archive: Path) -> None:
 
 
 def documents(folder: Path, pairs: Pairs) -> None:
-    """A file of several formats."""
+    """One file each of several formats."""
     write(folder / "page.md", ["# A title", "", pairs[0][0], "", f"- {pairs[1][0]}"])
     write(folder / "page.html", [f"<p>{source}</p>" for source, _ in pairs[:3]])
     write(folder / "messages.json", [json.dumps({"one": pairs[0][0], "two": pairs[1][0]})])
@@ -217,7 +217,7 @@ def documents(folder: Path, pairs: Pairs) -> None:
 
 
 def catalogue(path: Path, pairs: Pairs) -> None:
-    """A gettext catalogue of which every third message has no translation."""
+    """A gettext catalogue with every third message untranslated."""
     lines = ['msgid ""', 'msgstr "Content-Type: text/plain; charset=UTF-8\\n"', ""]
     for number, (source, target) in enumerate(dict(pairs).items()):
         lines += [f'msgid "{source} :role:`it`"', f'msgstr "{target if number % 3 else ""} :role:`it`"'.strip(), ""]
@@ -225,14 +225,14 @@ def catalogue(path: Path, pairs: Pairs) -> None:
 
 
 def whisper(folder: Path) -> None:
-    """A Whisper as CTranslate2 has it, with random weights."""
+    """A Whisper in CTranslate2's format, with random weights."""
     import torch
     from ctranslate2.converters.transformers import WhisperLoader
-    from published_whisper import MARKS, SHAPE
+    from published_whisper import SHAPE, SPECIAL
     from transformers import WhisperConfig, WhisperForConditionalGeneration
 
-    network = WhisperForConditionalGeneration(WhisperConfig(**SHAPE, **MARKS))
-    for parameter in network.parameters():  # equal ones would be written once
+    network = WhisperForConditionalGeneration(WhisperConfig(**SHAPE, **SPECIAL))
+    for parameter in network.parameters():  # equal tensors would be written once
         torch.nn.init.normal_(parameter)
     spec = WhisperLoader().get_model_spec(network)
     spec.register_vocabulary([str(i) for i in range(SHAPE["vocab_size"])])
@@ -244,7 +244,7 @@ def whisper(folder: Path) -> None:
 
 
 def model(data: Path) -> None:
-    """A translator of few updates, with a shortlist."""
+    """A translation model trained for a few updates, with a shortlist."""
     import headwise
     from headwise.cli import main
 
@@ -258,14 +258,14 @@ def model(data: Path) -> None:
 
 
 def missing(needs: Sequence[str]) -> list[str]:
-    """Packages or programs that are not here."""
+    """Missing packages or programs."""
     return [name for name in needs if not (importlib.util.find_spec(name) or shutil.which(name))]
 
 
 def run(name: str, data: Path) -> tuple[str, float, str]:
-    """Run a script; its name, seconds, and what it wrote if it failed."""
+    """Run a script; returns its name, seconds, and its output if it failed."""
     started = time.perf_counter()
-    quiet = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}  # a thread that waits leaves the core to the others
+    quiet = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}  # waiting threads must not block the core
     environment = os.environ | quiet
     for arguments in RUNS[name].arguments(data):
         command = [sys.executable, str(ROOT / f"benchmarks/{name}.py"), *arguments, "--quick"]
@@ -273,17 +273,17 @@ def run(name: str, data: Path) -> tuple[str, float, str]:
             command, cwd=ROOT, env=environment, text=True, capture_output=True, stdin=subprocess.DEVNULL
         )
         if done.returncode:
-            said = f"{' '.join(command)}\n{done.stdout[-3000:]}{done.stderr[-6000:]}\nexit code {done.returncode}"
-            return name, time.perf_counter() - started, said
+            output = f"{' '.join(command)}\n{done.stdout[-3000:]}{done.stderr[-6000:]}\nexit code {done.returncode}"
+            return name, time.perf_counter() - started, output
     return name, time.perf_counter() - started, ""
 
 
 def main() -> None:
     """Make the data, run the scripts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=[*RUNS, []], metavar="NAME", help="these scripts alone")
+    parser.add_argument("names", nargs="*", choices=[*RUNS, []], metavar="NAME", help="run only these scripts")
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count(), help="scripts that run at once (default: a core each)"
+        "--jobs", type=int, default=os.cpu_count(), help="scripts to run at once (default: one per core)"
     )
     parser.add_argument("--strict", action="store_true", help="fail where a package is missing")
     options = parser.parse_args()
@@ -298,9 +298,9 @@ def main() -> None:
         data.mkdir()
         make_data(data)
         for done in as_completed(pool.submit(run, name, data) for name in chosen if name not in without):
-            name, seconds, said = done.result()
-            print(f"{name}.py: {'failed' if said else 'ran'} in {seconds:.0f} s\n{said}".rstrip(), flush=True)
-            failed |= bool(said)
+            name, seconds, output = done.result()
+            print(f"{name}.py: {'failed' if output else 'ran'} in {seconds:.0f} s\n{output}".rstrip(), flush=True)
+            failed |= bool(output)
     sys.exit(failed)
 
 

@@ -1,10 +1,10 @@
-"""Training by two processes of one thread each beside one process of two threads: the same updates, in turns.
+"""Training with two processes of one thread each, compared with one process of two threads; both do the same updates.
 
     python benchmarks/ranks.py --train corpus.en corpus.de [--recipe tiny] [--updates 20] [--turns 5]
 
-Both are runs of `headwise train` as a user starts them, of so many updates; what counts is the speed of the last
-interval that the run itself logs, so that neither start nor tokenising does. An update has two batches in both: one of
-each process, or two accumulated. Prints target pieces a second and the ratio turn by turn. Needs two idle cores.
+Both run `headwise train` for that many updates. The speed is that of the last interval in the run's log, so starting
+and tokenising do not count. An update has two batches in both: one per process, or two accumulated. Prints target
+tokens per second and the ratio turn by turn. Needs two idle cores.
 """
 
 import argparse
@@ -25,7 +25,7 @@ CONTENDERS = {
 
 
 def speed(options: Sequence[str], updates: int, train: Sequence[str], recipe: str) -> float:
-    """Target pieces a second of a run's last interval."""
+    """Target tokens per second of a run's last interval."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "model"
         never = [f"train.{name}={10 * updates}" for name in ("validate_every", "checkpoint_every")]
@@ -52,7 +52,7 @@ def main() -> None:
         for name in order:
             speeds[name].append(speed(CONTENDERS[name], options.updates, options.train, options.recipe))
     for name, values in speeds.items():
-        print(f"{name}: {spread(values)} target pieces a second")
+        print(f"{name}: {spread(values)} target tokens per second")
     two, one = speeds.values()
     print(f"ratio: {spread([a / b for a, b in zip(two, one, strict=True)])}")
 

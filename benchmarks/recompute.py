@@ -1,8 +1,9 @@
-"""What a training step adds to the peak of memory, without and with `train.recompute`, each in a process of its own.
+"""Peak memory of a training step, with and without `train.recompute`, each in its own process.
 
     python benchmarks/recompute.py [--pairs 64] [--length 32]
 
-The network has the base model's layers and 1,000 pieces; on a CPU, where nothing is computed for padding.
+The network has the base model's layers and a vocabulary of 1,000 tokens. It runs on a CPU with packed sequences (no
+padding).
 """
 
 import argparse
@@ -14,7 +15,7 @@ from workers import Worker, peak_memory
 
 
 def step(recompute: bool, pairs: int, length: int) -> Callable[[], int]:
-    """A step on so many pairs of `length` pieces a side, which returns the bytes; a small one has gone before."""
+    """A function that runs a step on `pairs` pairs of `length` tokens a side, and returns the added bytes."""
     from headwise.architectures.transformer import build_model
     from headwise.config.model import TransformerConfig
     from headwise.config.training import TrainConfig

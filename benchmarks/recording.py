@@ -1,12 +1,12 @@
-"""What looking inside costs: nothing while nobody looks, and how much for one layer, all layers and the other readings.
+"""Cost of introspection: none without it, and the cost of one layer, all layers and the other readings.
 
     python benchmarks/recording.py MODEL --source FILE --target FILE [--sentences 32] [--turns 20]
 
-Ours alone, a trained model, one thread. First the same model loaded twice translates the same sentences: one that
-nobody has ever looked into, and one that has been recorded, traced and attributed before. Then forced passes over a
-batch of pairs: as training and scoring run them, with one attention recorded, with all of them. Last what a user waits
-for: one sentence translated, and looked into. All take turns; every translation must be the same and every hidden state
-equal to the last bit. Writes `results/recording_*`.
+A trained model with one thread, without other libraries. First, the same model is loaded twice and translates the same
+sentences: one has never been inspected, the other has been recorded, traced and attributed before. Then forced passes
+over a batch of pairs: without recording, with one attention layer recorded, and with all of them. Last, what a user
+waits for: translating one sentence, and inspecting it. All take turns; every translation must be the same and every
+hidden state equal to the last bit. Writes `results/recording_*`.
 """
 
 import argparse
@@ -38,21 +38,21 @@ def timed(work: Callable[[], Any]) -> Callable[[int], float]:
 
 
 def translations(path: str, lines: Sequence[str]) -> Contenders:
-    """Translating, with a model nobody has looked into and one that somebody has."""
-    untouched, seen = (headwise.load(path, "cpu") for _ in range(2))
-    seen.attend(lines[0])
-    seen.trace(lines[0])
-    seen.attribute(lines[0], steps=2)
-    if [t.text for t in untouched.translate(lines)] != [t.text for t in seen.translate(lines)]:
-        raise SystemExit("a model that was looked into translates differently")
+    """Translation with a model that was never inspected and with one that was."""
+    untouched, inspected = (headwise.load(path, "cpu") for _ in range(2))
+    inspected.attend(lines[0])
+    inspected.trace(lines[0])
+    inspected.attribute(lines[0], steps=2)
+    if [t.text for t in untouched.translate(lines)] != [t.text for t in inspected.translate(lines)]:
+        raise SystemExit("an inspected model translates differently")
     return {
-        "never looked into": timed(lambda: untouched.translate(lines)),
-        "looked into before": timed(lambda: seen.translate(lines)),
+        "never inspected": timed(lambda: untouched.translate(lines)),
+        "inspected before": timed(lambda: inspected.translate(lines)),
     }
 
 
 def forced_passes(model: Any, pairs: Sequence[tuple[str, str]]) -> Contenders:
-    """One pass over a batch of pairs, with more and more of its attention recorded."""
+    """One pass over a batch of pairs, with more and more attention layers recorded."""
     t = model.tokenizer
     batch = collate([(t.encode(src), t.encode(tgt)) for src, tgt in pairs], t.pad_id, t.bos_id, t.eos_id)
     stacks = attentions(model.network)
@@ -79,10 +79,10 @@ def forced_passes(model: Any, pairs: Sequence[tuple[str, str]]) -> Contenders:
 
 
 def readings(model: Any, lines: Sequence[str]) -> Contenders:
-    """One sentence, a different one in each turn."""
+    """Inspection of one sentence, a different one in each turn."""
 
-    def each(look: Callable[[str], Any]) -> Callable[[int], float]:
-        return lambda turn: timed(lambda: look(lines[turn % len(lines)]))(turn)
+    def each(inspect: Callable[[str], Any]) -> Callable[[int], float]:
+        return lambda turn: timed(lambda: inspect(lines[turn % len(lines)]))(turn)
 
     return {
         "translate": each(lambda line: model.translate([line])),
@@ -94,7 +94,7 @@ def readings(model: Any, lines: Sequence[str]) -> Contenders:
 
 
 def section(title: str, contenders: Contenders, turns: int) -> tuple[str, dict[str, list[float]]]:
-    """Take turns; a table of seconds and of ratios to the first contender, turn by turn."""
+    """Take turns; returns a table of seconds and of ratios to the first contender, turn by turn."""
     seconds = take_turns(contenders, turns)
     first = next(iter(seconds.values()))
     rows = [
@@ -134,7 +134,7 @@ def main() -> None:
         text, data[title] = section(title, contenders, options.turns)
         sections.append(text)
     path = machine.result_path("recording")
-    machine.write_result(path, "What looking inside costs", about, sections, {"seconds": data})
+    machine.write_result(path, "Cost of introspection", about, sections, {"seconds": data})
     print(f"written to {path}.md")
 
 

@@ -1,11 +1,10 @@
-"""Published files through `headwise.localisation`: what comes back of them untouched, and in capitals.
+"""Round trips of public files through `headwise.localisation`, without changes and with all texts in capitals.
 
     python benchmarks/round_trips.py FOLDER [FOLDER ...]
 
-Every file below the folders whose ending is known (but `.txt`) is read. Where nothing is translated it must come back
-byte by byte; where every text is put into capitals what is written must be read again as so many texts. A file that
-cannot be read has to be refused in a line; the page lists these, and whatever went wrong. Writes `results/round-
-trips_*`.
+Reads every file of a supported format (except `.txt`) below the folders. Without translations, the written file must
+have the same bytes. With every text in capitals, the written file must have as many texts as before. A file that cannot
+be read must give a one-line error. The page lists these files and all failures. Writes `results/round-trips_*`.
 """
 
 import argparse
@@ -24,7 +23,7 @@ from headwise.localisation.unit import Code, Parts, UnitState
 
 @dataclass
 class Tried:
-    """What became of the files of an ending."""
+    """Results of the files with one suffix."""
 
     files: int = 0
     texts: int = 0
@@ -33,9 +32,9 @@ class Tried:
 
 
 def documents(folders: Sequence[Path]) -> Iterator[Path]:
-    """The files below, in order."""
+    """The files below the folders, sorted."""
     for folder in folders:
-        found = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+        found = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
         yield from sorted(path for path in found if is_document(path.name))
 
 
@@ -49,22 +48,22 @@ def capitals(parts: Parts) -> Parts:
 
 
 def wrong(path: Path) -> tuple[int, list[str]]:
-    """How many texts a file has, and what is wrong with what comes back of it.
+    """The number of texts of a file, and the failures of its round trips.
 
     Raises:
-        UserError: it is no file of its format.
+        UserError: the file cannot be read in its format.
     """
     document = read_document(path)
-    found = [] if document.filled({}) == path.read_bytes() else ["untouched, it has other bytes"]
+    found = [] if document.filled({}) == path.read_bytes() else ["without changes, the bytes differ"]
     texts = {n: unit.source for n, unit in enumerate(document.units) if unit.state is not UnitState.KEPT}
     filled = document.filled({n: capitals(source) for n, source in texts.items() if source})
     again = len(parse_document(str(path), filled).units)
-    found += [] if again == len(document.units) else [f"in capitals it has {again} texts, not {len(document.units)}"]
+    found += [] if again == len(document.units) else [f"in capitals, it has {again} texts, not {len(document.units)}"]
     return len(document.units), found
 
 
 def tried(folders: Sequence[Path]) -> dict[str, Tried]:
-    """By ending."""
+    """Results by suffix."""
     results: dict[str, Tried] = {}
     for path in documents(folders):
         result = results.setdefault(path.suffix.lower(), Tried())
@@ -82,7 +81,7 @@ def tried(folders: Sequence[Path]) -> dict[str, Tried]:
 
 
 def main() -> None:
-    """Try them, print and write."""
+    """Read all files, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     machine.add_machine_options(parser)
@@ -101,7 +100,7 @@ def main() -> None:
         sections += [f"## {title}", "\n".join(f"- {line}" for line in lines)] if lines else []
     print("\n\n".join(sections))
     data = {ending: vars(result) for ending, result in results.items()}
-    machine.write_result(machine.result_path("round-trips"), "Published files, there and back", about, sections, data)
+    machine.write_result(machine.result_path("round-trips"), "Round trips of public files", about, sections, data)
 
 
 if __name__ == "__main__":

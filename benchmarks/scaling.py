@@ -1,20 +1,20 @@
-"""Training by many devices on paper: hours and cost, bytes sent against links, memory; what is assumed are options.
+"""Estimates of training on many devices: hours and cost, bytes sent over links, memory; the assumptions are options.
 
     python benchmarks/scaling.py [--devices 8] [--peak 989] [--share 0.4] [--memory 80] [--price 2.5] [--length 30]
-                                 [--pieces 25000]
+                                 [--tokens 25000]
 
-Nothing of this is measured on a GPU but what can be counted anywhere: parameters are those of the networks that the
-recipes build, operations those of `work.py`, bytes that a forward pass keeps are counted on this machine's CPU, on a
-small network. Everything else is arithmetic:
+Nothing is measured on a GPU. Parameters are counted on the networks of the recipes, operations come from `work.py`, and
+the bytes that a forward pass keeps are counted on this machine's CPU, on a small network. The rest is arithmetic:
 
     hours     updates x operations / (devices x peak x share)
-    DDP       sends 2 (n - 1) / n of the gradients, 4 bytes each, by each of n devices an update (a ring)
+    DDP       each of n devices sends 2 (n - 1) / n of the gradients per update, 4 bytes each (a ring)
     FSDP      gathers a layer before its forward and before its backward pass and sums its gradients: (n - 1) / n each;
-              3/2 of DDP's bytes in float32, and as many as DDP's where layers travel in bfloat16 (2 + 2 + 4 bytes)
+              3/2 of DDP's bytes in float32, and as many as DDP's if layers are sent in bfloat16 (2 + 2 + 4 bytes)
     memory    18 bytes a parameter: itself, its gradient, Adam's two moments, and autocast's copy of it in bfloat16
 
-`--share` is a guess, and the one that hours hang on; the line below the first table says what the paper's own runs
-reached, by the same formula. Latency, reading and validating are left out. Prints the tables of `docs/scaling.md`.
+`--share` is a guess, and hours are inversely proportional to it. The line below the first table has the shares of the
+paper's own runs by the same formula. Latency, reading and validation are left out. Prints the tables of
+`docs/scaling.md`.
 """
 
 import argparse
@@ -41,22 +41,22 @@ LINKS = {NEAR: 450e9, "InfiniBand NDR": 50e9, "10 Gb Ethernet": 1.25e9}  # bytes
 CORPUS = 36e6  # pairs of WMT 2014 English-French (section 5.1)
 PAPER = {"base": 12.0, "big": 84.0}  # hours on 8 P100 (section 5.2), each at 9.5e12 operations a second (6.1, footnote)
 P100S = 8 * 9.5e12
-GRADIENT, STATE, AUTOCAST, COPY = 4, 16, 2, 4  # bytes a parameter; the last: whole, of a sharded model to be judged
-SUBLAYERS = 5  # of an encoder and a decoder layer, whose dropout keeps a byte an element on CUDA
-LOGITS = 12  # bytes each while a chunk is there: logits, their softmax and their gradient
+GRADIENT, STATE, AUTOCAST, COPY = 4, 16, 2, 4  # bytes per parameter; COPY: of the whole model for validation
+SUBLAYERS = 5  # of an encoder and a decoder layer; dropout keeps a byte per element on CUDA
+LOGITS = 12  # bytes each while a chunk exists: logits, their softmax and their gradient
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Devices, what they do, and what they are thought to reach."""
+    """Devices, their work, and their assumed performance."""
 
     devices: int = 8
     peak: float = 989.0  # 1e12 operations a second of a device, dense, in bfloat16
-    share: float = 0.4  # of that, which a training reaches
+    share: float = 0.4  # of the peak, reached in training
     memory: float = 80.0  # GB of a device
     price: float = 2.5  # dollars an hour of a device
-    length: int = 30  # pieces a side of a pair, with the end mark
-    pieces: int = 25_000  # a side in an update, by all devices
+    length: int = 30  # tokens a side of a pair, with the end token
+    tokens: int = 25_000  # a side in an update, on all devices
 
     @property
     def rate(self) -> float:
@@ -65,12 +65,12 @@ class Plan:
 
     @property
     def pairs(self) -> float:
-        """In an update."""
-        return self.pieces / self.length
+        """Pairs per update."""
+        return self.tokens / self.length
 
 
 def shapes() -> dict[str, ModelConfig]:
-    """The paper's two, with its 37,000 pieces, and two larger ones of its kind."""
+    """The paper's two models with 37,000 tokens, and two larger ones of the same kind."""
     recipes = {name: load_recipe(name) for name in PAPER}
     paper = {name: replace(run.model, vocab_size=run.data.vocab_size) for name, run in recipes.items()}
     larger = {"1 billion": (2048, 8), "7 billion": (4096, 14)}
@@ -82,13 +82,13 @@ def shapes() -> dict[str, ModelConfig]:
 
 @cache
 def parameters(model: ModelConfig) -> int:
-    """Counted on the network itself, which is made without its numbers."""
+    """Counted on the network itself, on the meta device."""
     with torch.device("meta"):
         return count_parameters(build_network(model))
 
 
 def operations(model: ModelConfig, plan: Plan) -> float:
-    """Of an update, by the formula of `work.py`."""
+    """Operations per update, by the formula of `work.py`."""
     size = Size(model.d_model, model.n_encoder_layers, model.d_ff, model.n_heads, model.vocab_size)
     side = [EOS + 1] * (plan.length - 1)
     return plan.pairs * training_operations(size, collate([(side, side)], PAD, BOS, EOS))
@@ -104,7 +104,8 @@ def hours(model: ModelConfig, updates: float, plan: Plan) -> float:
 
 
 def sent_by_ddp(n_parameters: float, devices: int) -> float:
-    """Bytes that each device sends (and gets) an update: a ring sums up the gradients, and hands the sums round.
+    """Bytes that each device sends (and receives) per update in a ring that sums the gradients and distributes the
+    sums.
 
     >>> sent_by_ddp(1e9, 2), sent_by_ddp(1e9, 8)
     (4000000000.0, 7000000000.0)
@@ -113,7 +114,7 @@ def sent_by_ddp(n_parameters: float, devices: int) -> float:
 
 
 def sent_by_fsdp(n_parameters: float, devices: int, weight: int = 4) -> float:
-    """The same of FSDP2 for one batch an update, whose weights travel in so many bytes each.
+    """The same for FSDP2 with one batch per update; `weight` is the number of bytes per weight sent.
 
     >>> sent_by_fsdp(1e9, 8) / sent_by_ddp(1e9, 8), sent_by_fsdp(1e9, 8, weight=2) / sent_by_ddp(1e9, 8)
     (1.5, 1.0)
@@ -121,18 +122,18 @@ def sent_by_fsdp(n_parameters: float, devices: int, weight: int = 4) -> float:
     return (devices - 1) / devices * (2 * weight + GRADIENT) * n_parameters
 
 
-def activations(model: ModelConfig, pieces: float, recompute: bool = False) -> float:
-    """Bytes that a forward pass keeps for so many pieces a side, and the chunk of logits."""
+def activations(model: ModelConfig, tokens: float, recompute: bool = False) -> float:
+    """Bytes that a forward pass keeps for that many tokens a side, and the chunk of logits."""
     ends, layer = kept(recompute)
     width, n = model.d_model, model.n_encoder_layers
-    once_more = kept(False)[1] + SUBLAYERS if recompute else 0.0  # of the layer that is computed again
+    once_more = kept(False)[1] + SUBLAYERS if recompute else 0.0  # of the recomputed layer
     layers = n * (layer if recompute else layer + SUBLAYERS) + once_more
-    return pieces * width * (ends + layers) + LOGITS * CHUNK_ROWS * model.vocab_size
+    return tokens * width * (ends + layers) + LOGITS * CHUNK_ROWS * model.vocab_size
 
 
 @cache
 def kept(recompute: bool) -> tuple[float, float]:
-    """Bytes kept for a source and a target piece and one of d_model: beside the layers, and by an encoder and a decoder
+    """Bytes kept per source and target token and unit of d_model: outside the layers, and by an encoder and a decoder
     layer.
 
     Counted under autocast on a CPU, without dropout, for heads of 64 and d_ff = 4 d_model, as in the paper.
@@ -152,9 +153,9 @@ _LENGTH = 32
 
 
 def _kept_of(network: Any, rows: int) -> int:
-    """Bytes that are kept of a forward pass of so many pairs."""
+    """Bytes kept by a forward pass of that many pairs."""
     storages: dict[int, int] = {}
-    alive: list[Tensor] = []  # until counted, so that no address is used twice
+    alive: list[Tensor] = []  # until counted, so that no address is reused
 
     def keep(tensor: Tensor) -> Tensor:
         alive.append(tensor)
@@ -168,8 +169,8 @@ def _kept_of(network: Any, rows: int) -> int:
 
 
 def fits(model: ModelConfig, plan: Plan) -> str:
-    """What makes a device hold its share of an update: nothing but DDP, recomputation, FSDP, both, or more devices."""
-    n, own = parameters(model), plan.pieces / plan.devices
+    """The least that makes a device hold its share of an update: DDP, recomputation, FSDP, both, or more devices."""
+    n, own = parameters(model), plan.tokens / plan.devices
     part = STATE * n / plan.devices
     while_training = {"DDP": (STATE + AUTOCAST) * n, "FSDP": part + _whole_layers(model)}
     while_validating = {"DDP": STATE * n, "FSDP": part + COPY * n}
@@ -182,7 +183,7 @@ def fits(model: ModelConfig, plan: Plan) -> str:
 
 
 def _whole_layers(model: ModelConfig) -> float:
-    """Bytes of what FSDP has together: the embeddings and their gradient, and two layers, one ahead."""
+    """Bytes that FSDP has unsharded: the embeddings and their gradient, and two layers, one prefetched."""
     embeddings = model.vocab_size * model.d_model
     layer = (parameters(model) - embeddings) / (model.n_encoder_layers + model.n_decoder_layers)
     return 2 * GRADIENT * embeddings + 2 * (AUTOCAST + GRADIENT) * layer
@@ -194,7 +195,7 @@ def last_of_ddp(plan: Plan) -> float:
 
 
 def hours_table(plan: Plan) -> str:
-    """What trainings take: where sending is hidden behind computing, and where nothing of it is."""
+    """Hours and cost of trainings, with all communication hidden behind computation and with none hidden."""
     models, epoch = shapes(), CORPUS / plan.pairs
     jobs = [
         ("base, as in the paper", "base", 100_000.0),
@@ -216,18 +217,19 @@ def hours_table(plan: Plan) -> str:
 
 
 def paper_line(plan: Plan) -> str:
-    """The share that the paper's own runs have reached by the same count."""
+    """The share reached by the paper's own runs, by the same formula."""
     models = shapes()
     updates = {"base": 100_000, "big": 300_000}
     reached = {
         name: updates[name] * operations(models[name], plan) / (took * 3600 * P100S) for name, took in PAPER.items()
     }
-    told = ", ".join(f"{name} {share:.2f}" for name, share in reached.items())
-    return f"Shares of 8 P100 (9.5e12 operations a second each) by the hours that the paper gives: {told}."
+    shares = " and ".join(f"{share:.2f} ({name})" for name, share in reached.items())
+    known = "8 P100 with 9.5e12 operations per second each"
+    return f"For comparison, the hours in the paper correspond to shares of {shares} of {known}."
 
 
 def links_table(plan: Plan) -> str:
-    """Milliseconds an update that links need for DDP's gradients, beside those of computing."""
+    """Milliseconds per update that links need for DDP's gradients, and milliseconds of computing."""
     rows, even = [], list[str]()
     for name, model in shapes().items():
         n = parameters(model)
@@ -235,14 +237,14 @@ def links_table(plan: Plan) -> str:
         sent = sent_by_ddp(n, plan.devices)
         times = [sent / speed for speed in LINKS.values()]
         rows.append([name, f"{sent / 1e9:.2f}", f"{1e3 * computing:,.1f}", *(f"{1e3 * time:,.1f}" for time in times)])
-        even = [f"{plan.pieces / plan.devices * time / computing:,.0f}" for time in times]
-    rows.append(["pieces a device and update for which both take as long", "", "", *even])
+        even = [f"{plan.tokens / plan.devices * time / computing:,.0f}" for time in times]
+    rows.append(["tokens per device and update for which both take as long", "", "", *even])
     return table(["model", "GB sent by a device", "ms computing", *(f"ms by {name}" for name in LINKS)], rows)
 
 
 def memory_table(plan: Plan) -> str:
-    """Gigabytes of a device by model and way."""
-    rows, own = [], plan.pieces / plan.devices
+    """Gigabytes of a device by model and method."""
+    rows, own = [], plan.tokens / plan.devices
     for name, model in shapes().items():
         n = parameters(model)
         sizes = [(STATE + AUTOCAST) * n, STATE * n / plan.devices + _whole_layers(model)]
@@ -254,7 +256,7 @@ def memory_table(plan: Plan) -> str:
 
 def report(plan: Plan) -> str:
     """All tables."""
-    end = f"State alone fills a device by DDP from {last_of_ddp(plan) / 1e9:.1f} billion parameters on."
+    end = f"With DDP, the state alone fills {plan.memory:g} GB from {last_of_ddp(plan) / 1e9:.1f} billion parameters."
     return "\n\n".join([hours_table(plan), paper_line(plan), links_table(plan), memory_table(plan), end])
 
 
@@ -263,7 +265,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in vars(Plan()).items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
-    add_quick_option(parser)  # there is nothing to make smaller
+    add_quick_option(parser)  # has no effect here
     options = vars(parser.parse_args())
     print(report(Plan(**{name: options[name] for name in vars(Plan())})))
 

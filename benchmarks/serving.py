@@ -1,12 +1,12 @@
-"""A server under load beside offline decoding of the same text: sentences a second, latency, memory over many requests.
+"""A server under load compared with offline translation of the same text: sentences a second, latency, memory growth.
 
     python benchmarks/serving.py MODEL --languages en-de --source FILE [--limit 500] [--turns 3] [--requests 10000]
 
-Contenders take turns: `translate` of all lines in this process, and `headwise serve` in one of its own with as many
-threads, asked by 1 to 256 connections at once for one sentence a request, and by 4 for a hundred. Every answer is held
-against the offline one. Shown are seconds of the wall clock and, because other programs share the machine, processor
-time of what translates. Clients are in this process, and on few cores take some of the server's time. Writes
-`results/serving_*`.
+Contenders take turns: `translate` of all lines in this process, and `headwise serve` in its own process with as many
+threads. Clients use 1 to 256 connections with one sentence per request, and 4 connections with a hundred. Every answer
+is compared with the offline one. Seconds are shown as wall clock and, because other programs share the machine, as
+processor time of the translating process. Clients are in this process, and on few cores take some of the server's time.
+Writes `results/serving_*`.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from turns import take_turns
 import headwise
 
 CONNECTIONS = (1, 4, 16, 64, 256)
-LISTED = (4, 100)  # connections, and sentences of each of their requests
+LISTED = (4, 100)  # connections, and sentences per request
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -81,7 +81,7 @@ def serving(options: argparse.Namespace) -> "subprocess.Popen[str]":
 
 
 class Offline:
-    """This process."""
+    """Translation in this process."""
 
     def __init__(self, model: str, compute: str) -> None:
         self.model, self.compute = headwise.load(model, "cpu"), compute
@@ -91,24 +91,24 @@ class Offline:
         return [one.text for one in self.model.translate(lines, compute=self.compute)]
 
     def measured(self, lines: Sequence[str], turn: int) -> dict[str, Any]:
-        """Of all lines at once."""
+        """Seconds for all lines at once."""
         started, computed = time.perf_counter(), time.process_time()
         self.texts(lines)
         return {"wall": time.perf_counter() - started, "cpu": time.process_time() - computed, "latency": []}
 
 
 class Server:
-    """The other process, and its clients."""
+    """The server process and its clients."""
 
     def __init__(self, process: "subprocess.Popen[str]", languages: str, wanted: dict[str, str]) -> None:
         assert process.stderr
         self.port = int(json.loads(process.stderr.readline())["url"].rsplit(":", 1)[1].rstrip("/"))
         threading.Thread(target=lambda: [None for _ in process.stderr or ()], daemon=True).start()
         self.process, self.wanted = process, wanted
-        self.asked = dict(zip(("source", "target"), languages.split("-"), strict=True))
+        self.languages = dict(zip(("source", "target"), languages.split("-"), strict=True))
 
     def measured(self, lines: Sequence[str], connections: int, at_once: int, turn: int) -> dict[str, Any]:
-        """Of all lines, `at_once` of them in a request."""
+        """Seconds for all lines, `at_once` per request."""
         started, computed = time.perf_counter(), self.seconds()
         latency = asyncio.run(self.load(lines, connections, at_once))
         return {"wall": time.perf_counter() - started, "cpu": self.seconds() - computed, "latency": latency}
@@ -122,16 +122,16 @@ class Server:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
             while waiting:
                 some, started = waiting.pop(), time.perf_counter()
-                found = await asked(reader, writer, {**self.asked, "q": some})
+                found = await post(reader, writer, {**self.languages, "q": some})
                 latency.append(time.perf_counter() - started)
-                assert found["translatedText"] == [self.wanted[line] for line in some], "a crossed or another answer"
+                assert found["translatedText"] == [self.wanted[line] for line in some], "a mixed-up or different answer"
             writer.close()
 
         await asyncio.gather(*(client() for _ in range(connections)))
         return latency
 
     def grown(self, lines: Sequence[str], requests: int) -> dict[int, float]:
-        """MiB that the server has in memory after a fifth of so many requests, two fifths and so on."""
+        """MiB of the server's memory after a fifth of the requests, two fifths and so on."""
         found, short = {}, sorted(lines, key=len)[: len(lines) // 2]
         for fifth in range(1, 6):
             share = [short[i % len(short)] for i in range(requests // 5)]
@@ -146,8 +146,8 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-async def asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: dict[str, Any]) -> dict[str, Any]:
-    """The answer to one request on a connection that stays."""
+async def post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: dict[str, Any]) -> dict[str, Any]:
+    """The answer to one request on a persistent connection."""
     content = json.dumps(body).encode()
     head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(content)}\r\n"
     writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + content)
@@ -159,7 +159,7 @@ async def asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body
 
 
 def write(about: dict[str, Any], found: dict[str, Any], memory: dict[int, float], lines: int, ended: int) -> None:
-    """The result's files."""
+    """Write the result files."""
     rows = []
     for name, turns in found.items():
         walls, cpus = ([turn[clock] for turn in turns] for clock in ("wall", "cpu"))
@@ -171,16 +171,18 @@ def write(about: dict[str, Any], found: dict[str, Any], memory: dict[int, float]
         p50, p99 = (f"{latency[int(share * (len(latency) - 1))]:.0f}" if latency else "" for share in (0.5, 0.99))
         rates = [f"{lines / statistics.median(seconds):.0f}" for seconds in (walls, cpus)]
         rows.append([name, *rates, *(f"{share:.2f}" for share in shares), p50, p99])
-    header = ["connections x sentences", "sentences/s, wall", "a second of processor time", "share of translate, wall"]
+    header = ["connections x sentences", "sentences/s, wall", "sentences/s, processor time", "share of translate, wall"]
     header += ["share, processor time", "p50 ms", "p99 ms"]
     grown = ", ".join(f"{size:.1f} after {count:,}" for count, size in memory.items())
     sections = [
-        "Every answer was the one that `translate` gives. The machine was training models at the same time.",
+        "Every answer was that of `translate`. The machine was training models at the same time.",
         machine.table(header, rows),
         f"Memory of the server in MiB: {grown} requests. Exit code after SIGTERM: {ended}.",
     ]
     data = {"seconds": found, "memory": memory}
-    machine.write_result(machine.result_path("serving"), "A server beside offline decoding", about, sections, data)
+    machine.write_result(
+        machine.result_path("serving"), "A server compared with offline translation", about, sections, data
+    )
 
 
 if __name__ == "__main__":

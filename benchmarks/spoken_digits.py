@@ -1,11 +1,11 @@
-"""Spoken digits to tune a Whisper on: lists of recordings, and a small Whisper with random weights to start from.
+"""Spoken digits for fine-tuning a Whisper: lists of recordings, and a small Whisper with random weights.
 
     python benchmarks/spoken_digits.py ../shared/data/speech/fsdd-open.tar.gz runs/digits
 
 400 clips of the Free Spoken Digit Dataset (CC BY-SA 4.0), ten takes of ten digits by four speakers. `train.tsv` has the
-takes 0 to 7 of three speakers, `valid.tsv` their takes 8 and 9, `speaker.tsv` all of the fourth, whom nobody has heard
-before. The Whisper has 0.3 M parameters, English alone, letters for pieces, and hears 1.5 s at once. What came of it is
-in `results/spoken-digits_*`.
+takes 0 to 7 of three speakers, `valid.tsv` their takes 8 and 9, `speaker.tsv` all takes of the fourth speaker, who is
+not in the training data. The Whisper has 0.3 M parameters, English only, letters as tokens, and a window of 1.5 s. Its
+results are in `results/spoken-digits_*`.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from headwise.network.build import build
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 HELD_OUT = "theo"  # a speaker
 TRAINING_TAKES = 8  # of ten
-MARKS = ("<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>", *(f"<|{i / 50:.2f}|>" for i in range(76)))
+SPECIAL = ("<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>", *(f"<|{i / 50:.2f}|>" for i in range(76)))
 SHAPE = {
     "model_type": "whisper", "architectures": ["WhisperForConditionalGeneration"], "d_model": 64, "encoder_layers": 2,
     "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 256,
@@ -44,13 +44,13 @@ def list_of(takes: Path) -> dict[str, list[str]]:
 
 
 def write_whisper(folder: Path) -> None:
-    """A vocabulary of bytes and marks, and random weights; positions of the encoder as the paper's sinusoids."""
+    """Write a Whisper with a vocabulary of bytes, sinusoidal encoder positions and random weights."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({piece: i for i, piece in enumerate((*alphabet, *MARKS))}, []))
+    tokenizer = Tokenizer(models.BPE({piece: i for i, piece in enumerate((*alphabet, *SPECIAL))}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(list(MARKS))
-    end, start, no_timestamps = (tokenizer.token_to_id(mark) for mark in MARKS[:3])
+    tokenizer.add_special_tokens(list(SPECIAL))
+    end, start, no_timestamps = (tokenizer.token_to_id(token) for token in SPECIAL[:3])
     ids = {"eos_token_id": end, "pad_token_id": end, "bos_token_id": end, "decoder_start_token_id": start}
     values = {**SHAPE, **ids, "vocab_size": tokenizer.get_vocab_size()}
     config = FAMILY.config_from_hf(values)
@@ -60,19 +60,19 @@ def write_whisper(folder: Path) -> None:
         network.src_embeddings.positions.copy_(sinusoids(*network.src_embeddings.positions.shape))
     write_checkpoint(folder, network, config, values)
     tokenizer.save(str(folder / "tokenizer.json"))
-    marks = {"no_timestamps_token_id": no_timestamps, "is_multilingual": False}
-    (folder / "generation_config.json").write_text(json.dumps({**ids, **marks, "max_length": 16}))
+    settings = {"no_timestamps_token_id": no_timestamps, "is_multilingual": False}
+    (folder / "generation_config.json").write_text(json.dumps({**ids, **settings, "max_length": 16}))
 
 
 def sinusoids(length: int, width: int) -> torch.Tensor:
-    """Sines, then cosines, as OpenAI's model has them."""
+    """Sines, then cosines, as in OpenAI's model."""
     rates = 10_000 ** (-torch.arange(width // 2) / (width // 2 - 1))
     angles = torch.arange(length).unsqueeze(1) * rates
     return torch.cat([angles.sin(), angles.cos()], 1)
 
 
 def main() -> None:
-    """Write the lists, the sounds and the model."""
+    """Write the lists, the recordings and the model."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("archive", type=Path, help="fsdd-open.tar.gz")
     parser.add_argument("out", type=Path)

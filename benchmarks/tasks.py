@@ -1,12 +1,11 @@
-"""The other tasks on public data: labels of questions (TREC) and sentences (SST-2), and a time series (ETTh1).
+"""The other tasks on public data: classification of questions (TREC) and sentences (SST-2), and a time series (ETTh1).
 
     python benchmarks/tasks.py --data DATA --out runs/tasks --cores 1 [--only trec sst2 etth1] [--set KEY=VALUE ...]
 
-DATA holds `cls/trec.{train,test}.txt.gz`, `cls/sst2.{train,dev}.tsv.gz` and `ts/ETTh1.csv.gz`. Each is written in the
-form that `headwise train` takes, trained with both of its recipes and evaluated; a run that was interrupted goes on.
-A twentieth of TREC's training questions validates, and SST-2's development sentences are halved at random, one half to
-choose the model by, the other to test it. ETTh1 is split as in the literature: 12 months, then 4, then 4, the last for
-testing.
+DATA holds `cls/trec.{train,test}.txt.gz`, `cls/sst2.{train,dev}.tsv.gz` and `ts/ETTh1.csv.gz`. Each is converted for
+`headwise train`, trained with both of its recipes and evaluated; interrupted runs are resumed. A twentieth of TREC's
+training questions is used for validation. SST-2's development sentences are split at random: one half for choosing the
+model, the other for testing. ETTh1 is split as in the literature: 12 months, then 4, then 4, the last for testing.
 """
 
 import argparse
@@ -41,10 +40,10 @@ def write(path: Path, rows: list[str]) -> str:
 
 
 def labelled(question: str) -> str:
-    """A line of TREC in our form.
+    """A line of TREC in the format of `headwise train`.
 
     >>> labelled("DESC:manner How are cards made ?")
-    'How are cards made ?\\tDESC'
+    'How are cards made ?\tDESC'
     """
     label, text = question.split(" ", 1)
     return f"{text}\t{label.split(':')[0]}"
@@ -70,7 +69,7 @@ def sst2(data: Path, work: Path) -> dict[str, str]:
 
 
 def etth1(data: Path, work: Path) -> dict[str, str]:
-    """Seven hourly series of a transformer station, of which oil temperature is forecast."""
+    """Seven hourly series of a transformer station; the target is oil temperature."""
     header, *rows = lines(data / "ts/ETTh1.csv.gz")
     borders = {"train": (0, 12), "valid": (12, 16), "test": (16, 20)}
     return {
@@ -80,13 +79,13 @@ def etth1(data: Path, work: Path) -> dict[str, str]:
 
 
 def seconds_of(folder: Path) -> float:
-    """How long a run trained and validated, stops and the last validation left out."""
+    """Seconds of training and validation, without interruptions and the last validation."""
     log = (folder / "metrics.jsonl").read_text(encoding="utf-8")
     return sum(json.loads(line)["seconds"] for line in log.splitlines())
 
 
 def run(what: str, recipe: str, files: dict[str, str], out: Path, settings: list[str]) -> tuple[Any, dict[str, Any]]:
-    """Train by a recipe and evaluate; the report, and what else there is to say."""
+    """Train with a recipe and evaluate; returns the report, parameters and minutes."""
     folder = out / f"{what}-{recipe}"
     resume = (folder / "checkpoints").exists()
     model = headwise.train([files["train"]], [files["valid"]], folder, recipe, settings, resume=resume, show=False)
@@ -117,10 +116,10 @@ def main() -> None:
             data[f"{what} {recipe}"] = {**more, **report.as_json()}
             size = [f"{more['parameters']:,}", more["minutes"]]
             if what == "etth1":
-                rows, said = report.as_json(), [("model", recipe)]
+                rows, forecasts = report.as_json(), [("model", recipe)]
                 if recipe == RECIPES[what][-1]:  # the same for all
-                    said += [("seasonal", "value 24 hours before"), ("last", "last value")]
-                for name, shown in said:
+                    forecasts += [("seasonal", "value 24 hours before"), ("last", "last value")]
+                for name, shown in forecasts:
                     figures = [f"{rows[name][key]:.4f}" for key in ("mae", "mse", "mae_original", "mse_original")]
                     series.append([shown, *(size if name == "model" else ["", ""]), *figures])
             else:

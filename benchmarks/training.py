@@ -1,13 +1,13 @@
-"""Speed of one training step, ours beside the peers, and its share of the machine's matrix-product rate.
+"""Speed of a training step compared with other libraries, and its share of the machine's matrix-product rate.
 
     python benchmarks/training.py [--sizes tiny d256 base] [--contenders ours transformers ...] [--turns 12]
                                   [--threads 2] [--cores 0 1]
 
-Each contender is a process of its own and works on the same batch in its turn. Every peer is there twice: as shipped,
-and (+alloc) with the allocator setting that our training applies to itself. The share is useful operations (formula
-in `work.py`; padding not counted) per second over the rate of a 2048^3 float32 product measured in the same turn; with
-products in bfloat16 it may exceed 1. "ours" has the precision that `train.precision = "auto"` has here, "transformers
-bf16" is transformers under torch's autocast.
+Each contender runs in its own process, and all take turns on the same batch. Every peer is measured twice: as shipped,
+and (+alloc) with the allocator setting of our training. The share is useful operations per second (formula in
+`work.py`; without padding) over the rate of a 2048^3 float32 product measured in the same turn; with bfloat16 products
+it may exceed 1. "ours" has the precision of `train.precision = "auto"` on this machine, "transformers bf16" is
+transformers under torch's autocast.
 Writes `results/training_*`.
 """
 
@@ -25,19 +25,26 @@ from workers import Worker
 
 OURS, YARDSTICK, ALLOC = "ours", "matrix product", "+alloc"
 WARM_UP = 2
-QUICK = ["ours", "ours float32", "transformers", "transformers bf16", "torch.nn", "annotated"]  # without other packages
+QUICK = [
+    "ours",
+    "ours float32",
+    "transformers",
+    "transformers bf16",
+    "torch.nn",
+    "annotated",
+]  # needs no other packages
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One size: for each contender its seconds in each turn, and what else belongs to it."""
+    """One size: for each contender its seconds in each turn, and its other figures."""
 
     size: str
     seconds: dict[str, list[float]]
-    operations: list[float]  # useful, in each turn
+    operations: list[float]  # useful ones, in each turn
     product_rate: list[float]  # operations per second of the matrix product, in each turn
-    pieces: list[int]  # real target pieces in each turn
-    losses: dict[str, float]  # of the last batch, to see that all do the same work
+    tokens: list[int]  # target tokens in each turn, without padding
+    losses: dict[str, float]  # of the last batch, to check that all do the same work
     peak_bytes: dict[str, int]
 
     def share(self, name: str) -> Spread:
@@ -56,7 +63,7 @@ class Measured:
 
 
 def is_ours(name: str) -> bool:
-    """Whether it is our step, whatever its precision."""
+    """Whether it is our step, in any precision."""
     return name.startswith(OURS)
 
 
@@ -105,7 +112,7 @@ def section(m: Measured) -> str:
     rows = []
     for name in m.seconds:
         milliseconds = spread([1000 * s for s in m.seconds[name]])
-        speed = statistics.median(p / s for p, s in zip(m.pieces, m.seconds[name], strict=True))
+        speed = statistics.median(p / s for p, s in zip(m.tokens, m.seconds[name], strict=True))
         ratio = "1" if name == OURS else str(m.ratio(name))
         memory = f"{m.peak_bytes[name] / 2**20:,.0f}"
         step = f"{milliseconds.median:.0f} ({milliseconds.low:.0f}-{milliseconds.high:.0f})"
@@ -114,7 +121,7 @@ def section(m: Measured) -> str:
     header = [
         "contender",
         "ms a step",
-        "target pieces/s",
+        "target tokens/s",
         "share of product rate",
         "ours is faster by",
         "peak MiB",
@@ -129,7 +136,7 @@ def section(m: Measured) -> str:
 
 
 def goals(m: Measured) -> dict[str, float]:
-    """The figures `make bench` prints for this size."""
+    """The figures of this size for `make bench`."""
     return {
         f"train-{m.size}": m.ratio(m.best_peer(with_alloc=False)).median,
         f"train-{m.size}-same-allocator": m.ratio(m.best_peer(with_alloc=True)).median,

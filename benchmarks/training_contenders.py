@@ -1,13 +1,12 @@
 """One training step in each library: forward, loss with smoothing 0.1, backward, Adam.
 
 Every contender has the same dimensions, one tied table of embeddings, ReLU, and dropout 0.1 on embeddings and on the
-output of every sub-layer; dropout on attention weights and inside the feed-forward network is off in all, since not all
-have it. All use torch's fused Adam. Everything else is each library's own, and what it does beyond ours is its affair:
-torch and x-transformers add two final norms, Marian a bias on the logits. Peers are given boolean padding masks, which
-they turn into what they need.
+output of every sub-layer. Dropout on attention weights and inside the feed-forward network is off, because not all have
+it. All use torch's fused Adam. Everything else is the library's default, including extra work: torch and x-transformers
+add two final norms, Marian a bias on the logits. Peers get boolean padding masks and convert them.
 
-A contender is made by `contender(name, size_name, batches)` inside a process of its own and is a function from the
-number of a batch to the loss per target piece.
+`contender(name, size_name, batches)` makes a contender inside its own process: a function from the number of a batch to
+the loss per target token.
 """
 
 import math
@@ -33,7 +32,7 @@ MAX_LENGTH = 128
 
 
 def contender(name: str, size_name: str, batches: int) -> Callable[[int], float]:
-    """The step of a library, called with the number of a batch; numbers start anew behind the last."""
+    """The step of a library, called with the number of a batch; after the last batch comes the first again."""
     torch.manual_seed(1)
     made = training_batches(batches)
     step = CONTENDERS[name](SIZES[size_name])
@@ -41,9 +40,9 @@ def contender(name: str, size_name: str, batches: int) -> Callable[[int], float]
 
 
 def ours(size: Size, half: bool | None = None) -> Step:
-    """What `training/trainer.py` does for one update, with its functions, the check of the gradients included.
+    """One update as in `training/trainer.py`, with its functions and the check of the gradients.
 
-    `half`: whether products are in bfloat16; None: where `train.precision = "auto"` has them so.
+    `half`: whether products are in bfloat16; None: as for `train.precision = "auto"`.
     """
     train = TrainConfig(label_smoothing=SMOOTHING)
     half = pays_in_bfloat16(size.d_model) if half is None else half
@@ -65,7 +64,7 @@ def ours(size: Size, half: bool | None = None) -> Step:
 
 
 def peer_step(model: nn.Module, logits: Callable[[Batch], Tensor]) -> Step:
-    """The usual step around a model that gives logits: torch's cross-entropy and fused Adam."""
+    """The usual step around a model that returns logits: torch's cross-entropy and fused Adam."""
 
     def total(batch: Batch) -> Tensor:
         rows, targets = logits(batch).flatten(0, 1), batch.tgt_out.flatten()
@@ -75,7 +74,7 @@ def peer_step(model: nn.Module, logits: Callable[[Batch], Tensor]) -> Step:
 
 
 def total_step(model: nn.Module, total: Callable[[Batch], Tensor]) -> Step:
-    """The same around a model and its loss, summed over target pieces."""
+    """The same around a model and its loss, summed over target tokens."""
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), eps=1e-9, fused=True)
     model.train()
 
@@ -105,7 +104,7 @@ def marian(size: Size, half: bool = False) -> Step:
 
 
 def marian_config(size: Size) -> Any:
-    """Ours in transformers' words."""
+    """Our configuration in transformers' terms."""
     from transformers import MarianConfig
 
     return MarianConfig(
@@ -202,14 +201,14 @@ def x_transformers(size: Size) -> Step:
 
 
 def joeynmt(size: Size) -> Step:
-    """JoeyNMT's model and its own loss, which writes the smoothed target out; its ids of special pieces are others."""
+    """JoeyNMT's model and its own loss with an explicit smoothed target; its special tokens have other ids."""
     from types import SimpleNamespace
 
     from joeynmt.model import build_model as build_joeynmt
     from joeynmt.transformer_layers import MultiHeadedAttention, PositionwiseFeedForward
     from joeynmt.vocabulary import Vocabulary
 
-    specials = {"unk": 0, "pad": 1, "bos": 2, "eos": 3}  # the order in which the class itself adds them
+    specials = {"unk": 0, "pad": 1, "bos": 2, "eos": 3}  # in the order of the class
     fields = {f"{name}_id": i for name, i in specials.items()} | {f"{name}_token": f"<{name}>" for name in specials}
     words = [f"w{i}" for i in range(size.vocab_size - len(specials))]
     vocabulary = Vocabulary(words, SimpleNamespace(**fields, sep_token=None, sep_id=None, lang_tags=[]))
@@ -249,7 +248,7 @@ def joeynmt(size: Size) -> Step:
 
 
 def annotated(size: Size) -> Step:
-    """A plain model as the Annotated Transformer teaches it, with the smoothed target written out for KL divergence."""
+    """A plain model as in the Annotated Transformer, with KL divergence from an explicit smoothed target."""
     from plain_model import PlainTransformer, smoothed_divergence
 
     model = PlainTransformer(size, DROPOUT)
@@ -262,7 +261,7 @@ def annotated(size: Size) -> Step:
 
 
 def sinusoids(d_model: int, length: int = MAX_LENGTH) -> Tensor:
-    """The paper's positions."""
+    """The paper's sinusoidal positions."""
     angle = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(0, d_model, 2) / d_model)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
 

@@ -1,14 +1,14 @@
-"""An update of a published model that is tuned: ours beside transformers' own Trainer.
+"""An update of a pretrained model in fine-tuning, compared with transformers' Trainer.
 
     python benchmarks/tuning.py [--models marian bert] [--turns 12] [--threads 1] [--cores 0] [--clock cpu]
 
-"marian" has the shape of opus-mt (512 wide, 6 + 6 layers, 58,101 pieces) and is tuned on 32 pairs at once, as long as
-Multi30k's; "bert" is BERT-base (768 wide, 12 layers, 30,522 pieces) with a head for two classes, on 16 texts of 8 to 64
-pieces. Parameters are random, the same for all. Everybody works on the same batches, cut by batch before the clock runs
-and padded by each in its own manner, with the dropout of config.json, AdamW, gradients clipped at 1 and no label
-smoothing. transformers' side is its `Trainer` as it ships, whose loop is stopped between two batches; ours is what
-`headwise.training.trainer` does for an update, with its functions. bf16: `train.precision=bf16` and `bf16=True`.
-Needs `accelerate`, without which `Trainer` does not run. Writes `results/tuning_*`.
+"marian" has the shape of opus-mt (512 wide, 6 + 6 layers, 58,101 tokens) and is fine-tuned on batches of 32 pairs with
+the lengths of Multi30k. "bert" is BERT-base (768 wide, 12 layers, 30,522 tokens) with a head for two classes, on 16
+texts of 8 to 64 tokens. Parameters are random, the same for all. Both sides have the same batches, tokenised before
+timing and padded by each in its own way, with the dropout of config.json, AdamW, gradients clipped at 1 and no label
+smoothing. transformers' side is its `Trainer` as shipped, paused between batches; ours is an update with the functions
+of `headwise.training.trainer`. bf16: `train.precision=bf16` and `bf16=True`. Needs `accelerate`, which `Trainer`
+requires. Writes `results/tuning_*`.
 """
 
 import argparse
@@ -32,15 +32,15 @@ from headwise.data.batch import collate
 from headwise.data.labelled import EncodedText, collate_encoded
 
 PAIRS, TEXTS = 32, 16  # of a batch
-BERT_PIECES, CLS, SEP, BERT_PAD = 30_522, 101, 102, 0
+BERT_TOKENS, CLS, SEP, BERT_PAD = 30_522, 101, 102, 0
 BERT = machine.pick({}, {"hidden_size": 48, "num_hidden_layers": 1, "intermediate_size": 96})
-FIRST_PIECE = 1_000  # of a text; what comes before it in BERT's vocabulary are marks
+FIRST_TOKEN = 1_000  # of a text; smaller ids of BERT are special tokens
 WARM_UP = 2
 RATE, CLIP, DECAY, DROPOUT = 5e-5, 1.0, 0.01, 0.1
-IGNORED = -100  # as a label of transformers'
+IGNORED = -100  # transformers' label for ignored positions
 OURS, TRAINER = ("ours", "ours bf16"), ("Trainer", "Trainer bf16")  # the second of each under autocast
-Rows = list[tuple[list[int], list[int]]]  # for marian a source and a target, for bert a text and its class
-Update = Callable[[int], float]  # of the batch of that number; the loss
+Rows = list[tuple[list[int], list[int]]]  # source and target for marian, text and class for bert
+Update = Callable[[int], float]  # batch number -> loss
 
 
 def main() -> None:
@@ -62,13 +62,13 @@ def main() -> None:
         figures[model] = {"seconds": seconds, "peak_bytes": {name: one.peak_bytes for name, one in replies.items()}}
         print(sections[-1], flush=True)
     path = machine.result_path("tuning")
-    said = __doc__.split("\n\n", 2)[2].strip()
-    machine.write_result(path, "An update of a model that is tuned", about, [said, *sections], figures)
+    method = __doc__.split("\n\n", 2)[2].strip()
+    machine.write_result(path, "An update in fine-tuning", about, [method, *sections], figures)
     print(f"written to {path}.md")
 
 
 def measure(model: str, folder: str, turns: int, threads: int) -> tuple[dict[str, list[float]], dict[str, Reply]]:
-    """Seconds of each contender in each turn, and its last answer."""
+    """Seconds of each contender in each turn, and its last reply."""
     count, replies = turns + WARM_UP, dict[str, Reply]()
     workers = {name: Worker(ours, model, folder, count, name, threads=threads, keep_memory=True) for name in OURS}
     workers |= {name: Worker(trainer, model, folder, count, name, threads=threads) for name in TRAINER}
@@ -100,14 +100,14 @@ def section(model: str, seconds: dict[str, list[float]], replies: dict[str, Repl
 
 
 def make_marian(folder: Path) -> None:
-    """opus-mt's shape and dropout, drawn."""
+    """opus-mt's shape and dropout with random weights."""
     transformers = quiet_transformers()
     torch.manual_seed(1)
     transformers.MarianMTModel(transformers.MarianConfig(**SHAPE, dropout=0.1)).save_pretrained(folder)
 
 
 def make_bert(folder: Path) -> None:
-    """BERT-base with two classes, drawn."""
+    """BERT-base with two classes and random weights."""
     transformers = quiet_transformers()
     torch.manual_seed(1)
     transformers.BertForSequenceClassification(transformers.BertConfig(num_labels=2, **BERT)).save_pretrained(folder)
@@ -117,7 +117,7 @@ MAKE = {"marian": make_marian, "bert": make_bert}
 
 
 def batches(model: str, count: int) -> list[Rows]:
-    """What is learnt from, batch by batch."""
+    """The training data in batches."""
     if model == "marian":
         lengths = draw_lengths(PAIRS * count)
         sides = [[row.tolist() for row in draw_tokens(lengths[:, side], START, seed=side)] for side in (0, 1)]
@@ -125,7 +125,7 @@ def batches(model: str, count: int) -> list[Rows]:
     else:
         generator = np.random.default_rng(1)
         texts = [
-            generator.integers(FIRST_PIECE, BERT_PIECES, n).tolist() for n in generator.integers(6, 63, TEXTS * count)
+            generator.integers(FIRST_TOKEN, BERT_TOKENS, n).tolist() for n in generator.integers(6, 63, TEXTS * count)
         ]
         rows = [([CLS, *text, SEP], [int(generator.integers(2))]) for text in texts]
     size = PAIRS if model == "marian" else TEXTS
@@ -136,7 +136,7 @@ def batches(model: str, count: int) -> list[Rows]:
 
 
 def ours(model: str, folder: str, count: int, name: str) -> Update:
-    """An update as our trainer makes it."""
+    """An update by our trainer."""
     from headwise.tasks.classification import classification_objective
     from headwise.tasks.pretrained import extra_dropout_rates, make_trainable, with_head_dropout
     from headwise.tasks.table import fine_tuning_of
@@ -170,7 +170,7 @@ def ours(model: str, folder: str, count: int, name: str) -> Update:
 
 
 def our_batch(model: str, rows: Rows) -> tuple[Any, int]:
-    """A batch as our networks read it, and over how many targets its loss is a mean."""
+    """A batch for our networks, and the number of targets in its mean loss."""
     if model == "marian":
         pairs = [(np.array(source[:-1]), np.array(target[:-1])) for source, target in rows]
         batch = collate(pairs, START, START, EOS)
@@ -180,7 +180,7 @@ def our_batch(model: str, rows: Rows) -> tuple[Any, int]:
 
 
 def their_batch(model: str, rows: Rows) -> dict[str, torch.Tensor]:
-    """A batch as transformers' collators pad it."""
+    """A batch as padded by transformers' collators."""
     ids = _padded([row for row, _ in rows], START if model == "marian" else BERT_PAD)
     labels = (
         _padded([row for _, row in rows], IGNORED) if model == "marian" else torch.tensor([row[0] for _, row in rows])
@@ -195,7 +195,7 @@ def _padded(rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:
 
 
 def trainer(model: str, folder: str, count: int, name: str) -> Update:
-    """An update of transformers' Trainer, which runs in a thread and waits before each until it is told to go on."""
+    """An update of transformers' Trainer, which runs in a thread and waits for the signal before each update."""
     transformers = quiet_transformers()
     made = [their_batch(model, rows) for rows in batches(model, count)]
     go, done, losses = threading.Semaphore(0), threading.Semaphore(0), list[float]()

@@ -1,10 +1,10 @@
-"""Contenders take turns, so that a slow moment of the machine hits all of them alike; then ratios turn by turn.
+"""Contenders take turns, so that a slow moment of the machine affects all of them; ratios are computed turn by turn.
 
-In every turn each contender does the same piece of work once, in an order that rotates. Figures are medians over the
-turns of the ratio *within* a turn, with quartiles: the machine's other load cancels as far as it lasts longer than a
-turn. The first turns (imports, allocation, caches) are not counted.
+In every turn each contender does the same work once, in a rotating order. Figures are medians over the turns of the
+ratio *within* a turn, with quartiles, so other load cancels if it lasts longer than a turn. Warm-up turns (imports,
+allocation, caches) are not counted.
 
-Not here: what a contender does (`training_contenders.py`, `decoders.py`) and processes (`models/workers.py`).
+Not here: the contenders (`training_contenders.py`, `decoders.py`) and their processes (`workers.py`).
 """
 
 import statistics
@@ -39,7 +39,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def order(names: Sequence[str], turn: int) -> list[str]:
-    """Who goes when: each order forwards and then backwards, and every other turn it is rotated by one.
+    """The order of a turn: each order forwards and then backwards, rotated by one every other turn.
 
     >>> order(["a", "b", "c"], 0), order(["a", "b", "c"], 1), order(["a", "b", "c"], 2)
     (['a', 'b', 'c'], ['c', 'b', 'a'], ['b', 'c', 'a'])
@@ -54,8 +54,8 @@ def take_turns(
 ) -> dict[str, list[float]]:
     """Seconds of each contender in each counted turn.
 
-    A contender is a function from the number of the turn, which says what work to do, to the seconds it took.
-    Warm-up turns have the numbers -warm_up ... -1.
+    A contender is a function from the number of the turn, which selects the work, to its seconds. Warm-up turns have
+    the numbers -warm_up ... -1.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(-warm_up, turns):

@@ -1,11 +1,11 @@
-"""The page of `headwise export --to web` in Chromium beside the command line's own translation, in words a second.
+"""The page of `headwise export --to web` in Chromium compared with translation here, in words a second.
 
     python benchmarks/web.py MODEL --source FILE [--limit 500] [--turns 3] [--cores N]
 
-Contenders take turns over the same sentences with the model's own settings in int8: the page with either build of the
-library, and `translate` here, a batch at a time and, as the page does, one sentence at a time. Seconds are processor
-time, of this process or of the page's worker (without V8's compiler, which has threads of its own), as Linux counts
-them. All must write the same texts. Writes `results/web_*`.
+Contenders take turns over the same sentences with the model's own settings in int8: the page with both builds of the
+library, and `translate` in this process, batched and, as in the page, one sentence at a time. Seconds are Linux's
+processor time of this process or of the page's worker (without V8's compiler, which has its own threads). All must
+write the same texts. Writes `results/web_*`.
 """
 
 import argparse
@@ -23,11 +23,11 @@ import headwise
 from headwise.checkpoint.with_torch import read_any
 from headwise.export.web import page, wasm
 
-WORKER = "DedicatedWorker"  # what Chromium calls the thread
+WORKER = "DedicatedWorker"  # Chromium's name of the thread
 TICKS = os.sysconf("SC_CLK_TCK")
 CHROMIUM = "/usr/bin/chromium"
-TOLD = "(node, text) => { node.value = text; node.form.requestSubmit(); }"
-READ = "(nodes) => nodes.map((node) => node.textContent)"
+SUBMIT = "(node, text) => { node.value = text; node.form.requestSubmit(); }"
+OUTPUTS = "(nodes) => nodes.map((node) => node.textContent)"
 
 
 def main() -> None:
@@ -50,11 +50,13 @@ def main() -> None:
     words = sum(len(line.split()) for line in lines)
     rates = {name: [words / second for second in found] for name, found in seconds.items()}
     rows = [[name, spread(found)] for name, found in rates.items()]
-    says = f"{words} words in {len(lines)} lines; the page has {size / 1e6:.1f} MB. Same texts: {all(texts.values())}."
+    summary = (
+        f"{words} words in {len(lines)} lines; the page has {size / 1e6:.1f} MB. Same texts: {all(texts.values())}."
+    )
     about["versions"] |= {"chromium": tabs.versions[0]}
-    sections = [says, machine.table(["contender", "words/s (quartiles)"], rows)]
+    sections = [summary, machine.table(["contender", "words/s (quartiles)"], rows)]
     data = {"seconds": seconds, "words": words, "bytes": size, "same": texts}
-    machine.write_result(machine.result_path("web"), "A page that translates, in Chromium", about, sections, data)
+    machine.write_result(machine.result_path("web"), "The translation page in Chromium", about, sections, data)
 
 
 def arguments() -> argparse.Namespace:
@@ -64,14 +66,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--source", required=True)
     parser.add_argument("--limit", type=int, default=machine.pick(500, 8))
     parser.add_argument("--turns", type=int, default=machine.pick(3, 1))
-    parser.add_argument("--cores", type=int, nargs="+", help="keep to these cores")
+    parser.add_argument("--cores", type=int, nargs="+", help="use only these cores")
     machine.add_quick_option(parser)
     parser.set_defaults(clock="cpu")
     return parser.parse_args()
 
 
 def write_pages(model: str, folder: Path) -> dict[str, Path]:
-    """The page, and the same as a browser without relaxed SIMD takes it."""
+    """The page, and a copy for browsers without relaxed SIMD."""
     made, binaries = {}, wasm.wasm_builds()
     for build, relaxed in (("relaxed", binaries["relaxed"]), ("simd", b"not understood")):
         page.binaries = lambda relaxed=relaxed: binaries | {"relaxed": relaxed}
@@ -81,7 +83,7 @@ def write_pages(model: str, folder: Path) -> dict[str, Path]:
 
 
 class opened:
-    """A browser with both pages, in a process for each."""
+    """A browser for each page, in its own process."""
 
     def __init__(self, pages: dict[str, Path]) -> None:
         self.pages = pages
@@ -111,17 +113,17 @@ class opened:
 
 
 def in_page(tab: Any, lines: Sequence[str], written: dict[str, list[str]], build: str, turn: int) -> float:
-    """Seconds of all workers while this page translates; the other's has nothing to do."""
+    """Seconds of all workers while this page translates; the other page is idle."""
     before = worker_seconds()
-    tab.eval_on_selector("#source", TOLD, "\n".join(lines))
+    tab.eval_on_selector("#source", SUBMIT, "\n".join(lines))
     tab.wait_for_selector('#output[aria-busy="false"]:not(:empty)', state="attached", timeout=600_000)
     seconds = worker_seconds() - before
-    written[build] = tab.eval_on_selector_all("#output p", READ)
+    written[build] = tab.eval_on_selector_all("#output p", OUTPUTS)
     return seconds
 
 
 def here(model: str, lines: Sequence[str], written: dict[str, list[str]]) -> dict[str, Callable[[int], float]]:
-    """The same translated in this process."""
+    """The same translations in this process."""
     loaded = headwise.load(model, "cpu")
 
     def timed(name: str, work: Callable[[], list[Any]]) -> Callable[[int], float]:
@@ -143,7 +145,7 @@ def here(model: str, lines: Sequence[str], written: dict[str, list[str]]) -> dic
 
 
 def worker_seconds() -> float:
-    """Processor time of the workers' threads of browsers that this process has started."""
+    """Processor time of the worker threads of browsers started by this process."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -154,7 +156,7 @@ def worker_seconds() -> float:
 
 
 def descends(process: int, parents: dict[int, int]) -> bool:
-    """Whether this process is among a process's ancestors.
+    """Whether a process is a descendant of this process.
 
     >>> descends(os.getpid(), {})
     True
@@ -165,7 +167,7 @@ def descends(process: int, parents: dict[int, int]) -> bool:
 
 
 def worker_ticks(process: int) -> Iterator[int]:
-    """Of each worker's thread in a process."""
+    """Ticks of each worker thread of a process."""
     for task in Path(f"/proc/{process}/task").glob("*/stat"):
         name, _, rest = task.read_text().partition("(")[2].rpartition(")")
         if name.startswith(WORKER):

@@ -1,8 +1,8 @@
-"""What work the contenders do: sizes of models, batches of token ids, and the operations a batch needs.
+"""The work of the contenders: sizes of models, batches of token ids, and the operations of a batch.
 
 The operations are those of the matrix products of the mathematics alone, a multiply-add counted as two; no padding,
-no masked half of causal attention, no softmax, norm, dropout or optimiser. With d = d_model, f = d_ff, V pieces, a
-source of s and a target of t pieces (end marks included), a forward pass needs, in multiply-adds,
+no masked half of causal attention, no softmax, norm, dropout or optimiser. With d = d_model, f = d_ff, V tokens in the
+vocabulary, a source of s and a target of t tokens (end tokens included), a forward pass needs, in multiply-adds,
 
     encoder layer   s (4 d^2 + 2 d f)  +  2 s^2 d
     decoder layer   t (6 d^2 + 2 d f)  +  2 s d^2  +  t (t + 1) d  +  2 s t d
@@ -38,7 +38,7 @@ class Size:
     vocab_size: int = VOCABULARY
 
     def config(self, norm_position: str = "post") -> ModelConfig:
-        """Ours in this shape."""
+        """The configuration of our model with this shape."""
         return TransformerConfig(
             vocab_size=self.vocab_size,
             pad_id=PAD,
@@ -58,14 +58,14 @@ SIZES = {
     "base": Size(d_model=512, n_layers=6, d_ff=2048, n_heads=8),
 }
 
-# Pieces a side with the end mark, as 8,000 joint BPE pieces cut the 29,000 training pairs of Multi30k, English and
-# German: means 15.3 and 15.8, logarithms nearly normal.
+# Tokens a side with the end token, for the 29,000 training pairs of Multi30k, English and German, with 8,000 joint BPE
+# tokens: means 15.3 and 15.8, logarithms nearly normal.
 LOG_MEANS, LOG_DEVIATIONS, CORRELATION = (2.684, 2.706), (0.295, 0.330), 0.859
 SHORTEST, LONGEST = 4, 54
 
 
 def draw_lengths(pairs: int, seed: int = 1) -> NDArray[np.int64]:
-    """(pairs, 2) lengths of sources and targets, end marks included, drawn like those of Multi30k."""
+    """(pairs, 2) lengths of sources and targets, end tokens included, sampled like those of Multi30k."""
     (a, b), r = LOG_DEVIATIONS, CORRELATION
     covariance = [[a * a, r * a * b], [r * a * b, b * b]]
     logs = np.random.default_rng(seed).multivariate_normal(LOG_MEANS, covariance, size=pairs)
@@ -73,13 +73,13 @@ def draw_lengths(pairs: int, seed: int = 1) -> NDArray[np.int64]:
 
 
 def draw_tokens(lengths: NDArray[np.int64], vocab_size: int = VOCABULARY, seed: int = 1) -> list[NDArray[np.int32]]:
-    """A row of uniformly drawn ids, no special ones among them, for each length."""
+    """For each length a row of uniformly sampled ids, without special tokens."""
     generator = np.random.default_rng(seed)
     return [generator.integers(UNK + 1, vocab_size, length, dtype=np.int32) for length in lengths]
 
 
 def training_batches(count: int, vocab_size: int = VOCABULARY, tokens: int = 2048, seed: int = 1) -> list[Batch]:
-    """The same `count` batches for every contender, planned as our training plans them.
+    """The same `count` batches for every contender, planned as in our training.
 
     Rows x longest side is at most `tokens`, so a batch has up to that many cells a side, padding included.
     """
@@ -101,10 +101,12 @@ def training_operations(size: Size, batch: Batch) -> float:
     return 3 * 2 * multiply_adds.sum().item()
 
 
-def decoding_operations(size: Size, source_pieces: int, target_pieces: int) -> float:
-    """Operations to translate one sentence greedily with a cache, source with its end mark; a beam of k takes k times
-    the decoder's share, but for the keys and values of the source."""
-    s, t, d, f = source_pieces, target_pieces, size.d_model, size.d_ff
+def decoding_operations(size: Size, source_tokens: int, target_tokens: int) -> float:
+    """Operations of a greedy translation of one sentence with a cache; the source has an end token.
+
+    A beam of k takes k times the decoder's share, except for the keys and values of the source.
+    """
+    s, t, d, f = source_tokens, target_tokens, size.d_model, size.d_ff
     encoder = s * (4 * d * d + 2 * d * f) + 2 * s * s * d
     decoder = t * (6 * d * d + 2 * d * f) + 2 * s * d * d + t * (t + 1) * d + 2 * s * t * d
     return 2 * (size.n_layers * (encoder + decoder) + t * d * size.vocab_size)

@@ -1,8 +1,8 @@
-"""A process for each contender, of which one works at a time.
+"""A process for each contender; only one of them works at a time.
 
 glibc's allocator settings, OpenMP's thread pool and a library's global switches belong to a process, so contenders that
-share one would measure each other's settings. A worker waits on a pipe between its turns and costs nothing then.
-All inherit the cores this process is pinned to.
+share one would affect each other. Between its turns a worker waits on a pipe, which costs nothing. All inherit the
+cores of this process.
 """
 
 import multiprocessing
@@ -16,26 +16,26 @@ from typing import Any
 
 from machine import now
 
-Make = Callable[..., Callable[..., Any]]  # runs in the new process; what it returns does the work
+Make = Callable[..., Callable[..., Any]]  # runs in the new process and returns the work function
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a worker answers."""
+    """A worker's reply."""
 
     value: Any
-    seconds: float  # of the work alone, without the way through the pipe
+    seconds: float  # of the work, without the pipe
     peak_bytes: int  # largest resident memory of the worker so far
 
 
 class Worker:
-    """`make(*arguments)` in a process of its own; calling the worker calls what `make` returned."""
+    """`make(*arguments)` in its own process; calling the worker calls the function that `make` returned."""
 
     def __init__(self, make: Make, *arguments: Any, threads: int = 1, keep_memory: bool = False) -> None:
-        """`threads` is what torch and OpenMP may use; `keep_memory` applies our allocator setting to the process."""
+        """`threads` is for torch and OpenMP; `keep_memory` applies our allocator setting."""
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        # The library reads this when it is loaded, which in the new process is before any of our code runs.
+        # OpenMP reads this when it is loaded, in the new process before any of our code runs.
         before = os.environ.get("OMP_NUM_THREADS")
         os.environ["OMP_NUM_THREADS"] = str(threads)
         self._process = context.Process(
@@ -46,11 +46,11 @@ class Worker:
         theirs.close()
 
     def start(self, *arguments: Any) -> None:
-        """Begin a piece of work; `finish` waits for it."""
+        """Start a job; `finish` waits for it."""
         self._pipe.send(arguments)
 
     def finish(self) -> Reply:
-        """The answer to what `start` began; `RuntimeError` with the worker's traceback if it failed."""
+        """The reply to `start`; `RuntimeError` with the worker's traceback if it failed."""
         try:
             reply = self._pipe.recv()
         except EOFError:
@@ -73,13 +73,13 @@ class Worker:
 
 
 class Team:
-    """Several equal workers that share each piece of work: one process a core."""
+    """Several equal workers that share each job: one process per core."""
 
     def __init__(self, size: int, make: Make, *arguments: Any, threads: int = 1, keep_memory: bool = False) -> None:
         self._workers = [Worker(make, *arguments, threads=threads, keep_memory=keep_memory) for _ in range(size)]
 
     def __call__(self, items: Sequence[Any], *arguments: Any) -> Reply:
-        """The items dealt out in turn (sorted items give equal shares), their results in order.
+        """Distribute the items round-robin (sorted items give equal shares); results are in order.
 
         Memory is the sum over the workers.
         """
@@ -90,7 +90,7 @@ class Team:
         value: list[Any] = [None] * len(items)
         for i, reply in enumerate(replies):
             value[i::size] = reply.value
-        # They began within a millisecond of each other, so the slowest says how long it took.
+        # They started within a millisecond of each other, so the slowest determines the time.
         return Reply(value, max(reply.seconds for reply in replies), sum(reply.peak_bytes for reply in replies))
 
     def close(self) -> None:
@@ -100,9 +100,9 @@ class Team:
 
 
 def peak_memory() -> int:
-    """Largest resident memory of this process so far, bytes; 0 where the system does not say.
+    """Largest resident memory of this process so far, bytes; 0 if the system does not report it.
 
-    Not `getrusage`: there a new process starts with the peak of the one that started it.
+    Not `getrusage`, where a new process starts with the peak of its parent.
     """
     try:
         status = Path("/proc/self/status").read_text()
@@ -119,7 +119,7 @@ def _serve(pipe: Connection, make: Make, arguments: Sequence[Any], threads: int,
 
         torch.set_num_threads(threads)
         if keep_memory:
-            assert keep_freed_memory(), "the allocator setting is not to be had here"
+            assert keep_freed_memory(), "the allocator setting is not available here"
         work = make(*arguments)
         while True:
             request = pipe.recv()

@@ -179,8 +179,9 @@ def test_what_a_device_holds(scripts: dict[str, ModuleType]) -> None:
 
 def test_the_tables_in_the_documentation_are_those_of_the_script(scripts: dict[str, ModuleType]) -> None:
     page = (FOLDER.parent / "docs" / "scaling.md").read_text(encoding="utf-8")
-    scaling = scripts["scaling"]
-    assert [line for line in scaling.report(scaling.Plan()).splitlines() if line not in page] == []
+    scaling, unwrapped = scripts["scaling"], page.replace("\n", " ")
+    lines = scaling.report(scaling.Plan()).splitlines()
+    assert [line for line in lines if line not in (page if line.startswith("|") else unwrapped)] == []
 
 
 def test_lines_of_the_bench(scripts: dict[str, ModuleType]) -> None:
