@@ -1,6 +1,6 @@
-"""The program as its users meet it: files in, files out, through the command line and the two public verbs.
+"""The program as users run it: files in, files out, on the command line and through the two public functions.
 
-One small model, trained once to copy letters, serves every test that needs a model of any kind.
+One small model, trained once to copy letters, serves every test that needs any model.
 """
 
 import io
@@ -54,7 +54,7 @@ max_length_extra = 3
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -69,7 +69,7 @@ class Ran:
 
     @property
     def complaint(self) -> str:
-        """The one line that an exit with code 2 owes its user; progress may stand before it, nothing behind it."""
+        """The one-line error of exit code 2; progress may come before it, nothing after it."""
         assert self.code == 2, self
         assert self.out == ""
         assert "Traceback" not in self.err
@@ -103,7 +103,7 @@ def cli() -> Callable[..., Ran]:
 
 @pytest.fixture(scope="session")
 def task() -> Callable[..., Pairs]:
-    """Makes pairs of a toy task: letters, and the same letters as `change` puts them."""
+    """Makes pairs of a toy task: letters, and the letters after `change`."""
 
     def make(n: int, seed: int, change: Callable[[list[str]], Sequence[str]] = list, longest: int = 6) -> Pairs:
         rng = Random(seed)
@@ -131,7 +131,7 @@ def write() -> Callable[[Path, Pairs], list[Path]]:
 def learn(
     tmp_path_factory: pytest.TempPathFactory, task: Callable[..., Pairs], write: Callable[[Path, Pairs], list[Path]]
 ) -> Callable[..., tuple[headwise.Model, Path]]:
-    """Trains a model of one layer a side on a toy task, in a process of its own: checking shapes halves the speed."""
+    """Trains a model with one layer a side on a toy task, in its own process; checking shapes halves the speed."""
 
     def train(change: Callable[[list[str]], Sequence[str]], steps: int) -> tuple[headwise.Model, Path]:
         folder = tmp_path_factory.mktemp("learn")
@@ -151,7 +151,7 @@ def learn(
 def copying(
     learn: Callable[..., tuple[headwise.Model, Path]], tmp_path_factory: pytest.TempPathFactory, worker_id: str
 ) -> tuple[headwise.Model, Path]:
-    """A model that has learnt to copy, and its directory; read only. One training serves all processes of a run."""
+    """A trained copying model and its directory; read only. One training serves all test processes."""
     own = tmp_path_factory.getbasetemp()
     link = (own if worker_id == "master" else own.parent) / "copying"
     with FileLock(f"{link}.lock"):

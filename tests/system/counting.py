@@ -1,4 +1,4 @@
-"""A task of its own, as CONTRIBUTING has it: the number that stands behind a text. `test_extending.py` trains it."""
+"""A custom task as in CONTRIBUTING: predict the number after a text. `test_extending.py` trains it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from headwise.training.validation import Outputs, Shard
 
 
 class CountingJob(ClassificationJob):
-    """The number that stands behind a text, by least squares."""
+    """Predicts the number after a text by least squares."""
 
     def _loss(self, network: nn.Module, batch: LabelledBatch) -> Tensor:
         values = torch.tensor([float(label) / self.config.data.unit for label in self.train.labels])

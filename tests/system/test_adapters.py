@@ -1,4 +1,4 @@
-"""What docs/adapters.md says of adapters (LoRA): `headwise train --init FOLDER --set train.lora_rank=8`."""
+"""Adapters (LoRA) as in docs/adapters.md: `headwise train --init FOLDER --set train.lora_rank=8`."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ SEARCH = {"max_length": 20, "num_beams": 2}
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """Options naming pairs to train and to validate on."""
+    """Options for training and validation pairs."""
     for side, text in (("en", "A dog runs {} .\n"), ("de", "Ein Hund rennt {} .\n")):
         (tmp_path / f"a.{side}").write_text("".join(text.format(i) for i in range(40)), encoding="utf-8")
     both = [str(tmp_path / f"a.{side}") for side in ("en", "de")]
@@ -41,7 +41,7 @@ def trained(cli: Cli, base: Path, files: list[str], out: Path, *settings: str) -
     return ran
 
 
-def test_adapters_are_all_that_is_written(cli: Cli, base: Path, files: list[str], tmp_path: Path) -> None:
+def test_only_adapters_are_written(cli: Cli, base: Path, files: list[str], tmp_path: Path) -> None:
     ran = trained(cli, base, files, tmp_path / "out")
     assert "adapters: rank 4, alpha 16, on 12 layers (q_proj,v_proj): 1,536 of" in ran.err
     rows = [json.loads(line) for line in (tmp_path / "out" / "validation.jsonl").read_text().splitlines()]
@@ -56,8 +56,8 @@ def test_adapters_are_all_that_is_written(cli: Cli, base: Path, files: list[str]
     assert "rank 4" in cli("info", tmp_path / "out").out
     scored = cli("score", tmp_path / "out", "--source", files[1], "--target", files[2])
     lines = [json.loads(line) for line in scored.out.splitlines()]
-    pieces = sum(len(line["token_log_probs"]) for line in lines)
-    assert -sum(line["log_prob"] for line in lines) / pieces == pytest.approx(rows[-1]["loss"], rel=1e-3)
+    tokens = sum(len(line["token_log_probs"]) for line in lines)
+    assert -sum(line["log_prob"] for line in lines) / tokens == pytest.approx(rows[-1]["loss"], rel=1e-3)
 
 
 def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, base: Path, files: list[str], tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, base: Path, files
     assert "train.lora_alpha was 16.0, now 3.0" in refused.complaint
 
 
-def test_several_are_added_and_become_a_model(cli: Cli, base: Path, files: list[str], tmp_path: Path) -> None:
+def test_adapters_are_added_and_merged(cli: Cli, base: Path, files: list[str], tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     trained(cli, base, files, one, "train.max_steps=20")
     trained(cli, base, files, two, "train.max_steps=20", "train.seed=2", "train.lora_layers=fc1")
@@ -88,8 +88,8 @@ def test_several_are_added_and_become_a_model(cli: Cli, base: Path, files: list[
     src, tgt = torch.tensor([[20, 21, 22, 2]]), torch.tensor([[1, 30, 31]])
     first, second = (model.network.logits(model.network.states(src, tgt, src > 0)) for model in both)
     assert torch.equal(first, second)
-    said = [cli("translate", path, files[1]).out for path in (f"{one}+{two}", tmp_path / "merged")]
-    assert said[0] == said[1] != ""
+    texts = [cli("translate", path, files[1]).out for path in (f"{one}+{two}", tmp_path / "merged")]
+    assert texts[0] == texts[1] != ""
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_new_head_on_other_layouts_of_the_base(cli: Cli, tmp_path: Path, archite
 
 
 def fine_tune(cli: Cli, base: Path, folder: Path, task: str) -> tuple[Any, Path]:
-    """Train adapters for `task` into the folder `out`; what ran, and the data."""
+    """Train adapters for `task` into the folder `out`; returns the result of the command, and the data."""
     data = write_data(folder / "data", task)
     (folder / "words.txt").write_text("Ann is in Rome\n", encoding="utf-8")
     settings = [one for one in QUICK if "bleu" not in one]
@@ -215,14 +215,14 @@ def fine_tune(cli: Cli, base: Path, folder: Path, task: str) -> tuple[Any, Path]
         (["train.lora_alpha=0"], "train.lora_alpha = 0.0: must be greater than 0"),
     ],
 )
-def test_what_is_refused(
+def test_refused_settings(
     cli: Cli, base: Path, files: list[str], tmp_path: Path, settings: list[str], expected: str
 ) -> None:
     refused = cli("train", "--init", base, *files, "--out", tmp_path / "out", "--set", *QUICK, *settings)
     assert refused.code == 2 and expected in refused.complaint
 
 
-def test_adapters_need_a_published_model(cli: Cli, base: Path, files: list[str], tmp_path: Path) -> None:
+def test_adapters_need_a_pretrained_model(cli: Cli, base: Path, files: list[str], tmp_path: Path) -> None:
     fresh = ["train.lora_rank=4", "train.max_steps=1", "data.vocab_size=300"]
     refused = cli("train", "--recipe", "tiny", *files, "--out", tmp_path / "a", "--set", *fresh)
     assert "train.lora_rank = 4: adapters need a pretrained model" in refused.complaint
@@ -257,4 +257,4 @@ def test_adapters_of_another_model(cli: Cli, base: Path, files: list[str], tmp_p
     write_tiny(tmp_path / "other", "gpt2")
     path = tmp_path / "out" / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": str(tmp_path / "other")}))
-    assert "the model in" in (said := cli("info", tmp_path / "out").complaint) and "has no such layer" in said
+    assert "the model in" in (complaint := cli("info", tmp_path / "out").complaint) and "has no such layer" in complaint

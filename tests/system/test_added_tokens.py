@@ -1,4 +1,4 @@
-"""A published model learns more pieces, such as the code of a language: `train --init FOLDER --special NEW=COPY_OF`."""
+"""Adding tokens to a pretrained model, such as a language code: `train --init FOLDER --special NEW=COPY_OF`."""
 
 import json
 import warnings
@@ -81,13 +81,13 @@ def test_transformers_loads_it(cli: Cli, files: list[str], tmp_path: Path) -> No
         ("<new>=nowhere", "has no token nowhere to copy"),
     ],
 )
-def test_what_is_refused(cli: Cli, files: list[str], tmp_path: Path, special: str, expected: str) -> None:
+def test_refused_tokens(cli: Cli, files: list[str], tmp_path: Path, special: str, expected: str) -> None:
     write_tiny(tmp_path / "base", "marian")
     refused = cli("train", "--init", tmp_path / "base", *files, "--out", tmp_path / "out", "--special", special)
     assert refused.code == 2 and expected in refused.complaint
 
 
-def test_a_vocabulary_that_knows_no_others(tmp_path: Path) -> None:
+def test_a_vocabulary_that_cannot_grow(tmp_path: Path) -> None:
     from headwise.checkpoint.added_tokens import _add_to_vocabulary
     from headwise.errors import UserError
 
@@ -100,7 +100,7 @@ def test_a_vocabulary_that_knows_no_others(tmp_path: Path) -> None:
 
 
 def test_a_vocabulary_as_large_as_the_network_is_wide(cli: Cli, tmp_path: Path) -> None:
-    """Only what has a row for each piece grows, whatever else is as large."""
+    """Only tensors with a row per token grow, even if others have the same size."""
     from headwise.checkpoint.added_tokens import write_with_added_tokens
 
     write_tiny(tmp_path / "base", "gpt2", {"n_embd": 268, "n_head": 2, "n_inner": 8, "n_layer": 1, "vocab_size": 268})

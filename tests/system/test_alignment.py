@@ -1,4 +1,4 @@
-"""Word alignment and pruning through the command line, on the model that has learnt to copy."""
+"""Word alignment and pruning on the command line, with the trained copying model."""
 
 import json
 import shutil
@@ -86,7 +86,7 @@ def test_prune(cli: Callable[..., Any], model_path: Path, copied: Files, tmp_pat
         (["prune", "MODEL", "--heads", "99%", "--source", "SRC", "--target", "SRC", "-o", "OUT"], "that is 12 of 12"),
     ],
 )
-def test_mistakes(
+def test_errors_of_align(
     cli: Callable[..., Any], model_path: Path, copied: Files, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     src, _, gold = copied
@@ -97,7 +97,9 @@ def test_mistakes(
     assert message in cli(*[names.get(argument, argument) for argument in arguments]).complaint
 
 
-def test_a_damaged_choice_is_named(cli: Callable[..., Any], model_path: Path, copied: Files, tmp_path: Path) -> None:
+def test_a_damaged_alignment_head_is_named(
+    cli: Callable[..., Any], model_path: Path, copied: Files, tmp_path: Path
+) -> None:
     model = shutil.copytree(model_path, tmp_path / "model", ignore=shutil.ignore_patterns("checkpoints"))
     (model / "alignment.json").write_text('{"layer": 0}')
     ran = cli("align", model, "--source", copied[0], "--target", copied[1])
@@ -107,7 +109,7 @@ def test_a_damaged_choice_is_named(cli: Callable[..., Any], model_path: Path, co
 
 
 def test_training_a_head_to_align(cli: Callable[..., Any], copied: Files, tmp_path: Path) -> None:
-    """A few updates through the whole pipeline; what is refused, and which head is read afterwards."""
+    """A few updates through the whole pipeline; refused options, and the head that is used afterwards."""
     src, tgt, gold = copied
     settings = ["model.d_model=16", "model.d_ff=16", "model.n_encoder_layers=1", "model.n_decoder_layers=2"]
     settings += ["data.vocab_size=280", "train.max_steps=2", "train.validate_bleu=0", "train.alignment_layer=0"]
@@ -127,7 +129,7 @@ def test_training_a_head_to_align(cli: Callable[..., Any], copied: Files, tmp_pa
 def test_the_page_links_words_as_a_real_model_copies_them(
     copying: tuple[Model, Path], task: Callable[..., Any]
 ) -> None:
-    """By the clearest head of each pair, and by the same head made a step late, as some heads are."""
+    """With the clearest head of each pair, and with the same head shifted by one step, as some heads are."""
     model, _ = copying
     right = late = n_words = 0
     for src, tgt in task(20, 5):

@@ -1,6 +1,6 @@
-"""What docs/questions.md says of answers that are learnt by published encoders: `headwise train --task answer`.
+"""Question answering as in docs/questions.md: `headwise train --task answer --init FOLDER`.
 
-The networks are tiny and random. What they learn is a few answers by heart; that they do shows that all of it trains.
+The models are tiny and random. They learn a few lines by heart, which shows that everything trains.
 """
 
 import json
@@ -27,7 +27,7 @@ CONTEXTS = ["Ann is in Rome", "In Rome, Bob", "It is old, Ann says so to Bob and
 
 
 def write(folder: Path, kind: str = "bert", **changes: Any) -> Path:
-    """A folder whose vocabulary puts marks around a text, or two, as BERT's does."""
+    """A folder whose tokenizer adds special tokens around a text or a pair of texts, like BERT's."""
     write_tiny(folder, kind, changes)
     text = vocabulary(behind=False)
     text.post_processor = processors.TemplateProcessing(
@@ -38,7 +38,7 @@ def write(folder: Path, kind: str = "bert", **changes: Any) -> Path:
 
 
 def squad(path: Path, nothing: bool = False) -> Path:
-    """Who: Ann or Bob; where: Rome, where it is said at all."""
+    """Questions `who?` (Ann or Bob) and `where?` (Rome, in contexts that contain it)."""
     paragraphs = []
     for n, context in enumerate(CONTEXTS):
         who = {"id": f"who{n}", "question": "who?", "answers": [at(context, "Ann" if "Ann" in context else "Bob")]}
@@ -59,7 +59,7 @@ def at(context: str, text: str) -> dict[str, Any]:
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """Options naming questions to train and to validate on."""
+    """Options for training and validation questions."""
     path = str(squad(tmp_path / "q.json"))
     return ["--train", path, "--valid", path]
 
@@ -68,7 +68,7 @@ def validations(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "validation.jsonl").read_text().splitlines()]
 
 
-def test_answers_are_learnt_and_found(cli: Cli, files: list[str], tmp_path: Path) -> None:
+def test_answers_are_trained_and_found(cli: Cli, files: list[str], tmp_path: Path) -> None:
     ran = cli("train", "--task", "answer", "--init", write(tmp_path / "model"), *files, "--out", tmp_path / "out",
               "--set", *QUICK)  # fmt: skip
     assert ran.code == 0, ran.err
@@ -95,7 +95,7 @@ def test_answers_are_learnt_and_found(cli: Cli, files: list[str], tmp_path: Path
 
 
 def test_questions_without_an_answer(cli: Cli, tmp_path: Path) -> None:
-    """Nothing is said where more speaks for that, if it is asked for; files with such questions are scored so."""
+    """The answer is empty if that is likelier and allowed; files with such questions are scored this way."""
     path = squad(tmp_path / "q.json", nothing=True)
     files = ["--train", path, "--valid", path]
     ran = cli("train", "--task", "answer", "--init", write(tmp_path / "model"), *files, "--out", tmp_path / "out",
@@ -109,7 +109,7 @@ def test_questions_without_an_answer(cli: Cli, tmp_path: Path) -> None:
     assert json.loads(cli("answer", tmp_path / "out", path, "--format", "squad").out)["where2"] != ""
 
 
-def test_a_head_that_is_there_is_trained_on_with(cli: Cli, files: list[str], tmp_path: Path) -> None:
+def test_an_existing_head_is_fine_tuned(cli: Cli, files: list[str], tmp_path: Path) -> None:
     start = write(tmp_path / "model", architectures=["BertForQuestionAnswering"])
     ran = cli("train", "--init", start, *files, "--out", tmp_path / "out",
               "--set", *QUICK, "train.max_steps=1", "train.learning_rate=1e-9")  # fmt: skip
@@ -132,7 +132,7 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, files: list[str],
 
 
 def test_long_contexts_are_read_in_passages(tmp_path: Path) -> None:
-    """Each token is in one at least, at most as many as there is room for; the answer is whole where it is labelled."""
+    """Each token is in a passage, and no passage is too long; passages with the label contain the whole answer."""
     write(tmp_path / "model", architectures=["BertForQuestionAnswering"])
     reader = headwise.load(tmp_path / "model", "cpu").reader  # type: ignore[attr-defined]
     context = CONTEXTS[2]
@@ -151,7 +151,9 @@ def test_long_contexts_are_read_in_passages(tmp_path: Path) -> None:
 
 
 def test_the_best_span_is_found_by_hand() -> None:
-    """Ends before beginnings do not count; probabilities are among all spans, and nothing counts where it is asked."""
+    """Spans that end before they start do not count; probabilities are over all spans, including the empty one on
+    request.
+    """
     passage = Passage(EncodedText([0, 9, 2, 5, 6, 2], 3), 0, 3, [(0, 3), (3, 8)])
     logits = torch.tensor([[3.0, 3.0], [9, 9], [9, 9], [1, 4], [2, 0], [9, 9]])  # spans: 5, 1 and 2
     (found,) = answers_in([("q", "Ann Lees")], [passage], [logits], nothing=False)
@@ -162,10 +164,10 @@ def test_the_best_span_is_found_by_hand() -> None:
     assert found.probability == pytest.approx(float(torch.tensor([5.0, 1, 2, 6]).softmax(0)[3]))
     logits[3, 1] = -9
     (found,) = answers_in([("q", "Ann Lees")], [passage], [logits], nothing=False)
-    assert (found.text, found.start, found.end) == ("Lees", 4, 8)  # without the blank before it
+    assert (found.text, found.start, found.end) == ("Lees", 4, 8)  # without the space before it
 
 
-def test_bad_questions_and_wishes(cli: Cli, files: list[str], tmp_path: Path) -> None:
+def test_bad_questions_and_options(cli: Cli, files: list[str], tmp_path: Path) -> None:
     start = write(tmp_path / "model")
     command = ["train", "--task", "answer", "--init", start, *files, "--out", tmp_path / "out"]
     assert "data.max_length = 4 leaves no room" in cli(*command, "--set", "data.max_length=4").complaint
@@ -178,7 +180,7 @@ def test_bad_questions_and_wishes(cli: Cli, files: list[str], tmp_path: Path) ->
     assert not (tmp_path / "out" / "config.json").exists()
 
 
-def test_a_share_of_the_contexts_validates(cli: Cli, files: list[str], tmp_path: Path) -> None:
+def test_part_of_the_contexts_is_held_out(cli: Cli, files: list[str], tmp_path: Path) -> None:
     ran = cli("train", "--task", "answer", "--init", write(tmp_path / "model"), *files[:2], "--valid", "30%",
               "--out", tmp_path / "out", "--set", *QUICK, "train.max_steps=2")  # fmt: skip
     assert ran.code == 0, ran.err

@@ -1,4 +1,4 @@
-"""A recipe may ask for what descendants of the paper changed: such a model trains, is saved, loads and translates."""
+"""Recipes with changes of later Transformers: such models train, are saved, load and translate."""
 
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     ],
     ids=str,
 )
-def test_a_model_of_other_parts(changes: dict[str, Any], lacks: str, files: list[Path], tmp_path: Path) -> None:
-    """In float32 by the library where it has all the parts, else by torch, which then says so where int8 is asked."""
+def test_a_model_with_other_parts(changes: dict[str, Any], lacks: str, files: list[Path], tmp_path: Path) -> None:
+    """In float32 by the library if it supports all parts, otherwise by torch, with a message if int8 was requested."""
     settings = {f"model.{key}": value for key, value in (SMALL | changes).items()}
     settings |= {"train.max_steps": 6, "train.validate_every": 3, "train.validate_bleu": 4, "data.vocab_size": 300}
     model = headwise.train(files, files, tmp_path / "run", "tiny", settings, show=False, device="cpu")
@@ -50,7 +50,7 @@ def test_a_model_of_other_parts(changes: dict[str, Any], lacks: str, files: list
 
 @pytest.mark.skipif(library() is None, reason="packing needs the compiled library")
 def test_rotary_positions_are_packed(files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every row is turned by its place in its own sentence: four updates end where padded ones do."""
+    """Rows are rotated by their positions in their own sentence: four updates give the same as with padding."""
     settings = {f"model.{key}": value for key, value in (SMALL | MODERN | {"positions": "rotary"}).items()}
     settings |= {"train.max_steps": 4, "train.validate_every": 4, "train.validate_bleu": 0, "model.dropout": 0.0}
     settings |= {"data.vocab_size": 300, "train.batching": "random"}

@@ -1,4 +1,4 @@
-"""What users get wrong: one line that names the file and the fix, exit code 2, nothing left behind, no traceback."""
+"""User errors: one line with the file and the fix, exit code 2, no files left behind, no traceback."""
 
 import gzip
 import itertools
@@ -28,7 +28,7 @@ TINY = [
 GOOD = {"good.src": b"a b\nc d\n", "good.tgt": b"b a\nd c\n"}
 JSON = '{"src": "a", "tgt": "b"}\n'
 
-# files to make, arguments of --train, what the message must say
+# files to make, arguments of --train, expected message
 TABLE: dict[str, tuple[dict[str, bytes], list[str], list[str]]] = {
     "missing": ({}, ["absent.src", "good.tgt"], ["absent.src: no such file; look at: ls"]),
     "mistyped": ({}, ["good.scr", "good.tgt"], ["good.scr: no such file; did you mean", "good.src'?"]),
@@ -109,7 +109,7 @@ def test_a_bad_path_is_named_with_its_option(role: str, cli: Any, folder: Path) 
     arguments = [part for name, path in files.items() for part in (name, folder / path, folder / "good.tgt")]
     ran = cli("train", "--recipe", "tiny", *arguments, "--out", folder / "out", "--device", "cpu", "--set", *TINY)
     assert f"error: {role} {folder / 'absent.src'}: no such file" in ran.complaint
-    assert ran.err.count("\n") == 1  # nothing was learnt or tokenised before
+    assert ran.err.count("\n") == 1  # nothing was trained or tokenised before
 
 
 def test_standard_input_is_not_read_while_a_file_is_missing(
@@ -121,7 +121,7 @@ def test_standard_input_is_not_read_while_a_file_is_missing(
     assert not (folder / "cache").exists()
 
 
-def test_doubts_are_said_before_training(cli: Any, folder: Path) -> None:
+def test_warnings_come_before_training(cli: Any, folder: Path) -> None:
     (folder / "x.tsv").write_bytes(b"source\ttarget\na b\tb a\tc\n")
     ran = train(cli, folder, ["x.tsv"])
     assert ran.code == 0
@@ -130,7 +130,7 @@ def test_doubts_are_said_before_training(cli: Any, folder: Path) -> None:
     assert said[1].endswith("only two are read; line 2 loses 'c'")
 
 
-def test_a_run_that_diverges_says_so(cli: Any, folder: Path) -> None:
+def test_a_diverging_run_is_reported(cli: Any, folder: Path) -> None:
     steep = ["train.max_steps=6", "train.validate_every=3", "train.learning_rate=30", "train.warmup_steps=1"]
     ran = train(cli, folder, ["good.src", "good.tgt"], *steep)
     assert ran.code == 0
@@ -171,13 +171,13 @@ def test_bad_settings(more: list[str], options: dict[str, str], expected: str, c
 
 
 @pytest.mark.parametrize("out", ["good.src", "good.src/model"])
-def test_a_place_where_nothing_can_be_written(out: str, cli: Any, folder: Path) -> None:
+def test_an_unwritable_folder(out: str, cli: Any, folder: Path) -> None:
     told = train(cli, folder, ["good.src", "good.tgt"], out=folder / out).complaint
     assert str(folder / out) in told
     assert (folder / "good.src").read_bytes() == GOOD["good.src"]
 
 
-def test_a_folder_that_holds_a_model_already(cli: Any, model_path: Path, folder: Path) -> None:
+def test_a_folder_that_contains_a_model(cli: Any, model_path: Path, folder: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in model_path.rglob("*")}
     told = train(cli, folder, ["good.src", "good.tgt"], out=model_path).complaint
     assert f"--out {model_path}: already holds a run; add --resume to resume it or name another folder" in told
@@ -192,7 +192,7 @@ def test_a_validation_pair_beyond_learned_positions(cli: Any, folder: Path) -> N
     assert "long.tsv" in told
 
 
-def test_too_few_data_are_trained_on_with_warnings(cli: Any, folder: Path) -> None:
+def test_too_little_data_gives_warnings(cli: Any, folder: Path) -> None:
     words = ["".join(chr(97 + i * k % 26) for k in (1, 3, 7, 11, 5)) for i in range(23)]  # each in two pairs
     for side in ("src", "tgt"):
         lines = [f"{word} {after}\n" for word, after in itertools.pairwise(words)]

@@ -1,6 +1,6 @@
-"""A captioner tuned as its users meet it: `headwise train --task caption --init FOLDER`, and what comes out.
+"""Fine-tuning a captioning model as users do: `headwise train --task caption --init FOLDER`.
 
-The model is tiny and random. It learns captions of three colours by heart; that it does shows that all of it trains.
+The model is tiny and random. It learns captions of three colours by heart, which shows that everything trains.
 """
 
 import json
@@ -26,7 +26,7 @@ POOLER = "encoder.pooler.dense.weight"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A captioner with a pooler, three pictures, and the file that lists them, one of them twice; read only."""
+    """A captioning model with a pooler, three images, and the file that lists them, one of them twice; read only."""
     folder = tmp_path_factory.mktemp("captions")
     write_tiny(
         folder / "model", "captions", {"decoder": {**CAPTIONS["decoder"], "resid_pdrop": 0.0, "embd_pdrop": 0.0}}
@@ -48,7 +48,7 @@ def command(folder: Path, *more: str) -> list[str]:
     return [*start, "--set", *QUICK, *more]
 
 
-def test_it_learns_and_comes_back_as_it_was(cli: Cli, folder: Path, tmp_path: Path) -> None:
+def test_training_keeps_the_layout(cli: Cli, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = cli(*command(folder), "--out", out)
     assert ran.code == 0, ran.err
@@ -70,8 +70,8 @@ def test_it_learns_and_comes_back_as_it_was(cli: Cli, folder: Path, tmp_path: Pa
     assert "3 pictures, 4 captions" in cli("evaluate", out, "--source", folder / "held.tsv").out
 
 
-def test_killed_and_resumed_it_is_the_same_run(cli: Cli, folder: Path, tmp_path: Path) -> None:
-    """With pictures that are moved at random in every epoch."""
+def test_a_killed_run_is_resumed_exactly(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    """With images that are shifted at random in every epoch."""
     constant = command(folder, "train.schedule=constant", "data.shift=0.2", "data.flip=true", "train.max_steps=60")
     assert cli(*constant, "--out", tmp_path / "whole").code == 0
     killed_and_resumed(cli, constant, 20, tmp_path / "parts", tmp_path / "whole")
@@ -82,7 +82,7 @@ def test_killed_and_resumed_it_is_the_same_run(cli: Cli, folder: Path, tmp_path:
 
 
 def test_adapters(cli: Cli, folder: Path, tmp_path: Path) -> None:
-    """Small matrices on both halves, which every command takes, and export makes a whole model of."""
+    """Adapters on both halves; every command loads them, and export merges them."""
     more = ["train.lora_rank=4", "train.lora_layers=q_proj,v_proj,up_proj", "train.learning_rate=0.05"]
     ran = cli(*command(folder, *more), "--out", tmp_path / "out")
     assert ran.code == 0, ran.err
@@ -95,7 +95,7 @@ def test_adapters(cli: Cli, folder: Path, tmp_path: Path) -> None:
     assert cli("caption", tmp_path / "whole", picture).out == said.out
 
 
-def test_a_share_is_held_out_with_all_captions_of_a_picture(cli: Cli, folder: Path, tmp_path: Path) -> None:
+def test_images_are_held_out_with_all_their_captions(cli: Cli, folder: Path, tmp_path: Path) -> None:
     asked = command(folder, "train.max_steps=1")
     asked[asked.index("--train") + 1] = str(folder / "held.tsv")
     asked[asked.index("--valid") + 1] = "1pairs"
@@ -128,7 +128,7 @@ def test_files_that_cannot_be_used(cli: Cli, folder: Path, tmp_path: Path, lines
     assert not (tmp_path / "out").exists()
 
 
-def test_what_does_not_go_is_said_in_a_line(cli: Cli, folder: Path, tmp_path: Path) -> None:
+def test_unsupported_options_give_one_line(cli: Cli, folder: Path, tmp_path: Path) -> None:
     write_tiny(tmp_path / "vit", "vit")
     for more, expected in [
         (["--init", tmp_path / "vit"], "is a vit model that reads pictures; this task needs a ViT or DeiT with a"),
@@ -139,7 +139,7 @@ def test_what_does_not_go_is_said_in_a_line(cli: Cli, folder: Path, tmp_path: Pa
         assert expected in cli(*command(folder), "--out", tmp_path / "out", *more).complaint
 
 
-# --- From nothing, and from two folders
+# --- From scratch, and from two folders
 
 BEGUN = [
     *QUICK, "model.image_size=8", "model.patch_size=4", "model.d_model=16", "model.d_ff=32", "model.dropout=0.0",
@@ -152,7 +152,7 @@ def from_nothing(folder: Path, *more: str) -> list[str]:
     return ["train", "--recipe", "caption", *files, "--device", "cpu", "--set", *BEGUN, *more]
 
 
-def test_one_that_begins_here_learns(cli: Cli, folder: Path, tmp_path: Path) -> None:
+def test_a_captioner_trains_from_scratch(cli: Cli, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = cli(*from_nothing(folder), "--out", out)
     assert ran.code == 0, ran.err
@@ -163,20 +163,20 @@ def test_one_that_begins_here_learns(cli: Cli, folder: Path, tmp_path: Path) -> 
     assert said.out.splitlines() == [f"A {name} field." for name in COLOURS]
     begun, after = (load_file(path / "model.safetensors") for path in (out / "vit-gpt2-begun", out))
     places = [key for key in begun if key.endswith(("position_embeddings", "cls_token"))]
-    assert len(places) == 2 and all(0.01 < begun[key].std() < 0.03 for key in places)  # not all alike
+    assert len(places) == 2 and all(0.01 < begun[key].std() < 0.03 for key in places)  # not all the same
     assert {key for key in begun if torch.equal(begun[key], after[key])} == {POOLER, POOLER.replace("weight", "bias")}
     refused = cli(*from_nothing(folder, "model.positions=rotary"), "--out", tmp_path / "two")
     assert "model.positions = rotary: patches have learned positions" in refused.complaint
     assert not (tmp_path / "two").exists()
 
 
-def test_one_that_begins_here_goes_on_as_it_was(cli: Cli, folder: Path, tmp_path: Path) -> None:
+def test_a_captioner_from_scratch_is_resumed_exactly(cli: Cli, folder: Path, tmp_path: Path) -> None:
     constant = from_nothing(folder, "train.schedule=constant", "train.max_steps=60", "model.dropout=0.1")
     assert cli(*constant, "--out", tmp_path / "whole").code == 0
     killed_and_resumed(cli, constant, 20, tmp_path / "parts", tmp_path / "whole")
 
 
-def test_two_folders_become_one_that_is_trained(cli: Cli, folder: Path, tmp_path: Path) -> None:
+def test_two_folders_are_joined_and_trained(cli: Cli, folder: Path, tmp_path: Path) -> None:
     write_tiny(tmp_path / "vit", "vit")
     write_tiny(tmp_path / "gpt2", "gpt2")
     joined = tmp_path / "joined"

@@ -1,4 +1,4 @@
-"""`headwise check-corpus` on corpora in which each fault stands once: each is found, with its line, and no other."""
+"""`headwise check-corpus` on corpora with one fault of each kind: each is found with its line, and no other."""
 
 import re
 from html.parser import HTMLParser
@@ -14,7 +14,7 @@ PLACES = [("park", "Park"), ("garden", "Garten"), ("school", "Schule"), ("house"
 
 
 def sound(n: int = 50, start: int = 0) -> list[Pair]:
-    """Pairs in which nothing is wrong and no sentence stands twice."""
+    """Pairs without faults or repeated sentences."""
     pairs = []
     for number in range(start, start + n):
         name, (place, ort) = NAMES[number % 10], PLACES[number // 10 % 5]
@@ -23,7 +23,7 @@ def sound(n: int = 50, start: int = 0) -> list[Pair]:
     return pairs
 
 
-FAULTS: dict[str, tuple[Pair, str]] = {  # what is put at line 31, and what is said of it
+FAULTS: dict[str, tuple[Pair, str]] = {  # the content of line 31, and its finding
     "empty": (("A line", " "), "one side is empty: training drops them"),
     "long": (("word " * 300, "Wort " * 300), "longer than data.max_length: training drops them"),
     "uneven": (("A", "Ein Hund" + " und noch ein Hund" * 9), "more uneven than data.max_length_ratio"),
@@ -78,7 +78,7 @@ def findings(out: str) -> list[str]:
     return [match.strip() for match in re.findall(r"^ +[\d,]+ +[\d.]+%  (.*)$", part, re.MULTILINE)]
 
 
-def test_a_sound_corpus(cli: Any, tmp_path: Path) -> None:
+def test_a_corpus_without_faults(cli: Any, tmp_path: Path) -> None:
     ran = cli("check-corpus", tsv(tmp_path / "a.tsv", sound()))
     assert ran.code == 0, ran.err
     assert ran.lines[0] == f"training: {tmp_path / 'a.tsv'}: 50 pairs"
@@ -106,7 +106,7 @@ def test_each_fault_once(cli: Any, tmp_path: Path, fault: str) -> None:
 
 
 @pytest.mark.parametrize("what", REPEATS)
-def test_repeats_name_where_they_were(cli: Any, tmp_path: Path, what: str) -> None:
+def test_repeats_name_their_first_line(cli: Any, tmp_path: Path, what: str) -> None:
     change, said = REPEATS[what]
     pairs = sound()
     pairs.insert(30, change(*pairs[4]))
@@ -144,12 +144,12 @@ def test_leaks_between_all_sets(cli: Any, tmp_path: Path) -> None:
     assert html.count('class="number found"') == 5
 
 
-def test_what_valid_1_percent_would_take(cli: Any, tmp_path: Path) -> None:
+def test_pairs_that_valid_1_percent_would_hold_out(cli: Any, tmp_path: Path) -> None:
     ran = cli("check-corpus", tsv(tmp_path / "a.tsv", sound()), "--valid", "10%")
     assert ran.lines[-1].startswith("headwise train --valid 10% would take 5 pairs to validate on, and drop 0 others")
 
 
-def test_doubts_about_the_files(cli: Any, tmp_path: Path) -> None:
+def test_warnings_about_the_files(cli: Any, tmp_path: Path) -> None:
     train = tsv(tmp_path / "a.tsv", [("source", "target"), *sound()])
     valid = tsv(tmp_path / "v.tsv", [(tgt, src) for src, tgt in sound(30, 50)])
     ran = cli("check-corpus", train, "--valid", valid)
@@ -185,7 +185,7 @@ def test_the_page_loads_nothing_and_shows_texts_as_texts(cli: Any, tmp_path: Pat
     assert parser.open == []
 
 
-def test_mistakes_are_one_line(cli: Any, tmp_path: Path) -> None:
+def test_errors_are_one_line(cli: Any, tmp_path: Path) -> None:
     path = tsv(tmp_path / "a.tsv", sound())
     assert "give it the ending .html" in cli("check-corpus", path, "-o", tmp_path / "report.pdf").complaint
     assert "no such file" in cli("check-corpus", path, "--test", "news=absent.tsv").complaint
@@ -197,7 +197,7 @@ def test_mistakes_are_one_line(cli: Any, tmp_path: Path) -> None:
 
 
 def test_real_corpora(cli: Any, shared_data: Path) -> None:
-    """What their own descriptions list."""
+    """The findings match the corpora's own descriptions."""
     folder = shared_data / "multi30k"
     files = {part: [folder / f"{part}.{side}.gz" for side in ("en", "de")] for part in ("train", "val")}
     ran = cli("check-corpus", *files["train"], "--valid", *files["val"])

@@ -1,4 +1,4 @@
-"""Lines shared by a cluster of Ray's, two machines simulated on this one: the same bytes as without it."""
+"""Lines translated by a Ray cluster of two simulated machines: the same bytes as without it."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory, task: Callable[..., Any]) -> tuple[Path, Path]:
-    """More lines than a chunk has, and what should become of them."""
+    """More lines than one chunk has, and their expected translations."""
     folder = tmp_path_factory.mktemp("lines")
     pairs = task(1100, 31)
     for name, side in zip(("in.txt", "ref.txt"), zip(*pairs, strict=True), strict=True):
@@ -56,7 +56,7 @@ def files(tmp_path_factory: pytest.TempPathFactory, task: Callable[..., Any]) ->
 
 @pytest.fixture
 def actors(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterExecutor]:
-    """The processes of all commands of a test: each command would start its own, which import torch first."""
+    """Processes shared by all commands of a test, because starting them imports torch."""
     import ray
 
     with ClusterExecutor(ray, gpu=False) as kept:
@@ -88,13 +88,13 @@ def test_a_cluster_writes_what_one_machine_writes(
 
 
 def working() -> list[int]:
-    """Processes that are at work, by their numbers."""
+    """Process numbers of working processes."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if entry.read_bytes().startswith(b"ray::ClusterWorker.run"):
                 found.append(int(entry.parent.name))
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
     return found
 
@@ -123,7 +123,7 @@ def test_a_killed_process_is_replaced(cluster: Any, model_path: Path, task: Call
 
 @pytest.fixture
 def without_model(cluster: Any, model_path: Path) -> Iterator[dict[str, Any]]:
-    """A third machine, which has no files where the others have the model's: a mount of its own hides them."""
+    """A third machine without the model: a mount of its own hides the files."""
     import ray
 
     known = {node["NodeID"] for node in ray.nodes()}
@@ -160,11 +160,11 @@ def test_a_machine_without_the_model_is_named_and_left_out(
     assert complaint.startswith(start)
 
 
-def test_where_no_machine_has_the_model_one_line_names_them(cluster: Any, model_path: Path, tmp_path: Path) -> None:
+def test_machines_without_the_model_are_named_in_one_line(cluster: Any, model_path: Path, tmp_path: Path) -> None:
     import ray
 
     model, loading = headwise.load(model_path, "cpu"), ModelLocation((str(tmp_path / "nowhere"),), "cpu", "auto")
-    for most in (0, 1):  # one process is tried elsewhere, too
+    for most in (0, 1):  # one process is also tried elsewhere
         with ClusterExecutor(ray, gpu=False, most=most) as actors:
             shared = ClusterModel(model, loading, actors, ResultShards(None))
             with pytest.raises(UserError) as raised:
@@ -175,7 +175,7 @@ def test_where_no_machine_has_the_model_one_line_names_them(cluster: Any, model_
 def test_a_cluster_of_the_command_alone_leaves_no_token_behind(
     cli: Any, model_path: Path, tmp_path: Path, task: Callable[..., Any]
 ) -> None:
-    """Ray would write one, and `ray start --head` on this machine would ask the others for it from then on."""
+    """Ray would write one, and `ray start --head` on this machine would then require it from others."""
     pytest.importorskip("ray")
     (tmp_path / "in.txt").write_text("".join(f"{source}\n" for source, _ in task(5, 35)), encoding="utf-8")
     command = ["translate", str(model_path), str(tmp_path / "in.txt"), "--device", "cpu", "--workers", "1"]
@@ -188,7 +188,7 @@ def test_a_cluster_of_the_command_alone_leaves_no_token_behind(
     assert ran.stdout == cli(*command[:-2]).out and not [*(tmp_path / "home").rglob("auth_token")]
 
 
-def test_faults_of_work_and_of_processes(cluster: Any) -> None:
+def test_errors_of_work_and_of_processes(cluster: Any) -> None:
     import ray
 
     with ClusterExecutor(ray, gpu=False) as actors:
@@ -199,15 +199,15 @@ def test_faults_of_work_and_of_processes(cluster: Any) -> None:
             actors.submit(os._exit, 1).result(60)
         before = actors.size
         node = cluster.add_node(num_cpus=1)
-        time.sleep(1.1)  # it looks around once a second
+        time.sleep(1.1)  # it checks once a second
         assert actors.submit(int, "4").result(60) == 4 and (before, actors.size) == (2, 3)
         cluster.remove_node(node)
     while len(live_nodes(ray)) > 2:
         time.sleep(0.1)
-    assert len(ray.nodes()) > 2  # those that have left are known, and not counted
+    assert len(ray.nodes()) > 2  # dead machines are listed but not counted
 
 
-def test_a_killed_command_goes_on_where_it_was(
+def test_a_killed_command_is_resumed(
     cluster: Any, cli: Any, model_path: Path, task: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, out, whole = (tmp_path / name for name in ("in.txt", "out.txt", "whole.txt"))
@@ -254,7 +254,7 @@ def test_replicas_of_a_server(cluster: Any, model_path: Path, task: Callable[...
             program.kill()
 
 
-def test_a_cluster_that_is_not_there_is_one_line(cli: Any, model_path: Path, tmp_path: Path) -> None:
+def test_a_missing_cluster_is_one_line(cli: Any, model_path: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     (tmp_path / "in.txt").write_text("a b\n")
     program = [sys.executable, "-m", "headwise", "translate", str(model_path), str(tmp_path / "in.txt")]
@@ -273,10 +273,10 @@ SMALL = [
 ]
 
 
-def test_a_killed_sweep_goes_on_and_its_runs_are_ordinary_ones(
+def test_a_killed_sweep_is_resumed_with_ordinary_runs(
     cluster: Any, cli: Any, task: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """Of language models, which lie in a family's layout; nothing here is a translator's alone."""
+    """With language models in a family's layout; sweeps are not only for translation models."""
     out, plain, text = tmp_path / "sweep", tmp_path / "plain", tmp_path / "text.txt"
     text.write_text("".join(f"{source}\n" for source, _ in task(600, 41)), encoding="utf-8")
     files = ["--train", str(text), "--valid", "5%"]

@@ -1,4 +1,4 @@
-"""Every form a corpus can have is the same corpus: the first steps of training have the same losses."""
+"""Every format of a corpus gives the same corpus: the first training steps have the same losses."""
 
 import gzip
 import json
@@ -97,7 +97,7 @@ def test_a_hugging_face_folder(expected: Any, losses: Any, pairs: Any, tmp_path:
     assert losses(f"hf:{tmp_path}?src=en&tgt=de") == expected
 
 
-def test_a_given_tokenizer_is_used_and_copied(cli: Any, task: Any, write: Any, tmp_path: Path) -> None:
+def test_an_existing_tokenizer_is_used_and_copied(cli: Any, task: Any, write: Any, tmp_path: Path) -> None:
     files = write(tmp_path / "train", task(50, 1))
     run = ["train", "--recipe", "tiny", "--train", *files, "--valid", *files, "--device", "cpu", "--set", *SETTINGS]
     assert cli(*run, "--out", tmp_path / "first").code == 0
@@ -107,7 +107,7 @@ def test_a_given_tokenizer_is_used_and_copied(cli: Any, task: Any, write: Any, t
     assert str(tmp_path) not in (tmp_path / "second" / "config.json").read_text(encoding="utf-8")
 
 
-def test_declared_tokens_are_one_piece(cli: Any, task: Any, write: Any, tmp_path: Path) -> None:
+def test_special_tokens_are_single_tokens(cli: Any, task: Any, write: Any, tmp_path: Path) -> None:
     files = write(tmp_path / "train", [(f"<2xx> {src}", tgt) for src, tgt in task(50, 1)])
     run = ["train", "--recipe", "tiny", "--train", *files, "--valid", *files, "--device", "cpu", "--set", *SETTINGS]
     assert cli(*run, "--special", "<2xx>", "--out", tmp_path / "model").code == 0

@@ -1,6 +1,6 @@
-"""T5 and BART on running text, as users meet it: `headwise train --task denoise --init FOLDER`.
+"""Denoising pre-training of T5 and BART as users run it: `headwise train --task denoise --init FOLDER`.
 
-The models are tiny and random. What they learn is an alphabet by heart.
+The models are tiny and random. They learn an alphabet by heart.
 """
 
 import json
@@ -25,7 +25,7 @@ KINDS = {"t5": "t5", "bart": "marian", "mbart": "m2m"}
 
 
 def write(folder: Path, name: str, marks: list[str] | None = None, **changes: Any) -> list[str]:
-    """A folder, and what a command must say of languages."""
+    """A folder, and the language options of commands."""
     model = {"model_type": name} if name == "bart" else {"model_type": name, "max_position_embeddings": 200}
     write_tiny(folder, KINDS[name], {**(model if name != "t5" else {}), **changes}, marks=marks or [])
     return ["--source-language=de", "--target-language=de"] if name == "mbart" else []
@@ -49,7 +49,7 @@ def command(texts: Path, model: Path, languages: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_folder_is_trained_and_comes_back_as_it_was(name: str, cli: Cli, texts: Path, tmp_path: Path) -> None:
+def test_training_keeps_the_layout(name: str, cli: Cli, texts: Path, tmp_path: Path) -> None:
     languages = write(tmp_path / "model", name, SENTINELS if name == "t5" else [])
     ran = cli(*command(texts, tmp_path / "model", languages), "--out", tmp_path / "out")
     assert ran.code == 0, ran.err
@@ -76,7 +76,7 @@ def test_a_folder_is_trained_and_comes_back_as_it_was(name: str, cli: Cli, texts
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["t5", "bart"])
-def test_killed_and_resumed_it_is_the_same_run(name: str, texts: Path, cli: Cli, tmp_path: Path) -> None:
+def test_a_killed_run_is_resumed_exactly(name: str, texts: Path, cli: Cli, tmp_path: Path) -> None:
     write(tmp_path / "model", name, SENTINELS if name == "t5" else [])
     start = command(texts, tmp_path / "model", [])
     assert cli(*start, "--out", tmp_path / "whole").code == 0
@@ -108,7 +108,7 @@ def test_killed_and_resumed_it_is_the_same_run(name: str, texts: Path, cli: Cli,
         ),
     ],
 )
-def test_what_does_not_go(cli: Cli, texts: Path, tmp_path: Path, name: str, more: list[str], expected: str) -> None:
+def test_unsupported_options(cli: Cli, texts: Path, tmp_path: Path, name: str, more: list[str], expected: str) -> None:
     write(tmp_path / "model", name, SENTINELS if name == "t5" else [])
     start = ["train", "--task", "denoise", "--init", tmp_path / "model", *files(texts), "--out", tmp_path / "out"]
     if "40%" in more:

@@ -1,4 +1,4 @@
-"""`headwise demo` from end to end, with a model too small to be good."""
+"""`headwise demo` from start to finish, with a model too small to be good."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ SMALL = [
 ]
 
 
-def test_demo_trains_shows_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_trains_translates_and_plots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     share = demo(tmp_path, CORPUS, SMALL)
     shown = capsys.readouterr().out
     assert 0 <= share < 0.5

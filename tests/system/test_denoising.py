@@ -1,4 +1,4 @@
-"""Denoising as a first stage: what is masked is learnt, a resumed run is the same run, a translator starts from it."""
+"""Denoising pre-training: masked tokens are restored, resumed runs are exact, a translation model starts from it."""
 
 import json
 import random
@@ -40,7 +40,7 @@ beam_size = 2
 max_length_factor = 1.0
 max_length_extra = 6
 """
-ALPHABETS = ("abcdefghij", "klmnopqrst")  # of two languages: each text counts on from some letter
+ALPHABETS = ("abcdefghij", "klmnopqrst")  # of two languages: each text counts up from some letter
 
 
 def counting(n: int, alphabet: str, seed: int) -> list[str]:
@@ -80,7 +80,7 @@ def command(files: Path, out: Path, steps: int, *more: Any) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def stage(files: Path, cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that has learnt to count in two languages; read only."""
+    """A model trained to count in two languages; read only."""
     out = tmp_path_factory.mktemp("stage") / "stage1"
     ran = cli(*command(files, out, 250))
     assert ran.code == 0, ran.err
@@ -88,8 +88,8 @@ def stage(files: Path, cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return out
 
 
-def test_what_is_masked_is_restored(stage: Path) -> None:
-    """A guess is right once in ten times, or in twenty where the language is not seen."""
+def test_masked_tokens_are_restored(stage: Path) -> None:
+    """A random guess is right once in ten times, or in twenty if the language is unknown."""
     model = headwise.load(stage, "cpu")
     texts = [text for alphabet in ALPHABETS for text in counting(20, alphabet, 4)]
     masked = [" ".join([first, "<mask>", *rest]) for first, _, *rest in map(str.split, texts)]
@@ -97,7 +97,7 @@ def test_what_is_masked_is_restored(stage: Path) -> None:
     assert right >= 0.8 * len(texts)
 
 
-def test_a_resumed_run_is_the_same_run(files: Path, cli: Any, tmp_path: Path) -> None:
+def test_a_run_is_resumed_exactly(files: Path, cli: Any, tmp_path: Path) -> None:
     more = ["train.checkpoint_every=7", "train.validate_every=7", "train.log_every=1", "data.bpe_dropout=0.1"]
     assert cli(*command(files, tmp_path / "whole", 20, *more)).code == 0
     for steps in (9, 20):
@@ -112,7 +112,7 @@ def test_a_resumed_run_is_the_same_run(files: Path, cli: Any, tmp_path: Path) ->
     assert len(losses[0]) == 20
 
 
-def test_a_translator_starts_from_it(stage: Path, files: Path, cli: Any, tmp_path: Path) -> None:
+def test_translation_starts_from_it(stage: Path, files: Path, cli: Any, tmp_path: Path) -> None:
     pairs = [files / "pairs.en", files / "pairs.de"]
     run = ["train", "--init", stage, "--train", *pairs, "--valid", *pairs, "--device", "cpu", "--out", tmp_path / "out"]
     settings = ["train.max_steps=40", "train.log_every=1", "train.learning_rate=0.003", "train.warmup_steps=1"]
@@ -127,14 +127,14 @@ def test_a_translator_starts_from_it(stage: Path, files: Path, cli: Any, tmp_pat
     assert "from the weights of `stage1`" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
-def test_texts_to_validate_on_are_taken_out(files: Path, cli: Any, tmp_path: Path) -> None:
+def test_validation_texts_are_removed_from_training(files: Path, cli: Any, tmp_path: Path) -> None:
     run = ["train", "--task", "denoise", "--recipe", files / "toy.toml", "--device", "cpu", "--valid", "5%"]
     ran = cli(*run, "--train", files / "pairs.en", files / "pairs.de", "--out", tmp_path, "--set", "train.max_steps=1")
     assert ran.code == 0, ran.err
     assert "validating on 6 pairs held out of the training files (5%)" in ran.err
 
 
-def test_it_says_what_it_is(stage: Path, cli: Any) -> None:
+def test_info_and_card_describe_it(stage: Path, cli: Any) -> None:
     rows = dict(line.split(maxsplit=1) for line in cli("info", stage).lines if not line.startswith("training data"))
     assert rows["model"].startswith("denoising, trained with Headwise")
     assert "1 + 1 layers" in rows["architecture"]
@@ -154,13 +154,13 @@ def test_it_says_what_it_is(stage: Path, cli: Any) -> None:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_it_is_no_translator_yet(arguments: list[str], stage: Path, files: Path, cli: Any) -> None:
+def test_it_does_not_translate(arguments: list[str], stage: Path, files: Path, cli: Any) -> None:
     said = cli(*(argument.format(stage, file=files / "check.en") for argument in arguments)).complaint
     kind = "this model restores texts" if arguments[0] in ("evaluate", "score") else "was trained to denoise, not to "
     assert f"{stage}: {kind}" in said and "a translator starts from it" in said and "`headwise train --init" in said
 
 
-def test_what_it_does_not_take(stage: Path, files: Path, cli: Any, tmp_path: Path) -> None:
+def test_unsupported_options(stage: Path, files: Path, cli: Any, tmp_path: Path) -> None:
     out, given = tmp_path / "out", tmp_path / "tokenizer.json"
     Tokenizer.train(["a b c"], TranslationData(vocab_size=270)).save(given)
     told = cli(*command(files, out, 1, f"data.tokenizer={given}")).complaint

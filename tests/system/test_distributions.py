@@ -1,6 +1,6 @@
-"""Wheels, as `make wheels` leaves them in dist/: each says for whom it is, and carries the library for those alone.
+"""Wheels, as written to dist/ by `make wheels`: each names its platform, and contains only the libraries for it.
 
-And the sources, which install without a compiler. Where there are no wheels, or no hatchling, their tests are skipped.
+Also the source distribution, which installs without a compiler. Without wheels, or hatchling, the tests are skipped.
 """
 
 import os
@@ -34,12 +34,12 @@ from headwise.network.from_recipe import transformer_config
 
 pytestmark = pytest.mark.distributed
 ROOT = Path(__file__).parents[2]
-AARCH64 = Path(os.environ.get("HEADWISE_AARCH64", ROOT / ".venv/aarch64"))  # as aarch64_python.sh leaves it
+AARCH64 = Path(os.environ.get("HEADWISE_AARCH64", ROOT / ".venv/aarch64"))  # written by aarch64_python.sh
 DIST = Path(os.environ.get("HEADWISE_DIST", ROOT / "dist"))
 WHEELS = sorted(DIST.glob("headwise-*.whl"))
 HERE = [wheel for wheel in WHEELS if "manylinux" in wheel.name and platform.machine() in wheel.name]
 ELF, MACH_O, SHARED_PE = {"x86_64": 62, "aarch64": 183}, {"x86_64": 0x01000007, "arm64": 0x0100000C}, 0x2000
-SIGNATURE, BUILD_VERSION = 0x1D, 0x32  # commands to whoever loads a library on macOS
+SIGNATURE, BUILD_VERSION = 0x1D, 0x32  # load commands of a library on macOS
 
 
 def tag(wheel: Path) -> str:
@@ -57,8 +57,8 @@ def libraries(wheel: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("wheel", WHEELS, ids=tag)
-def test_what_is_in_it(wheel: Path) -> None:
-    """Every build of its kind of machine and no other; and the sources they are made of, or they would be left out."""
+def test_contents_of_a_wheel(wheel: Path) -> None:
+    """Every build for its kind of machine and no other, and their sources."""
     kind = "aarch64" if "arm" in machine(wheel) else machine(wheel)
     assert sorted(libraries(wheel)) == sorted(library_of(name).name for name in BUILDS[kind])
     with zipfile.ZipFile(wheel) as contents:
@@ -71,7 +71,7 @@ def test_what_is_in_it(wheel: Path) -> None:
 
 @pytest.mark.parametrize("wheel", [w for w in WHEELS if "linux" in w.name], ids=tag)
 def test_libraries_for_linux(wheel: Path) -> None:
-    """Of that processor, and with no symbol that is younger than the system the tag names."""
+    """For that processor, without symbols that are newer than the system in the tag."""
     newest = tuple(map(int, re.findall(r"manylinux_(\d+)_(\d+)", tag(wheel))[0]))
     for content in libraries(wheel).values():
         assert content[:5] == b"\x7fELF\x02" and struct.unpack_from("<H", content, 18) == (ELF[machine(wheel)],)
@@ -82,7 +82,7 @@ def test_libraries_for_linux(wheel: Path) -> None:
 
 @pytest.mark.parametrize("wheel", [w for w in WHEELS if "macosx" in w.name], ids=tag)
 def test_libraries_for_macos(wheel: Path) -> None:
-    """Of that processor, for the system that the tag names, and signed where nothing else is loaded."""
+    """For that processor and the system in the tag, and signed, because unsigned libraries are not loaded."""
     oldest = tuple(map(int, re.findall(r"macosx_(\d+)_(\d+)", tag(wheel))[0]))
     for content in libraries(wheel).values():
         magic, processor, _, _, count = struct.unpack_from("<IIIII", content)
@@ -98,7 +98,7 @@ def test_libraries_for_macos(wheel: Path) -> None:
 
 @pytest.mark.parametrize("wheel", [w for w in WHEELS if "win" in w.name], ids=tag)
 def test_libraries_for_windows(wheel: Path) -> None:
-    """Libraries of that processor, which show their functions."""
+    """Libraries for that processor, which export their functions."""
     for name, content in libraries(wheel).items():
         header = struct.unpack_from("<I", content, 0x3C)[0]
         assert content[:2] == b"MZ" and content[header : header + 4] == b"PE\0\0"
@@ -110,7 +110,7 @@ def test_libraries_for_windows(wheel: Path) -> None:
 @pytest.mark.skipif(not shutil.which("objdump"), reason="needs objdump")
 @pytest.mark.parametrize("wheel", [w for w in WHEELS if machine(w) == "x86_64" and "linux" in w.name], ids=tag)
 def test_no_build_has_more_than_its_instructions(wheel: Path, tmp_path: Path) -> None:
-    """The one that runs everywhere none of AVX, that of AVX2 none of AVX-512, AVX-VNNI's in its own encoding."""
+    """The portable build has no AVX, the AVX2 build no AVX-512, the AVX-VNNI build only its own encoding."""
 
     def assembled(build: str) -> str:
         path = tmp_path / build
@@ -133,7 +133,7 @@ def test_auditwheel_agrees(wheel: Path) -> None:
 KERNELS = ROOT / "tests/unit/native/kernels.c"
 ZIG_WINDOWS = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-windows-gnu"]
 WINE = shutil.which("wine64") or "/usr/lib/wine/wine64"
-ELSEWHERE = {  # who compiles the program that hashes every kernel, who runs it, and with which builds
+ELSEWHERE = {  # compiler of the program that hashes every kernel, its emulator, and the builds
     "manylinux_2_17_aarch64": (
         ["aarch64-linux-gnu-gcc"],
         ["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"],
@@ -144,7 +144,7 @@ ELSEWHERE = {  # who compiles the program that hashes every kernel, who runs it,
 
 
 def hashes(compiler: list[str], emulator: list[str], library: Path) -> list[str]:
-    """What a build yields, as `kernels.c` prints it."""
+    """The results of a build, as printed by `kernels.c`."""
     program = library.with_name("kernels.exe")
     if not program.is_file():
         flags = ["-std=gnu11", "-O1", "-DSCALAR", "-w", f"-I{FOLDER}", str(KERNELS), "-o", program]
@@ -155,8 +155,8 @@ def hashes(compiler: list[str], emulator: list[str], library: Path) -> list[str]
 
 
 @pytest.mark.parametrize("wheel", [w for w in WHEELS if tag(w) in ELSEWHERE], ids=tag)
-def test_it_yields_the_bits_of_this_machine(wheel: Path, tmp_path: Path) -> None:
-    """Every kernel and whole searches, by an emulator of ARM and by Wine."""
+def test_builds_give_the_bits_of_this_machine(wheel: Path, tmp_path: Path) -> None:
+    """Every kernel and whole searches, in an ARM emulator and in Wine."""
     compiler, emulator, builds = ELSEWHERE[tag(wheel)]
     needs_zig = "ziglang" in compiler and not find_spec("ziglang")
     if needs_zig or not (
@@ -186,7 +186,7 @@ print("torch" in sys.modules)
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model directory with random weights; what it writes is the same every time."""
+    """A model directory with random weights; it always writes the same."""
     folder = tmp_path_factory.mktemp("models") / "random"
     tokenizer = Tokenizer.train(["the cat sat on the mat", "a dog and a cat"], TranslationData(vocab_size=300))
     widths = {"d_model": 18, "d_ff": 33, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 1}
@@ -203,7 +203,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of a program that finds no compiler, neither on its path nor among Python's packages."""
+    """The environment of a program without a compiler, neither on its path nor among Python's packages."""
     folder = tmp_path_factory.mktemp("bare")
     (folder / "ziglang.py").write_text("raise ImportError('not here')\n")
     kept = {name: value for name, value in os.environ.items() if name not in ("CC", "HEADWISE_NATIVE")}
@@ -212,7 +212,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def install(tmp_path_factory: pytest.TempPathFactory, bare: dict[str, str]) -> Callable[[Path], str]:
-    """The interpreter of a new environment with a wheel or the sources, which borrows the rest from this one."""
+    """The interpreter of a new environment with a wheel or the sources; other packages are those of this one."""
 
     def make(package: Path) -> str:
         folder = tmp_path_factory.mktemp("environment")
@@ -229,7 +229,7 @@ def install(tmp_path_factory: pytest.TempPathFactory, bare: dict[str, str]) -> C
 
 
 def best_build() -> str:
-    """The build that this processor should run, by what Linux says of it; nothing where it should be torch."""
+    """The build for this processor according to Linux; empty if torch should be used."""
     about = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
     needed = {
         "avx512": ["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"],
@@ -244,14 +244,14 @@ def best_build() -> str:
 
 @pytest.fixture(scope="module")
 def installed(install: Callable[[Path], str]) -> str:
-    """With the wheel for this machine."""
+    """An environment with the wheel for this machine."""
     if not HERE:
         pytest.skip("no wheel for this machine: make wheels")
     return install(HERE[-1])
 
 
 def translated(python: list[str], model: Path, environment: dict[str, str]) -> tuple[list[str], list[str]]:
-    """What a program says that translates, three lines, and what it complains of."""
+    """Three translated lines and the error output of a program."""
     ran = subprocess.run([*python, "-c", TRANSLATE, str(model)], env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr[-2000:]
     return ran.stdout.splitlines(), ran.stderr.splitlines()
@@ -269,7 +269,7 @@ def test_an_installed_wheel_translates_without_a_compiler(installed: str, model:
 
 @pytest.fixture(scope="module")
 def on_arm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Callable[[str], list[str]], dict[str, str]]:
-    """A call of Python on an ARM processor of that name, where the wheel for it is installed; and its environment."""
+    """A call of Python on an emulated ARM processor with the wheel installed, and its environment."""
     wheels = [wheel for wheel in WHEELS if tag(wheel) == "manylinux_2_17_aarch64"]
     if not (wheels and (AARCH64 / "complete").is_file() and shutil.which("qemu-aarch64-static")):
         pytest.skip("no wheel for 64-bit ARM, or no Python for it: make wheels")
@@ -303,7 +303,7 @@ def test_an_installed_wheel_translates_on_arm(on_arm: Any, model: Path) -> None:
 
 @pytest.mark.skipif(not shutil.which("qemu-x86_64-static"), reason="needs qemu-x86_64-static")
 def test_a_processor_of_2008(installed: str, model: Path, bare: dict[str, str]) -> None:
-    """Which knows no AVX: plain C where it is asked for, and never an illegal instruction."""
+    """A processor without AVX: plain C on request, and never an illegal instruction."""
     emulated = [shutil.which("qemu-x86_64-static") or "", "-cpu", "Nehalem", installed]
     code = "from headwise.native import library as c; print(c.usable_builds())"
     ran = subprocess.run([*emulated, "-c", code], env=bare, capture_output=True, text=True)
@@ -315,7 +315,7 @@ def test_a_processor_of_2008(installed: str, model: Path, bare: dict[str, str]) 
 def test_the_sources_install_without_a_compiler(
     install: Callable[[Path], str], model: Path, bare: dict[str, str], tmp_path: Path
 ) -> None:
-    """Complete, with torch in the place of the library, and says so in one line."""
+    """Complete, with torch instead of the library, and with one line about it."""
     pytest.importorskip("hatchling")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", tmp_path]
     subprocess.run(build, cwd=ROOT, capture_output=True, check=True)

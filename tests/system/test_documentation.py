@@ -1,9 +1,9 @@
-"""Every command line and every Python snippet of the documentation, run in the order in which a reader meets them.
+"""Runs every command line and every Python snippet of the documentation in reading order.
 
-A document's lines run in a folder of its own. What they name is made there just before, small: texts of some lines,
-models of two updates, checkpoints of random numbers (`MAKERS`). A line that names anything else fails, as does a verb
-without an entry in `CHECKS`, which says what its output must look like. Training gets settings that make it short
-(`SHORT`), the study and the explorer end soon (`short_ways`). What was run and what came out is in build/transcript.
+The lines of a document run in their own folder. The files that they name are made just before, and small: texts of a
+few lines, models of two updates, checkpoints of random numbers (`MAKERS`). Lines that name anything else fail, and so
+do commands without an entry in `CHECKS`, which checks their output. Training gets settings that make it short
+(`SHORT`); the study and the explorer end soon (`short_ways`). Commands and outputs are in build/transcript.
 """
 
 import json
@@ -61,7 +61,7 @@ TERM = {"en": "dog", "de": "man", "fr": "park"}
 SAID = "A dog runs in the park.\nA man in the tall grass.\n"  # on standard input
 
 
-# What a line may name ------------------------------------------------------------------------------------------------
+# Files that lines name ------------------------------------------------------------------------------------------------
 
 
 def sentences(n: int, shift: int = 0) -> list[str]:
@@ -154,7 +154,7 @@ def series(path: Path) -> None:
 
 
 def model(recipe: str, *settings: str) -> Callable[[Path], None]:
-    """A translator of two updates, shaped as the documents say: four layers and heads where it has any."""
+    """A translation model of two updates, with the shape in the documents: four layers and heads, where possible."""
 
     def make(path: Path) -> None:
         corpus = [path.parent / f"{path.name}.{side}" for side in ("src", "tgt")]
@@ -167,7 +167,7 @@ def model(recipe: str, *settings: str) -> Callable[[Path], None]:
 
 
 def permuted(path: Path) -> None:
-    """A permutation language model of two updates, which is a folder in XLNet's layout."""
+    """A permutation language model of two updates, in XLNet's layout."""
     write(path.parent / "permuted.txt", sentences(60))
     files = [path.parent / "permuted.txt"]
     headwise.train(files, files, path, "xlnet", SHORT["plm"], task="plm", device="cpu", show=False)
@@ -178,7 +178,7 @@ def checkpoint(kind: str, changes: dict[str, Any] | None = None, **rest: Any) ->
 
 
 def encoder(path: Path) -> None:
-    """With marks around a text, or two."""
+    """A folder whose tokenizer adds special tokens around a text or a pair of texts, like BERT's."""
     write_tiny(path, "bert", marks=["[MASK]"], mask_token="[MASK]")
     text = tokenizers.Tokenizer.from_file(str(path / "tokenizer.json"))
     marks = [("<s>", 0), ("</s>", 2)]
@@ -251,13 +251,13 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "recordings.tsv": recordings,
     "captions.tsv": captions,
     "held.tsv": recordings,
-    "DIR": Path.mkdir,  # corpora of the study: each is used where it is there, and here is none
+    "DIR": Path.mkdir,  # corpora of the study, which are optional
 }
-GIVEN = {"sources": sentences(4), "targets": sentences(4, 3)}  # names that snippets take for granted
+GIVEN = {"sources": sentences(4), "targets": sentences(4, 3)}  # names that snippets assume
 
 
 def provide(folder: Path, names: list[str]) -> None:
-    """Make what is named and not there yet."""
+    """Make the named files that are missing."""
     for name in names:
         path = folder / name
         if name in MAKERS and not path.exists():
@@ -265,26 +265,26 @@ def provide(folder: Path, names: list[str]) -> None:
             MAKERS[name](path)
 
 
-# What comes out ------------------------------------------------------------------------------------------------------
+# Outputs -------------------------------------------------------------------------------------------------------------
 
 
 def out_of(words: list[str]) -> str:
-    """What stands behind `-o`."""
+    """The path after `-o`."""
     return words[words.index("-o") + 1] if "-o" in words else ""
 
 
 def written(words: list[str], out: str) -> str:
-    """What a command with `-o` has written, else its output."""
+    """The file of a command with `-o`, otherwise its output."""
     return Path(out_of(words)).read_text(encoding="utf-8") if "-o" in words else out
 
 
 def rows(out: str) -> list[str]:
-    """Lines as files have them; a model of random numbers writes every other line end, too."""
+    """Lines of a file; a model of random numbers also writes unusual line ends."""
     return out.removesuffix("\n").split("\n")
 
 
 def lines_like(pattern: str, count: int = 0) -> Callable[[list[str], str], bool]:
-    """Every line is like that; and so many there are, if it is known."""
+    """Every line matches; if the number of lines is known, it matches too."""
 
     def check(words: list[str], out: str) -> bool:
         found = rows(written(words, out))
@@ -334,7 +334,7 @@ def scored(words: list[str], out: str) -> bool:
 
 
 def loads(flag: str) -> Callable[[list[str], str], bool]:
-    """The folder behind that flag holds a model."""
+    """The folder after that flag contains a model."""
     return lambda words, out: bool(headwise.load(words[words.index(flag) + 1], "cpu").info())
 
 
@@ -397,7 +397,7 @@ class Block:
 
 
 def blocks(document: Path) -> Iterator[Block]:
-    """Fenced code in order; and of the prose between, spans of code that are whole command lines."""
+    """Fenced code in order, and whole command lines from the text between."""
     content = document.read_text(encoding="utf-8")
     for part in re.split(r"^(```[^\n]*\n.*?^```$)", content, flags=re.MULTILINE | re.DOTALL):
         if part.startswith("```"):
@@ -409,7 +409,7 @@ def blocks(document: Path) -> Iterator[Block]:
 
 
 def lines(block: Block) -> list[str]:
-    """The command lines of a block; of a plain one those behind a prompt."""
+    """The command lines of a block; in a plain block those after a prompt."""
     joined = block.code.replace("\\\n", " ")
     if block.language == "text":
         return [line.removeprefix("$ ") for line in joined.splitlines() if line.startswith("$ ")]
@@ -417,7 +417,7 @@ def lines(block: Block) -> list[str]:
 
 
 def is_whole(words: list[str]) -> bool:
-    """Whether words of the prose are a command line: nothing is missing, and no name stands for another (MODEL)."""
+    """Whether code in the text is a complete command line without placeholders (MODEL)."""
     try:
         command_line.parse(words)
     except UserError as error:
@@ -431,7 +431,7 @@ def is_whole(words: list[str]) -> bool:
 
 
 def other(words: list[str]) -> None:
-    """A line for another program names what is there; `AssertionError` for one that nobody has thought of."""
+    """Lines for other programs must name existing files; `AssertionError` for unknown programs."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     if words[0] == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), words
@@ -445,7 +445,7 @@ def other(words: list[str]) -> None:
 
 
 def named_inputs(words: list[str]) -> list[str]:
-    """The words but those that name what is to be written, which must not be there yet where it is a folder."""
+    """The words except names of outputs, which must not exist yet if they are folders."""
     options = command_line.parse(words)
     actions = command_line.command_parser(words[0])._actions
     folders = [action.dest for action in actions if action.dest == "out" or action.metavar == "DIR"]
@@ -454,25 +454,25 @@ def named_inputs(words: list[str]) -> list[str]:
         shutil.rmtree(getattr(options, name), ignore_errors=True)
     outputs = {getattr(options, name) for name in folders}
     outputs |= {getattr(options, action.dest) for action in actions if action.type is out_file}
-    return [word.rpartition("=")[2] for word in words if word not in outputs]  # NAME=FILE names a file, too
+    return [word.rpartition("=")[2] for word in words if word not in outputs]  # NAME=FILE also names a file
 
 
 def shortened(words: list[str]) -> list[str]:
-    """Flags behind the line, so that it takes seconds and an untrained model will do."""
+    """Options appended to a line so that it takes seconds with an untrained model."""
     if words[0] in ("train", "tune"):
         task = words[words.index("--task") + 1] if "--task" in words else ""
         start = words[words.index("--init") + 1] if "--init" in words else words[1]
-        published = any(word.startswith("path/to/") for word in words)  # whose shape and vocabulary are what they are
+        published = any(word.startswith("path/to/") for word in words)  # with a fixed shape and vocabulary
         published = published or start.startswith("runs/my-")
         settings = [setting for setting in SHORT[task] if not published or setting.startswith("train.")]
         return ["--set", *settings, "--device", "cpu"]
-    if words[0] == "backtranslate":  # what a model of two updates likes best is one piece again and again
+    if words[0] == "backtranslate":  # a model of two updates repeats one token
         return ["--sample"] * ("--sample" not in words)
     return ["--port", "0"] if words[0] == "explore" else []
 
 
 class Reader:
-    """Runs a document and keeps what came out."""
+    """Runs a document and keeps its outputs."""
 
     def __init__(self, folder: Path, run: Callable[..., Any]) -> None:
         self.folder, self.run = folder, run
@@ -489,13 +489,13 @@ class Reader:
                     self._attempt(line, lambda line=line, prose=block.language == "span": self._line(line, prose))
 
     def _attempt(self, what: str, work: Callable[[], None]) -> None:
-        """A reader goes on after a line that fails; all of them are reported."""
+        """Continue after a failing line; all failures are reported."""
         try:
             work()
         except pytest.skip.Exception as skipped:
             self.told.append(f"$ {what}\n(left out: {skipped})")
         except (Exception, SystemExit) as error:
-            if "pip install" in str(error):  # an optional package is not there
+            if "pip install" in str(error):  # an optional package is missing
                 self.told.append(f"$ {what}\n(left out: {error})")
                 return
             self.wrong.append(f"{what}\n    {type(error).__name__}: {error}")
@@ -530,7 +530,7 @@ def shown(out: str, most: int = 12) -> str:
 
 @pytest.fixture
 def short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The study measures two claims at the scale of its tests; the explorer is asked for its page once, and ends."""
+    """The study measures two claims at the scale of its tests; the explorer serves its page once, and ends."""
 
     def asked_once(server: ExplorerServer) -> None:
         Thread(target=super(ExplorerServer, server).serve_forever, daemon=True).start()
@@ -569,7 +569,7 @@ def test_every_line_of_the_documentation_runs(document: Path, reader: Reader) ->
     assert reader.wrong == []
 
 
-def test_what_nobody_has_thought_of_fails(reader: Reader, tmp_path: Path) -> None:
+def test_unknown_lines_fail(reader: Reader, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     wrong = ["headwise translate runs/unknown input.txt", "headwise info runs/ende --brief", "curl example.org"]
     block = "\n".join(["```sh", *wrong, "```", "`headwise train --colour`", "```python", "import nothing", "```", ""])

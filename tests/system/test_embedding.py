@@ -1,4 +1,4 @@
-"""An encoder learns vectors of texts that belong together, and keeps them as sentence-transformers has it."""
+"""Fine-tuning an encoder for text embeddings: the result is a folder of sentence-transformers."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ WORDS = ["dog", "cat", "owl", "sun", "tea", "car", "sea", "hat", "pen", "cup", "
 
 
 def write(folder: Path) -> Path:
-    """A BERT whose vocabulary puts marks around a text."""
+    """A BERT whose tokenizer adds special tokens around a text."""
     write_tiny(folder, "bert")
     text = vocabulary(behind=False)
     text.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
@@ -32,7 +32,7 @@ def write(folder: Path) -> Path:
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
-    """A word, and the same word in a sentence."""
+    """A word, and a sentence with it."""
     (tmp_path / "pairs.tsv").write_text("".join(f"{word}\tI saw a {word} there\n" for word in WORDS))
     return tmp_path / "pairs.tsv"
 
@@ -42,7 +42,7 @@ def train(cli: Cli, start: Path, pairs: Path, out: Path, *more: Any) -> Any:
     return cli("train", "--task", "embed", "--init", start, *files, "--set", *QUICK, *more)
 
 
-def test_what_belongs_together_is_found_and_the_folder_says_how(cli: Cli, pairs: Path, tmp_path: Path) -> None:
+def test_related_texts_are_found_and_the_layout_is_complete(cli: Cli, pairs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = train(cli, write(tmp_path / "model"), pairs, out, "train.max_steps=120")
     assert ran.code == 0, ran.err
@@ -62,7 +62,7 @@ def test_what_belongs_together_is_found_and_the_folder_says_how(cli: Cli, pairs:
     assert "# A vector model" in (out / "README.md").read_text()
 
 
-def test_resumed_it_is_the_same_run(cli: Cli, pairs: Path, tmp_path: Path) -> None:
+def test_a_run_is_resumed_exactly(cli: Cli, pairs: Path, tmp_path: Path) -> None:
     start, settings = write(tmp_path / "model"), ["train.schedule=constant"]
     assert train(cli, start, pairs, tmp_path / "whole", *settings).code == 0
     assert train(cli, start, pairs, tmp_path / "parts", *settings, "train.max_steps=20").code == 0
@@ -82,7 +82,7 @@ def test_the_loss_is_that_of_sentence_transformers(tmp_path: Path) -> None:
     assert torch.allclose(contrastive_loss(queries, others, same).objective / 4, expected, atol=1e-6)
 
 
-def test_a_share_is_held_out_and_bad_lines_are_named(cli: Cli, pairs: Path, tmp_path: Path) -> None:
+def test_validation_lines_are_held_out_and_bad_lines_named(cli: Cli, pairs: Path, tmp_path: Path) -> None:
     start = write(tmp_path / "model")
     files = ["--task", "embed", "--init", start, "--train", pairs, "--set", *QUICK, "train.max_steps=2"]
     ran = cli("train", *files, "--valid", "25%", "--out", tmp_path / "out")

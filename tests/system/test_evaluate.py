@@ -43,7 +43,7 @@ def test_against_another_model(model_path: Path, test_set: list[Path], cli: Any,
     assert saved.read_text(encoding="utf-8") == translated
 
 
-def test_the_report_for_people(model_path: Path, test_set: list[Path], cli: Any) -> None:
+def test_the_report_as_text(model_path: Path, test_set: list[Path], cli: Any) -> None:
     source, reference = test_set
     ran = cli("evaluate", model_path, "--source", source, "--reference", reference, reference)
     first, *_, last = ran.lines
@@ -93,7 +93,7 @@ def test_the_best_length_penalty_is_kept_in_the_model(
     ran = cli(*shared, "--tune", "length_penalty", "--json")
     assert "tune on validation data" in ran.err
     best = json.loads(ran.out)["length_penalty"]
-    assert (model / "README.md").read_text(encoding="utf-8") == before  # nothing is kept unless asked
+    assert (model / "README.md").read_text(encoding="utf-8") == before  # nothing is saved without the option
 
     ran = cli(*shared, "--tune", "length_penalty", "--save")
     assert ran.lines[0].startswith("length penalty")
@@ -154,7 +154,7 @@ def test_info_is_eleven_lines(model_path: Path, cli: Any) -> None:
     assert f"translated by  {engine}, in float32" in lines
 
 
-def test_info_of_a_model_that_says_nothing_of_its_training(model_path: Path, cli: Any, tmp_path: Path) -> None:
+def test_info_of_a_model_without_training_data(model_path: Path, cli: Any, tmp_path: Path) -> None:
     shutil.copytree(model_path, tmp_path / "model")
     path = tmp_path / "model" / "config.json"
     said = json.loads(path.read_text())
@@ -164,15 +164,15 @@ def test_info_of_a_model_that_says_nothing_of_its_training(model_path: Path, cli
     assert "parameters" in rows and "trained with Headwise" in rows and "training data" not in rows
 
 
-def test_info_has_everything_where_it_is_asked_for(model_path: Path, cli: Any) -> None:
+def test_info_all(model_path: Path, cli: Any) -> None:
     lines = cli("info", model_path, "--all").lines
     for expected in ('recipe = "toy"', "d_model = 48", "max_steps = 500", "vocabulary = 270", "beam_size = 5"):
         assert any(line.startswith(expected) for line in lines)
-    idle = ("cell", "kernel_width", "pooling", "horizon", "n_inputs")  # what other architectures and tasks are set by
+    idle = ("cell", "kernel_width", "pooling", "horizon", "n_inputs")  # settings of other architectures and tasks
     assert not any(line.startswith(idle) for line in lines)
 
 
-def test_summaries_are_scored_by_what_is_asked_for(cli: Any, tmp_path: Path) -> None:
+def test_summaries_are_scored_with_the_chosen_metrics(cli: Any, tmp_path: Path) -> None:
     pytest.importorskip("rouge_score")
     (tmp_path / "said").write_text("the cat sat on a mat\ndogs barked\n")
     (tmp_path / "real").write_text("the cat was on the mat\na dog barks loudly\n")

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING promises of additions: a norm, a constraint, a family and a task, each added the documented way."""
+"""Extensions as in CONTRIBUTING: a norm, a constraint, a family and a task, each added in the documented way."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ SMALL = {"vocab_size": 40, "d_model": 16, "d_ff": 24, "n_heads": 2, "n_encoder_l
 
 
 class HalvingNorm(nn.Module):
-    """Half of what comes in."""
+    """Half of the input."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class HalvingNorm(nn.Module):
 
 
 def test_a_norm_is_a_class_and_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It trains, packed as well, and the compiled library says that it does not know it."""
+    """It trains, also with packed sequences, and the compiled library reports that it does not support it."""
     monkeypatch.setitem(builder.NORMS, "halving", HalvingNorm)
     config = transformer_config(TransformerConfig(**SMALL))  # pyright: ignore[reportArgumentType]
     assert config.encoder and config.decoder
@@ -78,7 +78,7 @@ def test_a_constraint_is_a_function() -> None:
 
 
 def test_a_family_is_a_table_and_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """M2M-100 with other names for its matrices and its width, read, and what it writes is what M2M-100 writes."""
+    """M2M-100 with other names of matrices and width: it is read, and translates like M2M-100."""
 
     def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
         known = {key: value for key, value in values.items() if key != "width"}

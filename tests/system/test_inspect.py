@@ -1,4 +1,4 @@
-"""`headwise inspect` in every format: page, picture, heat map, numbers."""
+"""`headwise inspect` in every format: page, image, heat map, JSON."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def test_page_by_default(cli: Cli, model_path: Path, tmp_path: Path, monkeypatch
     assert len(inspection["positions"]) == len(inspection["tgt"]["pieces"])
 
 
-def test_a_page_that_nobody_named_overwrites_none(
+def test_a_default_page_overwrites_no_file(
     cli: Cli, model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -49,7 +49,7 @@ def test_a_page_that_nobody_named_overwrites_none(
     assert ran.err.strip().splitlines()[-1] == "attention-3.html"
     assert inspections(tmp_path / "attention-3.html")["inspections"][0]["text"] == TEXT
     assert (tmp_path / "attention.html").read_text() == (tmp_path / "attention-2.html").read_text() == "kept"
-    assert cli("inspect", model_path, TEXT, "-o", "attention.html").code == 0  # which is named
+    assert cli("inspect", model_path, TEXT, "-o", "attention.html").code == 0  # an explicit name
     assert inspections(tmp_path / "attention.html")["inspections"][0]["text"] == TEXT
 
 
@@ -105,7 +105,7 @@ def test_heat_map_in_the_terminal(cli: Cli, model_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")])
 @pytest.mark.parametrize("part", ["encoder", "decoder", "cross"])
-def test_picture_by_its_ending(cli: Cli, model_path: Path, tmp_path: Path, name: str, start: bytes, part: str) -> None:
+def test_image_by_its_suffix(cli: Cli, model_path: Path, tmp_path: Path, name: str, start: bytes, part: str) -> None:
     pytest.importorskip("matplotlib")
     assert cli("inspect", model_path, TEXT, "-o", tmp_path / name, "--part", part).code == 0
     assert (tmp_path / name).read_bytes().startswith(start)
@@ -133,15 +133,15 @@ def test_prefix_and_beam_are_used(cli: Cli, model_path: Path) -> None:
         (["--formt", "text"], "did you mean '--format'?"),
     ],
 )
-def test_mistakes_are_one_line(cli: Cli, model_path: Path, arguments: list[Any], complaint: str) -> None:
+def test_errors_are_one_line(cli: Cli, model_path: Path, arguments: list[Any], complaint: str) -> None:
     assert complaint in cli("inspect", model_path, TEXT, *arguments).complaint
 
 
-def test_a_blank_text_has_nothing_to_show(cli: Cli, model_path: Path) -> None:
+def test_an_empty_text_is_refused(cli: Cli, model_path: Path) -> None:
     assert "blank" in cli("inspect", model_path, "-", stdin=b" \n").complaint
 
 
-def test_explore_says_what_is_wrong_before_it_serves(cli: Cli, model_path: Path) -> None:
+def test_explore_reports_errors_before_it_serves(cli: Cli, model_path: Path) -> None:
     assert "ports are from 0 to 65535" in cli("explore", model_path, "--port", 99999).complaint
     assert "no such model directory" in cli("explore", model_path, "--against", "nowhere").complaint
 

@@ -1,6 +1,6 @@
-"""What docs/labels.md says of labels learnt by published encoders: `headwise train --task classify --init FOLDER`.
+"""Text classification as in docs/labels.md: `headwise train --task classify --init FOLDER`.
 
-The networks are tiny and random. What they learn is a few lines by heart; that they do shows that all of it trains.
+The models are tiny and random. They learn a few lines by heart, which shows that everything trains.
 """
 
 import json
@@ -25,7 +25,7 @@ ANSWERS = {"no": "never", "perhaps": "who knows", "yes": "of course"}
 
 
 def write(folder: Path, kind: str = "bert", **changes: Any) -> Path:
-    """A folder whose vocabulary puts marks around a text, or two, as BERT's does."""
+    """A folder whose tokenizer adds special tokens around a text or a pair of texts, like BERT's."""
     write_tiny(folder, kind, changes)
     text = vocabulary(behind=False)
     text.post_processor = processors.TemplateProcessing(
@@ -37,7 +37,7 @@ def write(folder: Path, kind: str = "bert", **changes: Any) -> Path:
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """Options naming texts to train and to validate on."""
+    """Options for training and validation texts."""
     lines = [f"{text} {i}\t{label}\n" for i in range(12) for label, text in ANSWERS.items()]
     (tmp_path / "a.tsv").write_text("".join(lines), encoding="utf-8")
     return ["--train", str(tmp_path / "a.tsv"), "--valid", str(tmp_path / "a.tsv")]
@@ -57,7 +57,7 @@ def validations(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])
-def test_a_body_gets_a_head_and_learns_labels(cli: Cli, files: list[str], tmp_path: Path, kind: str) -> None:
+def test_an_encoder_gets_a_head_and_is_trained(cli: Cli, files: list[str], tmp_path: Path, kind: str) -> None:
     write(tmp_path / "model", kind)
     ran = cli("train", "--task", "classify", "--init", tmp_path / "model", *files, "--out", tmp_path / "out",
               "--set", *QUICK, "train.max_steps=60")  # fmt: skip
@@ -80,7 +80,7 @@ def test_a_body_gets_a_head_and_learns_labels(cli: Cli, files: list[str], tmp_pa
     assert "labels" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
-def test_it_can_be_used_from_the_first_validation_on(cli: Cli, files: list[str], tmp_path: Path) -> None:
+def test_the_model_is_usable_after_the_first_validation(cli: Cli, files: list[str], tmp_path: Path) -> None:
     write(tmp_path / "model")
     ran = cli("train", "--task", "classify", "--init", tmp_path / "model", *files, "--out", tmp_path / "out",
               "--set", *QUICK, "train.max_steps=1", "train.learning_rate=1e-9")  # fmt: skip
@@ -89,8 +89,8 @@ def test_it_can_be_used_from_the_first_validation_on(cli: Cli, files: list[str],
     assert found.accuracy == validations(tmp_path / "out")[0]["accuracy"]  # type: ignore[union-attr]
 
 
-def test_a_head_for_as_many_classes_is_trained_on_with(cli: Cli, files: list[str], tmp_path: Path) -> None:
-    """With its names, in its order; other names are said, and another number of classes is another head."""
+def test_a_head_with_as_many_classes_is_fine_tuned(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    """With the order of its names; new names are logged, and another number of classes gets a new head."""
     head: dict[str, Any] = {"architectures": ["BertForSequenceClassification"]}
     cases = [
         ({"0": "yes", "1": "no", "2": "perhaps"}, ["yes", "no", "perhaps"], "training the head of"),
@@ -112,7 +112,7 @@ def test_a_head_for_as_many_classes_is_trained_on_with(cli: Cli, files: list[str
         assert (before.shape == after.shape and torch.allclose(before, after, atol=1e-6)) == (place < 2)
 
 
-def test_a_pooler_in_the_folder_is_the_beginning_of_the_head(cli: Cli, files: list[str], tmp_path: Path) -> None:
+def test_a_pretrained_pooler_initializes_the_head(cli: Cli, files: list[str], tmp_path: Path) -> None:
     start = write(tmp_path / "model", architectures=["BertModel"])
     tensors = load_file(start / "model.safetensors")
     pooler = {"bert.pooler.dense.weight": torch.randn(16, 16), "bert.pooler.dense.bias": torch.randn(16)}
@@ -157,7 +157,7 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, pairs: list[str],
     assert all(torch.equal(whole[key], parts[key]) for key in whole)
 
 
-def test_what_was_imported_comes_back_imported(cli: Cli, files: list[str], tmp_path: Path) -> None:
+def test_an_imported_folder_stays_imported(cli: Cli, files: list[str], tmp_path: Path) -> None:
     assert cli("import", write(tmp_path / "model"), tmp_path / "ours").code == 0
     ran = cli("train", "--task", "classify", "--init", tmp_path / "ours", *files, "--out", tmp_path / "out",
               "--set", *QUICK, "train.max_steps=60")  # fmt: skip
@@ -165,7 +165,7 @@ def test_what_was_imported_comes_back_imported(cli: Cli, files: list[str], tmp_p
     assert headwise.load(tmp_path / "out", "cpu").classify(["of course 3"])[0].label == "yes"
 
 
-def test_a_share_validates_and_a_label_may_stand_once(cli: Cli, files: list[str], tmp_path: Path) -> None:
+def test_held_out_texts_and_labels_that_occur_once(cli: Cli, files: list[str], tmp_path: Path) -> None:
     with open(files[1], "a", encoding="utf-8") as file:
         file.write("whatever\tonce\n")
     ran = cli("train", "--task", "classify", "--init", write(tmp_path / "model"), *files[:2], "--valid", "20%",
@@ -190,7 +190,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("train", "valid", "expected"), BAD)
-def test_bad_lines_get_one(cli: Cli, tmp_path: Path, train: str, valid: str, expected: str) -> None:
+def test_bad_lines_give_one_line(cli: Cli, tmp_path: Path, train: str, valid: str, expected: str) -> None:
     write(tmp_path / "model")
     (tmp_path / "t.tsv").write_text(train, encoding="utf-8")
     (tmp_path / "v.tsv").write_text(valid, encoding="utf-8")
@@ -211,13 +211,13 @@ def test_bad_lines_get_one(cli: Cli, tmp_path: Path, train: str, valid: str, exp
         (["--task", "lm"], "is a bert model that reads texts; this task needs a decoder (GPT-2, LLaMA)"),
     ],
 )
-def test_what_cannot_be_asked(cli: Cli, files: list[str], tmp_path: Path, more: list[str], expected: str) -> None:
+def test_refused_options(cli: Cli, files: list[str], tmp_path: Path, more: list[str], expected: str) -> None:
     write(tmp_path / "model")
     ran = cli("train", "--task", "classify", "--init", tmp_path / "model", *files, "--out", tmp_path / "out", *more)
     assert expected in ran.complaint
 
 
-def test_a_model_of_ours_is_no_start(cli: Cli, files: list[str], tmp_path: Path) -> None:
+def test_a_model_trained_here_is_no_start(cli: Cli, files: list[str], tmp_path: Path) -> None:
     settings = [*QUICK, "train.max_steps=1", "data.vocab_size=300"]
     ran = cli("train", "--recipe", "classify", *files, "--out", tmp_path / "ours", "--set", *settings)
     assert ran.code == 0, ran.err
@@ -226,7 +226,7 @@ def test_a_model_of_ours_is_no_start(cli: Cli, files: list[str], tmp_path: Path)
     assert wanted in ran.complaint
 
 
-def test_models_without_labels_say_so(cli: Cli, tmp_path: Path) -> None:
+def test_models_without_labels_are_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a\n", encoding="utf-8")
     assert (
         "was saved without a head for classes of texts"

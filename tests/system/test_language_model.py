@@ -1,6 +1,6 @@
-"""A language model as its users meet it: `headwise train --task lm`, from scratch and with `--init`, and its uses.
+"""A language model as users run it: `headwise train --task lm`, from scratch and with `--init`, and its uses.
 
-The networks are tiny. What they learn is the alphabet by heart; that they do shows that all of it trains.
+The networks are tiny. They learn the alphabet by heart, which shows that everything trains.
 """
 
 import json
@@ -46,7 +46,7 @@ def command(texts: Path, recipe: str = "gpt") -> list[str]:
 
 @pytest.fixture(scope="module")
 def trained(texts: Path, cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both kinds, in folders of their names; read only."""
+    """Both kinds, in folders with their names; read only."""
     folder = tmp_path_factory.mktemp("trained")
     for recipe in RECIPES:
         ran = cli(*command(texts, recipe), "--out", folder / recipe)
@@ -58,10 +58,10 @@ def trained(texts: Path, cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_every_command_for_language_models_knows_it(recipe: str, trained: Path, texts: Path, cli: Cli) -> None:
+def test_every_command_for_language_models(recipe: str, trained: Path, texts: Path, cli: Cli) -> None:
     folder = trained / recipe
     validated = records(folder, "validation.jsonl")[-1]
-    assert validated["loss"] < 0.6  # of 3.4 for guessing: the first letter of each block is hard
+    assert validated["loss"] < 0.6  # guessing gives 3.4; the first letter of each block is hard
     assert validated["perplexity"] == pytest.approx(2.718281828 ** validated["loss"], rel=1e-6)
     assert cli("generate", folder, "hijkl", "--max-new-tokens", "9").out.startswith("mnopqrstu")
     scored = cli("score", folder, "--source", texts / "valid.txt", "--stride", "1")
@@ -81,7 +81,7 @@ def test_every_command_for_language_models_knows_it(recipe: str, trained: Path, 
     assert (
         card.startswith("# A language model made with Headwise") and "train.txt: 1,080 tokens, in blocks of 16" in card
     )
-    assert 2 not in headwise.load(folder, "cpu").encode("</s>")  # marks in a text are text
+    assert 2 not in headwise.load(folder, "cpu").encode("</s>")  # special tokens in a text are text
     assert json.loads((folder / "generation_config.json").read_text())["eos_token_id"] == 2
 
 
@@ -103,7 +103,7 @@ def test_transformers_loads_it_and_computes_the_same(recipe: str, trained: Path)
 
 
 def test_perplexity_with_stride_is_that_of_transformers_documentation(trained: Path) -> None:
-    """https://huggingface.co/docs/transformers/perplexity, but that it weighs windows by the tokens they predict."""
+    """https://huggingface.co/docs/transformers/perplexity, with windows weighted by their predicted tokens."""
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(trained / "gpt").eval()
     own, text = headwise.load(trained / "gpt", "cpu"), ALPHABET * 2
@@ -124,7 +124,7 @@ def test_perplexity_with_stride_is_that_of_transformers_documentation(trained: P
     assert -found.log_prob == pytest.approx(total, rel=1e-4)
 
 
-def test_pieces_and_a_share_of_the_text_held_out(texts: Path, cli: Cli, tmp_path: Path) -> None:
+def test_subwords_and_held_out_text(texts: Path, cli: Cli, tmp_path: Path) -> None:
     settings = ["--set", *SHAPE, *QUICK, "data.vocab_size=262", "train.max_steps=2"]
     arguments = [
         "train",
@@ -152,14 +152,16 @@ def test_documents_of_jsonl_and_standard_input(cli: Cli, texts: Path, tmp_path: 
     settings = ["--set", "data.subword=characters", *SHAPE, *QUICK, "train.max_steps=1"]
     ran = cli(*arguments, *settings, "--out", tmp_path / "out", stdin=ALPHABET.encode())
     assert ran.code == 0, ran.err
-    assert "training on 55 tokens of 53 characters in 2 documents" in ran.err  # the last line end is none's
+    assert (
+        "training on 55 tokens of 53 characters in 2 documents" in ran.err
+    )  # the last line end belongs to no document
 
 
-# --- Stopped and gone on with
+# --- Resumed
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_it_is_the_same_run(trained: Path, texts: Path, cli: Cli, tmp_path: Path) -> None:
+def test_a_killed_run_is_resumed_exactly(trained: Path, texts: Path, cli: Cli, tmp_path: Path) -> None:
     killed_and_resumed(cli, command(texts), 20, tmp_path / "model", trained / "gpt")
 
 
@@ -174,11 +176,11 @@ def test_another_text_or_setting_is_another_run(trained: Path, texts: Path, cli:
     assert "the training files differ from those of the run" in cli(*other, "--out", out, "--resume").complaint
 
 
-# --- Tuned
+# --- Fine-tuned
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_a_folder_is_trained_and_comes_back_as_it_was(kind: str, cli: Cli, texts: Path, tmp_path: Path) -> None:
+def test_training_keeps_the_layout(kind: str, cli: Cli, texts: Path, tmp_path: Path) -> None:
     write_tiny(tmp_path / "model", kind, {"dtype": "float16"}, {"max_new_tokens": 7}, chat_template="{{ messages }}")
     path = tmp_path / "model" / "model.safetensors"
     save_file({key: value.half() for key, value in load_file(path).items()}, path, {"format": "pt"})
@@ -202,14 +204,14 @@ def test_a_folder_is_trained_and_comes_back_as_it_was(kind: str, cli: Cli, texts
     )
 
 
-def test_the_end_mark_of_the_model_parts_documents(cli: Cli, texts: Path, tmp_path: Path) -> None:
+def test_the_end_token_of_the_model_separates_documents(cli: Cli, texts: Path, tmp_path: Path) -> None:
     write_tiny(tmp_path / "model", "gpt2")
     cutter = model_document_tokenizer(FINE_TUNING.read(str(tmp_path / "model")))
     assert (list(cutter.prefix), list(cutter.suffix)) == ([], [2])
     assert len(cutter.encode_batch(["ab"])[0]) == 2
 
 
-# --- What does not go
+# --- Unsupported options
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,9 @@ def test_the_end_mark_of_the_model_parts_documents(cli: Cli, texts: Path, tmp_pa
         (["--alignments", "x"], "--alignments is for translation models"),
     ],
 )
-def test_what_does_not_go_from_scratch(cli: Cli, texts: Path, tmp_path: Path, more: list[str], expected: str) -> None:
+def test_unsupported_options_from_scratch(
+    cli: Cli, texts: Path, tmp_path: Path, more: list[str], expected: str
+) -> None:
     start = ["train", "--task", "lm", *([] if "--recipe" in more else ["--recipe", "gpt"]), *files(texts)]
     assert expected in cli(*start, "--out", tmp_path / "out", *more).complaint
     assert not (tmp_path / "out").exists()
@@ -265,7 +269,7 @@ def test_an_empty_file(cli: Cli, texts: Path, tmp_path: Path, text: str) -> None
         ("gpt2", ["--source-language", "de"], "--source-language and --target-language are for models that translate"),
     ],
 )
-def test_what_does_not_go_with_a_folder(
+def test_unsupported_options_with_a_folder(
     cli: Cli, texts: Path, tmp_path: Path, kind: str, more: list[str], expected: str
 ) -> None:
     write_tiny(tmp_path / "model", kind)
@@ -274,14 +278,12 @@ def test_what_does_not_go_with_a_folder(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_model_of_ours_that_translates_is_no_language_model(
-    cli: Cli, texts: Path, model_path: Path, tmp_path: Path
-) -> None:
+def test_a_translation_model_is_no_language_model(cli: Cli, texts: Path, model_path: Path, tmp_path: Path) -> None:
     ran = cli("train", "--task", "lm", "--init", model_path, *files(texts), "--out", tmp_path / "out")
     assert "--task lm starts from a decoder (GPT-2, LLaMA), which this is not" in ran.complaint
 
 
-def test_ids_that_the_network_does_not_know(cli: Cli, texts: Path, tmp_path: Path) -> None:
+def test_ids_outside_the_vocabulary(cli: Cli, texts: Path, tmp_path: Path) -> None:
     write_tiny(tmp_path / "model", "gpt2", {"vocab_size": 100})
     ran = cli("train", "--init", tmp_path / "model", *files(texts), "--out", tmp_path / "out")
     assert "model: the tokenizer gives the id " in ran.complaint and "the network has 100 tokens" in ran.complaint

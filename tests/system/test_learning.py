@@ -1,4 +1,4 @@
-"""The whole chain learns: a task that only attention across positions can solve is solved, from files to text."""
+"""Learning from files to translations: a task that needs attention across positions is solved."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,14 +20,14 @@ def exact(model: headwise.Model, pairs: list[tuple[str, str]], **settings: Any) 
 
 
 @pytest.mark.slow
-def test_copying_is_learnt(copying: tuple[headwise.Model, Path], task: Callable[..., Any]) -> None:
+def test_training_to_copy(copying: tuple[headwise.Model, Path], task: Callable[..., Any]) -> None:
     pairs = task(300, seed=3)
     assert exact(copying[0], pairs, beam_size=1) >= 0.99
     assert exact(copying[0], pairs, beam_size=4) >= 0.99
 
 
 @pytest.mark.slow
-def test_reversing_is_learnt(learn: Learn, task: Callable[..., Any]) -> None:
+def test_training_to_reverse(learn: Learn, task: Callable[..., Any]) -> None:
     def backwards(letters: list[str]) -> list[str]:
         return letters[::-1]
 
@@ -35,7 +35,7 @@ def test_reversing_is_learnt(learn: Learn, task: Callable[..., Any]) -> None:
     assert exact(model, task(300, 3, backwards), beam_size=1) >= 0.99
 
 
-def test_a_trained_model_is_loaded_as_it_was(copying: tuple[headwise.Model, Path]) -> None:
+def test_a_trained_model_is_loaded_unchanged(copying: tuple[headwise.Model, Path]) -> None:
     model, path = copying
     again = headwise.load(path, device="cpu")
     lines = ["a b c", "j", "", "d d d d d d"]
@@ -44,7 +44,7 @@ def test_a_trained_model_is_loaded_as_it_was(copying: tuple[headwise.Model, Path
     assert again.about["corpus"]["pairs"] == 6000
 
 
-def test_a_run_leaves_a_model_that_points_nowhere(copying: tuple[headwise.Model, Path]) -> None:
+def test_a_model_directory_is_self_contained(copying: tuple[headwise.Model, Path]) -> None:
     _, path = copying
     files = [file for file in path.rglob("*") if file.is_file()]
     assert {file.suffix for file in files} == {".json", ".jsonl", ".safetensors", ".md", ""}
@@ -63,13 +63,13 @@ def test_a_run_leaves_a_model_that_points_nowhere(copying: tuple[headwise.Model,
     }
 
 
-def test_the_card_tells_how_the_model_was_made(copying: tuple[headwise.Model, Path]) -> None:
+def test_the_model_card_describes_the_training(copying: tuple[headwise.Model, Path]) -> None:
     card = (copying[1] / "README.md").read_text(encoding="utf-8")
     for fact in ("train.src, train.tgt: 6,000 pairs", "recipe | toy, seed 1", "1 + 1 layers", "step 500"):
         assert fact in card
 
 
-def test_the_callers_random_state_is_his_own(
+def test_the_callers_random_state_is_unchanged(
     tmp_path: Path, task: Callable[..., Any], write: Callable[..., list[Path]]
 ) -> None:
     files = write(tmp_path / "few", task(20, 1))

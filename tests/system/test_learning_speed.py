@@ -1,5 +1,4 @@
-"""How much 200 updates teach: a net for what makes learning slower without making it wrong, such as batches of pairs
-that are all alike."""
+"""Loss after 200 updates: detects changes that slow training down, such as batches of similar pairs."""
 
 import random
 
@@ -21,7 +20,9 @@ Pairs = list[tuple[list[int], list[int]]]
 
 
 def pairs(n: int, seed: int) -> Pairs:
-    """Sentences of 1 to 30 words, the short and the frequent more often; every word by another, neighbours swapped."""
+    """Sentences of 1 to 30 words, short ones and frequent words more often; every word is replaced, neighbours are
+    swapped.
+    """
     rng, dictionary = random.Random(seed), [4 + random.Random(word).randrange(WORDS) for word in range(WORDS)]
     made = []
     for _ in range(n):
@@ -33,9 +34,10 @@ def pairs(n: int, seed: int) -> Pairs:
 
 
 @pytest.mark.slow
-def test_two_hundred_updates_teach_this_much() -> None:
-    """Validation nll 2.97 with batches drawn at random (other seeds 3.12, 2.91); bucketed within windows 3.46 to 3.48,
-    sorted by length over the whole corpus 3.36 to 3.51; untrained 5.0."""
+def test_loss_after_two_hundred_updates() -> None:
+    """Validation nll 2.97 with batches sampled at random (other seeds 3.12, 2.91); bucketed within windows 3.46 to
+    3.48, sorted by length over the whole corpus 3.36 to 3.51; untrained 5.0.
+    """
     train, valid = pairs(4000, 1), pairs(300, 2)
     lengths = [np.array([len(pair[side]) + 1 for pair in train]) for side in (0, 1)]
     torch.manual_seed(SEED)

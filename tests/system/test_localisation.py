@@ -1,4 +1,4 @@
-"""A folder of catalogues is learnt from, and the untranslated entries of another are filled with every placeholder."""
+"""Training on a folder of catalogues, and filling the untranslated entries of another, with every placeholder."""
 
 import json
 import re
@@ -27,7 +27,7 @@ SETTINGS = ["model.d_model=32", "model.d_ff=64", "model.n_heads=4", "model.n_enc
 
 
 def entries(n: int, seed: int) -> list[tuple[str, str]]:
-    """Words and their translations one by one, with codes among them."""
+    """Words and their translations, with codes among them."""
     rng = Random(seed)
     rows = []
     for _ in range(n):
@@ -56,7 +56,7 @@ def trained(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, s
     return folder / "model", ran.err + ran.out
 
 
-def test_what_was_learnt_from_is_reported(trained: tuple[Path, str]) -> None:
+def test_training_data_are_reported(trained: tuple[Path, str]) -> None:
     assert "1 untranslated" in trained[1]
     assert "with placeholders or tags" in trained[1]
     about = json.loads((trained[0] / "config.json").read_text())
@@ -98,7 +98,7 @@ def test_untranslated_entries_are_filled_with_every_placeholder(
         subprocess.run(["msgfmt", "--use-fuzzy", "-o", tmp_path / "fr.mo", tmp_path / "fr.po"], check=True)
 
 
-def test_a_model_that_knows_no_marks_places_tags_by_its_attention(cli: Cli, model_path: Path, tmp_path: Path) -> None:
+def test_a_model_without_markers_places_tags_by_its_attention(cli: Cli, model_path: Path, tmp_path: Path) -> None:
     """The shared model copies letters."""
     (tmp_path / "a.xlf").write_text(
         '<xliff version="1.2"><file source-language="x" target-language="y"><body>'
@@ -120,10 +120,10 @@ def test_a_model_that_knows_no_marks_places_tags_by_its_attention(cli: Cli, mode
         ("a.txt", "  a b. c d.\r\n\r\n b\n", "  _ _\r\n\r\n _\n", ["--sentences"]),
     ],
 )
-def test_in_a_file_of_one_language_translations_take_the_place_of_texts(
+def test_translations_replace_texts_in_a_file_of_one_language(
     cli: Cli, model_path: Path, tmp_path: Path, name: str, text: str, kept: str, flags: list[str]
 ) -> None:
-    """The shared model copies letters, more or less; `_` stands for what it writes."""
+    """The shared model copies letters, more or less; `_` stands for its outputs."""
     (tmp_path / name).write_bytes(text.encode())
     ran = cli("translate", model_path, tmp_path / name, "-o", tmp_path / "out", "--beam-size", "1", *flags)
     assert ran.code == 0, ran.err
@@ -139,7 +139,7 @@ def test_in_a_file_of_one_language_translations_take_the_place_of_texts(
         (["missing.po"], "missing.po: no such file"),
     ],
 )
-def test_flags_that_do_not_fit_a_document_are_refused(
+def test_options_that_do_not_fit_a_document_are_refused(
     cli: Cli, model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -154,7 +154,7 @@ def test_a_memory_without_a_pair_is_refused_before_anything_is_written(cli: Cli,
     assert not (tmp_path / "m").exists()
 
 
-def test_check_corpus_looks_through_memories(cli: Cli, tmp_path: Path) -> None:
+def test_check_corpus_checks_translation_memories(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "a.po").write_text(catalogue([*entries(50, 1), ("open", "")]))
     ran = cli("check-corpus", tmp_path / "a.po")
     assert ran.code == 0, ran.err

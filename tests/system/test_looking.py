@@ -1,7 +1,7 @@
-"""`inspect` and `explore` on whatever has attention: encoders, decoders, pictures, sounds, at the command line.
+"""`inspect` and `explore` with all models that have attention: encoders, decoders, images, sounds, on the command line.
 
-The models are tiny and random. That the weights are `transformers`' own is `tests/parity`'s affair; here every family
-is looked into, or says in one line why it is not.
+The models are tiny and random. `tests/parity` compares the weights with those of `transformers`; here every family is
+inspected, or gives one line why it cannot be.
 """
 
 import ast
@@ -34,7 +34,7 @@ Cli = Callable[..., Any]
 TEXT = "A dog runs."
 LAYERS = {"num_hidden_layers": 2}
 LIKE_BERT = {"bert", "camembert", "deit", "electra", "roberta", "vit", "xlm-roberta"}
-KIND_OF = {  # how each family is written by `write_tiny`: the kind it is like, and what it has beside that
+KIND_OF = {  # how `write_tiny` writes each family: a similar kind, and the changes
     "bart": ("marian", {}), "marian": ("marian", {}), "mbart": ("m2m", {}), "m2m_100": ("m2m", {}),
     "pegasus": ("marian", {}), "t5": ("t5", {}), "mt5": ("t5", {}), "whisper": ("whisper", {}),
     "bert": ("bert", LAYERS), "roberta": ("bert", {"architectures": ["RobertaForMaskedLM"]}),
@@ -53,7 +53,7 @@ TRANSLATE = {"bart", "marian", "mbart", "m2m_100", "pegasus", "t5", "mt5"}
 
 @pytest.fixture(scope="module")
 def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bright square on a dark ground."""
+    """A bright square on a dark background."""
     image = pytest.importorskip("PIL.Image")
     pixels = np.zeros((12, 20, 3), np.uint8)
     pixels[2:6, 3:9] = (250, 200, 40)
@@ -64,7 +64,7 @@ def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """0.63 seconds of a tone, which the tiny model's window of one second has room for."""
+    """0.63 seconds of a tone; the tiny model's window has one second."""
     pytest.importorskip("soundfile")
     path = tmp_path_factory.mktemp("sound") / "tone.wav"
     samples = np.sin(np.arange(10_080) * 0.2) * np.linspace(0, 8000, 10_080)
@@ -95,7 +95,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture
 def given(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """What a family is given to read."""
+    """The input for a family."""
 
     def find(family: str) -> str:
         name = {"vit": "picture", "deit": "picture", CAPTIONS: "picture", "whisper": "sound"}.get(family)
@@ -114,7 +114,7 @@ def test_the_families_are_all_here() -> None:
 
 
 @pytest.mark.parametrize("family", [*KIND_OF])
-def test_every_family_is_looked_into(
+def test_every_family_is_inspected(
     family: str, cli: Cli, made: Callable[..., Path], given: Callable[[str], str]
 ) -> None:
     ran = cli("inspect", made(family), given(family), "--format", "json", *said(family))
@@ -141,8 +141,8 @@ def parts_of(family: str) -> set[str]:
 
 
 @pytest.mark.parametrize("command", ["inspect", "explore"])
-def test_xlnet_says_in_one_line_why_not(command: str, cli: Cli, tmp_path: Path) -> None:
-    """The one family that is no table: two streams, whose attention has a kernel of its own."""
+def test_xlnet_is_refused_in_one_line(command: str, cli: Cli, tmp_path: Path) -> None:
+    """The only family without a table: two streams, whose attention has its own kernel."""
     transformers = pytest.importorskip("transformers")
     config = transformers.XLNetConfig(vocab_size=30, d_model=12, n_layer=1, n_head=3, d_inner=20)
     transformers.XLNetLMHeadModel(config).save_pretrained(tmp_path)
@@ -150,17 +150,17 @@ def test_xlnet_says_in_one_line_why_not(command: str, cli: Cli, tmp_path: Path) 
     assert re.search("this xlnet .*; it can .*fill_mask.*, and not attend", complaint)
 
 
-# --- What stands along the axes
+# --- Labels of the axes
 
 
 @pytest.mark.parametrize(("family", "start"), [("marian", "<pad>"), ("t5", "<pad>"), ("m2m_100", "</s>")])
-def test_the_first_input_is_called_by_the_start_mark_of_the_folder(family: str, start: str, made: Any) -> None:
+def test_the_first_input_is_named_after_the_start_token(family: str, start: str, made: Any) -> None:
     model = loaded(made(family))
     model = model.between("de", "fr") if family == "m2m_100" else model
     assert model.attend(TEXT).read[0] == start
 
 
-def test_a_decoder_reads_a_text_and_says_what_comes_next(made: Callable[..., Path]) -> None:
+def test_a_decoder_reads_a_text_and_predicts_the_next_token(made: Callable[..., Path]) -> None:
     model = loaded(made("gpt2"))
     record, trace = model.look_inside(TEXT)
     ids = model.encode(TEXT)
@@ -175,7 +175,7 @@ def test_a_decoder_reads_a_text_and_says_what_comes_next(made: Callable[..., Pat
     assert words == [("dog", "▁dog"), ("runs.", "▁runs.")]
 
 
-def test_an_encoder_says_what_stands_at_each_place(made: Callable[..., Path]) -> None:
+def test_an_encoder_predicts_every_position(made: Callable[..., Path]) -> None:
     model = loaded(made("bert"))
     trace = model.trace("A <mask> runs.", top=3)
     masked = next(i for i, position in enumerate(trace.positions) if position.piece == "<mask>")
@@ -186,25 +186,25 @@ def test_an_encoder_says_what_stands_at_each_place(made: Callable[..., Path]) ->
     assert len(found.residual) == 3
 
 
-def test_patches_stand_row_by_row_behind_the_class_token(made: Callable[..., Path], picture: Path) -> None:
+def test_patches_are_in_rows_after_the_class_token(made: Callable[..., Path], picture: Path) -> None:
     model = loaded(made("vit", image_size=[8, 12]))
     record, trace = model.look_inside(picture)
     assert record.src.labels[:4] == ["<class>", "row 0, col 0", "row 0, col 1", "row 0, col 2"]
     assert (record.src.of.rows, record.src.of.columns, record.src.of.pixels.shape) == (2, 3, (8, 12, 3))
     inside = record.src.of.pixels[2, 3].astype(int)
-    assert np.abs(inside - (250, 200, 40)).max() < 15  # plain colours, not the network's
+    assert np.abs(inside - (250, 200, 40)).max() < 15  # colours of the image, not normalised ones
     labels = model.label(picture)
     assert [one.piece for one in trace.positions[0].candidates] == [one.name for one in labels]
 
 
-def test_shares_of_patches_are_without_the_class_token() -> None:
+def test_weights_of_patches_exclude_the_class_token() -> None:
     weights = np.arange(50, dtype=np.float32).reshape(2, 5, 5)
     patches = Patches(np.zeros((8, 8, 3), np.uint8), 2, 2, 1)
     np.testing.assert_array_equal(over_patches(weights, patches)[1], [[26, 27], [28, 29]])
     np.testing.assert_array_equal(over_patches(weights, patches, "mean")[0], [[11, 12], [13, 14]])
 
 
-def test_times_of_a_sound_and_the_silence_behind_it(made: Callable[..., Path], sound: Path) -> None:
+def test_times_of_a_sound_and_the_silence_after_it(made: Callable[..., Path], sound: Path) -> None:
     model = loaded(made("whisper"))
     every = model.attend(sound, target="a dog", n_times=0)
     assert (every.src.labels[:2], every.src.labels[-2:]) == (["0.00 s", "0.02 s"], ["0.62 s", "<silence>"])
@@ -217,13 +217,13 @@ def test_times_of_a_sound_and_the_silence_behind_it(made: Callable[..., Path], s
     assert few.src.of.loudness.argmax() >= 6  # the tone grows louder
 
 
-def test_what_a_sound_model_heard_is_what_it_transcribes(made: Callable[..., Path], sound: Path) -> None:
+def test_a_sound_model_shows_its_transcription(made: Callable[..., Path], sound: Path) -> None:
     model = loaded(made("whisper"))
     assert model.attend(sound).translation == model.transcribe(sound, timestamps=False).text
 
 
-def test_pieces_of_words_with_hashes(tmp_path: Path) -> None:
-    """BERT's vocabulary says which piece goes on with a word; a page says which one begins it."""
+def test_word_pieces_with_hashes(tmp_path: Path) -> None:
+    """BERT's vocabulary marks tokens that continue a word; a page marks those that start one."""
     from headwise.checkpoint.vocabulary import Vocabulary
     from headwise.inspect.words import words_spelled
     from headwise.models.inputs import bare_tokenizer
@@ -292,7 +292,7 @@ def test_the_class_token_or_the_mean_over_the_patches(cli: Cli, made: Callable[.
         ("vit", ["--layer", 7, "--format", "text"], "layer 7 does not exist"),
     ],
 )
-def test_mistakes_are_one_line(
+def test_errors_are_one_line(
     family: str, arguments: list[Any], complaint: str, cli: Cli, made: Callable[..., Path], given: Callable[[str], str]
 ) -> None:
     assert complaint in cli("inspect", made(family), given(family), *arguments).complaint
@@ -330,8 +330,8 @@ def loss_of(model: Any, examples: list[Any], targets: list[Any]) -> float:
 
 
 @pytest.mark.parametrize("family", ["bert", "llama", "vit", CAPTIONS, "whisper"])
-def test_heads_are_silenced_and_weighed(family: str, made: Callable[..., Path], given: Callable[[str], str]) -> None:
-    """One example has one gradient, whose size is what a small change of the head does to its loss."""
+def test_heads_are_masked_and_ranked(family: str, made: Callable[..., Path], given: Callable[[str], str]) -> None:
+    """One example has one gradient; its size is the effect of a small change of the head on its loss."""
     model = loaded(made(family))
     examples, targets = [given(family)], {"vit": ["dog"], CAPTIONS: ["a dog"], "whisper": ["a dog"]}.get(family, [])
     importance = model.head_importance(examples, targets)
@@ -348,7 +348,7 @@ def test_heads_are_silenced_and_weighed(family: str, made: Callable[..., Path], 
 
 
 def test_a_small_change_of_a_head_changes_the_loss_by_its_importance(made: Callable[..., Path]) -> None:
-    """Against differences, on grouped queries: two heads share keys, and each has a gate of its own."""
+    """Compared with differences, on grouped queries: two heads share keys, and each has its own gate."""
     model = loaded(made("llama"))
     attention, example = model.network.decoder.layers[0].self_attn, model.example(TEXT, None)
     sizes = []
@@ -374,7 +374,7 @@ def test_a_small_change_of_a_head_changes_the_loss_by_its_importance(made: Calla
         ("bert", {}, ["a", "b"], "1 inputs and 2 targets"),
     ],
 )
-def test_importance_of_what_has_no_loss(
+def test_importance_without_a_loss(
     family: str,
     changes: Any,
     targets: list[str],
@@ -386,12 +386,12 @@ def test_importance_of_what_has_no_loss(
         loaded(made(family, **changes)).head_importance([given(family)], targets)
 
 
-TRANSFORMERS = {  # who reads what each family is written as
+TRANSFORMERS = {  # the class that reads each family
     "bert": "BertForMaskedLM", "roberta": "RobertaForMaskedLM", "gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM",
     "vit": "ViTForImageClassification", "whisper": "WhisperForConditionalGeneration",
     CAPTIONS: "VisionEncoderDecoderModel",
 }  # fmt: skip
-LABELLED = {"vit": "dog", CAPTIONS: "a dog", "whisper": "a dog"}  # what belongs to an input
+LABELLED = {"vit": "dog", CAPTIONS: "a dog", "whisper": "a dog"}  # the label or text of an input
 
 
 def measured_on(family: str, given: str, folder: Path) -> list[Any]:
@@ -402,8 +402,8 @@ def measured_on(family: str, given: str, folder: Path) -> list[Any]:
     return ["--source", given, "--target", label] if family in LABELLED else ["--source", text]
 
 
-def silenced(line: str) -> dict[str, dict[int, list[int]]]:
-    """The heads that `prune` has said to be gone."""
+def removed_heads(line: str) -> dict[str, dict[int, list[int]]]:
+    """The heads that `prune` reports as removed."""
     return ast.literal_eval(line[line.index("{") : line.rindex("}") + 1])
 
 
@@ -417,7 +417,7 @@ def test_a_pruned_model_computes_what_the_masked_one_does(
     assert ran.code == 0, ran.err
     assert "without 1 heads" in ran.err and "this layout cannot have fewer heads" in ran.err
     model, pruned, target = loaded(made(family)), loaded(out), [LABELLED[family]] if family in LABELLED else []
-    with model.mask_heads(silenced(ran.err)):
+    with model.mask_heads(removed_heads(ran.err)):
         masked = loss_of(model, [source], target)
     assert loss_of(pruned, [source], target) == masked != loss_of(model, [source], target)
     assert cli(*command).complaint.endswith("holds a model already; name another folder")
@@ -431,7 +431,7 @@ def test_transformers_reads_what_prune_writes(
     part = PART.get(family, "encoder" if family == "roberta" else "decoder")
     out = loaded(made(family)).prune({part: {0: [1]}}, tmp_path / "pruned")
     theirs, said = getattr(transformers, TRANSFORMERS[family]).from_pretrained(out, output_loading_info=True)
-    missing = {key for key in said["missing_keys"] if not key.startswith("encoder.pooler.")}  # which nothing reads
+    missing = {key for key in said["missing_keys"] if not key.startswith("encoder.pooler.")}  # unused
     assert not missing and not said["unexpected_keys"]
     model, shown = loaded(made(family)), loaded(out).observed(given(family))
     with model.mask_heads({part: {0: [1]}}), torch.inference_mode():
@@ -446,7 +446,7 @@ def test_transformers_reads_what_prune_writes(
     torch.testing.assert_close(found, ours.view_as(found), atol=1e-5, rtol=1e-4)
 
 
-def test_a_pooler_that_no_verb_reads_stays(made: Callable[..., Path], tmp_path: Path) -> None:
+def test_an_unused_pooler_is_kept(made: Callable[..., Path], tmp_path: Path) -> None:
     folder = shutil.copytree(made("bert"), tmp_path / "bert")
     pooler = {"bert.pooler.dense.weight": torch.ones(16, 16), "bert.pooler.dense.bias": torch.ones(16)}
     save_file({**load_file(folder / "model.safetensors"), **pooler}, folder / "model.safetensors", {"format": "pt"})
@@ -463,7 +463,7 @@ def test_a_pooler_that_no_verb_reads_stays(made: Callable[..., Path], tmp_path: 
         ("electra", ["TEXT"], "and not head_importance"),
     ],
 )
-def test_prune_says_what_it_judges_by(
+def test_prune_names_its_measure(
     family: str, arguments: list[str], complaint: str, cli: Cli, made: Any, picture: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "text").write_text(f"{TEXT}\n")
@@ -476,7 +476,7 @@ def test_prune_says_what_it_judges_by(
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "vit", CAPTIONS, "whisper"])
-def test_the_explorer_answers(family: str, made: Callable[..., Path], given: Callable[[str], str]) -> None:
+def test_the_explorer_serves(family: str, made: Callable[..., Path], given: Callable[[str], str]) -> None:
     shown = ExplorerModel("it", loaded(made(family)), CONTENTS)
     described = shown.described()
     assert described["about"] == ABOUT.get(family, ABOUT["llama"])
@@ -489,7 +489,7 @@ def test_the_explorer_answers(family: str, made: Callable[..., Path], given: Cal
     assert not shown.model.head_mask.heads
 
 
-def test_a_damaged_file_is_called_by_its_name(made: Callable[..., Path]) -> None:
+def test_a_damaged_file_is_named(made: Callable[..., Path]) -> None:
     pytest.importorskip("PIL")
     shown = ExplorerModel("it", loaded(made("vit")), CONTENTS)
     with pytest.raises(UserError, match=r"^holiday.png: is not a readable image file"):

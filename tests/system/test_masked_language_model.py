@@ -1,6 +1,6 @@
-"""A masked language model as its users meet it: `headwise train --task mlm`, from scratch and with `--init`.
+"""A masked language model as users run it: `headwise train --task mlm`, from scratch and with `--init`.
 
-The networks are tiny. What they learn is which letter stands between two others.
+The networks are tiny. They learn to predict a letter from its two neighbours.
 """
 
 import json
@@ -53,7 +53,7 @@ def trained(texts: Path, cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> 
 # --- From scratch
 
 
-def test_every_command_for_such_models_knows_it(trained: Path, texts: Path, cli: Cli) -> None:
+def test_every_command_for_masked_language_models(trained: Path, texts: Path, cli: Cli) -> None:
     first, last = records(trained, "validation.jsonl")
     assert last["loss"] < first["loss"] < 3.5  # 3.4 for guessing
     report = json.loads(cli("evaluate", trained, "--source", texts / "valid.txt", "--json").out)
@@ -84,11 +84,11 @@ def test_transformers_loads_it_and_computes_the_same(trained: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_it_is_the_same_run(trained: Path, texts: Path, cli: Cli, tmp_path: Path) -> None:
+def test_a_killed_run_is_resumed_exactly(trained: Path, texts: Path, cli: Cli, tmp_path: Path) -> None:
     killed_and_resumed(cli, command(texts), 10, tmp_path / "model", trained)
 
 
-def test_pieces_whole_words_and_a_tokenizer_that_is_there(texts: Path, cli: Cli, trained: Path, tmp_path: Path) -> None:
+def test_subwords_whole_words_and_an_existing_tokenizer(texts: Path, cli: Cli, trained: Path, tmp_path: Path) -> None:
     two = [*SHAPE, *QUICK, "train.max_steps=2"]
     learnt = ["data.vocab_size=263", "data.whole_words=true", "data.mask_share=0.3", "train.best_metric=accuracy"]
     ran = cli("train", "--recipe", "bert", *files(texts), "--out", tmp_path / "a", "--set", *two, *learnt)
@@ -99,11 +99,11 @@ def test_pieces_whole_words_and_a_tokenizer_that_is_there(texts: Path, cli: Cli,
     assert (tmp_path / "b" / "tokenizer.json").read_bytes() == (trained / "tokenizer.json").read_bytes()
 
 
-# --- Tuned
+# --- Fine-tuned
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])
-def test_a_folder_is_trained_and_comes_back_as_it_was(kind: str, cli: Cli, texts: Path, tmp_path: Path) -> None:
+def test_training_keeps_the_layout(kind: str, cli: Cli, texts: Path, tmp_path: Path) -> None:
     write_tiny(tmp_path / "model", kind, mask_token="<mask>")
     arguments = ["train", "--init", tmp_path / "model", *files(texts), "--out", tmp_path / "out", "--set", *QUICK]
     ran = cli(*arguments)
@@ -122,7 +122,7 @@ def test_a_folder_is_trained_and_comes_back_as_it_was(kind: str, cli: Cli, texts
     )
 
 
-def test_going_on_from_one_that_began_here(trained: Path, texts: Path, cli: Cli, tmp_path: Path) -> None:
+def test_fine_tuning_a_model_trained_here(trained: Path, texts: Path, cli: Cli, tmp_path: Path) -> None:
     settings = [*QUICK, "train.max_steps=2", "train.validate_every=2"]
     ran = cli("train", "--init", trained, *files(texts), "--out", tmp_path / "out", "--set", *settings)
     assert ran.code == 0, ran.err
@@ -131,7 +131,7 @@ def test_going_on_from_one_that_began_here(trained: Path, texts: Path, cli: Cli,
     assert (first["loss"], first["accuracy"]) == pytest.approx((last["loss"], last["accuracy"]), abs=1e-5)
 
 
-# --- What does not go
+# --- Unsupported options
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,9 @@ def test_going_on_from_one_that_began_here(trained: Path, texts: Path, cli: Cli,
         (["--recipe", "tiny"], "--task mlm with --recipe tiny: "),
     ],
 )
-def test_what_does_not_go_from_scratch(cli: Cli, texts: Path, tmp_path: Path, more: list[str], expected: str) -> None:
+def test_unsupported_options_from_scratch(
+    cli: Cli, texts: Path, tmp_path: Path, more: list[str], expected: str
+) -> None:
     start = ["train", "--task", "mlm", *([] if "--recipe" in more else ["--recipe", "bert"]), *files(texts)]
     assert expected in cli(*start, "--out", tmp_path / "out", *more).complaint
     assert not (tmp_path / "out").exists()
@@ -180,7 +182,7 @@ def test_a_tokenizer_without_a_mask(cli: Cli, texts: Path, model_path: Path, tmp
         ("bert", {}, ["--special", "<s>"], "has this token already; leave it out"),
     ],
 )
-def test_what_does_not_go_with_a_folder(
+def test_unsupported_options_with_a_folder(
     cli: Cli, texts: Path, tmp_path: Path, kind: str, changes: dict[str, Any], more: list[str], expected: str
 ) -> None:
     write_tiny(tmp_path / "model", kind, changes)
@@ -189,7 +191,7 @@ def test_what_does_not_go_with_a_folder(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_translator_of_ours_is_no_masked_language_model(
+def test_a_translation_model_is_no_masked_language_model(
     cli: Cli, texts: Path, model_path: Path, tmp_path: Path
 ) -> None:
     ran = cli("train", "--task", "mlm", "--init", model_path, *files(texts), "--out", tmp_path / "out")

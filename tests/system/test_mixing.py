@@ -1,4 +1,6 @@
-"""Several corpora by weights and temperature, and general pairs between: as said, exactly again, by one or two."""
+"""Several corpora with weights and temperature, and general pairs mixed in: stated shares, exact resumes, one or two
+processes.
+"""
 
 import json
 from pathlib import Path
@@ -27,8 +29,8 @@ def losses(out: Path) -> list[float]:
     return [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def test_a_mixed_run_is_one_run(corpora: list[str], cli: Any, tmp_path: Path) -> None:
-    """Stopped and gone on with over the end of an epoch, and by two processes; not with another general file."""
+def test_a_mixed_run_is_resumed_exactly(corpora: list[str], cli: Any, tmp_path: Path) -> None:
+    """Resumed across the end of an epoch, and by two processes; not with another general file."""
     *own, general = corpora
     start = ["train", "--recipe", "tiny", "--train", *own, "--device", "cpu", "--valid", own[1]]
     start += ["--set", *SETTINGS, *MIXED, f"data.mix={general}"]
@@ -54,7 +56,7 @@ def test_a_mixed_run_is_one_run(corpora: list[str], cli: Any, tmp_path: Path) ->
     assert "the data.mix files differ from those of the run" in refused.complaint
 
 
-def test_a_part_held_out_leaves_corpora_their_weights(corpora: list[str], cli: Any, tmp_path: Path) -> None:
+def test_held_out_pairs_do_not_change_weights(corpora: list[str], cli: Any, tmp_path: Path) -> None:
     start = ["train", "--recipe", "tiny", "--train", *corpora[:2], "--device", "cpu", "--valid", "10%"]
     ran = cli(*start, "--set", *SETTINGS, "data.temperature=2", "train.max_steps=1", "--out", tmp_path / "out")
     assert ran.code == 0, ran.err
@@ -73,7 +75,7 @@ def test_a_part_held_out_leaves_corpora_their_weights(corpora: list[str], cli: A
         (["--set", "data.mix=nowhere.tsv"], "nowhere.tsv: no such file"),
     ],
 )
-def test_mistakes_are_said(corpora: list[str], cli: Any, tmp_path: Path, given: list[str], complaint: str) -> None:
+def test_errors_are_reported(corpora: list[str], cli: Any, tmp_path: Path, given: list[str], complaint: str) -> None:
     start = ["train", "--recipe", "tiny", "--train", *corpora[:2], "--device", "cpu", "--valid", corpora[1]]
     ran = cli(*start, "--set", *SETTINGS, *given, "--out", tmp_path / "out")
     assert ran.code == 2

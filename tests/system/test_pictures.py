@@ -1,4 +1,4 @@
-"""Pictures to labels: trained on files, read by every command, killed and resumed, refused in one line."""
+"""Image classification: trained from files, used by every command, killed and resumed, with one-line errors."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ SMALL = ["model.image_size=8", "model.patch_size=4", "model.d_model=16", "model.
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Red, green and blue ones, thirty of each, with noise; a table of six of them beside."""
+    """Red, green and blue images, thirty of each, with noise; and a table of six of them."""
     folder, generator = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
     rows = []
     for channel, label in enumerate(("red", "green", "blue")):
@@ -54,7 +54,7 @@ def command(pictures: Path, out: Path, *more: str, train: str = "all", valid: st
     return ["train", "--recipe", "vit", *files, "--set", *SMALL, *more]
 
 
-def test_every_command_for_pictures_knows_it(trained: Path, pictures: Path, cli: Cli, tmp_path: Path) -> None:
+def test_every_command_for_images(trained: Path, pictures: Path, cli: Cli, tmp_path: Path) -> None:
     red = pictures / "all" / "red" / "0.png"
     assert cli("label", trained, red).out.split()[1] == "red"
     report = json.loads(cli("evaluate", trained, "--source", pictures / "six.tsv", "--json").out)
@@ -70,7 +70,7 @@ def test_every_command_for_pictures_knows_it(trained: Path, pictures: Path, cli:
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_it_is_the_same_run(trained: Path, pictures: Path, cli: Cli, tmp_path: Path) -> None:
+def test_a_killed_run_is_resumed_exactly(trained: Path, pictures: Path, cli: Cli, tmp_path: Path) -> None:
     out = tmp_path / "vit"
     killed_and_resumed(cli, command(pictures, out), 20, out, trained)
 
@@ -82,7 +82,7 @@ def test_other_pictures_are_another_run(trained: Path, pictures: Path, cli: Cli,
     assert "the training files differ from those of the run" in failed
 
 
-def test_what_is_changed_follows_from_the_seed(pictures: Path) -> None:
+def test_augmentation_follows_from_the_seed(pictures: Path) -> None:
     found = read_pictures([str(pictures / "all")])
     how, changed = Preprocessing(size=(8, 8)), Augmentation(flip=True, shift=0.25)
     of = PictureDataset(found, ("blue", "green", "red"), how, 4, changed)
@@ -91,10 +91,10 @@ def test_what_is_changed_follows_from_the_seed(pictures: Path) -> None:
     torch.testing.assert_close(of.load(rows, 1, 0).pixels, same, atol=0, rtol=0)
     assert not torch.equal(of.load(rows, 1, 1).pixels, same) and not torch.equal(of.load(rows, 2, 0).pixels, same)
     plain = PictureDataset(found, of.labels, how, 4).load(rows).pixels
-    torch.testing.assert_close(of.load(rows).pixels, plain, atol=0, rtol=0)  # to validate: as they are
+    torch.testing.assert_close(of.load(rows).pixels, plain, atol=0, rtol=0)  # validation images are not augmented
 
 
-def test_flipped_and_moved() -> None:
+def test_flipped_and_shifted() -> None:
     image = Image.fromarray(np.arange(12, dtype=np.uint8).reshape(2, 2, 3) + 1)
     always = np.random.default_rng(1)
     seen = {Augmentation(flip=True)(image, always).tobytes() for _ in range(20)}
@@ -103,7 +103,7 @@ def test_flipped_and_moved() -> None:
     assert moved == {(0, 0, 0), (1, 2, 3), (4, 5, 6), (7, 8, 9), (10, 11, 12)}
 
 
-def test_bad_input_has_one_line(pictures: Path, tmp_path: Path, cli: Cli) -> None:
+def test_bad_input_gives_one_line(pictures: Path, tmp_path: Path, cli: Cli) -> None:
     bad = tmp_path / "bad"
     shutil.copytree(pictures, bad)
     (bad / "six.tsv").write_text("all/red/0.png\tred\nall/red/99.png\tred\n")
@@ -125,19 +125,19 @@ def test_bad_input_has_one_line(pictures: Path, tmp_path: Path, cli: Cli) -> Non
         assert not (tmp_path / "out").exists()
 
 
-def test_an_axis_that_vit_cannot_have_is_refused(pictures: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_setting_that_vit_cannot_have_is_refused(pictures: Path, tmp_path: Path, cli: Cli) -> None:
     failed = cli(*command(pictures, tmp_path / "out", "model.norm=rms")).complaint
     assert "a picture model is saved in the layout of vit, and vit cannot have norm = 'rms'" in failed
     failed = cli(*command(pictures, tmp_path / "out", "model.positions=sinusoidal")).complaint
     assert "patches have learned positions" in failed
 
 
-# --- From a published network
+# --- From a pretrained network
 
 
 @pytest.mark.parametrize("kind", ["vit", "deit"])
-def test_a_published_network_learns_labels(pictures: Path, cli: Cli, tmp_path: Path, kind: str) -> None:
-    """It sees pictures as its folder says, and stays such a folder; names of classes that it had are said."""
+def test_fine_tuning_a_pretrained_network(pictures: Path, cli: Cli, tmp_path: Path, kind: str) -> None:
+    """Images are preprocessed as in its folder, and the layout is kept; its former class names are logged."""
     start, out = tmp_path / "model", tmp_path / "out"
     write_tiny(start, kind, {"id2label": {"0": "cat", "1": "dog", "2": "owl"}})
     how = {"image_mean": [0.3, 0.3, 0.3], "image_std": [0.2, 0.2, 0.2], "size": {"height": 8, "width": 8}}
@@ -160,9 +160,7 @@ def test_a_published_network_learns_labels(pictures: Path, cli: Cli, tmp_path: P
     assert ran.code == 0 and "training the head of out" in ran.err, ran.err
 
 
-def test_a_label_that_one_picture_has_is_said_and_other_networks_are_refused(
-    pictures: Path, cli: Cli, tmp_path: Path
-) -> None:
+def test_labels_of_one_image_are_logged_and_other_networks_refused(pictures: Path, cli: Cli, tmp_path: Path) -> None:
     rows = (pictures / "six.tsv").read_text(encoding="utf-8") + "all/red/3.png\tviolet\n"
     (pictures / "rare.tsv").write_text(rows, encoding="utf-8")
     write_tiny(tmp_path / "vit", "vit")

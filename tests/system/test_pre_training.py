@@ -1,6 +1,6 @@
-"""An XLNet and an ELECTRA as their users meet them: `train --task plm` and `rtd`, from scratch, and what comes of it.
+"""XLNet and ELECTRA as users run them: `train --task plm` and `rtd`, from scratch, and uses of the results.
 
-The networks are tiny. What they learn is the alphabet by heart.
+The networks are tiny. They learn the alphabet by heart.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ RECIPES = "electra", "xlnet"
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What a command says of files."""
+    """The file options of commands."""
     folder = tmp_path_factory.mktemp("texts")
     (folder / "train.txt").write_text("abcdefghijklmnopqrstuvwxyz\n" * 40, encoding="utf-8")
     (folder / "valid.txt").write_text("abcdefghijklmnopqrstuvwxyz\n" * 4, encoding="utf-8")
@@ -46,7 +46,7 @@ def further(folder: Path, texts: list[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def trained(texts: list[str], cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One of each, in folders of their recipes' names; read only."""
+    """One of each, in folders named after their recipes; read only."""
     folder = tmp_path_factory.mktemp("trained")
     for recipe in RECIPES:
         ran = cli(*command(recipe, texts), "--out", folder / recipe)
@@ -56,7 +56,7 @@ def trained(texts: list[str], cli: Cli, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_killed_and_resumed_it_is_the_same_run(
+def test_a_killed_run_is_resumed_exactly(
     recipe: str, trained: Path, texts: list[str], cli: Cli, tmp_path: Path
 ) -> None:
     killed_and_resumed(cli, command(recipe, texts), 10, tmp_path / "out", trained / recipe)
@@ -65,7 +65,7 @@ def test_killed_and_resumed_it_is_the_same_run(
 # --- ELECTRA
 
 
-def test_an_electra_learns_and_transformers_reads_it(trained: Path) -> None:
+def test_an_electra_is_trained_and_transformers_reads_it(trained: Path) -> None:
     first, last = records(trained / "electra", "validation.jsonl")
     assert last["loss"] == pytest.approx(last["generator"] + 50 * last["discriminator"])
     assert last["generator"] < first["generator"] < 3.5 and 0.8 < last["accuracy"] <= 1
@@ -81,7 +81,7 @@ def test_an_electra_learns_and_transformers_reads_it(trained: Path) -> None:
     assert card.startswith("# A replaced-token model made with Headwise")
 
 
-def test_labels_are_learnt_from_an_electra(trained: Path, cli: Cli, tmp_path: Path) -> None:
+def test_classification_with_an_electra(trained: Path, cli: Cli, tmp_path: Path) -> None:
     files = ["--train", labels(tmp_path), "--valid", tmp_path / "a.tsv", "--out", tmp_path / "out"]
     settings = ["--set", "train.max_steps=2", "train.validate_every=2", "train.threads=1"]
     ran = cli("train", "--task", "classify", "--init", trained / "electra", *files, *settings)
@@ -99,7 +99,7 @@ def labels(folder: Path) -> Path:
 # --- XLNet
 
 
-def test_an_xlnet_learns_and_transformers_reads_it(trained: Path, cli: Cli) -> None:
+def test_an_xlnet_is_trained_and_transformers_reads_it(trained: Path, cli: Cli) -> None:
     folder = trained / "xlnet"
     first, last = records(folder, "validation.jsonl")
     assert last["loss"] < first["loss"] < 3.5
@@ -118,10 +118,8 @@ def test_an_xlnet_learns_and_transformers_reads_it(trained: Path, cli: Cli) -> N
     assert card.startswith("# A permutation language model made with Headwise")
 
 
-def test_an_xlnet_is_trained_further_and_stays_what_it_was(
-    trained: Path, texts: list[str], cli: Cli, tmp_path: Path
-) -> None:
-    """It goes on where the other run has ended: in the same words, and judged before its first update."""
+def test_an_xlnet_is_fine_tuned_in_its_layout(trained: Path, texts: list[str], cli: Cli, tmp_path: Path) -> None:
+    """It starts where the other run ended: same vocabulary, evaluated before its first update."""
     ran = cli(*further(trained / "xlnet", texts), "--out", tmp_path / "out")
     assert ran.code == 0, ran.err
     validated = records(tmp_path / "out", "validation.jsonl")
@@ -131,7 +129,7 @@ def test_an_xlnet_is_trained_further_and_stays_what_it_was(
     before, after = (load_file(path / "model.safetensors") for path in (trained / "xlnet", tmp_path / "out"))
     assert {key: value.shape for key, value in before.items()} == {key: value.shape for key, value in after.items()}
     still = [key for key in before if torch.equal(before[key], after[key])]
-    assert all("seg_embed" in key or "r_s_bias" in key for key in still)  # one segment: the softmax does not see them
+    assert all("seg_embed" in key or "r_s_bias" in key for key in still)  # one segment, which cancels in the softmax
     for file in ("config.json", "tokenizer.json", "tokenizer_config.json"):
         assert (tmp_path / "out" / file).read_text() == (trained / "xlnet" / file).read_text()
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
@@ -140,7 +138,7 @@ def test_an_xlnet_is_trained_further_and_stays_what_it_was(
     assert grown.code == 0 and "added to the vocabulary: <x>" in grown.err, grown.err
 
 
-def test_an_xlnet_drops_what_is_asked_for(trained: Path, texts: list[str], tmp_path: Path) -> None:
+def test_an_xlnet_has_the_chosen_dropout(trained: Path, texts: list[str], tmp_path: Path) -> None:
     settings = ["model.dropout=0.3", *QUICK]
     request = TrainRequest("", texts[1:2], texts[3:4], str(tmp_path), settings, init=str(trained / "xlnet"), task="plm")
     assert model_settings(request.init, "").dropout == 0.1
@@ -150,20 +148,18 @@ def test_an_xlnet_drops_what_is_asked_for(trained: Path, texts: list[str], tmp_p
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_a_tuned_xlnet_is_the_same(
-    trained: Path, texts: list[str], cli: Cli, tmp_path: Path
-) -> None:
+def test_a_killed_fine_tuning_is_resumed_exactly(trained: Path, texts: list[str], cli: Cli, tmp_path: Path) -> None:
     start = further(trained / "xlnet", texts)
     assert cli(*start, "--out", tmp_path / "whole").code == 0
     killed_and_resumed(cli, start, 10, tmp_path / "out", tmp_path / "whole")
 
 
-# --- Labels from an XLNet
+# --- Classification with an XLNet
 
 
 @pytest.fixture(scope="module")
 def paired(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Pairs of texts that have the same first letter, or have not."""
+    """Pairs of texts, labelled by whether they have the same first letter."""
     texts = ["abcde", "bcdef", "cdefg", "axyz", "bwxyz", "cvwx"]
     rows = [f"{a}\t{b}\t{'same' if a[0] == b[0] else 'other'}" for a in texts for b in texts]
     file = tmp_path_factory.mktemp("labels") / "pairs.tsv"
@@ -172,16 +168,16 @@ def paired(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def labelled(folder: Path, paired: list[str], *more: str) -> list[str]:
-    """The command that teaches an XLNet labels."""
+    """The command that trains an XLNet for classification."""
     shared = [setting for setting in QUICK if not setting.startswith("data.")]
     return ["train", "--task", "classify", "--init", str(folder), *paired, "--set", *shared, *more]
 
 
 @pytest.mark.slow
-def test_an_xlnet_learns_labels_and_transformers_says_the_same(
+def test_an_xlnet_classifies_and_transformers_agrees(
     trained: Path, paired: list[str], cli: Cli, tmp_path: Path
 ) -> None:
-    """Of pairs and of single texts, padded or not; it is learnt on from where it was, and it still embeds."""
+    """With pairs and single texts, padded or not; it is fine-tuned again, and still embeds."""
     ran = cli(*labelled(trained / "xlnet", paired), "--out", tmp_path / "out")
     assert ran.code == 0, ran.err
     assert "a new head for 2 classes on xlnet, instead of its head (language)" in ran.err
@@ -209,7 +205,7 @@ def test_an_xlnet_learns_labels_and_transformers_says_the_same(
     assert "is a xlnet model that labels texts; this task needs an XLNet that predicts" in refused
 
 
-# --- What does not go
+# --- Unsupported options
 
 
 @pytest.mark.parametrize(
@@ -226,7 +222,7 @@ def test_an_xlnet_learns_labels_and_transformers_says_the_same(
           for recipe in RECIPES],
     ],
 )  # fmt: skip
-def test_what_does_not_go(
+def test_unsupported_options(
     cli: Cli, recipe: str, texts: list[str], tmp_path: Path, more: list[str], expected: str
 ) -> None:
     assert expected in cli(*command(recipe, texts), "--out", tmp_path / "out", *more).complaint
@@ -249,13 +245,13 @@ def test_what_does_not_go(
         ),
     ],
 )
-def test_what_does_not_go_with_an_xlnet(
+def test_unsupported_options_with_an_xlnet(
     cli: Cli, trained: Path, texts: list[str], tmp_path: Path, more: list[str], expected: str
 ) -> None:
     assert expected in cli(*further(trained / "xlnet", texts), "--out", tmp_path / "out", *more).complaint
 
 
-def test_another_model_is_no_xlnet(cli: Cli, texts: list[str], tmp_path: Path) -> None:
+def test_another_model_is_refused(cli: Cli, texts: list[str], tmp_path: Path) -> None:
     write_tiny(tmp_path / "model", "bert")
     asked = cli(*further(tmp_path / "model", texts), "--out", tmp_path / "out")
     assert "is a bert model that " in asked.complaint and "this task needs an XLNet" in asked.complaint
