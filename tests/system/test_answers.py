@@ -104,8 +104,8 @@ def test_questions_without_an_answer(cli: Cli, tmp_path: Path) -> None:
     assert "training on 6 questions in" in ran.err and ", 1 without an answer" in ran.err
     found = json.loads(cli("evaluate", tmp_path / "out", "--source", path, "--json").out)
     assert found["without"] == 1 and found["f1"] == max(row["f1"] for row in validations(tmp_path / "out"))
-    said = cli("answer", tmp_path / "out", path, "--unanswerable", "--format", "squad").out
-    assert json.loads(said)["where2"] == "" or found["right_without"] == 0.0
+    output = cli("answer", tmp_path / "out", path, "--unanswerable", "--format", "squad").out
+    assert json.loads(output)["where2"] == "" or found["right_without"] == 0.0
     assert json.loads(cli("answer", tmp_path / "out", path, "--format", "squad").out)["where2"] != ""
 
 

@@ -125,9 +125,9 @@ def test_warnings_come_before_training(cli: Any, folder: Path) -> None:
     (folder / "x.tsv").write_bytes(b"source\ttarget\na b\tb a\tc\n")
     ran = train(cli, folder, ["x.tsv"])
     assert ran.code == 0
-    said = ran.err.splitlines()
-    assert said[0].startswith(f"--train {folder / 'x.tsv'}: line 1 (source TAB target) looks like a header")
-    assert said[1].endswith("only two are read; line 2 loses 'c'")
+    warnings = ran.err.splitlines()
+    assert warnings[0].startswith(f"--train {folder / 'x.tsv'}: line 1 (source TAB target) looks like a header")
+    assert warnings[1].endswith("only two are read; line 2 loses 'c'")
 
 
 def test_a_diverging_run_is_reported(cli: Any, folder: Path) -> None:
@@ -144,8 +144,8 @@ def test_a_diverging_run_is_reported(cli: Any, folder: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_an_unreadable_file(cli: Any, folder: Path) -> None:
     (folder / "good.src").chmod(0)
-    told = train(cli, folder, ["good.src", "good.tgt"]).complaint
-    assert "good.src: no permission to read it; try: chmod +r" in told
+    complaint = train(cli, folder, ["good.src", "good.tgt"]).complaint
+    assert "good.src: no permission to read it; try: chmod +r" in complaint
 
 
 @pytest.mark.parametrize(
@@ -172,24 +172,24 @@ def test_bad_settings(more: list[str], options: dict[str, str], expected: str, c
 
 @pytest.mark.parametrize("out", ["good.src", "good.src/model"])
 def test_an_unwritable_folder(out: str, cli: Any, folder: Path) -> None:
-    told = train(cli, folder, ["good.src", "good.tgt"], out=folder / out).complaint
-    assert str(folder / out) in told
+    complaint = train(cli, folder, ["good.src", "good.tgt"], out=folder / out).complaint
+    assert str(folder / out) in complaint
     assert (folder / "good.src").read_bytes() == GOOD["good.src"]
 
 
 def test_a_folder_that_contains_a_model(cli: Any, model_path: Path, folder: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in model_path.rglob("*")}
-    told = train(cli, folder, ["good.src", "good.tgt"], out=model_path).complaint
-    assert f"--out {model_path}: already holds a run; add --resume to resume it or name another folder" in told
+    complaint = train(cli, folder, ["good.src", "good.tgt"], out=model_path).complaint
+    assert f"--out {model_path}: already holds a run; add --resume to resume it or name another folder" in complaint
     assert {path: path.stat().st_mtime_ns for path in model_path.rglob("*")} == before
 
 
 def test_a_validation_pair_beyond_learned_positions(cli: Any, folder: Path) -> None:
     (folder / "long.tsv").write_bytes(b"a " * 60 + b"\t" + b"b " * 60 + b"\n")
     settings = ["model.positions=learned", "model.max_len=40", "data.max_length=40"]
-    told = train(cli, folder, ["good.src", "good.tgt"], *settings, valid=["long.tsv"]).complaint
-    assert "model.max_len" in told
-    assert "long.tsv" in told
+    complaint = train(cli, folder, ["good.src", "good.tgt"], *settings, valid=["long.tsv"]).complaint
+    assert "model.max_len" in complaint
+    assert "long.tsv" in complaint
 
 
 def test_too_little_data_gives_warnings(cli: Any, folder: Path) -> None:
@@ -198,7 +198,7 @@ def test_too_little_data_gives_warnings(cli: Any, folder: Path) -> None:
         lines = [f"{word} {after}\n" for word, after in itertools.pairwise(words)]
         (folder / f"few.{side}").write_text("".join(lines), encoding="utf-8")
     few = ["few.src", "few.tgt"]
-    said = train(cli, folder, few, "data.vocab_size=320", valid=few).err
+    log = train(cli, folder, few, "data.vocab_size=320", valid=few).err
     for part in (
         "\nwarning: --train has 22 pairs, too few to train a translator from scratch (at least 10,000): fine-tune a ",
         "\nwarning: --valid has 22 pairs, too few to compare models (at least 200)",
@@ -206,7 +206,7 @@ def test_too_little_data_gives_warnings(cli: Any, folder: Path) -> None:
         ": set data.vocab_size=300\n",
         "--valid: 22 of the first 22 pairs are also in --train, so validation scores will be too high",
     ):
-        assert part in said
+        assert part in log
 
 
 # Random files ---------------------------------------------------------------------------------------------------------

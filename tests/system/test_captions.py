@@ -88,11 +88,11 @@ def test_adapters(cli: Cli, folder: Path, tmp_path: Path) -> None:
     assert ran.code == 0, ran.err
     assert "adapters: rank 4" in ran.err
     picture = folder / "blue.png"
-    said = cli("caption", tmp_path / "out", picture)
-    assert said.code == 0 and said.out != cli("caption", folder / "model", picture).out, said.err
+    captioned = cli("caption", tmp_path / "out", picture)
+    assert captioned.code == 0 and captioned.out != cli("caption", folder / "model", picture).out, captioned.err
     ran = cli("export", tmp_path / "out", "--to", "hf", tmp_path / "whole")
     assert ran.code == 0, ran.err
-    assert cli("caption", tmp_path / "whole", picture).out == said.out
+    assert cli("caption", tmp_path / "whole", picture).out == captioned.out
 
 
 def test_images_are_held_out_with_all_their_captions(cli: Cli, folder: Path, tmp_path: Path) -> None:
@@ -159,12 +159,12 @@ def test_a_captioner_trains_from_scratch(cli: Cli, folder: Path, tmp_path: Path)
     assert "training a tokenizer: bpe with 280 tokens" in ran.err
     assert [row["step"] for row in records(out, "validation.jsonl")] == [60, 120]
     assert records(out, "validation.jsonl")[-1]["bleu"] == pytest.approx(100)
-    said = cli("caption", out, *(folder / f"{name}.png" for name in COLOURS))
-    assert said.out.splitlines() == [f"A {name} field." for name in COLOURS]
-    begun, after = (load_file(path / "model.safetensors") for path in (out / "vit-gpt2-begun", out))
-    places = [key for key in begun if key.endswith(("position_embeddings", "cls_token"))]
-    assert len(places) == 2 and all(0.01 < begun[key].std() < 0.03 for key in places)  # not all the same
-    assert {key for key in begun if torch.equal(begun[key], after[key])} == {POOLER, POOLER.replace("weight", "bias")}
+    captioned = cli("caption", out, *(folder / f"{name}.png" for name in COLOURS))
+    assert captioned.out.splitlines() == [f"A {name} field." for name in COLOURS]
+    start, after = (load_file(path / "model.safetensors") for path in (out / "vit-gpt2-begun", out))
+    keys = [key for key in start if key.endswith(("position_embeddings", "cls_token"))]
+    assert len(keys) == 2 and all(0.01 < start[key].std() < 0.03 for key in keys)  # not all the same
+    assert {key for key in start if torch.equal(start[key], after[key])} == {POOLER, POOLER.replace("weight", "bias")}
     refused = cli(*from_nothing(folder, "model.positions=rotary"), "--out", tmp_path / "two")
     assert "model.positions = rotary: patches have learned positions" in refused.complaint
     assert not (tmp_path / "two").exists()

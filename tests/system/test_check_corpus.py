@@ -88,12 +88,12 @@ def test_a_corpus_without_faults(cli: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_once(cli: Any, tmp_path: Path, fault: str) -> None:
-    pair, said = FAULTS[fault]
+    pair, message = FAULTS[fault]
     pairs = sound()
     pairs.insert(30, pair)
     ran = cli("check-corpus", tsv(tmp_path / "a.tsv", pairs))
     assert ran.code == 0, ran.err
-    found = [line for line in findings(ran.out) if line.startswith(said)]
+    found = [line for line in findings(ran.out) if line.startswith(message)]
     assert len(found) == 1, ran.out
     others = set(findings(ran.out)) - set(found)
     expected = {
@@ -107,12 +107,12 @@ def test_each_fault_once(cli: Any, tmp_path: Path, fault: str) -> None:
 
 @pytest.mark.parametrize("what", REPEATS)
 def test_repeats_name_their_first_line(cli: Any, tmp_path: Path, what: str) -> None:
-    change, said = REPEATS[what]
+    change, message = REPEATS[what]
     pairs = sound()
     pairs.insert(30, change(*pairs[4]))
     ran = cli("check-corpus", tsv(tmp_path / "a.tsv", pairs))
     (found,) = findings(ran.out)
-    assert said in found
+    assert message in found
     assert "line 31 (as line 5): " in ran.out
 
 
@@ -131,8 +131,8 @@ def test_leaks_between_all_sets(cli: Any, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     ran = cli("check-corpus", paths[0], "--valid", paths[1], "--test", f"news={paths[2]}", "-o", page)
     assert ran.code == 0, ran.err
-    said = re.findall(r"^ +([\d,]+) +[\d.]+%  (.* also in .*)$", ran.out, re.MULTILINE)
-    assert {what: count for count, what in said if count != "0"} == {
+    counts = re.findall(r"^ +([\d,]+) +[\d.]+%  (.* also in .*)$", ran.out, re.MULTILINE)
+    assert {what: count for count, what in counts if count != "0"} == {
         "validation: source also in training": "1",
         "test news: target also in training": "1",
         "test news: pair also in validation": "1",

@@ -77,12 +77,12 @@ def test_a_cluster_writes_what_one_machine_writes(
     ):
         alone, shared = (tmp_path / f"{verb}-{how}.jsonl" for how in ("alone", "shared"))
         arguments += [] if verb == "score" else ["--beam-size", "2"]
-        told = [
+        runs = [
             cli(verb, model_path, *arguments, output, path, "--device", "cpu", *more)
             for path, more in ((alone, ()), (shared, ("--ray",)))
         ]
-        assert [one.code for one in told] == [0, 0], told
-        assert "Ray has 2 machines with 2 CPUs" in told[1].err and told[0].out == told[1].out
+        assert [one.code for one in runs] == [0, 0], runs
+        assert "Ray has 2 machines with 2 CPUs" in runs[1].err and runs[0].out == runs[1].out
         assert alone.read_bytes() == shared.read_bytes() != b"", verb
     assert not list(tmp_path.glob("*.parts")) and actors.size == 2
 
@@ -281,8 +281,8 @@ def test_a_killed_sweep_is_resumed_with_ordinary_runs(
     text.write_text("".join(f"{source}\n" for source, _ in task(600, 41)), encoding="utf-8")
     files = ["--train", str(text), "--valid", "5%"]
     settings = [*SMALL, "train.max_steps=150", "train.validate_every=50", "train.warmup_steps=20"]
-    told = [*files, "--out", str(out), "--device", "cpu", "--to-the-end", "--ray", cluster.address]
-    command = ["sweep", "gpt", *told, "--set", *settings, "train.seed=1,2"]
+    options = [*files, "--out", str(out), "--device", "cpu", "--to-the-end", "--ray", cluster.address]
+    command = ["sweep", "gpt", *options, "--set", *settings, "train.seed=1,2"]
     program = subprocess.Popen([sys.executable, "-m", "headwise", *command], stderr=subprocess.DEVNULL)
     while not list(out.glob("*/checkpoints/step-*")):
         assert program.poll() is None

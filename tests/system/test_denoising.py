@@ -155,16 +155,20 @@ def test_info_and_card_describe_it(stage: Path, cli: Any) -> None:
     ids=lambda arguments: arguments[0],
 )
 def test_it_does_not_translate(arguments: list[str], stage: Path, files: Path, cli: Any) -> None:
-    said = cli(*(argument.format(stage, file=files / "check.en") for argument in arguments)).complaint
+    complaint = cli(*(argument.format(stage, file=files / "check.en") for argument in arguments)).complaint
     kind = "this model restores texts" if arguments[0] in ("evaluate", "score") else "was trained to denoise, not to "
-    assert f"{stage}: {kind}" in said and "a translator starts from it" in said and "`headwise train --init" in said
+    assert (
+        f"{stage}: {kind}" in complaint
+        and "a translator starts from it" in complaint
+        and "`headwise train --init" in complaint
+    )
 
 
 def test_unsupported_options(stage: Path, files: Path, cli: Any, tmp_path: Path) -> None:
     out, given = tmp_path / "out", tmp_path / "tokenizer.json"
     Tokenizer.train(["a b c"], TranslationData(vocab_size=270)).save(given)
-    told = cli(*command(files, out, 1, f"data.tokenizer={given}")).complaint
-    assert f"data.tokenizer = {given}: has no mask token <mask>" in told
+    complaint = cli(*command(files, out, 1, f"data.tokenizer={given}")).complaint
+    assert f"data.tokenizer = {given}: has no mask token <mask>" in complaint
     started = cli(*command(files, out, 1), "--init", stage).complaint
     assert "--task denoise starts from a T5, mT5, BART or mBART, which this is not" in started
     table = tmp_path / "a.tsv"

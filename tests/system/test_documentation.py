@@ -58,7 +58,7 @@ SHORT = {  # appended to `train`, by task
     **{task: [*SMALL, "model.d_ff=32", "data.vocab_size=300"] for task in ("tag", "answer", "embed")},
 }
 TERM = {"en": "dog", "de": "man", "fr": "park"}
-SAID = "A dog runs in the park.\nA man in the tall grass.\n"  # on standard input
+STDIN = "A dog runs in the park.\nA man in the tall grass.\n"  # on standard input
 
 
 # Files that lines name ------------------------------------------------------------------------------------------------
@@ -145,8 +145,10 @@ def translation_memory(path: Path) -> None:
 
 
 def term_base(path: Path) -> None:
-    said = (f'<langSec xml:lang="{code}"><termSec><term>{one}</term></termSec></langSec>' for code, one in TERM.items())
-    path.write_text(f"<tbx><text><body><conceptEntry>{''.join(said)}</conceptEntry></body></text></tbx>", "utf-8")
+    sections = (
+        f'<langSec xml:lang="{code}"><termSec><term>{one}</term></termSec></langSec>' for code, one in TERM.items()
+    )
+    path.write_text(f"<tbx><text><body><conceptEntry>{''.join(sections)}</conceptEntry></body></text></tbx>", "utf-8")
 
 
 def series(path: Path) -> None:
@@ -305,7 +307,7 @@ def translated(words: list[str], out: str) -> bool:
         assert all(re.fullmatch(r"(\d+-\d+ ?)*", line) for line in found)
     if "jsonl" in words:
         assert all(len(json.loads(line)["alternatives"]) == 2 for line in lines)
-    return len(lines) == len((source.read_text(encoding="utf-8") if source else SAID).splitlines())
+    return len(lines) == len((source.read_text(encoding="utf-8") if source else STDIN).splitlines())
 
 
 def inspected(words: list[str], out: str) -> bool:
@@ -353,8 +355,8 @@ CHECKS: dict[str, Callable[[list[str], str], bool]] = {
     "settings": lambda words, out: "train.max_steps = 100000" in out,
     "info": lambda words, out: "parameters" in out,
     "inspect": inspected,
-    "explore": lambda words, out: True,  # `asked_once` has seen its page
-    "serve": lambda words, out: True,  # so has `begun_and_ended`
+    "explore": lambda words, out: True,  # `served_once` has seen its page
+    "serve": lambda words, out: True,  # so has `started_and_stopped`
     "classify": lines_like(r"(long|short)\t[01]\.\d{4}", 8),
     "answer": lambda words, out: (
         len(json.loads(written(words, out))) == 20 if "squad" in words else len(out.split("\t")) == 4
@@ -477,7 +479,7 @@ class Reader:
     def __init__(self, folder: Path, run: Callable[..., Any]) -> None:
         self.folder, self.run = folder, run
         self.names: dict[str, Any] = dict(GIVEN)  # of Python
-        self.told: list[str] = []
+        self.transcript: list[str] = []
         self.wrong: list[str] = []
 
     def read(self, document: Path) -> None:
@@ -493,10 +495,10 @@ class Reader:
         try:
             work()
         except pytest.skip.Exception as skipped:
-            self.told.append(f"$ {what}\n(left out: {skipped})")
+            self.transcript.append(f"$ {what}\n(left out: {skipped})")
         except (Exception, SystemExit) as error:
             if "pip install" in str(error):  # an optional package is missing
-                self.told.append(f"$ {what}\n(left out: {error})")
+                self.transcript.append(f"$ {what}\n(left out: {error})")
                 return
             self.wrong.append(f"{what}\n    {type(error).__name__}: {error}")
 
@@ -510,17 +512,17 @@ class Reader:
             return
         provide(self.folder, named_inputs(words))
         more = shortened(words)
-        ran = self.run(*words, *more, stdin=SAID.encode())
+        ran = self.run(*words, *more, stdin=STDIN.encode())
         assert ran.code == 0, ran.err
         assert CHECKS[words[0]](words, ran.out), f"its output is not what it should be: {ran.out[:300]}"
         note = f"   # here with {shlex.join(more)}" if more else ""
-        said = ran.out or ran.err or f"({out_of(words)} is written)"
-        self.told.append(f"$ headwise {shlex.join(words)}{note}\n{shown(said)}")
+        output = ran.out or ran.err or f"({out_of(words)} is written)"
+        self.transcript.append(f"$ headwise {shlex.join(words)}{note}\n{shown(output)}")
 
     def _snippet(self, code: str) -> None:
         provide(self.folder, re.findall(r'"([^"]+)"', code))
         exec(compile(code, "snippet", "exec"), self.names)
-        self.told.append("".join(f">>> {line}\n" for line in code.splitlines()))
+        self.transcript.append("".join(f">>> {line}\n" for line in code.splitlines()))
 
 
 def shown(out: str, most: int = 12) -> str:
@@ -532,13 +534,13 @@ def shown(out: str, most: int = 12) -> str:
 def short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """The study measures two claims at the scale of its tests; the explorer serves its page once, and ends."""
 
-    def asked_once(server: ExplorerServer) -> None:
+    def served_once(server: ExplorerServer) -> None:
         Thread(target=super(ExplorerServer, server).serve_forever, daemon=True).start()
         with urllib.request.urlopen(server.url) as answer:
             assert b"<html" in answer.read()
         server.shutdown()
 
-    def begun_and_ended(models: Any, wanted: Any) -> None:
+    def started_and_stopped(models: Any, wanted: Any) -> None:
         with TestClient(application(models, wanted, Path())) as client:
             client.headers["host"] = "localhost"
             source, target = models[0].language_pairs[0]
@@ -546,8 +548,8 @@ def short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
             assert client.post("/translate", json=asked).json()["translatedText"] is not None
             assert "<html" in client.get("/").text
 
-    monkeypatch.setattr(serving, "serve", begun_and_ended)
-    monkeypatch.setattr(ExplorerServer, "serve_forever", asked_once)
+    monkeypatch.setattr(serving, "serve", started_and_stopped)
+    monkeypatch.setattr(ExplorerServer, "serve_forever", served_once)
     monkeypatch.setattr(study_run, "Plan", lambda scale, *rest: Plan("toy", *rest))
     for name in CLAIMS.keys() - {"order", "gradients"}:
         monkeypatch.delitem(CLAIMS, name)
@@ -562,10 +564,10 @@ def reader(tmp_path: Path, cli: Any, short_ways: None, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_line_of_the_documentation_runs(document: Path, reader: Reader) -> None:
     reader.read(document)
-    if reader.told:
+    if reader.transcript:
         TRANSCRIPT.mkdir(parents=True, exist_ok=True)
         name = str(document.relative_to(ROOT)).replace("/", "-")
-        (TRANSCRIPT / f"{name}.txt").write_text(f"# {name}\n\n" + "\n".join(reader.told), encoding="utf-8")
+        (TRANSCRIPT / f"{name}.txt").write_text(f"# {name}\n\n" + "\n".join(reader.transcript), encoding="utf-8")
     assert reader.wrong == []
 
 
@@ -575,5 +577,5 @@ def test_unknown_lines_fail(reader: Reader, tmp_path: Path) -> None:
     block = "\n".join(["```sh", *wrong, "```", "`headwise train --colour`", "```python", "import nothing", "```", ""])
     page.write_text(block, encoding="utf-8")
     reader.read(page)
-    told = [message.splitlines()[0] for message in reader.wrong]
-    assert told == [*wrong, "headwise train --colour", "import nothing"]
+    messages = [message.splitlines()[0] for message in reader.wrong]
+    assert messages == [*wrong, "headwise train --colour", "import nothing"]

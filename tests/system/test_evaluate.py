@@ -76,8 +76,8 @@ def test_a_file_of_translations_is_scored_as_the_model_is(
     assert against["b"]["score"] == pytest.approx(100.0)  # the task is to copy
     short = tmp_path / "short.txt"
     short.write_text("a\n", encoding="utf-8")
-    told = cli("evaluate", "--hypothesis", short, "--reference", reference).complaint
-    assert f"{short} has 1 lines but {reference} has 25" in told
+    complaint = cli("evaluate", "--hypothesis", short, "--reference", reference).complaint
+    assert f"{short} has 1 lines but {reference} has 25" in complaint
 
 
 def test_the_best_length_penalty_is_kept_in_the_model(
@@ -132,8 +132,8 @@ def test_files_of_different_lengths_are_refused(
     short = tmp_path / "short.txt"
     short.write_text("a\nb\n", encoding="utf-8")
     option = "--target" if command == "score" else "--reference"
-    told = cli(command, model_path, "--source", test_set[0], option, short).complaint
-    assert f"{test_set[0]} has 25 lines but {short} has 2" in told
+    complaint = cli(command, model_path, "--source", test_set[0], option, short).complaint
+    assert f"{test_set[0]} has 25 lines but {short} has 2" in complaint
 
 
 def test_info_is_eleven_lines(model_path: Path, cli: Any) -> None:
@@ -157,8 +157,8 @@ def test_info_is_eleven_lines(model_path: Path, cli: Any) -> None:
 def test_info_of_a_model_without_training_data(model_path: Path, cli: Any, tmp_path: Path) -> None:
     shutil.copytree(model_path, tmp_path / "model")
     path = tmp_path / "model" / "config.json"
-    said = json.loads(path.read_text())
-    path.write_text(json.dumps({key: value for key, value in said.items() if key not in ("corpus", "recipe")}))
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps({key: value for key, value in values.items() if key not in ("corpus", "recipe")}))
     seal(tmp_path / "model", again=True)
     rows = cli("info", tmp_path / "model").out
     assert "parameters" in rows and "trained with Headwise" in rows and "training data" not in rows

@@ -81,8 +81,8 @@ def test_a_file_is_no_text(
 
 
 def test_texts_that_end_like_a_file_are_texts(cli: Cli, model_path: Path, tmp_path: Path) -> None:
-    said = cli("inspect", model_path, "a b c.jpg", "--format", "json", "-o", tmp_path / "a.json")
-    assert said.code == 0
+    ran = cli("inspect", model_path, "a b c.jpg", "--format", "json", "-o", tmp_path / "a.json")
+    assert ran.code == 0
     assert cli("inspect", model_path, "-", "--format", "text", stdin=b"a.jpg").code == 0
 
 

@@ -137,10 +137,10 @@ def test_pairs_of_texts(cli: Cli, pairs: list[str], tmp_path: Path) -> None:
     assert found["accuracy"] == max(row["accuracy"] for row in figures) > 0.8
     (tmp_path / "in.tsv").write_text("dog 1\tdog\ndog 2\towl\n", encoding="utf-8")
     lines = cli("classify", tmp_path / "out", tmp_path / "in.tsv").lines
-    said = headwise.load(tmp_path / "out", "cpu").classify([("dog 1", "dog"), ("dog 2", "owl")])
-    assert lines == [f"{one.label}\t{one.probability:.4f}" for one in said]
+    classified = headwise.load(tmp_path / "out", "cpu").classify([("dog 1", "dog"), ("dog 2", "owl")])
+    assert lines == [f"{one.label}\t{one.probability:.4f}" for one in classified]
     apart = headwise.load(tmp_path / "out", "cpu").classify(["dog 1 dog"])
-    assert apart[0].probability != said[0].probability
+    assert apart[0].probability != classified[0].probability
 
 
 def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, pairs: list[str], tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Several processes that train one model, as users start them: as one process; killed, stopped, hung, resumed."""
+"""Several processes that train one model, as users start them: compared with one process; killed, stopped, hung,
+resumed.
+"""
 
 import json
 import os
@@ -55,13 +57,13 @@ beam_size = 2
 max_length_factor = 1.0
 max_length_extra = 3
 """
-PLAIN = ["--set", "model.dropout=0.0", "train.average=1"]  # then one process is the oracle
+PLAIN = ["--set", "model.dropout=0.0", "train.average=1"]  # then one process gives the expected result
 TORCHRUN = ["-m", "torch.distributed.run", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "--nproc-per-node=2"]
 
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory, task: Any, write: Any) -> list[str]:
-    """The command of the run, but for its model directory."""
+    """The command of the run without its model directory."""
     folder = tmp_path_factory.mktemp("corpus")
     train, valid = write(folder / "train", task(500, 1)), write(folder / "valid", task(45, 2))
     (folder / "run.toml").write_text(RECIPE, encoding="utf-8")
@@ -71,7 +73,7 @@ def command(tmp_path_factory: pytest.TempPathFactory, task: Any, write: Any) -> 
 
 @pytest.fixture
 def start() -> Iterator[Callable[[Sequence[object]], "Program[str]"]]:
-    """Starts a program in a session of its own, which ends with the test."""
+    """Starts a program in its own session, which ends with the test."""
     programs: list[Program[str]] = []
 
     def popen(arguments: Sequence[object]) -> "Program[str]":
@@ -91,7 +93,7 @@ def losses(out: Path) -> list[tuple[int, float, float]]:
 
 
 def wait_for_step(program: "Program[str]", out: Path, step: int) -> None:
-    """Until a line of the log says so."""
+    """Waits until a line of the log has the step."""
     path, deadline = out / "metrics.jsonl", time.monotonic() + 240
     while not (path.exists() and path.read_text().count("\n") and losses_so_far(path) >= step):
         assert program.poll() is None, program.communicate()[1]
@@ -104,7 +106,7 @@ def losses_so_far(path: Path) -> int:
 
 
 def processes_of(program: "Program[str]") -> list[int]:
-    """The ranks that a launcher has started, in their order."""
+    """The ranks started by a launcher, in order."""
     children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
     named = {int(pid): Path(f"/proc/{pid}/environ").read_bytes() for pid in children}
     ranks = {int(env.split(b"\0RANK=")[1].split(b"\0")[0]): pid for pid, env in named.items() if b"\0RANK=" in env}
@@ -112,19 +114,19 @@ def processes_of(program: "Program[str]") -> list[int]:
 
 
 def finished(program: "Program[str]") -> str:
-    said = program.communicate(timeout=300)[1]
-    assert program.returncode == 0, said
-    return said
+    log = program.communicate(timeout=300)[1]
+    assert program.returncode == 0, log
+    return log
 
 
 @pytest.fixture(scope="module")
 def whole(command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run of two processes that nobody interrupts, with dropout."""
+    """The uninterrupted run of two processes, with dropout."""
     out = tmp_path_factory.mktemp("whole") / "model"
     with group(2, [*command, "--out", out]) as programs:
-        said = [program.communicate(timeout=300)[1] for program in programs]
-    assert [program.returncode for program in programs] == [0, 0], said
-    assert ["finished after step" in text for text in said] == [True, False]  # one speaks
+        logs = [program.communicate(timeout=300)[1] for program in programs]
+    assert [program.returncode for program in programs] == [0, 0], logs
+    assert ["finished after step" in text for text in logs] == [True, False]  # only one process reports
     return out
 
 
@@ -134,8 +136,8 @@ def test_a_killed_rank_is_started_again(whole: Path, command: list[str], start: 
     program = start([*TORCHRUN, "--max-restarts=1", *command, "--out", out])
     wait_for_step(program, out, 9)
     os.kill(processes_of(program)[1], signal.SIGKILL)
-    said = finished(program)
-    assert "resuming after step " in said
+    log = finished(program)
+    assert "resuming after step " in log
     assert losses(out) == losses(whole)  # bit for bit, and each line once
     assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     assert not list(out.glob(".*"))
@@ -154,7 +156,7 @@ def test_python_starts_the_same_run(whole: Path, command: list[str], tmp_path: P
 
 
 @pytest.mark.slow
-def test_one_process_goes_on_with_what_two_began(command: list[str], cli: Any, start: Any, tmp_path: Path) -> None:
+def test_one_process_resumes_a_run_of_two(command: list[str], cli: Any, start: Any, tmp_path: Path) -> None:
     one, out = tmp_path / "one", tmp_path / "two"
     alone = [*command[2:], *PLAIN, "--set", "train.accumulate=2"]
     assert cli(*alone, "--out", one).code == 0
@@ -174,34 +176,38 @@ def test_one_process_goes_on_with_what_two_began(command: list[str], cli: Any, s
 
 
 @pytest.mark.slow
-def test_a_hang_ends_and_names_who_where_and_when(command: list[str], tmp_path: Path) -> None:
+def test_a_hang_ends_and_names_the_rank_the_place_and_the_time(command: list[str], tmp_path: Path) -> None:
     out = tmp_path / "model"
     many = ["--set", "train.timeout=4", "train.max_steps=100000", "train.validate_every=100000"]
     with group(2, [*command, *many, "--out", out]) as (first, second):
         wait_for_step(first, out, 3)
         second.send_signal(signal.SIGSTOP)
         stopped = time.monotonic()
-        said = first.communicate(timeout=120)[1]
+        log = first.communicate(timeout=120)[1]
         assert first.returncode == 2
         assert time.monotonic() - stopped < 40
-    last = said.splitlines()[-1]
+    last = log.splitlines()[-1]
     assert (
         last.startswith("headwise: error: rank 0 of 2: step ") and "rank 1 did not answer (waited 4 s at most" in last
     )
     assert ", the sum of the " in last or ", the number of targets" in last or "checkpoint" in last
 
 
-def test_mistakes_are_said_once(command: list[str], cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_errors_are_reported_once(
+    command: list[str], cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     short = ["--set", "model.positions=learned", "model.max_len=4"]
-    told = cli(*command[2:], *short, "--devices", 2, "--out", tmp_path / "a").complaint  # which only its processes find
-    assert "model.max_len = 4 is less than data.max_length" in told
+    complaint = cli(
+        *command[2:], *short, "--devices", 2, "--out", tmp_path / "a"
+    ).complaint  # found by its processes only
+    assert "model.max_len = 4 is less than data.max_length" in complaint
     assert not (tmp_path / "a").exists()
     monkeypatch.setenv("WORLD_SIZE", "2")
-    told = cli(*command[2:], "--devices", 2, "--out", tmp_path / "a").complaint
-    assert "--devices 2: torchrun has already started the processes" in told
+    complaint = cli(*command[2:], "--devices", 2, "--out", tmp_path / "a").complaint
+    assert "--devices 2: torchrun has already started the processes" in complaint
     monkeypatch.delenv("RANK", raising=False)
-    told = cli(*command[2:], "--out", tmp_path / "a").complaint
-    assert "WORLD_SIZE is set, but not what torchrun sets with it" in told
+    complaint = cli(*command[2:], "--out", tmp_path / "a").complaint
+    assert "WORLD_SIZE is set, but not what torchrun sets with it" in complaint
 
 
 @pytest.mark.parametrize(
@@ -211,10 +217,10 @@ def test_mistakes_are_said_once(command: list[str], cli: Any, monkeypatch: pytes
         (["train.shard=offload"], "train.shard = offload needs CUDA devices"),
     ],
 )
-def test_what_sharding_does_not_go_with(
+def test_options_that_exclude_sharding(
     settings: list[str], refusal: str, command: list[str], cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """By one process that torchrun could have started; without torchrun sharding is refused altogether."""
+    """One process could be started by torchrun; without torchrun, sharding is always refused."""
     asked = [*command[2:], "--out", tmp_path / "a", "--set", *settings]
     assert f"{settings[0].replace('=', ' = ')} is for several processes: start them" in cli(*asked).complaint
     with socket.socket() as free:

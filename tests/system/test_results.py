@@ -1,4 +1,4 @@
-"""Runs beside each other, through the command line."""
+"""The `results` command: comparing runs."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ def test_set(tmp_path_factory: pytest.TempPathFactory, task: Any, write: Any) ->
 
 @pytest.fixture
 def runs(model_path: Path, tmp_path: Path) -> list[Path]:
-    """The shared model as three runs: two seeds, and one whose weights are a little off."""
+    """The shared model as three runs: two seeds, and one with slightly different weights."""
     paths = [tmp_path / name for name in ("copy-1", "copy-2", "noisy")]
     for seed, path in enumerate(paths, start=1):
         shutil.copytree(model_path, path, ignore=shutil.ignore_patterns("checkpoints"))
@@ -36,7 +36,7 @@ def runs(model_path: Path, tmp_path: Path) -> list[Path]:
 
 
 def spoil(path: Path) -> None:
-    """Another model in the place of this one."""
+    """Replace a model by another one."""
     weights = load_file(path / "model.safetensors")
     rng = np.random.default_rng(0)
     noisy = {name: value + 0.25 * rng.normal(size=value.shape) * value.std() for name, value in weights.items()}
@@ -79,7 +79,7 @@ def test_scores_are_those_of_evaluate_and_hypotheses_are_kept(
     assert (again.out, again.err) == (ran.out, "")
 
 
-def test_another_model_text_or_setting_is_translated_anew(
+def test_another_model_text_or_setting_is_translated_again(
     runs: list[Path], test_set: list[Path], cli: Any, tmp_path: Path
 ) -> None:
     source, reference = test_set
@@ -103,7 +103,7 @@ def test_another_model_text_or_setting_is_translated_anew(
     assert cli(*command, source, reference).out == ran.out
 
 
-def test_the_table_for_people(runs: list[Path], test_set: list[Path], cli: Any, tmp_path: Path) -> None:
+def test_the_table_as_text(runs: list[Path], test_set: list[Path], cli: Any, tmp_path: Path) -> None:
     ran = cli("results", *runs, "--test", "news", *test_set, "-o", tmp_path / "table.md")
     assert (ran.code, ran.out) == (0, "")
     lines = (tmp_path / "table.md").read_text(encoding="utf-8").splitlines()
@@ -139,7 +139,7 @@ def test_without_a_test_set_the_table_is_about_validation(runs: list[Path], cli:
         (["--curves", "a.pdf"], "name a .png or .svg file"),
     ],
 )
-def test_mistakes(extra: list[str], expected: str, model_path: Path, test_set: list[Path], cli: Any) -> None:
+def test_errors_of_results(extra: list[str], expected: str, model_path: Path, test_set: list[Path], cli: Any) -> None:
     given = [str(test_set[0]) if part == "SRC" else part for part in extra]
     assert expected in cli("results", model_path, *given).complaint
     assert not (model_path / "hypotheses").exists()

@@ -1,4 +1,4 @@
-"""Stop and go on: kill -9 at any moment, Ctrl-C, SIGTERM, a damaged checkpoint; the losses are those of one run."""
+"""Stop and resume: kill -9 at any moment, Ctrl-C, SIGTERM, a damaged checkpoint; the losses are those of one run."""
 
 import json
 import shutil
@@ -57,7 +57,7 @@ max_length_extra = 3
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory, task: Any, write: Any) -> list[str]:
-    """The command of the run, but for its model directory."""
+    """The command of the run without its model directory."""
     folder = tmp_path_factory.mktemp("corpus")
     train, valid = write(folder / "train", task(700, 1)), write(folder / "valid", task(8, 2))
     (folder / "run.toml").write_text(RECIPE, encoding="utf-8")
@@ -67,7 +67,7 @@ def command(tmp_path_factory: pytest.TempPathFactory, task: Any, write: Any) -> 
 
 @pytest.fixture(scope="module")
 def whole(command: list[str], cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run that nobody interrupts."""
+    """The uninterrupted run."""
     out = tmp_path_factory.mktemp("whole") / "model"
     assert cli(*command, "--out", out).code == 0
     assert len(losses(out)) == STEPS // 3
@@ -77,7 +77,7 @@ def whole(command: list[str], cli: Any, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def start(command: list[str]) -> Iterator[Callable[..., Program]]:
-    """Starts the run in a process of its own."""
+    """Starts the run in its own process."""
     programs: list[Program] = []
 
     def run(out: Path, *more: str) -> Program:
@@ -103,7 +103,7 @@ def epochs(out: Path) -> list[int]:
 
 
 def steps_done(out: Path) -> int:
-    """Steps logged so far, whole lines only."""
+    """Steps logged so far, complete lines only."""
     path = out / "metrics.jsonl"
     lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
     return json.loads(lines[-1])["step"] if lines else 0
@@ -129,7 +129,7 @@ def assert_same_run(out: Path, whole: Path) -> None:
 
 
 @pytest.mark.slow
-def test_kill_9_before_the_first_checkpoint_and_in_mid_epoch(
+def test_kill_9_before_the_first_checkpoint_and_within_an_epoch(
     whole: Path, start: Any, command: list[str], cli: Any, tmp_path: Path
 ) -> None:
     out = tmp_path / "model"
@@ -137,7 +137,7 @@ def test_kill_9_before_the_first_checkpoint_and_in_mid_epoch(
     wait_for_step(program, out, 15)
     program.kill()
     assert program.wait() == -signal.SIGKILL
-    assert (out / "model.safetensors").exists()  # of the validation at step 14
+    assert (out / "model.safetensors").exists()  # from the validation at step 14
     assert not list((out / "checkpoints").glob("step-*"))
     assert "already holds a run; add --resume" in cli(*command, "--out", out).complaint
 
@@ -160,8 +160,8 @@ def test_two_trainings_into_one_folder(whole: Path, start: Any, command: list[st
     program = start(out)
     wait_for_step(program, out, 3)
     for more in ([], ["--resume"]):
-        told = cli(*command, "--out", out, *more).complaint
-        assert f"--out {out}: process {program.pid} on this machine trains into it" in told
+        complaint = cli(*command, "--out", out, *more).complaint
+        assert f"--out {out}: process {program.pid} on this machine trains into it" in complaint
     program.kill()
     program.wait()
     assert cli(*command, "--out", out, "--resume").code == 0
@@ -194,7 +194,7 @@ def test_ctrl_c_and_sigterm_save_and_exit_cleanly(
 
 @pytest.fixture
 def with_full_disk(command: list[str]) -> Callable[..., str]:
-    """Runs the training where no file can become larger than so many bytes, and returns its one line of complaint."""
+    """Runs the training with a limit on the size of files, and returns its one line of error."""
 
     def run(limit: int, *more: str) -> str:
         program = Program([*command, *more], largest_file=limit)
@@ -216,10 +216,10 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(
         if path.name > "step-00000020":
             shutil.rmtree(path)
     room = (out / "checkpoints" / "step-00000020" / "training.safetensors").stat().st_size - 1
-    told = with_full_disk(room, "--out", str(out), "--resume")
+    message = with_full_disk(room, "--out", str(out), "--resume")
     full = out / "checkpoints" / "step-00000025"
-    assert told.startswith(f"headwise: error: {full}: cannot be written (File too large); free some disk space")
-    assert told.endswith("then resume with --resume; the last checkpoint is step-00000020")
+    assert message.startswith(f"headwise: error: {full}: cannot be written (File too large); free some disk space")
+    assert message.endswith("then resume with --resume; the last checkpoint is step-00000020")
     assert max(path.name for path in (out / "checkpoints").iterdir()) == "step-00000020"
     assert not list((out / "checkpoints").glob(".*"))
     assert cli(*command, "--out", out, "--resume").code == 0
@@ -227,25 +227,27 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(
 
 
 @pytest.mark.slow
-def test_no_room_for_the_first_model(whole: Path, with_full_disk: Any, tmp_path: Path) -> None:
+def test_no_space_for_the_first_model(whole: Path, with_full_disk: Any, tmp_path: Path) -> None:
     out = tmp_path / "model"
     room = (whole / "model.safetensors").stat().st_size - 1
-    told = with_full_disk(room, "--out", str(out), "--set", "train.checkpoint_every=1000")
-    assert f"error: {out / 'model.safetensors'}: cannot be written (File too large); free some disk space" in told
-    assert told.endswith("; the last checkpoint is none yet")
+    message = with_full_disk(room, "--out", str(out), "--set", "train.checkpoint_every=1000")
+    assert f"error: {out / 'model.safetensors'}: cannot be written (File too large); free some disk space" in message
+    assert message.endswith("; the last checkpoint is none yet")
     assert {path.name for path in out.iterdir()} >= {"config.json", "tokenizer.json", "metrics.jsonl"}
-    assert not list(out.glob(".*"))  # no draft, no lock
+    assert not list(out.glob(".*"))  # no temporary file, no lock
 
 
-def test_no_room_for_tokenised_text(with_full_disk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_space_for_tokenised_text(with_full_disk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWISE_CACHE", str(tmp_path / "cache"))
-    told = with_full_disk(1000, "--out", str(tmp_path / "out"))
-    assert f"error: {tmp_path / 'cache'}: the cache cannot be used (File too large); free some space there or" in told
+    message = with_full_disk(1000, "--out", str(tmp_path / "out"))
+    assert (
+        f"error: {tmp_path / 'cache'}: the cache cannot be used (File too large); free some space there or" in message
+    )
     assert not (tmp_path / "out").exists()
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_a_damaged_checkpoint_is_passed_over(whole: Path, command: list[str], cli: Any, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_skipped(whole: Path, command: list[str], cli: Any, tmp_path: Path) -> None:
     out = tmp_path / "model"
     shutil.copytree(whole, out)
     newest, before = sorted((out / "checkpoints").iterdir(), reverse=True)[:2]
@@ -272,16 +274,16 @@ def test_a_finished_model_without_checkpoints_is_never_replaced(
     out = tmp_path / "model"
     shutil.copytree(whole, out, ignore=shutil.ignore_patterns("checkpoints"))
     before = content(out)
-    told = cli(*command, "--out", out).complaint
-    assert f"--out {out}: holds a model already; name another folder, or move the model away first" in told
-    told = cli(*command, "--out", out, "--resume").complaint
-    assert f"--out {out}: holds a model without checkpoints, so it cannot be resumed; name another folder" in told
-    (out / "checkpoints").mkdir()  # as if only what is in it had been deleted
+    complaint = cli(*command, "--out", out).complaint
+    assert f"--out {out}: holds a model already; name another folder, or move the model away first" in complaint
+    complaint = cli(*command, "--out", out, "--resume").complaint
+    assert f"--out {out}: holds a model without checkpoints, so it cannot be resumed; name another folder" in complaint
+    (out / "checkpoints").mkdir()  # as if only its contents had been deleted
     assert "cannot be resumed" in cli(*command, "--out", out, "--resume").complaint
     assert content(out) == before
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_is_left_as_it_is(
+def test_a_run_with_only_damaged_checkpoints_is_not_changed(
     whole: Path, command: list[str], cli: Any, tmp_path: Path
 ) -> None:
     out = tmp_path / "model"
@@ -292,10 +294,10 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_left_as_it_is(
         state.write_text(state.read_text(encoding="utf-8").replace('"step": ', '"step": 1'), encoding="utf-8")
     before = content(out)
     for resume in ([], ["--resume"]):
-        told = cli(*command, "--out", out, *resume).complaint
+        complaint = cli(*command, "--out", out, *resume).complaint
         damage = f"{paths[-1] / 'state.json'}: checksum does not match"
-        assert f"--out {out}: all {len(paths)} checkpoints are damaged ({damage}), so the run cannot be" in told
-        assert "restore one from a backup or train into another folder" in told and "--resume" not in told
+        assert f"--out {out}: all {len(paths)} checkpoints are damaged ({damage}), so the run cannot be" in complaint
+        assert "restore one from a backup or train into another folder" in complaint and "--resume" not in complaint
     assert content(out) == before
 
 
@@ -307,7 +309,7 @@ def test_resuming_a_finished_run_changes_nothing(whole: Path, command: list[str]
     assert_same_run(out, whole)
 
 
-def test_a_setting_chosen_for_earlier_weights_goes_and_is_named(
+def test_a_setting_tuned_for_earlier_weights_is_removed_and_named(
     whole: Path, command: list[str], cli: Any, tmp_path: Path
 ) -> None:
     out = tmp_path / "model"
@@ -323,7 +325,7 @@ def test_a_setting_chosen_for_earlier_weights_goes_and_is_named(
     assert "settings of the run" not in cli(*command, "--out", out, "--resume").err
 
 
-def test_more_steps_go_on_from_the_end(whole: Path, command: list[str], cli: Any, tmp_path: Path) -> None:
+def test_more_steps_resume_from_the_end(whole: Path, command: list[str], cli: Any, tmp_path: Path) -> None:
     out = tmp_path / "model"
     shutil.copytree(whole, out)
     assert cli(*command, "--set", f"train.max_steps={STEPS + 4}", "--out", out, "--resume").code == 0
@@ -340,9 +342,7 @@ def test_more_steps_go_on_from_the_end(whole: Path, command: list[str], cli: Any
         (["--set", "data.vocab_size=300"], "data.vocab_size was 275, now 300"),
     ],
 )
-def test_another_run_is_not_resumed_as_this_one(
-    more: list[str], complaint: str, whole: Path, command: list[str], cli: Any
-) -> None:
+def test_another_run_is_not_resumed(more: list[str], complaint: str, whole: Path, command: list[str], cli: Any) -> None:
     before = {file: file.read_bytes() for file in whole.rglob("*") if file.is_file()}
     told = cli(*command, *more, "--out", whole, "--resume").complaint
     assert complaint in told
@@ -351,7 +351,7 @@ def test_another_run_is_not_resumed_as_this_one(
 
 
 @pytest.mark.parametrize(("option", "what"), [("--train", "training"), ("--valid", "validation")])
-def test_other_files_are_not_resumed_with(
+def test_a_run_is_not_resumed_with_other_files(
     option: str, what: str, whole: Path, command: list[str], cli: Any, tmp_path: Path, task: Any, write: Any
 ) -> None:
     other = write(tmp_path / "other", task(700, 9))

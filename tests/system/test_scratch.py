@@ -1,6 +1,6 @@
-"""Tasks of a published encoder, from nothing: `headwise train --recipe tag` (answer, embed), and what comes out.
+"""Encoder tasks from scratch: `headwise train --recipe tag` (answer, embed), and uses of the results.
 
-The networks are tiny. What they learn is a few lines by heart; that they do shows that all of it trains.
+The models are tiny and random. They learn a few lines by heart, which shows that everything trains.
 """
 
 import json
@@ -27,7 +27,7 @@ WORDS = ["dog", "cat", "owl", "sun", "tea", "car"]
 
 
 def write_files(folder: Path) -> dict[str, Path]:
-    """A file for each task, small enough to be learnt by heart."""
+    """A file for each task, small enough to be learned by heart."""
     paths = {"tag": folder / "a.conll", "answer": folder / "q.json", "embed": folder / "pairs.tsv"}
     paths["tag"].write_text("\n".join(TAGGED * 2), encoding="utf-8")
     asked = [
@@ -62,18 +62,16 @@ def command(task: str, file: Path, *more: str) -> list[str]:
         ("embed", "mrr", "BertModel", "inspect, explore, embed"),
     ],
 )
-def test_an_encoder_begins_and_learns(
+def test_an_encoder_trains_from_scratch(
     cli: Cli, files: dict[str, Path], tmp_path: Path, task: str, figure: str, network: str, verbs: str
 ) -> None:
-    """In BERT's layout, judged as a published one is, ready for every verb; and a start for others."""
+    """In BERT's layout, evaluated like a pretrained one, usable by every command and for fine-tuning."""
     out = tmp_path / "out"
     ran = cli(*command(task, files[task]), "--out", out)
     assert ran.code == 0, ran.err
     assert "training a tokenizer: bpe with 290 tokens" in ran.err
     rows = records(out, "validation.jsonl")
-    assert [row["step"] for row in rows] == [40, 80] and rows[-1][
-        figure
-    ] > 0.9  # nothing is judged before it is trained
+    assert [row["step"] for row in rows] == [40, 80] and rows[-1][figure] > 0.9  # no validation before training
     assert json.loads((out / "config.json").read_text())["architectures"] == [network]
     trained = json.loads((out / "training.json").read_text())
     assert trained["init"] == "" and trained["recipe"] == task
@@ -91,13 +89,13 @@ def test_an_encoder_begins_and_learns(
 
 
 @pytest.mark.parametrize("task", ["tag"])
-def test_killed_and_resumed_it_is_the_same_run(cli: Cli, files: dict[str, Path], tmp_path: Path, task: str) -> None:
+def test_a_killed_run_is_resumed_exactly(cli: Cli, files: dict[str, Path], tmp_path: Path, task: str) -> None:
     constant = command(task, files[task], "train.schedule=constant", "model.dropout=0.1")
     assert cli(*constant, "--out", tmp_path / "whole").code == 0
     killed_and_resumed(cli, constant, 20, tmp_path / "parts", tmp_path / "whole")
 
 
-def test_the_seed_decides_how_it_begins(cli: Cli, files: dict[str, Path], tmp_path: Path) -> None:
+def test_the_seed_determines_the_initial_weights(cli: Cli, files: dict[str, Path], tmp_path: Path) -> None:
     weights = []
     for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
         ran = cli(*command("embed", files["embed"], "train.max_steps=1"), "--seed", seed, "--out", tmp_path / name)
@@ -118,22 +116,22 @@ def test_the_seed_decides_how_it_begins(cli: Cli, files: dict[str, Path], tmp_pa
         (["data.tokenizer=absent.json"], "absent.json"),
     ],
 )
-def test_what_does_not_go_leaves_nothing(
+def test_unsupported_options_leave_no_files(
     cli: Cli, files: dict[str, Path], tmp_path: Path, more: list[str], expected: str
 ) -> None:
     assert expected in cli(*command("tag", files["tag"], *more), "--out", tmp_path / "out").complaint
     assert not (tmp_path / "out" / "config.json").exists()
 
 
-def test_a_file_that_is_refused_leaves_nothing(cli: Cli, files: dict[str, Path], tmp_path: Path) -> None:
+def test_refused_files_leave_no_files(cli: Cli, files: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "one.conll").write_text("Ann O\n", encoding="utf-8")
     ran = cli(*command("tag", tmp_path / "one.conll"), "--out", tmp_path / "out")
     assert "every word has the tag 'O'; training needs two tags" in ran.complaint
     assert not (tmp_path / "out").exists()
 
 
-def test_pieces_are_learnt_as_asked(cli: Cli, files: dict[str, Path], tmp_path: Path) -> None:
-    """With strings that are one piece, and of the training texts alone; or they are those of another run."""
+def test_the_tokenizer_is_trained_with_the_options(cli: Cli, files: dict[str, Path], tmp_path: Path) -> None:
+    """With special tokens, from the training texts only; other special tokens are another run."""
     out, other = tmp_path / "out", tmp_path / "other"
     ran = cli(*command("tag", files["tag"], "train.max_steps=1"), "--special", "<x>", "--out", out)
     assert ran.code == 0, ran.err

@@ -1,4 +1,4 @@
-"""A server in a process of its own, asked by clients over a real socket: every answer is held against its question."""
+"""A server in its own process with clients on a real socket: every answer is compared with the expected one."""
 
 import http.client
 import json
@@ -38,13 +38,15 @@ PATIENCE = 60
 
 
 class Server:
-    """One that runs."""
+    """A running server."""
 
     def __init__(self, process: "Program | subprocess.Popen[str]", url: str) -> None:
         self.process, self.url, self.port = process, url, urlsplit(url).port
         self.log: list[str] = []
         assert process.stderr
-        self.reader = Thread(target=self.log.extend, args=[process.stderr], daemon=True)  # or its pipe would fill
+        self.reader = Thread(
+            target=self.log.extend, args=[process.stderr], daemon=True
+        )  # so that its pipe does not fill
         self.reader.start()
 
     def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
@@ -61,7 +63,7 @@ class Server:
             connection.close()
 
     def translate(self, q: Any, **more: Any) -> Any:
-        """What LibreTranslate's address answers."""
+        """The answer of LibreTranslate's endpoint."""
         status, answer = self.ask("POST", "/translate", {"q": q, "source": "en", "target": "de", **more})
         assert status == 200, answer
         return answer["translatedText"]
@@ -91,7 +93,7 @@ def serving(*arguments: Any, code: str = "", port: int = 0) -> Iterator[Server]:
         finally:
             process.kill()
             if server:
-                server.reader.join(PATIENCE)  # or its pipe is closed while it is read
+                server.reader.join(PATIENCE)  # before its pipe is closed
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +113,7 @@ def lines(task: Callable[..., Any]) -> Letters:
 
 @pytest.fixture(scope="module")
 def wanted(copying: tuple[headwise.Model, Path]) -> Callable[[list[str]], list[str]]:
-    """What the model makes of lines without a server."""
+    """The model's translations without a server."""
     return lambda lines: [one.text for one in copying[0].translate(lines)]
 
 
@@ -165,8 +167,8 @@ def test_a_file_is_translated_and_fetched(server: Server, lines: Letters, wanted
         assert status == 400 and complaint in answer["error"]
 
 
-def test_every_format_that_is_read_is_translated(server: Server, lines: Letters, wanted: Any) -> None:
-    """Files in which a line is a text; what a machine wrote is marked where there is a place for that."""
+def test_every_format_is_translated(server: Server, lines: Letters, wanted: Any) -> None:
+    """In files with a text per line; machine translations are marked in formats that allow it."""
     asked = lines(2, 12)
     a, b = wanted(asked)
     files = {
@@ -225,7 +227,7 @@ def test_scores_alternatives_and_words(server: Server, copying: Any, lines: Lett
     assert answer["translations"][0]["text"].startswith("j j")
 
 
-def test_terms_come_through_and_are_nobody_elses(server: Server, copying: Any, lines: Letters, wanted: Any) -> None:
+def test_terms_are_used_for_their_own_request_only(server: Server, copying: Any, lines: Letters, wanted: Any) -> None:
     asked = lines(6, 12)
     glossaries: list[Any] = [{}, {"a": "j"}, [("b", "j")], {"c": "j", "a": "k"}]
 
@@ -244,7 +246,7 @@ def test_terms_come_through_and_are_nobody_elses(server: Server, copying: Any, l
             assert [target in text for text in texts] == [term in text or target in text for text in asked]
 
 
-def test_what_is_to_stay_does(server: Server) -> None:
+def test_untranslatable_text_is_kept(server: Server) -> None:
     body = {"text": "a b a c", **LANGUAGES, "keep": ["c"], "glossary": {"b": "c c"}}
     status, stream = server.ask("POST", "/v1/translate", {**body, "stream": True})
     text = json.loads(stream.partition("data: ")[2].partition("\n")[0])["text"]
@@ -252,23 +254,23 @@ def test_what_is_to_stay_does(server: Server) -> None:
     assert server.ask("POST", "/v1/translate", body)[1]["translations"][0]["text"] == text
 
 
-def test_a_stream_has_every_sentence_in_order(server: Server, lines: Letters, wanted: Any) -> None:
+def test_a_stream_contains_every_sentence_in_order(server: Server, lines: Letters, wanted: Any) -> None:
     asked = lines(12, 9)
     texts = ["\n".join(asked[:5]), "", *asked[5:]]
     status, stream = server.ask("POST", "/v1/translate", {"text": texts, **LANGUAGES, "stream": True})
     events = [block.split("\n", 1) for block in stream.strip().split("\n\n")]
     assert status == 200 and "text/event-stream" in server.headers["content-type"]
-    said = [(kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for kind, data in events]
-    assert [data["text"] for kind, data in said if kind == "sentence"] == wanted(asked)
+    parsed = [(kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for kind, data in events]
+    assert [data["text"] for kind, data in parsed if kind == "sentence"] == wanted(asked)
     whole = ["\n".join(wanted(asked[:5])), "", *wanted(asked[5:])]
-    assert [data["text"] for kind, data in said if kind == "translation"] == whole
-    assert said[-1] == ("done", {})
+    assert [data["text"] for kind, data in parsed if kind == "translation"] == whole
+    assert parsed[-1] == ("done", {})
 
 
-# Many at once --------------------------------------------------------------------------------------------------------
+# Concurrency ----------------------------------------------------------------------------------------------------------
 
 
-def test_no_answer_is_lost_or_crossed(server: Server, lines: Letters, wanted: Any) -> None:
+def test_no_answer_is_lost_or_mixed_up(server: Server, lines: Letters, wanted: Any) -> None:
     rng = random.Random(3)
     asked = [lines(rng.randint(1, 8), seed) for seed in range(120)]
     with ThreadPoolExecutor(16) as clients:
@@ -286,7 +288,7 @@ def test_a_short_request_overtakes_a_long_document(server: Server, lines: Letter
         assert len(long.result()) == 1000
 
 
-def test_who_goes_away_is_not_waited_for(server: Server, lines: Letters) -> None:
+def test_disconnected_clients_are_dropped(server: Server, lines: Letters) -> None:
     body = json.dumps({"q": lines(900, 12), **LANGUAGES}).encode()
     for _ in range(5):
         with socket.create_connection(("127.0.0.1", server.port)) as client:
@@ -316,7 +318,7 @@ def test_memory_does_not_grow_with_requests(model_path: Path, lines: Letters) ->
     if not Path("/proc/self/status").exists():
         pytest.skip("memory is read as Linux counts it")
     with serving(model_path, "--languages", "en-de") as server:
-        *_, before, after = [many(server, 1000) for _ in range(5)]  # it grows at first, with the batches that may come
+        *_, before, after = [many(server, 1000) for _ in range(5)]  # it grows at first, with the batch sizes
     assert after < before + 5  # MiB
 
 
@@ -328,8 +330,8 @@ def test_malformed_forms_leave_the_log_in_json(model_path: Path) -> None:
     assert status == 400 and log[-1]["event"] == "ended"
 
 
-def test_what_the_openapi_document_says_is_what_is_answered(model_path: Path) -> None:
-    """As `schemathesis` makes them up: requests that the document allows, and others."""
+def test_answers_match_the_openapi_document(model_path: Path) -> None:
+    """With requests generated by `schemathesis`: valid and invalid ones."""
     with serving(
         model_path, "--languages", "en-de", "--max-characters", 300, "--max-texts", 4, "--max-terms", 4
     ) as server:
@@ -363,7 +365,7 @@ def hold(cases: Any) -> None:
 EXAMPLES = settings(max_examples=8, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
 
 
-# Who may not ask -----------------------------------------------------------------------------------------------------
+# Access -------------------------------------------------------------------------------------------------------------
 
 REFUSED: list[tuple[int, str, str, Any, dict[str, str]]] = [
     (404, "GET", "/nothing", None, {}),
@@ -394,19 +396,19 @@ REFUSED: list[tuple[int, str, str, Any, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("status", "method", "path", "body", "headers"), REFUSED)
-def test_what_is_refused(
+def test_refused_requests(
     server: Server, status: int, method: str, path: str, body: Any, headers: dict[str, str]
 ) -> None:
     try:
         found, answer = server.ask(method, path, body, headers)
-    except (ConnectionError, http.client.HTTPException):  # refused while the body was still on its way, or no HTTP
+    except (ConnectionError, http.client.HTTPException):  # refused while the body was sent, or no HTTP
         assert status == 413
     else:
         assert found == status and list(answer) == ["error"] and "\n" not in answer["error"]
     assert server.ask("GET", "/health")[0] == 200
 
 
-def test_keys_are_asked_for(model_path: Path, tmp_path: Path) -> None:
+def test_keys_are_required(model_path: Path, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("0123456789abcdef Ada\n", encoding="utf-8")
     with serving(model_path, "--languages", "en-de", "--api-keys", tmp_path / "keys", "--log-text") as server:
         asked = {"q": "a b", **LANGUAGES}
@@ -427,10 +429,10 @@ def test_keys_are_asked_for(model_path: Path, tmp_path: Path) -> None:
     assert not any("0123456789abcdef" in json.dumps(entry) for entry in log)
 
 
-# What may happen to a server -----------------------------------------------------------------------------------------
+# Failures and signals ------------------------------------------------------------------------------------------------
 
 
-def test_sigterm_lets_requests_end_and_exits_with_0(model_path: Path, lines: Letters, wanted: Any) -> None:
+def test_sigterm_finishes_requests_and_exits_with_0(model_path: Path, lines: Letters, wanted: Any) -> None:
     asked = [lines(100, seed) for seed in range(4)]
     with serving(model_path, "--languages", "en-de") as server, ThreadPoolExecutor(4) as clients:
         server.translate("a")
@@ -444,20 +446,20 @@ def test_sigterm_lets_requests_end_and_exits_with_0(model_path: Path, lines: Let
     assert not any(line in said for some in asked for line in some if len(line) > 6), "no text is in the log"
 
 
-def test_who_is_too_slow_is_not_waited_for(model_path: Path) -> None:
+def test_slow_clients_time_out(model_path: Path) -> None:
     post = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: {FORM['Content-Type']}\r\n"
     said = {"": b"", "GET / HT": b"", f"{post}Content-Length: 10\r\n\r\nq=": b"HTTP/1.1 408", f"{post}x": b""}
     with serving(model_path, "--languages", "en-de", "--arrival-seconds", 1) as server:
         clients = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in said]
         for client, text in zip(clients, said, strict=True):
             client.sendall(text.encode())
-        assert server.translate("a b")  # who does not wait for them
+        assert server.translate("a b")  # others are served meanwhile
         for client, answer in zip(clients, said.values(), strict=True):
             with client:
                 assert client.recv(12) == answer
 
 
-def test_too_much_at_once_is_told_to_come_back(model_path: Path, lines: Letters) -> None:
+def test_too_many_requests_are_refused_with_retry_after(model_path: Path, lines: Letters) -> None:
     with serving(model_path, "--languages", "en-de", "--max-waiting", 50) as server, ThreadPoolExecutor(8) as clients:
         bodies = [{"q": lines(200, seed), **LANGUAGES} for seed in range(8)]
         found = list(clients.map(lambda body: (*server.ask("POST", "/translate", body), server.headers), bodies))
@@ -466,7 +468,7 @@ def test_too_much_at_once_is_told_to_come_back(model_path: Path, lines: Letters)
         assert server.translate("a b c")
 
 
-def test_a_model_that_is_deleted_goes_on_and_one_that_is_given_up_is_missed(model_path: Path, tmp_path: Path) -> None:
+def test_deleted_models_keep_serving_and_closed_ones_are_reported(model_path: Path, tmp_path: Path) -> None:
     for name, more in (("kept", ()), ("idle", ("--idle", 1))):
         shutil.copytree(model_path, tmp_path / name)
         with serving(tmp_path / name, "--languages", "en-de", *more) as server:
@@ -498,7 +500,7 @@ sys.exit(main())
 """
 
 
-def test_a_fault_while_translating_is_its_own_requests_alone(model_path: Path, lines: Letters, wanted: Any) -> None:
+def test_an_error_while_translating_affects_its_request_only(model_path: Path, lines: Letters, wanted: Any) -> None:
     asked = [lines(3, seed) for seed in range(20)]
     with (
         serving(model_path, "--languages", "en-de", code=FAULTY) as server,
@@ -512,7 +514,7 @@ def test_a_fault_while_translating_is_its_own_requests_alone(model_path: Path, l
     assert code == 0 and "boom" not in json.dumps(log)
 
 
-def test_a_killed_server_answers_nothing_wrong_and_the_next_one_at_once(model_path: Path, lines: Letters) -> None:
+def test_a_killed_server_gives_no_wrong_answer_and_restarts_at_once(model_path: Path, lines: Letters) -> None:
     body = {"q": lines(900, 14), **LANGUAGES}
     with serving(model_path, "--languages", "en-de") as server, ThreadPoolExecutor(4) as clients:
         found = [clients.submit(server.ask, "POST", "/translate", body) for _ in range(4)]
@@ -526,12 +528,12 @@ def test_a_killed_server_answers_nothing_wrong_and_the_next_one_at_once(model_pa
         assert again.port == server.port and again.translate("a b c")
 
 
-def test_who_does_not_read_his_answer_keeps_nobody_waiting(server: Server, lines: Letters, wanted: Any) -> None:
+def test_clients_that_do_not_read_do_not_block_others(server: Server, lines: Letters, wanted: Any) -> None:
     asked = lines(400, 15)
     body = json.dumps({"text": asked, **LANGUAGES, "stream": True}).encode()
     head = f"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
     with socket.socket() as client:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # what the server writes soon has no more room
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # the server's output soon fills it
         client.settimeout(PATIENCE)
         client.connect(("127.0.0.1", server.port))
         client.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
@@ -540,7 +542,7 @@ def test_who_does_not_read_his_answer_keeps_nobody_waiting(server: Server, lines
     assert stream.count("event: sentence") == stream.count("event: translation") == 400 and "event: done" in stream
 
 
-def test_mistakes_are_one_line(cli: Any, model_path: Path, tmp_path: Path) -> None:
+def test_errors_are_one_line(cli: Any, model_path: Path, tmp_path: Path) -> None:
     for arguments, complaint in (
         ([model_path], "its languages are unknown; add --languages"),
         ([tmp_path / "none", "--languages", "en-de"], "none"),

@@ -14,11 +14,11 @@ Task = Callable[..., list[tuple[str, str]]]
 
 @pytest.fixture
 def model_copy(model_path: Path, tmp_path: Path) -> Path:
-    """A model directory of our own, for the shortlist is written into it."""
+    """A copy of the model directory, because the shortlist is written into it."""
     return Path(shutil.copytree(model_path, tmp_path / "copier"))
 
 
-def test_a_shortlist_is_learnt_and_used(
+def test_a_shortlist_is_trained_and_used(
     model_copy: Path, cli: Callable[..., Any], task: Task, write: Callable[..., list[Path]], tmp_path: Path
 ) -> None:
     lines = "".join(src + "\n" for src, _ in task(20, seed=9)).encode()
@@ -31,7 +31,7 @@ def test_a_shortlist_is_learnt_and_used(
     assert cli("translate", model_copy, "--shortlist", stdin=lines).out == without.out
     model = headwise.load(model_copy, "cpu")
     assert model.info()["shortlist"] is True
-    # A prefix that no source piece suggests, so that what is written depends on the shortlist alone from there on.
+    # A prefix unrelated to the source, so that the continuation depends on the shortlist alone.
     for text, prefix in (("a b c", ""), ("a b c", "j"), ("", "")):
         whole = model.translate([text], prefix, beam_size=1, shortlist=True)[0].text
         assert "".join(model.stream(text, prefix, shortlist=True)) == whole

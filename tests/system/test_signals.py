@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, sent to real programs in the middle of work that would take a minute and more."""
+"""Ctrl-C and SIGTERM, sent to real programs during work that would take more than a minute."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ from programs import Program
 
 from headwise.native.library import library
 
-PATIENCE = 10.0  # seconds for an answer, most of which is the program's end; the work alone would take a minute
+PATIENCE = 10.0  # seconds until the program ends; its work would take a minute
 SEARCH = """
 import sys
 import torch
@@ -88,7 +88,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts a program whose output is read here."""
+    """Starts a program and reads its output."""
     programs: list[subprocess.Popen[str]] = []
 
     def popen(*arguments: str) -> "subprocess.Popen[str]":
@@ -103,7 +103,7 @@ def start() -> Iterator[Start]:
 
 
 def answer(program: "Program | subprocess.Popen[str]", number: signal.Signals) -> tuple[float, str]:
-    """How long the program takes to end after a signal, and what it says of it."""
+    """Seconds until the program ends after a signal, and its output."""
     assert program.poll() is None, program.communicate()[1]
     sent = time.monotonic()
     program.send_signal(number)
@@ -141,7 +141,7 @@ def lines(path: Path, sentences: Sequence[Sequence[str]]) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.5, 6])
 def test_sigterm_ends_a_validation(task: Any, tmp_path: Path, seconds: float) -> None:
-    """Early and late: while it computes the loss, or searches with a model that has learnt nothing."""
+    """Early and late: during the loss, or during the search of an untrained model."""
     train, valid = lines(tmp_path / "train", task(200, 1)), lines(tmp_path / "valid", task(3000, 2, longest=60))
     (tmp_path / "run.toml").write_text(RECIPE, encoding="utf-8")
     out = tmp_path / "model"
@@ -154,7 +154,7 @@ def test_sigterm_ends_a_validation(task: Any, tmp_path: Path, seconds: float) ->
         took, err = answer(program, signal.SIGTERM)
     assert program.returncode == 0 and "SIGTERM: finishing this step and saving a checkpoint\n" in err, err
     assert "stopped after step 1; add --resume to the same command to resume" in err
-    assert not (out / "validation.jsonl").exists() and "validating" not in err  # progress is for a terminal
+    assert not (out / "validation.jsonl").exists() and "validating" not in err  # progress is shown on terminals only
     state = json.loads((out / "checkpoints" / "step-00000001" / "state.json").read_text())
     assert state["validation_due"] is True
     assert took < PATIENCE

@@ -1,6 +1,6 @@
-"""Whisper tuned as its users meet it: `headwise train --task transcribe --init FOLDER`, and its word error rate.
+"""Fine-tuning Whisper as users do: `headwise train --task transcribe --init FOLDER`, and its word error rate.
 
-The model is tiny and random. It learns three tones by heart; that it does shows that all of it trains.
+The model is tiny and random. It learns three tones by heart, which shows that everything trains.
 """
 
 import json
@@ -48,7 +48,7 @@ def command(folder: Path, *more: str) -> list[str]:
     return ["train", "--init", str(folder / "model"), *files, "--device", "cpu", "--set", *QUICK, *more]
 
 
-def test_it_learns_and_comes_back_as_it_was(cli: Cli, folder: Path, tmp_path: Path) -> None:
+def test_training_keeps_the_layout(cli: Cli, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = cli(*command(folder), "--out", out)
     assert ran.code == 0, ran.err
@@ -70,7 +70,7 @@ def test_it_learns_and_comes_back_as_it_was(cli: Cli, folder: Path, tmp_path: Pa
     assert cli("transcribe", out, folder / "cd.wav").out == "CD.\n"
 
 
-def test_killed_and_resumed_it_is_the_same_run(cli: Cli, folder: Path, tmp_path: Path) -> None:
+def test_a_killed_run_is_resumed_exactly(cli: Cli, folder: Path, tmp_path: Path) -> None:
     constant = command(folder, "train.schedule=constant")
     assert cli(*constant, "--out", tmp_path / "whole").code == 0
     killed_and_resumed(cli, constant, 10, tmp_path / "parts", tmp_path / "whole")
@@ -94,14 +94,14 @@ def test_killed_and_resumed_it_is_the_same_run(cli: Cli, folder: Path, tmp_path:
         (["--train", "missing.tsv"], "--train missing.tsv: no such file"),
     ],
 )
-def test_what_does_not_go_is_said_in_a_line(
+def test_unsupported_options_give_one_line(
     cli: Cli, folder: Path, tmp_path: Path, more: list[str], expected: str
 ) -> None:
     assert expected in cli(*command(folder), "--out", tmp_path / "out", *more).complaint
     assert not (tmp_path / "out").exists()
 
 
-def test_other_models_hear_nothing(cli: Cli, folder: Path, tmp_path: Path, model_path: Path) -> None:
+def test_other_models_do_not_transcribe(cli: Cli, folder: Path, tmp_path: Path, model_path: Path) -> None:
     write_tiny(tmp_path / "gpt2", "gpt2")
     files = ["--task", "transcribe", "--train", folder / "train.tsv", "--valid", folder / "train.tsv"]
     for more, expected in [
@@ -112,7 +112,7 @@ def test_other_models_hear_nothing(cli: Cli, folder: Path, tmp_path: Path, model
         assert expected in cli("train", *files, "--out", tmp_path / "out", *more).complaint
 
 
-def test_a_model_of_several_languages_is_told_which(cli: Cli, folder: Path, tmp_path: Path) -> None:
+def test_a_multilingual_model_requires_a_language(cli: Cli, folder: Path, tmp_path: Path) -> None:
     from headwise.tasks.transcription import FINE_TUNING, spoken_language, transcript_encoder
 
     several = HEARING | {"lang_to_id": {"<|en|>": 267, "<|zh|>": 266}}
@@ -123,11 +123,11 @@ def test_a_model_of_several_languages_is_told_which(cli: Cli, folder: Path, tmp_
     model = FINE_TUNING.read(str(tmp_path / "said"))
     assert (spoken_language(model, ""), spoken_language(model, "en")) == ("zh", "en")
     decoded = [model.tokenizer.decode(transcript_encoder(model, code)("a b")) for code in ("en", "zh")]
-    assert decoded == [" a b", "a b"]  # a blank in front where words have blanks between them
+    assert decoded == [" a b", "a b"]  # a leading space in languages with spaces between words
 
 
 def test_masks_of_spectrograms(cli: Cli, folder: Path, tmp_path: Path) -> None:
-    """What config.json asks for is done in training, and goes on where it was."""
+    """The masks of config.json are applied in training, and resumed exactly."""
     asked = masked(folder, tmp_path / "model", mask_time_prob=0.2)
     assert cli(*asked, "--out", tmp_path / "whole").code == 0
     assert cli(*command(folder), "--out", tmp_path / "plain").code == 0
@@ -144,7 +144,7 @@ def test_masks_that_are_too_long(cli: Cli, folder: Path, tmp_path: Path) -> None
 
 
 def masked(folder: Path, model: Path, **changes: Any) -> list[str]:
-    """The command with a model that asks for masks."""
+    """The command with a model that uses masks."""
     write_tiny(
         model, "whisper", {"max_source_positions": 20, "dropout": 0.1, "apply_spec_augment": True} | changes, HEARING
     )
@@ -152,11 +152,11 @@ def masked(folder: Path, model: Path, **changes: Any) -> list[str]:
     return [str(model) if word == str(folder / "model") else word for word in command(folder)]
 
 
-def test_what_comes_out_wrong_is_drawn_again(
+def test_failed_outputs_are_sampled_again(
     cli: Cli, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model of random numbers is never sure: all temperatures are tried, and the last is the same every time. At each
-    but the first five texts are drawn.
+    """A model of random numbers is never sure, so all temperatures are tried; the last result is deterministic. At each
+    but the first, five texts are sampled.
     """
     drawn: list[int] = []
 

@@ -1,4 +1,4 @@
-"""`--valid 1%`: one file trains and validates, a resumed run splits as before, and the model says what was done."""
+"""`--valid 1%`: one file for training and validation, exact splits in resumed runs, and a record in the model."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def losses(out: Path) -> list[float]:
     return [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def test_a_resumed_run_is_one_run(command: list[str], cli: Any, tmp_path: Path) -> None:
+def test_a_run_is_resumed_exactly(command: list[str], cli: Any, tmp_path: Path) -> None:
     whole, parted = tmp_path / "whole", tmp_path / "parted"
     ran = cli(*command, "train.max_steps=12", "--valid", "5%", "--out", whole)
     assert ran.code == 0, ran.err
@@ -33,12 +33,12 @@ def test_a_resumed_run_is_one_run(command: list[str], cli: Any, tmp_path: Path) 
     assert losses(parted) == losses(whole)
     assert (parted / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     again = cli(*command, "train.max_steps=12", "--valid", "15pairs", "--out", whole, "--resume", "--seed", "1")
-    assert again.code == 0, again.err  # the same pairs, however they are asked for
+    assert again.code == 0, again.err  # the same pairs, however the size is given
     other = cli(*command, "train.max_steps=12", "--valid", "9%", "--out", whole, "--resume")
     assert "the training files differ from those of the run" in other.complaint
 
 
-def test_the_model_says_what_was_taken(command: list[str], cli: Any, tmp_path: Path) -> None:
+def test_the_model_records_the_split(command: list[str], cli: Any, tmp_path: Path) -> None:
     out = tmp_path / "model"
     assert cli(*command, "train.max_steps=1", "--valid", "20pairs", "--seed", "7", "--out", out).code == 0
     corpus = json.loads((out / "config.json").read_text(encoding="utf-8"))["corpus"]

@@ -1,4 +1,4 @@
-"""From one model to the next: a run that starts from a model, and a corpus that a model writes."""
+"""From one model to the next: runs that start from a model, and corpora written by a model."""
 
 import json
 import re
@@ -36,7 +36,7 @@ beam_size = 2
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory, task: Any, write: Any) -> list[str]:
-    """Options naming a training and a validation corpus of the copying task."""
+    """Options for a training and a validation corpus of the copying task."""
     folder = tmp_path_factory.mktemp("files")
     train, valid = write(folder / "train", task(300, 5)), write(folder / "valid", task(20, 6))
     return ["--train", *map(str, train), "--valid", *map(str, valid)]
@@ -49,7 +49,7 @@ def test_a_run_starts_from_a_model(model_path: Path, files: list[str], cli: Any,
     assert cli(*START, *files, "--set", *settings, "--init", model_path, "--out", out).code == 0
     first, more = headwise.load(model_path, "cpu"), headwise.load(out, "cpu")
     assert more.config.model == replace(first.config.model, dropout=0.1)
-    assert more.config.train.warmup_steps == first.config.train.warmup_steps == 50  # without a recipe: the model's
+    assert more.config.train.warmup_steps == first.config.train.warmup_steps == 50  # without a recipe: the model's own
     assert (out / "tokenizer.json").read_bytes() == (model_path / "tokenizer.json").read_bytes()
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert lines[0]["nll"] < 2  # a fresh model starts at ln(280) = 5.6
@@ -57,8 +57,8 @@ def test_a_run_starts_from_a_model(model_path: Path, files: list[str], cli: Any,
     assert more.translate(["a b c"], beam_size=1)[0].text == "a b c"
 
 
-def test_a_translator_of_ours_is_tuned(model_path: Path, files: list[str], cli: Any, tmp_path: Path) -> None:
-    """To leave out the last word of what it has learnt to copy, with whole copies between; what has changed is said."""
+def test_a_model_trained_here_is_fine_tuned(model_path: Path, files: list[str], cli: Any, tmp_path: Path) -> None:
+    """The copying model is trained to leave out the last word, mixed with complete copies; the changes are logged."""
     copies = (Path(path).read_text().splitlines() for path in files[1:3])
     own, general = tmp_path / "own.tsv", tmp_path / "general.tsv"
     pairs = [*zip(*copies, strict=True)]
@@ -76,7 +76,7 @@ def test_a_translator_of_ours_is_tuned(model_path: Path, files: list[str], cli: 
     assert headwise.load(tmp_path / "out", "cpu").config.data.mix == str(general)
 
 
-def test_a_recipe_without_a_shape_is_for_any_model(
+def test_a_recipe_without_an_architecture_fits_any_model(
     model_path: Path, files: list[str], cli: Any, tmp_path: Path
 ) -> None:
     recipe = tmp_path / "gentle.toml"
@@ -102,22 +102,22 @@ def test_a_recipe_without_a_shape_is_for_any_model(
         (["--special", "<2de>"], "--special <2de>: cannot be added to the tokenizer of --init"),
     ],
 )
-def test_what_a_model_cannot_become(
+def test_changes_that_a_model_does_not_allow(
     more: list[str], expected: str, model_path: Path, files: list[str], cli: Any, tmp_path: Path
 ) -> None:
-    told = cli(*START, *more, *files, "--init", model_path, "--out", tmp_path / "out").complaint
-    assert expected in told
-    assert str(model_path) in told
+    complaint = cli(*START, *more, *files, "--init", model_path, "--out", tmp_path / "out").complaint
+    assert expected in complaint
+    assert str(model_path) in complaint
     assert not (tmp_path / "out").exists()
 
 
-def test_special_pieces_of_another_tokenizer(model_path: Path, files: list[str], cli: Any, tmp_path: Path) -> None:
+def test_special_tokens_of_another_tokenizer(model_path: Path, files: list[str], cli: Any, tmp_path: Path) -> None:
     tokenizer = f"data.tokenizer={model_path / 'tokenizer.json'}"
     run = [*START, "--recipe", "tiny", *files, "--set", tokenizer, "--special", "<2de>", "--out", tmp_path / "out"]
     assert "--special <2de>: cannot be added to the tokenizer data.tokenizer = " in cli(*run).complaint
 
 
-def test_a_run_does_not_start_from_what_is_no_model(files: list[str], cli: Any, tmp_path: Path) -> None:
+def test_a_run_does_not_start_from_other_files(files: list[str], cli: Any, tmp_path: Path) -> None:
     ran = cli("train", "--recipe", "tiny", *files, "--init", tmp_path / "none", "--out", tmp_path / "out")
     assert f"--init {tmp_path / 'none'}: no such model directory" in ran.complaint
     assert not (tmp_path / "out").exists()
@@ -133,7 +133,7 @@ def test_a_model_writes_a_corpus(model_path: Path, files: list[str], cli: Any, t
     assert [tgt for _, tgt in taught] == [translation.text for translation in translations]
 
 
-def test_another_ending_is_refused(model_path: Path, files: list[str], cli: Any, tmp_path: Path) -> None:
+def test_another_suffix_is_refused(model_path: Path, files: list[str], cli: Any, tmp_path: Path) -> None:
     assert ".jsonl" in cli("distill", model_path, *files[:3], "-o", tmp_path / "out.txt").complaint
 
 
@@ -141,8 +141,8 @@ def translation(text: str, *others: str) -> Translation:
     return Translation(text, 0.0, 0.0, [], [], [], 1, tuple(translation(other) for other in others))
 
 
-def test_all_of_the_n_best_list_are_pairs(model_path: Path, files: list[str], cli: Any, tmp_path: Path) -> None:
-    """In the order of their scores, each text once; what translates to nothing is no pair."""
+def test_the_whole_n_best_list_becomes_pairs(model_path: Path, files: list[str], cli: Any, tmp_path: Path) -> None:
+    """In the order of their scores, each text once; empty translations give no pair."""
     out = tmp_path / "distilled.jsonl"
     assert cli("distill", model_path, *files[:3], "-o", out, "--n-best", 3, "--beam-size", 4).code == 0
     sources = [src for src, _ in read_pairs(parse_corpora(files[1:3]))]
@@ -156,7 +156,7 @@ def test_all_of_the_n_best_list_are_pairs(model_path: Path, files: list[str], cl
     assert list(distill(pairs, lambda _: listed)) == [("eins", "one"), ("eins", "an")]
 
 
-def test_interpolation_takes_what_is_closest_to_the_reference() -> None:
+def test_interpolation_chooses_the_hypothesis_closest_to_the_reference() -> None:
     pairs = [("eins zwei", "one two"), ("", "nothing"), ("drei", "three")]
     found = [translation("two one", "one two", "two"), translation(""), translation("three", "tree")]
     assert list(distill(pairs, lambda _: found, interpolate=True)) == [("eins zwei", "one two"), ("drei", "three")]
@@ -166,7 +166,7 @@ def searched(text: str) -> Translation:
     return replace(translation(text), pieces=text.split())
 
 
-def test_lines_become_targets_and_what_is_no_translation_is_counted() -> None:
+def test_lines_become_targets_and_bad_translations_are_counted() -> None:
     lines = ["drei Hunde", " ", "ein Hund", "ja ja ja ja", "Hunde", "100000"]
     loop = "a dog a dog a dog a dog"
     answers = {"drei Hunde": "three dogs", "ein Hund": "", "ja ja ja ja": "yes yes yes yes", "Hunde": loop}
@@ -186,7 +186,7 @@ def test_lines_become_targets_and_what_is_no_translation_is_counted() -> None:
 
 
 def test_memory_does_not_grow_with_the_lines() -> None:
-    """No more lines are read than the model asks for."""
+    """Only as many lines are read as the model requests."""
     read = []
 
     def lines() -> Any:
@@ -204,16 +204,16 @@ def test_text_is_translated_back(ending: str, model_path: Path, cli: Any, tmp_pa
     out, more = tmp_path / f"out.{ending}", tmp_path / "more.de"
     (tmp_path / "mono.de").write_text("a b c\n\nj\ti\n", encoding="utf-8")
     more.write_text("d d e", encoding="utf-8")
-    told = cli("backtranslate", model_path, "--text", tmp_path / "mono.de", more, "--tag", "<bt>", "-o", out)
-    assert told.code == 0, told.err
+    ran = cli("backtranslate", model_path, "--text", tmp_path / "mono.de", more, "--tag", "<bt>", "-o", out)
+    assert ran.code == 0, ran.err
     (first, tabbed, last) = read_pairs(parse_corpora([str(out)]))
     assert (first, last) == (("<bt> a b c", "a b c"), ("<bt> d d e", "d d e"))
     assert tabbed[1] == ("j\ti" if ending == "jsonl" else "j i")
-    assert f"{out}: 3 pairs of 4 lines; left out 1 for: blank line\n" in told.err
-    assert told.err.endswith(f"headwise train --train SRC TGT {out} --special '<bt>' ...\n")
+    assert f"{out}: 3 pairs of 4 lines; left out 1 for: blank line\n" in ran.err
+    assert ran.err.endswith(f"headwise train --train SRC TGT {out} --special '<bt>' ...\n")
 
 
-def test_sources_are_drawn_where_asked(model_path: Path, cli: Any, tmp_path: Path) -> None:
+def test_sources_are_sampled_on_request(model_path: Path, cli: Any, tmp_path: Path) -> None:
     text, drawn = tmp_path / "mono.de", []
     text.write_text("".join(f"a b c {x}\n" for x in "abcdefgh"), encoding="utf-8")
     run = ["backtranslate", model_path, "--text", text, "--sample", "--temperature", 3, "--top-k", 8]
@@ -224,7 +224,7 @@ def test_sources_are_drawn_where_asked(model_path: Path, cli: Any, tmp_path: Pat
     assert sum(src != f"a b c {x}" for src, x in zip(drawn[0], "abcdefgh", strict=True)) > 3
 
 
-def test_nothing_half_written(model_path: Path, cli: Any, tmp_path: Path) -> None:
+def test_no_partial_output(model_path: Path, cli: Any, tmp_path: Path) -> None:
     (tmp_path / "mono.de").write_bytes(b"a b c\n\xff\n")
     run = ["backtranslate", model_path, "--text", tmp_path / "mono.de", "-o", tmp_path / "out.jsonl"]
     assert f"{tmp_path / 'mono.de'}: line 2 is not UTF-8" in cli(*run).complaint

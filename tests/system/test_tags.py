@@ -1,6 +1,6 @@
-"""What docs/tags.md says of tags learnt by published encoders: `headwise train --task tag --init FOLDER`.
+"""Tagging as in docs/tags.md: `headwise train --task tag --init FOLDER`.
 
-The networks are tiny and random. What they learn is a few lines by heart; that they do shows that all of it trains.
+The models are tiny and random. They learn a few lines by heart, which shows that everything trains.
 """
 
 import json
@@ -29,7 +29,7 @@ LINES = [
 
 
 def write(folder: Path, kind: str = "bert", **changes: Any) -> Path:
-    """A folder whose vocabulary puts marks around a text."""
+    """A folder whose tokenizer adds special tokens around a text."""
     write_tiny(folder, kind, changes)
     text = vocabulary(behind=False)
     text.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
@@ -39,7 +39,7 @@ def write(folder: Path, kind: str = "bert", **changes: Any) -> Path:
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """Options naming words to train and to validate on."""
+    """Options for training and validation sentences."""
     (tmp_path / "a.conll").write_text("\n".join(LINES * 4), encoding="utf-8")
     return ["--train", str(tmp_path / "a.conll"), "--valid", str(tmp_path / "a.conll")]
 
@@ -49,7 +49,7 @@ def validations(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])
-def test_a_body_gets_a_head_and_learns_tags(cli: Cli, files: list[str], tmp_path: Path, kind: str) -> None:
+def test_an_encoder_gets_a_head_and_is_trained(cli: Cli, files: list[str], tmp_path: Path, kind: str) -> None:
     ran = cli("train", "--task", "tag", "--init", write(tmp_path / "model", kind), *files, "--out", tmp_path / "out",
               "--set", *QUICK)  # fmt: skip
     assert ran.code == 0, ran.err
@@ -68,8 +68,10 @@ def test_a_body_gets_a_head_and_learns_tags(cli: Cli, files: list[str], tmp_path
     assert "tag, evaluate" in cli("info", tmp_path / "out").out
 
 
-def test_what_is_found_stands_where_it_is_said_to(cli: Cli, files: list[str], tmp_path: Path) -> None:
-    """Characters of the line itself, whatever is between words; blank lines find nothing; words as they are given."""
+def test_entities_have_the_right_offsets(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    """Offsets are characters of the line, whatever separates the words; empty lines have no entities; words are
+    unchanged.
+    """
     start = write(tmp_path / "model")
     ran = cli("train", "--task", "tag", "--init", start, *files, "--out", tmp_path / "out", "--set", *QUICK)
     assert ran.code == 0, ran.err
@@ -93,18 +95,18 @@ def test_what_is_found_stands_where_it_is_said_to(cli: Cli, files: list[str], tm
 
 
 def test_long_sentences_are_read_in_parts(cli: Cli, files: list[str], tmp_path: Path) -> None:
-    """Of 10 tokens with their marks: the same words are judged, and every one has a tag."""
+    """Parts of 10 tokens with their special tokens: the same words are evaluated, and every word has a tag."""
     start = write(tmp_path / "model")
     ran = cli("train", "--task", "tag", "--init", start, *files, "--out", tmp_path / "out",
               "--set", *QUICK, "data.max_length=10")  # fmt: skip
     assert ran.code == 0, ran.err
     assert validations(tmp_path / "out")[-1]["f1"] > 0.5
-    many = ["Ann", "is", "old", "."] * 40  # 480 pieces, of which it reads 60 at once
+    many = ["Ann", "is", "old", "."] * 40  # 480 tokens, of which it reads 60 at once
     found = headwise.load(tmp_path / "out", "cpu").tag([many])[0]
     assert len(found.tags) == 160 and set(found.tags) <= set(TAGS)
 
 
-def test_a_head_with_these_tags_is_trained_on_with(cli: Cli, files: list[str], tmp_path: Path) -> None:
+def test_a_head_with_these_tags_is_fine_tuned(cli: Cli, files: list[str], tmp_path: Path) -> None:
     there = ["O", "B-PER", "I-PER", "B-LOC"]
     start = write(tmp_path / "model", **HEAD, id2label=dict(zip("0123", there, strict=True)))
     ran = cli("train", "--init", start, *files, "--out", tmp_path / "out",
@@ -127,8 +129,8 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, files: list[str],
     assert all(torch.equal(whole[key], parts[key]) for key in whole)
 
 
-def test_a_share_validates_and_what_stands_once_is_said(cli: Cli, files: list[str], tmp_path: Path) -> None:
-    """What is held out stands in no training sentence: of three that repeat only those that were not taken are left."""
+def test_held_out_sentences_and_tags_that_occur_once(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    """Held-out sentences occur in no training sentence: copies of them are dropped."""
     with open(files[1], "a", encoding="utf-8") as file:
         file.writelines(f"\nAnn{i} B-PER\nis O\nin O\nRome B-LOC\n" for i in range(20))
         file.write("\nx B-MISC\n")
@@ -152,7 +154,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("train", "valid", "expected"), BAD)
-def test_bad_files_get_one_line(cli: Cli, tmp_path: Path, train: str, valid: str, expected: str) -> None:
+def test_bad_files_give_one_line(cli: Cli, tmp_path: Path, train: str, valid: str, expected: str) -> None:
     (tmp_path / "t.conll").write_text(train, encoding="utf-8")
     (tmp_path / "v.conll").write_text(valid, encoding="utf-8")
     named = valid if valid.endswith("%") else tmp_path / "v.conll"
@@ -170,16 +172,16 @@ def test_bad_files_get_one_line(cli: Cli, tmp_path: Path, train: str, valid: str
         (["--set", "train.best_metric=macro_f1"], "train.best_metric = macro_f1 is not measured by model.task = tag"),
     ],
 )
-def test_what_cannot_be_asked(cli: Cli, files: list[str], tmp_path: Path, more: list[str], expected: str) -> None:
+def test_refused_options(cli: Cli, files: list[str], tmp_path: Path, more: list[str], expected: str) -> None:
     start = write(tmp_path / "model")
     ran = cli("train", "--task", "tag", "--init", start, *files, "--out", tmp_path / "out", *more)
     assert expected in ran.complaint
 
 
-def test_models_without_tags_say_so(cli: Cli, files: list[str], tmp_path: Path) -> None:
+def test_models_without_tags_are_refused(cli: Cli, files: list[str], tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a\n", encoding="utf-8")
-    said = cli("tag", write(tmp_path / "bert"), tmp_path / "in.txt").complaint
-    assert "a model of bert that cannot tag words; train --task tag teaches it" in said
+    complaint = cli("tag", write(tmp_path / "bert"), tmp_path / "in.txt").complaint
+    assert "a model of bert that cannot tag words; train --task tag teaches it" in complaint
     tagger = write(tmp_path / "tagger", **HEAD, id2label={"0": "O", "1": "X"})
     assert "line 1: unknown tag 'B-PER'" in cli("evaluate", tagger, "--source", files[1]).complaint
     write_tiny(tmp_path / "gpt2", "gpt2")
@@ -187,7 +189,7 @@ def test_models_without_tags_say_so(cli: Cli, files: list[str], tmp_path: Path) 
     assert "this task needs an encoder (BERT or a similar model)" in ran.complaint
 
 
-def test_a_share_that_leaves_nothing(cli: Cli, tmp_path: Path) -> None:
+def test_a_part_that_leaves_no_training_data(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "same.conll").write_text("\n".join([LINES[0]] * 4), encoding="utf-8")
     ran = cli("train", "--task", "tag", "--init", write(tmp_path / "model"), "--train", tmp_path / "same.conll",
               "--valid", "25%", "--out", tmp_path / "out")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Classifiers and forecasters as their users meet them: the same commands, files and guarantees as for translators."""
+"""Classifiers and forecasters as users run them: the same commands, files and guarantees as for translation models."""
 
 import ast
 import json
@@ -24,7 +24,7 @@ SHORT = ["model.positions=learned", "model.max_len=9"]
 
 
 def order(n: int, seed: int) -> str:
-    """Texts with one A and one B among other letters, labelled by which comes first: a bag of letters cannot tell."""
+    """Texts with one A and one B among other letters, labelled by which comes first; letter counts do not tell."""
     rng = Random(seed)
     lines = []
     for _ in range(n):
@@ -36,7 +36,7 @@ def order(n: int, seed: int) -> str:
 
 
 def wave(rows: int, start: int = 0) -> str:
-    """Two columns of period 12, the second of them slowly rising and never quite the same a season later."""
+    """Two columns of period 12; the second rises slowly, so that no season repeats exactly."""
     lines = ["date,a,b\n"]
     for row in range(start, start + rows):
         a = math.sin(row * math.tau / 12)
@@ -59,7 +59,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def request(files: Path, out: Path, recipe: str, settings: list[str], **more: Any) -> TrainRequest:
-    """A training on the files of the recipe's task."""
+    """A training run on the files of the recipe's task."""
     ending = "tsv" if recipe.startswith("classify") else "csv"
     valid = [str(files / "valid.tsv")] if ending == "tsv" else []
     train = [str(files / f"train.{ending}")]
@@ -68,7 +68,7 @@ def request(files: Path, out: Path, recipe: str, settings: list[str], **more: An
 
 @pytest.fixture(scope="module")
 def classifier(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A classifier that has learnt next to nothing; read only."""
+    """A hardly trained classifier; read only."""
     out = tmp_path_factory.mktemp("classifier") / "model"
     train_model(request(files, out, "classify", [*TEXT, *TRANSFORMER, "train.max_steps=3"]))
     return out
@@ -84,12 +84,12 @@ def forecaster(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-# What is learnt -------------------------------------------------------------------------------------------------------
+# Training -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("recipe", "shape"), [("classify", TRANSFORMER), ("classify-lstm", LSTM)])
-def test_the_order_of_letters_is_learnt(recipe: str, shape: list[str], files: Path, tmp_path: Path) -> None:
+def test_training_on_the_order_of_letters(recipe: str, shape: list[str], files: Path, tmp_path: Path) -> None:
     settings = [*TEXT, *shape, "train.max_steps=400", "train.learning_rate=0.005"]
     train_model(request(files, tmp_path / "model", recipe, settings))
     report = headwise.load(tmp_path / "model", "cpu").evaluate([str(files / "test.tsv")])
@@ -98,7 +98,7 @@ def test_the_order_of_letters_is_learnt(recipe: str, shape: list[str], files: Pa
 
 
 @pytest.mark.slow
-def test_a_wave_is_forecast_far_better_than_without_learning(forecaster: Path, files: Path) -> None:
+def test_a_wave_is_forecast_far_better_than_by_the_baselines(forecaster: Path, files: Path) -> None:
     errors = headwise.load(forecaster, "cpu").evaluate([str(files / "test.csv")]).errors
     assert errors["model"].mse < 0.1 * min(errors["seasonal"].mse, errors["last"].mse)
 
@@ -114,7 +114,7 @@ def test_a_wave_is_forecast_by_an_lstm_too(files: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["classify", "forecast"])
-def test_a_stopped_run_goes_on_bit_for_bit(recipe: str, files: Path, tmp_path: Path) -> None:
+def test_a_stopped_run_is_resumed_bit_for_bit(recipe: str, files: Path, tmp_path: Path) -> None:
     sizes = TEXT if recipe == "classify" else [*SMALL, "data.window=24", "data.horizon=2"]
     settings = [*sizes, *TRANSFORMER, "model.dropout=0.2", "train.ema=0.9", "train.checkpoint_every=3"]
     settings += ["train.log_every=3", "train.schedule=constant", "train.accumulate=2"]
@@ -146,7 +146,7 @@ def test_training_from_the_command_line(cli: Callable[..., Any], files: Path, tm
     assert not (tmp_path / "m" / "generation_config.json").exists()
 
 
-def test_a_label_a_line(cli: Callable[..., Any], classifier: Path, tmp_path: Path) -> None:
+def test_one_label_per_line(cli: Callable[..., Any], classifier: Path, tmp_path: Path) -> None:
     lines = ["a b", "", "b c a", "unseen ✓ " * 300]
     content = "".join(line + "\n" for line in lines).encode()
     ran = cli("classify", classifier, "--device", "cpu", stdin=content)
@@ -169,7 +169,7 @@ def test_other_texts_change_nothing(classifier: Path) -> None:
 
 
 def test_a_classifier_is_called_as_a_pretrained_one(classifier: Path, files: Path) -> None:
-    """Texts come as a list, and heads are weighed by texts with their labels, in any order."""
+    """Texts come as a list, and heads are ranked on texts with their labels, in any order."""
     model = headwise.load(classifier, "cpu")
     assert {"classify", "evaluate", "head_importance"} <= {*model.methods} and not hasattr(model, "embed")
     with pytest.raises(UserError, match=r"classify takes a list; write classify\(\[text\]\)"):
@@ -220,10 +220,10 @@ def test_info(which: str, cli: Callable[..., Any], request: pytest.FixtureReques
 
 
 @pytest.mark.parametrize("which", ["classifier", "forecaster"])
-def test_heads_are_pruned_here_too(
+def test_pruning_a_classifier(
     which: str, request: pytest.FixtureRequest, cli: Callable[..., Any], files: Path, tmp_path: Path
 ) -> None:
-    """Less is in the file, and what is left computes what the whole does with these heads masked."""
+    """The file is smaller, and the pruned model gives the outputs of the whole one with these heads masked."""
     folder = request.getfixturevalue(which)
     test = files / ("test.tsv" if which == "classifier" else "test.csv")
     ran = cli("prune", folder, "--heads", "2", "--source", test, "-o", tmp_path / "small")
@@ -251,7 +251,7 @@ def test_heads_are_pruned_here_too(
         assert "--target: this model predicts series, whose targets are in the files of --source" in other.complaint
 
 
-# Mistakes -------------------------------------------------------------------------------------------------------------
+# Errors ---------------------------------------------------------------------------------------------------------------
 
 
 def test_commands_for_another_task(cli: Callable[..., Any], classifier: Path, forecaster: Path, files: Path) -> None:
@@ -268,13 +268,13 @@ def test_commands_for_another_task(cli: Callable[..., Any], classifier: Path, fo
     assert "--reference is for translation models" in complaint
 
 
-def test_a_translator_neither_classifies_nor_forecasts(cli: Callable[..., Any], model_path: Path) -> None:
+def test_a_translation_model_neither_classifies_nor_forecasts(cli: Callable[..., Any], model_path: Path) -> None:
     assert f"{model_path}: was trained to translate, not to classify" in cli("classify", model_path).complaint
     assert "use `headwise translate` with it" in cli("forecast", model_path, "x.csv").complaint
     assert "--reference is required" in cli("evaluate", model_path, "--source", "x").complaint
 
 
-BAD: dict[str, tuple[str, str, str, str]] = {  # recipe, content of --train, content of --valid, what is said
+BAD: dict[str, tuple[str, str, str, str]] = {  # recipe, content of --train, content of --valid, expected message
     "no tab": ("classify", "a\tx\nb\n", "a\tx\n", "bad.train: line 2 has no tab"),
     "no label": ("classify", "a\tx\nb\t\n", "a\tx\n", "bad.train: line 2 has an empty label"),
     "one label": ("classify", "a\tx\nb\tx\n", "a\tx\n", "every line has the label 'x'"),
@@ -295,12 +295,12 @@ def test_bad_files(case: str, cli: Callable[..., Any], tmp_path: Path) -> None:
         (tmp_path / f"{name}{ending}").write_text(content, encoding="utf-8")
     files = ["--train", tmp_path / f"bad.train{ending}", "--valid", tmp_path / f"bad.valid{ending}"]
     settings = [*TEXT, "train.max_steps=1"] if recipe == "classify" else SMALL
-    said = cli("train", "--recipe", recipe, *files, "--out", tmp_path / "out", "--set", *settings).complaint
-    assert expected.replace(": ", f"{ending}: ", 1) in said
+    complaint = cli("train", "--recipe", recipe, *files, "--out", tmp_path / "out", "--set", *settings).complaint
+    assert expected.replace(": ", f"{ending}: ", 1) in complaint
     assert not (tmp_path / "out").exists()
 
 
-def test_a_header_of_texts_and_labels_is_mentioned(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_header_of_texts_and_labels_gives_a_warning(cli: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_text("text\tlabel\na b\tx\nc d\ty\n", encoding="utf-8")
     files = ["--train", tmp_path / "x.tsv", "--valid", tmp_path / "x.tsv", "--device", "cpu"]
     ran = cli("train", "--recipe", "classify", *files, "--out", tmp_path / "out", "--set", *TEXT, "train.max_steps=1")

@@ -1,4 +1,4 @@
-"""Translating files: line in, line out, whatever the lines are, by any way in and out, with one and the same text."""
+"""Translating files: one line out per line in, for any input, by every way in and out, always with the same text."""
 
 import gzip
 import json
@@ -13,7 +13,7 @@ import pytest
 
 import headwise
 
-# Short parts and outputs: the model has seen six letters in a row, and here comes a line of ten thousand.
+# Short parts and outputs: the model was trained on six letters in a row, and the line has ten thousand.
 BRIEF = ["--beam-size", 1, "--max-source-length", 24, "--batch-tokens", 8192, "--device", "cpu"]
 LINES = [
     "a b c",
@@ -41,7 +41,7 @@ LONG = max(range(len(LINES)), key=lambda i: len(LINES[i]))
 
 
 def without_long(lines: list[str]) -> list[str]:
-    """The same without the line that takes long."""
+    """The same without the slow line."""
     return lines[:LONG] + lines[LONG + 1 :]
 
 
@@ -49,7 +49,7 @@ SHORT = without_long(LINES)
 
 
 def as_bytes(lines: list[str]) -> bytes:
-    """A byte-order mark, line ends of both kinds, and none at the end."""
+    """With a byte-order mark, both kinds of line ends, and none at the end."""
     ends = ["\r\n" if number % 3 == 0 else "\n" for number in range(len(lines) - 1)]
     return ("\ufeff" + "".join(map(str.__add__, lines, [*ends, ""]))).encode()
 
@@ -78,7 +78,7 @@ def test_line_in_line_out(output: str) -> None:
     assert lines[LONG]
 
 
-def test_library_and_command_line_say_the_same(output: str, model_path: Path) -> None:
+def test_library_and_command_line_agree(output: str, model_path: Path) -> None:
     model = headwise.load(model_path, device="cpu")
     settings: dict[str, Any] = {"beam_size": 1, "max_source_length": 24, "batch_tokens": 8192}
     translations = model.translate(LINES, **settings)
@@ -109,7 +109,7 @@ def test_no_lines_in_no_lines_out(model_path: Path, cli: Any) -> None:
     assert (ran.code, ran.out, ran.err) == (0, "", "")
 
 
-def test_json_lines_carry_scores_pieces_and_alternatives(model_path: Path, cli: Any) -> None:
+def test_json_lines_have_scores_pieces_and_alternatives(model_path: Path, cli: Any) -> None:
     ran = cli("translate", model_path, "--format", "jsonl", "--n-best", 2, stdin="a b c\n\nä\n".encode())
     records = [json.loads(line) for line in ran.lines]
     assert [record["text"] for record in records[:2]] == ["a b c", ""]
@@ -122,7 +122,7 @@ def test_json_lines_carry_scores_pieces_and_alternatives(model_path: Path, cli: 
     assert records[0]["pieces"] == records[0]["source_pieces"] == ["▁a", "▁b", "▁c"]
 
 
-def test_alternatives_stand_on_one_line(model_path: Path, cli: Any) -> None:
+def test_alternatives_are_on_one_line(model_path: Path, cli: Any) -> None:
     ran = cli("translate", model_path, "--n-best", 3, "--beam-size", 3, stdin=b"a b c\nd\te\n\n")
     columns = [line.split("\t") for line in ran.lines]
     assert [len(column) for column in columns] == [3, 3, 1]
@@ -190,15 +190,13 @@ def test_bad_input_leaves_no_output_behind(
         (["."], ".: is a folder"),
     ],
 )
-def test_a_setting_or_file_that_makes_no_sense(
-    arguments: list[Any], complaint: str, model_path: Path, cli: Any
-) -> None:
+def test_refused_settings_and_files(arguments: list[Any], complaint: str, model_path: Path, cli: Any) -> None:
     assert complaint in cli("translate", model_path, *arguments, stdin=b"a\n").complaint
 
 
 @pytest.mark.parametrize("name", ["strings.xml", "a.csv", "train.en"])
 @pytest.mark.parametrize("options", [[], ["--sentences"]])
-def test_a_file_of_another_type_is_refused_unless_it_is_to_be_taken_line_by_line(
+def test_a_file_of_another_type_requires_the_lines_option(
     name: str, options: list[str], model_path: Path, cli: Any, tmp_path: Path
 ) -> None:
     text = "<resources>\n<string>a b</string>\n</resources>\n"
@@ -210,7 +208,7 @@ def test_a_file_of_another_type_is_refused_unless_it_is_to_be_taken_line_by_line
     assert len((tmp_path / "out").read_text(encoding="utf-8").splitlines()) == 3
 
 
-def test_a_reader_who_has_had_enough_is_no_error(model_path: Path, tmp_path: Path) -> None:
+def test_a_closed_pipe_is_no_error(model_path: Path, tmp_path: Path) -> None:
     (tmp_path / "input.txt").write_text("a b c\n" * 40, encoding="utf-8")
     arguments = [sys.executable, "-m", "headwise", "translate", str(model_path), str(tmp_path / "input.txt")]
     read, write = os.pipe()

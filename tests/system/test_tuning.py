@@ -1,6 +1,6 @@
-"""What the README says of training a published encoder-decoder further: `headwise train --init FOLDER`.
+"""Fine-tuning pretrained encoder-decoders: `headwise train --init FOLDER`.
 
-The models are tiny and random. What they learn is a few dozen pairs by heart; that they do shows that all of it trains.
+The models are tiny and random. They learn a few dozen pairs by heart, which shows that everything trains.
 """
 
 import json
@@ -32,7 +32,7 @@ NO_DROPOUT = {"dropout": 0.0, "dropout_rate": 0.0}
 
 
 def write(folder: Path, name: str, **changes: Any) -> list[str]:
-    """A folder, and what a command must say of languages."""
+    """A folder, and the language options of commands."""
     kind, settings = name, {"max_length": 20, "num_beams": 2}
     if name == "bart":
         kind, settings = "marian", settings | {"forced_bos_token_id": 0}
@@ -42,7 +42,7 @@ def write(folder: Path, name: str, **changes: Any) -> list[str]:
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """Options naming pairs to train and to validate on."""
+    """Options for training and validation pairs."""
     pairs = [(f"A dog runs {i} .", f"Ein Hund rennt {i} .") for i in range(40)]
     for place, side in enumerate(("src", "tgt")):
         (tmp_path / f"a.{side}").write_text("".join(pair[place] + "\n" for pair in pairs), encoding="utf-8")
@@ -51,7 +51,7 @@ def files(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_folder_is_trained_and_comes_back_as_it_was(cli: Cli, files: list[str], tmp_path: Path, name: str) -> None:
+def test_training_keeps_the_layout(cli: Cli, files: list[str], tmp_path: Path, name: str) -> None:
     languages = write(tmp_path / "model", name)
     ran = cli("train", "--init", tmp_path / "model", *files, "--out", tmp_path / "out", "--set", *QUICK, *languages)
     assert ran.code == 0, ran.err
@@ -67,14 +67,14 @@ def test_a_folder_is_trained_and_comes_back_as_it_was(cli: Cli, files: list[str]
     scored = cli("score", tmp_path / "out", "--source", files[1], "--target", files[2], *languages)
     total = sum(json.loads(line)["log_prob"] for line in scored.out.splitlines())
     pieces = sum(len(json.loads(line)["token_log_probs"]) for line in scored.out.splitlines())
-    assert -total / pieces == pytest.approx(figures[-1]["loss"], rel=1e-3)  # what was saved is what was validated
+    assert -total / pieces == pytest.approx(figures[-1]["loss"], rel=1e-3)  # the saved model is the validated one
     assert "training.json" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("name", "kept"), [("t5", 2), ("marian", 1)])
-def test_uneven_pairs_are_summaries_to_some(cli: Cli, tmp_path: Path, name: str, kept: int) -> None:
-    """A model that summarises learns from long texts with short outputs, a translator is kept from misaligned lines; it
-    says by which setting.
+def test_pairs_of_uneven_length_are_kept_for_summarisation_only(cli: Cli, tmp_path: Path, name: str, kept: int) -> None:
+    """Summarisation models train on long texts with short outputs; for translation models such pairs are dropped as
+    misaligned, and the setting is named.
     """
     languages = write(tmp_path / "model", name)
     (tmp_path / "a.tsv").write_text("a b c d e f g h i j k l m n o p\tab\na dog\tein Hund\n", encoding="utf-8")
@@ -124,8 +124,8 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, files: list[str],
     assert all(torch.equal(whole[key], parts[key]) for key in whole)
 
 
-def test_what_only_makes_it_worse_is_not_kept(cli: Cli, files: list[str], tmp_path: Path) -> None:
-    """The model is judged before the first update, if it knows more than nothing."""
+def test_a_worse_model_is_not_kept(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    """The model is evaluated before the first update, unless it is no better than chance."""
     write(tmp_path / "model", "marian")
     assert cli("train", "--init", tmp_path / "model", *files, "--out", tmp_path / "good", "--set", *QUICK).code == 0
     settings = [*QUICK, "train.learning_rate=3.0", "train.max_steps=20"]
@@ -145,7 +145,7 @@ def test_half_precision_becomes_float32(cli: Cli, files: list[str], tmp_path: Pa
     assert json.loads((tmp_path / "out" / "config.json").read_text())["torch_dtype"] == "float32"
 
 
-def test_what_was_imported_comes_back_imported(cli: Cli, files: list[str], tmp_path: Path) -> None:
+def test_an_imported_folder_stays_imported(cli: Cli, files: list[str], tmp_path: Path) -> None:
     write(tmp_path / "model", "marian")
     assert cli("import", tmp_path / "model", tmp_path / "ours").code == 0
     settings = [*QUICK, "train.max_steps=2"]
@@ -182,20 +182,20 @@ def test_what_was_imported_comes_back_imported(cli: Cli, files: list[str], tmp_p
         ),
     ],
 )
-def test_what_does_not_go_with_it(cli: Cli, files: list[str], tmp_path: Path, more: list[str], expected: str) -> None:
+def test_unsupported_options(cli: Cli, files: list[str], tmp_path: Path, more: list[str], expected: str) -> None:
     write(tmp_path / "model", "bart")
     ran = cli("train", "--init", tmp_path / "model", *files, "--out", tmp_path / "out", *more)
     assert expected in ran.complaint
     assert not (tmp_path / "out").exists()
 
 
-def test_a_model_of_many_languages_must_be_told_which(cli: Cli, files: list[str], tmp_path: Path) -> None:
+def test_a_multilingual_model_requires_languages(cli: Cli, files: list[str], tmp_path: Path) -> None:
     write(tmp_path / "model", "m2m")
     ran = cli("train", "--init", tmp_path / "model", *files, "--out", tmp_path / "out")
     assert "--source-language and --target-language" in ran.complaint
 
 
-def test_other_networks_are_not_for_pairs(cli: Cli, files: list[str], tmp_path: Path) -> None:
+def test_other_networks_are_refused(cli: Cli, files: list[str], tmp_path: Path) -> None:
     write_tiny(tmp_path / "model", "gpt2")
     ran = cli("train", "--task", "translate", "--init", tmp_path / "model", *files, "--out", tmp_path / "out")
     assert "is a gpt2 model that continues texts; this task needs an encoder-decoder of text" in ran.complaint
@@ -220,8 +220,8 @@ def test_transformers_loads_the_result(cli: Cli, files: list[str], tmp_path: Pat
     assert json.loads(ran.stdout)[1 : 1 + len(own.tokens)] == own.tokens
 
 
-def test_general_pairs_between_the_own(cli: Cli, files: list[str], tmp_path: Path) -> None:
-    """They are learnt, too, at the stated share; a run goes on exactly, and not with other files."""
+def test_general_pairs_are_mixed_in(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    """They are trained on in the stated proportion; resumes are exact, and not possible with other files."""
     write(tmp_path / "model", "marian", dropout=0.1)
     general = tmp_path / "general.tsv"
     general.write_text("".join(f"The cat {i}\tDie Katze {i}\n" for i in range(40)), encoding="utf-8")
@@ -246,8 +246,8 @@ def test_general_pairs_between_the_own(cli: Cli, files: list[str], tmp_path: Pat
     assert "the data.mix files differ from those of the run" in refused.complaint
 
 
-def test_what_has_changed_is_said_at_the_end(cli: Cli, files: list[str], tmp_path: Path) -> None:
-    """BLEU and chrF++ of what the run began with and of what it made, on what it validates on; whether by chance."""
+def test_changes_are_reported_at_the_end(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    """BLEU and chrF++ of the initial and the fine-tuned model on the validation set, with a significance test."""
     write(tmp_path / "model", "marian")
     start = ["train", "--init", tmp_path / "model", *files, "--out", tmp_path / "out", "--set", *QUICK]
     start += ["train.schedule=constant", "train.validate_every=100"]

@@ -1,4 +1,4 @@
-"""Several processes translate as one: same text, same order, the same errors, and an end that is told."""
+"""Several processes translate like one: same text, same order, same errors, and a clear error if one dies."""
 
 import os
 import signal
@@ -29,14 +29,14 @@ def test_two_processes_write_what_one_writes(model_path: Path, task: Any, cli: A
     assert cli("translate", model_path, tmp_path / "in.txt", "--device", "cpu", "--workers", 2).lines == whole
 
 
-def test_errors_come_through(model_path: Path, tmp_path: Path) -> None:
+def test_errors_of_workers_are_raised(model_path: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such model directory"):
         list(translate_in_processes(located(tmp_path / "none"), ["a"], 1))
     with pytest.raises(UserError, match="workers = -1"):
         headwise.load(model_path, "cpu").translate_lines(["a"], workers=-1)
 
 
-def test_a_killed_process_is_told(model_path: Path, task: Any) -> None:
+def test_a_killed_process_is_reported(model_path: Path, task: Any) -> None:
     def lines() -> Iterator[str]:
         for number, (src, _) in enumerate(task(400, 4)):
             if number == 200:  # some results are back, so the process is up
