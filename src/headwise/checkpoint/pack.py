@@ -5,6 +5,7 @@ from typing import NoReturn
 
 from headwise.checkpoint.manifest import seal
 from headwise.checkpoint.packed import write_packed
+from headwise.checkpoint.pretrained_folder import read_pretrained_folder
 from headwise.checkpoint.read import read_folder
 from headwise.config.settings import RunConfig
 from headwise.errors import UserError
@@ -28,7 +29,7 @@ def pack_model(folder: str | Path, compute: str = "") -> Path:
     def unsupported() -> NoReturn:
         raise UserError(f"{folder}: torch computes with this network, and nothing is packed for it; use it as it is")
 
-    found = read_folder(folder, "cpu", "auto", ("translate",), True, unsupported)
+    found = read_folder(folder, "cpu", "auto", ("translate",), read_pretrained_folder, unsupported)
     compute = compute or (found.config.decode.compute if isinstance(found.config, RunConfig) else NUMBERS[0])
     if compute not in NUMBERS:
         raise UserError(f"{folder}: decodes in {compute}, which is not packed; choose --compute {' or '.join(NUMBERS)}")

@@ -15,6 +15,7 @@ import torch
 from headwise.architectures.registry import build_network, build_pooled_network, decoding_variants, with_parameters
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.imported import read_pretrained
+from headwise.checkpoint.pretrained_folder import read_pretrained_folder
 from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.stored_network import StoredNetwork
 from headwise.checkpoint.weights import WeightsFile
@@ -47,7 +48,7 @@ def read_any(
     published: bool = True,
 ) -> Folder:
     """`read.read_folder` for code that uses torch anyway."""
-    return read_folder(path, device, dtype, tasks, published, _torch_side)
+    return read_folder(path, device, dtype, tasks, read_pretrained_folder if published else None, _torch_side)
 
 
 def _torch_side() -> Any:

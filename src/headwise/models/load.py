@@ -54,6 +54,10 @@ def _torch_side() -> Any:
     return _needing_torch("headwise.checkpoint.with_torch")
 
 
+def _read_pretrained(*given: Any) -> Folder:
+    return resolve_name("headwise.checkpoint.pretrained_folder:read_pretrained_folder")(*given)
+
+
 def _inspector(*given: Any) -> Any:
     return resolve_name("headwise.models.pair_inspector:PairInspector")(*given, _torch_inspector)
 
@@ -79,7 +83,7 @@ def _loading(paths: Sequence[str | Path], device: str, dtype: str) -> Loading:
 def _read(
     path: str | Path, device: str, dtype: str = "file", tasks: Sequence[str] | None = None, published: bool = True
 ) -> Folder:
-    return read_folder(path, device_name(device), dtype, tasks, published, _torch_side)
+    return read_folder(path, device_name(device), dtype, tasks, _read_pretrained if published else None, _torch_side)
 
 
 def _model_of(folder: Folder, dtype: str) -> Model:
