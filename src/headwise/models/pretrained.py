@@ -7,24 +7,21 @@ from typing import Any
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.generation_config import GenerationConfig, read_generation_config
 from headwise.checkpoint.sidecar_files import read_shortlist
-from headwise.checkpoint.stored_network import StoredNetwork
 from headwise.checkpoint.vocabulary import Vocabulary, fingerprint, read_vocabulary
-from headwise.contract import SearchEngine
 from headwise.decode.candidates import CandidateTable
 from headwise.decode.translator import TextTranslator
 from headwise.generation.languages import Languages, read_languages
 from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, pretrained_tokenizer, shortlist_candidates
+from headwise.models.folder_network import FolderNetwork
 from headwise.network.config import compact_config
 
 
-class PretrainedNetwork:
+class PretrainedNetwork(FolderNetwork):
     """What a folder in the Hugging Face layout holds, or what `headwise import` made of one."""
 
     def __init__(self, folder: Folder) -> None:
-        self.folder = folder
-        self.stored: StoredNetwork = folder.weights
-        self.config, self.hf_config, self.path = folder.config, folder.about, folder.path
-        self.device_name = folder.device
+        super().__init__(folder)
+        self.folder, self.hf_config = folder, folder.about
         self.about: dict[str, Any] = {}
 
     def with_network(self, network: Any) -> "PretrainedNetwork":
@@ -50,29 +47,6 @@ class PretrainedNetwork:
     def languages(self) -> Languages:
         """What it knows of languages."""
         return read_languages(self.path, self.config.family, self.vocabulary, self.hf_config)
-
-    @property
-    def in_library(self) -> bool:
-        """Whether the compiled library supports it."""
-        return self.stored.in_library
-
-    @property
-    def dtype(self) -> str:
-        """The precision of the parameters."""
-        return self.stored.dtype
-
-    @property
-    def changed(self) -> bool:
-        """Whether the network computes anything else than the files say."""
-        return self.stored.changed
-
-    def torch_module(self) -> Any:
-        """The network; made when it is first used."""
-        return self.stored.network
-
-    def engine(self, compute: str) -> SearchEngine:
-        """What searches with it in this precision."""
-        return self.stored.engine(compute)
 
     def check_languages(self, source: str, target: str) -> None:
         """`UserError` where it does not know a language, or needs to know which."""

@@ -5,53 +5,26 @@ from typing import Any
 
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.sidecar_files import SHORTLIST, read_shortlist
-from headwise.checkpoint.stored_network import StoredNetwork
 from headwise.config.model import longest_sequence
 from headwise.config.settings import meaningful
-from headwise.contract import SearchEngine
 from headwise.decode.candidates import CandidateTable
 from headwise.decode.translator import TextTranslator
 from headwise.errors import UserError
+from headwise.models.folder_network import FolderNetwork
 from headwise.training.allocator import keep_freed_memory
 
 
-class TrainedNetwork:
+class TrainedNetwork(FolderNetwork):
     """What `headwise train` wrote into a folder."""
 
     def __init__(self, folder: Folder) -> None:
-        self.path = folder.path
-        self.config = folder.config
+        super().__init__(folder)
         self.about = folder.about
-        self.device_name = folder.device
         self.hf_config: dict[str, Any] = {}
         self.unused: tuple[str, ...] = ()
         self.tokenizer = folder.tokenizer
-        self.stored: StoredNetwork = folder.weights
         if folder.device == "cpu":
             keep_freed_memory()  # decoding, too, allocates the same large blocks again and again
-
-    def torch_module(self) -> Any:
-        """The network, one of `architectures.Network`; it is made when it is first asked for."""
-        return self.stored.network
-
-    @property
-    def dtype(self) -> str:
-        """The precision of the parameters."""
-        return self.stored.dtype
-
-    @property
-    def changed(self) -> bool:
-        """Whether the network computes anything else than the files say."""
-        return self.stored.changed
-
-    @property
-    def in_library(self) -> bool:
-        """Whether the compiled library takes it."""
-        return self.stored.in_library
-
-    def engine(self, compute: str) -> SearchEngine:
-        """What searches with it in these numbers."""
-        return self.stored.engine(compute)
 
     def check_languages(self, source: str, target: str) -> None:
         """`UserError` for a language that no token of the tokenizer names."""
