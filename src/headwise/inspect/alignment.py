@@ -213,14 +213,12 @@ def _linked_words(
     # A token is predicted in its own row of the weights and read in the next one.
     tgt = {row: _membership(pair.tgt_words, len(pair.tgt) + 1, ROWS.index(row)) for row in ROWS}
     found = np.full((len(heads), pair.n_tgt_words), NO_WORD)
-    for layer in weights:
-        by_head = np.concatenate([weights[layer], weights[layer].mean(0, keepdims=True)]) @ src
-        words = {row: tgt[row].T @ by_head for row in ROWS}  # (heads and their mean, tgt_words, src_words)
-        for i, head in enumerate(heads):
-            if head.layer == layer:
-                one = words[head.row][-1 if head.head is None else head.head]
-                best = np.where(one.sum(-1) > 0, one.argmax(-1), NO_WORD)  # a word without tokens has no link
-                found[i] = best[: pair.n_tgt_words]
+    for i, head in enumerate(heads):
+        layer = weights[head.layer]
+        one = layer.mean(0) if head.head is None else layer[head.head]
+        words = tgt[head.row].T @ (one @ src)  # (tgt_words, src_words)
+        best = np.where(words.sum(-1) > 0, words.argmax(-1), NO_WORD)  # a word without tokens has no link
+        found[i] = best[: pair.n_tgt_words]
     return found
 
 

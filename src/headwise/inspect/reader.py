@@ -9,14 +9,16 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
+from headwise.config.settings import SearchSettings
 from headwise.decode.engine import run_in_threads
+from headwise.decode.request import batches
 from headwise.inspect.pair import TranslatedPair
 from headwise.inspect.record import Candidate, Position
 from headwise.native.network import CompiledNetwork
 from headwise.native.reading import LOGITS_AT_ONCE, forced_log_probs, read_pair_of_ids
 
 STACKS = ("encoder", "decoder", "cross")  # self-attention of both stacks, and attention to the source
-AT_ONCE = 1024  # tokens that a thread reads together
+AT_ONCE = SearchSettings(batch_tokens=1024, beam_size=1)  # tokens that a thread reads together
 TOO_LARGE = "one pair does not fit into memory: shorten it"
 Ids = Sequence[int]
 HeadCounts = Mapping[str, Sequence[int]]  # of each layer, by stack
@@ -103,18 +105,6 @@ class LibraryReader:
 
     def _shared(self, pairs: Sequence[tuple[Ids, Ids]], read: Any) -> Iterator[tuple[list[int], Any]]:
         """Groups of pairs of similar length and what `read` makes of them, in several threads."""
+        waiting = list(batches([max(len(src), len(tgt)) for src, tgt in pairs], AT_ONCE))
         stop = np.zeros(1, np.int32)
-        return run_in_threads(lambda rows: read([pairs[row] for row in rows]), _groups(pairs), stop, TOO_LARGE)
-
-
-def _groups(pairs: Sequence[tuple[Ids, Ids]]) -> list[list[int]]:
-    sizes = [max(len(src), len(tgt)) for src, tgt in pairs]
-    groups: list[list[int]] = []
-    total = AT_ONCE + 1
-    for row in sorted(range(len(pairs)), key=sizes.__getitem__, reverse=True):
-        total += sizes[row]
-        if total > AT_ONCE:
-            groups.append([])
-            total = sizes[row]
-        groups[-1].append(row)
-    return groups
+        return run_in_threads(lambda rows: read([pairs[row] for row in rows]), waiting, stop, TOO_LARGE)
