@@ -38,15 +38,14 @@ def export_page(folder: Folder, out: Path) -> str:
 
     A page is named like its file. It is not compared with the model here, because that needs a browser; tests do it.
     """
-    return write_atomically(out, lambda temporary: write_page(folder, temporary / "export", out.stem))
 
+    def write(temporary: Path) -> str:
+        check_page(folder)
+        text = page_html(pack_page(folder), out.stem)
+        (temporary / "export").write_text(text, encoding="utf-8")
+        return f"{len(text) / 1e6:.1f} MB; open it in a browser, or share it"
 
-def write_page(folder: Folder, out: Path, title: str) -> str:
-    """Write the page; returns its size."""
-    check_page(folder)
-    text = page_html(pack_page(folder), title)
-    out.write_text(text, encoding="utf-8")
-    return f"{len(text) / 1e6:.1f} MB; open it in a browser, or share it"
+    return write_atomically(out, write)
 
 
 def check_page(folder: Folder) -> None:
