@@ -70,17 +70,6 @@ class EntryArrays(Arrays):
         return found
 
 
-class JoinedArrays(Arrays):
-    """The tensors of several files."""
-
-    def __init__(self, tensors: Mapping[str, FileTensor]) -> None:
-        self.shapes = {name: tensor.shape for name, tensor in tensors.items()}
-        self._tensors = tensors
-
-    def __getitem__(self, name: str) -> NDArray[np.float32]:
-        return self._tensors[name].read()
-
-
 def published_arrays(folder: Path, values: Mapping[str, Any]) -> tuple[NetworkConfig, Arrays, list[str]] | None:
     """The axes, the parameters and the names of the files of a pretrained network that the library supports, or None.
 
@@ -107,7 +96,8 @@ def published_arrays(folder: Path, values: Mapping[str, Any]) -> tuple[NetworkCo
         return None
     names = [path.relative_to(folder).as_posix() for path in files]
     if family is None:
-        arrays = JoinedArrays(tensors)
+        entries = [(Entry(name, [name], "", 1), tensor) for name, tensor in tensors.items()]
+        arrays = EntryArrays(entries, {name: tensor.shape for name, tensor in tensors.items()})
         return (config, arrays, names) if fits(config, arrays.shapes) else None
     found = TensorsOf(tensors, lambda tensor: tensor.dtype, _equal)
     fitting = match_tensors(family, config, found, parameter_shapes, str(folder))

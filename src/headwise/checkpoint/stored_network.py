@@ -134,8 +134,8 @@ class StoredNetwork:
     @property
     def n_parameters(self) -> int:
         """Number of trained values, shared ones counted once."""
-        if self.parameters:
-            return sum(int(np.prod(shape)) for shape in self.parameters.arrays.shapes.values())
+        if parameters := self.parameters:  # another thread may be building the module
+            return sum(int(np.prod(shape)) for shape in parameters.arrays.shapes.values())
         return sum(parameter.numel() for parameter in self.network.parameters())
 
     def engine(self, compute: str) -> SearchEngine:
