@@ -76,9 +76,9 @@ def write_pages(model: str, folder: Path) -> dict[str, Path]:
     """The page, and a copy for browsers without relaxed SIMD."""
     made, binaries = {}, wasm.wasm_builds()
     for build, relaxed in (("relaxed", binaries["relaxed"]), ("simd", b"not understood")):
-        page.binaries = lambda relaxed=relaxed: binaries | {"relaxed": relaxed}
+        page.wasm_builds = lambda relaxed=relaxed: binaries | {"relaxed": relaxed}
         made[build] = folder / f"{build}.html"
-        page.write_page(read_any(model), made[build], build)
+        page.export_page(read_any(model), made[build])
     return made
 
 
