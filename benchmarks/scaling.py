@@ -14,7 +14,7 @@ the bytes that a forward pass keeps are counted on this machine's CPU, on a smal
 
 `--share` is a guess, and hours are inversely proportional to it. The line below the first table has the shares of the
 paper's own runs by the same formula. Latency, reading and validation are left out. Prints the tables of
-`docs/scaling.md`.
+`docs/how-to/scaling.md`.
 """
 
 import argparse

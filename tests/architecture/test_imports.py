@@ -2,7 +2,7 @@
 
 Each rule is a function from the name and source of a module to its violations. A name is dotted and without
 the leading `headwise.`; the package itself is "". A rule is tested twice: on a line that breaks it, and on
-the tree. `docs/decisions.md` says why a rule departs from the first design.
+the tree. `docs/project/decisions.md` says why a rule departs from the first design.
 """
 
 import ast

@@ -19,5 +19,5 @@ def test_a_recipe_that_begins_from_nothing_stands_in_the_readme(recipe: str) -> 
 
 @pytest.mark.parametrize("recipe", [name for name in RECIPES if name.startswith("tune")])
 def test_a_recipe_that_tunes_stands_in_the_documentation(recipe: str) -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     assert any(f"recipes/{recipe}.toml" in page.read_text(encoding="utf-8") for page in pages)

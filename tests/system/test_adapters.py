@@ -1,4 +1,4 @@
-"""Adapters (LoRA) as in docs/adapters.md: `headwise train --init FOLDER --set train.lora_rank=8`."""
+"""Adapters (LoRA) as in docs/how-to/adapters.md: `headwise train --init FOLDER --set train.lora_rank=8`."""
 
 import json
 from collections.abc import Callable

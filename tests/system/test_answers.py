@@ -1,4 +1,4 @@
-"""Question answering as in docs/questions.md: `headwise train --task answer --init FOLDER`.
+"""Question answering as in docs/how-to/questions.md: `headwise train --task answer --init FOLDER`.
 
 The models are tiny and random. They learn a few lines by heart, which shows that everything trains.
 """

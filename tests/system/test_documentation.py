@@ -36,7 +36,7 @@ from headwise.study.claim import Plan
 from headwise.study.claims import CLAIMS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").glob("*.md")]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks/README.md", *ROOT.glob("docs/**/*.md")]
 DOCUMENTS = [page for page in sorted(PAGES) if page.is_file()]
 TRANSCRIPT = ROOT / "build" / "transcript"
 

@@ -1,4 +1,4 @@
-"""Text classification as in docs/labels.md: `headwise train --task classify --init FOLDER`.
+"""Text classification as in docs/how-to/labels.md: `headwise train --task classify --init FOLDER`.
 
 The models are tiny and random. They learn a few lines by heart, which shows that everything trains.
 """

@@ -1,4 +1,4 @@
-"""Tagging as in docs/tags.md: `headwise train --task tag --init FOLDER`.
+"""Tagging as in docs/how-to/tags.md: `headwise train --task tag --init FOLDER`.
 
 The models are tiny and random. They learn a few lines by heart, which shows that everything trains.
 """

@@ -197,8 +197,8 @@ class Model:
             instruction: text that the model reads before each source, such as T5's "summarize: ".
             draft: source of guesses for speculative greedy search: "input" (copied from the source), a translation
                 memory, a smaller model with the same tokenizer, or what `draft` returned.
-            glossary: terms that translations must use: a `headwise.glossary.Glossary`, a file (`docs/glossaries.md`),
-                or pairs of a source and its target.
+            glossary: terms that translations must use: a `headwise.glossary.Glossary`, a file
+                (`docs/how-to/glossaries.md`), or pairs of a source and its target.
             **settings: of the search, such as `beam_size=4` or `n_best=3`.
 
         Raises:

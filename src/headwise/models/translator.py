@@ -249,8 +249,8 @@ class Translator(Model):
             texts: any strings. What is too long for the model, or for `max_source_length`, is translated in parts.
             prefix: what every output must begin with.
             draft: where guesses for greedy search come from, as `draft` takes it: quicker for single sentences.
-            glossary: terms that translations keep to: a `headwise.glossary.Glossary`, a file (`docs/glossaries.md`),
-                or pairs of a source and its target.
+            glossary: terms that translations keep to: a `headwise.glossary.Glossary`, a file
+                (`docs/how-to/glossaries.md`), or pairs of a source and its target.
             source_language, target_language: codes as the model has them ("de", "deu_Latn", "de_DE"), for models of
                 several languages.
             instruction: what the model reads before each text, such as T5's "summarize: ".

@@ -23,7 +23,7 @@ class Plan:
 
     scale: Scale = "full"
     device: str = "cpu"
-    data: Path | None = None  # folder with multi30k/, tatoeba/ and lm/, as docs/study.md describes it
+    data: Path | None = None  # folder with multi30k/, tatoeba/ and lm/, as docs/concepts/study.md describes it
 
     def pick(self, toy: Any, quick: Any, full: Any) -> Any:
         """The value for this plan's scale."""

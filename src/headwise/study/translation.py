@@ -238,5 +238,5 @@ CLAIM = Claim(
     judge=judge,
     seeds={"toy": 1, "quick": 1, "full": 3},
     cost={"toy": 1.0, "quick": 24.0, "full": 4000.0},
-    needs="the full study translates real corpora: name their folder with --data (see docs/study.md).",
+    needs="the full study translates real corpora: name their folder with --data (see docs/concepts/study.md).",
 )

@@ -178,7 +178,7 @@ def test_what_a_device_holds(scripts: dict[str, ModuleType]) -> None:
 
 
 def test_the_tables_in_the_documentation_are_those_of_the_script(scripts: dict[str, ModuleType]) -> None:
-    page = (FOLDER.parent / "docs" / "scaling.md").read_text(encoding="utf-8")
+    page = (FOLDER.parent / "docs" / "how-to" / "scaling.md").read_text(encoding="utf-8")
     scaling, unwrapped = scripts["scaling"], page.replace("\n", " ")
     lines = scaling.report(scaling.Plan()).splitlines()
     assert [line for line in lines if line not in (page if line.startswith("|") else unwrapped)] == []

@@ -14,10 +14,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "benchmarks/results"
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 
 NUMBER = r"(?<![\w.,-])\d[\d,]*(?:\.\d+)?(?![\w]|[.,]\d)"
-LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?:\.\./)?benchmarks/results/([^)#]+)(?:#([^)]*))?\)")
+LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?:\.\./)*benchmarks/results/([^)#]+)(?:#([^)]*))?\)")
 ANY_LINK = re.compile(r"\[([^\]]*)\]\(([^)]*)\)")
 UNITS = r"(?:MiB|GiB|MB|ms|s|seconds?|minutes|hours|BLEU|chrF|AER|times|%|sentences|words|pairs)"
 MEASURED = re.compile(rf"{NUMBER}\s?{UNITS}\b|{NUMBER}%|(?<![\w.])\d+\.\d+(?![\w.])")
@@ -97,7 +97,7 @@ def bare(text: str) -> list[str]:
     return [match.group(0) for match in MEASURED.finditer(NO_FIGURES.sub("", text))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_figure_stands_in_its_file_of_results(page: Path) -> None:
     wrong = [
         f"{number}: not in {file}{'#' * bool(section)}{section}"
@@ -107,7 +107,7 @@ def test_a_figure_stands_in_its_file_of_results(page: Path) -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_its_file_names_the_processor(page: Path) -> None:
     files = {file for _, file, _ in figures(page)}
     silent = [file for file in sorted(files) if not PROCESSOR.search((RESULTS / file).read_text(encoding="utf-8"))]
@@ -118,7 +118,7 @@ def test_the_readme_has_no_figure_without_a_file() -> None:
     assert not bare((ROOT / "README.md").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: str(page.relative_to(ROOT)))
 def test_figures_of_a_paragraph_stand_in_the_files_that_it_names(page: Path) -> None:
     wrong = []
     for paragraph in re.split(r"\n\n+", without_code(page.read_text(encoding="utf-8"))):
