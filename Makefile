@@ -7,6 +7,7 @@
 # wheels  wheels for Linux, macOS and Windows and the sources into dist/, compiled here for each of them, and their tests:
 #         those for Linux are installed and translate, for ARM in an emulator (ARGS='manylinux_2_17_x86_64 ...': for some)
 # browser the page and the explorer in a real browser (Chromium, which it installs where it may)
+# docs    the documentation site into build/site: a warning, a broken link or a figure without a file of results fails it
 # bench   speed against other libraries, a small fixed set in fifteen minutes (after set-up); ARGS='--model DIR --source FILE'
 #         adds the figure that needs a trained model
 # bench-quick  every script in benchmarks/ once, on tiny generated data: do they still run? (ARGS='NAME ...': these)
@@ -24,7 +25,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint
 # The benchmarks' environment; make bench PEERS=DIR uses another one.
 PEERS := .venv-peers
 
-.PHONY: demo test test-distributed check-processors check sanitize wheels browser bench bench-quick quality peers clean
+.PHONY: demo test test-distributed check-processors check sanitize wheels browser docs bench bench-quick quality peers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -60,6 +61,9 @@ browser: $(VENV)/.browser
 	  echo "Installing Chromium ..." && apt-get -qq update && apt-get -qq install -y chromium >/dev/null; } || { \
 	  echo "make browser needs Chromium and may not install it: apt-get install chromium, or your system's way"; exit 1; } >&2
 	@HEADWISE_BROWSER=1 $(BIN)/python -m pytest tests/browser $(ARGS)
+
+docs: $(VENV)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
 
 bench: $(PEERS)/.ready
 	@$(PEERS)/bin/python benchmarks/bench.py $(ARGS)

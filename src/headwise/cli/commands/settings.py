@@ -3,7 +3,7 @@
 import argparse
 import json
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headwise.config.setting import Setting
@@ -41,20 +41,27 @@ def setting_lines(key: str, setting: Setting, task: str) -> Iterator[str]:
         rows the network reads (task: forecast)
     """
     first = f"{key} = {json.dumps(setting.default)}"
-    values = _values(setting)
+    values = allowed_values(setting)
     if len(values) <= WIDTH - COLUMN and len(first) < COLUMN:
         yield f"{first:<{COLUMN}}{values}"
         meaning = setting.help
     else:
         yield first
         meaning = f"{values}; {setting.help}"
-    for key in CHOOSES if not task else CHOOSES[1:]:
-        if key in setting.only_for:
-            meaning += f" ({key}: {', '.join(setting.only_for[key])})"
+    meaning += _condition(setting, CHOOSES if not task else CHOOSES[1:])
     yield from textwrap.wrap(meaning, WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
 
 
-def _values(setting: Setting) -> str:
+def meaning_of(setting: Setting) -> str:
+    """The help of a setting, with the models that have it."""
+    return setting.help + _condition(setting, CHOOSES)
+
+
+def _condition(setting: Setting, keys: Sequence[str]) -> str:
+    return "".join(f" ({key}: {', '.join(setting.only_for[key])})" for key in keys if key in setting.only_for)
+
+
+def allowed_values(setting: Setting) -> str:
     """The values that a setting takes."""
     default: Any = setting.default
     if setting.choices:

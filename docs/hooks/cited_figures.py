@@ -1,21 +1,18 @@
-"""Every measured figure of the README is a link to the file of results it comes from, and stands there.
+"""Figures on pages, and the files of results they come from.
 
-`[1.72](benchmarks/results/FILE.md)` is a figure: the number, as rounded in the README, is looked for in the file, or in
-the section of it that `#section` names. A number that looks measured and is no such link fails the test, too; what is
-no measurement (sizes of models, versions, settings) is named in `NO_FIGURES`. On the other pages a paragraph may name
-its file once, and all its figures have to stand there.
+A page of results cites a figure as `{{ result:FILE.json:KEY:DIGITS }}`: the value is looked up in the file. Any page
+may link a figure to its file instead, `[1.72](../../benchmarks/results/FILE.md#section)`: the file must contain it.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
+from typing import Any
 
-import pytest
-
-ROOT = Path(__file__).resolve().parents[3]
-RESULTS = ROOT / "benchmarks/results"
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
-
+RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
+MARKER = re.compile(r"\{\{\s*result:([^:}]+):([^:}]+?)(?::(\d))?\s*\}\}")
 NUMBER = r"(?<![\w.,-])\d[\d,]*(?:\.\d+)?(?![\w]|[.,]\d)"
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?:\.\./)*benchmarks/results/([^)#]+)(?:#([^)]*))?\)")
 ANY_LINK = re.compile(r"\[([^\]]*)\]\(([^)]*)\)")
@@ -25,14 +22,48 @@ NO_FIGURES = re.compile(
     r"\d+(?:\.\d+)? (?:M|million) parameters|, \d+(?:\.\d+)? M\b|Python 3\.\d+|torch 2\.\d+|arXiv:[\d.]+|[12]\d{3}"
     r"|\d[\d,]*\s(?:short )?pairs|dropout 0\.\d"
 )
-PROCESSOR = re.compile(r"EPYC|Xeon|Intel|AMD", re.IGNORECASE)
-
-pytestmark = pytest.mark.skipif(not RESULTS.is_dir(), reason="results are not part of the source distribution")
 
 
-def figures(page: Path) -> Iterator[tuple[str, str, str]]:
+def with_cited(markdown: str, folder: Path = RESULTS) -> str:
+    """A page with the value in place of every marker, linked to the page of its file.
+
+    Raises:
+        ValueError: the file or the key does not exist, or the value is no number.
+    """
+    return MARKER.sub(lambda found: _cited(found[1], found[2], int(found[3] or 2), folder), markdown)
+
+
+def _cited(file: str, key: str, digits: int, folder: Path) -> str:
+    value = looked_up(file, key, folder)
+    page = file.replace(".json", ".md")
+    return f"[{value:,.{digits}f}](../../benchmarks/results/{page if (folder / page).is_file() else file})"
+
+
+def looked_up(file: str, key: str, folder: Path = RESULTS) -> float:
+    """A number of a file of results; `KEY` is a path such as `seconds/ours int8/median`, with positions in lists."""
+    if not (folder / file).is_file():
+        raise ValueError(f"{file}: no such file of results")
+    value = json.loads((folder / file).read_text(encoding="utf-8"))
+    for part in key.split("/"):
+        value = _entry(value, part, f"{file}: no figure '{key}'")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{file}: '{key}' is not a number")
+    return value
+
+
+def _entry(value: Any, part: str, error: str) -> Any:
+    if isinstance(value, dict) and part in value:
+        return value[part]
+    if isinstance(value, list) and part == "median":
+        return median(value)
+    if isinstance(value, list) and part.isdigit() and int(part) < len(value):
+        return value[int(part)]
+    raise ValueError(error)
+
+
+def figures(markdown: str) -> Iterator[tuple[str, str, str]]:
     """The numbers of each figure's link, its file, and the section it names."""
-    for text, file, section in LINK.findall(inlined(page.read_text(encoding="utf-8"))):
+    for text, file, section in LINK.findall(inlined(markdown)):
         for number in re.findall(NUMBER, text):
             yield number, file, section
 
@@ -88,46 +119,23 @@ def holds(text: str, number: str) -> bool:
 
 
 def bare(text: str) -> list[str]:
-    """Numbers that look measured and are no link to results; code is left out.
+    """Numbers that look measured and are neither cited nor linked to results; code is left out.
 
     >>> bare("It takes [1.5](benchmarks/results/a.md) s, before 2.5 s; `x=1.5`; 2.6 M parameters; Python 3.11")
     ['2.5 s']
     """
-    text = re.sub(r"`[^`]*`", "", ANY_LINK.sub("", inlined(without_code(text))))
+    text = re.sub(r"`[^`]*`", "", ANY_LINK.sub("", inlined(MARKER.sub("", without_code(text)))))
     return [match.group(0) for match in MEASURED.finditer(NO_FIGURES.sub("", text))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_figure_stands_in_its_file_of_results(page: Path) -> None:
-    wrong = [
+def missing(markdown: str, folder: Path = RESULTS) -> list[str]:
+    """The linked figures that their file, or the section of it that is named, does not contain."""
+    return [
         f"{number}: not in {file}{'#' * bool(section)}{section}"
-        for number, file, section in figures(page)
-        if not holds(section_of((RESULTS / file).read_text(encoding="utf-8"), section), number)
+        for number, file, section in figures(markdown)
+        if not (folder / file).is_file() or not holds(_part(folder / file, section), number)
     ]
-    assert not wrong
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_its_file_names_the_processor(page: Path) -> None:
-    files = {file for _, file, _ in figures(page)}
-    silent = [file for file in sorted(files) if not PROCESSOR.search((RESULTS / file).read_text(encoding="utf-8"))]
-    assert not silent
-
-
-def test_the_readme_has_no_figure_without_a_file() -> None:
-    assert not bare((ROOT / "README.md").read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: str(page.relative_to(ROOT)))
-def test_figures_of_a_paragraph_stand_in_the_files_that_it_names(page: Path) -> None:
-    wrong = []
-    for paragraph in re.split(r"\n\n+", without_code(page.read_text(encoding="utf-8"))):
-        files = [file for _, file, _ in LINK.findall(paragraph) if file.endswith(".md")]
-        texts = [(RESULTS / file).read_text(encoding="utf-8") for file in files]
-        numbers = [re.findall(NUMBER, figure)[0] for figure in bare(paragraph)] if texts else []
-        wrong += [number for number in numbers if not any(holds(text, number) for text in texts)]
-    assert not wrong
-
-
-def test_the_readme_has_figures() -> None:
-    assert len(list(figures(ROOT / "README.md"))) > 20
+def _part(file: Path, section: str) -> str:
+    return section_of(file.read_text(encoding="utf-8"), section)

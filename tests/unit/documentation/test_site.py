@@ -1,0 +1,102 @@
+"""The hooks of the documentation site: generated pages, links out of docs/, formulas, and builds that must fail."""
+
+import doctest
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headwise
+from headwise.cli import BY_NAME, COMMANDS, command_parser
+from headwise.config.settings import RECIPES, SETTINGS
+
+ROOT = Path(__file__).resolve().parents[3]
+if not (ROOT / "docs" / "hooks").is_dir():
+    pytest.skip("the documentation is not part of the source distribution", allow_module_level=True)
+pytest.importorskip("mkdocs")
+
+HOOKS = ("cited_figures", "doctests", "formulas", "page_links", "reference_pages", "site_hooks")
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    return {place: write() for place, write in hook("reference_pages").PAGES.items()}
+
+
+def hook(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_examples(name: str) -> None:
+    result = doctest.testmod(hook(name), optionflags=doctest.ELLIPSIS)
+    assert result.attempted and not result.failed
+
+
+@pytest.mark.parametrize("group", COMMANDS)
+def test_the_reference_has_every_option(pages: dict[str, str], group: str) -> None:
+    page = pages[f"reference/commands/{hook('reference_pages').group_page(group)}"]
+    for command in COMMANDS[group]:
+        text = page.split(f"{{ #{command.name} }}")[1].split("\n## ")[0]
+        options = {word for action in command_parser(command.name)._actions for word in action.option_strings}
+        assert [word for word in options - {"-h", "--help"} if word not in text] == []
+
+
+def test_the_index_has_every_command(pages: dict[str, str]) -> None:
+    assert [name for name in BY_NAME if f"[`{name}`]" not in pages["reference/commands/index.md"]] == []
+
+
+def test_the_reference_has_every_setting_and_recipe(pages: dict[str, str]) -> None:
+    settings = [key for key, setting in SETTINGS.items() if not setting.derived]
+    assert [key for key in settings if f"{{ #{key} }}" not in pages["reference/settings.md"]] == []
+    recipes = [path.stem for path in RECIPES.glob("*.toml")]
+    assert [name for name in recipes if f"## {name} {{" not in pages["reference/recipes.md"]] == []
+
+
+def test_the_reference_has_the_python_api(pages: dict[str, str]) -> None:
+    names = [name for name in headwise.__all__ if not name.startswith("_")]
+    assert [name for name in names if f"::: headwise.{name}\n" not in pages["reference/python/index.md"]] == []
+    assert "::: headwise.models.translator.Translator\n" in pages["reference/python/models.md"]
+    assert "::: headwise.network.attention\n" in pages["reference/python/network.md"]
+
+
+def test_the_reference_has_the_http_api(pages: dict[str, str]) -> None:
+    page = pages["reference/http.md"]
+    assert "## POST /v1/translate" in page and "| `glossary` |" in page and "| `429` | The queue is full" in page
+
+
+@pytest.mark.parametrize(
+    ("page", "error"),
+    [
+        ("It takes {{ result:unknown.json:seconds }} s.", "unknown.json: no such file"),
+        ("It takes 2.5 s.", "without a file of results: 2.5 s"),
+        ("It takes [2.5](../../benchmarks/results/unknown.md) s.", "not in unknown.md"),
+    ],
+)
+def test_a_figure_without_a_file_of_results_fails_the_build(page: str, error: str) -> None:
+    with pytest.raises(hook("mkdocs.exceptions").PluginError, match=error):
+        hook("site_hooks").checked(page, "docs/results/page.md")
+
+
+def test_a_figure_of_results_is_looked_up() -> None:
+    page = "{{ result:bench_2-core-cpu-avx2_2026-11-23.json:train-d256 }}"
+    assert hook("site_hooks").checked(page, "docs/results/page.md").startswith("[1.72](")
+
+
+def test_an_unknown_command_of_latex_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"\\unknowncommand"):
+        hook("formulas").with_mathml(r'<div class="arithmatex">\[\unknowncommand x\]</div>')
+
+
+def test_lists_and_tables_may_follow_a_paragraph() -> None:
+    text = "Text\n- one\n- two\n\nMore\n| a |\n|---|\n| b |\n\n```\ncode\n- no list\n```\n"
+    assert hook("site_hooks").as_on_github(text) == (
+        "Text\n\n- one\n- two\n\nMore\n\n| a |\n|---|\n| b |\n\n```\ncode\n- no list\n```\n"
+    )
+
+
+def test_links_in_code_stay() -> None:
+    text = "```sh\n[a](../README.md)\n```\n`[a](../README.md)` [a](../README.md)"
+    found = hook("page_links").links_on_site(text, "docs/index.md", "index.md")
+    assert found == text.removesuffix("(../README.md)") + "(index.md)"
