@@ -20,15 +20,19 @@ if TYPE_CHECKING:
     from headwise.models.load import load
     from headwise.models.model import Model
     from headwise.tasks.train import train
+    from headwise.training.callbacks import Callback
+    from headwise.training.logs import training_history
 
 _HOMES = {
+    "Callback": "headwise.training.callbacks",
     "Model": "headwise.models.model",
     "Translation": "headwise.decode.translator",
     "UserError": "headwise.errors",
     "load": "headwise.models.load",
     "train": "headwise.tasks.train",
+    "training_history": "headwise.training.logs",
 }
-__all__ = ["Model", "Translation", "UserError", "__version__", "load", "train"]
+__all__ = ["Callback", "Model", "Translation", "UserError", "__version__", "load", "train", "training_history"]
 
 
 def __getattr__(name: str) -> Any:

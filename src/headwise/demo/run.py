@@ -1,7 +1,5 @@
 """`headwise demo`: generate a corpus, train, test and show, with files, recipe and model folder as usual."""
 
-import os
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +8,7 @@ from headwise.demo.corpus import SPECIAL_TOKENS, DemoCorpus, Pair, generate_corp
 from headwise.inspect.picture import save_attention
 from headwise.models.load import load
 from headwise.models.model import Model
+from headwise.tasks.next_steps import headwise_command, next_steps
 from headwise.tasks.run import TrainRequest
 from headwise.tasks.train import train_model
 from headwise.training.checkpoint import CHECKPOINTS
@@ -75,15 +74,13 @@ def _show(model: Model, test: Sequence[Pair]) -> float:
 
 def _print_next_steps(folder: Path, test_files: tuple[Path, Path], picture: Path) -> None:
     source, reference = test_files
-    command = "headwise" if shutil.which("headwise") else os.path.relpath(Path(sys.executable).with_name("headwise"))
     print(
         f"""
 Model folder: {folder}
 Cross-attention of one translation: {picture}
 
-Next, on your own files:
-  {command} train --recipe small --train SOURCE TARGET --valid SOURCE TARGET --out runs/mine
-  {command} translate runs/mine INPUT -o OUTPUT
-  {command} evaluate runs/mine --source SOURCE --reference REFERENCE
-(or on this one: {command} evaluate {folder} --source {source} --reference {reference})"""
+{next_steps(folder, {"source.txt": source, "reference.txt": reference})}
+
+On your own files:
+  {headwise_command()} train --recipe small --train SOURCE TARGET --valid SOURCE TARGET --out runs/mine"""
     )

@@ -59,6 +59,11 @@ class CaptionJob(ConditionalGenerationJob):
         """One row for each image, also if it has several captions."""
         return self.valid.first
 
+    @property
+    def first(self) -> tuple[str, str]:
+        picture = self.valid.pictures[0]
+        return picture.path.name, picture.label
+
     def network(self) -> Transformer:
         return trainable_captioner(self.model, self.config.model.dropout)
 

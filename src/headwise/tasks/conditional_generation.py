@@ -23,7 +23,7 @@ from headwise.network.transformer import Transformer
 from headwise.tasks.validation import progress_bar
 from headwise.training.loss import Loss, sequence_loss
 from headwise.training.step import Objective, projection
-from headwise.training.validation import Outputs, Shard, mean_over_shards
+from headwise.training.validation import Outputs, Sample, Shard, mean_over_shards
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,11 @@ class ConditionalGenerationJob:
         """Metrics of the texts for `rows`."""
         raise NotImplementedError
 
+    @property
+    def first(self) -> tuple[str, str]:
+        """The file name of the first of the `rows`, and its text."""
+        raise NotImplementedError
+
     def objective(self, network: nn.Module) -> Objective:
         assert isinstance(network, Transformer)
         return conditional_objective(network, self.config.train)
@@ -93,6 +98,11 @@ class ConditionalGenerationJob:
             "loss": mean_over_shards(outputs, "nll", "targets"),
             **self.score_texts([*chain.from_iterable(outputs["text"])]),
         }
+
+    def sample(self, outputs: Outputs) -> Sample:
+        """The text for the first input."""
+        source, reference = self.first
+        return Sample(source, next(chain.from_iterable(outputs["text"])), reference)
 
 
 def conditional_objective(network: Transformer, train: TrainConfig) -> Objective:

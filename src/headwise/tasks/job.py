@@ -19,6 +19,7 @@ from headwise.data.sources import names_of
 from headwise.data.split import Split, parse_validation_size, split_corpora
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
+from headwise.training.callbacks import Callback
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard
 
@@ -36,7 +37,7 @@ class TrainRequest:
     device: str = "auto"
     special: Sequence[str] = ()  # strings that are always a single token, such as "<2de>"
     show: bool = True
-    tensorboard: bool = False
+    callbacks: Sequence[Callback] = ()
     init: str = ""  # model to start from, with its weights, shape and tokenizer
     alignments: str = ""  # word links of the training pairs, for `train.alignment_weight`
     task: str = ""  # one of `config.TASKS`; "" = the recipe's

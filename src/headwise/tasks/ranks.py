@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
@@ -54,7 +55,7 @@ def _train_rank(ranks: Ranks, request: TrainRequest, config: RunConfig, folder: 
     again = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0  # by torchrun --max-restarts
     first, device = ranks.is_main, str(ranks.device)
     request = replace(request, device=device, resume=request.resume or again, show=request.show and first)
-    request = replace(request, tensorboard=request.tensorboard and first)
+    request = replace(request, callbacks=request.callbacks if first else ())
     with locked(folder) if first else nullcontext():
         with ranks.main_process_first():
             if first:
@@ -133,7 +134,7 @@ def _launch(request: TrainRequest, config: RunConfig, train_model: TrainModel) -
 
 
 def _process(train_model: TrainModel, request: TrainRequest, threads: int, error_folder: str) -> str:
-    """Run `train_model`; a `UserError` is written to a file for the parent process."""
+    """Run `train_model`; a `UserError` is written to a file for the parent process, other errors to stderr."""
     os.environ["OMP_NUM_THREADS"] = str(threads)
     torch.set_num_threads(threads)
     try:
@@ -141,3 +142,6 @@ def _process(train_model: TrainModel, request: TrainRequest, threads: int, error
     except UserError as error:
         Path(error_folder, os.environ["RANK"]).write_text(str(error), encoding="utf-8")
         sys.exit(2)
+    except Exception:
+        traceback.print_exc()
+        raise

@@ -122,8 +122,8 @@ def make_trainer(
         folder,
         device,
         request.show,
-        request.tensorboard,
         job.baseline,
+        request.callbacks,
     )
 
 

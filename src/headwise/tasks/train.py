@@ -24,8 +24,8 @@ from headwise.tasks.parallel_text import with_memories
 from headwise.tasks.ranks import train_in_processes
 from headwise.tasks.run import checked_job, make_trainer, run_config, run_job
 from headwise.training.allocator import keep_freed_memory
+from headwise.training.callbacks import Callback
 from headwise.training.lock import locked
-from headwise.training.logs import check_tensorboard
 
 
 def train(
@@ -45,6 +45,7 @@ def train(
     target_language: str = "",
     languages: Sequence[str] = ("", ""),
     devices: int = 1,
+    callbacks: Sequence[Callback] = (),
 ) -> Model:
     """Train a model on files and return it, as `load` does.
 
@@ -67,6 +68,8 @@ def train(
         languages: source and target of translation memories that have more languages or do not name the source.
         devices: processes that train the model together, each on its own CUDA device or its share of the cores. They
             import the calling program, so its code must be below `if __name__ == "__main__":`.
+        callbacks: get the events of the run, see `Callback`; those in `headwise.training.trackers` are for TensorBoard,
+            Weights & Biases and MLflow.
 
     Raises:
         UserError: a file, a setting or the device is unusable, or the run was interrupted.
@@ -90,6 +93,7 @@ def train(
         target_language=target_language,
         languages=languages,
         devices=devices,
+        callbacks=callbacks,
     )
     reason = train_model(request)
     if reason.startswith("SIG"):
@@ -120,8 +124,6 @@ def train_model(request: TrainRequest) -> str:
     check_files(
         {option: [path for path in paths if not _is_picture_folder(config, path)] for option, paths in texts.items()}
     )
-    if request.tensorboard:
-        check_tensorboard()
     torch.set_num_threads(config.train.threads or usable_threads())
     keep_freed_memory()
     if request.devices != 1 or config.train.shard != "none" or "WORLD_SIZE" in os.environ:  # which torchrun sets

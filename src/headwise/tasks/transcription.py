@@ -45,6 +45,11 @@ class TranscriptionJob(ConditionalGenerationJob):
         """Recordings per batch."""
         return max(1, self.config.train.tokens_per_batch // self.config.model.max_len)
 
+    @property
+    def first(self) -> tuple[str, str]:
+        recording = self.valid.recordings[0]
+        return Path(recording.sound).name, recording.text
+
     def network(self) -> Transformer:
         network = trainable_network(self.model, self.config.model.dropout)
         network.src_embeddings.positions.requires_grad_(False)

@@ -55,7 +55,7 @@ from headwise.tasks.parallel_text import (
 from headwise.tasks.pretrained import FineTuning, dropout_row, extra_dropout_rates, trainable_network, vocabulary_row
 from headwise.tasks.validation import FIRST, progress_bar, search_engine_of, validation_translations
 from headwise.training.step import Objective, nll_of, translation_objective
-from headwise.training.validation import Outputs, Shard, mean_over_shards
+from headwise.training.validation import Outputs, Sample, Shard, mean_over_shards
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,11 @@ class TranslationJob:
     def searched_pairs(self) -> list[Pair]:
         """The sources for search, the first `train.validate_bleu` of the validation set, and their references."""
         return [self.searched(row) for row in range(min(len(self.valid), self.config.train.validate_bleu))]
+
+    @cached_property
+    def translated_pairs(self) -> list[Pair]:
+        """The `searched_pairs`; without them, the first pair for the sample on the terminal."""
+        return self.searched_pairs or ([self.searched(0)] if self.show else [])
 
     def network(self) -> nn.Module:
         network = build_network(self.config.model)
@@ -130,8 +135,8 @@ class TranslationJob:
         return self.valid.text(row)
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
-        """The log-likelihood of batches, and translations of the `searched_pairs`."""
-        pad_id, pairs = self.tokenizer.pad_id, self.searched_pairs
+        """The log-likelihood of batches, and translations of the `translated_pairs`."""
+        pad_id, pairs = self.tokenizer.pad_id, self.translated_pairs
         own = [*shard.of(range(len(pairs)))]
         rows = sorted({*range(min(FIRST, len(pairs))), *own}) if own else []  # the first ones set the length limits
         nll, targets, texts = list[float](), list[int](), list[str]()
@@ -151,6 +156,13 @@ class TranslationJob:
         """Loss over the validation set, and BLEU of the translations of its first `train.validate_bleu` pairs."""
         loss = {"loss": mean_over_shards(outputs, "nll", "targets")}
         return {**loss, "bleu": bleu(outputs["text"], self.searched_pairs)} if self.searched_pairs else loss
+
+    def sample(self, outputs: Outputs) -> Sample | None:
+        """The translation of the first pair."""
+        if not outputs["text"]:
+            return None
+        source, reference = self.translated_pairs[0]
+        return Sample(source, outputs["text"][0], reference)
 
     def translated(self, network: Any, pairs: Sequence[Pair]) -> Iterator[list[str]]:
         """Translations of the sources by the current network, a few texts at a time."""

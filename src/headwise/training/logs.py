@@ -1,7 +1,8 @@
-"""Log files of a run: JSON records, one per line (`metrics.py` writes them), and TensorBoard files."""
+"""Log files of a run: JSON records, one per line; `metrics.py` writes them."""
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +27,25 @@ def complete_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield line, record
 
 
-def check_tensorboard() -> None:
-    """`UserError` if TensorBoard is not installed."""
-    try:
-        import torch.utils.tensorboard  # noqa: F401
-    except ImportError:
-        raise UserError("--tensorboard needs TensorBoard: pip install 'headwise[tensorboard]'") from None
+@dataclass(frozen=True)
+class TrainingHistory:
+    """The records of a run, in order."""
+
+    training: list[dict[str, Any]]  # one every `train.log_every` updates: "step", "loss", "learning_rate", ...
+    validation: list[dict[str, Any]]  # "step", "loss", other metrics, "best", and for translation "sample"
 
 
-def tensorboard_writer(folder: Path) -> Any:
-    """A `SummaryWriter` for a model directory."""
-    check_tensorboard()
-    from torch.utils.tensorboard import SummaryWriter
+def training_history(folder: str | Path) -> TrainingHistory:
+    """The history of the run in a model folder, also while it is training.
 
-    return SummaryWriter(str(folder / "tensorboard"))
+    >>> history = training_history("runs/ende")  # doctest: +SKIP
+    >>> [(record["step"], record["bleu"]) for record in history.validation]  # doctest: +SKIP
+    [(1000, 12.4), (2000, 19.8)]
+
+    Raises:
+        UserError: the folder has no log.
+    """
+    paths = [Path(folder, name) for name in (TRAINING_LOG, VALIDATION_LOG)]
+    if not any(path.exists() for path in paths):
+        raise UserError(f"{folder}: has no {TRAINING_LOG} or {VALIDATION_LOG}; name a folder that `train` has written")
+    return TrainingHistory(*map(read_log, paths))

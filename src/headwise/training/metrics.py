@@ -1,4 +1,4 @@
-"""Logging of a run: `metrics.jsonl`, `validation.jsonl`, TensorBoard (optional), and the terminal."""
+"""Logging of a run: `metrics.jsonl`, `validation.jsonl`, callbacks, and the terminal."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from headwise.data.batch import Stream, TrainingBatch
 from headwise.errors import writing
-from headwise.training.logs import TRAINING_LOG, VALIDATION_LOG, complete_lines, tensorboard_writer
+from headwise.training.logs import TRAINING_LOG, VALIDATION_LOG, complete_lines
 
 SHOWN = {"perplexity": ".2f", "accuracy": ".1%", "mae": ".4f"}  # metrics shown on the terminal, if the task has them
 LONG = 1e6  # larger numbers are shown in scientific notation
@@ -25,35 +25,25 @@ class MetricsLog:
     for every validation. Loss is per target; for translation, nats per token.
     """
 
-    def __init__(self, folder: Path, after_step: int, tensorboard: bool = False) -> None:
+    def __init__(self, folder: Path, after_step: int) -> None:
         self._paths = {name: folder / name for name in (TRAINING_LOG, VALIDATION_LOG)}
         for path in self._paths.values():
             with writing(path):
                 folder.mkdir(parents=True, exist_ok=True)
                 _truncate(path, after_step)
-        self._writer = tensorboard_writer(folder) if tensorboard else None
 
     def training(self, record: dict[str, Any]) -> None:
         """Log one interval of training."""
-        self._append(TRAINING_LOG, record, "train")
+        self._append(TRAINING_LOG, record)
 
     def validation(self, record: dict[str, Any]) -> None:
         """Log one validation."""
-        self._append(VALIDATION_LOG, record, "valid")
+        self._append(VALIDATION_LOG, record)
 
-    def _append(self, name: str, record: dict[str, Any], tag: str) -> None:
+    def _append(self, name: str, record: dict[str, Any]) -> None:
         path = self._paths[name]
         with writing(path), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
-        if self._writer:
-            for key, value in record.items():
-                if isinstance(value, int | float) and key != "step":
-                    self._writer.add_scalar(f"{tag}/{key}", value, record["step"])
-
-    def close(self) -> None:
-        """Flush TensorBoard."""
-        if self._writer:
-            self._writer.close()
 
 
 def _truncate(path: Path, after_step: int) -> None:

@@ -72,9 +72,9 @@ class NullLog(MetricsLog):
     """A log that writes nothing, for ranks other than 0."""
 
     def __init__(self) -> None:
-        self._writer = None
+        pass
 
-    def _append(self, name: str, record: dict[str, Any], tag: str) -> None:
+    def _append(self, name: str, record: dict[str, Any]) -> None:
         pass
 
 

@@ -8,7 +8,7 @@ batch to its loss; it knows neither tasks nor architectures.
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,9 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.config.settings import RunConfig
+from headwise.config.settings import RunConfig, meaningful
 from headwise.data.batch import Stream, TrainingBatch
 from headwise.errors import UserError, WriteError
+from headwise.network.parameters import count_parameters
+from headwise.training.callbacks import Callback, Callbacks, TrainingStart
 from headwise.training.checkpoint import (
     CHECKPOINTS,
     Checkpoint,
@@ -36,7 +38,7 @@ from headwise.training.optimizer import clip_gradients, gradient_norm, make_opti
 from headwise.training.recompute import recompute_layers
 from headwise.training.schedule import learning_rate, peak_learning_rate
 from headwise.training.step import Objective
-from headwise.training.validation import Outputs, Shard, Validation, ValidationDeferred
+from headwise.training.validation import Outputs, Sampling, Shard, Validation, ValidationDeferred
 
 MAX_SKIPPED_IN_A_ROW = 10  # updates without finite loss and gradient before the run stops
 
@@ -71,6 +73,7 @@ class Trainer:
         export: called as `export(parameters, metrics, description)` for every new best model.
         folder: for logs and checkpoints.
         baseline: metrics of guessing. Until a model is better than one of them, every model is exported.
+        callbacks: get the events of the run; an exception in one of them ends it.
     """
 
     def __init__(
@@ -84,8 +87,8 @@ class Trainer:
         folder: Path,
         device: torch.device,
         show: bool = True,
-        tensorboard: bool = False,
         baseline: Mapping[str, float] = {},
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.model = model
         self.config = config
@@ -106,17 +109,19 @@ class Trainer:
         self._shard = Shard()  # of the validation items
         self.batches: list[TrainingBatch] = []  # of the latest update
         self._show = show
-        self._tensorboard = tensorboard
         self._baseline = baseline
+        self._callbacks = Callbacks(callbacks, device)
 
     def run(self) -> str:
         """Train from `progress` on; returns "finished", "patience" or the name of the signal that ended the run."""
-        self._began = time.monotonic() - self.progress.elapsed
         log = self._open_log()
         stream = self._open_stream(self.progress.data or None)
         self.terminal = Terminal(self.config.train.max_steps, self.progress.step, self._show)
+        reason = "error"
         with closing(self.terminal), self._signals():
             try:
+                self._callbacks.start(self._start())
+                self._began = time.monotonic() - self.progress.elapsed
                 reason = self._loop(stream, log)
                 if not self._stop_signal:
                     reason = self._finish(log) or reason
@@ -124,8 +129,11 @@ class Trainer:
                 raise self._as_user_error(error) from error
             finally:
                 stream.close()
-                log.close()
+                self._callbacks.end(reason)
         return reason
+
+    def _start(self) -> TrainingStart:
+        return TrainingStart(self.folder, meaningful(self.config), count_parameters(self.model), self.progress.step)
 
     def _loop(self, stream: Stream, log: MetricsLog) -> str:
         train, progress = self.config.train, self.progress
@@ -214,7 +222,7 @@ class Trainer:
             )
 
     def _open_log(self) -> MetricsLog:
-        return MetricsLog(self.folder, self.progress.step, self._tensorboard)
+        return MetricsLog(self.folder, self.progress.step)
 
     def _log(self, log: MetricsLog, clock: Clock) -> None:
         progress, record = self.progress, self._record(clock)
@@ -222,6 +230,7 @@ class Trainer:
         clock.restart()
         log.training(record)
         self.terminal.interval(record)
+        self._callbacks.log(record)
 
     def _record(self, clock: Clock) -> dict[str, Any]:
         """The log record of the interval."""
@@ -280,7 +289,9 @@ class Trainer:
         progress, metric = self.progress, self.config.train.best_metric
         started = time.monotonic()
         self.model.eval()
-        figures = self.validation.figures(self._outputs(self.model))
+        outputs = self._outputs(self.model)
+        figures = self.validation.figures(outputs)
+        sample = self.validation.sample(outputs) if isinstance(self.validation, Sampling) else None
         value, loss = cost(figures, metric if metric in figures else "loss"), figures["loss"]
         if progress.best is None:
             better = self._beats_baseline(figures)
@@ -294,9 +305,14 @@ class Trainer:
         if better or (progress.best is None and finite):
             self.export(self._parameters(), figures, what if better else f"{what}, {verdict}")
         times = {"seconds": round(time.monotonic() - started, 3), "elapsed": self._elapsed()}
-        log.validation({"step": progress.step, "what": what, **figures, "best": better, **times})
+        record = {"step": progress.step, "what": what, **figures, "best": better, **times}
+        record |= {"sample": sample._asdict()} if sample else {}
+        log.validation(record)
         shown = ", ".join(f"{name} {figure:.4g}" for name, figure in figures.items())
         self.terminal.say(f"{what}: validation {shown}{f' ({verdict})' if verdict else ''}")
+        if sample:
+            self.terminal.say(str(sample))
+        self._callbacks.validation(record)
         return better
 
     def _beats_baseline(self, figures: Mapping[str, float]) -> bool:

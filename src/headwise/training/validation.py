@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import nn
@@ -38,6 +38,35 @@ class Validation(Protocol):
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
         """ "loss" and other metrics, from the outputs of all processes."""
+        ...
+
+
+class Sample(NamedTuple):
+    """What the network writes for a validation text."""
+
+    source: str
+    output: str
+    reference: str
+
+    def __str__(self) -> str:
+        return "\n".join(f"  {name + ':':<11}{_shortened(text)}" for name, text in self._asdict().items())
+
+
+def _shortened(text: str, limit: int = 160) -> str:
+    """
+    >>> _shortened("A dog\\nruns.", 8)
+    'A dog ru...'
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[:limit]}..."
+
+
+@runtime_checkable
+class Sampling(Protocol):
+    """A validation with a sample."""
+
+    def sample(self, outputs: Outputs) -> Sample | None:
+        """The output for the first validation text, from the outputs of all processes; None if there is none."""
         ...
 
 

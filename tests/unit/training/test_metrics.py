@@ -1,14 +1,13 @@
 """Logs of a run: appended, truncated on resume, without incomplete lines."""
 
 import json
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from headwise.errors import UserError, WriteError
-from headwise.training.logs import TRAINING_LOG, VALIDATION_LOG, read_log
+from headwise.training.logs import TRAINING_LOG, VALIDATION_LOG, read_log, training_history
 from headwise.training.metrics import MetricsLog, Terminal
 
 INTERVAL = {
@@ -35,7 +34,6 @@ def test_one_line_per_record(tmp_path: Path) -> None:
     log.training({"step": 5, "loss": 0.1 + 0.2})
     log.training({"step": 10, "loss": 0.25})
     log.validation({"step": 10, "loss": 0.5})
-    log.close()
     text = (tmp_path / "new" / TRAINING_LOG).read_text(encoding="utf-8")
     assert text == '{"step": 5, "loss": 0.30000000000000004}\n{"step": 10, "loss": 0.25}\n'
     assert steps(tmp_path / "new" / VALIDATION_LOG) == [10]
@@ -60,6 +58,19 @@ def test_incomplete_lines_are_skipped(tmp_path: Path) -> None:
     assert read_log(tmp_path / VALIDATION_LOG) == [{"step": 5, "loss": 1.5}]
 
 
+def test_the_history_of_a_run(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"has no metrics\.jsonl or validation\.jsonl"):
+        training_history(tmp_path)
+    log = MetricsLog(tmp_path, after_step=0)
+    records = [{"step": 5, "loss": 2.5}, {"step": 10, "loss": 1.5}]
+    for record in records:
+        log.training(record)
+    assert training_history(str(tmp_path)).training == records
+    assert training_history(tmp_path).validation == []
+    log.validation({"step": 10, "bleu": 1.0})
+    assert training_history(tmp_path).validation == [{"step": 10, "bleu": 1.0}]
+
+
 def test_a_new_run_starts_with_empty_logs(tmp_path: Path) -> None:
     write(tmp_path, TRAINING_LOG, '{"step": 1}\n')
     MetricsLog(tmp_path, after_step=0)
@@ -75,12 +86,6 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
         WriteError, match=rf"{VALIDATION_LOG}: cannot be written \(No space left on device\); free some"
     ):
         log.validation({"step": 1})
-
-
-def test_missing_tensorboard_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(UserError, match=r"pip install 'headwise\[tensorboard\]'"):
-        MetricsLog(tmp_path, after_step=0, tensorboard=True)
 
 
 def test_one_line_per_interval_in_a_log_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.data.batch import Batch, collate
 from headwise.errors import UserError, unwritable
+from headwise.training.callbacks import Callback, TrainingStart
 from headwise.training.checkpoint import Checkpoint, checkpoint_paths, load_checkpoint, save_checkpoint
 from headwise.training.loss import Loss
 from headwise.training.metrics import Clock
@@ -91,6 +92,7 @@ class Run:
         dtype: torch.dtype = torch.float32,
         show: bool = False,
         baseline: Mapping[str, float] = {},
+        callbacks: Sequence[Callback] = (),
         **train: Any,
     ) -> None:
         torch.manual_seed(5)
@@ -117,6 +119,7 @@ class Run:
             CPU,
             show=show,
             baseline=baseline,
+            callbacks=callbacks,
         )
 
     def parameters(self) -> dict[str, Tensor]:
@@ -677,3 +680,108 @@ def test_a_signal_before_a_validation_defers_it(tmp_path: Path) -> None:
     assert again.trainer.restore(pytest.fail)
     assert again.trainer.run() == "finished"
     assert len(again.validated) == 2
+
+
+# Callbacks ------------------------------------------------------------------------------------------------------------
+
+
+class Recorder(Callback):
+    """Keeps all events, and changes what it can reach: records, settings and the random state."""
+
+    def __init__(self, fails_at: int = 0) -> None:
+        self.fails_at = fails_at
+        self.events: list[tuple[str, Any]] = []
+
+    def on_start(self, start: TrainingStart) -> None:
+        self.note("start", {"step": start.step, "parameters": start.n_parameters, "train": {**start.config["train"]}})
+        start.config["train"]["max_steps"] = 1  # type: ignore[index]
+
+    def on_log(self, record: dict[str, Any]) -> None:
+        self.note("log", {**record})
+        record.clear()
+        if self.fails_at and self.events[-1][1]["step"] == self.fails_at:
+            raise ZeroDivisionError("of the callback")
+
+    def on_validation(self, record: dict[str, Any]) -> None:
+        self.note("validation", {**record})
+        record["best"] = record["step"] = None
+
+    def on_end(self, reason: str) -> None:
+        self.note("end", reason)
+
+    def note(self, event: str, value: Any) -> None:
+        torch.manual_seed(1)
+        torch.rand(3)
+        self.events.append((event, value))
+
+    def of(self, event: str) -> list[Any]:
+        return [value for name, value in self.events if name == event]
+
+
+def test_callbacks_get_the_records_of_the_logs(tmp_path: Path) -> None:
+    recorder = Recorder()
+    run = Run(tmp_path, callbacks=[recorder], max_steps=6, log_every=2, validate_every=3)
+    assert run.trainer.run() == "finished"
+    names = [name for name, _ in recorder.events]
+    assert names == ["start", "log", "validation", "log", "log", "validation", "end"]
+    (start,) = recorder.of("start")
+    assert (start["step"], start["train"]["max_steps"]) == (0, 6)
+    assert start["parameters"] == sum(value.numel() for value in run.parameters().values())
+    assert recorder.of("log") == run.log()
+    assert recorder.of("validation") == run.log("validation.jsonl")
+    assert {"step", "loss", "learning_rate", "tokens_per_second", "epoch"} <= recorder.of("log")[0].keys()
+    assert recorder.of("end") == ["finished"]
+
+
+def test_a_callback_does_not_change_the_result(tmp_path: Path) -> None:
+    model = replace(MODEL, dropout=0.3)
+    runs = []
+    for callbacks in ([], [Recorder()]):
+        runs.append(Run(tmp_path / str(len(callbacks)), model, callbacks=callbacks, validate_every=2))
+        runs[-1].trainer.run()
+    assert_equal(runs[0].parameters(), runs[1].parameters())
+    losses = [[(record["step"], record["loss"]) for record in run.log()] for run in runs]
+    assert losses[0] == losses[1]
+
+
+def test_a_run_that_a_callback_has_ended_is_resumed(tmp_path: Path) -> None:
+    model = replace(MODEL, dropout=0.3)
+    whole = Run(tmp_path / "whole", model)
+    whole.trainer.run()
+    recorder = Recorder(fails_at=3)
+    broken = Run(tmp_path / "broken", model, callbacks=[recorder], checkpoint_every=2)
+    with pytest.raises(ZeroDivisionError, match="of the callback"):
+        broken.trainer.run()
+    assert recorder.of("end") == ["error"]
+    resumed = Run(tmp_path / "broken", model, callbacks=[recorder], checkpoint_every=2)
+    recorder.fails_at = 0
+    assert resumed.trainer.restore(print)
+    resumed.trainer.run()
+    assert recorder.of("start")[1]["step"] == 2
+    assert_equal(whole.parameters(), resumed.parameters())
+    assert [record["step"] for record in resumed.log()] == [1, 2, 3, 4]
+
+
+def test_only_callbacks_that_have_started_are_ended(tmp_path: Path) -> None:
+    class Broken(Callback):
+        def on_start(self, start: TrainingStart) -> None:
+            raise ZeroDivisionError
+
+        def on_end(self, reason: str) -> None:
+            raise AssertionError
+
+    first, last = Recorder(), Recorder()
+    with pytest.raises(ZeroDivisionError):
+        Run(tmp_path, callbacks=[first, Broken(), last]).trainer.run()
+    assert first.of("end") == ["error"]
+    assert not last.events
+
+
+def test_callbacks_are_told_which_signal_ended_the_run(tmp_path: Path) -> None:
+    class Interrupting(Recorder):
+        def on_log(self, record: dict[str, Any]) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    recorder = Interrupting()
+    assert Run(tmp_path, callbacks=[recorder]).trainer.run() == "SIGTERM"
+    assert recorder.of("end") == ["SIGTERM"]

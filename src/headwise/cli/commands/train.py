@@ -1,13 +1,18 @@
 """Example: headwise train --recipe small --train train.en train.de --valid valid.en valid.de --out runs/ende"""
 
 import argparse
+import os
+import sys
 from dataclasses import fields
+from pathlib import Path
 
 from headwise.cli.options import device_option, document_languages, language_options, whole_number
 from headwise.config.settings import recipe_names
 from headwise.config.tasks import TASKS
+from headwise.tasks.next_steps import next_steps
 from headwise.tasks.run import TrainRequest
 from headwise.tasks.train import train_model
+from headwise.training.trackers import TRACKERS
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +46,9 @@ def training_options(parser: argparse.ArgumentParser, files: str) -> None:
     parser.add_argument("--workers", type=whole_number(0), default=0, metavar="N", help=share)
     special = "string that is always one token ('<2de>'); for a pretrained model also NEW=COPY_OF"
     parser.add_argument("--special", nargs="+", default=[], metavar="TOKEN", help=special)
-    parser.add_argument("--tensorboard", action="store_true", help="also write TensorBoard logs into --out")
+    tracking = {"dest": "trackers", "action": "append_const", "default": []}
+    for tracker in TRACKERS:
+        parser.add_argument(f"--{tracker.name}", **tracking, const=tracker, help=f"also log to {tracker.title}")
     language_options(parser)
     document_languages(parser)
 
@@ -49,4 +56,7 @@ def training_options(parser: argparse.ArgumentParser, files: str) -> None:
 def run(options: argparse.Namespace) -> None:
     """Train a model, or resume a run."""
     given = {field.name: getattr(options, field.name) for field in fields(TrainRequest) if hasattr(options, field.name)}
-    train_model(TrainRequest(**given, settings=options.set))
+    callbacks = [tracker() for tracker in options.trackers]
+    reason = train_model(TrainRequest(**given, settings=options.set, callbacks=callbacks))
+    if not reason.startswith("SIG") and os.environ.get("RANK", "0") == "0":  # torchrun sets it
+        print(next_steps(Path(options.out)), file=sys.stderr)
