@@ -56,6 +56,8 @@ def test_training_keeps_the_layout(cli: Cli, folder: Path, tmp_path: Path) -> No
     validated = records(out, "validation.jsonl")
     assert [row["step"] for row in validated] == [0, 60, 120]
     assert validated[0]["bleu"] < 5 and validated[-1]["bleu"] == pytest.approx(100)
+    name, caption = (folder / "held.tsv").read_text(encoding="utf-8").splitlines()[0].split("\t")
+    assert (validated[-1]["sample"]["source"], validated[-1]["sample"]["reference"]) == (Path(name).name, caption)
     before, after = (load_file(path / "model.safetensors") for path in (folder / "model", out))
     assert {key: value.shape for key, value in before.items()} == {key: value.shape for key, value in after.items()}
     assert [key for key in before if torch.equal(before[key], after[key])] == [POOLER]

@@ -28,8 +28,16 @@ def test_demo_trains_translates_and_plots(tmp_path: Path, capsys: pytest.Capture
     assert all(shown.count(f"\n  {token}") == 3 for token in SPECIAL_TOKENS)
     assert f"Exact match on 40 dates never seen in training: {share:.1%}" in shown
     assert (tmp_path / "cross-attention.png").read_bytes().startswith(b"\x89PNG")
-    next_steps = shown.split("on your own files:\n")[1].splitlines()[:3]
-    assert [step.split("headwise ")[1].split()[0] for step in next_steps] == ["train", "translate", "evaluate"]
+    steps, own = shown.split("\nNext:\n")[1].split("\n\nOn your own files:\n")
+    commands = [line.split("headwise ")[1].split() for line in [*steps.splitlines(), own]]
+    assert [words[0] for words in commands] == ["translate", "evaluate", "inspect", "serve", "results", "train"]
+    assert commands[1][1:] == [
+        str(tmp_path),
+        "--source",
+        f"{tmp_path}/corpus/test.src",
+        "--reference",
+        f"{tmp_path}/corpus/test.tgt",
+    ]
 
 
 def test_a_second_demo_does_not_train_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

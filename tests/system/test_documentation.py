@@ -350,7 +350,10 @@ CHECKS: dict[str, Callable[[list[str], str], bool]] = {
     "check-corpus": lambda words, out: out.startswith("training: ") and "<svg" in written(words, out),
     "translate": translated,
     "evaluate": evaluated,
-    "results": lambda words, out: "| tiny (baseline) |    2 |" in out and Path("curves.png").is_file(),
+    "results": lambda words, out: (
+        ("| tiny (baseline) |    2 |" if "--test" in words else f"| {Path(words[1]).name} ") in out
+        and Path("curves.png").is_file()
+    ),
     "score": scored,
     "settings": lambda words, out: "train.max_steps = 100000" in out,
     "info": lambda words, out: "parameters" in out,

@@ -55,6 +55,8 @@ def test_training_keeps_the_layout(cli: Cli, folder: Path, tmp_path: Path) -> No
     validated = records(out, "validation.jsonl")
     assert [row["step"] for row in validated] == [0, 30, 60]
     assert (validated[0]["wer"], validated[-1]["wer"]) == (1.0, 0.0)
+    text = f"{WORDS[0].upper()}."
+    assert validated[-1]["sample"] == {"source": f"{WORDS[0]}.wav", "output": text, "reference": text}
     before, after = (load_file(path / "model.safetensors") for path in (folder / "model", out))
     assert {key: value.shape for key, value in before.items()} == {key: value.shape for key, value in after.items()}
     assert [key for key in before if torch.equal(before[key], after[key])] == [POSITIONS]

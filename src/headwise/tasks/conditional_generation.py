@@ -23,7 +23,7 @@ from headwise.network.transformer import Transformer
 from headwise.tasks.validation import progress_bar
 from headwise.training.loss import Loss, sequence_loss
 from headwise.training.step import Objective, projection
-from headwise.training.validation import Outputs, Sample, Shard, mean_over_shards
+from headwise.training.validation import Outputs, Shard, ValidationSample, mean_over_shards
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,10 @@ class ConditionalGenerationJob:
             **self.score_texts([*chain.from_iterable(outputs["text"])]),
         }
 
-    def sample(self, outputs: Outputs) -> Sample:
+    def sample(self, outputs: Outputs) -> ValidationSample:
         """The text for the first input."""
         source, reference = self.first
-        return Sample(source, next(chain.from_iterable(outputs["text"])), reference)
+        return ValidationSample(source, next(chain.from_iterable(outputs["text"])), reference)
 
 
 def conditional_objective(network: Transformer, train: TrainConfig) -> Objective:

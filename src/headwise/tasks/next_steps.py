@@ -9,17 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headwise.checkpoint.trained import CARD
-from headwise.training.logs import training_history
 
 
 def next_steps(folder: Path, files: Mapping[str, Path] = {}) -> str:
-    """Commands for the model in `folder`, one per line; "" if no validation found it better than guessing.
+    """Commands for the model in `folder`, one per line.
 
     Args:
         files: paths of files that the model card calls by other names.
     """
-    if not any(record["best"] for record in training_history(folder).validation):
-        return ""
     paths = {".": folder, **files}
     program = headwise_command()
     lines = [*card_commands(folder / CARD), "headwise results . --curves curves.png"]

@@ -55,7 +55,7 @@ from headwise.tasks.parallel_text import (
 from headwise.tasks.pretrained import FineTuning, dropout_row, extra_dropout_rates, trainable_network, vocabulary_row
 from headwise.tasks.validation import FIRST, progress_bar, search_engine_of, validation_translations
 from headwise.training.step import Objective, nll_of, translation_objective
-from headwise.training.validation import Outputs, Sample, Shard, mean_over_shards
+from headwise.training.validation import Outputs, Shard, ValidationSample, mean_over_shards
 
 
 @dataclass(frozen=True)
@@ -157,12 +157,12 @@ class TranslationJob:
         loss = {"loss": mean_over_shards(outputs, "nll", "targets")}
         return {**loss, "bleu": bleu(outputs["text"], self.searched_pairs)} if self.searched_pairs else loss
 
-    def sample(self, outputs: Outputs) -> Sample | None:
+    def sample(self, outputs: Outputs) -> ValidationSample | None:
         """The translation of the first pair."""
         if not outputs["text"]:
             return None
         source, reference = self.translated_pairs[0]
-        return Sample(source, outputs["text"][0], reference)
+        return ValidationSample(source, outputs["text"][0], reference)
 
     def translated(self, network: Any, pairs: Sequence[Pair]) -> Iterator[list[str]]:
         """Translations of the sources by the current network, a few texts at a time."""

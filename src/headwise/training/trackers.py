@@ -6,7 +6,6 @@ and configuration files. A resumed run continues its run there, whose id stands 
 """
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,16 @@ class Tracker(Callback):
 
     name = ""  # of the option and the extra
     title = ""
-    package = ""
 
     def __init__(self) -> None:
-        self._module()  # checked before training
-
-    def _module(self) -> Any:
-        """The package."""
         try:
-            return import_module(self.package)
+            self._module()
         except ImportError:
             raise UserError(f"--{self.name} needs a package: pip install 'headwise[{self.name}]'") from None
+
+    def _module(self) -> Any:
+        """The package; `ImportError` if it is not installed."""
+        raise NotImplementedError
 
     def send(self, figures: Mapping[str, float], step: int) -> None:
         """Forward figures by name, such as "train/loss"."""
@@ -51,7 +49,12 @@ class Tracker(Callback):
 class TensorBoard(Tracker):
     """Writes event files into the folder `tensorboard` of the model folder."""
 
-    name, title, package = "tensorboard", "TensorBoard (files in --out)", "torch.utils.tensorboard"
+    name, title = "tensorboard", "TensorBoard (files in --out)"
+
+    def _module(self) -> Any:
+        import torch.utils.tensorboard
+
+        return torch.utils.tensorboard
 
     def on_start(self, start: TrainingStart) -> None:
         """Open the event file."""
@@ -73,7 +76,12 @@ class WandB(Tracker):
     With `WANDB_MODE=offline` nothing is sent; `wandb sync` sends the files later.
     """
 
-    name, title, package = "wandb", "Weights & Biases", "wandb"
+    name, title = "wandb", "Weights & Biases"
+
+    def _module(self) -> Any:
+        import wandb  # pyright: ignore[reportMissingImports]
+
+        return wandb
 
     def on_start(self, start: TrainingStart) -> None:
         """Start or continue the run; `UserError` without a login."""
@@ -99,7 +107,12 @@ class WandB(Tracker):
 class MLflow(Tracker):
     """Logs to MLflow; its run has the name of the model folder, and the settings are its parameters."""
 
-    name, title, package = "mlflow", "MLflow", "mlflow"
+    name, title = "mlflow", "MLflow"
+
+    def _module(self) -> Any:
+        import mlflow  # pyright: ignore[reportMissingImports]
+
+        return mlflow
 
     def on_start(self, start: TrainingStart) -> None:
         """Start or continue the run."""

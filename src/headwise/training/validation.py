@@ -41,7 +41,7 @@ class Validation(Protocol):
         ...
 
 
-class Sample(NamedTuple):
+class ValidationSample(NamedTuple):
     """What the network writes for a validation text."""
 
     source: str
@@ -65,7 +65,7 @@ def _shortened(text: str, limit: int = 160) -> str:
 class Sampling(Protocol):
     """A validation with a sample."""
 
-    def sample(self, outputs: Outputs) -> Sample | None:
+    def sample(self, outputs: Outputs) -> ValidationSample | None:
         """The output for the first validation text, from the outputs of all processes; None if there is none."""
         ...
 

@@ -12,6 +12,7 @@ from headwise.config.tasks import TASKS
 from headwise.tasks.next_steps import next_steps
 from headwise.tasks.run import TrainRequest
 from headwise.tasks.train import train_model
+from headwise.training.logs import training_history
 from headwise.training.trackers import TRACKERS
 
 
@@ -58,5 +59,11 @@ def run(options: argparse.Namespace) -> None:
     given = {field.name: getattr(options, field.name) for field in fields(TrainRequest) if hasattr(options, field.name)}
     callbacks = [tracker() for tracker in options.trackers]
     reason = train_model(TrainRequest(**given, settings=options.set, callbacks=callbacks))
-    if not reason.startswith("SIG") and os.environ.get("RANK", "0") == "0":  # torchrun sets it
+    is_first = os.environ.get("RANK", "0") == "0"  # torchrun sets it
+    if is_first and not reason.startswith("SIG") and is_useful(Path(options.out)):
         print(next_steps(Path(options.out)), file=sys.stderr)
+
+
+def is_useful(folder: Path) -> bool:
+    """Whether a validation has found the model better than guessing."""
+    return any(record["best"] for record in training_history(folder).validation)

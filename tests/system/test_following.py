@@ -1,0 +1,93 @@
+"""What a user sees of a training: samples, the commands to run next, callbacks, the history."""
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import headwise
+from headwise.cli import parse
+
+SETTINGS = [
+    *("model.d_model=16", "model.d_ff=32", "model.n_heads=2", "model.n_encoder_layers=1", "model.n_decoder_layers=1"),
+    *("model.dropout=0.2", "data.vocab_size=270", "train.tokens_per_batch=400", "train.max_steps=8", "train.threads=1"),
+    *("train.validate_every=4", "train.log_every=2", "train.learning_rate=0.003", "train.warmup_steps=2"),
+]
+
+
+@pytest.fixture
+def files(tmp_path: Path, task: Callable[..., Any], write: Callable[..., list[Path]]) -> tuple[list[Path], list[Path]]:
+    return write(tmp_path / "train", task(300, 1)), write(tmp_path / "valid", task(20, 2))
+
+
+def samples(folder: Path) -> list[dict[str, str]]:
+    return [record["sample"] for record in headwise.training_history(folder).validation if "sample" in record]
+
+
+def test_the_log_shows_a_sample_and_ends_with_commands_that_work(
+    files: tuple[list[Path], list[Path]], tmp_path: Path, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train, valid = files
+    monkeypatch.chdir(tmp_path)
+    options = ["--recipe", "tiny", "--train", *train, "--valid", *valid, "--out", "model", "--device", "cpu"]
+    ran = cli("train", *options, "--set", *SETTINGS, "train.validate_bleu=5")
+    assert ran.code == 0, ran.err
+    source, reference = (path.read_text(encoding="utf-8").splitlines()[0] for path in valid)
+    shown = ran.err.count(f"  source:    {source}\n  output:    "), ran.err.count(f"\n  reference: {reference}\n")
+    assert shown == (2, 2) == (len(samples(Path("model"))),) * 2
+    assert {(one["source"], one["reference"]) for one in samples(Path("model"))} == {(source, reference)}
+    _, _, steps = ran.err.partition("\nNext:\n")
+    commands = [shlex.split(line)[1:] for line in steps.splitlines()]
+    assert [words[0] for words in commands] == ["translate", "evaluate", "inspect", "serve", "results"]
+    for name, path in zip(("source.txt", "reference.txt"), valid, strict=True):
+        Path(name).write_bytes(path.read_bytes())
+    Path("input.txt").write_text("a b c\n", encoding="utf-8")
+    for words in commands:
+        parse(words)
+        assert words[0] == "serve" or cli(*words).code == 0, words
+    assert Path("curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_model_no_better_than_guessing_has_no_next_steps(
+    files: tuple[list[Path], list[Path]], tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    train, valid = files
+    options = ["--recipe", "tiny", "--train", *train, "--valid", *valid, "--out", tmp_path / "model", "--device", "cpu"]
+    ran = cli("train", *options, "--set", *SETTINGS, "train.max_steps=1", "train.learning_rate=0.0001")
+    assert ran.code == 0, ran.err
+    assert "no better than guessing" in ran.err
+    assert "Next:" not in ran.err
+
+
+def test_a_sample_without_bleu_costs_no_bits(files: tuple[list[Path], list[Path]], tmp_path: Path, capfd: Any) -> None:
+    for show in (True, False):
+        settings = [*SETTINGS, "train.validate_bleu=0"]
+        headwise.train(*files, tmp_path / str(show), "tiny", settings, device="cpu", show=show)
+    assert capfd.readouterr().err.count("  output: ") == 2
+    assert (len(samples(tmp_path / "True")), samples(tmp_path / "False")) == (2, [])
+    shown, quiet = (load_file(tmp_path / str(show) / "model.safetensors") for show in (True, False))
+    torch.testing.assert_close(shown, quiet, rtol=0, atol=0)
+    metrics = [record.keys() - {"sample"} for record in headwise.training_history(tmp_path / "True").validation]
+    assert "bleu" not in metrics[0]
+
+
+def test_a_callback_of_the_python_function(files: tuple[list[Path], list[Path]], tmp_path: Path) -> None:
+    class Steps(headwise.Callback):
+        def __init__(self) -> None:
+            self.steps: list[int] = []
+            self.reason = ""
+
+        def on_log(self, record: dict[str, Any]) -> None:
+            self.steps.append(record["step"])
+
+        def on_end(self, reason: str) -> None:
+            self.reason = reason
+
+    callback = Steps()
+    headwise.train(*files, tmp_path / "model", "tiny", SETTINGS, device="cpu", show=False, callbacks=[callback])
+    assert (callback.steps, callback.reason) == ([2, 4, 6, 8], "finished")
+    assert [record["step"] for record in headwise.training_history(tmp_path / "model").training] == callback.steps
