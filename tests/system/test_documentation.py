@@ -313,7 +313,10 @@ def translated(words: list[str], out: str) -> bool:
 def inspected(words: list[str], out: str) -> bool:
     if out_of(words).endswith(".png"):
         return Path(out_of(words)).read_bytes().startswith(b"\x89PNG")
-    return "cross attention, layer 2:" in out if "text" in words else "<html" in written(words, out)
+    if "json" in words:
+        return json.loads(out)["attention"]["cross"] != []
+    layer = words[words.index("--layer") + 1] if "--layer" in words else "3"
+    return f"cross attention, layer {layer}:" in out if "text" in words else "<html" in written(words, out)
 
 
 def evaluated(words: list[str], out: str) -> bool:
