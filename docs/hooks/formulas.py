@@ -12,12 +12,17 @@ def with_mathml(html: str) -> str:
     r"""A page whose formulas, as `pymdownx.arithmatex` leaves them, are MathML.
 
     >>> with_mathml(r'<span class="arithmatex">\(x_1\)</span>')
-    '<math ...><mrow><msub><mi>x</mi><mn>1</mn></msub></mrow></math>'
+    '<span class="arithmatex"><math ...><mrow><msub><mi>x</mi><mn>1</mn></msub></mrow></math></span>'
 
     Raises:
         ValueError: a command of LaTeX is unknown.
     """
-    return ARITHMATEX.sub(lambda found: mathml(unescape(found[2]), "block" if found[1] == "div" else "inline"), html)
+    return ARITHMATEX.sub(_element, html)
+
+
+def _element(found: re.Match[str]) -> str:
+    formula = mathml(unescape(found[2]), "block" if found[1] == "div" else "inline")
+    return f'<{found[1]} class="arithmatex">{formula}</{found[1]}>'
 
 
 def mathml(latex: str, display: str) -> str:

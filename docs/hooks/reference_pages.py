@@ -119,7 +119,8 @@ def _options_table(
         for action in actions
     ]
     heading = "Argument" if title == "positional arguments" else title.capitalize()
-    options = table((escaped(heading), "Meaning", "Default"), rows)
+    columns = 3 if any(default for *_, default in rows) else 2
+    options = table((escaped(heading), "Meaning", "Default")[:columns], [row[:columns] for row in rows])
     return f"{escaped(about)}\n\n{options}" if about else options
 
 

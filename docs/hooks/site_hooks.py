@@ -58,14 +58,15 @@ def source_page(path: str) -> str:
 def results_table() -> str:
     """All files of results."""
     rows = [_result_row(path) for path in sorted(RESULTS.glob("*.md"))]
-    about = "Each page names the command, the processor and the versions. Names end in the machine and the date."
-    return f"# All results\n\n{about}\n\n" + table(("Result", "Machine", "Date", "Data"), rows)
+    about = "Each page names the command, the processor and the versions."
+    return f"# All results\n\n{about}\n\n" + table(("Result", "File", "Machine", "Date", "Data"), rows)
 
 
-def _result_row(path: Path) -> tuple[str, str, str, str]:
+def _result_row(path: Path) -> tuple[str, str, str, str, str]:
     name, machine, date = path.stem.rsplit("_", 2)
+    title = path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
     data = path.with_suffix(".json")
-    return f"[{name}]({path.name})", machine, date, f"[JSON]({data.name})" if data.is_file() else ""
+    return f"[{title}]({path.name})", name, machine, date, f"[JSON]({data.name})" if data.is_file() else ""
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

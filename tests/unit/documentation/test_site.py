@@ -79,6 +79,12 @@ def test_a_figure_without_a_file_of_results_fails_the_build(page: str, error: st
         hook("site_hooks").checked(page, "docs/results/page.md")
 
 
+def test_every_file_of_results_is_listed() -> None:
+    listed = hook("site_hooks").results_table()
+    results = (ROOT / "benchmarks" / "results").glob("*.md")
+    assert [path.name for path in results if f"]({path.name})" not in listed] == []
+
+
 def test_a_figure_of_results_is_looked_up() -> None:
     page = "{{ result:bench_2-core-cpu-avx2_2026-11-23.json:train-d256 }}"
     assert hook("site_hooks").checked(page, "docs/results/page.md").startswith("[1.72](")
