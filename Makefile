@@ -12,6 +12,8 @@
 #         adds the figure that needs a trained model
 # bench-quick  every script in benchmarks/ once, on tiny generated data: do they still run? (ARGS='NAME ...': these)
 # quality translation quality on a corpus you have, e.g. make quality ARGS='multi30k --data DIR --out runs/ende'
+# sentence-model  train and pack the English-German sentence model of a release, within an hour on two cores; gets its data
+#         from manythings.org (Tatoeba, CC BY 2.0 FR) or from DATA=deu-eng.zip
 # peers   only set up .venv-peers, the environment of the benchmarks
 # clean   remove .venv, .venv-peers and everything built
 #
@@ -25,7 +27,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint
 # The benchmarks' environment; make bench PEERS=DIR uses another one.
 PEERS := .venv-peers
 
-.PHONY: demo test test-distributed check-processors check sanitize wheels browser docs bench bench-quick quality peers clean
+# Sentence pairs for make sentence-model.
+SENTENCES := https://www.manythings.org/anki/deu-eng.zip
+DATA := build/deu-eng.zip
+
+.PHONY: demo test test-distributed check-processors check sanitize wheels browser docs bench bench-quick quality sentence-model \
+  peers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -73,6 +80,14 @@ bench-quick: $(VENV)/.browser
 
 quality: $(VENV)/.dev
 	@$(BIN)/python benchmarks/quality.py $(ARGS)
+
+sentence-model: $(DATA) $(VENV)/.web
+	@$(BIN)/python benchmarks/sentence_model.py $(DATA) $(ARGS)
+
+build/deu-eng.zip:
+	@mkdir -p build
+	@curl --fail --silent --show-error --location --output $@ $(SENTENCES) || { \
+	  echo "make sentence-model: download $(SENTENCES) in a browser, then: make sentence-model DATA=deu-eng.zip"; exit 1; } >&2
 
 peers: $(PEERS)/.ready
 

@@ -114,6 +114,7 @@ RUNS = {
     "recording": Run(once("{data}/model", *PAIR)),
     "round_trips": Run(once("{data}/documents")),
     "scaling": Run(once()),
+    "sentence_model": Run(once("{data}", "--out", "{data}/sentence-model", "--set", *TINY, *SHORT), ("ziglang",)),
     "serving": Run(once("{data}/model", *SOURCE)),
     "spoken_digits": Run(once("{data}/fsdd-open.tar.gz", "{data}/digits")),
     "tasks": Run(once("--data", "{data}", "--out", "{data}/tasks", "--set", "model.d_model=32", *SHORT[:5])),
