@@ -32,7 +32,7 @@ def test_workflows_call_targets_and_files_that_exist() -> None:
     matrix = re.findall(r"target: \[(.*)\]", text)[0].split(", ")
     targets = {*re.findall(r"\bmake ([\w-]+)", text), *matrix}
     files = re.findall(r"(?:tests|docs|src|\.github)/[\w./-]+\w", text)
-    assert {"check", "test", "wheels", "sentence-model", "sanitize"} <= targets
+    assert {"check", "test", "wheels", "docs", "sentence-model", "sanitize"} <= targets
     assert targets <= set(re.findall(r"^([\w-]+):", read("Makefile"), re.MULTILINE))
     assert files and not [name for name in files if not (ROOT / name).exists()]
 
