@@ -720,7 +720,7 @@ class Recorder(Callback):
 
 def test_callbacks_get_the_records_of_the_logs(tmp_path: Path) -> None:
     recorder = Recorder()
-    run = Run(tmp_path, callbacks=[recorder], max_steps=6, log_every=2, validate_every=3)
+    run = Run(tmp_path, callbacks=[Recorder(), recorder], max_steps=6, log_every=2, validate_every=3)
     assert run.trainer.run() == "finished"
     names = [name for name, _ in recorder.events]
     assert names == ["start", "log", "validation", "log", "log", "validation", "end"]
