@@ -405,14 +405,14 @@ class Block:
 
 
 def blocks(document: Path) -> Iterator[Block]:
-    """Fenced code in order, and whole command lines from the text between."""
+    """Fenced code in order, and command lines from the text between."""
     content = document.read_text(encoding="utf-8")
     for part in re.split(r"^(```[^\n]*\n.*?^```$)", content, flags=re.MULTILINE | re.DOTALL):
         if part.startswith("```"):
             language, _, code = part[3:].removesuffix("```").partition("\n")
             yield Block(language or "text", code)
             continue
-        for span in re.findall(r"`(headwise [^`]+)`", part):
+        for span in re.findall(r"`((?:headwise|make) [^`]+)`", part):
             yield Block("span", " ".join(span.split()))
 
 
@@ -580,8 +580,10 @@ def test_every_line_of_the_documentation_runs(document: Path, reader: Reader) ->
 def test_unknown_lines_fail(reader: Reader, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     wrong = ["headwise translate runs/unknown input.txt", "headwise info runs/ende --brief", "curl example.org"]
-    block = "\n".join(["```sh", *wrong, "```", "`headwise train --colour`", "```python", "import nothing", "```", ""])
+    block = "\n".join(
+        ["```sh", *wrong, "```", "`headwise train --colour` `make up`", "```python", "import nothing", "```", ""]
+    )
     page.write_text(block, encoding="utf-8")
     reader.read(page)
     messages = [message.splitlines()[0] for message in reader.wrong]
-    assert messages == [*wrong, "headwise train --colour", "import nothing"]
+    assert messages == [*wrong, "headwise train --colour", "make up", "import nothing"]
