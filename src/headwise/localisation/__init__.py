@@ -5,9 +5,9 @@ A file is a `Document` of `Unit`s (`unit.py`); each format has a module. `memory
 (`passages.py`) a translation replaces its source. `placeholders.py` finds what must survive a translation (tags,
 placeholders, addresses), and `code_transfer.py` transfers it. Not here: text line by line (`cli/translate.py`).
 
-A new format is a row of `FORMATS`, a function `read_FORMAT(path, data, languages)` that returns a `Document`, and its entry
-in `reading.READERS`. For a monolingual format it returns `Passages(Characters(path, data), passages)`: the position of each
-text, and how to write its translation. `plain_text.py` is the shortest example.
+A new format is a row of `FORMATS`, a function `read_FORMAT(path, data, languages)` that returns a `Document`, and its
+entry in `reading.READERS`. For a monolingual format it returns `Passages(Characters(path, data), passages)`: the
+position of each text, and how to write its translation. `plain_text.py` is the shortest example.
 """
 
 import os
