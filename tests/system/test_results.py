@@ -129,12 +129,12 @@ def test_without_a_test_set_the_table_is_about_validation(runs: list[Path], cli:
 @pytest.mark.parametrize(
     ("extra", "expected"),
     [
-        (["--test", "news", "SRC"], "write NAME SOURCE REFERENCE"),
+        (["--test", "news", "SRC"], "write NAME=SOURCE REFERENCE"),
         (["--test", "a/b", "SRC", "SRC"], "files are named after NAME"),
         (["--test", "n", "SRC", "SRC", "--test", "n", "SRC", "SRC"], "two test sets have this name"),
         (["--test", "n", "SRC", "SRC", "--baseline", "nobody"], "unknown baseline 'nobody'"),
         (["--test", "n", "SRC", "SRC", "--metric", "bleu"], "unknown metric 'bleu'"),
-        (["--group", "a"], "write MODEL=PATTERN"),
+        (["--group", "a"], "write ROW=PATTERN"),
         (["--group", "a=z*"], "no run has such a name"),
         (["--curves", "a.pdf"], "name a .png or .svg file"),
     ],
@@ -168,7 +168,7 @@ def test_a_test_set_may_be_a_file_of_pairs(runs: list[Path], test_set: list[Path
     by_files = cli("results", runs[0], "--test", "news", *test_set)
     assert cli("results", runs[0], "--test", "news", pairs).out == by_files.out and len(kept(runs[0])) == 1
     assert (
-        "write NAME SOURCE REFERENCE, or NAME and a file of pairs"
+        "write NAME=SOURCE REFERENCE, or NAME=FILE for a file of pairs"
         in cli("results", runs[0], "--test", "news", test_set[0]).complaint
     )
     by_files = cli("evaluate", runs[0], "--source", test_set[0], "--reference", test_set[1])

@@ -1,7 +1,8 @@
 """The command line: `main` imports the module of the requested command, parses its options and runs it.
 
 `COMMANDS` lists the commands; the module of each stands in `commands/` and defines `add_options(parser)`,
-`run(options)` and, where options exclude each other, `RULES`. The other modules here hold what several commands share.
+`run(options)`, where options exclude each other `RULES`, and where there are many `COMMON`, those that `--help` shows.
+The other modules here hold what several commands share.
 The list of commands needs no command module, so it comes at once. Modules that only some options need are imported
 with these (`NEEDS`), so that nobody else waits for them.
 
@@ -13,12 +14,14 @@ import errno
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from contextlib import ExitStack
 from importlib import import_module
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from headwise.cli.rules import FlagRule, in_flags, refuse_meaningless, refuse_overwriting, typed_flags
+from headwise.cli.help import RED, RESET, has_colours
+from headwise.cli.parser import Needs, Parser
+from headwise.cli.rules import in_flags, refuse_meaningless, refuse_overwriting, typed_flags
 from headwise.cli.streams import open_streams
 from headwise.device import keep_to_quota
 from headwise.errors import FULL, INSTALL_TORCH, UserError, unknown, unwritable
@@ -38,12 +41,18 @@ class Command(NamedTuple):
         """Its module in `commands/`; `import` is a word of Python's."""
         return "import_checkpoint" if self.name == "import" else self.name.replace("-", "_")
 
+    @property
+    def sentence(self) -> str:
+        """The description in its help."""
+        return f"{self.help[0].upper()}{self.help[1:]}."
+
 
 # In the order of the help.
 COMMANDS = {
     "start": (
         Command("demo", "train on dates in five languages and show the result"),
         Command("info", "show what a model is and how it was trained"),
+        Command("completion", "print a script that lets a shell complete commands"),
     ),
     "data": (
         Command("check-corpus", "check parallel files for duplicates, leaks and errors"),
@@ -94,7 +103,6 @@ COMMANDS = {
         Command("forecast", "continue a time series"),
     ),
 }
-Needs = Mapping[str, Callable[[argparse.Namespace], Any]]  # modules of this package, and when they are needed
 NEEDS: Needs = {
     "cluster": lambda o: getattr(o, "ray", None) is not None,
     "glossary": lambda o: getattr(o, "glossary", "") or getattr(o, "keep", ""),
@@ -105,16 +113,6 @@ NO_THREADS = (
     "the system starts no more threads for this user or container: raise the limit (`ulimit -u`, pids.max, "
     "`docker run --pids-limit`), end other programs, or set OMP_NUM_THREADS=1"
 )
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line."""
-
-    rules: Sequence[FlagRule] = ()
-    needs: Needs = NEEDS
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; see `{self.prog} --help`")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -160,7 +158,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _failed(message: str) -> int:
-    print(f"headwise: error: {message}", file=sys.stderr)
+    start, end = (RED, RESET) if has_colours(sys.stderr) else ("", "")
+    print(f"{start}headwise: error:{end} {message}", file=sys.stderr)
     return 2
 
 
@@ -208,7 +207,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if name not in BY_NAME:
         raise unknown("command", name, BY_NAME)
     parser = command_parser(name)
-    options, rest = parser.parse_known_args([*before, *arguments[len(before) + 1 :]])
+    options, rest = parser.parse_any_order([*before, *arguments[len(before) + 1 :]])
     if rest:
         from difflib import get_close_matches  # for this error alone
 
@@ -247,18 +246,24 @@ def main_parser() -> Parser:
         epilog=f"{groups}\n\nOptions of a command: headwise COMMAND --help",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"headwise {__version__}")
+    parser.add_argument("--version", action="version", version=f"headwise {__version__}", help="print the version")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
 
 def command_parser(name: str) -> Parser:
     """The parser of a command, whose module is imported here."""
-    command = BY_NAME[name]
-    module = _imported(f"commands.{command.module}", name)
-    description = f"{command.help[0].upper()}{command.help[1:]}."
-    parser = Parser(prog=f"headwise {name}", description=description, epilog=module.__doc__)
+    parser = Parser(prog=f"headwise {name}", description=BY_NAME[name].sentence)
+    add_command(parser, name)
+    return parser
+
+
+def add_command(parser: Parser, name: str) -> None:
+    """Give a parser the options of a command, its rules and its function."""
+    module = _imported(f"commands.{BY_NAME[name].module}", name)
+    parser.epilog = module.__doc__
     parser.rules, parser.needs = getattr(module, "RULES", ()), {**NEEDS, **getattr(module, "NEEDS", {})}
     parser.set_defaults(run=module.run)
     module.add_options(parser)
-    return parser
+    if hasattr(module, "COMMON"):
+        parser.shorten_help(module.COMMON)

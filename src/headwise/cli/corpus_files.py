@@ -14,8 +14,8 @@ from headwise.errors import UserError
 
 
 def corpus_output_option(parser: argparse.ArgumentParser) -> None:
-    text = "corpus to write, .jsonl or .tsv"
-    parser.add_argument("-o", "--output", type=out_file, required=True, metavar="FILE.jsonl", help=text)
+    text = "corpus to write, a .jsonl or .tsv file"
+    parser.add_argument("-o", "--output", type=out_file, required=True, metavar="FILE", help=text)
 
 
 def line_translator(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from headwise.cli.options import PRETRAINED, flag_of, model_option, whole_number
+from headwise.cli.options import PRETRAINED, model_option, setting_option, whole_number
 from headwise.config.settings import ABSOLUTE, SETTINGS, SearchSettings
 
 GENERATION = (  # settings with an option of `generation_options`
@@ -20,11 +20,11 @@ def generation_options(parser: argparse.ArgumentParser) -> None:
     known = ABSOLUTE | {
         name: SETTINGS[f"decode.{name}"] for name in (*GENERATION, "sample", "stop") if name not in ABSOLUTE
     }
-    group = parser.add_argument_group("generation (default: the model's own settings)")
-    for name in GENERATION:
-        group.add_argument(flag_of(name), type=type(known[name].default), metavar="N", help=known[name].help)
-    group.add_argument("--sample", action=argparse.BooleanOptionalAction, default=None, help=known["sample"].help)
-    group.add_argument("--stop", action="append", metavar="STRING", help=known["stop"].help)
+    group = parser.add_argument_group("generation")
+    for name in (*GENERATION, "sample", "stop"):
+        setting_option(
+            group, name, known[name], {"batch_size": "texts per batch; 0 is automatic"}.get(name, ""), usual=False
+        )
 
 
 def generation_settings(options: argparse.Namespace) -> dict[str, Any]:
@@ -46,8 +46,9 @@ def pretrained_options(parser: argparse.ArgumentParser, more: Sequence[str] = ()
 
 def compute_option(parser: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:
     """`--compute` for models with no other decoding options; `translate` has it among those."""
-    text = "precision (default: float32 on a CPU, elsewhere that of the file)"
-    parser.add_argument("--compute", choices=("float32", "float16", "bfloat16", *more), help=text)
+    choices = ("float32", *more, "bfloat16", "float16")
+    text = f"{', '.join(choices)}: weight precision (default: float32 on a CPU, elsewhere that of the file)"
+    parser.add_argument("--compute", choices=choices, metavar="NAME", help=text)
 
 
 def top_option(parser: argparse.ArgumentParser, what: str) -> None:

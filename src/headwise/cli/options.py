@@ -6,12 +6,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
 
 from headwise.cli.rules import FlagRule, in_file, out_file
+from headwise.config.setting import Setting
 from headwise.config.settings import SETTINGS, SearchSettings
+from headwise.config.tasks import TASKS
 
-TRAINED_HERE = "folder of a model trained here"
-PRETRAINED = "Hugging Face folder, or hf:OWNER/NAME, or a folder written by `headwise import`"
-ANY_MODEL = "model to use: a Headwise or Hugging Face folder, or hf:OWNER/NAME"
-TRANSLATION_MODEL = f"{ANY_MODEL} (translation model)"
+TRAINED_HERE = "folder written by `headwise train`"
+PRETRAINED = "model: a Hugging Face folder, hf:OWNER/NAME, or a folder written by `headwise import`"
+ANY_MODEL = "model: a Headwise or Hugging Face folder, or hf:OWNER/NAME"
+TRANSLATION_MODEL = "translation model: a Headwise or Hugging Face folder, or hf:OWNER/NAME"
 
 CODE = re.compile(r"[a-z]{2,3}([_-]([A-Z]{2}|[A-Z][a-z]{3}|[0-9]{3}))*")  # of a language
 HALF = ("float16", "bfloat16")
@@ -19,6 +21,14 @@ TERMS = ("glossary", "keep")
 ONE_PROCESS = FlagRule(TERMS, lambda o: o.ray is not None, "does not go with --ray: terms are counted in one process")
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 DECODING = tuple(field.name for field in fields(SearchSettings))
+DECODING_GROUPS = {  # in the order of the help
+    "search": ("beam_size", "length_penalty", "n_best", "no_repeat_ngram", "early_stopping", "stop"),
+    "length": (
+        *("max_length_factor", "max_length_extra", "min_length_factor", "min_length_extra", "max_source_length"),
+    ),
+    "sampling": ("sample", "temperature", "top_k", "top_p", "seed"),
+    "speed": ("compute", "batch_size", "batch_tokens", "shortlist", "draft_length"),
+}
 
 
 def whole_number(least: int) -> Callable[[str], int]:
@@ -41,11 +51,24 @@ def model_option(parser: argparse.ArgumentParser, what: str, needed: bool = True
 
 
 def device_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+    text = "where to compute: auto, cpu or cuda (default: %(default)s)"
+    parser.add_argument("--device", default="auto", metavar="NAME", help=text)
+
+
+def old_name(parser: argparse.ArgumentParser, old: str, new: str) -> None:
+    """Let the former name of an option work, without a place in the help."""
+    parser._option_string_actions[old] = parser._option_string_actions[new]
+
+
+def old_flag(parser: argparse.ArgumentParser, old: str, new: str, value: str) -> None:
+    """Let a former option without a value work, which stands for `new value`."""
+    now = parser._option_string_actions[new]
+    hidden = argparse.SUPPRESS
+    parser.add_argument(old, dest=now.dest, action="store_const", const=value, default=now.default, help=hidden)
 
 
 def files_option(
-    parser: argparse.ArgumentParser, flag: str, text: str, metavar: str = "FILE", required: bool = False
+    parser: argparse._ActionsContainer, flag: str, text: str, metavar: str = "FILE", required: bool = False
 ) -> None:
     """An option for several input files."""
     default = None if required else []
@@ -60,17 +83,18 @@ def file_option(
 
 
 def format_option(parser: argparse.ArgumentParser, text: str, choices: Sequence[str] = ("text", "jsonl")) -> None:
-    text = f"output format; {text} (default: %(default)s)"
+    text = f"{text} (default: %(default)s)"
     parser.add_argument("--format", choices=choices, default=choices[0], help=text)
 
 
 def input_option(parser: argparse.ArgumentParser) -> None:
     text = "text file, also .gz (default: standard input)"
-    parser.add_argument("input", nargs="?", type=in_file, default="-", help=text)
+    parser.add_argument("input", nargs="?", type=in_file, default="-", metavar="FILE", help=text)
 
 
 def output_option(parser: argparse.ArgumentParser, what: str = "output file") -> None:
-    parser.add_argument("-o", "--output", type=out_file, default="-", help=f"{what} (default: standard output)")
+    text = f"{what} (default: standard output)"
+    parser.add_argument("-o", "--output", type=out_file, default="-", metavar="FILE", help=text)
 
 
 def source_option(parser: argparse.ArgumentParser, text: str, required: bool = True) -> None:
@@ -82,19 +106,19 @@ def target_option(parser: argparse._ActionsContainer, text: str, required: bool 
 
 
 def corpus_option(parser: argparse.ArgumentParser) -> None:
-    files_option(parser, "--train", "parallel files, as `headwise train` takes them", required=True)
+    files_option(parser, "--train", "parallel files, as for `headwise train`", required=True)
 
 
 def language_options(parser: argparse.ArgumentParser) -> None:
     """The languages of a multilingual model."""
     group = parser.add_argument_group("multilingual models")
-    source = "source language, as the model writes it: de, deu_Latn, de_DE"
+    source = "source language, by the model's own code, such as de, deu_Latn or de_DE"
     group.add_argument("--source-language", default="", metavar="CODE", help=source)
-    group.add_argument("--target-language", default="", metavar="CODE", help="target language")
+    group.add_argument("--target-language", default="", metavar="CODE", help="target language, in the same way")
 
 
-def document_languages(parser: argparse.ArgumentParser) -> None:
-    text = "language pair to read from a translation memory with several or none: en-de"
+def document_languages(parser: argparse._ActionsContainer) -> None:
+    text = "language pair, such as en-de, to read from files that have several languages or do not name theirs"
     parser.add_argument("--languages", type=direction, default=("", ""), metavar="FROM-TO", help=text)
 
 
@@ -111,32 +135,39 @@ def direction(text: str) -> tuple[str, str]:
 
 
 def glossary_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("terms")
     text = "terms that translations must contain: lines of source TAB target, or a .csv or .tbx file"
-    file_option(parser, "--glossary", text)
-    file_option(parser, "--keep", "names to leave untranslated, one per line")
+    file_option(group, "--glossary", text)
+    file_option(group, "--keep", "names to leave untranslated, one per line")
 
 
-def ensemble_option(parser: argparse.ArgumentParser) -> None:
-    text = "more models with the same tokenizer; their log-probabilities are averaged"
+def ensemble_option(parser: argparse._ActionsContainer) -> None:
+    text = "more models with the same tokenizer, whose predictions are averaged with those of MODEL"
     parser.add_argument("--ensemble", nargs="+", action="extend", default=[], metavar="MODEL", help=text)
 
 
-def workers_option(parser: argparse.ArgumentParser) -> None:
-    workers = "worker processes that share the lines (default: as many as this machine benefits from)"
+def workers_option(parser: argparse._ActionsContainer) -> None:
+    workers = "processes that share the lines (default: as many as this machine benefits from)"
     parser.add_argument("--workers", type=whole_number(0), default=0, metavar="N", help=workers)
 
 
-def ray_option(parser: argparse.ArgumentParser) -> None:
-    ray = "distribute the lines over the CPUs or GPUs of this Ray cluster (default: start one on this machine)"
-    parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help=ray)
+def ray_option(
+    parser: argparse._ActionsContainer,
+    text: str = "distribute the lines over the CPUs or GPUs of a Ray cluster",
+    default: str | None = None,
+) -> None:
+    """`--ray ADDRESS` for a cluster that runs, `--ray` to start one; `default` if neither is given."""
+    text = f"{text}; without ADDRESS, one that is started on this machine"
+    parser.add_argument("--ray", nargs="?", const="", default=default, metavar="ADDRESS", help=text)
 
 
 def ensemble_options(parser: argparse.ArgumentParser, what: str = TRANSLATION_MODEL) -> None:
     """What translates many lines: MODEL or an ensemble, its languages and processes."""
     model_option(parser, what)
-    ensemble_option(parser)
-    workers_option(parser)
-    ray_option(parser)
+    group = parser.add_argument_group("several models, processes or machines")
+    ensemble_option(group)
+    workers_option(group)
+    ray_option(group)
     language_options(parser)
 
 
@@ -146,17 +177,28 @@ def seed_option(parser: argparse.ArgumentParser, text: str) -> None:
 
 def metric_options(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:
     """How translations are scored."""
-    metric = f"any of BLEU, chrF++, TER, and for English summaries ROUGE-1, -2, -L (default: {' '.join(default)})"
+    metric = "metrics: BLEU, chrF++, TER; for English summaries ROUGE-1, ROUGE-2, ROUGE-L "
+    metric += f"(default: {' '.join(default)})"
     parser.add_argument("--metric", nargs="+", default=[*default], metavar="NAME", help=metric)
-    multi30k = "also print the tokenized, lowercased BLEU of the Multi30k literature; LANG is the target language"
-    parser.add_argument("--multi30k", default="", metavar="LANG", help=multi30k)
-    tokenize = "sacreBLEU tokenizer for BLEU (default: 13a; zh or char for references without spaces between words)"
+    multi30k = "also print the tokenized, lowercased BLEU of papers on Multi30k; CODE is the target language"
+    parser.add_argument("--multi30k", default="", metavar="CODE", help=multi30k)
+    tokenize = "sacreBLEU tokenizer for BLEU (default: 13a, or zh or char for texts without spaces between words)"
     parser.add_argument("--tokenize", default="", metavar="NAME", help=tokenize)
 
 
+def task_option(parser: argparse.ArgumentParser) -> None:
+    text = f"task to train for: {', '.join(TASKS)} (default: the recipe's)"
+    parser.add_argument("--task", choices=TASKS, default="", metavar="TASK", help=text)
+
+
 def host_option(parser: argparse.ArgumentParser) -> None:
-    host = "address to listen on; with another one than this computer's own, anyone who reaches it can use the model "
-    parser.add_argument("--host", default="127.0.0.1", help=host + "(default: %(default)s)")
+    host = "address to listen on; 0.0.0.0 lets everyone who reaches this machine use the model (default: %(default)s)"
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help=host)
+
+
+def port_option(parser: argparse.ArgumentParser, default: int) -> None:
+    text = "port; 0 chooses a free one (default: %(default)s)"
+    parser.add_argument("--port", type=whole_number(0), default=default, metavar="N", help=text)
 
 
 def decode_options(parser: argparse.ArgumentParser, without: Collection[str] = (), **texts: str) -> None:
@@ -165,18 +207,33 @@ def decode_options(parser: argparse.ArgumentParser, without: Collection[str] = (
     Options that are not given leave the model's own settings. The library checks the values. `texts` replace help
     texts for this command.
     """
-    group = parser.add_argument_group("decoding (default: the model's own settings)")
-    for name in (name for name in DECODING if name not in without):
-        setting = SETTINGS[f"decode.{name}"]
-        text = texts.get(name) or re.sub(r"[a-z]+_\w+", lambda found: flag_of(found[0]), setting.help)
-        if isinstance(setting.default, bool):
-            group.add_argument(flag_of(name), action="store_true", default=None, help=text)
-        elif isinstance(setting.default, tuple):
-            group.add_argument(flag_of(name), action="append", metavar="STRING", help=text)
-        else:
-            choices = setting.choices or None
-            metavar = None if choices else "N"
-            group.add_argument(flag_of(name), type=type(setting.default), choices=choices, metavar=metavar, help=text)
+    for title, names in DECODING_GROUPS.items():
+        group = parser.add_argument_group(f"decoding: {title}")
+        for name in (name for name in names if name not in without):
+            setting_option(group, name, SETTINGS[f"decode.{name}"], texts.get(name, ""))
+
+
+def setting_option(
+    group: argparse._ActionsContainer, name: str, setting: Setting, text: str = "", usual: bool = True
+) -> None:
+    """An option for a setting; without it the value is None.
+
+    Args:
+        text: replaces the setting's own help.
+        usual: whether models trained here have the default of the setting.
+    """
+    text = text or re.sub(r"[a-z]+_\w+", lambda found: flag_of(found[0]), setting.help)
+    flag, default = flag_of(name), setting.default
+    trained_here = f"; {default} if trained here" if usual and not isinstance(default, bool) else ""
+    text += "" if default == () else f" (default: the model's{trained_here})"
+    if isinstance(default, bool):
+        group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=text)
+    elif isinstance(default, tuple):
+        group.add_argument(flag, action="append", metavar="STRING", help=text)
+    elif setting.choices:
+        group.add_argument(flag, choices=setting.choices, metavar="NAME", help=f"{', '.join(setting.choices)}: {text}")
+    else:
+        group.add_argument(flag, type=type(default), metavar="N", help=text)
 
 
 def flag_of(name: str) -> str:

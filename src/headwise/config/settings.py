@@ -35,29 +35,29 @@ EARLY_STOPPING = ("exact", "no", "yes", "never")  # the last three as in generat
 class SearchSettings:
     """Settings of search and sampling (section 6.1 of the paper)."""
 
-    beam_size: int = setting(4, "hypotheses kept; 1 is greedy", POSITIVE)
-    length_penalty: float = setting(0.6, "alpha of GNMT (arXiv:1609.08144, eq. 14); higher favours longer output", ANY)
+    beam_size: int = setting(4, "hypotheses kept in beam search; 1 is greedy search", POSITIVE)
+    length_penalty: float = setting(0.6, "higher favours longer output: alpha of arXiv:1609.08144, eq. 14", ANY)
     early_stopping: str = choice(
-        EARLY_STOPPING, "when a beam ends; all but exact: as transformers, by log P / length^alpha"
+        EARLY_STOPPING, "when a beam search ends; all but exact are those of transformers, which rank by log P / length^alpha"
     )
     max_length_factor: float = setting(2.0, "longest output = this * source tokens + max_length_extra")
-    max_length_extra: int = setting(50, "tokens, see max_length_factor (section 6.1)")
+    max_length_extra: int = setting(50, "tokens, see max_length_factor; section 6.1 of the paper")
     min_length_factor: float = setting(0.0, "shortest output = this * source tokens + min_length_extra")
     min_length_extra: int = setting(0, "tokens, see min_length_factor")
-    no_repeat_ngram: int = setting(0, "no n-gram of this size twice in an output; 0 is off")
-    n_best: int = setting(1, "hypotheses returned, at most beam_size when searching", POSITIVE)
-    sample: bool = setting(False, "use random sampling instead of search")
-    temperature: float = setting(1.0, "sampling temperature", POSITIVE)
-    top_k: int = setting(0, "sample from the k most probable tokens only; 0 is all")
-    top_p: float = setting(1.0, "sample from the most probable tokens with this total probability", SHARE)
+    no_repeat_ngram: int = setting(0, "allow no n-gram of this size twice in an output; 0 is off")
+    n_best: int = setting(1, "outputs per input, at most beam_size unless sampling", POSITIVE)
+    sample: bool = setting(False, "sample tokens at random instead of searching")
+    temperature: float = setting(1.0, "sampling temperature; lower is less random", POSITIVE)
+    top_k: int = setting(0, "sample from the k most probable tokens; 0 is all")
+    top_p: float = setting(1.0, "sample from the most probable tokens that together have this probability", SHARE)
     seed: int = setting(1, "random seed for sampling", SEED)
-    stop: tuple[str, ...] = setting((), "end an output before this string; may be given several times")
+    stop: tuple[str, ...] = setting((), "end an output before this string; may be repeated")
     batch_size: int = setting(0, "texts per batch; 0 = as many as batch_tokens allows")
-    batch_tokens: int = setting(4096, "source tokens per batch", POSITIVE)
-    max_source_length: int = setting(256, "split texts longer than this, tokens; 0 = no limit", A_CHARACTER)
-    shortlist: bool = setting(False, "restrict outputs to the shortlist of `headwise shortlist`; faster on a CPU")
+    batch_tokens: int = setting(4096, "source tokens times hypotheses per batch", POSITIVE)
+    max_source_length: int = setting(256, "split texts that have more tokens than this; 0 = no limit", A_CHARACTER)
+    shortlist: bool = setting(False, "allow only tokens of the shortlist made by `headwise shortlist`; faster on a CPU")
     draft_length: int = setting(6, "tokens drafted per step of speculative decoding", POSITIVE)
-    compute: str = choice(("float32", "int8", "bfloat16", "float16"), "weight precision; int8: CPU, float16: CUDA")
+    compute: str = choice(("float32", "int8", "bfloat16", "float16"), "weight precision; int8 needs a CPU, float16 CUDA")
 
     def changed(self, given: Mapping[str, Any], computes: Sequence[str] = ()) -> "SearchSettings":
         """The settings of one call; `UserError` for unknown or invalid ones.
@@ -106,8 +106,8 @@ class SearchSettings:
 
 # Lengths independent of the source: `max_new_tokens=5` means max_length_factor=0 and max_length_extra=5.
 ABSOLUTE = {
-    "max_new_tokens": Setting(128, "longest output, tokens", POSITIVE),
-    "min_new_tokens": Setting(0, "shortest output, tokens"),
+    "max_new_tokens": Setting(128, "longest output in tokens", POSITIVE),
+    "min_new_tokens": Setting(0, "shortest output in tokens"),
 }
 
 

@@ -18,7 +18,7 @@ PARSERS = {name: cli.command_parser(name) for name in cli.BY_NAME}
 ACTIONS = [(name, action) for name, parser in PARSERS.items() for action in parser._actions]
 # Numbers that the library checks, and names in its errors: all of these two groups, and
 SETTINGS = ("decoding", "generation")
-CHECKED_ELSEWHERE = {("inspect", "layer"), ("explore", "port"), ("transcribe", "beam_size")}
+CHECKED_ELSEWHERE = {("inspect", "layer"), ("transcribe", "beam_size")}
 
 DISTILL = ["distill", "m", "--train", "a.tsv", "-o", "b.jsonl"]
 ALIGN = ["align", "m", "--source", "a", "--target", "b"]
@@ -69,8 +69,8 @@ UNREAD: list[tuple[list[str], str]] = [
     (["inspect", "m", "a", "--layer", "9"], "--layer is for pictures and text"),
     (["inspect", "m", "a", "-o", "x.html", "--head", "77"], "--head is for pictures and text"),
     (["inspect", "m", "a", "--format", "json", "--part", "encoder"], "--part is for pictures and text"),
-    (["inspect", "m", "a", "--target", "b", "--prefix", "c"], "--prefix does not go with --target"),
-    (["inspect", "m", "a", "--target", "b", "--beam-size", "2"], "--beam-size does not go with --target"),
+    (["inspect", "m", "a", "--translation", "b", "--prefix", "c"], "--prefix does not go with --translation"),
+    (["inspect", "m", "a", "--translation", "b", "--beam-size", "2"], "--beam-size does not go with --translation"),
 ]
 
 
@@ -238,7 +238,7 @@ def test_two_outputs_are_two_files(tmp_path: Path) -> None:
 
 def names_a_file(action: argparse.Action) -> bool:
     said = str(action.metavar or "")
-    return action.dest in ("input", "output", "save") or said.startswith(("FILE", "LINKS", "GOLD", "IMAGE", "AUDIO"))
+    return action.dest in ("input", "output", "save") or said.startswith(("FILE", "IMAGE", "AUDIO"))
 
 
 def test_every_file_is_known_as_read_or_written() -> None:

@@ -156,7 +156,7 @@ def test_what_a_page_cannot_hold_is_refused_in_a_line(
     with pytest.raises(UserError, match="its tokenizer is not supported"):
         export_page(translation_folder(tmp_path / "marian"), out)
     assert main(["export", str(make_model()), str(out), "--to", "web", "--int8"]) == 2
-    assert "--int8 and --text are not for --to web" in capsys.readouterr().err
+    assert "--compute and --text are not for --to web" in capsys.readouterr().err
     assert not out.exists()
 
 

@@ -325,7 +325,7 @@ def test_transcribing(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert model.transcribe(path, "en").text == model.transcribe(path, timestamps=False).text == found.text
     soundfile.write(path, np.sin(times[:9_000] * 900), 16_000)
     assert [(one.start, one.end) for one in model.transcribe(path, timestamps=False).segments] == [(0.0, 0.56)]
-    lines = run(capsys, "transcribe", model.path, path, "--timestamps", "--language", "en").splitlines()
+    lines = run(capsys, "transcribe", model.path, path, "--timestamps", "--source-language", "en").splitlines()
     assert len(lines) == len(model.transcribe(path).segments)
     with pytest.raises(UserError, match="language 'xx': this model knows en"):
         model.transcribe(path, "xx")

@@ -26,13 +26,13 @@ RULES = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     model_option(parser, TRANSLATION_MODEL)
-    source_option(parser, "source texts")
-    target_option(parser, "their translations", required=True)
-    output_option(parser, "file of links (i-j) to write")
-    reverse = "a model for the opposite direction; the links of both are combined (grow-diag)"
+    source_option(parser, "source texts, one per line")
+    target_option(parser, "their translations, one per line", required=True)
+    output_option(parser, "file to write the links (i-j) to, one line per pair")
+    reverse = "model for the opposite direction; the links of both are combined (grow-diag)"
     parser.add_argument("--reverse", metavar="MODEL", help=reverse)
-    choose = "reference links of these pairs: find the attention that agrees best, and save that choice in MODEL"
-    parser.add_argument("--choose", type=in_file, metavar="LINKS", help=choose)
+    choose = "correct links of these pairs: find the attention head that agrees best, and save this choice in MODEL"
+    parser.add_argument("--choose", type=in_file, metavar="FILE", help=choose)
     language_options(parser)
 
 

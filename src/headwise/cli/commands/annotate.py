@@ -16,10 +16,10 @@ from headwise.glossary.files import read_glossary
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     corpus_option(parser)
-    text = "terms, as `translate --glossary` takes them, also with several translations"
+    text = "terms, as for `headwise translate --glossary`; a term may have several translations"
     file_option(parser, "--glossary", text, required=True)
     document_languages(parser)
-    share = "share of the pairs to annotate; the others teach the model to translate without terms "
+    share = "share of the pairs to annotate, from 0 to 1; from the others a model learns to translate without terms "
     parser.add_argument("--share", type=_share, default=0.5, metavar="X", help=f"{share}(default: %(default)s)")
     seed_option(parser, "random seed for choosing the pairs")
     corpus_output_option(parser)

@@ -15,14 +15,14 @@ from headwise.data.questions import Question, read_questions
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     pretrained_options(parser)
-    text = "questions in SQuAD format; with --question the text to search"
+    text = "questions in SQuAD format; with --question, the text to search"
     parser.add_argument("input", type=in_file, metavar="FILE", help=text)
-    parser.add_argument("--question", default="", metavar="TEXT", help="question about the text in FILE")
-    unanswerable = "allow no answer, if that is more probable than the best one"
+    parser.add_argument("--question", default="", metavar="TEXT", help="answer this question about the text in FILE")
+    unanswerable = "give no answer where that is more probable than the best one"
     parser.add_argument("--unanswerable", action="store_true", help=unanswerable)
     output_option(parser)
-    style = "text: question id (for a file), answer, probability, start and end character, separated by tabs; jsonl; "
-    style += "squad: the answer of each id, for SQuAD's evaluation script"
+    style = "text: answer, probability, start and end character, separated by tabs, after the id of the question; "
+    style += "jsonl: the same as JSON lines; squad: for SQuAD's evaluation script"
     format_option(parser, style, ("text", "jsonl", "squad"))
 
 

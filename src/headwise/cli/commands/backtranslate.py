@@ -13,12 +13,17 @@ from headwise.cli.loading import model_or_ensemble
 from headwise.cli.options import TRANSLATION_MODEL, decode_options, ensemble_options, files_option
 from headwise.corpora.backtranslation import back_translate
 
+COMMON = (
+    *("--text", "--output", "--tag", "--sample", "--beam-size", "--top-k", "--seed", "--compute", "--workers"),
+    "--device",
+)
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    ensemble_options(parser, f"{TRANSLATION_MODEL} that translates from the target language into the source language")
-    files_option(parser, "--text", "text in the target language, one line each; also .gz", required=True)
+    ensemble_options(parser, f"{TRANSLATION_MODEL}; it translates from your target language into your source language")
+    files_option(parser, "--text", "text in the target language, a sentence per line; also .gz", required=True)
     corpus_output_option(parser)
-    tag = "token to put before every source, such as '<bt>', so that the model can tell machine-translated text"
+    tag = "token to put before every source, such as '<bt>', to tell machine translations apart (default: none)"
     parser.add_argument("--tag", default="", metavar="TOKEN", help=tag)
     decode_options(parser, without=("draft_length", "n_best"))
 

@@ -16,11 +16,15 @@ from headwise.cli.loading import model_with
 from headwise.cli.options import format_option
 from headwise.cli.rules import in_file
 
+COMMON = ("--beam-size", "--max-new-tokens", "--n-best", "--sample", "--seed", "--format", "--compute", "--device")
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     pretrained_options(parser)
     parser.add_argument("pictures", type=in_file, nargs="+", metavar="IMAGE", help="image file: PNG, JPEG, ...")
-    format_option(parser, "text: a caption per line, its alternatives below it; jsonl adds file, tokens and scores")
+    format_option(
+        parser, "text: a caption per line, with its alternatives below it; jsonl adds file, tokens and scores"
+    )
     generation_options(parser)
 
 

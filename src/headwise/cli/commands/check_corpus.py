@@ -10,7 +10,7 @@ from headwise.cli.options import files_option
 from headwise.cli.rules import in_file, out_file
 from headwise.config.data import TranslationData
 from headwise.config.setting import converted
-from headwise.config.settings import RunConfig, load_recipe, recipe_names
+from headwise.config.settings import RunConfig, load_recipe
 from headwise.corpora.survey.page import survey_page
 from headwise.corpora.survey.report import TRAINING, VALIDATION, check_corpora, report_lines
 from headwise.data.corpus import Corpus
@@ -23,16 +23,20 @@ from headwise.localisation.memory import memories_as_tsv
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    text = "training files, as `headwise train` takes them"
+    text = "training files, as for `headwise train --train`"
     parser.add_argument("train", nargs="+", type=in_file, metavar="FILE", help=text)
-    valid = "validation files, or the part of the training files that `headwise train --valid` would hold out: "
-    files_option(parser, "--valid", valid + "1%% or 500pairs")
-    test = "a test set, optionally with a name: --test news=test.en test.de; may be repeated"
-    parser.add_argument("--test", nargs="+", type=in_file, action="append", default=[], metavar="FILE", help=test)
-    recipe = f"recipe whose limits decide what training would drop: {', '.join(recipe_names())}, or a .toml file"
-    parser.add_argument("--recipe", default="", help=f"{recipe} (default: the default limits)")
-    text = "also write the report as an HTML page"
-    parser.add_argument("-o", "--output", type=out_file, default="", metavar="REPORT.html", help=text)
+    valid = "validation files; or 1%% or 500pairs, to check the part that `headwise train --valid` would hold out"
+    files_option(parser, "--valid", valid)
+    test = "test set, with a name if there are several: --test news=test.en test.de; may be repeated"
+    metavar = ("[NAME=]SOURCE", "TARGET")
+    parser.add_argument("--test", nargs="+", type=in_file, action="append", default=[], metavar=metavar, help=test)
+    recipe = (
+        "recipe, as for `headwise train`, whose limits decide which pairs training would drop (default: the limits "
+    )
+    recipe += "that `headwise settings` shows)"
+    parser.add_argument("--recipe", default="", metavar="NAME", help=recipe)
+    text = "HTML page to write the report to (default: printed only)"
+    parser.add_argument("-o", "--output", type=out_file, default="", metavar="FILE", help=text)
 
 
 def run(options: argparse.Namespace) -> None:

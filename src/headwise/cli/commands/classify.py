@@ -12,10 +12,10 @@ from headwise.models.load import load_task
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    model_option(parser, f"{ANY_MODEL} (classifier)")
+    model_option(parser, f"{ANY_MODEL}; a classifier")
     input_option(parser)
     output_option(parser)
-    format_option(parser, "text: label TAB probability; jsonl adds the probabilities of all labels")
+    format_option(parser, "text: label, tab, probability; jsonl adds the probabilities of all labels")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -7,7 +7,9 @@ from headwise.demo.run import demo
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", default="runs/demo", help="model folder to write (default: %(default)s)")
+    parser.add_argument(
+        "--out", default="runs/demo", metavar="DIR", help="model folder to write (default: %(default)s)"
+    )
 
 
 def run(options: argparse.Namespace) -> None:

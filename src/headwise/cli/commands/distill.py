@@ -10,14 +10,21 @@ from headwise.cli.rules import FlagRule
 from headwise.corpora.distill import distill
 from headwise.data.corpus import parse_corpora, read_pairs
 
+COMMON = (
+    *("--train", "--output", "--beam-size", "--n-best", "--interpolate", "--ensemble", "--compute", "--workers"),
+    *("--ray", "--device"),
+)
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     ensemble_options(parser)
     corpus_option(parser)
     corpus_output_option(parser)
-    interpolate = "write the translation of the n-best list that is closest to the reference, not the most probable one"
+    interpolate = (
+        "of the --n-best translations, write the one that is closest to the reference, not the most probable one"
+    )
     parser.add_argument("--interpolate", action="store_true", help=interpolate)
-    n_best = "translations per text, a pair for each different one; with --interpolate the candidates to choose from"
+    n_best = "translations per text: a pair for each, or with --interpolate the candidates to choose from"
     decode_options(parser, without=("draft_length",), n_best=n_best)
 
 

@@ -32,16 +32,19 @@ RULES = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     pretrained_options(parser)
     input_option(parser)
-    output_option(parser, "a .npy file, float32 (lines, width), or lines of JSON")
-    group = parser.add_argument_group("embeddings (default: the model's modules.json, or the mean, normalized)")
-    pooling = "pooling of the token states: mean, maximum, ..., or the state of the first or last token"
+    output_option(parser, ".npy file for one array (lines, width), or .jsonl, .json or .txt for JSON lines")
+    group = parser.add_argument_group("embeddings")
     choices = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean")
-    group.add_argument("--pooling", choices=choices, default="", help=pooling)
-    length = "scale embeddings to length 1, so that dot products are cosine similarities"
+    pooling = f"{', '.join(choices)}: how a text's embedding is made from those of its tokens (default: the "
+    pooling += "model's, else mean)"
+    group.add_argument("--pooling", choices=choices, default="", metavar="NAME", help=pooling)
+    length = (
+        "scale embeddings to length 1, so that dot products are cosine similarities (default: the model's, else yes)"
+    )
     group.add_argument("--normalize", action=argparse.BooleanOptionalAction, default=None, help=length)
-    prompt = "put this prompt of the model before each line; '' for none"
+    prompt = "put the model's prompt of this name before each line; '' for none (default: the model's)"
     group.add_argument("--prompt", metavar="NAME", help=prompt)
-    batch = "lines per batch (default: %(default)s)"
+    batch = "texts per batch (default: %(default)s)"
     parser.add_argument("--batch-size", type=whole_number(1), default=16, metavar="N", help=batch)
 
 

@@ -15,19 +15,21 @@ from headwise.cli.decoding import decode_overrides
 from headwise.cli.files import output
 from headwise.cli.loading import model_of, model_or_ensemble, translator_of
 from headwise.cli.options import (
+    ANY_MODEL,
     DECODING,
     ONE_PROCESS,
     SAMPLING,
     TERMS,
-    TRANSLATION_MODEL,
     decode_options,
     document_languages,
     ensemble_option,
     files_option,
+    format_option,
     glossary_options,
     language_options,
     metric_options,
     model_option,
+    old_flag,
     ray_option,
     source_option,
     target_option,
@@ -68,26 +70,33 @@ RULES = (
     FlagRule(("save",), lambda o: not o.tune and o.save == "", "needs a FILE to keep the translations in"),
 )
 
+COMMON = (
+    *("--source", "--reference", "--hypothesis", "--against", "--metric", "--format", "--save", "--beam-size"),
+    *("--device", "--alignments"),
+)
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    model_option(parser, TRANSLATION_MODEL, needed=False)
+    model_option(parser, ANY_MODEL, needed=False)
     ensemble_option(parser)
-    source = "text to translate, or a file of pairs as `train` takes it (.tsv, .po, .tmx, ...), which has references; "
-    source += "text for a language model; texts and labels (.tsv) for a classifier; .csv for a forecaster; sounds with "
-    source += "transcripts (.tsv, .jsonl) for Whisper; pictures with captions (.tsv) for a captioner"
+    source = (
+        "texts to translate, or a file of pairs that has the references, too (.tsv, .po, .tmx, ...). For models of "
+    )
+    source += "other tasks, a file as for `headwise train --train`: text, .tsv, .csv, ..."
     source_option(parser, source, required=False)
-    hypothesis = "score this translation file instead of running a MODEL (with --alignments: a file of word links)"
+    hypothesis = "score these translations instead of a MODEL's; with --alignments, these word links"
     parser.add_argument("--hypothesis", type=in_file, metavar="FILE", help=hypothesis)
-    files_option(parser, "--reference", "one or several reference translations: lines of text, or files of pairs")
-    against = "another model to compare with by paired bootstrap; with --hypothesis another translation file"
+    files_option(parser, "--reference", "reference translations, one file or several: lines of text, or files of pairs")
+    against = "second model to compare with, by paired bootstrap; with --hypothesis, a second file of translations"
     parser.add_argument("--against", metavar="MODEL", help=against)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    format_option(parser, "json: one object with all numbers", ("text", "json"))
+    old_flag(parser, "--json", "--format", "json")
     metric_options(parser, ("BLEU", "chrF++", "TER"))
-    tune = "translate validation data (never a test set) with several values of a setting, and print the best one"
-    parser.add_argument("--tune", choices=["length_penalty"], help=tune)
-    save = "save the translations; with --tune, and without FILE, save the best value in MODEL"
+    tune = "length_penalty: print the value of this setting that is best on --source; use validation data, no test set"
+    parser.add_argument("--tune", choices=["length_penalty"], metavar="NAME", help=tune)
+    save = "file to save the translations in; with --tune and without FILE, save the best value in MODEL"
     parser.add_argument("--save", type=out_file, nargs="?", const=IN_MODEL, metavar="FILE", help=save)
-    normalizer = "normalization of transcripts: english also unifies numbers and spellings (default: basic)"
+    normalizer = "how transcripts are normalized; english also unifies numbers and spellings (default: basic)"
     parser.add_argument("--normalizer", choices=("basic", "english"), help=normalizer)
     _alignment_options(parser)
     glossary_options(parser)
@@ -99,11 +108,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _alignment_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("word alignment")
-    gold = "gold links, i-j sure and ipj possible: print the alignment error rate of the model's attention on --source "
-    gold += "and --target, or of the links in --hypothesis (Pharaoh format)"
-    group.add_argument("--alignments", type=in_file, metavar="GOLD", help=gold)
-    target_option(group, "translation of --source that the links belong to")
-    reverse = "a model for the opposite direction; the links of both are combined (grow-diag)"
+    gold = "correct word links (i-j sure, ipj possible): print the alignment error rate of MODEL on --source and "
+    gold += "--target, or of the links in --hypothesis"
+    group.add_argument("--alignments", type=in_file, metavar="FILE", help=gold)
+    target_option(group, "translations of --source, one per line")
+    reverse = "model for the opposite direction; the links of both are combined (grow-diag)"
     group.add_argument("--reverse", metavar="MODEL", help=reverse)
 
 
@@ -125,7 +134,7 @@ def run(options: argparse.Namespace) -> None:
         _evaluate_translator(options, model)
         return
     settings = {"language": options.source_language, "normalizer": options.normalizer or "basic"} if hears else {}
-    known = ("model", "source", "device", "json", *(["source_language", "normalizer"] if settings else []))
+    known = ("model", "source", "device", "format", *(["source_language", "normalizer"] if settings else []))
     stray = [flag for name, flag in options.flags.items() if name not in known]
     if stray:
         raise UserError(f"{stray[0]} is for translation models; {options.model} needs --source alone")
@@ -134,7 +143,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _print(options: argparse.Namespace, as_json: Any, text: str) -> None:
-    print(json.dumps(as_json, indent=2) if options.json else text)
+    print(json.dumps(as_json, indent=2) if options.format == "json" else text)
 
 
 def _print_report(options: argparse.Namespace, report: TranslationReport) -> None:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from headwise.cli.loading import model_of
-from headwise.cli.options import ANY_MODEL, host_option, language_options, model_option
+from headwise.cli.options import ANY_MODEL, host_option, language_options, model_option, port_option
 from headwise.inspect.page.contents import page_contents, walk_contents
 from headwise.inspect.page.models import model_contents
 from headwise.serve.explorer.answers import ExplorerModel, PageContents
@@ -15,9 +15,9 @@ CONTENTS = PageContents(model_contents, page_contents, walk_contents)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    model_option(parser, f"{ANY_MODEL} (with attention)")
-    parser.add_argument("--against", metavar="MODEL", help="another model to show beside it")
-    parser.add_argument("--port", type=int, default=8000, help="port; 0 chooses a free one (default: %(default)s)")
+    model_option(parser, f"{ANY_MODEL}; one with attention")
+    parser.add_argument("--against", metavar="MODEL", help="second model to compare MODEL with")
+    port_option(parser, 8000)
     host_option(parser)
     language_options(parser)
 

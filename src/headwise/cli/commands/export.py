@@ -1,10 +1,10 @@
-"""Example: headwise export runs/ende --to ctranslate2 runs/ende-ct2 --int8"""
+"""Example: headwise export runs/ende --to ctranslate2 runs/ende-ct2 --compute int8"""
 
 import argparse
 import sys
 from pathlib import Path
 
-from headwise.cli.options import file_option
+from headwise.cli.options import TRAINED_HERE, file_option, old_flag
 from headwise.data.corpus import read_lines
 from headwise.errors import UserError
 from headwise.export.web.page import export_page
@@ -14,25 +14,30 @@ NEEDS = {"export_formats": lambda o: o.to != "web"}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    what = "translation model: a folder of a model trained here; for hf and ctranslate2 also a Hugging Face folder"
+    what = f"translation model: a {TRAINED_HERE}; for hf and ctranslate2 also a Hugging Face folder"
     parser.add_argument("model", metavar="MODEL", help=f"{what}, or one written by `headwise import`")
-    formats = "hf: for MarianMTModel (with pre-norm: Pegasus); ctranslate2; onnx: encoder and decoder with cache; "
-    formats += "web: one HTML file that translates in any browser without a network"
+    formats = (
+        "hf: for transformers, as MarianMTModel (with pre-norm: Pegasus); ctranslate2; onnx: encoder, and decoder "
+    )
+    formats += "with cache; web: one HTML file that translates in any browser, offline"
     parser.add_argument("--to", choices=("hf", "ctranslate2", "onnx", "web"), required=True, help=formats)
     parser.add_argument("out", metavar="OUT", help="new folder to write, or file for web")
-    int8 = "int8 weights, for ctranslate2 and onnx: a third of the size, with slightly different translations"
-    parser.add_argument("--int8", action="store_true", help=int8)
-    file_option(parser, "--text", "lines to compare translations on (default: a few texts in the model's vocabulary)")
+    compute = "float32, int8: weight precision of ctranslate2 and onnx; int8 is a third of the size, with slightly "
+    compute += "different translations; a web page is always int8 (default: %(default)s)"
+    parser.add_argument("--compute", choices=("float32", "int8"), default="float32", metavar="NAME", help=compute)
+    old_flag(parser, "--int8", "--compute", "int8")
+    text = "text file; its lines are translated before and after export, and compared (default: a few short texts)"
+    file_option(parser, "--text", text)
 
 
 def run(options: argparse.Namespace) -> None:
     """Export, compare translations, and print the comparison."""
     texts = list(read_lines(options.text)) if options.text else []
     if options.to == "web":
-        if options.int8 or texts:
-            raise UserError("--int8 and --text are not for --to web: a page is always int8, and is not compared")
+        if "compute" in options.flags or texts:
+            raise UserError("--compute and --text are not for --to web: a page is always int8, and is not compared")
         report = export_page(translation_folder(options.model), Path(options.out))
     else:
         export_model = options.modules["export_formats"].export_model
-        report = export_model(options.model, options.to, options.out, options.int8, texts)
+        report = export_model(options.model, options.to, options.out, options.compute == "int8", texts)
     print(f"{options.out}: {report}", file=sys.stderr)

@@ -8,8 +8,8 @@ from headwise.cli.loading import model_with
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     pretrained_options(parser)
-    parser.add_argument("text", metavar="TEXT", help="text with [MASK] or <mask>, whichever the model uses")
-    top_option(parser, "predictions for each mask")
+    parser.add_argument("text", metavar="TEXT", help="text with the model's mask token, [MASK] or <mask>")
+    top_option(parser, "number of predictions for each mask")
 
 
 def run(options: argparse.Namespace) -> None:

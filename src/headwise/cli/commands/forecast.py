@@ -11,8 +11,8 @@ from headwise.models.load import load_task
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     model_option(parser, f"{TRAINED_HERE} with --task forecast")
-    text = "CSV file with the columns of the training data; also .gz"
-    parser.add_argument("input", type=in_file, metavar="INPUT.csv", help=text)
+    text = "CSV file with the columns of the training data; also .csv.gz"
+    parser.add_argument("input", type=in_file, metavar="FILE", help=text)
     output_option(parser, "CSV file to write")
 
 

@@ -16,16 +16,22 @@ from headwise.cli.loading import model_with
 from headwise.cli.options import flag_of, format_option, language_options
 from headwise.errors import UserError
 
+COMMON = (
+    *("--max-new-tokens", "--chat", "--sample", "--temperature", "--top-p", "--seed", "--beam-size", "--format"),
+    *("--compute", "--device"),
+)
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     pretrained_options(parser, ("int8",))
-    prompts = "text to continue or to rewrite; several are generated together (default: lines of standard input)"
+    prompts = "text to continue or to rewrite, or several (default: the lines of standard input)"
     parser.add_argument("prompts", nargs="*", metavar="PROMPT", help=prompts)
-    parser.add_argument("--chat", action="store_true", help="each PROMPT is a user's message to a chat model")
-    parser.add_argument("--prefix", default="", help="what every output must begin with (encoder-decoders)")
-    instruction = "text to put before each input, such as 'summarize: ' for T5"
-    parser.add_argument("--instruction", default="", help=instruction)
-    format_option(parser, "jsonl adds tokens and scores")
+    parser.add_argument("--chat", action="store_true", help="send each PROMPT to a chat model as the message of a user")
+    prefix = "text that every output must begin with (models with an encoder)"
+    parser.add_argument("--prefix", default="", metavar="TEXT", help=prefix)
+    instruction = "text to put before each PROMPT, such as 'summarize: ' (T5)"
+    parser.add_argument("--instruction", default="", metavar="TEXT", help=instruction)
+    format_option(parser, "output format; jsonl adds tokens and scores")
     language_options(parser)
     generation_options(parser)
 

@@ -11,7 +11,7 @@ from headwise.errors import UserError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    text = "Hugging Face folder, OWNER/NAME from the local cache, or hf:OWNER/NAME"
+    text = "model: a Hugging Face folder, OWNER/NAME from the local cache, or hf:OWNER/NAME"
     parser.add_argument("source", metavar="HF_DIR", help=text)
     parser.add_argument("out", metavar="OUT", help="new model folder to write")
 

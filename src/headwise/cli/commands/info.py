@@ -11,7 +11,7 @@ from headwise.models.summary import summary
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     model_option(parser, ANY_MODEL)
-    parser.add_argument("--all", action="store_true", help="print every setting of the model and of its training")
+    parser.add_argument("--all", action="store_true", help="print all settings of the model and of its training")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -15,7 +15,15 @@ from headwise.cli.decoding import decode_overrides
 from headwise.cli.files import output
 from headwise.cli.generation import GENERATION
 from headwise.cli.loading import model_of
-from headwise.cli.options import ANY_MODEL, DECODING, decode_options, language_options, model_option, whole_number
+from headwise.cli.options import (
+    ANY_MODEL,
+    DECODING,
+    decode_options,
+    language_options,
+    model_option,
+    old_name,
+    whole_number,
+)
 from headwise.cli.rules import FlagRule, out_file
 from headwise.errors import UserError
 from headwise.inspect.alignment import AlignmentHead
@@ -34,7 +42,7 @@ NAMES = {"encoder": ("source", "source"), "decoder": ("writes", "reads"), "cross
 MARGIN, CELL = 16, 2  # columns of the terminal beside the weights, and of each weight
 STEPS_IN_PICTURE, STEPS_IN_PAGE = 60, 300  # time steps of a sound that are shown
 FOR_PAIRS = ("prefix", "target_language")
-FOR_WRITERS = ("target", "source_language", *DECODING)
+FOR_WRITERS = ("translation", "source_language", *DECODING)
 ONLY_FOR_PAIRS = tuple(name for name in DECODING if name not in (*GENERATION, "sample", "stop", "compute"))
 
 
@@ -60,32 +68,41 @@ RULES = (
     ),
     FlagRule(
         ("prefix", *(name for name in DECODING if name != "max_source_length")),
-        lambda o: o.target is not None,
-        "does not go with --target: nothing is searched for where the translation is given",
+        lambda o: o.translation is not None,
+        "does not go with --translation: nothing is searched for where the output is given",
     ),
+)
+
+COMMON = (
+    *("--output", "--format", "--translation", "--part", "--layer", "--head", "--prefix", "--source-language"),
+    *("--target-language", "--device"),
 )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    model_option(parser, f"{ANY_MODEL} (with attention)")
-    text = "one sentence, or the file of a picture or a sound; - reads a sentence from standard input"
+    model_option(parser, f"{ANY_MODEL}; one with attention")
+    text = "a sentence, or the file of a picture or a sound; - reads a sentence from standard input"
     parser.add_argument("text", metavar="TEXT", help=text)
-    where = "output file (default: attention.html, .png, .svg or .pdf, numbered if it exists: attention-2.html; "
-    where += "text and json go to standard output)"
+    where = "output file (default: attention.html, or attention-2.html if that exists, and so on; text and json are "
+    where += "printed)"
     parser.add_argument("-o", "--output", type=out_file, default="", metavar="FILE", help=where)
-    style = "html: a page to explore; png, svg, pdf: a picture of one layer; text: the same in the terminal; json: all "
-    style += "numbers (default: by the ending of the output file, else html)"
-    parser.add_argument("--format", choices=FORMATS, default="", help=style)
-    target = "show this translation, transcript or caption (default: the model's own output)"
-    parser.add_argument("--target", metavar="TEXT", help=target)
-    parser.add_argument("--prefix", default="", help="text that the model's own translation must begin with")
+    style = "html: an interactive page; png, svg, pdf: a picture of one layer; text: the same in the terminal; json: "
+    style += "all numbers (default: by the ending of the output file, else html)"
+    parser.add_argument("--format", choices=FORMATS, default="", metavar="NAME", help=style)
+    translation = "show this translation, transcript or caption instead of the model's own"
+    parser.add_argument("--translation", metavar="TEXT", help=translation)
+    old_name(parser, "--target", "--translation")
+    prefix = "text that the model's output must begin with"
+    parser.add_argument("--prefix", default="", metavar="TEXT", help=prefix)
     group = parser.add_argument_group("pictures and text")
-    part = "which attention (default: cross, or the only one that the model has)"
-    group.add_argument("--part", choices=PARTS, default="", help=part)
+    part = "cross, encoder, decoder: which attention (default: the first of them that the model has)"
+    group.add_argument("--part", choices=PARTS, default="", metavar="NAME", help=part)
     layer = "layer, from 0; -1 is the last (default: %(default)s)"
     group.add_argument("--layer", type=int, default=-1, metavar="N", help=layer)
-    group.add_argument("--head", type=whole_number(0), metavar="N", help="head, from 0 (default: all and their mean)")
-    query = "query of a picture: the class token, or the mean of all patches (default: %(default)s)"
+    group.add_argument(
+        "--head", type=whole_number(0), metavar="N", help="head, from 0 (default: all heads and their mean)"
+    )
+    query = "for pictures: attention of the class token, or the mean over all patches (default: %(default)s)"
     group.add_argument("--query", choices=("class", "mean"), default="class", help=query)
     language_options(parser)
     decode_options(parser, without=("n_best", "draft_length", "batch_tokens"))
@@ -131,7 +148,7 @@ def _input_of(text: str, model: Any) -> str:
 
 def _pair_settings(options: argparse.Namespace, model: Any) -> dict[str, Any]:
     """The settings for a translation."""
-    return {"tgt": options.target, "prefix": options.prefix, **decode_overrides(options, model.decode_config)}
+    return {"tgt": options.translation, "prefix": options.prefix, **decode_overrides(options, model.decode_config)}
 
 
 def _single_settings(options: argparse.Namespace, model: Any, style: str) -> dict[str, Any]:
@@ -141,7 +158,7 @@ def _single_settings(options: argparse.Namespace, model: Any, style: str) -> dic
             raise UserError(f"{options.flags[name]} is for models that translate; this one reads a {model.reads}")
     if not model.writes:
         return {}
-    own = {"target": options.target, **decode_overrides(options, model.generation.settings)}
+    own = {"target": options.translation, **decode_overrides(options, model.generation.settings)}
     if model.reads == "picture":
         return own
     narrow = max(1, (shutil.get_terminal_size().columns - MARGIN) // CELL)

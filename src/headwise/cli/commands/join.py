@@ -8,10 +8,12 @@ from headwise.checkpoint.hub import folder_of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    vit = "ViT or DeiT: a Hugging Face folder, OWNER/NAME from the local cache, or hf:OWNER/NAME"
+    vit = "a ViT or DeiT: a Hugging Face folder, OWNER/NAME from the local cache, or hf:OWNER/NAME"
     parser.add_argument("looks", metavar="VIT", help=vit)
-    parser.add_argument("writes", metavar="GPT2", help="GPT-2, in the same way")
-    parser.add_argument("out", metavar="OUT", help="new folder to write; train --task caption --init takes it")
+    parser.add_argument("writes", metavar="GPT2", help="a GPT-2, in the same way")
+    parser.add_argument(
+        "out", metavar="OUT", help="new folder to write; train it with `headwise train --task caption --init OUT`"
+    )
 
 
 def run(options: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from headwise.cli.rules import in_file
 def add_options(parser: argparse.ArgumentParser) -> None:
     pretrained_options(parser)
     parser.add_argument("picture", type=in_file, metavar="IMAGE", help="image file: PNG, JPEG, ...")
-    top_option(parser, "labels to print")
+    top_option(parser, "number of labels to print")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -4,13 +4,15 @@ import argparse
 import sys
 
 from headwise.checkpoint.pack import pack_model
-from headwise.cli.options import TRAINED_HERE
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help=f"{TRAINED_HERE}; the packed weights are written into it")
-    text = "precision to pack, one file each (default: the precision that the model decodes with)"
-    parser.add_argument("--compute", choices=("float32", "int8", "bfloat16"), default="", help=text)
+    parser.add_argument(
+        "model", metavar="MODEL", help="translation model: a folder; the packed weights are written into it"
+    )
+    choices = ("float32", "int8", "bfloat16")
+    text = f"{', '.join(choices)}: weight precision to pack (default: the one that the model translates with)"
+    parser.add_argument("--compute", choices=choices, default="", metavar="NAME", help=text)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -1,11 +1,11 @@
-"""Example: headwise prune runs/ende --heads 30% --source valid.en --target valid.de -o runs/pruned"""
+"""Example: headwise prune runs/ende --heads 30% --source valid.en --target valid.de --out runs/pruned"""
 
 import argparse
 import sys
 from typing import Any
 
 from headwise.cli.loading import model_of
-from headwise.cli.options import ANY_MODEL, files_option, language_options, model_option, target_option
+from headwise.cli.options import ANY_MODEL, files_option, language_options, model_option, old_name, target_option
 from headwise.cli.parallel_texts import parallel_texts, source_text, target_text
 from headwise.errors import UserError
 from headwise.inspect.heads import all_heads, heads_by_layer
@@ -14,13 +14,15 @@ from headwise.models.pruning import ZEROED, heads_can_go, parse_count
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    model_option(parser, f"{ANY_MODEL} (with attention)")
-    heads = "how many heads to remove: a share of all, such as 30%%, or a number; every attention keeps one"
+    model_option(parser, f"{ANY_MODEL}; one with attention")
+    heads = "how many heads to remove: a share, such as 30%%, or a number; every attention layer keeps at least one"
     parser.add_argument("--heads", required=True, metavar="SHARE", help=heads)
-    source = "data to measure importance on: a file of texts, or files of pictures, sounds, series or labelled texts"
+    source = "data to measure importance with: a file of texts, or files of pictures, sounds, series or labelled texts"
     files_option(parser, "--source", source, required=True)
-    target_option(parser, "targets, one per line: translations, labels of pictures and texts, or transcripts")
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="model folder to write")
+    target_option(parser, "what belongs to each line of --source: translations, labels or transcripts")
+    parser.add_argument("--out", required=True, metavar="DIR", help="model folder to write")
+    for old in ("-o", "--output"):
+        old_name(parser, old, "--out")
     language_options(parser)
 
 
@@ -30,7 +32,7 @@ def run(options: argparse.Namespace) -> None:
     measure = model.head_importance  # a `UserError` for a model without attention heads
     count = parse_count(options.heads, len(all_heads(model.network)))
     removed = heads_by_layer(least_important(measure(*_inputs(options, model)), count))
-    folder = model.prune(removed, options.output)
+    folder = model.prune(removed, options.out)
     text = f"{folder}: without {count} heads, {dict(removed)}"
     print(text if heads_can_go(model.config) else f"{text}; {ZEROED}", file=sys.stderr)
 

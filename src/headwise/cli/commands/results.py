@@ -1,4 +1,4 @@
-"""Example: headwise results runs/small-* --test news test.en test.de"""
+"""Example: headwise results runs/small-* --test news=test.en test.de"""
 
 import argparse
 import re
@@ -34,29 +34,34 @@ RULES = (
     FlagRule(
         ("metric", "multi30k", "tokenize", "baseline", "device", "languages", *DECODING),
         lambda o: not o.test,
-        "is for test sets: add --test NAME SOURCE REFERENCE",
+        "is for test sets: add --test NAME=SOURCE REFERENCE",
     ),
     FlagRule(("axis",), lambda o: not o.curves, "is for --curves FILE"),
+)
+
+COMMON = (
+    *("--test", "--metric", "--baseline", "--group", "--curves", "--axis", "--format", "--output", "--device"),
+    "--beam-size",
 )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="model folders written by `headwise train`")
-    test = "a test set: a name, the source and one or several references; or a name and a file of pairs as `train` "
-    test += "takes it (.tsv, .po, .tmx, ...). Without it the table shows validation scores"
-    parser.add_argument(
-        "--test", action="append", nargs="+", type=in_file, default=[], metavar=("NAME", "SOURCE REFERENCE"), help=test
-    )
+    test = "test set: its name, the source and one or several references; or its name and a file of pairs "
+    test += "(.tsv, .po, .tmx, ...); may be repeated (default: validation scores)"
+    test += "may be repeated (default: the table has validation scores)"
+    metavar = ("NAME=SOURCE", "REFERENCE")
+    parser.add_argument("--test", action="append", nargs="+", type=in_file, default=[], metavar=metavar, help=test)
     metric_options(parser, ("BLEU", "chrF++"))
-    baseline = "model of the table to compare the others with, by paired bootstrap"
-    parser.add_argument("--baseline", default="", metavar="MODEL", help=baseline)
-    group = "runs to group into one row, such as tiny='tiny-*' (default: runs that differ in the seed only)"
-    parser.add_argument("--group", nargs="+", default=[], metavar="MODEL=PATTERN", help=group)
-    format_option(parser, "markdown is also readable in a terminal", ("markdown", "csv", "latex"))
+    baseline = "row of the table to compare the others with, by paired bootstrap"
+    parser.add_argument("--baseline", default="", metavar="ROW", help=baseline)
+    group = "runs to show as one row, such as tiny='tiny-*' (default: runs that differ only in the seed)"
+    parser.add_argument("--group", nargs="+", default=[], metavar="ROW=PATTERN", help=group)
+    format_option(parser, "format of the table", ("markdown", "csv", "latex"))
     output_option(parser)
-    curves = "draw learning curves, of validation and (thin lines) of the training loss, into a .png or .svg file"
+    curves = ".png or .svg file to draw learning curves in: validation, and training loss as thin lines"
     parser.add_argument("--curves", type=out_file, metavar="FILE", help=curves)
-    axis = "x axis of --curves (default: %(default)s)"
+    axis = "horizontal axis of --curves (default: %(default)s)"
     parser.add_argument("--axis", choices=["updates", "hours"], default="updates", help=axis)
     document_languages(parser)
     device_option(parser)
@@ -79,7 +84,7 @@ def run(options: argparse.Namespace) -> None:
 def _patterns(pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         if not all(pair.partition("=")):
-            raise UserError(f"--group {pair}: write MODEL=PATTERN, such as tiny='tiny-*'")
+            raise UserError(f"--group {pair}: write ROW=PATTERN, such as tiny='tiny-*'")
     return dict(pair.split("=", 1) for pair in pairs)
 
 
@@ -106,10 +111,12 @@ def _scored(options: argparse.Namespace, groups: list[Group]) -> ResultsTable:
 
 def _test_sets(given: list[list[str]], languages: Sequence[str]) -> list[EvaluationSet]:
     tests: dict[str, EvaluationSet] = {}
-    for name, *files in given:
+    for first, *others in given:
+        name, equals, source = first.partition("=")
+        files = [source, *others] if equals else others  # without "=" the name is a word of its own
         if not NAME.fullmatch(name) or not files or (len(files) == 1 and not holds_pairs(files[0])):
             raise UserError(
-                f"--test {' '.join([name, *files])}: write NAME SOURCE REFERENCE, or NAME and a file of pairs; "
+                f"--test {' '.join([first, *others])}: write NAME=SOURCE REFERENCE, or NAME=FILE for a file of pairs; "
                 "files are named after NAME"
             )
         if name in tests:

@@ -28,9 +28,10 @@ from headwise.evaluate.score import corpus_perplexity
 def add_options(parser: argparse.ArgumentParser) -> None:
     model_option(parser, ANY_MODEL)
     compute_option(parser)
-    source_option(parser, "source texts; for a language model the text to score")
-    target_option(parser, "their translations")
-    stride = "for a language model: tokens between two windows; smaller is slower (default: half a window)"
+    source_option(parser, "source texts, one per line; for a language model, the text to score")
+    target_option(parser, "their translations, one per line")
+    stride = "for a language model: tokens between the starts of two windows; fewer are slower, and give each token "
+    stride += "more context (default: half a window)"
     parser.add_argument("--stride", type=whole_number(1), default=0, metavar="N", help=stride)
     output_option(parser)
     ray_option(parser)

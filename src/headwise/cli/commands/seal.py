@@ -10,7 +10,7 @@ from headwise.errors import UserError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="model folder; its files are accepted as they are now")
+    parser.add_argument("model", metavar="MODEL", help="model folder whose files you changed on purpose")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -11,6 +11,8 @@ from headwise.cli.options import (
     direction,
     file_option,
     host_option,
+    port_option,
+    ray_option,
     whole_number,
 )
 from headwise.cli.rules import FlagRule
@@ -25,19 +27,23 @@ from headwise.serve.server import ServerSettings, serve
 UNSERVED = ("n_best", "sample", "temperature", "top_k", "top_p", "seed", "draft_length", "batch_tokens")
 RULES = (FlagRule(("replicas",), lambda o: o.ray is None, "is for --ray: one process has one server"),)
 
+COMMON = (
+    *("--languages", "--host", "--port", "--api-keys", "--hosts", "--origins", "--compute", "--beam-size", "--idle"),
+    "--device",
+)
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("models", metavar="MODEL", nargs="+", help=TRANSLATION_MODEL)
-    pairs = "language pairs, if the model folder does not define them: en-de; with several models one pair per model"
+    pairs = "language pairs, such as en-de, if the models do not name theirs; with several models, one pair each"
     parser.add_argument("--languages", nargs="+", type=direction, default=[], metavar="FROM-TO", help=pairs)
     host_option(parser)
-    port = "port; 0 chooses a free one (default: %(default)s)"
-    parser.add_argument("--port", type=whole_number(0), default=5000, help=port)
+    port_option(parser, 5000)
     device_option(parser)
-    ray = "serve with replicas on this Ray cluster, behind its proxy (default: start one on this machine)"
-    parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help=ray)
+    group = parser.add_argument_group("several machines")
+    ray_option(group, "serve from a Ray cluster, behind its proxy")
     replicas = "with --ray: servers that share the requests, each on a CPU or GPU (default: %(default)s)"
-    parser.add_argument("--replicas", type=whole_number(1), default=1, metavar="N", help=replicas)
+    group.add_argument("--replicas", type=whole_number(1), default=1, metavar="N", help=replicas)
     _access_options(parser)
     _limit_options(parser)
     decode_options(parser, without=UNSERVED)
@@ -45,30 +51,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _access_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("access")
-    file_option(group, "--api-keys", "API keys, one per line; every translation request must have one of them")
-    names = "host names that requests may use besides the address, such as a proxy's"
+    file_option(group, "--api-keys", "API keys, one per line; requests must then have one of them")
+    names = "more host names that requests may use, such as a proxy's (default: the address alone)"
     group.add_argument("--hosts", nargs="+", default=[], metavar="NAME", help=names)
     origins = "other sites whose pages may send requests, such as https://example.org (default: none)"
     group.add_argument("--origins", nargs="+", default=[], metavar="SITE", help=origins)
-    group.add_argument("--log-text", action="store_true", help="also log the texts that are translated")
+    group.add_argument("--log-text", action="store_true", help="log the translated texts, too")
 
 
 def _limit_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("limits")
     for name, default, text in (
-        ("max-body", 4 * 1024 * 1024, "bytes per request"),
-        ("max-characters", 100_000, "characters per request, over all texts"),
-        ("max-texts", 1000, "texts per request"),
-        ("max-terms", 1000, "terms in a request's glossary, with those to keep"),
-        ("max-seconds", 60, "seconds for a response"),
-        ("arrival-seconds", 30, "seconds to receive a request, and between two of a connection"),
-        ("max-waiting", 5000, "queued sentences before new requests are turned away"),
-        ("drain", 30, "seconds that running requests get after SIGTERM"),
-        ("batch-tokens", 4096, "approximate batch size: tokens times hypotheses"),
+        ("max-body", 4 * 1024 * 1024, "bytes of a request"),
+        ("max-characters", 100_000, "characters of a request, over all texts"),
+        ("max-texts", 1000, "texts of a request"),
+        ("max-terms", 1000, "terms of a request, in glossary and keep"),
+        ("max-seconds", 60, "seconds until a request is answered"),
+        ("arrival-seconds", 30, "seconds to receive a request, and to wait for the next of a connection"),
+        ("max-waiting", 5000, "queued sentences beyond which new requests are rejected"),
+        ("drain", 30, "seconds that running requests have after SIGTERM"),
+        ("batch-tokens", 4096, "source tokens times hypotheses per batch"),
     ):
         text += " (default: %(default)s)"
         group.add_argument(f"--{name}", type=whole_number(1), default=default, metavar="N", help=text)
-    wait = "milliseconds that a first sentence waits for others to share its batch (default: %(default)s)"
+    wait = "milliseconds that a sentence waits for others to share its batch (default: %(default)s)"
     group.add_argument("--wait", type=whole_number(0), default=2, metavar="N", help=wait)
     idle = "unload a model after this many seconds without a request, until the next one (default: never)"
     group.add_argument("--idle", type=whole_number(0), default=0, metavar="N", help=idle)

@@ -16,8 +16,8 @@ CHOOSES = ("task", "architecture")  # keys of [model] that decide which settings
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    text = f"only the settings of this task: {', '.join(TASKS)} (default: of all tasks)"
-    parser.add_argument("task", nargs="?", choices=TASKS, metavar="TASK", help=text)
+    text = f"list only the settings of this task: {', '.join(TASKS)} (default: all settings)"
+    parser.add_argument("task", nargs="?", choices=tuple(TASKS), metavar="TASK", help=text)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -13,12 +13,12 @@ from headwise.data.shortlist import estimate_shortlist
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help=f"{TRANSLATION_MODEL}; the shortlist is written into its folder")
+    parser.add_argument("model", metavar="MODEL", help=f"{TRANSLATION_MODEL}; the shortlist is saved in its folder")
     corpus_option(parser)
-    candidates = "target tokens for each source token (default: %(default)s)"
+    candidates = "target tokens allowed for each source token (default: %(default)s)"
     parser.add_argument("--candidates", type=whole_number(1), default=50, metavar="N", help=candidates)
-    frequent = "most frequent target tokens, always allowed (default: %(default)s)"
-    parser.add_argument("--frequent", type=whole_number(1), default=200, metavar="M", help=frequent)
+    frequent = "number of the most frequent target tokens, which are always allowed (default: %(default)s)"
+    parser.add_argument("--frequent", type=whole_number(1), default=200, metavar="N", help=frequent)
     language_options(parser)
 
 

@@ -8,12 +8,12 @@ from headwise.study.run import request_of, study
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="runs/study", metavar="DIR", help="folder to write (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="small measurements: some minutes on two CPU cores")
-    only = "measure only these claims, for example sequential or order"
+    parser.add_argument("--quick", action="store_true", help="measure less: some minutes on two CPU cores")
+    only = "claims to measure, such as sequential or order (default: all)"
     parser.add_argument("--only", nargs="+", action="extend", default=[], metavar="NAME", help=only)
-    seeds = "repetitions of each measurement (default: what each claim needs)"
+    seeds = "repetitions of each measurement (default: as many as each claim needs)"
     parser.add_argument("--seeds", type=whole_number(1), default=0, metavar="N", help=seeds)
-    data = "folder with the corpora multi30k, tatoeba and lm; each is used if it exists"
+    data = "folder that may have the corpora multi30k, tatoeba and lm (default: none)"
     parser.add_argument("--data", metavar="DIR", help=data)
     device_option(parser)
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from headwise.checkpoint.hub import folder_of
 from headwise.cli.files import output
-from headwise.cli.options import device_option
+from headwise.cli.options import device_option, files_option, ray_option, task_option
 from headwise.cluster.sweep import Sweep, sweep, trials_from
-from headwise.config.tasks import TASKS
 from headwise.errors import UserError
 from headwise.report.figures import render_figure
 from headwise.results.curves import learning_curves, validation_table
@@ -22,21 +21,20 @@ TABLE, CURVES = "results.md", "curves.svg"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     as_train = "as for `headwise train`"
-    parser.add_argument("recipe", metavar="RECIPE", help=as_train)
-    parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help=as_train)
-    parser.add_argument("--valid", nargs="+", default=[], metavar="FILE", help=as_train)
-    parser.add_argument("--task", choices=TASKS, default="", help="task to train for (default: the recipe's)")
+    parser.add_argument("recipe", metavar="RECIPE", help=f"recipe, {as_train}")
+    files_option(parser, "--train", f"training files, {as_train}", required=True)
+    files_option(parser, "--valid", f"validation files, {as_train}")
+    task_option(parser)
     out = f"folder to write: a run for each combination of values, {TABLE} and {CURVES}"
     parser.add_argument("--out", required=True, metavar="DIR", help=out)
-    setting = "values of a setting, such as train.learning_rate=1e-3,3e-3; with several settings every combination"
+    setting = "values to try for a setting: train.learning_rate=1e-3,3e-3; with several settings, every combination"
     parser.add_argument("--set", nargs="+", action="extend", required=True, metavar="KEY=VALUE,VALUE", help=setting)
-    parser.add_argument("--init", default="", metavar="MODEL", help=as_train)
-    parser.add_argument("--special", nargs="+", default=[], metavar="TOKEN", help=as_train)
-    to_the_end = "complete every run; by default runs with a worse validation loss are stopped early (ASHA)"
+    parser.add_argument("--init", default="", metavar="MODEL", help=f"model to start from, {as_train}")
+    parser.add_argument("--special", nargs="+", default=[], metavar="TOKEN", help=f"special tokens, {as_train}")
+    to_the_end = "complete all runs (default: runs with a worse validation loss are stopped early, by ASHA)"
     parser.add_argument("--to-the-end", action="store_true", help=to_the_end)
     parser.add_argument("--resume", action="store_true", help="continue the sweep in --out, with the same command")
-    ray = "Ray cluster to train on, with a CPU or GPU per run (default: start one on this machine)"
-    parser.add_argument("--ray", default="", metavar="ADDRESS", help=ray)
+    ray_option(parser, "Ray cluster to train on, with a CPU or GPU per run", default="")
     device_option(parser)
 
 

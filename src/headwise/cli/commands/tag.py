@@ -16,9 +16,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     pretrained_options(parser)
     input_option(parser)
     output_option(parser)
-    parser.add_argument("--words", action="store_true", help="the lines are already split into words by spaces")
-    style = "text: line, start and end character, label, probability and text of each entity, separated by tabs; "
-    style += "conll: word and tag, one per line; jsonl has both for each line"
+    parser.add_argument("--words", action="store_true", help="the words of the lines are separated by spaces already")
+    style = "text: line number, start and end character, label, probability and text of each entity, separated by "
+    style += "tabs; conll: a word and its tag per line; jsonl: both"
     format_option(parser, style, ("text", "conll", "jsonl"))
 
 

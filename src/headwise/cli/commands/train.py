@@ -6,7 +6,15 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
-from headwise.cli.options import device_option, document_languages, language_options, whole_number
+from headwise.cli.options import (
+    device_option,
+    document_languages,
+    file_option,
+    files_option,
+    language_options,
+    task_option,
+    whole_number,
+)
 from headwise.config.settings import recipe_names
 from headwise.config.tasks import TASKS
 from headwise.tasks.next_steps import next_steps
@@ -15,37 +23,45 @@ from headwise.tasks.train import train_model
 from headwise.training.logs import training_history
 from headwise.training.trackers import TRACKERS
 
+COMMON = ("--recipe", "--train", "--valid", "--out", "--task", "--init", "--set", "--seed", "--resume", "--device")
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--task", choices=TASKS, default="", help="task to train for (default: the recipe's)")
-    recipe = f"{', '.join(recipe_names())}, or a .toml file; optional with --init, which brings its own settings"
-    parser.add_argument("--recipe", default="", help=recipe)
-    training_options(parser, "; ".join(f"{name}: {task.files}" for name, task in TASKS.items()))
+    task_option(parser)
+    recipe = f"settings to train with: {', '.join(recipe_names())}, or a .toml file; not needed with --init"
+    parser.add_argument("--recipe", default="", metavar="NAME", help=recipe)
+    training_options(parser, "By task: " + "; ".join(f"{name}: {task.files}" for name, task in TASKS.items()))
     able = ", ".join(name for name, task in TASKS.items() if task.tuning)
-    init = f"start from the weights and tokenizer of this model; a pretrained one for {able}"
+    init = f"model whose weights and tokenizer to start from; tasks that may start from a pretrained one: {able}"
     parser.add_argument("--init", default="", metavar="MODEL", help=init)
-    links = "word links of the training pairs (i-j, one line per pair), to train a head on (train.alignment_weight)"
-    parser.add_argument("--alignments", default="", metavar="FILE", help=links)
+    links = "word links (i-j) of the training pairs, a line per pair; one head learns them (train.alignment_weight)"
+    file_option(parser, "--alignments", links)
 
 
-def training_options(parser: argparse.ArgumentParser, files: str) -> None:
-    """The options of every training; `files` describes the training files."""
-    text = f"training files, one or several; also .gz. {files}"
-    parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help=text)
-    valid = "validation files; or 1%% or 500pairs to hold out from the training files (of a series the last rows)"
-    parser.add_argument("--valid", nargs="+", default=[], metavar="FILE", help=valid)
+def training_options(parser: argparse.ArgumentParser, files: str, held_out: str = "") -> None:
+    """The options of every training.
+
+    Args:
+        files: a description of the training files.
+        held_out: the part of them that is used for validation by default.
+    """
+    files_option(parser, "--train", f"training files; also .gz. {files}", required=True)
+    valid = "validation files; or the part of the training files to hold out: 1%% or 500pairs"
+    files_option(parser, "--valid", f"{valid} (default: {held_out}%)" if held_out else valid)
+    parser.set_defaults(valid=[held_out] if held_out else [])
     parser.add_argument("--out", required=True, metavar="DIR", help="model folder to write")
-    setting = "override a setting of the recipe, for example train.max_steps=1000; may be repeated"
+    setting = "set a setting, such as train.max_steps=1000 (see `headwise settings`); may be repeated"
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=setting)
-    parser.add_argument("--resume", action="store_true", help="continue the run in --out, bit for bit")
+    parser.add_argument("--resume", action="store_true", help="continue the run in --out where it stopped")
     device_option(parser)
-    many = "processes that train one model, each on its own CUDA device or share of the CPU cores (default: 1)"
+    many = "processes that train together, each on a GPU or a share of the CPU cores (default: %(default)s)"
     parser.add_argument("--devices", type=whole_number(1), default=1, metavar="N", help=many)
-    seed = {"type": "train.seed={}".format, "help": "random seed: short for --set train.seed=N"}
+    seed = {"type": "train.seed={}".format, "help": "random seed (default: the recipe's train.seed)"}
     parser.add_argument("--seed", dest="set", action="append", metavar="N", **seed)
-    share = "worker processes that tokenize large files, for a new translation model (default: one per core)"
+    share = "processes that tokenize large files (default: one per core)"
     parser.add_argument("--workers", type=whole_number(0), default=0, metavar="N", help=share)
-    special = "string that is always one token ('<2de>'); for a pretrained model also NEW=COPY_OF"
+    special = "strings that are always one token, such as '<2de>'; for a pretrained model, NEW=COPY_OF starts the new "
+    special += "token as a copy"
     parser.add_argument("--special", nargs="+", default=[], metavar="TOKEN", help=special)
     tracking = {"dest": "trackers", "action": "append_const", "default": []}
     for tracker in TRACKERS:

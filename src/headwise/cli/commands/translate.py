@@ -73,27 +73,35 @@ RULES = (
     ONE_PROCESS,
 )
 
+COMMON = (
+    *("--output", "--beam-size", "--compute", "--source-language", "--target-language", "--glossary", "--sentences"),
+    *("--n-best", "--format", "--device"),
+)
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     ensemble_options(parser, ANY_MODEL)
     input_option(parser)
     output_option(parser)
-    format_option(parser, "jsonl adds scores and tokens")
-    alignment = "write word links (i-j) into this file, one line per translation; '-' writes them into the output: "
-    alignment += "after ' ||| ', or in jsonl as 'alignment'"
+    format_option(parser, "output format; jsonl adds scores and tokens")
+    alignment = "file to write word links (i-j) to, one line per translation; - writes them into the output, after "
+    alignment += "' ||| ' or in the field 'alignment'"
     parser.add_argument("--alignment", type=out_file, default="", metavar="FILE", help=alignment)
-    report = "for a document: write its translations as JSON lines, those with quality flags first"
-    parser.add_argument("--report", type=out_file, default="", metavar="FILE.jsonl", help=report)
-    parser.add_argument("--sentences", action="store_true", help="split lines into sentences and translate each")
-    lines = "translate the lines of a file as plain text, with its tags and keys, whatever its type"
-    parser.add_argument("--lines", action="store_true", help=lines)
-    document_languages(parser)
-    parser.add_argument("--prefix", default="", help="text that every translation must begin with")
-    draft = "speculative decoding, faster for single sentences, with the same output as --beam-size 1: 'input', the "
-    draft += "folder of a smaller model, or a translation memory (a file as `headwise train` takes it)"
+    prefix = "text that every translation must begin with"
+    parser.add_argument("--prefix", default="", metavar="TEXT", help=prefix)
+    draft = "speculative decoding: faster for single sentences, with the output of --beam-size 1. Drafts come from the "
+    draft += "'input', from the folder of a smaller model, or from a translation memory"
     file_option(parser, "--draft", draft, "FROM")
+    documents = parser.add_argument_group("documents", "Files such as .po, .xliff, .docx, .md, .html, .srt and .json.")
+    report = "file to list the translations in, as JSON lines; those with warnings come first"
+    documents.add_argument("--report", type=out_file, default="", metavar="FILE", help=report)
+    sentences = "split the lines of a text into sentences, and translate each"
+    documents.add_argument("--sentences", action="store_true", help=sentences)
+    lines = "translate a document as lines of text, with its tags and keys"
+    documents.add_argument("--lines", action="store_true", help=lines)
+    document_languages(documents)
     glossary_options(parser)
-    decode_options(parser, n_best="translations per line; in text output separated by tabs")
+    decode_options(parser, n_best="translations per line, separated by tabs")
 
 
 def run(options: argparse.Namespace) -> None:

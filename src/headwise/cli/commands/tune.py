@@ -7,13 +7,18 @@ from headwise.cli.commands.train import training_options
 from headwise.cli.options import TRANSLATION_MODEL
 from headwise.config.tasks import TASKS
 
+COMMON = (
+    *("--train", "--valid", "--out", "--general", "--set", "--seed", "--resume", "--source-language"),
+    *("--target-language", "--device"),
+)
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("init", metavar="MODEL", help=f"{TRANSLATION_MODEL} to start from")
-    general = "general pairs to mix in against forgetting: short for --set data.mix=FILE,FILE"
+    parser.add_argument("init", metavar="MODEL", help=TRANSLATION_MODEL)
+    general = "pairs of general language to mix in, so that the model does not forget it"
     parser.add_argument("--general", nargs="+", action="extend", default=[], metavar="FILE", help=general)
-    training_options(parser, TASKS["translate"].files)
-    parser.set_defaults(recipe="", valid=["10%"])
+    training_options(parser, f"Pairs: {TASKS['translate'].files}", held_out="10%")
+    parser.set_defaults(recipe="")
 
 
 def run(options: argparse.Namespace) -> None:
