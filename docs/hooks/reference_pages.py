@@ -83,7 +83,7 @@ def command_text(command: Command) -> str:
     """A command: usage, example, and a table for every group of options."""
     parser = command_parser(command.name)
     groups = [(group.title or "", group.description, _shown(group._group_actions)) for group in parser._action_groups]
-    tables = "\n".join(_options_table(parser, *group) for group in groups if group[2])
+    tables = "\n".join(_options_table(parser, *group) for group in groups if any(group[1:]))
     about = (parser.description or command.help).replace("\n", "\n\n")
     example = f"{_block(parser.epilog.strip())}\n" if parser.epilog else ""
     return f"## {command.name} {{ #{command.name} }}\n\n{escaped(about)}\n\n{usage(parser)}\n{example}{tables}"
@@ -96,10 +96,7 @@ def _shown(actions: Sequence[argparse.Action]) -> list[argparse.Action]:
 
 def usage(parser: argparse.ArgumentParser) -> str:
     """The command line with what it requires."""
-    formatter = argparse.HelpFormatter(parser.prog, width=100)
-    required = [action for action in parser._actions if action.required or not action.option_strings]
-    formatter.add_usage(None, required, [])
-    return f"```text\n{formatter.format_help().removeprefix('usage: ').strip()} [OPTIONS]\n```\n"
+    return f"```text\n{parser.format_usage().removeprefix('usage: ').strip()}\n```\n"
 
 
 def _block(epilog: str) -> str:
@@ -118,10 +115,12 @@ def _options_table(
         (code(formatter._format_action_invocation(action)), escaped(formatter._expand_help(action)), _default(action))
         for action in actions
     ]
-    heading = "Argument" if title == "positional arguments" else title.capitalize()
     columns = 3 if any(default for *_, default in rows) else 2
-    options = table((escaped(heading), "Meaning", "Default")[:columns], [row[:columns] for row in rows])
-    return f"{escaped(about)}\n\n{options}" if about else options
+    head = (escaped(title.capitalize()), "Meaning", "Default")
+    options = table(head[:columns], [row[:columns] for row in rows]) if rows else ""
+    return "
+
+".join([*map(escaped, (about or "").splitlines()), options])
 
 
 def _default(action: argparse.Action) -> str:

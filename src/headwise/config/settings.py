@@ -38,7 +38,8 @@ class SearchSettings:
     beam_size: int = setting(4, "hypotheses kept in beam search; 1 is greedy search", POSITIVE)
     length_penalty: float = setting(0.6, "higher favours longer output: alpha of arXiv:1609.08144, eq. 14", ANY)
     early_stopping: str = choice(
-        EARLY_STOPPING, "when a beam search ends; all but exact are those of transformers, which rank by log P / length^alpha"
+        EARLY_STOPPING,
+        "when a beam search ends; all but exact work as in transformers, by log P / length^alpha",
     )
     max_length_factor: float = setting(2.0, "longest output = this * source tokens + max_length_extra")
     max_length_extra: int = setting(50, "tokens, see max_length_factor; section 6.1 of the paper")
@@ -57,7 +58,9 @@ class SearchSettings:
     max_source_length: int = setting(256, "split texts that have more tokens than this; 0 = no limit", A_CHARACTER)
     shortlist: bool = setting(False, "allow only tokens of the shortlist made by `headwise shortlist`; faster on a CPU")
     draft_length: int = setting(6, "tokens drafted per step of speculative decoding", POSITIVE)
-    compute: str = choice(("float32", "int8", "bfloat16", "float16"), "weight precision; int8 needs a CPU, float16 CUDA")
+    compute: str = choice(
+        ("float32", "int8", "bfloat16", "float16"), "weight precision; int8 needs a CPU, float16 a GPU"
+    )
 
     def changed(self, given: Mapping[str, Any], computes: Sequence[str] = ()) -> "SearchSettings":
         """The settings of one call; `UserError` for unknown or invalid ones.

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+from argparse import SUPPRESS
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,9 @@ def test_the_reference_has_every_option(pages: dict[str, str], group: str) -> No
     page = pages[f"reference/commands/{hook('reference_pages').group_page(group)}"]
     for command in COMMANDS[group]:
         text = page.split(f"{{ #{command.name} }}")[1].split("\n## ")[0]
-        options = {word for action in command_parser(command.name)._actions for word in action.option_strings}
-        assert [word for word in options - {"-h", "--help"} if word not in text] == []
+        shown = [action for action in command_parser(command.name)._actions if action.help != SUPPRESS]
+        options = {word for action in shown for word in action.option_strings}
+        assert [word for word in options - {"-h", "--help", "--help-all"} if word not in text] == []
 
 
 def test_the_index_has_every_command(pages: dict[str, str]) -> None:

@@ -21,7 +21,7 @@ FOLDERS = ("MODEL", "DIR", "RUN", "HF_DIR", "VIT", "GPT2", "OUT")
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=tuple(SHELLS), metavar="SHELL", help=", ".join(SHELLS))
     places = "\n".join(f"{shell}: {place}" for shell, place in SHELLS.items())
-    parser.add_argument_group("where to save the script", f"{places}\nThen start a new shell.")
+    parser.add_argument_group("where to save the script", f"{places}\nSave it there, and start a new shell.")
 
 
 def run(options: argparse.Namespace) -> None:
