@@ -16,8 +16,8 @@ LONGEST = 100  # columns of a line, also on a wider terminal
 INDENT = 26  # columns before the meaning of an option
 EXAMPLE = "Example: "
 BOLD, CYAN, RED, RESET = "\x1b[1m", "\x1b[36m", "\x1b[1;31m", "\x1b[0m"
-HEADING = re.compile(r"^(?:usage:|\S.*:$)", re.MULTILINE)
-NAME = re.compile(r"(?<![\w-])--?\[?[a-z][\w\[\]-]*|(?<=^ {4})[a-z-]+(?= {2})", re.MULTILINE)  # an option or a command
+HEADING = r"^(?:usage:|\S.*:$)"
+NAME = r"(?<![\w-])--?\[?[a-z][\w\[\]-]*|(?<=^ {4})[a-z-]+(?= {2})"  # an option or a command
 
 
 class HelpFormatter(argparse.HelpFormatter):
@@ -103,5 +103,5 @@ def coloured_help(text: str) -> str:
     >>> coloured_help("options:\\n  --top N")
     '\\x1b[1moptions:\\x1b[0m\\n  \\x1b[36m--top\\x1b[0m N'
     """
-    named = NAME.sub(lambda found: f"{CYAN}{found[0]}{RESET}", text)
-    return HEADING.sub(lambda found: f"{BOLD}{found[0]}{RESET}", named)
+    named = re.sub(NAME, lambda found: f"{CYAN}{found[0]}{RESET}", text, flags=re.MULTILINE)
+    return re.sub(HEADING, lambda found: f"{BOLD}{found[0]}{RESET}", named, flags=re.MULTILINE)
