@@ -118,9 +118,7 @@ def _options_table(
     columns = 3 if any(default for *_, default in rows) else 2
     head = (escaped(title.capitalize()), "Meaning", "Default")
     options = table(head[:columns], [row[:columns] for row in rows]) if rows else ""
-    return "
-
-".join([*map(escaped, (about or "").splitlines()), options])
+    return "\n\n".join([*map(escaped, (about or "").splitlines()), options])
 
 
 def _default(action: argparse.Action) -> str:

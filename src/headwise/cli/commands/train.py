@@ -54,18 +54,19 @@ def training_options(parser: argparse.ArgumentParser, files: str, held_out: str 
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=setting)
     parser.add_argument("--resume", action="store_true", help="continue the run in --out where it stopped")
     device_option(parser)
-    many = "processes that train together, each on a GPU or a share of the CPU cores (default: %(default)s)"
-    parser.add_argument("--devices", type=whole_number(1), default=1, metavar="N", help=many)
     seed = {"type": "train.seed={}".format, "help": "random seed (default: the recipe's train.seed)"}
     parser.add_argument("--seed", dest="set", action="append", metavar="N", **seed)
-    share = "processes that tokenize large files (default: one per core)"
-    parser.add_argument("--workers", type=whole_number(0), default=0, metavar="N", help=share)
     special = "strings that are always one token, such as '<2de>'; for a pretrained model, NEW=COPY_OF starts the new "
     special += "token as a copy"
     parser.add_argument("--special", nargs="+", default=[], metavar="TOKEN", help=special)
+    group = parser.add_argument_group("processes and logs")
+    many = "processes that train together, each on a GPU or a share of the CPU cores (default: %(default)s)"
+    group.add_argument("--devices", type=whole_number(1), default=1, metavar="N", help=many)
+    share = "processes that tokenize large files (default: one per core)"
+    group.add_argument("--workers", type=whole_number(0), default=0, metavar="N", help=share)
     tracking = {"dest": "trackers", "action": "append_const", "default": []}
     for tracker in TRACKERS:
-        parser.add_argument(f"--{tracker.name}", **tracking, const=tracker, help=f"also log to {tracker.title}")
+        group.add_argument(f"--{tracker.name}", **tracking, const=tracker, help=f"also log to {tracker.title}")
     language_options(parser)
     document_languages(parser)
 
