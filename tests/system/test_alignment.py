@@ -64,12 +64,12 @@ def test_translate_writes_links(cli: Callable[..., Any], model_path: Path, tmp_p
 
 def test_prune(cli: Callable[..., Any], model_path: Path, copied: Files, tmp_path: Path) -> None:
     src, tgt, _ = copied
-    ran = cli("prune", model_path, "--heads", "25%", "--source", src, "--target", tgt, "-o", tmp_path / "small")
+    ran = cli("prune", model_path, "--heads", "25%", "--source", src, "--target", tgt, "--out", tmp_path / "small")
     assert ran.code == 0, ran
     assert "without 3 heads" in ran.err
     translated = cli("translate", tmp_path / "small", src)
     assert len(translated.lines) == 60
-    again = cli("prune", model_path, "--heads", "1", "--source", src, "--target", tgt, "-o", tmp_path / "small")
+    again = cli("prune", model_path, "--heads", "1", "--source", src, "--target", tgt, "--out", tmp_path / "small")
     assert "holds a model already" in again.complaint
 
 
@@ -83,7 +83,7 @@ def test_prune(cli: Callable[..., Any], model_path: Path, copied: Files, tmp_pat
         (["evaluate", "--alignments", "GOLD", "--hypothesis", "TWO"], "links of 1 pairs, but gold of 60"),
         (["align", "MODEL", "--source", "SRC", "--target", "TWO"], "line n must belong to line n"),
         (["align", "MODEL", "--source", "SRC", "--target", "SRC", "--choose", "TWO"], "has 1 lines, but there are 60"),
-        (["prune", "MODEL", "--heads", "99%", "--source", "SRC", "--target", "SRC", "-o", "OUT"], "that is 12 of 12"),
+        (["prune", "MODEL", "--heads", "99%", "--source", "SRC", "--target", "SRC", "--out", "OUT"], "that is 12 of 12"),
     ],
 )
 def test_errors_of_align(

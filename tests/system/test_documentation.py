@@ -380,7 +380,7 @@ CHECKS: dict[str, Callable[[list[str], str], bool]] = {
         re.match(r" *\d+\.\d\d +\d+\.\d\d  " if "--timestamps" in words else ".", out)
     ),
     "align": lambda words, out: "--choose" in words or lines_like(r"(\d+-\d+ ?)*", 8)(words, out),
-    "prune": loads("-o"),
+    "prune": loads("--out"),
     "join": lambda words, out: "is random until" in out,
     "distill": lines_like(r'\{"src": ".*", "tgt": ".*"\}'),
     "annotate": lambda words, out: "⟦ dog ⇒ park ⟧" in written(words, out),

@@ -412,7 +412,7 @@ def test_a_pruned_model_computes_what_the_masked_one_does(
     family: str, cli: Cli, made: Callable[..., Path], given: Callable[[str], str], tmp_path: Path
 ) -> None:
     source, out = given(family), tmp_path / "pruned"
-    command = ["prune", made(family), "--heads", 1, "-o", out, *measured_on(family, source, tmp_path)]
+    command = ["prune", made(family), "--heads", 1, "--out", out, *measured_on(family, source, tmp_path)]
     ran = cli(*command)
     assert ran.code == 0, ran.err
     assert "without 1 heads" in ran.err and "this layout cannot have fewer heads" in ran.err
@@ -469,7 +469,7 @@ def test_prune_names_its_measure(
     (tmp_path / "text").write_text(f"{TEXT}\n")
     names = {"TEXT": tmp_path / "text", "PICTURE": picture}
     given = [names.get(argument, argument) for argument in arguments]
-    assert complaint in cli("prune", made(family), "--heads", "1", "-o", tmp_path / "out", "--source", *given).complaint
+    assert complaint in cli("prune", made(family), "--heads", "1", "--out", tmp_path / "out", "--source", *given).complaint
 
 
 # --- The explorer

@@ -226,7 +226,7 @@ def test_pruning_a_classifier(
     """The file is smaller, and the pruned model gives the outputs of the whole one with these heads masked."""
     folder = request.getfixturevalue(which)
     test = files / ("test.tsv" if which == "classifier" else "test.csv")
-    ran = cli("prune", folder, "--heads", "2", "--source", test, "-o", tmp_path / "small")
+    ran = cli("prune", folder, "--heads", "2", "--source", test, "--out", tmp_path / "small")
     assert ran.code == 0, ran.err
     removed = ast.literal_eval(ran.err[ran.err.index("{") : ran.err.rindex("}") + 1])
     whole, small = headwise.load(folder, "cpu"), headwise.load(tmp_path / "small", "cpu")
@@ -244,7 +244,7 @@ def test_pruning_a_classifier(
         masked = answer(whole)
     assert answer(small) == pytest.approx(masked, abs=1e-5)
     assert masked != pytest.approx(plain, abs=1e-5)
-    other = cli("prune", folder, "--heads", "2", "--source", test, "--target", test, "-o", tmp_path / "other")
+    other = cli("prune", folder, "--heads", "2", "--source", test, "--target", test, "--out", tmp_path / "other")
     if which == "classifier":  # texts and labels, from the columns of the same file
         assert other.err.endswith(ran.err.partition(": ")[2])
     else:
