@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import re
 from argparse import SUPPRESS
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,27 @@ def test_lists_and_tables_may_follow_a_paragraph() -> None:
     assert hook("site_hooks").as_on_github(text) == (
         "Text\n\n- one\n- two\n\nMore\n\n| a |\n|---|\n| b |\n\n```\ncode\n- no list\n```\n"
     )
+
+
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+FROM_ROOT = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md")]
+GENERATED = ("docs/reference/", "docs/results/files.md")
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", [*PAGES, *FROM_ROOT], ids=name)
+def test_links_lead_to_files(page: Path) -> None:
+    links = hook("page_links").linked_files(page.read_text(encoding="utf-8"), name(page))
+    assert [link for link in links if not (link.startswith(GENERATED) or (ROOT / link).is_file())] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_stands_in_the_navigation(page: Path) -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2].partition("\nhooks:")[0]
+    assert re.search(rf"\s{re.escape(name(page).removeprefix('docs/'))}\n", navigation)
 
 
 def test_links_in_code_stay() -> None:
