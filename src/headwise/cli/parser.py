@@ -38,6 +38,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         self.rules, self.needs, self.common = (), {}, ()
         super().__init__(**{"formatter_class": HelpFormatter, **settings, "add_help": False})
+        self.color = False  # Python 3.14 colours parts of a text before it is laid out; `print_help` does it afterwards
         self._positionals.title = "arguments"
         self.add_argument("-h", "--help", action=ShowHelp, help="show this help")
 
