@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 SETTINGS = ["model.d_model=16", "model.d_ff=32", "train.tokens_per_batch=300", "train.threads=1", "data.vocab_size=275"]
+PARTS = ("train", "valid", "test")
 STEPS = ["train.log_every=1", "train.checkpoint_every=3", "train.validate_every=6", "train.validate_bleu=0"]
 
 
@@ -82,3 +83,52 @@ def test_a_series_is_not_split_at_random(cli: Any, tmp_path: Path) -> None:
         tmp_path / "m",
     ]
     assert "--valid 20%: for a time series, set data.valid_share instead" in cli(*run, "--valid", "20%").complaint
+
+
+def test_the_parts_of_a_split_share_no_sentence_and_hold_all_pairs(cli: Any, tmp_path: Path, task: Any) -> None:
+    pairs = list(dict.fromkeys(f"{src}\t{tgt}" for src, tgt in task(300, 1)))
+    corpus = tmp_path / "all.tsv"
+    corpus.write_text("".join(f"{pair}\n" for pair in pairs), encoding="utf-8")
+    ran = cli("split", corpus, "--valid", "10%", "--test", "30pairs", "--out", tmp_path / "data")
+    assert ran.code == 0, ran.err
+    parts = {p: (tmp_path / "data" / f"{p}.tsv").read_text(encoding="utf-8").split("\n")[:-1] for p in PARTS}
+    assert len(parts["test"]) == 30 and len(parts["valid"]) == round(0.1 * (len(pairs) - 30))
+    assert sorted(pair for part in parts.values() for pair in part) == sorted(pairs)
+    for one, other in (("train", "valid"), ("train", "test"), ("valid", "test")):
+        for side in (0, 1):
+            assert not {p.split("\t")[side] for p in parts[one]} & {p.split("\t")[side] for p in parts[other]}
+    assert f"--train {tmp_path}/data/train.tsv --valid {tmp_path}/data/valid.tsv" in ran.err
+    again = cli("split", corpus, "--test", "5%", "--out", tmp_path / "data")
+    assert "has a train.tsv already" in again.complaint
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ([], "add --valid SIZE or --test SIZE"),
+        (["--test", "5"], "--test 5: is not a valid size"),
+        (["--valid", "valid.tsv"], "--valid valid.tsv: is not a valid size"),
+        (["--test", "400pairs"], "--test 400pairs: the training files hold 300 pairs"),
+    ],
+)
+def test_a_split_names_the_option_that_is_wrong(
+    command: list[str], cli: Any, tmp_path: Path, options: list[str], complaint: str
+) -> None:
+    assert complaint in cli("split", tmp_path / "all.tsv", *options, "--out", tmp_path / "data").complaint
+
+
+def test_a_memory_of_three_languages_is_split_and_checked(cli: Any, tmp_path: Path) -> None:
+    units = ""
+    for i in range(40):
+        texts = (("en", f"word {i}"), ("de", f"Wort {i}"), ("fr", f"mot {i}"))
+        variants = (f"<tuv xml:lang='{code}'><seg>{text}</seg></tuv>" for code, text in texts)
+        units += f"<tu>{''.join(variants)}</tu>"
+    memory = tmp_path / "memory.tmx"
+    memory.write_text(f'<tmx version="1.4"><header/><body>{units}</body></tmx>', encoding="utf-8")
+    checked = cli("check-corpus", memory, "--languages", "en-fr")
+    assert checked.code == 0, checked.err
+    assert "40 pairs" in checked.out
+    ran = cli("split", memory, "--languages", "en-fr", "--test", "5pairs", "--out", tmp_path / "data")
+    assert ran.code == 0, ran.err
+    test = (tmp_path / "data" / "test.tsv").read_text(encoding="utf-8").splitlines()
+    assert len(test) == 5 and all(line.split("\t")[1].startswith("mot ") for line in test)

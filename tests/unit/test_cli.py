@@ -311,7 +311,7 @@ def test_the_list_of_commands_needs_no_command_and_no_time(arguments: list[str])
 
 WITHOUT_TORCH = [
     *("align", "annotate", "backtranslate", "check-corpus", "classify", "distill", "evaluate", "info", "pack"),
-    *("results", "score", "seal", "serve", "shortlist", "translate"),
+    *("results", "score", "seal", "serve", "shortlist", "split", "translate"),
 ]
 
 

@@ -56,6 +56,7 @@ COMMANDS = {
     ),
     "data": (
         Command("check-corpus", "check parallel files for duplicates, leaks and errors"),
+        Command("split", "hold out validation and test pairs from a corpus"),
         Command("distill", "translate a corpus, to train a smaller model on"),
         Command("backtranslate", "translate target text back, for more training pairs"),
         Command("annotate", "write term translations into the sources of a corpus"),

@@ -47,20 +47,24 @@ class ValidationSize:
     text: str  # as the user wrote it
     share: float = 0.0  # of all pairs
     pairs: int = 0
+    option: str = "--valid"  # that the user wrote it after
+
+    def __str__(self) -> str:
+        return f"{self.option} {self.text}"
 
     def of(self, total: int) -> int:
         """The number of pairs to hold out of `total`, at least one."""
         wanted = self.pairs or max(1, round(self.share * total))
         if wanted >= total:
-            raise UserError(f"--valid {self.text}: the training files hold {total:,} pairs; leave some to train on")
+            raise UserError(f"{self}: the training files hold {total:,} pairs; leave some to train on")
         return wanted
 
 
-def parse_validation_size(arguments: Sequence[str]) -> ValidationSize | None:
-    """Parse the argument of `--valid`; None if it is a list of files.
+def parse_validation_size(arguments: Sequence[str], option: str = "--valid") -> ValidationSize | None:
+    """Parse the argument of `--valid` or another `option`; None if it is a list of files.
 
-    >>> parse_validation_size(["1%"]), parse_validation_size(["500pairs"])
-    (ValidationSize(text='1%', share=0.01, pairs=0), ValidationSize(text='500pairs', share=0.0, pairs=500))
+    >>> [(size.share, size.pairs) for size in map(parse_validation_size, (["1%"], ["500pairs"])) if size]
+    [(0.01, 0), (0.0, 500)]
     >>> parse_validation_size(["valid.en", "valid.de"]), parse_validation_size(["valid.tsv"])
     (None, None)
     """
@@ -69,11 +73,11 @@ def parse_validation_size(arguments: Sequence[str]) -> ValidationSize | None:
     text = arguments[0]
     share, count = SHARE_PATTERN.fullmatch(text), COUNT_PATTERN.fullmatch(text)
     if share and 0 < float(share[1]) < 100:
-        return ValidationSize(text, share=float(share[1]) / 100)
+        return ValidationSize(text, float(share[1]) / 100, option=option)
     if count and int(count[1]):
-        return ValidationSize(text, pairs=int(count[1]))
+        return ValidationSize(text, pairs=int(count[1]), option=option)
     if share or count or text.isdecimal():
-        raise UserError(f"--valid {text}: is not a valid size; write 1% for a share, 500pairs for a number of pairs")
+        raise UserError(f"{option} {text}: is not a valid size; write 1% for a share, 500pairs for a number of pairs")
     return None
 
 
@@ -100,7 +104,7 @@ def split_corpora(
     """
     once = [p for corpus in corpora for p in corpus.paths if p == STANDARD_INPUT or Path(p).is_fifo()]
     if once:
-        raise UserError(f"--valid {size.text}: {display_name(once[0])} can be read only once; write it to a file")
+        raise UserError(f"{size}: {display_name(once[0])} can be read only once; write it to a file")
     with cache(cache_dir) as folder:
         contents = hash_corpora(corpora := spool(corpora, folder))
         wanted = [size.share, size.pairs, labelled]
@@ -125,10 +129,10 @@ def _is_complete(target: Path, names: Sequence[str]) -> bool:
 def _write(target: Path, corpora: Sequence[Known], size: ValidationSize, labelled: bool, names: Sequence[str]) -> None:
     valid, dropped = _choose(corpora, size, labelled)
     if not valid.any():
-        raise UserError(f"--valid {size.text}: no pair of the training files has text on both sides; check the files")
+        raise UserError(f"{size}: no pair of the training files has text on both sides; check the files")
     if (valid | dropped).all():
         raise UserError(
-            f"--valid {size.text}: every pair shares a sentence with a validation pair, so none is left to train on; "
+            f"{size}: every pair shares a sentence with a validation pair, so none is left to train on; "
             "hold out fewer pairs, or give a validation file"
         )
     with draft_folder(target, lambda folder: _is_complete(folder, names)) as draft:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from headwise.cli.files import output
-from headwise.cli.options import files_option
+from headwise.cli.options import document_languages, files_option
 from headwise.cli.rules import in_file, out_file
 from headwise.config.data import TranslationData
 from headwise.config.setting import converted
@@ -35,6 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     recipe += "that `headwise settings` shows)"
     parser.add_argument("--recipe", default="", metavar="NAME", help=recipe)
+    document_languages(parser)
     text = "HTML page to write the report to (default: printed only)"
     parser.add_argument("-o", "--output", type=out_file, default="", metavar="FILE", help=text)
 
@@ -49,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
     sets: dict[str, list[Corpus]] = {}
     for name, paths in named.items():
         if any(map(is_memory, paths)):
-            paths, read = memories_as_tsv(paths)
+            paths, read = memories_as_tsv(paths, options.languages)
             print(f"{name}: {read}", file=sys.stderr)
         if paths:
             check_files({flags.get(name, "--test"): paths})

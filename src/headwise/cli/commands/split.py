@@ -1,0 +1,71 @@
+"""Example: headwise split corpus.tsv --valid 2% --test 1000pairs --out data"""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from headwise.cli.corpus_files import pair_format, write_corpus
+from headwise.cli.options import document_languages
+from headwise.cli.rules import in_file
+from headwise.data.corpus import Corpus, read_pairs
+from headwise.data.file_checks import check_files, parse_pairs
+from headwise.data.prepared import spool
+from headwise.data.split import ValidationSize, parse_validation_size, split_corpora
+from headwise.errors import UserError
+from headwise.localisation.memory import memories_as_tsv
+
+PARTS = ("test", "valid")  # in this order they are taken from the pairs
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    text = "files of pairs, as for `headwise train --train`"
+    parser.add_argument("files", nargs="+", type=in_file, metavar="FILE", help=text)
+    share = "1%% or 500pairs (default: none)"
+    parser.add_argument("--valid", metavar="SIZE", help=f"pairs to hold out for validation: {share}")
+    parser.add_argument("--test", metavar="SIZE", help=f"pairs to hold out as a test set: {share}")
+    folder = "folder to write train.tsv, valid.tsv and test.tsv into"
+    parser.add_argument("--out", required=True, metavar="DIR", help=folder)
+    document_languages(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write the parts, which share no sentence."""
+    sizes = {name: _size(f"--{name}", text) for name in PARTS if (text := getattr(options, name))}
+    if not sizes:
+        raise UserError("headwise split: add --valid SIZE or --test SIZE, such as --valid 1%")
+    folder = Path(options.out)
+    if taken := [name for name in ("train", *PARTS) if (folder / f"{name}.tsv").exists()]:
+        raise UserError(f"--out {folder}: has a {taken[0]}.tsv already; name another folder")
+    rest, counts, dropped = _corpora(options), dict[str, int](), 0
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, size in sizes.items():
+        parts = split_corpora(rest, size)
+        rest, dropped = parts.train, dropped + parts.dropped
+        counts[name] = _write(folder / f"{name}.tsv", [parts.valid])
+    counts = {"train": _write(folder / "train.tsv", rest), **counts}
+    sides = ", ".join(f"{folder / name}.tsv {count:,}" for name, count in counts.items())
+    print(f"pairs: {sides}; dropped {dropped:,} that share a sentence with another part", file=sys.stderr)
+    train, *others = (shlex.quote(str(folder / f"{name}.tsv")) for name in ("train", *sizes))
+    valid = others[-1] if "valid" in sizes else "1%"
+    print(f"next: headwise train --recipe tiny --train {train} --valid {valid} --out runs/m", file=sys.stderr)
+
+
+def _size(option: str, text: str) -> ValidationSize:
+    size = parse_validation_size([text], option)
+    if size is None:
+        raise UserError(f"{option} {text}: is not a valid size; write 1% for a share, 500pairs for a number of pairs")
+    return size
+
+
+def _corpora(options: argparse.Namespace) -> Sequence[Corpus]:
+    paths, report = memories_as_tsv(options.files, options.languages)
+    if report.units:
+        print(f"headwise: {report}", file=sys.stderr)
+    check_files({"split": paths})
+    return spool(parse_pairs("split", paths))
+
+
+def _write(path: Path, corpora: Sequence[Corpus]) -> int:
+    return write_corpus(str(path), pair_format(str(path)), read_pairs(corpora))
