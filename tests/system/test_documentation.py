@@ -10,11 +10,14 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 import tomllib
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from textwrap import dedent
 from threading import Thread
 from typing import Any
 
@@ -26,8 +29,12 @@ from tiny_families import HEARING, write_tiny
 
 import headwise
 from headwise import cli as command_line
+from headwise import train
+from headwise.cli.commands import demo as demo_command
 from headwise.cli.commands import serve as serving
 from headwise.cli.rules import out_file
+from headwise.demo.corpus import generate_corpus
+from headwise.demo.run import demo
 from headwise.errors import UserError
 from headwise.serve.explorer.server import ExplorerServer
 from headwise.serve.server import application
@@ -57,6 +64,7 @@ SHORT = {  # appended to `train`, by task
     "denoise": [*SMALL, *TRANSLATING[1:], "model.d_ff=32", "data.vocab_size=300"],
     **{task: [*SMALL, "model.d_ff=32", "data.vocab_size=300"] for task in ("tag", "answer", "embed")},
 }
+DEMO = ["model.d_model=16", "model.d_ff=16", *SMALL[1:], "train.validate_every=2", *TRANSLATING[1:]]
 TERM = {"en": "dog", "de": "man", "fr": "park"}
 STDIN = "A dog runs in the park.\nA man in the tall grass.\n"  # on standard input
 
@@ -135,6 +143,11 @@ def catalogue(path: Path) -> None:
     path.write_text("\n".join([head, *entries]), encoding="utf-8")
 
 
+def catalogues(path: Path) -> None:
+    path.mkdir()
+    catalogue(path / "menus.po")
+
+
 def translation_memory(path: Path) -> None:
     def variant(code: str, line: str) -> str:
         return f'<tuv xml:lang="{code}"><seg>{line}</seg></tuv>'
@@ -163,9 +176,15 @@ def model(recipe: str, *settings: str) -> Callable[[Path], None]:
         for file, shift in zip(corpus, (0, 3), strict=True):
             write(file, sentences(60, shift))
         shape = [setting for setting in SHORT[""] if recipe == "tiny" or not setting.startswith("model.d_ff")]
-        headwise.train(corpus, corpus, path, recipe, [*shape, *settings], device="cpu", show=False)
+        train(corpus, corpus, path, recipe, [*shape, *settings], device="cpu", show=False)
 
     return make
+
+
+def short_training(*files: Any, recipe: str, settings: list[str], **options: Any) -> Any:
+    """`headwise.train` of a snippet, in two updates."""
+    short = [setting for setting in SHORT[""] if recipe == "tiny" or not setting.startswith("model.d_ff")]
+    return train(*files, recipe=recipe, settings=[*settings, *short], device="cpu", show=False, **options)
 
 
 def permuted(path: Path) -> None:
@@ -216,6 +235,8 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "train.links": links(60),
     **{f"{name}.tsv": pairs for name in ("corpus", "test")},
     "messages.po": catalogue,
+    "finished.po": catalogue,
+    "catalogues/": catalogues,
     "names.txt": lambda path: write(path, ["# what stays", "park"]),
     "terms.tsv": lambda path: write(path, ["dog\tpark", "tall grass\tbrown dog"]),
     "more-terms.tsv": lambda path: write(path, ["park\tgrass"]),
@@ -338,6 +359,22 @@ def scored(words: list[str], out: str) -> bool:
     return bool(records) and all(record["log_prob"] < 0 for record in records)
 
 
+def compared(words: list[str], out: str) -> bool:
+    """A table of systems with a baseline, in the format of the line, and a picture of the curves."""
+    latex = words[words.index("--format") + 1] == "latex" if "--format" in words else False
+    row = r"^tiny \(baseline\) & [23] & .*\\\\$" if latex else r"^\| tiny \(baseline\) +\| +[23] \|"
+    curves = Path(words[words.index("--curves") + 1]) if "--curves" in words else None
+    table = written(words, out)
+    significant = r"\$p\$ = " if latex else "p = "
+    return bool(
+        re.search(row, table, re.MULTILINE) and re.search(significant, table) and (not curves or curves.is_file())
+    )
+
+
+def out_folder(words: list[str]) -> str:
+    return words[words.index("--out") + 1]
+
+
 def loads(flag: str) -> Callable[[list[str], str], bool]:
     """The folder after that flag contains a model."""
     return lambda words, out: bool(headwise.load(words[words.index(flag) + 1], "cpu").info())
@@ -393,6 +430,15 @@ CHECKS: dict[str, Callable[[list[str], str], bool]] = {
 }
 
 
+KNOWN = (  # lines that the system's own programs take
+    "python3 -m venv headwise-env",
+    "source headwise-env/bin/activate",
+    "py -m venv headwise-env",
+    "headwise-envScriptsactivate",  # without its backslashes
+    "docker run --read-only --tmpfs /tmp -v $PWD/runs/ende:/model:ro -p 127.0.0.1:5000:5000 headwise",
+)
+
+
 # Documents -----------------------------------------------------------------------------------------------------------
 
 
@@ -405,11 +451,11 @@ class Block:
 
 
 def blocks(document: Path) -> Iterator[Block]:
-    """Fenced code in order, and command lines from the text between."""
+    """Fenced code in order, also in tabs, and command lines from the text between."""
     content = document.read_text(encoding="utf-8")
-    for part in re.split(r"^(```[^\n]*\n.*?^```$)", content, flags=re.MULTILINE | re.DOTALL):
-        if part.startswith("```"):
-            language, _, code = part[3:].removesuffix("```").partition("\n")
+    for part in re.split(r"^( *```[^\n]*\n.*?^ *```$)", content, flags=re.MULTILINE | re.DOTALL):
+        if part.lstrip(" ").startswith("```"):
+            language, _, code = dedent(part)[3:].removesuffix("```").partition("\n")
             yield Block(language or "text", code)
             continue
         for span in re.findall(r"`((?:headwise|make) [^`]+)`", part):
@@ -439,17 +485,25 @@ def is_whole(words: list[str]) -> bool:
 
 
 def other(words: list[str]) -> None:
-    """Lines for other programs must name existing files; `AssertionError` for unknown programs."""
+    """Lines for other programs must name existing files and options; `AssertionError` for unknown programs."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     if words[0] == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), words
     elif words[0] == "torchrun":
         command_line.parse(words[words.index("headwise") + 1 :])
     elif words[:2] == ["pip", "install"]:
-        extras = re.findall(r"\[([\w,]+)\]", words[-1])
-        assert extras and set(extras[0].split(",")) <= project["optional-dependencies"].keys(), words
+        named = re.fullmatch(r"(?:headwise|\.)(?:\[([\w,-]+)\])?", words[-1])
+        assert named and set((named[1] or "train").split(",")) <= project["optional-dependencies"].keys(), words
+    elif words[0] == "uvx":
+        other(["pip", "install", words[words.index("--from") + 1] if "--from" in words else words[1]])
+        assert words[-1].startswith("--") or words[-1] in command_line.BY_NAME, words
+    elif words[0] == "msgfmt":
+        if shutil.which("msgfmt"):
+            subprocess.run(words, check=True, capture_output=True)
+    elif words[:2] == ["docker", "build"]:
+        assert (ROOT / words[words.index("-f") + 1]).is_file(), words
     else:
-        raise AssertionError(f"{shlex.join(words)}: no line of this kind is known; teach `other`")
+        assert " ".join(words) in KNOWN, f"{shlex.join(words)}: no line of this kind is known; teach `other`"
 
 
 def named_inputs(words: list[str]) -> list[str]:
@@ -514,6 +568,10 @@ class Reader:
             other(words)
             return
         words = words[1:]
+        if words in (["--version"], ["--help"]):
+            with pytest.raises(SystemExit, match="0"):
+                self.run(*words)
+            return
         if prose and not is_whole(words):
             return
         provide(self.folder, named_inputs(words))
@@ -554,6 +612,9 @@ def short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
             assert client.post("/translate", json=asked).json()["translatedText"] is not None
             assert "<html" in client.get("/").text
 
+    corpus = generate_corpus(n_train=300, n_valid=20, n_test=40)
+    monkeypatch.setattr(demo_command, "demo", partial(demo, corpus=corpus, settings=DEMO))
+    monkeypatch.setattr(headwise, "train", short_training)
     monkeypatch.setattr(serving, "serve", started_and_stopped)
     monkeypatch.setattr(ExplorerServer, "serve_forever", served_once)
     monkeypatch.setattr(study_run, "Plan", lambda scale, *rest: Plan("toy", *rest))

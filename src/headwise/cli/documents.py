@@ -41,7 +41,7 @@ def _row(one: TranslatedUnit) -> dict[str, Any]:
         "source": plain(one.unit.source),
         "translation": plain(one.target),
         "log_prob": round(one.log_prob, 4),
-        "doubts": list(one.warnings),
+        "warnings": list(one.warnings),
     }
 
 
