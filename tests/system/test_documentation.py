@@ -362,6 +362,8 @@ def scored(words: list[str], out: str) -> bool:
 
 def compared(words: list[str], out: str) -> bool:
     """A table of systems with a baseline, in the format of the line, and a picture of the curves."""
+    if "--test" not in words:
+        return f"| {Path(words[1]).name} " in out and Path("curves.png").is_file()
     latex = words[words.index("--format") + 1] == "latex" if "--format" in words else False
     seeds = sum("runs/tiny-" in word for word in words)
     row = rf"^tiny \(baseline\) & {seeds} & .*\\\\$" if latex else rf"^\| tiny \(baseline\) +\| +{seeds} \|"
@@ -529,6 +531,8 @@ def shortened(words: list[str]) -> list[str]:
         published = published or start.startswith("runs/my-")
         settings = [setting for setting in SHORT[task] if not published or setting.startswith("train.")]
         return ["--set", *settings, "--device", "cpu"]
+    if words[0] == "split":
+        return ["--valid", "5pairs", "--test", "5pairs"]
     if words[0] == "backtranslate":  # a model of two updates repeats one token
         return ["--sample"] * ("--sample" not in words)
     return ["--port", "0"] if words[0] == "explore" else []
@@ -645,10 +649,10 @@ def test_every_line_of_the_documentation_runs(document: Path, reader: Reader) ->
 def test_unknown_lines_fail(reader: Reader, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     wrong = ["headwise translate runs/unknown input.txt", "headwise info runs/ende --brief", "curl example.org"]
-    block = "\n".join(
-        ["```sh", *wrong, "```", "`headwise train --colour` `make up`", "```python", "import nothing", "```", ""]
-    )
+    tab = ['=== "Linux"', "", "    ```sh", "    pip install 'headwise[no]'", "    ```"]
+    rest = ["`headwise train --colour` `make up`", "```python", "import nothing", "```", ""]
+    block = "\n".join(["```sh", *wrong, "```", *tab, *rest])
     page.write_text(block, encoding="utf-8")
     reader.read(page)
     messages = [message.splitlines()[0] for message in reader.wrong]
-    assert messages == [*wrong, "headwise train --colour", "make up", "import nothing"]
+    assert messages == [*wrong, "pip install 'headwise[no]'", "headwise train --colour", "make up", "import nothing"]
