@@ -147,6 +147,7 @@ DIFFERENT = {  # options whose value is not the same in every command, and why
     "--seed": "one of the settings of a training",
     "--set": "a sweep takes several values of a setting",
     "--test": "each table names its test sets, and check-corpus needs no references",
+    "--valid": "split writes the validation file, so it takes a size",
 }
 
 
