@@ -12,7 +12,8 @@ FOR_CONTRIBUTORS = {"test", "browser", "wheels", "docs", "dev"}
 
 def test_the_table_has_every_extra() -> None:
     rows = re.findall(r"^\| `([\w-]+)` \|", PAGE.split("## Extras")[1].split("\n## ")[0], re.MULTILINE)
-    assert sorted(rows) == sorted(PROJECT["optional-dependencies"].keys() - FOR_CONTRIBUTORS)
+    extras = sorted(PROJECT["optional-dependencies"].keys() - FOR_CONTRIBUTORS)
+    assert sorted(rows) == extras, "add the extra to the page"
 
 
 def test_the_oldest_python_is_that_of_the_package() -> None:
