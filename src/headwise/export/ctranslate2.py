@@ -263,6 +263,7 @@ def greedy_by_ctranslate2(exported: Exportable, folder: Path, texts: Sequence[st
         [[read[i] for i in source] for source in exported.sources(texts)],
         target_prefix=[[pieces[i] for i in exported.forced]] * len(texts) if exported.forced else None,
         beam_size=1,
+        min_decoding_length=0,  # our output may be empty, theirs not by default
         max_decoding_length=MAX_NEW_TOKENS,
     )
     return [[ids[piece] for piece in result.hypotheses[0]] for result in results]

@@ -149,6 +149,15 @@ def test_ctranslate2_never_writes_what_our_search_never_writes(make_model: MakeM
     assert set(found[0]) == {only}
 
 
+def test_ctranslate2_may_write_nothing(make_model: MakeModel, tmp_path: Path) -> None:
+    """An output that is empty here is also empty there; by default CTranslate2 writes at least one token."""
+    pytest.importorskip("ctranslate2")
+    exported = exported_model(read_any(make_model()))
+    others = [i for i in range(exported.tokenizer.vocab_size) if i != exported.special.eos_id]
+    ctranslate2.write_model(exported, tmp_path, exported.pieces, "float32", others)
+    assert ctranslate2.greedy_by_ctranslate2(exported, tmp_path, ["A dog"]) == [[]]
+
+
 @pytest.fixture
 def unchecked_shapes() -> Any:
     """The exporter follows the code with symbols for sizes, which are no sizes to a shape checker."""
