@@ -94,6 +94,7 @@ RUNS = {
     "generation": Run(once()),
     "glossaries": Run(glossaries),
     "growth": Run(once()),
+    "installation": Run(once("{data}/model", *SOURCE)),
     "kernels": Run(once()),
     "lexical_aligner": Run(once(*PAIR, "-o", "{data}/found.links")),
     "monolingual": Run(  # not `back`: a model of two updates translates nothing

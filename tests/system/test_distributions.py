@@ -12,12 +12,14 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
 from safetensors.numpy import save_file
 
 from headwise import load
@@ -211,10 +213,10 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def install(tmp_path_factory: pytest.TempPathFactory, bare: dict[str, str]) -> Callable[[Path], str]:
-    """The interpreter of a new environment with a wheel or the sources; other packages are those of this one."""
+def install(tmp_path_factory: pytest.TempPathFactory, bare: dict[str, str]) -> Callable[..., str]:
+    """The interpreter of a new environment with a wheel or the sources, and copies of exactly what it requires."""
 
-    def make(package: Path) -> str:
+    def make(package: Path, extra: str = "") -> str:
         folder = tmp_path_factory.mktemp("environment")
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
         (packages,) = folder.glob("lib/python*/site-packages")
@@ -222,10 +224,36 @@ def install(tmp_path_factory: pytest.TempPathFactory, bare: dict[str, str]) -> C
         borrowed = [path for path in sys.path if path.endswith("site-packages")]
         building = {**bare, "PYTHONPATH": os.pathsep.join([bare["PYTHONPATH"], *borrowed])}
         subprocess.run([*pip, "--target", packages, package], env=building, check=True)
-        (packages / "borrowed.pth").write_text("\n".join(borrowed))
+        (about,) = packages.glob("headwise-*.dist-info")
+        for name in required(metadata.Distribution.at(about), extra):
+            link_package(metadata.distribution(name), packages)
         return str(folder / "bin/python")
 
     return make
+
+
+def required(package: metadata.Distribution, extra: str = "") -> set[str]:
+    """Names of the packages that a package requires, directly or not."""
+    found: set[str] = set()
+    waiting = [Requirement(text) for text in package.requires or ()]
+    waiting = [each for each in waiting if each.marker is None or each.marker.evaluate({"extra": extra})]
+    while waiting:
+        requirement = waiting.pop()
+        if requirement.name in found:
+            continue
+        found.add(requirement.name)
+        texts = metadata.distribution(requirement.name).requires or ()
+        inner = [Requirement(text) for text in texts]
+        asked = ("", *requirement.extras)
+        waiting += [each for each in inner if not each.marker or any(each.marker.evaluate({"extra": e}) for e in asked)]
+    return found
+
+
+def link_package(package: metadata.Distribution, folder: Path) -> None:
+    """Make an installed package importable from another environment."""
+    for name in {file.parts[0] for file in package.files or () if file.parts[0] not in ("..", "__pycache__")}:
+        if not (folder / name).exists():
+            (folder / name).symlink_to(Path(str(package.locate_file(name))))
 
 
 def best_build() -> str:
@@ -243,7 +271,7 @@ def best_build() -> str:
 
 
 @pytest.fixture(scope="module")
-def installed(install: Callable[[Path], str]) -> str:
+def installed(install: Callable[..., str]) -> str:
     """An environment with the wheel for this machine."""
     if not HERE:
         pytest.skip("no wheel for this machine: make wheels")
@@ -265,6 +293,37 @@ def test_an_installed_wheel_translates_without_a_compiler(installed: str, model:
     assert folder.startswith(installed.split("/bin/")[0]), "another Headwise than the installed one"
     for build in ("avx2", ANYWHERE):
         assert translated([installed], model, {**bare, "HEADWISE_NATIVE": build})[0][1:] == [text, "False"]
+
+
+def test_an_installed_wheel_without_torch(installed: str, model: Path, bare: dict[str, str], tmp_path: Path) -> None:
+    """Commands for translations work with the required packages alone; training names the package that it needs."""
+    texts = {name: tmp_path / name for name in ("a.en", "a.de")}
+    for path in texts.values():
+        path.write_text("the cat\na dog sat\n")
+    pairs = ["--source", str(texts["a.en"]), "--target", str(texts["a.de"])]
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [installed, "-m", "headwise", *arguments]
+        return subprocess.run(
+            command, input="the cat\n", cwd=tmp_path, env=bare, capture_output=True, text=True, check=False
+        )
+
+    commands = {
+        "translate": ["translate", str(model)],
+        "score": ["score", str(model), *pairs],
+        "align": ["align", str(model), *pairs],
+        "evaluate": ["evaluate", str(model), "--source", pairs[1], "--reference", pairs[3]],
+        "check-corpus": ["check-corpus", *map(str, texts.values())],
+        "info": ["info", str(model)],
+        "inspect": ["inspect", str(model), "the cat"],
+    }
+    for name, arguments in commands.items():
+        ran = run(*arguments)
+        assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), f"{name}: {ran.stderr}"
+        assert ran.stdout or (tmp_path / "attention.html").is_file(), name
+    failed = run("train", "--train", *map(str, texts.values()), "--valid", "50%", "--out", str(tmp_path / "run"))
+    assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
+    assert "pip install 'headwise[train]'" in failed.stderr
 
 
 @pytest.fixture(scope="module")
@@ -313,13 +372,13 @@ def test_a_processor_of_2008(installed: str, model: Path, bare: dict[str, str]) 
 
 
 def test_the_sources_install_without_a_compiler(
-    install: Callable[[Path], str], model: Path, bare: dict[str, str], tmp_path: Path
+    install: Callable[..., str], model: Path, bare: dict[str, str], tmp_path: Path
 ) -> None:
     """Complete, with torch instead of the library, and with one line about it."""
     pytest.importorskip("hatchling")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", tmp_path]
     subprocess.run(build, cwd=ROOT, capture_output=True, check=True)
-    python = install(next(tmp_path.glob("*.tar.gz")))
+    python = install(next(tmp_path.glob("*.tar.gz")), "train")
     (about, text, torch), _ = translated([python], model, bare)
     assert about.startswith("none None") and torch == "True"
     assert text == load(model).translate(["the cat"], beam_size=2)[0].text

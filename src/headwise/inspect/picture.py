@@ -223,5 +223,5 @@ def figure_class() -> "type[matplotlib.figure.Figure]":
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise UserError('the picture needs matplotlib: pip install "headwise[inspect]"') from None
+        raise UserError('the picture needs matplotlib: pip install "headwise[plots]"') from None
     return Figure

@@ -70,7 +70,7 @@ def render_figure(figure: Figure, style: str = "png") -> bytes:
         from matplotlib import rc_context
         from matplotlib.figure import Figure as Canvas
     except ImportError:
-        raise UserError('figures need matplotlib: pip install "headwise[demo]"') from None
+        raise UserError('figures need matplotlib: pip install "headwise[plots]"') from None
     columns = min(2, len(figure.panels))
     lines = math.ceil(len(figure.panels) / columns)
     size = (max(PANEL_WIDTH * columns, 6.4), PANEL_HEIGHT * lines)
