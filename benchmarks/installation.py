@@ -163,8 +163,8 @@ def first_translation(python: Path, program: str, folder: Path, line: str) -> tu
     command = [python, "-c", program + PEAK, folder, line]
     ran = subprocess.run(command, env=alone, stdout=subprocess.PIPE, text=True, check=True)
     seconds = machine.children_now() - started
-    *output, peak = ran.stdout.splitlines()
-    return seconds, 1024 * int(peak.split()[1]), "\n".join(output)
+    output, _, peak = ran.stdout.rpartition("VmHWM:")
+    return seconds, 1024 * int(peak.split()[0]), output
 
 
 def write(
