@@ -15,7 +15,7 @@ from headwise.decode.request import batches
 from headwise.inspect.pair import TranslatedPair
 from headwise.inspect.record import Candidate, Position
 from headwise.native.network import CompiledNetwork
-from headwise.native.reading import LOGITS_AT_ONCE, forced_log_probs, read_pair_of_ids
+from headwise.native.reading import LOGITS_AT_ONCE, forced_cross_attention, forced_log_probs, read_pair_of_ids
 
 STACKS = ("encoder", "decoder", "cross")  # self-attention of both stacks, and attention to the source
 AT_ONCE = SearchSettings(batch_tokens=1024, beam_size=1)  # tokens that a thread reads together
@@ -65,8 +65,7 @@ class LibraryReader:
         """The weights of attention to the source; the last token of a target predicts nothing and is not read."""
 
         def read(some: Sequence[tuple[Ids, Ids]]) -> list[dict[int, HeadWeights]]:
-            readings = (read_pair_of_ids(self._network, src, tgt[:-1], ["cross"]) for src, tgt in some)
-            return [{layer: reading.cross[layer] for layer in layers} for reading in readings]
+            return forced_cross_attention(self._network, [(src, tgt[:-1]) for src, tgt in some], layers)
 
         for rows, values in self._shared(pairs, read):
             yield from zip(rows, values, strict=True)

@@ -94,7 +94,7 @@ class Transformer(Structure):
 class Recording(Structure):
     """See transformer.h; arrays as addresses."""
 
-    _fields_ = _fields(c_void_p, "encoder decoder cross residual states")
+    _fields_ = (*_fields(c_void_p, "encoder decoder cross residual states"), *_fields(c_int, "first end"))
 
 
 class Members(Structure):
@@ -278,7 +278,7 @@ def declared(found: ctypes.CDLL) -> ctypes.CDLL:
         ("end", None, (c_void_p,)),
         ("make_room", c_int, (c_void_p, c_int, c_void_p, c_int, c_int64, c_int)),
         ("step", c_int, (c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
-        ("read", c_int, (c_void_p, c_void_p, c_int, c_void_p, c_int, c_void_p)),
+        ("read", c_int, (*[c_void_p] * 5, c_int, c_void_p)),
         ("slots", c_int64, (c_void_p,)),
         ("truncate", None, (c_void_p, c_int64)),
         ("search", c_int, (c_void_p,) * 6),

@@ -4,9 +4,10 @@ There is no search: the decoder reads the target shifted right by one (teacher f
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import byref
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from jaxtyping import Float32
@@ -42,7 +43,7 @@ def read_pair_of_ids(
     """
     n, m, d_model = len(source), len(target), network.d_model
     layers = len(network.heads["cross"])
-    shapes: dict[str, list[tuple[int, int, int]]] = {
+    shapes: dict[str, list[tuple[int, ...]]] = {
         "encoder": [(heads, n, n) for heads in network.heads["encoder"]],
         "decoder": [(heads, m, m) for heads in network.heads["decoder"]],
         "cross": [(heads, m, n) for heads in network.heads["cross"]],
@@ -50,15 +51,7 @@ def read_pair_of_ids(
         "states": [(layers, m, d_model)],
     }
     shapes = {part: sizes if part in parts else [] for part, sizes in shapes.items()}
-    memory = {part: np.zeros(sum(map(math.prod, sizes)), np.float32) for part, sizes in shapes.items()}
-    ids = [np.array(tokens, np.int32) for tokens in (source, target)]
-    network.check_tokens(ids[0], "src")
-    network.check_tokens(ids[1], "tgt")
-    network.extend_positions(max(n, m))
-    recording = c.Recording(*(at(one) if one.size else None for one in memory.values()))
-    if c.needed().headwise_read(byref(network.structure), at(ids[0]), n, at(ids[1]), m, byref(recording)):
-        raise MemoryError("not enough memory to read a pair")
-    found = {part: _divided(memory[part], sizes) for part, sizes in shapes.items()}
+    found = _read(network, [(source, target)], shapes, range(layers))
     nothing = [np.zeros((0, m, d_model), np.float32)]
     return Reading(
         found["encoder"],
@@ -69,7 +62,48 @@ def read_pair_of_ids(
     )
 
 
-def _divided(memory: Floats, shapes: Sequence[tuple[int, int, int]]) -> list[Floats]:
+def forced_cross_attention(
+    network: CompiledNetwork, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], layers: Sequence[int]
+) -> list[dict[int, Float32[np.ndarray, "_ _ _"]]]:
+    """The attention weights of given decoder layers over the source, for each pair.
+
+    Args:
+        pairs: sources with their end token; inputs of the decoder, with their start token.
+        layers: from 0; layers after the last of them are not computed.
+
+    Returns: (heads, target, source) by layer.
+    """
+    span = range(min(layers), max(layers) + 1)
+    shapes = [(network.heads["cross"][layer], len(tgt), len(src)) for layer in span for src, tgt in pairs]
+    weights = iter(_read(network, pairs, {"cross": shapes}, span)["cross"])
+    by_layer = {layer: [next(weights) for _ in pairs] for layer in span}
+    return [{layer: by_layer[layer][row] for layer in layers} for row in range(len(pairs))]
+
+
+def _read(
+    network: CompiledNetwork,
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
+    shapes: Mapping[str, Sequence[tuple[int, ...]]],
+    layers: range,
+) -> dict[str, list[Floats]]:
+    """Arrays of these shapes for each recorded part; `layers` are those whose attention to the source is recorded."""
+    memory = {part: np.zeros(sum(map(math.prod, sizes)), np.float32) for part, sizes in shapes.items()}
+    sides = [[ids for ids, _ in pairs], [ids for _, ids in pairs]]
+    tokens = [np.fromiter(chain.from_iterable(side), np.int32) for side in sides]
+    lengths = [np.array([len(ids) for ids in side], np.int32) for side in sides]
+    network.check_tokens(tokens[0], "src")
+    network.check_tokens(tokens[1], "tgt")
+    network.extend_positions(int(max(each.max() for each in lengths)))
+    recording = c.Recording(first=layers.start, end=layers.stop)
+    for part, one in memory.items():
+        setattr(recording, part, at(one) if one.size else None)
+    arrays = (at(each) for pair in zip(tokens, lengths, strict=True) for each in pair)
+    if c.needed().headwise_read(byref(network.structure), *arrays, len(pairs), byref(recording)):
+        raise MemoryError("not enough memory to read a pair")
+    return {part: _divided(memory[part], sizes) for part, sizes in shapes.items()}
+
+
+def _divided(memory: Floats, shapes: Sequence[tuple[int, ...]]) -> list[Floats]:
     """Arrays that follow each other in memory."""
     ends = np.cumsum([math.prod(shape) for shape in shapes], dtype=int).tolist()
     return [part.reshape(shape) for part, shape in zip(np.split(memory, ends[:-1]), shapes, strict=bool(shapes))]

@@ -222,7 +222,7 @@ static int encoder_attention(Decoding *s, const Attention *a, const int32_t *len
     const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
     if (apply(a->in, in, rows, width_of(s->model), qkv, width, NONE, &s->scratch)) return -1;
     scale_queries(a, qkv, width, rows);
-    float *weights = next_layer(&s->recording.encoder, (int64_t)a->heads * rows * rows); /* of the only sentence */
+    float *weights = next_layer(&s->recording.encoder, (int64_t)a->heads * rows * rows); /* of the only pair */
     for (int i = 0; i < sentences; i++) {
         for (int t = 0; t < lengths[i]; t++) turn(&s->model->rotary, t, qkv + (int64_t)t * width, 2 * a->heads, a->d_k);
         for (int h = 0; h < a->heads; h++) {
@@ -278,12 +278,13 @@ static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sent
         for (next = r + 1; next < rows && sentences[next] == sentence; next++) {}
         const float *keys = s->cross_k[layer] + s->offsets[sentence] * k_width;
         const float *values = s->cross_v[layer] + s->offsets[sentence] * v_width;
-        float *weights = next_layer(&s->recording.cross, (int64_t)a->heads * rows * length);
+        const int queries = next - r;
+        float *weights = layer < s->recording.first ? NULL : next_layer(&s->recording.cross, (int64_t)a->heads * queries * length);
         for (int h = 0; weights && h < a->heads; h++)
-            record_head(s, rows, q + h * a->d_k, k_width, a->d_k, keys + (int64_t)h * a->d_k * wide, length,
-                        weights + (int64_t)h * rows * length);
+            record_head(s, queries, q + (int64_t)r * k_width + h * a->d_k, k_width, a->d_k, keys + (int64_t)h * a->d_k * wide,
+                        length, weights + (int64_t)h * queries * length);
         for (int h = 0; h < a->heads; h++)
-            attend(next - r, q + (int64_t)r * k_width + h * a->d_k, k_width, a->d_k, keys + (int64_t)h * a->d_k * wide,
+            attend(queries, q + (int64_t)r * k_width + h * a->d_k, k_width, a->d_k, keys + (int64_t)h * a->d_k * wide,
                    values + h * a->d_v, v_width, a->d_v, length, s->scores.bytes,
                    context + (int64_t)r * v_width + h * a->d_v, v_width);
     }
@@ -295,7 +296,7 @@ static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sent
 /* Cross-attention keys and values of the encoded rows `x` for every decoder layer. */
 static int remember(Decoding *s, const float *memory, int first, int sentences, int rows) {
     const Transformer *m = s->model;
-    for (int l = 0; l < m->n_decoder_layers; l++) {
+    for (int l = 0; l < s->recording.end; l++) {
         const Attention *a = &m->decoder[l].cross;
         const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->memory->d_out;
         float *kv = s->wide.bytes;
@@ -374,7 +375,7 @@ static Decoding *start(const Transformer *model, const int32_t *pieces, const in
 
 Decoding *headwise_start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences,
                           const atomic_int *stop) {
-    return start(model, pieces, lengths, sentences, stop, (Recording){0});
+    return start(model, pieces, lengths, sentences, stop, (Recording){.end = model->n_decoder_layers});
 }
 
 void headwise_end(Decoding *s) {
@@ -467,7 +468,7 @@ int headwise_step(Decoding *s, int rows, const int32_t *tokens, const int32_t *p
     float *x = s->x.bytes;
     embed(&m->target, tokens, positions, rows, m->d_model, x);
     record_rows(m, &s->recording.residual, x, rows);
-    for (int l = 0; l < m->n_decoder_layers; l++) {
+    for (int l = 0; l < s->recording.end; l++) {
         if (decoder_attention(s, l, rows, positions, paths, stride)) return -1;
         if (cross_attention(s, l, rows, sentences)) return -1;
         if (feed_forward(s, &m->decoder[l].ffn, rows)) return -1;
@@ -484,19 +485,22 @@ int headwise_step(Decoding *s, int rows, const int32_t *tokens, const int32_t *p
     return 0;
 }
 
-int headwise_read(const Transformer *model, const int32_t *source, int source_length, const int32_t *target, int length,
-                   const Recording *recording) {
-    Decoding *s = start(model, source, &source_length, 1, NULL, *recording);
-    int32_t *positions = malloc(4 * (size_t)length * (length + 2)), *sentences = positions + length;
-    float *hidden = malloc(4 * (size_t)length * model->d_model);
-    int failed = !s || !positions || !hidden || headwise_make_room(s, length, positions, 0, length, 0);
+int headwise_read(const Transformer *model, const int32_t *sources, const int32_t *source_lengths, const int32_t *targets,
+                   const int32_t *lengths, int pairs, const Recording *recording) {
+    int rows = 0, longest = 0;
+    for (int i = 0; i < pairs; i++) rows += lengths[i], longest = MAX(longest, lengths[i]);
+    Decoding *s = start(model, sources, source_lengths, pairs, NULL, *recording);
+    int32_t *positions = malloc(4 * (size_t)rows * (longest + 2)), *sentences = positions + rows;
+    float *hidden = malloc(4 * (size_t)rows * model->d_model);
+    int failed = !s || !positions || !hidden || headwise_make_room(s, rows, positions, 0, longest, 0);
     if (!failed) {
-        int32_t *paths = sentences + length;
-        for (int r = 0; r < length; r++) {
-            positions[r] = r, sentences[r] = 0;
-            for (int t = 0; t < length; t++) paths[r * length + t] = t;
-        }
-        failed = headwise_step(s, length, target, positions, sentences, paths, length, hidden);
+        int32_t *paths = sentences + rows;
+        for (int i = 0, first = 0; i < pairs; first += lengths[i++])
+            for (int r = 0; r < lengths[i]; r++) {
+                positions[first + r] = r, sentences[first + r] = i;
+                for (int t = 0; t <= r; t++) paths[(int64_t)(first + r) * longest + t] = first + t;
+            }
+        failed = headwise_step(s, rows, targets, positions, sentences, paths, longest, hidden);
     }
     headwise_end(s), free(positions), free(hidden);
     return failed ? -1 : 0;

@@ -60,11 +60,13 @@ typedef struct Transformer {
     const Linear *output;
 } Transformer;
 
-/* What is recorded when one source and one target are read; NULL for what is not. All of it is 0 before. */
+/* What is recorded when pairs are read; NULL for what is not. All of it is 0 before. Of several pairs, only `cross`. */
 typedef struct Recording {
-    float *encoder, *decoder, *cross; /* attention weights of all layers: (layer, head, queries, keys) */
+    float *encoder, *decoder; /* attention weights of all layers: (layer, head, queries, keys) */
+    float *cross;             /* of the layers from `first` to before `end`: (layer, pair, head, queries, keys) */
     float *residual; /* (layer + 1, target, d_model): embeddings of the target, then the output of each decoder layer */
     float *states;   /* (layer, target, d_model): these outputs after the decoder's final norm, if it has one */
+    int first, end;  /* decoder layers from `end` on are not computed */
 } Recording;
 
 /* Sources and the KV cache of their outputs. A hypothesis is a path: the slots of the keys and values of its positions. When
@@ -100,10 +102,9 @@ int make_room(Decoding *const *members, int count, int rows, int32_t *paths, int
 EXPORT int headwise_step(Decoding *decoding, int rows, const int32_t *tokens, const int32_t *positions,
                           const int32_t *sentences, const int32_t *paths, int64_t stride, float *hidden);
 
-/* Read one source and one target, both with their special tokens, in one pass; the states of the last layer are the last
-   of `states`. 0, or -1 without memory. */
-EXPORT int headwise_read(const Transformer *model, const int32_t *source, int source_length, const int32_t *target, int length,
-                          const Recording *recording);
+/* Read sources and targets in one pass, both concatenated and with their special tokens. 0, or -1 without memory. */
+EXPORT int headwise_read(const Transformer *model, const int32_t *sources, const int32_t *source_lengths,
+                          const int32_t *targets, const int32_t *lengths, int pairs, const Recording *recording);
 EXPORT int64_t headwise_slots(const Decoding *decoding);
 EXPORT void headwise_truncate(Decoding *decoding, int64_t slots);
 

@@ -36,18 +36,14 @@ EXPORT int headwise_look(const Transformer *model, const int32_t *source, int so
 int headwise_look(const Transformer *model, const int32_t *source, int source_length, const int32_t *read, int length,
                    int layer, int head, float *weights) {
     const int64_t size = (int64_t)length * source_length;
-    int64_t before = 0, heads = 0;
-    for (int l = 0; l < model->n_decoder_layers; l++) {
-        if (l < layer) before += model->decoder[l].cross.heads;
-        heads += model->decoder[l].cross.heads;
-    }
+    const int heads = model->decoder[layer].cross.heads, first = head < 0 ? 0 : head, end = head < 0 ? heads : head + 1;
     float *recorded = calloc(heads * size, sizeof(float));
-    int failed = !recorded || headwise_read(model, source, source_length, read, length, &(Recording){.cross = recorded});
+    const Recording recording = {.cross = recorded, .first = layer, .end = layer + 1};
+    int failed = !recorded || headwise_read(model, source, &source_length, read, &length, 1, &recording);
     if (!failed) {
-        const int first = head < 0 ? 0 : head, end = head < 0 ? model->decoder[layer].cross.heads : head + 1;
         memset(weights, 0, 4 * (size_t)size);
         for (int h = first; h < end; h++)
-            for (int64_t i = 0; i < size; i++) weights[i] += recorded[(before + h) * size + i] / (end - first);
+            for (int64_t i = 0; i < size; i++) weights[i] += recorded[h * size + i] / (end - first);
     }
     free(recorded);
     return failed ? -1 : 0;
