@@ -12,7 +12,6 @@ here `tokenizers`. Argos Translate gets the same tokenizer, and no sentence spli
 
 import argparse
 import json
-import os
 import shutil
 import statistics
 import subprocess
@@ -55,6 +54,7 @@ PROGRAMS = {
     "intra_threads=1); source = tokens.encode(line).tokens + ['</s>']; "
     f"found = model.translate_batch([source], beam_size=1)[0].hypotheses[0]; print({WRITE})",
     "argostranslate": READ
+    + "sys.path.insert(0, folder + '/tokenizers'); "
     + TOKENIZER
     + f"""
 from argostranslate import translate
@@ -88,6 +88,9 @@ def main() -> None:
     parser.add_argument("model", type=Path, help="a translation model trained by Headwise")
     parser.add_argument("--source", type=Path, required=True, help="text; its first line is translated")
     parser.add_argument("--only", nargs="+", choices=ENVIRONMENTS, default=machine.pick([*ENVIRONMENTS], ["headwise"]))
+    parser.add_argument(
+        "--environments", type=Path, help="keep the environments in this folder, and use those that exist"
+    )
     parser.add_argument("--turns", type=int, default=machine.pick(9, 2))
     machine.add_machine_options(parser)
     options = parser.parse_args()
@@ -96,10 +99,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         prepare_model(options.model, folder)
-        installed = {name: install(ENVIRONMENTS[name], folder / f"environment-{name}") for name in options.only}
+        there = options.environments or folder
+        installed = {name: install(ENVIRONMENTS[name], there / name) for name in options.only}
         names = [name for name in installed if name in PROGRAMS]
         if "argostranslate" in names:
-            pip(installed["argostranslate"].python, "tokenizers")
+            pip(installed["argostranslate"].python, "--target", str(folder / "tokenizers"), "tokenizers")
         peaks: dict[str, list[int]] = {name: [] for name in names}
         outputs = {}
 
@@ -132,15 +136,15 @@ def prepare_model(model: Path, folder: Path) -> None:
 
 
 def install(packages: list[str], folder: Path) -> Installed:
-    """A new environment with these packages."""
-    print(f"Installing {' '.join(packages)} ...", file=sys.stderr, flush=True)
-    venv.create(folder)
+    """An environment with these packages, new unless the folder exists."""
     python = folder / "bin/python"
-    empty = size_of(folder)
-    pip(python, *packages)
+    if not folder.exists():
+        print(f"Installing {' '.join(packages)} ...", file=sys.stderr, flush=True)
+        venv.create(folder)
+        pip(python, *packages)
     site = next(folder.glob("lib/python*/site-packages"))
     byte_code = sum(size_of(cache) for cache in site.rglob("__pycache__"))
-    return Installed(python, len([*site.glob("*.dist-info")]), size_of(folder) - empty, byte_code)
+    return Installed(python, len([*site.glob("*.dist-info")]), size_of(site), byte_code)
 
 
 def pip(python: Path, *packages: str) -> None:
@@ -158,7 +162,7 @@ def size_of(folder: Path) -> int:
 def first_translation(python: Path, program: str, folder: Path, line: str) -> tuple[float, int, str]:
     """Seconds and peak bytes of a process that translates a line and ends, and the translation."""
     alone = {"OMP_NUM_THREADS": "1", "ARGOS_PACKAGES_DIR": str(folder / "packages"), "ARGOS_COMPUTE_TYPE": "int8"}
-    alone |= {"ARGOS_INTRA_THREADS": "1", "ARGOS_BEAM_SIZE": "1", "HOME": str(folder), "PATH": os.environ["PATH"]}
+    alone |= {"ARGOS_INTRA_THREADS": "1", "ARGOS_BEAM_SIZE": "1", "HOME": str(folder)}
     started = machine.children_now()
     command = [python, "-c", program + PEAK, folder, line]
     ran = subprocess.run(command, env=alone, stdout=subprocess.PIPE, text=True, check=True)
