@@ -83,7 +83,10 @@ def test_prune(cli: Callable[..., Any], model_path: Path, copied: Files, tmp_pat
         (["evaluate", "--alignments", "GOLD", "--hypothesis", "TWO"], "links of 1 pairs, but gold of 60"),
         (["align", "MODEL", "--source", "SRC", "--target", "TWO"], "line n must belong to line n"),
         (["align", "MODEL", "--source", "SRC", "--target", "SRC", "--choose", "TWO"], "has 1 lines, but there are 60"),
-        (["prune", "MODEL", "--heads", "99%", "--source", "SRC", "--target", "SRC", "--out", "OUT"], "that is 12 of 12"),
+        (
+            ["prune", "MODEL", "--heads", "99%", "--source", "SRC", "--target", "SRC", "--out", "OUT"],
+            "that is 12 of 12",
+        ),
     ],
 )
 def test_errors_of_align(

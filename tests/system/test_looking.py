@@ -439,7 +439,7 @@ def test_transformers_reads_what_prune_writes(
     with torch.inference_mode():
         if family in (CAPTIONS, "whisper"):
             name = "pixel_values" if family == CAPTIONS else "input_features"
-            read = {name: shown.values, "decoder_input_ids": torch.tensor([[*shown.begun, *shown.tgt[:-1]]])}
+            read = {name: shown.values, "decoder_input_ids": torch.tensor([[*shown.prompt, *shown.tgt[:-1]]])}
         else:
             read = {"pixel_values" if family == "vit" else "input_ids": shown.values}
         found = theirs.eval()(**read).logits
@@ -469,7 +469,9 @@ def test_prune_names_its_measure(
     (tmp_path / "text").write_text(f"{TEXT}\n")
     names = {"TEXT": tmp_path / "text", "PICTURE": picture}
     given = [names.get(argument, argument) for argument in arguments]
-    assert complaint in cli("prune", made(family), "--heads", "1", "--out", tmp_path / "out", "--source", *given).complaint
+    assert (
+        complaint in cli("prune", made(family), "--heads", "1", "--out", tmp_path / "out", "--source", *given).complaint
+    )
 
 
 # --- The explorer

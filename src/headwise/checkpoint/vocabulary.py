@@ -247,8 +247,8 @@ def _xlnet(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
         return model.piece_to_id([*pieces, "<sep>", "<cls>"])
 
     def encode_two(first: str, second: str) -> tuple[list[int], list[int]]:
-        begun, whole = encode(first)[:-1], encode(second)
-        return begun + whole, [0] * len(begun) + [1] * (len(whole) - 1) + [2]
+        start, whole = encode(first)[:-1], encode(second)
+        return start + whole, [0] * len(start) + [1] * (len(whole) - 1) + [2]
 
     return Vocabulary(
         encode,

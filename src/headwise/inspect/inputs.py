@@ -88,7 +88,7 @@ class DescribedInput:
 
     text: str
     values: Float[Tensor, "1 *any"]  # pixels, or a spectrogram
-    begun: list[int]  # the start tokens of the decoder
+    prompt: list[int]  # the start tokens of the decoder
     tgt: list[int]  # the tokens after them, end token included
     tokenizer: PairTokenizer
 
@@ -100,7 +100,7 @@ class DescribedInput:
     @property
     def described(self) -> dict[str, Any]:
         """The fields of a record."""
-        translation, ids = self.tokenizer.decode(self.tgt).strip(), [*self.begun[1:], *self.tgt]
+        translation, ids = self.tokenizer.decode(self.tgt).strip(), [*self.prompt[1:], *self.tgt]
         return {
             "text": self.text,
             "translation": translation,
@@ -111,12 +111,12 @@ class DescribedInput:
     @property
     def read(self) -> list[str]:
         """The input of the decoder, start token first."""
-        return self.names([*self.begun, *self.tgt[:-1]])
+        return self.names([*self.prompt, *self.tgt[:-1]])
 
     @property
     def written(self) -> list[str]:
         """The output of the decoder, tokens of language and task included."""
-        return self.names([*self.begun[1:], *self.tgt])
+        return self.names([*self.prompt[1:], *self.tgt])
 
     def names(self, ids: Sequence[int]) -> list[str]:
         """The tokens with these ids."""
@@ -124,7 +124,7 @@ class DescribedInput:
 
     def read_by(self, network: Any) -> Float[Tensor, "1 tgt_len d_model"]:
         """The last hidden states of the decoder."""
-        tokens = torch.tensor([[*self.begun, *self.tgt[:-1]]], device=device_of(network))
+        tokens = torch.tensor([[*self.prompt, *self.tgt[:-1]]], device=device_of(network))
         return network.decode(tokens, network.encode(self.values.to(next(network.parameters()))))
 
 

@@ -100,11 +100,11 @@ def _markup_end(text: str, start: int) -> int:
     if text.startswith("<!--", start):
         end = text.find("-->", start + 4)
         return len(text) if end < 0 else end + 3
-    begun = MARKUP.match(text, start)
-    if not begun:
+    opening = MARKUP.match(text, start)
+    if not opening:
         return 0
-    end = _tag_end(text, begun.end())
-    closed_by = CLOSED_BY.get((begun[1] or "").lower())
+    end = _tag_end(text, opening.end())
+    closed_by = CLOSED_BY.get((opening[1] or "").lower())
     if closed_by is None or end < 0 or text[start + 1] == "/":
         return end
     found = closed_by.search(text, end)

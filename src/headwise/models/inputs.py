@@ -97,16 +97,16 @@ def encoded_picture(model: Model, path: str | Path, how: Preprocessing) -> Encod
 def captioned_picture(model: Any, path: str | Path, target: str | None = None, **settings: Any) -> CaptionedPicture:
     """A picture with its caption: `target`, or the model's own; settings as of `caption`."""
     pixels, chosen = read_image(path, model.preprocessing), model.generation.changed({"n_best": 1, **settings})
-    begun, ends = chosen.special.prompt, [chosen.special.eos_id] if chosen.can_end else []
+    prompt, ends = chosen.special.prompt, [chosen.special.eos_id] if chosen.can_end else []
     if target is None:
         best = model.search([pixels], chosen)[0][0]
         tgt = output_ids(best, *ends) if ends else best.tokens
     else:
         tgt = [*bare(model.tokenizer)[0](target.strip()), *ends]
-    if model.max_len and len(begun) + len(tgt) - 1 > model.max_len:
+    if model.max_len and len(prompt) + len(tgt) - 1 > model.max_len:
         raise UserError(f"the caption has {len(tgt)} tokens, and this model writes {model.max_len}: shorten it")
     axis = _patches(model, pixels, model.preprocessing)
-    return CaptionedPicture(Path(path).name, pixels.unsqueeze(0), begun, tgt, bare_tokenizer(model.tokenizer), axis)
+    return CaptionedPicture(Path(path).name, pixels.unsqueeze(0), prompt, tgt, bare_tokenizer(model.tokenizer), axis)
 
 
 def _patches(model: Model, pixels: Float[Tensor, "3 height width"], how: Preprocessing) -> Axis:
@@ -161,19 +161,21 @@ def transcribed_sound(
         raise UserError(f"{path}: has {seconds:.1f} seconds, and this model reads {longest:g} at once: cut it")
     mel = log_mel(samples, model.config.n_mels, ceil(frames * HOP / RATE))[:, :frames]
     language = language or detect_language(model.network, mel, model.special_tokens)
-    begun = start_tokens(model.special_tokens, language, task, timestamps=False)
+    prompt = start_tokens(model.special_tokens, language, task, timestamps=False)
     if target is None:
         chosen = model.generation.changed({"n_best": 1, **settings})
         tgt = output_ids(
-            transcribe_window(model.network, mel, begun, model.special_tokens, chosen, False, model.max_len),
+            transcribe_window(model.network, mel, prompt, model.special_tokens, chosen, False, model.max_len),
             model.special_tokens.end,
         )
     else:
         tgt = [*bare(model.tokenizer)[0](f" {target.strip()}"), model.special_tokens.end]
-    if model.max_len and len(begun) + len(tgt) - 1 > model.max_len:
+    if model.max_len and len(prompt) + len(tgt) - 1 > model.max_len:
         raise UserError(f"the transcript has {len(tgt)} tokens, and this model writes {model.max_len}: shorten it")
     n_sound, name = min(max(1, ceil(seconds / STEP)), stack.max_len), Path(path).name
-    return TranscribedSound(name, mel.unsqueeze(0), begun, tgt, bare_tokenizer(model.tokenizer), n_sound, STEP, n_times)
+    return TranscribedSound(
+        name, mel.unsqueeze(0), prompt, tgt, bare_tokenizer(model.tokenizer), n_sound, STEP, n_times
+    )
 
 
 # --- With a loss ---
@@ -203,7 +205,7 @@ def labelled(values: Tensor, number: int) -> Example:
 
 def described_input(of: DescribedInput) -> Example:
     """A sound with its transcript, or a picture with its caption; the start tokens are given."""
-    targets = torch.tensor([[*[-100] * (len(of.begun) - 1), *of.tgt]])
+    targets = torch.tensor([[*[-100] * (len(of.prompt) - 1), *of.tgt]])
     return Example(1, lambda network: _loss(network.logits(of.read_by(network)), targets))
 
 
