@@ -48,7 +48,7 @@ TASKS = {
         ("accuracy", "macro_f1"), "tune-labels", "headwise.models.classifier:Classifier"),
     "tag": Task("tagging", "words with tags, CoNLL's columns or .jsonl", LineData, "encoder tokens classes",
         ("accuracy", "f1"), "tune-tags"),
-    "answer": Task("answering", "questions and answers in SQuAD's format, .json", AnsweringData, "encoder", ("exact_match", "f1"),
+    "answer": Task("answering", "questions in SQuAD's format, .json", AnsweringData, "encoder", ("exact_match", "f1"),
         "tune-answers"),
     "embed": Task("vector", ".tsv of related texts, optionally with an unrelated one", LineData, "encoder",
         ("accuracy", "mrr"), "tune-vectors"),
