@@ -344,6 +344,7 @@ def inspected(words: list[str], out: str) -> bool:
 def evaluated(words: list[str], out: str) -> bool:
     of_folder = {
         "runs/books": "perplexity",
+        "runs/load": "last value",
         "runs/labels": "accuracy",
         "runs/masked": "accuracy",
         "runs/names": "F1",
