@@ -7,7 +7,6 @@ digits, as in ROUGE-1.5.5: this is a metric for English.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -68,5 +67,8 @@ class Rouge:
 
     def get_signature(self) -> Signature:
         """The signature, once references are known."""
-        version = metadata.version("rouge-score")
-        return Signature({"nrefs": self._references, "case": "lc", "stem": "porter", "f": 1, "rouge-score": version})
+        from importlib.metadata import version  # takes 10 ms, which a translation need not wait for
+
+        return Signature(
+            {"nrefs": self._references, "case": "lc", "stem": "porter", "f": 1, "rouge-score": version("rouge-score")}
+        )
