@@ -97,9 +97,9 @@ def config_in_forward(module: str, source: str, _: bool = False) -> list[str]:
 
 
 def optional_at_module_level(module: str, source: str, _: bool = False) -> list[str]:
-    """Third-party imports that run with the module and are no hard dependency."""
+    """Third-party imports that run with the module and are no hard dependency; for torch see `test_without_torch`."""
     names = {top(name) for node in at_module_level(ast.parse(source)) for name in imports_of(module, node)}
-    known = sys.stdlib_module_names | hard_dependencies() | {"headwise"}
+    known = sys.stdlib_module_names | hard_dependencies() | {"headwise", "torch"}
     return [f"{module} imports {name} at module level: do so inside the function" for name in sorted(names - known)]
 
 
