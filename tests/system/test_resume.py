@@ -333,6 +333,23 @@ def test_more_steps_resume_from_the_end(whole: Path, command: list[str], cli: An
     assert losses(out)[-1][0] == STEPS + 3
 
 
+def test_a_run_that_ends_before_its_first_validation_is_validated(
+    whole: Path, command: list[str], cli: Any, tmp_path: Path
+) -> None:
+    """It was interrupted, and is resumed with fewer steps."""
+    out = tmp_path / "model"
+    shutil.copytree(whole, out)
+    for checkpoint in (out / "checkpoints").iterdir():
+        if int(checkpoint.name.removeprefix("step-")) > 10:
+            shutil.rmtree(checkpoint)
+    for name in ("model.safetensors", "SHA256SUMS", "validation.jsonl", "README.md"):
+        (out / name).unlink()
+    ran = cli(*command, "--set", "train.max_steps=10", "--out", out, "--resume")
+    assert ran.code == 0, ran.err
+    assert [record["step"] for record in records(out, "validation.jsonl")] == [10]
+    assert (out / "model.safetensors").is_file()
+
+
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [

@@ -60,6 +60,10 @@ class Progress:
     validation_due: bool = False  # the validation of this step was interrupted by a signal
     elapsed: float = 0.0  # seconds of training including validation, over all sessions
 
+    @property
+    def is_validated(self) -> bool:
+        return self.best is not None or self.validations_since_best > 0
+
 
 Export = Callable[[Mapping[str, Tensor], Mapping[str, float], str], None]
 
@@ -140,6 +144,8 @@ class Trainer:
         batches = iter(stream)
         padded = train.batching != "random" or self.device.type != "cpu"  # see `data.batching`
         clock, first = Clock(stream, padded), progress.step + 1
+        if progress.step >= train.max_steps and not progress.is_validated:  # resumed with fewer steps
+            progress.validation_due = True
         while progress.validation_due or (progress.step < train.max_steps and not self._out_of_patience()):
             if not progress.validation_due:
                 self.batches = [next(batches) for _ in range(train.accumulate)]
