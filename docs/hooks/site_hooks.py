@@ -19,6 +19,12 @@ from page_links import SOURCE, linked_files, links_on_site, site_path
 from reference_pages import PAGES, table
 
 ROOT = RESULTS.parents[1]
+TRANSLATOR = ROOT / "build/sentence-model/headwise-en-de.html"  # of `make sentence-model`, or of a release
+TRANSLATOR_MARKER = "<!-- translator -->"
+TRANSLATOR_LINK = (
+    '<a href="translator.html">Translate English to German in your browser</a>: a small model in one page '
+    "of four megabytes. It needs no server, and no text leaves your computer."
+)
 FENCE = {".py": "python", ".toml": "toml", ".c": "c", ".h": "c", ".sh": "sh"}
 
 
@@ -31,6 +37,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in sorted(RESULTS.iterdir()):
         files.append(File.generated(config, f"results/{path.name}", abs_src_path=str(path)))
     files.append(File.generated(config, "results/files.md", content=results_table()))
+    if TRANSLATOR.is_file():
+        files.append(File.generated(config, "translator.html", abs_src_path=str(TRANSLATOR)))
     for path in sorted(_linked(files)):
         if site_path(path).startswith(SOURCE) and (ROOT / path).is_file():
             files.append(File.generated(config, site_path(path), content=source_page(path)))
@@ -76,9 +84,19 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         PluginError: a figure is not in the file that the page names, or a page of results names none.
     """
     origin = origin_of(page.file)
+    markdown = with_translator(markdown, TRANSLATOR.is_file())
     if origin.startswith("docs/") and not page.file.generated_by:
         markdown = checked(markdown, origin)
     return as_on_github(links_on_site(markdown, origin, page.file.src_uri))
+
+
+def with_translator(markdown: str, built: bool) -> str:
+    """The link to the translator in place of its marker, if it was built.
+
+    >>> with_translator("a\\n<!-- translator -->", built=False)
+    'a\\n'
+    """
+    return markdown.replace(TRANSLATOR_MARKER, TRANSLATOR_LINK if built else "")
 
 
 def checked(markdown: str, origin: str) -> str:

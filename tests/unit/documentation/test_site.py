@@ -46,6 +46,12 @@ def test_the_reference_has_every_option(pages: dict[str, str], group: str) -> No
         assert [word for word in options - {"-h", "--help", "--help-all"} if word not in text] == []
 
 
+def test_the_front_page_links_the_translator_if_it_was_built() -> None:
+    page, hooks = (ROOT / "docs/index.md").read_text(encoding="utf-8"), hook("site_hooks")
+    assert "translator.html" in hooks.with_translator(page, built=True)
+    assert "translator" not in hooks.with_translator(page, built=False)
+
+
 def test_the_index_has_every_command(pages: dict[str, str]) -> None:
     assert [name for name in BY_NAME if f"[`{name}`]" not in pages["reference/commands/index.md"]] == []
 
