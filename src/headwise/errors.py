@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-INSTALL_TORCH = "pip install 'headwise[train]'"
+INSTALL_TORCH = 'pip install "headwise[train]"'
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

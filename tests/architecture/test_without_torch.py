@@ -244,18 +244,31 @@ def test_what_the_library_reads_is_what_torch_reads(any_model: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["train", "--help"], "headwise train needs PyTorch, which is not installed: pip install 'headwise[train]'"),
+        (["train", "--help"], 'headwise train needs PyTorch, which is not installed: pip install "headwise[train]"'),
         (["export", "model", "out", "--to", "hf"], "headwise export needs PyTorch"),
         (["translate", "model", "in", "--compute", "float16"], "this needs PyTorch, which is not installed"),
     ],
 )
 def test_what_needs_torch_says_so_in_one_line(tmp_path: Path, arguments: list[str], why: str) -> None:
-    small_model(tmp_path / "model")
-    (tmp_path / "in").write_text("a dog\n", encoding="utf-8")
+    assert why in complaint(tmp_path, arguments, BLOCKED)
+
+
+def complaint(folder: Path, arguments: list[str], blocked: str) -> str:
+    """The only line that a failing command prints; `model` and `in` are a model and a text."""
+    small_model(folder / "model")
+    (folder / "in").write_text("a dog\n", encoding="utf-8")
     program = "import os\nos.chdir(sys.argv.pop(1))\nfrom headwise.cli import main\nsys.exit(main(sys.argv[1:]))\n"
-    command = [sys.executable, "-c", BLOCKED + program, str(tmp_path), *arguments]
+    command = [sys.executable, "-c", blocked + program, str(folder), *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ran.returncode == 2 and ran.stderr.count("\n") == 1 and why in ran.stderr, ran.stderr
+    assert ran.returncode == 2 and ran.stderr.count("\n") == 1, ran.stderr
+    return ran.stderr
+
+
+@needs_library
+def test_pictures_without_matplotlib_are_one_line(tmp_path: Path) -> None:
+    arguments = ["inspect", "model", "a dog", "-o", "attention.png"]
+    message = complaint(tmp_path, arguments, BLOCKED.replace('"torch"', '"matplotlib"', 1))
+    assert 'pip install "headwise[plots]"' in message and not (tmp_path / "attention.png").exists()
 
 
 SERVER = """

@@ -323,7 +323,7 @@ def test_an_installed_wheel_without_torch(installed: str, model: Path, bare: dic
         assert ran.stdout or (tmp_path / "attention.html").is_file(), name
     failed = run("train", "--train", *map(str, texts.values()), "--valid", "50%", "--out", str(tmp_path / "run"))
     assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
-    assert "pip install 'headwise[train]'" in failed.stderr
+    assert 'pip install "headwise[train]"' in failed.stderr
 
 
 @pytest.fixture(scope="module")

@@ -650,10 +650,10 @@ def test_every_line_of_the_documentation_runs(document: Path, reader: Reader) ->
 def test_unknown_lines_fail(reader: Reader, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     wrong = ["headwise translate runs/unknown input.txt", "headwise info runs/ende --brief", "curl example.org"]
-    tab = ['=== "Linux"', "", "    ```sh", "    pip install 'headwise[no]'", "    ```"]
+    tab = ['=== "Linux"', "", "    ```sh", '    pip install "headwise[no]"', "    ```"]
     rest = ["`headwise train --colour` `make up`", "```python", "import nothing", "```", ""]
     block = "\n".join(["```sh", *wrong, "```", *tab, *rest])
     page.write_text(block, encoding="utf-8")
     reader.read(page)
     messages = [message.splitlines()[0] for message in reader.wrong]
-    assert messages == [*wrong, "pip install 'headwise[no]'", "headwise train --colour", "make up", "import nothing"]
+    assert messages == [*wrong, 'pip install "headwise[no]"', "headwise train --colour", "make up", "import nothing"]

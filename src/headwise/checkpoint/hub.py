@@ -56,7 +56,7 @@ def _fetched(name: str) -> Path:
     try:
         from huggingface_hub import list_repo_files, snapshot_download
     except ImportError:
-        raise UserError(f"{FETCH}{name} needs a library: pip install 'headwise[hub]'") from None
+        raise UserError(f'{FETCH}{name} needs a library: pip install "headwise[hub]"') from None
     try:
         return Path(snapshot_download(name, allow_patterns=WANTED + _only_pickled(list_repo_files(name))))
     except Exception as error:  # of many kinds: no such name, no right to it, no network

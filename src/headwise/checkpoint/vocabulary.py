@@ -193,7 +193,7 @@ def _sentencepiece(path: Path) -> Any:
     try:
         from sentencepiece import SentencePieceProcessor
     except ImportError:
-        raise UserError(f"{path} needs a library: pip install 'headwise[sentencepiece]'") from None
+        raise UserError(f'{path} needs a library: pip install "headwise[sentencepiece]"') from None
     return SentencePieceProcessor(model_file=str(path))
 
 

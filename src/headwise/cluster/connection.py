@@ -25,7 +25,7 @@ def ray_connection(address: str) -> Iterator[Any]:
     try:
         import ray
     except ImportError:
-        raise UserError("--ray needs Ray: pip install 'headwise[ray]'") from None
+        raise UserError('--ray needs Ray: pip install "headwise[ray]"') from None
     if ray.is_initialized():
         yield ray
         return

@@ -22,7 +22,7 @@ from headwise.errors import UserError
 RATE = 16_000  # samples per second
 WINDOW, HOP = 400, 160  # samples: 25 and 10 ms
 SECONDS = 30  # of a spectrogram
-INSTALL = "pip install 'headwise[audio]'"
+INSTALL = 'pip install "headwise[audio]"'
 
 # Slaney's mel scale (Auditory Toolbox, 1998): linear up to 1 kHz, then logarithmic, 27 mels for a factor of 6.4.
 LINEAR_HZ, BREAK_HZ, PER_FACTOR, FACTOR = 200 / 3, 1000.0, 27, 6.4

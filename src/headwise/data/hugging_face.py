@@ -62,7 +62,7 @@ def open_dataset(name: str, options: Mapping[str, str]) -> tuple[Any, str]:
     try:
         datasets = import_module("datasets")  # optional, and slow to import
     except ImportError as error:
-        raise UserError(f"{HF_PREFIX}{name}: needs an optional package: pip install 'headwise[datasets]'") from error
+        raise UserError(f'{HF_PREFIX}{name}: needs an optional package: pip install "headwise[datasets]"') from error
     try:
         if (Path(name) / "state.json").exists() or (Path(name) / "dataset_dict.json").exists():
             dataset = datasets.load_from_disk(name)

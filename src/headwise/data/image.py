@@ -17,7 +17,7 @@ from headwise.errors import UserError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-INSTALL = "pip install 'headwise[vision]'"
+INSTALL = 'pip install "headwise[vision]"'
 BILINEAR = 2  # Pillow's constant, used in preprocessor_config.json
 
 

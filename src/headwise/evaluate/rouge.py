@@ -43,7 +43,7 @@ class Rouge:
         try:
             from rouge_score.rouge_scorer import RougeScorer
         except ImportError:
-            raise UserError(f"--metric {name} needs rouge-score: pip install 'headwise[rouge]'") from None
+            raise UserError(f'--metric {name} needs rouge-score: pip install "headwise[rouge]"') from None
         self._kind = name.lower().replace("-", "").replace("rougel", "rougeL")
         self._scorer = RougeScorer([self._kind], use_stemmer=True)
         self._references = 0

@@ -14,7 +14,7 @@ from typing import Any
 
 from headwise.errors import UserError, unknown
 
-INSTALL = "pip install 'headwise[speech]'"
+INSTALL = 'pip install "headwise[speech]"'
 PARENTHESES, BRACKETS = re.compile(r"\([^)]+?\)"), re.compile(r"[<\[][^>\]]*[>\]]")
 BASIC, ENGLISH = NORMALIZERS = ("basic", "english")
 
@@ -95,7 +95,7 @@ def normalizer_of(name: str) -> Callable[[str], str]:
         from whisper_normalizer.english import EnglishTextNormalizer  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise UserError(
-            "--normalizer english needs whisper-normalizer: pip install 'headwise[speech-english]'"
+            '--normalizer english needs whisper-normalizer: pip install "headwise[speech-english]"'
         ) from None
     return EnglishTextNormalizer()
 

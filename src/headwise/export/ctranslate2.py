@@ -28,7 +28,7 @@ from headwise.families.table import entries
 from headwise.network.config import NetworkConfig, StackConfig
 from headwise.network.transformer import Transformer
 
-INSTALL = "pip install 'headwise[ctranslate2]'"
+INSTALL = 'pip install "headwise[ctranslate2]"'
 POSITION_PARAMETERS = {"positions", "reach"}  # parameters set by `_set_positions`
 SUPPRESSED_BIAS = -1e4  # bias on the logits of suppressed tokens; fits float16
 

@@ -32,7 +32,7 @@ from headwise.network.config import NetworkConfig, StackConfig
 from headwise.network.from_recipe import transformer_config
 from headwise.network.parameters import parameters_of
 
-INSTALL = "pip install 'headwise[hf]'"
+INSTALL = 'pip install "headwise[hf]"'
 FAMILY_OF = {"post": "marian", "pre": "pegasus"}  # by norm_position
 RESIDUAL_INPUTS = (
     "q_proj.weight",

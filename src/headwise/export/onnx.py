@@ -29,7 +29,7 @@ from headwise.export.exported import MAX_NEW_TOKENS, ExportedModel, position_tab
 from headwise.network.cache import LayerCache
 from headwise.network.transformer import Transformer
 
-INSTALL = "pip install 'headwise[onnx]'"
+INSTALL = 'pip install "headwise[onnx]"'
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 OPSET = 20
 

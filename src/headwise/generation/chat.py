@@ -36,7 +36,7 @@ def render_chat(folder: Path, messages: Messages, answer: bool = True) -> str:
         from jinja2.ext import loopcontrols
         from jinja2.sandbox import ImmutableSandboxedEnvironment
     except ImportError:
-        raise UserError("a chat template needs a library: pip install 'headwise[chat]'") from None
+        raise UserError('a chat template needs a library: pip install "headwise[chat]"') from None
     sandbox = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
     sandbox.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
     sandbox.globals |= {"raise_exception": _refuse, "strftime_now": lambda form: datetime.now().strftime(form)}

@@ -41,6 +41,7 @@ def save_patches(
     shares: Float[np.ndarray, "heads rows columns"], patches: Patches, path: Path, title: str, style: str = "png"
 ) -> None:
     """Write a picture: the mean of the heads large, each head beside it, unattended patches dark."""
+    figure_type = figure_class()
     from matplotlib import rc_context
 
     height, width, _ = patches.pixels.shape
@@ -50,7 +51,7 @@ def save_patches(
     small = (INCHES - CAPTION * n_rows) / n_rows if n_rows else 0.0
     size = (panel + n_columns * (small * width / height + MARGIN) + 2 * MARGIN, INCHES + TITLE + 2 * MARGIN)
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "headwise"}):
-        figure = figure_class()(figsize=(max(size[0], 5.0), size[1]), facecolor="white")
+        figure = figure_type(figsize=(max(size[0], 5.0), size[1]), facecolor="white")
         whole = tuple(figure.get_size_inches())
         figure.text(MARGIN / whole[0], 1 - MARGIN / whole[1], title, fontsize=11, va="top")
         places = [(MARGIN, MARGIN, INCHES, "")]

@@ -90,6 +90,7 @@ def save_attention(
     """
     if weights.shape[1:] != (len(queries), len(keys)):
         raise ValueError(f"weights {weights.shape} for {len(queries)} queries and {len(keys)} keys")
+    figure_type = figure_class()
     from matplotlib import rc_context
 
     rows, columns = [token_label(piece) for piece in queries], [token_label(piece) for piece in keys]
@@ -102,7 +103,7 @@ def save_attention(
     }
     with rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure = figure_class()(figsize=(layout.width, layout.height), facecolor="white")
+        figure = figure_type(figsize=(layout.width, layout.height), facecolor="white")
         figure.text(MARGIN / layout.width, 1 - MARGIN / layout.height, title, color=INK, fontsize=12, va="top")
         image = _draw_mean(figure, layout, weights.mean(axis=0), columns, rows, axes)
         _colour_labels(image.axes, keys, queries)
@@ -219,7 +220,11 @@ def _scale_text(n_heads: int) -> str:
 
 
 def figure_class() -> "type[matplotlib.figure.Figure]":
-    """The figure class without pyplot, which needs a window system and keeps a list of open figures."""
+    """The figure class without pyplot, which needs a window system and keeps a list of open figures.
+
+    Raises:
+        UserError: matplotlib is not installed.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:

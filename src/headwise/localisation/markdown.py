@@ -42,7 +42,7 @@ def read_markdown(path: str, data: bytes, languages: Sequence[str]) -> Passages:
     try:
         from markdown_it import MarkdownIt
     except ImportError:
-        raise UserError(f"{path}: reading .md files needs markdown-it-py: pip install 'headwise[files]'") from None
+        raise UserError(f'{path}: reading .md files needs markdown-it-py: pip install "headwise[files]"') from None
     characters, found = Characters(path, data), dict[str, Any]()
     front = FRONT_MATTER.match(characters.text)
     begin = front.end() if front else 0

@@ -130,7 +130,7 @@ def read_po(path: str, data: bytes, languages: Sequence[str]) -> Catalogue:
     try:
         import polib  # noqa: F401  (used for writing)
     except ImportError:
-        raise UserError(f"{path}: .po files need polib: pip install 'headwise[files]'") from None
+        raise UserError(f'{path}: .po files need polib: pip install "headwise[files]"') from None
     named = CHARSET.search(data)
     encoding = named[1].decode() if named and named[1] != b"CHARSET" else "utf-8"
     try:

@@ -65,7 +65,7 @@ def _sizes(line: str, language: str) -> Iterator[int]:
     try:
         from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]  # of a compiled module
     except ImportError:
-        raise UserError("splitting into sentences needs sentencex: pip install 'headwise[files]'") from None
+        raise UserError('splitting into sentences needs sentencex: pip install "headwise[files]"') from None
     at = begun = 0  # `begun`: characters of a sentence that is longer than a window
     while at < len(line):
         window = line[at : at + MAX_CHARACTERS]

@@ -74,7 +74,7 @@ def detect_languages(text: str, known: Collection[str]) -> list[dict[str, Any]]:
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError:
-        raise UserError("language detection needs py3langid: pip install 'headwise[serve]'") from None
+        raise UserError('language detection needs py3langid: pip install "headwise[serve]"') from None
     if not _identifiers:
         _identifiers.append(LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True))
     shares = dict(_identifiers[0].rank(text))

@@ -23,7 +23,7 @@ from headwise.serve.models import ModelRouter, ServedModel
 from headwise.serve.parameters import RequestLimits
 from headwise.serve.routes import RequestHandlers, error_response
 
-INSTALL = "pip install 'headwise[serve]'"
+INSTALL = 'pip install "headwise[serve]"'
 
 
 @dataclass(frozen=True)

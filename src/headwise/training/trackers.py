@@ -27,7 +27,7 @@ class Tracker(Callback):
         try:
             self._module()
         except ImportError:
-            raise UserError(f"--{self.name} needs a package: pip install 'headwise[{self.name}]'") from None
+            raise UserError(f'--{self.name} needs a package: pip install "headwise[{self.name}]"') from None
 
     def _module(self) -> Any:
         """The package; `ImportError` if it is not installed."""

@@ -233,7 +233,7 @@ def test_hugging_face_option_misspelt():
 
 def test_hugging_face_library_absent(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert "pip install 'headwise[datasets]'" in error_of("hf:somewhere")
+    assert 'pip install "headwise[datasets]"' in error_of("hf:somewhere")
 
 
 def test_real_corpora(shared_data):

@@ -16,7 +16,7 @@ TARGET = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-s")  # a library w
 EXCLUDED_FLAGS = ("-fPIC", "-pthread")  # native flags that do not apply
 C_FUNCTIONS = ("search", "start", "end", "look", "exact")  # called by assets/engine.js
 EXPORTED_SYMBOLS = ("malloc", "free", "aligned_alloc", *(f"headwise_{name}" for name in C_FUNCTIONS))
-INSTALL = "pip install 'headwise[web]'"
+INSTALL = 'pip install "headwise[web]"'
 
 
 def wasm_builds() -> dict[str, bytes]:
