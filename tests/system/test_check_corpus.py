@@ -122,6 +122,14 @@ def test_lines_are_those_of_their_file(cli: Any, tmp_path: Path) -> None:
     assert f"{second} line 11 (as {first} line 1): The child of Anna" in ran.out
 
 
+def test_pairs_of_a_catalogue_are_counted(cli: Any, tmp_path: Path) -> None:
+    """Pairs of a catalogue stand on lines of an internal file, which mean nothing to the user."""
+    header = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+    entries = [f'msgid "{source}"\nmsgstr "{target}"\n\n' for source, target in [*sound(10), ("Yes", "Yes")]]
+    (tmp_path / "a.po").write_text(header + "".join(entries), encoding="utf-8")
+    assert "pair 11: Yes | Yes" in cli("check-corpus", tmp_path / "a.po").out
+
+
 def test_leaks_between_all_sets(cli: Any, tmp_path: Path) -> None:
     train, valid, test = sound(50), sound(10, 50), sound(10, 60)
     valid[2] = (train[7][0].lower(), valid[2][1])

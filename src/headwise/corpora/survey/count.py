@@ -16,7 +16,7 @@ from jaxtyping import Bool, Int64, UInt32
 from headwise.corpora.survey.characters import check_characters
 from headwise.data.corpus import Corpus, read_pairs
 from headwise.data.sentences import EMPTY, SentenceKeys, pair_keys, sentence_key
-from headwise.data.sources import Pair, display_name
+from headwise.data.sources import CachedCopy, Pair, display_name
 
 SAMPLE = 50_000  # pairs for training the tokenizer and counting words, at most
 SHOWN = 5  # locations of a finding
@@ -91,10 +91,11 @@ class Counted:
         return pair_keys(self.src, self.tgt)
 
     def location(self, row: int) -> str:
-        """File and line of a pair; only the line if there is one corpus."""
+        """File and line of a pair; only the line if there is one corpus. Pairs of memories and catalogues are counted."""
         number = bisect_right(self.starts, row) - 1
-        line = f"line {row - self.starts[number] + 1:,}"
-        return line if len(self.corpora) == 1 else f"{display_name(self.corpora[number].paths[0])} {line}"
+        path = self.corpora[number].paths[0]
+        line = f"{'pair' if isinstance(path, CachedCopy) else 'line'} {row - self.starts[number] + 1:,}"
+        return line if len(self.corpora) == 1 else f"{display_name(path)} {line}"
 
 
 def count_pairs(name: str, corpora: Sequence[Corpus]) -> Counted:
