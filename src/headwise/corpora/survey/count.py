@@ -91,7 +91,7 @@ class Counted:
         return pair_keys(self.src, self.tgt)
 
     def location(self, row: int) -> str:
-        """File and line of a pair; only the line if there is one corpus. Pairs of memories and catalogues are counted."""
+        """File and line of a pair, or its number in a memory; only that if there is one corpus."""
         number = bisect_right(self.starts, row) - 1
         path = self.corpora[number].paths[0]
         line = f"{'pair' if isinstance(path, CachedCopy) else 'line'} {row - self.starts[number] + 1:,}"
