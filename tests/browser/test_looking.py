@@ -167,7 +167,7 @@ def test_a_transcript_over_the_seconds(opened: Opened) -> None:
     box = shown.locator("canvas.picture").bounding_box()
     shown.mouse.click(box["x"] + 100, box["y"] + box["height"] * 0.5)
     assert "part=encoder" in drawn(shown) and "fix=q25" in drawn(shown)  # of 50 stretches and the silence
-    assert "0.50 s looks at" in shown.locator(".readout h3").inner_text()
+    assert "0.50 s attends to" in shown.locator(".readout h3").inner_text()
     assert shown.get_by_role("group", name="attention").get_by_role("button", name="decoder").count() == 0
 
 

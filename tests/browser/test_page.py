@@ -113,9 +113,9 @@ def test_texts_and_title(opened: Opened) -> None:
 def test_hover_says_what_a_piece_looks_at(opened: Opened) -> None:
     shown = opened("layer=0&head=0")
     shown.hover('[data-mark="q1"]')
-    assert readout(shown)[:6] == ["Hund", "looks", "at", "dog", "90", "%"]
+    assert readout(shown)[:6] == ["Hund", "attends", "to", "dog", "90", "%"]
     shown.hover('[data-mark="k3"]')
-    assert readout(shown)[:8] == ["thr", "is", "looked", "at", "by", "durch", "90", "%"]
+    assert readout(shown)[:8] == ["thr", "is", "attended", "to", "by", "durch", "90", "%"]
     shown.mouse.move(5, 5)
     assert readout(shown)[:2] == ["Point", "at"]
 
@@ -123,7 +123,7 @@ def test_hover_says_what_a_piece_looks_at(opened: Opened) -> None:
 def test_it_opens_on_the_head_that_aligns_with_the_first_piece_held(opened: Opened) -> None:
     shown = opened()
     assert hash_of(shown) == "#layer=0&head=0&fix=q0"
-    assert readout(shown)[:6] == ["Ein", "looks", "at", "A", "90", "%"]
+    assert readout(shown)[:6] == ["Ein", "attends", "to", "A", "90", "%"]
     assert hash_of(opened("layer=1")) == "#layer=1"
     assert hash_of(opened("part=encoder")) == "#part=encoder&fix=q0"
 
@@ -210,7 +210,7 @@ def test_click_fixes_a_piece_and_the_url_keeps_it(opened: Opened) -> None:
     shown = opened("layer=1&head=1")
     shown.click('[data-mark="q0"]')
     shown.mouse.move(5, 5)
-    assert readout(shown)[:6] == ["Ein", "looks", "at", "runs", "90", "%"]
+    assert readout(shown)[:6] == ["Ein", "attends", "to", "runs", "90", "%"]
     assert hash_of(shown) == "#layer=1&head=1&fix=q0"
     assert shown.locator('[data-mark="q0"]').get_attribute("aria-pressed") == "true"
     shown.click('[data-mark="q0"]')
@@ -391,7 +391,7 @@ def test_a_screen_reader_is_told_what_the_arrows_reach(opened: Opened) -> None:
     shown.keyboard.press("ArrowDown")
     hash_of(shown)
     spoken = shown.locator("[aria-live] , .spoken").first.text_content()
-    assert spoken.startswith("cross attention, layer 0, head 0: Ein looks at A 90 %")
+    assert spoken.startswith("cross attention, layer 0, head 0: Ein attends to A 90 %")
 
 
 def test_several_frames_in_a_notebook_do_not_clash(new_page: Callable[..., Any], tmp_path: Path) -> None:

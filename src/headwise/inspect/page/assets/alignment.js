@@ -1,5 +1,5 @@
 // @ts-check
-// View: for each word of the translation the word of the source that it looks at most, in the decoder step that
+// View: for each word of the translation the source word that it attends to most, in the decoder step that
 // predicts the word or in the one that reads it.
 
 import { Columns } from "./columns.js";
@@ -7,7 +7,7 @@ import { element } from "./dom.js";
 
 const STEPS = {
   predicts: "Weights of the decoder step that predicts each word.",
-  reads: "Weights of the decoder step that reads each word, one step after it was written.",
+  reads: "Weights of the decoder step that reads each word, one step after it was predicted.",
 };
 
 export class AlignmentView {

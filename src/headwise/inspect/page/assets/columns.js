@@ -1,5 +1,5 @@
 // @ts-check
-// Two columns of texts and lines between them: what is looked at on the left, who looks on the right.
+// Two columns of texts and lines between them: keys on the left, queries on the right.
 
 import { colour, css, fitted } from "./colours.js";
 import { element } from "./dom.js";

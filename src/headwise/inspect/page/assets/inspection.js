@@ -97,7 +97,7 @@ export class Inspection {
     return part === "encoder" ? this.data.src.pieces : this.data.tgt.pieces;
   }
 
-  /** @param {string} part @returns {string[]} the pieces that are looked at */
+  /** @param {string} part @returns {string[]} the tokens of the keys */
   keys(part) {
     return part === "decoder" ? this.data.read : this.data.src.pieces;
   }
@@ -117,7 +117,7 @@ export class Inspection {
   }
 
   /**
-   * Weights between words: the sum over the pieces of a word that is looked at, the mean over those of a word that looks.
+   * Weights between words: the sum over the tokens of a word on the side of the keys, the mean over those of the queries.
    * @param {Weights} weights of the cross-attention
    * @param {string} row of a piece: the one that "predicts" it, or the one that "reads" it a step later
    * @returns {Weights}
@@ -183,7 +183,7 @@ export function weightAt(weights, mark, index) {
 }
 
 /**
- * Mean entropy of the rows in nats, as `readings.entropy`: 0 looks at one piece, ln(n) at all of n alike.
+ * Mean entropy of the rows in nats, as `readings.entropy`: 0 for all weight on one token, ln(n) for equal weights on n.
  * @param {Weights} weights
  */
 export function entropy(weights) {

@@ -9,22 +9,22 @@ import { partOf } from "./pane.js";
 /** @typedef {import("./inspection.js").Inspection} Inspection */
 
 const KEYS = [
-  ["↑ ↓", "piece, patch or time before, and after; in a walk stop before, stop after"],
-  ["Tab", "from button to button; pieces and hypotheses of the beam are buttons, too"],
-  ["s", "from those that look to those that are looked at, and back"],
+  ["↑ ↓", "previous and next token, patch or time; in a walk, previous and next stop"],
+  ["Tab", "from button to button; tokens and hypotheses of the beam are buttons, too"],
+  ["s", "from queries to keys, and back"],
   ["← →", "head before, head after"],
   ["Shift ← →", "layer before, layer after"],
   ["a", "mean of all layers and heads"],
   ["1 … 9", "view"],
   ["e  d  c", "attention of encoder, of decoder, cross-attention"],
   ["t", "theme: as the system has it, light, dark"],
-  ["Esc", "let go of the piece"],
+  ["Esc", "deselect the token"],
   ["?", "this list"],
 ];
 const NOTES = [
-  "A row of attention weights sums to one. In the decoder and in cross-attention a row belongs to the position that writes the piece.",
+  "A row of attention weights sums to one. In the decoder and in cross-attention a row belongs to the position that predicts the token.",
   "Attention shows where a head read from, not why the model decided as it did.",
-  "Layers, heads and words are counted from 0. The address of the page keeps view, layer, head and piece: copy it to share what you see.",
+  "Layers, heads and words are counted from 0. The address of the page keeps view, layer, head and token: copy it to share what you see.",
 ];
 
 /** The dialog with keys and notes. @returns {HTMLDialogElement} */

@@ -12,8 +12,8 @@ export class LinesView {
     const texts = {
       keys: items(pane.inspection.keys(part)),
       queries: items(pane.inspection.queries(part)),
-      keysTitle: `${titles.keys} (is looked at)`,
-      queriesTitle: `${titles.queries} (looks)`,
+      keysTitle: `${titles.keys} (keys)`,
+      queriesTitle: `${titles.queries} (queries)`,
     };
     this.columns = new Columns(texts, pane.store);
     this.node = this.columns.node;

@@ -12,7 +12,7 @@ import { textOf } from "./pieces.js";
 const PAUSE = 250; // milliseconds without a key before the server is asked
 const INVITATIONS = {
   translation: "Type a text, and its translation follows.",
-  text: "Type a text to see what the model looks at in it.",
+  text: "Type a text to see what the model attends to.",
   patches: "Choose the file of a picture; it stays on this computer.",
   times: "Choose the file of a sound; it stays on this computer.",
 };

@@ -1,5 +1,5 @@
 // @ts-check
-// View: attention as a matrix. Rows look, columns are looked at.
+// View: attention as a matrix. Rows are queries, columns are keys.
 
 import { WEIGHTS } from "./colours.js";
 import { element } from "./dom.js";
@@ -16,7 +16,7 @@ export class MatrixView {
     this.heatmap = new Heatmap(this.rows, this.columns, { point: (cell) => this.point(cell), click: (cell) => this.fix(cell) });
     this.cellText = element("p", { class: "cell-text", "aria-hidden": "true" }, "\u00a0");
     const titles = pane.inspection.titles(part);
-    const legend = `Rows: ${titles.queries}, looks. Columns: ${titles.keys}, is looked at. Small weights are drawn stronger than they are.`;
+    const legend = `Rows: ${titles.queries} (queries). Columns: ${titles.keys} (keys). Small weights are drawn stronger than they are.`;
     this.node = element("div", { class: "matrix" }, element("p", { class: "note" }, legend), this.heatmap.node, this.cellText);
     /** @type {import("./heatmap.js").Cell | null} */
     this.cell = null;
@@ -26,7 +26,7 @@ export class MatrixView {
   update({ weights, state, theme, what }) {
     if (!weights) return;
     this.heatmap.draw(weights, Math.sqrt, WEIGHTS, active(state), theme);
-    this.heatmap.canvas.setAttribute("aria-label", `Matrix of ${what}; the arrow keys move from piece to piece.`);
+    this.heatmap.canvas.setAttribute("aria-label", `Matrix of ${what}; the arrow keys move from token to token.`);
     const { row, column } = this.cell ?? { row: -1, column: -1 };
     const weight = percent(weights.values[row * weights.columns + column]);
     this.cellText.textContent = row >= 0 && column >= 0 ? `${label(this.rows[row])} → ${label(this.columns[column])}: ${weight}` : "\u00a0";

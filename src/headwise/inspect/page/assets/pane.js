@@ -1,5 +1,5 @@
 // @ts-check
-// One translation on the page: its texts, the view that was chosen, and what the chosen piece looks at.
+// One translation on the page: its texts, the view that was chosen, and what the chosen token attends to.
 
 import { AlignmentView } from "./alignment.js";
 import { BeamView } from "./beam.js";

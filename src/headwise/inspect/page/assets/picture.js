@@ -1,5 +1,5 @@
 // @ts-check
-// View: attention over the patches of a picture. What is not looked at is dark.
+// View: attention over the patches of a picture. Patches without attention are dark.
 
 import { colour, css, fitted } from "./colours.js";
 import { choice, element } from "./dom.js";
@@ -40,7 +40,7 @@ export class PictureView {
     const who = mark ? label(this.names[mark.index]) : "All positions on average";
     const rest = 1 - shares.reduce((sum, share) => sum + share, 0);
     const elsewhere = mark?.side === "k" ? "" : `; ${percent(Math.max(0, rest))} of it is on no patch`;
-    this.note.textContent = `${who}: the brightest patch has ${percent(greatest)} of the attention${elsewhere}. Small shares are drawn brighter than they are. Click a patch to see what it looks at.`;
+    this.note.textContent = `${who}: the brightest patch has ${percent(greatest)} of the attention${elsewhere}. Small shares are drawn brighter than they are. Click a patch to see what it attends to.`;
     this.canvas.setAttribute("aria-label", `Picture under ${what}. ${this.note.textContent} The arrow keys move from patch to patch.`);
   }
 

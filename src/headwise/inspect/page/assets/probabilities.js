@@ -1,5 +1,5 @@
 // @ts-check
-// View: what could have come next at each position, and what each layer would have said (the logit lens).
+// View: alternatives at each position, and predictions after each layer (the logit lens).
 
 import { element } from "./dom.js";
 import { beginning, kind, label, percent } from "./pieces.js";
@@ -62,7 +62,7 @@ export class ProbabilitiesView {
     const share = Math.exp(candidate.log_prob);
     const force = kind(candidate.piece) === "mark" ? null : this.pane.force; // the end cannot be a beginning
     const name = force
-      ? element("button", { type: "button", dir: "auto", title: "go on from here with this piece", onclick: () => force(index, candidate.piece) }, spelled(candidate.piece))
+      ? element("button", { type: "button", dir: "auto", title: "continue from here with this token", onclick: () => force(index, candidate.piece) }, spelled(candidate.piece))
       : element("span", { dir: "auto" }, spelled(candidate.piece, this.labels));
     const fill = element("span", { class: "bar" });
     fill.style.setProperty("--weight", `${100 * share}%`);
@@ -73,11 +73,11 @@ export class ProbabilitiesView {
 /** What the head says, in words: what comes next, what stands at a place, or what the whole is. @param {any} data */
 function wordsFor({ about, positions }) {
   if (about.writes) {
-    const what = about.reads ? "Each piece of what was written with the probability it was written with." : "Each piece with the probability it has behind those before it.";
+    const what = about.reads ? "Each token of the output with its probability." : "Each token with its probability, given the tokens before it.";
     return { title: "What comes next", note: `${what} Choose one to see what else could have come.`, whole: false };
   }
   const whole = positions.length === 1 && !positions[0].piece;
-  const note = "Each piece with the probability the head gives it at its place. Choose one to see what else could stand there; the head was taught to say so of masked places.";
+  const note = "Each token with the probability that the head gives it at its position. Choose one to see the alternatives. The head was trained on masked positions.";
   return { title: whole ? "What the whole is" : "What stands here", note, whole };
 }
 
@@ -92,7 +92,7 @@ function lens(position, plain) {
   const rows = position.layers.map((/** @type {any[]} */ candidates, /** @type {number} */ layer) =>
     element("tr", {}, element("th", { scope: "row" }, `layer ${layer}`), ...candidates.slice(0, LENS_SHOWN).map((found) => lensCell(found, position.piece, plain))),
   );
-  const caption = "What each layer would have said, likeliest first (logit lens)";
+  const caption = "Predictions after each layer, most probable first (logit lens)";
   const table = element("table", { class: "lens", "aria-label": caption }, element("tbody", {}, ...rows));
   return element("section", {}, element("h3", {}, "Layer by layer"), element("p", { class: "note" }, caption), new ScrollBox("layer by layer", table).node);
 }

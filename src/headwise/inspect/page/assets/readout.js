@@ -1,5 +1,5 @@
 // @ts-check
-// Beside the attention views: what the chosen piece looks at, in words and numbers; also what a screen reader is told.
+// Beside the attention views: what the chosen token attends to, in words and numbers; also what a screen reader is told.
 
 import { element } from "./dom.js";
 import { greatest } from "./inspection.js";
@@ -27,11 +27,11 @@ export class Readout {
     const mark = active(state);
     const [own, others] = mark?.side === "k" ? [keys, queries] : [queries, keys];
     if (!mark || mark.index >= own.length) {
-      this.title.textContent = "Point at a piece, or click to keep it";
+      this.title.textContent = "Point at a token, or click to keep it";
       this.bars.replaceChildren();
       return;
     }
-    const verb = mark.side === "q" ? "looks at" : "is looked at by";
+    const verb = mark.side === "q" ? "attends to" : "is attended to by";
     const found = greatest(weights, mark, SHOWN);
     this.title.replaceChildren(element("bdi", {}, label(own[mark.index])), ` ${verb}`);
     this.bars.replaceChildren(...found.map(({ index, weight }) => bar(others[index], weight)));

@@ -28,7 +28,7 @@ export class SoundView {
     this.square.addEventListener("pointerleave", () => this.point(-1));
     this.square.addEventListener("click", (/** @type {PointerEvent} */ event) => this.fix(this.rowAt(event)));
     this.note = element("p", { class: "note" });
-    const legend = part === "encoder" ? "Rows: when it looks, columns: when it is looked at, both in seconds." : "Rows: what is written down, columns: seconds of the sound.";
+    const legend = part === "encoder" ? "Rows: queries, columns: keys, both in seconds." : "Rows: tokens of the transcript, columns: seconds of the recording.";
     const behind = this.keys.length > this.times.loudness.length ? " The last column is the silence behind the sound." : "";
     const scaled = " The strongest colour is the greatest share of a stretch of the sound.";
     this.node = element("div", { class: "sound-view" }, this.note, this.curve, part === "encoder" ? this.square : this.heatmap.node, element("p", { class: "note" }, legend + behind + scaled));

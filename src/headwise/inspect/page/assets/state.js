@@ -3,7 +3,7 @@
 
 import { ROWS } from "./inspection.js";
 
-/** @typedef {{side: "q" | "k", index: number}} Mark a query or a key: who looks, and what is looked at */
+/** @typedef {{side: "q" | "k", index: number}} Mark a query or a key */
 
 /**
  * @typedef {object} State
