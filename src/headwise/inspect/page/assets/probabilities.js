@@ -20,7 +20,7 @@ export class ProbabilitiesView {
     const words = wordsFor(pane.inspection.data);
     this.title = words.title;
     this.labels = words.whole;
-    const note = `${words.note} ▁ begins a word; grey goes on with the one before.`;
+    const note = `${words.note} ▁ starts a word; grey tokens continue it.`;
     this.node = this.positions.length
       ? element("div", { class: "probabilities" }, ...(words.whole ? [] : [element("p", { class: "note" }, note), strip.node]), this.detail)
       : element("p", { class: "empty" }, "No probabilities were recorded, or the network has no head that has any.");
@@ -74,7 +74,7 @@ export class ProbabilitiesView {
 function wordsFor({ about, positions }) {
   if (about.writes) {
     const what = about.reads ? "Each token of the output with its probability." : "Each token with its probability, given the tokens before it.";
-    return { title: "What comes next", note: `${what} Choose one to see what else could have come.`, whole: false };
+    return { title: "Most probable tokens", note: `${what} Choose one to see the alternatives.`, whole: false };
   }
   const whole = positions.length === 1 && !positions[0].piece;
   const note = "Each token with the probability that the head gives it at its position. Choose one to see the alternatives. The head was trained on masked positions.";
@@ -113,7 +113,7 @@ function residual(position) {
     fill.style.setProperty("--weight", `${(100 * norm) / greatest}%`);
     return element("li", {}, element("span", {}, stop ? `after layer ${stop - 1}` : "embedding"), fill, element("span", { class: "numbers" }, norm.toFixed(1)));
   });
-  return element("section", {}, element("h3", {}, "Length of the residual stream"), element("ol", { class: "bars" }, ...bars));
+  return element("section", {}, element("h3", {}, "Norm of the residual stream"), element("ol", { class: "bars" }, ...bars));
 }
 
 /** @param {any} position @returns {number | null} null where the piece is not among those recorded */
