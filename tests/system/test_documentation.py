@@ -182,17 +182,18 @@ def model(recipe: str, *settings: str) -> Callable[[Path], None]:
     return make
 
 
-def short_training(*files: Any, recipe: str, settings: list[str], **options: Any) -> Any:
+def short_training(*files: Any, recipe: str, settings: Any, **options: Any) -> Any:
     """`headwise.train` of a snippet, in two updates."""
     short = [setting for setting in SHORT[""] if recipe == "tiny" or not setting.startswith("model.d_ff")]
-    return train(*files, recipe=recipe, settings=[*settings, *short], device="cpu", show=False, **options)
+    named = [f"{key}={value}" for key, value in settings.items()] if isinstance(settings, dict) else settings
+    return train(*files, recipe=recipe, settings=[*named, *short], device="cpu", show=False, **options)
 
 
 def permuted(path: Path) -> None:
     """A permutation language model of two updates, in XLNet's layout."""
     write(path.parent / "permuted.txt", sentences(60))
     files = [path.parent / "permuted.txt"]
-    headwise.train(files, files, path, "xlnet", SHORT["plm"], task="plm", device="cpu", show=False)
+    train(files, files, path, "xlnet", SHORT["plm"], task="plm", device="cpu", show=False)
 
 
 def checkpoint(kind: str, changes: dict[str, Any] | None = None, **rest: Any) -> Callable[[Path], None]:

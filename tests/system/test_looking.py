@@ -281,7 +281,7 @@ def test_the_class_token_or_the_mean_over_the_patches(cli: Cli, made: Callable[.
 @pytest.mark.parametrize(
     ("family", "arguments", "complaint"),
     [
-        ("bert", ["--target", "a"], "--target is for models that translate; this one reads a text"),
+        ("bert", ["--translation", "a"], "--translation is for models that translate; this one reads a text"),
         ("gpt2", ["--prefix", "a"], "--prefix is for models that translate; this one reads a text"),
         (CAPTIONS, ["--source-language", "de"], "--source-language and --target-language are for multilingual models"),
         (CAPTIONS, ["--prefix", "a"], "--prefix is for models that translate; this one reads a picture"),

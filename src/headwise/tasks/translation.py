@@ -161,7 +161,7 @@ class TranslationJob:
         """The translation of the first pair."""
         if not outputs["text"]:
             return None
-        source, reference = self.translated_pairs[0]
+        source, reference = self.searched(0)
         return ValidationSample(source, outputs["text"][0], reference)
 
     def translated(self, network: Any, pairs: Sequence[Pair]) -> Iterator[list[str]]:
