@@ -166,7 +166,7 @@ for more in (0, 1, 2, 9):
 def test_batches_are_shared_by_the_threads_that_start(group: Path) -> None:
     """A limit of tasks allows none, one, two or more than enough: no batch is lost (asserted in the program).
 
-    In between, the kernel may still count a thread that has just ended, so fewer threads may start than the limit allows.
+    In between, the kernel may still count a thread that has just ended, so fewer threads may start than are allowed.
     """
     code = DECODING.format(limit=str(group / "pids.max"))
     said = said_in(group, code, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
