@@ -94,5 +94,5 @@ def test_weights_are_fetched_once_for_each_folder(monkeypatch: pytest.MonkeyPatc
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert known_folder("owner/name") == Path("owner/name")
-    with pytest.raises(UserError, match=r"pip install 'headwise\[hub\]'"):
+    with pytest.raises(UserError, match=r'pip install "headwise\[hub\]"'):
         folder_of("hf:owner/name")

@@ -82,5 +82,5 @@ def test_unreadable_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         with pytest.raises(UserError, match=message):
             read_audio(tmp_path / name)
     monkeypatch.setitem(__import__("sys").modules, "soundfile", None)
-    with pytest.raises(UserError, match=r"needs soundfile: pip install 'headwise\[audio\]'"):
+    with pytest.raises(UserError, match=r'needs soundfile: pip install "headwise\[audio\]"'):
         read_audio(tmp_path / "text.wav")

@@ -91,5 +91,5 @@ def test_unreadable_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         with pytest.raises(UserError, match=message):
             read_image(tmp_path / name)
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
-    with pytest.raises(UserError, match=r"needs Pillow: pip install 'headwise\[vision\]'"):
+    with pytest.raises(UserError, match=r'needs Pillow: pip install "headwise\[vision\]"'):
         read_image(tmp_path / "whole.png")

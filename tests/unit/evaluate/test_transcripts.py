@@ -28,7 +28,7 @@ def test_a_reference_without_words_is_refused() -> None:
 
 def test_without_jiwer_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jiwer", None)
-    with pytest.raises(UserError, match=r"counted by jiwer: pip install 'headwise\[speech\]'"):
+    with pytest.raises(UserError, match=r'counted by jiwer: pip install "headwise\[speech\]"'):
         transcript_report(["a"], ["a"])
 
 
@@ -43,7 +43,7 @@ def test_english_makes_numbers_and_spellings_one() -> None:
 
 def test_a_normaliser_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "whisper_normalizer.english", None)
-    with pytest.raises(UserError, match=r"needs whisper-normalizer: pip install 'headwise\[speech-english\]'"):
+    with pytest.raises(UserError, match=r'needs whisper-normalizer: pip install "headwise\[speech-english\]"'):
         normalizer_of("english")
     with pytest.raises(UserError, match="normalizer"):
         normalizer_of("french")

@@ -133,7 +133,7 @@ def test_a_missing_library_is_named_with_its_extra(
 ) -> None:
     for name in ("transformers", "ctranslate2", "onnxscript"):
         monkeypatch.setitem(__import__("sys").modules, name, None)
-    with pytest.raises(UserError, match=rf"pip install 'headwise\[{to}\]'"):
+    with pytest.raises(UserError, match=rf'pip install "headwise\[{to}\]"'):
         export_model(make_model(), to, tmp_path / "out")
 
 

@@ -163,7 +163,7 @@ def test_what_a_page_cannot_hold_is_refused_in_a_line(
 def test_without_a_compiler_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWISE_CACHE", str(tmp_path))
     monkeypatch.setitem(sys.modules, "ziglang", None)
-    with pytest.raises(UserError, match=r"needs a compiler: pip install 'headwise\[web\]'"):
+    with pytest.raises(UserError, match=r'needs a compiler: pip install "headwise\[web\]"'):
         wasm.wasm_builds()
 
 

@@ -36,7 +36,7 @@ def test_a_missing_package_is_an_error_that_says_what_to_install(
     tracker: type[Tracker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard" if tracker is TensorBoard else tracker.name, None)
-    with pytest.raises(UserError, match=rf"^--{tracker.name} .*: pip install 'headwise\[{tracker.name}\]'$"):
+    with pytest.raises(UserError, match=rf'^--{tracker.name} .*: pip install "headwise\[{tracker.name}\]"$'):
         tracker()
 
 
