@@ -66,6 +66,7 @@ def test_packing_never_holds_the_network_beside_what_is_packed(tmp_path: Path, c
     """What Python holds beside it: embeddings and small things, and on the way the arrays of one sub-layer."""
     config = TransformerConfig(vocab_size=40, d_model=64, d_ff=256, n_heads=4, n_encoder_layers=6, n_decoder_layers=6)
     save_file(parameters_of(build_model(config)), tmp_path / "file")
+    compiled(transformer_config(config), WeightsFile(tmp_path / "file"), compute)  # what a first call imports
     weights = WeightsFile(tmp_path / "file")
     gc.collect()
     tracemalloc.start()
