@@ -60,25 +60,28 @@ class ValidationSize:
         return wanted
 
 
-def parse_validation_size(arguments: Sequence[str], option: str = "--valid") -> ValidationSize | None:
-    """Parse the argument of `--valid` or another `option`; None if it is a list of files.
+def parse_validation_size(arguments: Sequence[str]) -> ValidationSize | None:
+    """Parse the argument of `--valid`; None if it is a list of files.
 
     >>> [(size.share, size.pairs) for size in map(parse_validation_size, (["1%"], ["500pairs"])) if size]
     [(0.01, 0), (0.0, 500)]
     >>> parse_validation_size(["valid.en", "valid.de"]), parse_validation_size(["valid.tsv"])
     (None, None)
     """
-    if len(arguments) != 1:
+    patterns = (SHARE_PATTERN, COUNT_PATTERN)
+    if len(arguments) != 1 or not (arguments[0].isdecimal() or any(one.fullmatch(arguments[0]) for one in patterns)):
         return None
-    text = arguments[0]
+    return parse_held_out_size(arguments[0], "--valid")
+
+
+def parse_held_out_size(text: str, option: str) -> ValidationSize:
+    """Parse a share or a number of pairs, the value of `option`; `UserError` for anything else."""
     share, count = SHARE_PATTERN.fullmatch(text), COUNT_PATTERN.fullmatch(text)
     if share and 0 < float(share[1]) < 100:
         return ValidationSize(text, float(share[1]) / 100, option=option)
     if count and int(count[1]):
         return ValidationSize(text, pairs=int(count[1]), option=option)
-    if share or count or text.isdecimal():
-        raise UserError(f"{option} {text}: is not a valid size; write 1% for a share, 500pairs for a number of pairs")
-    return None
+    raise UserError(f"{option} {text}: is not a valid size; write 1% for a share, 500pairs for a number of pairs")
 
 
 @dataclass(frozen=True)

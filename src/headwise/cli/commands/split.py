@@ -12,7 +12,7 @@ from headwise.cli.rules import in_file
 from headwise.data.corpus import Corpus, read_pairs
 from headwise.data.file_checks import check_files, parse_pairs
 from headwise.data.prepared import spool
-from headwise.data.split import ValidationSize, parse_validation_size, split_corpora
+from headwise.data.split import parse_held_out_size, split_corpora
 from headwise.errors import UserError
 from headwise.localisation.memory import memories_as_tsv
 
@@ -32,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write the parts, which share no sentence."""
-    sizes = {name: _size(f"--{name}", text) for name in PARTS if (text := getattr(options, name))}
+    sizes = {name: parse_held_out_size(text, f"--{name}") for name in PARTS if (text := getattr(options, name))}
     if not sizes:
         raise UserError("headwise split: add --valid SIZE or --test SIZE, such as --valid 1%")
     folder = Path(options.out)
@@ -50,13 +50,6 @@ def run(options: argparse.Namespace) -> None:
     train, *others = (shlex.quote(str(folder / f"{name}.tsv")) for name in ("train", *sizes))
     valid = others[-1] if "valid" in sizes else "1%"
     print(f"next: headwise train --recipe tiny --train {train} --valid {valid} --out runs/m", file=sys.stderr)
-
-
-def _size(option: str, text: str) -> ValidationSize:
-    size = parse_validation_size([text], option)
-    if size is None:
-        raise UserError(f"{option} {text}: is not a valid size; write 1% for a share, 500pairs for a number of pairs")
-    return size
 
 
 def _corpora(options: argparse.Namespace) -> Sequence[Corpus]:
