@@ -88,7 +88,8 @@ class ClusterExecutor(Executor):
         with self._changed:
             self._closed.set()
             self._changed.notify_all()
-        for actor in self._actors.values():
+            actors = list(self._actors.values())
+        for actor in actors:
             if actor:
                 self._ray.kill(actor)
 
@@ -96,6 +97,8 @@ class ClusterExecutor(Executor):
         self._looked = time.monotonic()
         places = self._n_places()
         with self._changed:
+            if self._closed.is_set():
+                return  # `shutdown` stops only the workers that it knows
             new = range(len(self._actors), self._most + self._idle if self._most else places)
             self._actors.update(dict.fromkeys(new))
         for number in new:
