@@ -139,7 +139,7 @@ def test_explore(model_folder: tuple[Path, list[str]], written: list[str]) -> No
     found = shown.translated(ask)
     assert found["unmasked"].strip() == written[0]
     for stack in ("encoder", "decoder"):
-        assert len(shown.walked(ExplorerRequest(**{**vars(ask), "stack": stack, "masks": {}}))["stops"]) > 10
+        assert len(shown.walked(ExplorerRequest(**{**vars(ask), "stack": stack, "masks": {}}))["walk"]["steps"]) > 10
 
 
 def test_distill(cli: Cli, model_folder: tuple[Path, list[str]], files: tuple[Path, Path], tmp_path: Path) -> None:

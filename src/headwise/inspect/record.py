@@ -5,8 +5,9 @@ of a picture, times of a sound). `attend.py`, `attribution.py` and `trace.py` ma
 terminal) use nothing else. Arrays are numpy, in float32; layers, heads and tokens are counted from 0.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32, UInt8
@@ -183,11 +184,45 @@ class Trace:
 
 @dataclass(frozen=True)
 class WalkStep:
-    """One step of the computation and its result."""
+    """One step of the computation of figure 1 and its result.
 
+    `operation` states how a cell of `values` follows from the `operands`, with `settings`, `weight` and `bias` as its
+    parameters: "embedding", "position", "add", "norm", "projection", "rotate", "scores", "softmax", "weighted-sum",
+    "concat", "activation", "probabilities", "same" (as the operand), or "given" (computed elsewhere).
+    """
+
+    id: str  # unique in a walk, such as "self_attn.scores"
     place: str  # the box of figure 1: "embedding", "positions", "self_attn", "cross_attn", "ffn", "output"
     name: str
+    sentence: str  # what the step is for
     formula: str
+    operation: str
+    operands: Sequence[str]  # ids of the steps that it is computed from
     rows: Sequence[str]  # tokens
     columns: Sequence[str]  # tokens; empty if columns are dimensions
-    values: Float[np.ndarray, "row column"]
+    values: Float[np.ndarray, "row column"]  # -inf where the mask hides a score
+    layer: int | None = None  # None: the step does not belong to one layer
+    head: int | None = None  # None: the step does not belong to one head
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    weight: Float[np.ndarray, "..."] | None = None  # (inputs, outputs) of a projection, or one number a column
+    bias: Float[np.ndarray, "..."] | None = None  # one number a column; of probabilities one a row
+
+
+@dataclass(frozen=True)
+class StackFigure:
+    """What figure 1 shows of a stack of layers."""
+
+    heads: Sequence[int]  # of the self-attention of each layer
+    blocks: Sequence[str]  # sublayers in their order: "self_attn", "cross_attn", "ffn"
+    norm: str  # "post" (the paper), "pre", "sandwich" or "parallel"
+    positions: str  # "added" to the embeddings (the paper), "rotary", "relative" or "none"
+    causal: bool
+    output: str  # "memory" for a decoder, "probabilities", or "states"
+
+
+@dataclass(frozen=True)
+class WalkRecord:
+    """The walks through every layer and head for one input, and the figure to find one's way."""
+
+    figure: Mapping[str, StackFigure]  # "encoder" and "decoder", or one of them
+    steps: Callable[[str, int, int], list[WalkStep]]  # of a stack, layer and head

@@ -83,6 +83,25 @@ def outputs(modules: Mapping[str, nn.Module]) -> Iterator[dict[str, Tensor]]:
 
 
 @contextmanager
+def passing(modules: Mapping[str, nn.Module]) -> Iterator[tuple[dict[str, Tensor], dict[str, Tensor]]]:
+    """Inside, copies of the first tensor that the last call of each of `modules` was given, and of what it returned.
+
+    They are copies because activations may work in place.
+    """
+    taken: dict[str, Tensor] = {}
+    returned: dict[str, Tensor] = {}
+
+    def keep(name: str, _module: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        if inputs and isinstance(inputs[0], Tensor):
+            taken[name] = inputs[0].clone()
+        if isinstance(output, Tensor):
+            returned[name] = output.clone()
+
+    with _hooks(modules, keep):
+        yield taken, returned
+
+
+@contextmanager
 def _hooks(modules: Mapping[str, nn.Module], hook: Any) -> Iterator[None]:
     """Inside, `hook(name, module, inputs, output)` is called after each call of one of `modules` by this thread."""
     handles = [module.register_forward_hook(_named(hook, name)) for name, module in modules.items()]

@@ -1,222 +1,275 @@
-"""A walk through a Transformer along figure 1 of the paper, with the values for one sentence at each step.
+"""A walk through a Transformer along figure 1 of the paper, with the values for one input at each step.
 
 One layer and one head are followed from the embeddings to the output. Values come from hooks on the modules during one
-pass; only scores, softmax and weighted sum, which fused kernels do not return, are computed here (equation 1). A test
-checks that they equal those of the kernel. Transformers only.
+pass. What fused kernels do not return (scores, softmax, weighted sum) and the sums of residual connections are computed
+here. A test repeats each operation on its operands in float64, for every family. Transformers that read text only.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.decode.ranking import best
 from headwise.decode.stepwise import evaluating
 from headwise.errors import UserError
 from headwise.inspect.pair import PairTranslator, read_pair
-from headwise.inspect.pair_tensors import PairTensors, with_tensors
-from headwise.inspect.record import WalkStep
-from headwise.inspect.recording import outputs
-from headwise.network.feed_forward import ACTIVATIONS, GatedFeedForward
-from headwise.network.positions import NoPositions
-from headwise.network.transformer import Transformer
+from headwise.inspect.pair_tensors import InspectedInput, with_tensors
+from headwise.inspect.record import StackFigure, WalkRecord, WalkStep
+from headwise.inspect.recording import passing
+from headwise.inspect.walk_attention import attention_steps
+from headwise.inspect.walk_steps import Steps, activation_name, bias_of, is_norm
+from headwise.network.embeddings import Embeddings, TypedEmbeddings
+from headwise.network.feed_forward import GatedFeedForward
+from headwise.network.heads import CappedLanguageHead, LanguageHead, MaskedLanguageHead, ScaledLanguageHead
+from headwise.network.layers import ParallelLayer, SandwichSublayer
+from headwise.network.masks import Everywhere
+from headwise.network.positions import LearnedPositions, NoPositions, sinusoids
+from headwise.network.relative import RelativeBias
+from headwise.network.rotary import Rotary
+from headwise.network.transformer import DecoderOnly, EncoderOnly, Transformer
 
 N_OUTPUTS = 24  # tokens of the vocabulary that are shown at the output
 
 
-def walk_steps(
-    translator: PairTranslator,
-    src: str,
-    tgt: str | None = None,
-    stack: str = "encoder",
-    layer: int = 0,
-    head: int = 0,
-    prefix: str = "",
-    **overrides: Any,
-) -> list[WalkStep]:
-    """The steps of one layer and head, first to last.
+def walk_pair(
+    translator: PairTranslator, src: str, tgt: str | None = None, prefix: str = "", **overrides: Any
+) -> WalkRecord:
+    """The walks through a translation model; arguments and errors as of `attend`."""
+    check_walkable(translator.model)
+    pair = read_pair(translator, src, tgt, prefix, translator.settings(overrides))
+    return walk_record(translator.model, with_tensors(pair))
 
-    Args:
-        translator, src, tgt, prefix, **overrides: as of `attend`.
-        stack: "encoder" or "decoder".
-        layer: of that stack, from 0.
-        head: of that layer's attentions, from 0.
+
+def walk_record(network: Any, shown: InspectedInput) -> WalkRecord:
+    """The walks through a network for one input, which it reads once.
 
     Raises:
-        UserError: as of `attend`; or the model is not a Transformer.
+        UserError: the network is not a Transformer, or does not read text.
     """
-    network = translator.model
+    check_walkable(network)
+    modules = dict(network.named_modules(remove_duplicate=False))
+    with evaluating(network), torch.inference_mode(), passing(modules) as (taken, returned):
+        network.logits(shown.read_by(network))
+    return WalkRecord(figure_of(network), partial(_steps, network, shown, taken, returned))
+
+
+def check_walkable(network: Any) -> None:
+    """`UserError` for a network that a walk cannot follow."""
+    if not is_walkable(network):
+        raise UserError("a walk follows figure 1 of the paper: this model is of another architecture, or reads no text")
+
+
+def is_walkable(network: Any) -> bool:
+    """Whether the network is a Transformer of texts."""
+    if not isinstance(network, Transformer | EncoderOnly | DecoderOnly):
+        return False
+    front = network.src_embeddings if isinstance(network, Transformer) else network.embeddings
+    return isinstance(front, Embeddings)
+
+
+# --- The figure ---
+
+
+def figure_of(network: Any) -> dict[str, StackFigure]:
+    """What figure 1 shows of this network; {} if it is none that a walk can follow."""
+    if not is_walkable(network):
+        return {}
+    return {name: _stack_figure(network, name) for name in ("encoder", "decoder") if hasattr(network, name)}
+
+
+def _stack_figure(network: Any, name: str) -> StackFigure:
+    stack: Any = network.get_submodule(name)
+    first = stack.layers[0]
+    blocks = [block for block in ("self_attn", "cross_attn", "ffn") if hasattr(first, block)]
+    output = "states" if not isinstance(network.head, LanguageHead | MaskedLanguageHead) else "probabilities"
+    return StackFigure(
+        [layer.self_attn.n_heads for layer in stack.layers],
+        blocks,
+        _norm_position(first),
+        _positions(network, name),
+        not isinstance(getattr(stack.reach, "reach", stack.reach), Everywhere),
+        "memory" if name == "encoder" and isinstance(network, Transformer) else output,
+    )
+
+
+def _norm_position(layer: Any) -> str:
+    if isinstance(layer, ParallelLayer):
+        return "parallel"
+    if isinstance(layer.self_attn_sublayer, SandwichSublayer):
+        return "sandwich"
+    return "pre" if layer.self_attn_sublayer.norm_first else "post"
+
+
+def _positions(network: Any, stack: str) -> str:
+    if not isinstance(network.get_submodule(_front(network, stack)).positions, NoPositions):
+        return "added"
+    if isinstance(network.get_submodule(stack).reach, RelativeBias):
+        return "relative"
+    return "rotary" if isinstance(network.get_submodule(stack).layers[0].self_attn.rotate, Rotary) else "none"
+
+
+def _front(network: Any, stack: str) -> str:
     if not isinstance(network, Transformer):
-        raise UserError("the walk follows the paper's figure 1: this model is of another architecture")
+        return "embeddings"
+    return "src_embeddings" if stack == "encoder" else "tgt_embeddings"
+
+
+# --- The steps ---
+
+
+@torch.inference_mode()
+def _steps(
+    network: Any,
+    shown: InspectedInput,
+    taken: Mapping[str, Tensor],
+    returned: Mapping[str, Tensor],
+    stack: str,
+    layer: int,
+    head: int,
+) -> list[WalkStep]:
+    """The steps of one layer and head, first to last; `UserError` if there is no such stack, layer or head."""
+    stack = stack or next(iter(figure_of(network)))
     _check(network, stack, layer, head)
-    pair = with_tensors(read_pair(translator, src, tgt, prefix, translator.settings(overrides)))
-    with evaluating(network), torch.inference_mode(), outputs(dict(network.named_modules())) as seen:
-        hidden = pair.read_by(network)
-        likely = _output(network, pair, hidden) if stack == "decoder" else None
-    numbers = {name: value[0] for name, value in seen.items() if isinstance(value, Tensor) and value.dim() == 3}
-    return [*_Walk(network, pair, numbers, stack, layer, head).stops(), *([likely] if likely else [])]
+    axes = {"src": list(shown.described["src"].labels), "tgt": list(shown.read)}
+    steps = Steps(network, stack, layer, head, axes, taken, returned)
+    x = _embedding_steps(steps, _front(network, stack))
+    if layer:
+        x = steps.add("input", "given", f"x = output of layer {layer - 1}", returned[f"{stack}.layers.{layer - 1}"])
+    module: Any = network.get_submodule(steps.here)
+    before, sums = x, [x]
+    for place in _stack_figure(network, stack).blocks:
+        x = _sublayer_steps(steps, module, place, before if isinstance(module, ParallelLayer) else x, sums)
+    _output_steps(steps, x)
+    if _stack_figure(network, stack).output == "probabilities":
+        _head_steps(steps, shown)
+    return steps.made
 
 
-def _check(network: Transformer, stack: str, layer: int, head: int) -> None:
-    stacks: dict[str, Any] = {"encoder": network.encoder, "decoder": network.decoder}
-    if stack not in stacks:
-        raise UserError(f"stack '{stack}' is neither encoder nor decoder")
-    layers = stacks[stack].layers
-    if not 0 <= layer < len(layers):
-        raise UserError(f"the {stack} has no layer {layer}: they go from 0 to {len(layers) - 1}")
-    heads = min(module.n_heads for name, module in layers[layer].named_children() if name.endswith("_attn"))
-    if not 0 <= head < heads:
-        raise UserError(f"{stack} layer {layer} has no head {head}: they go from 0 to {heads - 1}")
+def _check(network: Any, stack: str, layer: int, head: int) -> None:
+    figure = figure_of(network)
+    if stack not in figure:
+        raise UserError(f"stack '{stack}': this model has {' and '.join(figure)}")
+    heads = figure[stack].heads
+    if not 0 <= layer < len(heads):
+        raise UserError(f"the {stack} has no layer {layer}: they go from 0 to {len(heads) - 1}")
+    module = network.get_submodule(f"{stack}.layers.{layer}")
+    n_heads = min(one.n_heads for name, one in module.named_children() if name.endswith("_attn"))
+    if not 0 <= head < n_heads:
+        raise UserError(f"{stack} layer {layer} has no head {head}: they go from 0 to {n_heads - 1}")
 
 
-class _Walk:
-    """The values of one layer and head, by the names of the modules that returned them."""
-
-    def __init__(
-        self,
-        network: Transformer,
-        pair: PairTensors,
-        numbers: Mapping[str, Tensor],
-        stack: str,
-        layer: int,
-        head: int,
-    ) -> None:
-        self.network, self.numbers, self.stack, self.layer, self.head = network, numbers, stack, layer, head
-        self.here = f"{stack}.layers.{layer}"
-        self.module: Any = network.get_submodule(self.here)
-        self.table = "src_embeddings" if stack == "encoder" else "tgt_embeddings"
-        src, tgt_in, _ = pair.tensors(next(network.parameters()).device)
-        self.ids = src[0] if stack == "encoder" else tgt_in[0]
-        self.src = pair.tokenizer.source.pieces(pair.src)
-        self.rows = self.src if stack == "encoder" else pair.tokenizer.pieces(self.ids.tolist())
-
-    def stops(self) -> Iterator[WalkStep]:
-        """First to last."""
-        yield from self.embeddings()
-        if self.layer:
-            below = self.numbers[f"{self.stack}.layers.{self.layer - 1}"]
-            yield self.stop("embedding", f"Input of layer {self.layer}", f"x = output of layer {self.layer - 1}", below)
-        for place in ("self_attn", "cross_attn") if self.stack == "decoder" else ("self_attn",):
-            yield from self.attention(place)
-        yield from self.feed_forward()
-        yield self.stop("output", f"Output of the {self.stack}", "after all its layers", self.numbers[self.stack])
-
-    def embeddings(self) -> Iterator[WalkStep]:
-        """Sections 3.4 and 3.5."""
-        table: Any = self.network.get_submodule(self.table)
-        formula = "E" if table.scale == 1 else "E · √d_model"
-        yield self.stop("embedding", "Embeddings", formula, table.tokens(self.ids) * table.scale)
-        if not isinstance(table.positions, NoPositions):
-            codes, formula = table.positions(*table.numbering(self.ids.unsqueeze(0)))[0], f"{formula} + PE"
-            yield self.stop("positions", "Positional encoding", "PE", codes)
-        formula = formula if isinstance(table.norm, nn.Identity) else f"{_name(table.norm)}({formula})"
-        yield self.stop("positions", "Embedded tokens", formula, self.numbers[self.table])
-
-    def attention(self, place: str) -> Iterator[WalkStep]:
-        """Sections 3.2.1 and 3.2.2, then "Add & Norm"."""
-        keys = self.src if place == "cross_attn" else self.rows
-        if self.norm_first(place):
-            yield self.stop(place, "Norm", f"{self.norm_name(place)}(x)", self.at(f"{place}_sublayer.norm"))
-        q, k, v = (self.of_head(place, projection) for projection in ("q_proj", "k_proj", "v_proj"))
-        yield self.stop(place, "Queries", f"Q = x W^Q{self.plus_b(place, 'q_proj')}", q)
-        origin = "memory" if place == "cross_attn" else "x"
-        yield self.stop(place, "Keys", f"K = {origin} W^K{self.plus_b(place, 'k_proj')}", k, keys)
-        yield self.stop(place, "Values", f"V = {origin} W^V{self.plus_b(place, 'v_proj')}", v, keys)
-        scores, formula = self.scores(place, q, k)
-        yield self.stop(place, "Scores", formula, scores, columns=keys)
-        weights = scores.softmax(-1)
-        yield self.stop(place, "Softmax", f"softmax({formula}), rows sum to one", weights, columns=keys)
-        yield self.stop(place, "Weighted sum", f"head {self.head} = softmax(...) V", weights @ v)
-        yield self.stop(place, "All heads together", f"Concat(heads) W^O{self.plus_b(place, 'o_proj')}", self.at(place))
-        yield self.added(place)
-
-    def scores(self, place: str, q: Tensor, k: Tensor) -> tuple[Float[Tensor, "queries keys"], str]:
-        """The scores of the head, masked positions at -inf, with the relative biases of T5; and their formula."""
-        scale = getattr(getattr(self.module, place).kernel, "scale", 0.0)
-        scores, formula = (q @ k.T * scale, "Q K^T") if scale else (q @ k.T / math.sqrt(q.size(-1)), "Q K^T / √d_k")
-        formula = formula if scale in (0, 1) else f"{scale:.3g} {formula}"
-        if place == "cross_attn":
-            return scores, formula
-        reach: Any = self.network.get_submodule(self.stack).get_submodule("reach")
-        visible = reach(None, 0, len(q), q.device)
-        if visible is None:
-            return scores, formula
-        if visible.dtype == torch.bool:
-            return scores.masked_fill(~visible[0, 0], -math.inf), formula
-        bias = visible[0, self.head]
-        hidden = bias == torch.finfo(bias.dtype).min
-        return (scores + bias).masked_fill(hidden, -math.inf), f"{formula} + B"
-
-    def feed_forward(self) -> Iterator[WalkStep]:
-        """Section 3.3, then "Add & Norm"."""
-        if self.norm_first("ffn"):
-            yield self.stop("ffn", "Norm", f"{self.norm_name('ffn')}(x)", self.at("ffn_sublayer.norm"))
-        inside, formula = self.inside()
-        yield self.stop("ffn", "Feed-forward, inside", formula, inside)
-        outside = f"{formula.partition('(')[0]}(...) W_2{'' if self.module.ffn.down_proj.bias is None else ' + b_2'}"
-        yield self.stop("ffn", "Feed-forward, outside", outside.replace("max(...)", "max(0, ...)"), self.at("ffn"))
-        yield self.added("ffn")
-
-    def inside(self) -> tuple[Float[Tensor, "row d_ff"], str]:
-        """The activation of the first product, times the other one in a gated network."""
-        ffn, up = self.module.ffn, self.at("ffn.up_proj")
-        name = next((name for name, one in ACTIVATIONS.items() if one is ffn.activation), "act")
-        if isinstance(ffn, GatedFeedForward):
-            return ffn.activation(self.at("ffn.gate_proj").clone()) * up, f"{name}(x W_g) · x W_1"
-        product = "x W_1" if ffn.up_proj.bias is None else "x W_1 + b_1"
-        # ReLU is applied in place, so the recorded value is its output already; a second time it changes nothing.
-        return ffn.activation(up.clone()), f"max(0, {product})" if name == "relu" else f"{name}({product})"
-
-    def added(self, place: str) -> WalkStep:
-        """The residual connection, around or before the norm."""
-        pre = self.norm_first(place)
-        name, formula = (
-            ("Add", "x + sublayer(...)") if pre else ("Add & Norm", f"{self.norm_name(place)}(x + sublayer(x))")
-        )
-        return self.stop(place, name, formula, self.at(f"{place}_sublayer"))
-
-    def at(self, name: str) -> Tensor:
-        """The output of a module of the layer, (tokens, width)."""
-        return self.numbers[f"{self.here}.{name}"]
-
-    def of_head(self, place: str, projection: str) -> Tensor:
-        """The head's part of a projection, (tokens, d_head)."""
-        return self.at(f"{place}.{projection}").unflatten(-1, (getattr(self.module, place).n_heads, -1))[:, self.head]
-
-    def plus_b(self, place: str, projection: str) -> str:
-        """The bias of a projection, if it has one."""
-        return "" if getattr(getattr(self.module, place), projection).bias is None else " + b"
-
-    def norm_name(self, place: str) -> str:
-        return _name(getattr(self.module, f"{place}_sublayer").norm)
-
-    def norm_first(self, place: str) -> bool:
-        return getattr(self.module, f"{place}_sublayer").norm_first
-
-    def stop(
-        self,
-        place: str,
-        name: str,
-        formula: str,
-        values: Float[Tensor, "row column"],
-        rows: Sequence[str] | None = None,
-        columns: Sequence[str] = (),
-    ) -> WalkStep:
-        shown = values.detach().float().cpu().numpy()
-        return WalkStep(place, name, formula, list(rows if rows is not None else self.rows), list(columns), shown)
+def _embedding_steps(steps: Steps, name: str) -> str:
+    """Sections 3.4 and 3.5; the id of the last one."""
+    front: Any = steps.network.get_submodule(name)
+    ids = steps.taken[name]
+    formula = "E" if front.scale == 1 else "E · √d_model"
+    embeddings = front.tokens(ids)[0] * front.scale
+    summands = [steps.add("embeddings", "embedding", formula, embeddings, place="embedding", scale=front.scale)]
+    if not isinstance(front.positions, NoPositions):
+        codes = front.positions(*front.numbering(ids, 0))[0]
+        kind = "learned" if isinstance(front.positions, LearnedPositions) else "other"
+        kind = "sinusoidal" if getattr(front.positions, "codes", None) is sinusoids else kind
+        code = "PE" if kind != "sinusoidal" else "PE = sin(pos / 10000^(2 i / d_model)), cos(...)"
+        summands.append(steps.add("position-codes", "position", code, codes, place="positions", kind=kind))
+        formula += " + PE"
+    if isinstance(front, TypedEmbeddings):
+        types = front.types.weight[0].expand(ids.size(1), -1)
+        summands.append(steps.add("token-types", "given", "E_type", types, place="positions"))
+        formula += " + E_type"
+    if len(summands) > 1:
+        total = sum(steps.value(one) for one in summands)
+        summands = [steps.add("embedded", "add", f"x = {formula}", total, summands, place="positions")]
+    (x,) = summands
+    if is_norm(front.norm):
+        x = steps.norm("embedded-norm", front.norm, x, place="positions")
+    if isinstance(front.project, nn.Linear):
+        x = steps.project("embedded-projection", "x W + b", front.project, x, place="positions")
+    return x
 
 
-def _name(norm: nn.Module) -> str:
-    return type(norm).__name__
+def _sublayer_steps(steps: Steps, module: Any, place: str, x: str, sums: list[str]) -> str:
+    """One sublayer with its norm and its residual connection; `sums` collects the summands of parallel sublayers."""
+    sublayer, parallel, start = getattr(module, f"{place}_sublayer"), isinstance(module, ParallelLayer), x
+    if sublayer.norm_first or parallel:
+        x = steps.norm(f"{place}.norm", sublayer.norm, x, place=place)
+    make = _feed_forward_steps if place == "ffn" else attention_steps
+    x = make(steps, place, x)
+    if isinstance(sublayer, SandwichSublayer):
+        x = steps.norm(f"{place}.norm-after", sublayer.norm_after, x, place=place)
+    if parallel:
+        sums.append(x)
+        if place != "ffn":
+            return start
+    operands = sums if parallel else [start, x]
+    total, formula = (
+        sum(steps.value(one) for one in operands),
+        " + ".join(["x", *["sublayer(x)"] * (len(operands) - 1)]),
+    )
+    x = steps.add(f"{place}.add", "add", formula, total, operands, place=place)
+    if sublayer.norm_first or parallel:
+        return x
+    return steps.norm(f"{place}.norm", sublayer.norm, x, place=place)
 
 
-def _output(network: Transformer, pair: PairTensors, hidden: Float[Tensor, "1 tgt_len d_model"]) -> WalkStep:
-    """The most probable tokens of all positions, each with its probability at every position."""
-    probabilities = network.logits(hidden)[0].float().softmax(-1)
-    _, ids = best(probabilities.amax(0, keepdim=True), min(N_OUTPUTS, probabilities.size(1)))
-    rows = pair.tokenizer.pieces([pair.tokenizer.bos_id, *pair.tgt[:-1]])
-    columns, values = pair.tokenizer.pieces(ids[0].tolist()), probabilities[:, ids[0]].cpu().numpy()
-    return WalkStep("output", "Output probabilities", "softmax(x W), the most probable tokens", rows, columns, values)
+def _feed_forward_steps(steps: Steps, place: str, x: str) -> str:
+    """Section 3.3."""
+    ffn: Any = steps.module.ffn
+    name = activation_name(ffn.activation)
+    gated = isinstance(ffn, GatedFeedForward)
+    first = [steps.project("ffn.gate", "x W_g", ffn.gate_proj, x, place=place)] if gated else []
+    up = steps.project("ffn.up", "x W_1" + bias_of(ffn.up_proj, "_1"), ffn.up_proj, x, place=place)
+    inside = ffn.activation(steps.value((first or [up])[0]).clone())
+    formula = "max(0, x W_1)" if name == "relu" else f"{name}(x W_1)"
+    if gated:
+        formula, inside = f"{name}(x W_g) ⊙ x W_1", inside * steps.value(up)
+    elif ffn.up_proj.bias is not None:
+        formula = formula.replace("W_1", "W_1 + b_1")
+    found = steps.add("ffn.inside", "activation", formula, inside, [*first, up], place=place, function=name)
+    outside = f"({formula}) W_2" if gated else f"{formula} W_2"
+    return steps.project("ffn.outside", outside + bias_of(ffn.down_proj, "_2"), ffn.down_proj, found, place=place)
+
+
+def _output_steps(steps: Steps, x: str) -> None:
+    """After the last layer: the final norm of pre-norm stacks."""
+    stack, last = steps.network.get_submodule(steps.stack), len(steps.network.get_submodule(steps.stack).layers) - 1
+    if steps.layer < last:
+        output = steps.returned[f"{steps.stack}.layers.{last}"]
+        x = steps.add("top", "given", f"x = output of layer {last}", output, place="output")
+    if is_norm(stack.norm):
+        steps.norm("output", stack.norm, x, place="output")
+    else:
+        steps.add("output", "same", "x", steps.value(x), [x], place="output")
+
+
+def _head_steps(steps: Steps, shown: InspectedInput) -> None:
+    """From the last hidden states to the most probable tokens of all positions."""
+    head, x = steps.network.head, "output"
+    settings: dict[str, Any] = {}
+    if isinstance(head, MaskedLanguageHead):
+        x = steps.project("head.dense", "x W_t + b_t", head.dense, x, place="output")
+        name, inside = activation_name(head.activation), head.activation(steps.value(x).clone())
+        x = steps.add("head.inside", "activation", f"{name}(x)", inside, [x], place="output", function=name)
+        x = steps.norm("head.norm", head.norm, x, place="output")
+    if isinstance(head, ScaledLanguageHead):
+        settings["scale"] = head.scale
+    if isinstance(head, CappedLanguageHead):
+        settings["cap"] = head.cap
+    logits = steps.network.logits(steps.value("output").unsqueeze(0))[0]
+    probabilities = logits.softmax(-1)
+    _, ids = best(probabilities.amax(0, keepdim=True).float(), min(N_OUTPUTS, probabilities.size(1)))
+    steps.axes["vocabulary"] = shown.names(ids[0].tolist())
+    weight, bias, formula = head.output.weight[ids[0]].T, head.output.bias, _logit_formula(head)
+    chosen: dict[str, Any] = {"columns": "vocabulary", "place": "output"}
+    tensors = {"weight": weight, "bias": None if bias is None else bias[ids[0]]}
+    steps.add("logits", "projection", formula, logits[:, ids[0]], [x], **chosen, **tensors, **settings)
+    totals, found = logits.logsumexp(-1), probabilities[:, ids[0]]
+    steps.add("probabilities", "probabilities", "softmax(logits)", found, ["logits"], **chosen, bias=totals)
+
+
+def _logit_formula(head: Any) -> str:
+    scale = f"{head.scale:.3g} " if isinstance(head, ScaledLanguageHead) else ""
+    product = f"{scale}x W{bias_of(head.output, '')}"
+    return f"{head.cap:g} tanh(({product}) / {head.cap:g})" if isinstance(head, CappedLanguageHead) else product

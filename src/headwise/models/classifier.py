@@ -26,7 +26,15 @@ from headwise.inspect.heads import Head
 from headwise.inspect.importance import Example, importance_over
 from headwise.inspect.inputs import EncodedInput
 from headwise.models.inputs import encoded_text, label_number
-from headwise.models.introspection import attend_input, inspect_input, mask_model_heads, prune_model, trace_input
+from headwise.models.introspection import (
+    attend_input,
+    inspect_input,
+    mask_model_heads,
+    prune_model,
+    trace_input,
+    walk_input,
+    walks_of_input,
+)
 from headwise.models.model import Model, only_with
 from headwise.training.loss import label_loss
 
@@ -47,6 +55,8 @@ class Classifier(Model):
     attend = only_with(PRETRAINED)(attend_input)
     trace = only_with(PRETRAINED)(trace_input)
     look_inside = only_with(PRETRAINED)(inspect_input)
+    walk = only_with(PRETRAINED)(walk_input)
+    walks = only_with(PRETRAINED)(walks_of_input)
     mask_heads = only_with(TRAINED, PRETRAINED)(mask_model_heads)
     prune = only_with(TRAINED, PRETRAINED)(prune_model)
     embed = only_with(PRETRAINED, XLNET)(embed_texts)

@@ -40,6 +40,8 @@ from headwise.models.introspection import (
     mask_model_heads,
     prune_model,
     trace_input,
+    walk_input,
+    walks_of_input,
 )
 from headwise.models.model import Model, only_with
 
@@ -55,6 +57,7 @@ class EncoderModel(Model):
     """
 
     attend, trace, look_inside = attend_input, trace_input, inspect_input
+    walk, walks = walk_input, walks_of_input
     mask_heads, prune = mask_model_heads, prune_model
     head_importance = only_with("masked")(input_head_importance)
     embed = embed_texts

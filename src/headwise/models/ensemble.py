@@ -18,7 +18,8 @@ from headwise.models.workers import Loading
 from headwise.native.network import CompiledEnsemble, CompiledNetwork
 
 OF_ONE = (  # what is about one network
-    *("network", "score", "align", "rank_heads", "head_importance", "mask_heads", "prune", "silent_heads", "walk"),
+    *("network", "score", "align", "rank_heads", "head_importance", "mask_heads", "prune", "silent_heads"),
+    *("walk", "walks"),
     *("attend", "attribute", "trace", "look_inside", "alignment_head", "known_alignment_head", "info"),
 )
 Average = Callable[[Sequence[Any], Sequence[Any], str], SearchEngine]  # engines, networks, numbers

@@ -27,6 +27,8 @@ from headwise.models.introspection import (
     mask_model_heads,
     prune_model,
     trace_input,
+    walk_input,
+    walks_of_input,
 )
 from headwise.models.model import Model, only_with
 
@@ -43,6 +45,8 @@ class LanguageModel(Model):
     attend = only_with("language", "embedding")(attend_input)
     trace = only_with("language", "embedding")(trace_input)
     look_inside = only_with("language", "embedding")(inspect_input)
+    walk = only_with("language", "embedding")(walk_input)
+    walks = only_with("language", "embedding")(walks_of_input)
     mask_heads = only_with("language", "embedding")(mask_model_heads)
     prune = only_with("language", "embedding")(prune_model)
     head_importance = only_with("language")(input_head_importance)

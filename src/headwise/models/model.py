@@ -49,8 +49,7 @@ if TYPE_CHECKING:  # types of results: nothing of this is needed to load or to t
     from headwise.inspect.alignment import AlignmentHead
     from headwise.inspect.heads import Head, HeadsByLayer
     from headwise.inspect.notebook import Inspection
-    from headwise.inspect.record import AttentionRecord, Attribution, Trace
-    from headwise.inspect.walk import WalkStep
+    from headwise.inspect.record import AttentionRecord, Attribution, Trace, WalkRecord, WalkStep
 
     Report = (
         LabelReport
@@ -310,11 +309,21 @@ class Model:
         """
         ...
 
-    def walk(self, src: str, /, tgt: str | None = None, **options: Any) -> list[WalkStep]:
-        """The intermediate values of one attention head, step by step (`headwise.inspect.walk`).
+    def walk(self, given: Any, /, *rest: Any, **options: Any) -> list[WalkStep]:
+        """The values of every step of figure 1 for one layer and head, first to last (`headwise.inspect.walk`).
 
-        `stack`, `layer` and `head` choose it; the rest is as of `attend`.
+        Args:
+            given: a text; a translation model also takes `tgt`, by default its own translation.
+            **options: `stack`, "encoder" or "decoder" (default: the first that the model has); `layer` and `head`,
+                from 0 (default: 0); others as of `attend`.
+
+        Raises:
+            UserError: as of `attend`; the network is not a Transformer of texts; or there is no such layer or head.
         """
+        ...
+
+    def walks(self, given: Any, /, *rest: Any, **options: Any) -> WalkRecord:
+        """The walks through all layers and heads for one input, which the model reads once; arguments as of `walk`."""
         ...
 
     # --- Introspection ---

@@ -9,9 +9,9 @@ from headwise.decode.translator import TextTranslator
 from headwise.inspect.attribution import attribute
 from headwise.inspect.heads import Head, HeadsByLayer
 from headwise.inspect.importance import head_importance
-from headwise.inspect.record import Attribution, WalkStep
+from headwise.inspect.record import Attribution, WalkRecord
 from headwise.inspect.torch_reader import TorchReader
-from headwise.inspect.walk import walk_steps
+from headwise.inspect.walk import walk_pair
 from headwise.models.introspection import mask_model_heads, prune_model
 
 
@@ -31,10 +31,8 @@ class TorchInspector:
     ) -> Attribution:
         return attribute(self._translator, src, tgt, steps, prefix, **settings)
 
-    def walk(
-        self, src: str, tgt: str | None = None, stack: str = "encoder", layer: int = 0, head: int = 0, **options: Any
-    ) -> list[WalkStep]:
-        return walk_steps(self._translator, src, tgt, stack, layer, head, **options)
+    def walks(self, src: str, tgt: str | None = None, **options: Any) -> WalkRecord:
+        return walk_pair(self._translator, src, tgt, **options)
 
     def head_importance(self, sources: Sequence[str], targets: Sequence[str]) -> dict[Head, float]:
         t = self._translator

@@ -78,7 +78,8 @@ class Translator(Model):
     reads = "pairs"
     usual_task = "translate"
 
-    score, align, rank_heads, attribute, walk = map(inspected, ("score", "align", "rank_heads", "attribute", "walk"))
+    score, align, rank_heads, attribute = map(inspected, ("score", "align", "rank_heads", "attribute"))
+    walk, walks = map(inspected, ("walk", "walks"))
     attend, trace, look_inside = map(inspected, ("attend", "trace", "look_inside"))
     mask_heads, prune, head_importance = map(inspected, ("mask_heads", "prune", "head_importance"))
 

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from headwise.cli.loading import model_of
 from headwise.cli.options import ANY_MODEL, host_option, language_options, model_option, port_option
-from headwise.inspect.page.contents import page_contents, walk_contents
+from headwise.inspect.page.contents import page_contents
 from headwise.inspect.page.models import model_contents
+from headwise.inspect.page.walks import one_walk
 from headwise.serve.explorer.answers import ExplorerModel, PageContents
 from headwise.serve.explorer.server import ExplorerServer
 
-CONTENTS = PageContents(model_contents, page_contents, walk_contents)
+CONTENTS = PageContents(model_contents, page_contents, one_walk)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

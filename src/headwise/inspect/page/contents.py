@@ -15,18 +15,24 @@ import numpy as np
 from jaxtyping import Float
 
 from headwise.inspect.alignment import AlignmentHead
+from headwise.inspect.page.walks import all_walks
 from headwise.inspect.readings import clearest_head
-from headwise.inspect.record import AttentionRecord, Axis, Patches, Times, Trace, WalkStep, Word
+from headwise.inspect.record import AttentionRecord, Axis, Patches, Times, Trace, WalkRecord, Word
 
 PARTS = ("encoder", "decoder", "cross")
 
 
 def page_contents(
-    record: AttentionRecord, trace: Trace | None = None, model: str = "", aligns: AlignmentHead | None = None
+    record: AttentionRecord,
+    trace: Trace | None = None,
+    model: str = "",
+    aligns: AlignmentHead | None = None,
+    walks: WalkRecord | None = None,
 ) -> dict[str, Any]:
     """The data of the page for one input; `model` is a name to show.
 
-    The page opens on the head that `aligns` words, or else on the clearest head for this pair (`clearest_head`).
+    The page opens on the head that `aligns` words, or else on the clearest head for this pair (`clearest_head`). With
+    `walks` it has the view Walk, for as many layers and heads as fit into a megabyte.
     """
     known = (aligns.layer, aligns.head, aligns.row) if aligns else clearest_head(record)
     layer, head, row = known or (None, None, None)
@@ -35,6 +41,7 @@ def page_contents(
         "aligns": {"layer": layer, "head": head, "row": row},
         "attention": {part: [_packed(layer) for layer in getattr(record, part)] for part in PARTS},
         **_trace(trace),
+        "walk": all_walks(walks) if walks else None,
     }
 
 
@@ -45,18 +52,6 @@ def plain_contents(record: AttentionRecord, trace: Trace | None = None, model: s
         "attention": {part: [_listed(layer) for layer in getattr(record, part)] for part in PARTS},
         **_trace(trace),
     }
-
-
-def walk_contents(stops: Sequence[WalkStep]) -> list[dict[str, Any]]:
-    """The steps of a walk; values as little-endian float32 in base64, row by row."""
-    return [
-        {
-            **{name: getattr(stop, name) for name in ("place", "name", "formula", "rows", "columns")},
-            "shape": list(stop.values.shape),
-            "data": base64.b64encode(stop.values.astype("<f4").tobytes()).decode("ascii"),
-        }
-        for stop in stops
-    ]
 
 
 def encode_weights(weights: Float[np.ndarray, "heads query key"]) -> str:

@@ -69,7 +69,7 @@ class PageContents:
 
     of_model: Callable[[Any], dict[str, Any]]
     of_input: Callable[..., dict[str, Any]]
-    of_walk: Callable[[Any], list[dict[str, Any]]]
+    of_walk: Callable[[Any, str, int, int], dict[str, Any]]
 
 
 class ExplorerModel:
@@ -109,11 +109,12 @@ class ExplorerModel:
         return {"inspection": contents, "unmasked": None}
 
     def walked(self, request: ExplorerRequest) -> dict[str, Any]:
-        """The steps of a walk."""
-        settings: dict[str, Any] = {"prefix": request.prefix, "beam_size": request.beam_size, "n_best": 1}
-        stack = request.stack or "encoder"
+        """A walk through one layer and head."""
+        settings: dict[str, Any] = {}
+        if self.model.reads == "pairs":
+            settings = {"prefix": request.prefix, "beam_size": request.beam_size, "n_best": 1}
         with self.turns.turn(f"walk {request.page}"), ExitStack() as masked:
             if request.masks:
                 masked.enter_context(self.model.mask_heads(request.masks))
-            steps = self.model.walk(request.text, None, stack, request.layer, request.head, **settings)
-        return {"stops": self.contents.of_walk(steps)}
+            walks = self.model.walks(request.text, **settings)
+            return {"walk": self.contents.of_walk(walks, request.stack, request.layer, request.head)}

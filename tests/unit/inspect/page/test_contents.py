@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from headwise.inspect.alignment import AlignmentHead
-from headwise.inspect.page.contents import encode_weights, page_contents, plain_contents, walk_contents
+from headwise.inspect.page.contents import encode_weights, page_contents, plain_contents
 from headwise.inspect.record import AttentionRecord, Axis, BeamNode, Candidate, Position, Trace, Word
-from headwise.inspect.walk import WalkStep
 
 WEIGHTS = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 4)).astype(np.float32)  # heads, tgt, src
 RECORD = AttentionRecord(
@@ -94,10 +93,3 @@ def test_json_for_other_programs_has_numbers_in_it() -> None:
 def test_a_long_sentence_is_a_small_part_of_its_numbers() -> None:
     sharp = np.random.default_rng(0).dirichlet(np.full(200, 0.02), size=(8, 200)).astype(np.float32)
     assert len(encode_weights(sharp)) < sharp.nbytes / 10
-
-
-def test_walk_values_are_float32_row_by_row() -> None:
-    values = np.array([[1.5, -2.0, -np.inf]], dtype=np.float32)
-    (found,) = walk_contents([WalkStep("ffn", "Norm", "f(x)", ["▁a"], [], values)])
-    assert found["shape"] == [1, 3]
-    assert np.frombuffer(base64.b64decode(found["data"]), "<f4").tolist() == [1.5, -2.0, -np.inf]
