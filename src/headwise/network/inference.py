@@ -13,7 +13,7 @@ from torch import nn
 from headwise.errors import UserError
 from headwise.native.library import absence
 from headwise.network.compiled import native_available, pack_network, unsupported_module
-from headwise.network.interventions import ModuleSnapshot
+from headwise.network.interventions import ModuleSnapshot, is_intervened
 from headwise.network.transformer import Transformer
 
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}  # bfloat16 on a CPU is `rounded` instead
@@ -60,7 +60,7 @@ class PrecisionVariants:
                 f"compute = int8 is computed by the compiled library, which does not support {change}; "
                 "undo that, or leave out int8"
             )
-        if not self._warned:
+        if not self._warned and not is_intervened(self._model):
             self._warned = True
             warnings.warn(f"{change}: torch decodes from now on, more slowly than the compiled library", stacklevel=2)
         on_cpu = next(self._model.parameters()).device.type == "cpu"

@@ -12,11 +12,15 @@ from torch.nn.modules import module as torch_module
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 INTERNAL = vars(nn.Module()).keys()  # attributes of every module; decoding sets `training` itself
+INTERVENED = "intervened"  # attribute of a network inside `headwise.inspect.interventions.intervene`
+INTERVENTION = "an intervention"
 BY_VALUE = (bool, int, float, str, type(None))  # types compared by value; other objects by identity
 
 
 def hooked(network: nn.Module) -> str:
     """The first module with a hook or a replaced `forward`, for a message; "" if there is none."""
+    if is_intervened(network):
+        return INTERVENTION
     if any(getattr(torch_module, f"_global{name}") for name in HOOKS):
         return "a hook on every module"
     for path, module in network.named_modules():
@@ -25,6 +29,11 @@ def hooked(network: nn.Module) -> str:
         if "forward" in vars(module):
             return f"another forward of {path or 'the network'}"
     return ""
+
+
+def is_intervened(network: nn.Module) -> bool:
+    """Whether the network is changed on purpose, by `headwise.inspect.interventions.intervene`."""
+    return INTERVENED in vars(network)
 
 
 class ModuleSnapshot:

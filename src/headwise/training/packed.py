@@ -22,6 +22,7 @@ from headwise.native.network import LANES
 from headwise.network.attention import DotProduct, Kernel, MultiHeadAttention, NoRotation, merge_heads, split_heads
 from headwise.network.embeddings import Embeddings
 from headwise.network.extra_dropout import DroppingKernel
+from headwise.network.interventions import is_intervened
 from headwise.network.masks import Causal, Everywhere, Packing
 from headwise.network.rotary import Rotary
 from headwise.network.transformer import EncoderOnly, Transformer
@@ -126,7 +127,8 @@ def _is_supported(
 ) -> bool:
     attentions = [module for module in network.modules() if isinstance(module, MultiHeadAttention)]
     on_cpu = weight.dtype == torch.float32 and weight.device.type == "cpu"
-    return on_cpu and all(map(known, attentions)) and packs(widths_of(attentions[0]), longest)
+    plain = on_cpu and not is_intervened(network)
+    return plain and all(map(known, attentions)) and packs(widths_of(attentions[0]), longest)
 
 
 def widths_of(attention: MultiHeadAttention) -> tuple[int, int]:
