@@ -1,13 +1,15 @@
 """What mkdocs does besides showing the pages in docs/.
 
 Pages are generated from the code (`reference_pages`) and from benchmarks/results; figures are looked up there
-(`cited_figures`); links to files outside docs/ lead to their pages on the site (`page_links`); formulas become MathML.
+(`cited_figures`); chapters of the tutorial are executed (`chapters`); links to files outside docs/ lead to their pages
+on the site (`page_links`); formulas become MathML.
 """
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from chapters import CellFailed, ChapterPage, chapter_paths, download, executed, page_of, with_displays
 from cited_figures import RESULTS, bare, missing, with_cited
 from formulas import with_mathml
 from mkdocs.config.defaults import MkDocsConfig
@@ -25,6 +27,7 @@ TRANSLATOR_LINK = (
     '<a href="translator.html">Translate English to German in your browser</a>: a small model in one page '
     "of four megabytes. It needs no server, and no text leaves your computer."
 )
+CHAPTERS: dict[str, ChapterPage] = {}  # executed, by path in the repository
 FENCE = {".py": "python", ".toml": "toml", ".c": "c", ".h": "c", ".sh": "sh"}
 
 
@@ -37,12 +40,27 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in sorted(RESULTS.iterdir()):
         files.append(File.generated(config, f"results/{path.name}", abs_src_path=str(path)))
     files.append(File.generated(config, "results/files.md", content=results_table()))
+    for path in chapter_paths():
+        _add_chapter(path, files, config)
     if TRANSLATOR.is_file():
         files.append(File.generated(config, "translator.html", abs_src_path=str(TRANSLATOR)))
     for path in sorted(_linked(files)):
         if site_path(path).startswith(SOURCE) and (ROOT / path).is_file():
             files.append(File.generated(config, site_path(path), content=source_page(path)))
     return files
+
+
+def _add_chapter(path: Path, files: Files, config: MkDocsConfig) -> None:
+    """Execute a chapter of the tutorial, and add its pictures and its notebook to download."""
+    try:
+        notebook = executed(path)
+    except CellFailed as error:
+        raise PluginError(f"docs/tutorial/{error}") from None
+    place = path.relative_to(ROOT)
+    page = CHAPTERS[place.as_posix()] = page_of(notebook, path.stem)
+    files.append(File.generated(config, f"tutorial/{path.stem}.ipynb", content=download(notebook, place.as_posix())))
+    for name, picture in page.pictures.items():
+        files.append(File.generated(config, f"tutorial/{name}", content=picture))
 
 
 def _linked(files: Files) -> Iterator[str]:
@@ -84,6 +102,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         PluginError: a figure is not in the file that the page names, or a page of results names none.
     """
     origin = origin_of(page.file)
+    markdown = CHAPTERS[origin].markdown if origin in CHAPTERS else markdown
     markdown = with_translator(markdown, TRANSLATOR.is_file())
     if origin.startswith("docs/") and not page.file.generated_by:
         markdown = checked(markdown, origin)
@@ -127,8 +146,9 @@ def _apart(text: str) -> str:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Formulas become MathML."""
+    """Formulas become MathML, and displays of a chapter are put in their places."""
+    chapter = CHAPTERS.get(origin_of(page.file))
     try:
-        return with_mathml(html)
+        return with_displays(with_mathml(html), chapter.displays if chapter else ())
     except ValueError as error:
         raise PluginError(f"{origin_of(page.file)}: {error}") from None

@@ -34,7 +34,7 @@ LAYERS = (  # from the bottom up: a module imports from its own package and from
     ("generation", "glossary", "inspect"),
     ("models",),
     ("export", "results", "serve", "tasks"),
-    ("cluster", "demo", "study"),
+    ("cluster", "demo", "study", "tutorial"),
     ("cli",),
 )
 ENTRY_POINTS = ("", "__main__")  # the package's own names, and `python -m`

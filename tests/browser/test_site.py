@@ -28,6 +28,7 @@ PAGES = (
     "project/changelog/",
     "source/src/headwise/network/config.py/",
 )
+SMALL = {"NO_MKDOCS_2_WARNING": "1", "HEADWISE_TUTORIAL": "small"}
 LOADED = re.compile(r'<(?:script|img|iframe|source|video|audio)\b[^>]*\bsrc="?(?:https?:)?//[^>]*>')
 LINKED = re.compile(r"<link\b[^>]*>")
 NO_LOADING = ('rel="canonical"', 'rel="next"', 'rel="prev"', "rel=canonical", "rel=next", "rel=prev")
@@ -42,9 +43,7 @@ class Quiet(SimpleHTTPRequestHandler):
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
-    built = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True
-    )
+    built = subprocess.run(command, cwd=ROOT, env={**os.environ, **SMALL}, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
     return out
 

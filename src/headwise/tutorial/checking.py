@@ -1,0 +1,44 @@
+"""Answers to the exercises of all chapters: `check`, `solution`."""
+
+from headwise.errors import unknown
+from headwise.tutorial.chapter_1 import EXERCISES as CHAPTER_1
+from headwise.tutorial.exercises import Exercise
+
+ALL: dict[str, Exercise] = {**CHAPTER_1}
+
+
+def check_answer(exercise: str, answer: object) -> bool:
+    """Print whether the answer to an exercise is right, with a hint if not, and return it.
+
+    An answer of `...` counts as none yet.
+
+    >>> check_answer("1.2", ...)
+    Exercise 1.2: no answer yet. Replace ... by your answer.
+    False
+
+    Raises:
+        UserError: there is no such exercise.
+    """
+    examine = exercise_of(exercise).examine
+    if answer is ...:
+        print(f"Exercise {exercise}: no answer yet. Replace ... by your answer.")
+        return False
+    try:
+        hint = examine(answer)
+    except Exception as error:  # of a function that somebody has just written
+        hint = f"Your answer raises {type(error).__name__}: {error}"
+    print(f"Exercise {exercise}: {f'not yet. {hint}' if hint else 'right.'}")
+    return not hint
+
+
+def print_solution(exercise: str) -> None:
+    """Print the solution of an exercise and why it is right; `UserError` if there is no such exercise."""
+    found = exercise_of(exercise)
+    print(f"# Exercise {exercise}: {found.question}\n\n{found.solution.strip()}\n\n{found.explanation.strip()}")
+
+
+def exercise_of(number: str) -> Exercise:
+    """The exercise with a number such as "1.1"; `UserError` if there is none."""
+    if number not in ALL:
+        raise unknown("exercise", number, ALL)
+    return ALL[number]

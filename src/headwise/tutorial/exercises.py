@@ -1,0 +1,34 @@
+"""An exercise of the tutorial: what is asked, how an answer is checked, and the solution."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise. Chapter n defines its exercises in `chapter_n.py`, as the table `EXERCISES` by number ("1.1")."""
+
+    question: str  # in one or two sentences; the chapter may say more
+    examine: Callable[[Any], str]  # what is wrong with an answer, as a hint; "" if it is right
+    solution: str  # Python code that defines `answer`
+    explanation: str
+
+
+def agrees(answer: Any, expected: Any, tolerance: float = 1e-4) -> bool:
+    """Whether a number or an array is the expected one, up to rounding.
+
+    `tolerance` is relative to the largest expected number, or absolute if that is less than one.
+
+    >>> agrees(2, 2.0), agrees([1.0, 2.1], [1.0, 2.0]), agrees("two", 2.0), agrees([2.0], 2.0)
+    (True, False, False, False)
+    """
+    try:
+        given = torch.as_tensor(answer, dtype=torch.float64).detach()
+    except (TypeError, ValueError, RuntimeError):
+        return False
+    right = torch.as_tensor(expected, dtype=torch.float64).detach()
+    largest = max(1.0, float(right.abs().max()))
+    return given.shape == right.shape and bool(((given - right).abs() <= tolerance * largest).all())

@@ -1,0 +1,62 @@
+"""Every exercise of the tutorial: its solution passes, no answer does not, and a wrong one gets a hint."""
+
+from typing import Any
+
+import pytest
+
+from headwise.errors import UserError
+from headwise.tutorial import check, settings, show_source, solution
+from headwise.tutorial.checking import ALL
+from headwise.tutorial.sizes import VARIABLE
+
+
+@pytest.mark.parametrize("number", ALL)
+def test_the_solution_is_right(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    exec(ALL[number].solution, names)
+    assert check(number, names["answer"]), capsys.readouterr().out
+    assert capsys.readouterr().out == f"Exercise {number}: right.\n"
+
+
+@pytest.mark.parametrize("number", ALL)
+@pytest.mark.parametrize("answer", [None, 0, "", {}, lambda *given: None])
+def test_nothing_is_wrong_in_one_line(number: str, answer: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not check(number, answer)
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"Exercise {number}: not yet. ") and printed.count("\n") == 1
+
+
+def test_dots_are_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not check("1.1", ...)
+    assert "no answer yet" in capsys.readouterr().out
+
+
+def test_a_solution_is_printed_with_question_and_explanation(capsys: pytest.CaptureFixture[str]) -> None:
+    solution("1.2")
+    printed, exercise = capsys.readouterr().out, ALL["1.2"]
+    assert all(text.strip() in printed for text in (exercise.question, exercise.solution, exercise.explanation))
+
+
+def test_an_unknown_exercise_is_an_error() -> None:
+    with pytest.raises(UserError, match=r"unknown exercise '1\.9'"):
+        check("1.9", ...)
+
+
+@pytest.mark.parametrize(("size", "updates"), [("", 600), ("full", 600), ("small", 4)])
+def test_the_size_comes_from_the_environment(size: str, updates: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, size)
+    assert settings(full={"updates": 600}, small={"updates": 4}).updates == updates
+
+
+def test_unknown_sizes_and_one_sided_settings_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="of one size only: width"):
+        settings(full={"updates": 600, "width": 8}, small={"updates": 4})
+    monkeypatch.setenv(VARIABLE, "tiny")
+    with pytest.raises(UserError, match=f"unknown size in {VARIABLE} 'tiny'"):
+        settings(full={}, small={})
+
+
+def test_source_is_shown_as_code() -> None:
+    shown = show_source(show_source)
+    assert shown._repr_markdown_().startswith("```python\n# headwise/tutorial/source_code.py, line ")
+    assert "def show_source(code" in repr(shown)
