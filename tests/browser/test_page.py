@@ -407,6 +407,18 @@ def test_several_frames_in_a_notebook_do_not_clash(new_page: Callable[..., Any],
         assert frame.locator('[data-mark="q1"]').get_attribute("aria-pressed") == "true"
 
 
+def test_a_frame_opens_on_the_view_layer_and_head_of_show(new_page: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "notebook.html"
+    frame = record_of(SRC, TGT).show("matrix", part="encoder", layer=0, head=1)._repr_html_()
+    path.write_text(f"<!doctype html><meta charset=utf-8>{frame}", encoding="utf-8")
+    shown = new_page()
+    shown.goto(path.as_uri())
+    inside = shown.frame_locator("iframe")
+    expect(inside.locator('.views [aria-current="page"]')).to_have_text("Matrix")
+    pressed = inside.locator('.choices [aria-pressed="true"]')
+    expect(pressed).to_have_text(["encoder", "0", "1"])
+
+
 def test_200_pieces_stay_fluid(opened: Opened, record_property: Callable[[str, Any], None]) -> None:
     """Frames while the pointer runs down the pieces; the bound leaves room for a busy machine."""
     pieces = [f"▁w{i}" for i in range(199)] + ["</s>"]

@@ -48,8 +48,8 @@ if TYPE_CHECKING:  # types of results: nothing of this is needed to load or to t
     from headwise.glossary.files import GlossaryInput
     from headwise.inspect.alignment import AlignmentHead
     from headwise.inspect.heads import Head, HeadsByLayer
-    from headwise.inspect.notebook import Inspection
-    from headwise.inspect.record import AttentionRecord, Attribution, Trace, WalkRecord, WalkStep
+    from headwise.inspect.notebook import AttentionView, Inspection
+    from headwise.inspect.record import Attribution, Trace, WalkRecord, WalkStep
 
     Report = (
         LabelReport
@@ -328,7 +328,7 @@ class Model:
 
     # --- Introspection ---
 
-    def attend(self, given: Any, /, *rest: Any, **options: Any) -> AttentionRecord:
+    def attend(self, given: Any, /, *rest: Any, **options: Any) -> AttentionView:
         """Attention weights for one input: a text, or the file of a picture or a sound (`headwise.inspect.attend`).
 
         Args:

@@ -22,7 +22,10 @@ EXPORT = re.compile(r"^export (?=(async )?(function|class|const|let)\b)", re.MUL
 
 
 def inspection_page(
-    inspections: Sequence[Mapping[str, Any]], title: str = "Headwise", live: Mapping[str, Any] | None = None
+    inspections: Sequence[Mapping[str, Any]],
+    title: str = "Headwise",
+    live: Mapping[str, Any] | None = None,
+    start: Mapping[str, Any] | None = None,
 ) -> str:
     """The HTML of an inspection page.
 
@@ -30,8 +33,9 @@ def inspection_page(
         inspections: as returned by `page_contents`; several are shown side by side.
         title: of the window.
         live: for the explorer, the settings of its server; None for a static page.
+        start: the view, part, layer and head that it opens on, by the names in `assets/state.js`.
     """
-    data = as_script_json({"inspections": list(inspections), "live": live})
+    data = as_script_json({"inspections": list(inspections), "live": live, "start": dict(start or {})})
     body = fill_template(asset("page.html"), {"data": data})
     allowed = ("connect-src 'self'",) if live is not None else ()
     return document(title, "".join(map(asset, STYLES)), body, script_text(ENTRY), allowed)
@@ -62,10 +66,11 @@ def document(title: str, style: str, body: str, script: str = "", allowed: Seque
     return fill_template(asset("document.html"), parts)
 
 
-def notebook_frame(inspection: Mapping[str, Any], height: int = 640) -> str:
-    """The page in an iframe, for a notebook, so that several pages do not interfere."""
+def notebook_frame(inspection: Mapping[str, Any], height: int = 640, start: Mapping[str, Any] | None = None) -> str:
+    """The page in an iframe, so that pages of a notebook do not interfere; `start` as for `inspection_page`."""
+    page = html.escape(inspection_page([inspection], start=start))
     style = f"width: 100%; height: {height}px; border: 0; border-radius: 8px"
-    return f'<iframe srcdoc="{html.escape(inspection_page([inspection]))}" style="{style}" title="Headwise"></iframe>'
+    return f'<iframe srcdoc="{page}" style="{style}" title="Headwise"></iframe>'
 
 
 def as_script_json(value: Any) -> str:

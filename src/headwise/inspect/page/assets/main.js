@@ -10,11 +10,11 @@ import { Live } from "./live.js";
 import { Pane, VIEWS } from "./pane.js";
 import { START, Store, beginWith, pointsOut, readHash, writeHash } from "./state.js";
 
-/** @type {{inspections: any[], live: any}} */
+/** @type {{inspections: any[], live: any, start: any}} */
 const data = JSON.parse(document.getElementById("data")?.textContent ?? "{}");
 const abouts = (data.live?.models ?? data.inspections).map((/** @type {any} */ { about }) => about);
 const views = Object.keys(VIEWS).filter((name) => (data.live || !VIEWS[name].live) && abouts.some(VIEWS[name].fits ?? (() => true)));
-beginWith({ view: views[0] ?? START.view, part: firstPart(abouts[0]) });
+beginWith({ view: views[0] ?? START.view, part: firstPart(abouts[0]), ...data.start });
 const store = new Store(sound(readHash(location.hash)));
 const darkness = matchMedia("(prefers-color-scheme: dark)");
 const help = helpDialog();
@@ -23,7 +23,7 @@ const live = data.live ? new Live(store, data.live, () => refresh()) : null;
 const panes = live?.panes ?? data.inspections.map(() => new Pane(store));
 const body = element("div", { class: panes.length > 1 ? "panes several" : "panes" }, ...panes.map((pane) => pane.node));
 let theme = "";
-let opened = pointsOut(location.hash);
+let opened = pointsOut(location.hash) || "layer" in data.start;
 
 /** Draw what the state says. */
 function refresh() {
