@@ -390,6 +390,11 @@ REFUSED: list[tuple[int, str, str, Any, dict[str, str]]] = [
     (413, "POST", "/translate", {"q": "a"}, {**JSON, "Content-Length": "9" * 15}),
     (403, "POST", "/translate", {"q": "a"}, {**JSON, "Host": "evil.example"}),
     (403, "POST", "/translate", {"q": "a"}, {**JSON, "Origin": "https://evil.example"}),
+    (403, "POST", "/translate", {"q": "a"}, {**JSON, "Origin": "null"}),
+    (403, "POST", "/translate", {"q": "a"}, {**JSON, "Sec-Fetch-Site": "cross-site"}),
+    (431, "GET", "/health", None, {"X-Long": "a" * 40_000}),
+    (431, "GET", "/health", None, {f"X-{number}": "a" for number in range(101)}),
+    (431, "GET", "/health?" + "a" * 40_000, None, {}),
     (404, "GET", "/download_file/" + "0" * 32 + ".txt", None, {}),
     (404, "GET", "/download_file/..%2f..%2fetc%2fpasswd", None, {}),
 ]
@@ -406,6 +411,82 @@ def test_refused_requests(
     else:
         assert found == status and list(answer) == ["error"] and "\n" not in answer["error"]
     assert server.ask("GET", "/health")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ",
+        b"GET /" + b"a" * 99,
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1;",
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX: ",
+    ],
+    ids=["header", "path", "chunk extension", "trailer"],
+)
+def test_endless_headers_are_cut_off(server: Server, start: bytes) -> None:
+    sent = 0
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as client:
+        client.sendall(start)
+        try:
+            while sent < 1 << 27:
+                client.sendall(b"a" * 4096)
+                sent += 4096
+        except OSError:  # closed by the server
+            pass
+    assert sent < 1 << 25  # the buffers of the system
+    assert server.ask("GET", "/health")[0] == 200
+
+
+def test_connections_and_memory_are_limited(model_path: Path) -> None:
+    limits = ("--max-client-connections", 8, "--max-body", 100_000, "--max-body-memory", 150_000)
+    with serving(model_path, "--languages", "en-de", *limits) as server:
+        start = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: {JSON['Content-Type']}\r\n"
+        halves = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in range(2)]
+        for client in halves:
+            client.sendall(f"{start}Content-Length: 90001\r\n\r\n".encode() + b"a" * 90_000)
+        refused = b"".join(client.recv(12) for client in halves[-1:])
+        assert refused == b"HTTP/1.1 503"
+        others = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in range(12)]
+        answers = [client.recv(12) for client in others[8:]]
+        assert answers == [b"HTTP/1.1 429"] * 4
+        for client in (*halves, *others):
+            client.close()
+        while server.ask("GET", "/health")[0] != 200:
+            time.sleep(0.01)
+        assert server.translate("a b")
+
+
+def test_odd_texts_and_names_are_no_server_errors(server: Server) -> None:
+    assert server.translate("\U000f0000 a \ue000 b") is not None
+    assert (
+        server.ask("POST", "/translate", b'{"q": "a", "source": "en", "target": "de", "api_key": "\\ud800"}')[0] == 200
+    )
+    name = "\u00df" * 200 + ".txt"
+    body = (
+        f'--x\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\na\r\n'
+        '--x\r\nContent-Disposition: form-data; name="source"\r\n\r\nen\r\n'
+        '--x\r\nContent-Disposition: form-data; name="target"\r\n\r\nde\r\n--x--\r\n'
+    )
+    status, answer = server.ask(
+        "POST", "/translate_file", body.encode(), {"Content-Type": "multipart/form-data; boundary=x"}
+    )
+    assert status == 200
+    status, _ = server.ask("GET", urlsplit(answer["translatedFileUrl"]).path)
+    assert status == 200 and "filename*=UTF-8''%C3%9F" in server.headers["content-disposition"]
+
+
+def test_all_sites_can_be_allowed(model_path: Path) -> None:
+    with serving(model_path, "--languages", "en-de", "--origins", "*") as server:
+        assert (
+            server.ask("POST", "/translate", {"q": "a", **LANGUAGES}, {**JSON, "Origin": "https://a.example"})[0] == 200
+        )
+        assert server.headers["access-control-allow-origin"] == "https://a.example"
+
+
+def test_other_computers_need_a_key_or_permission(cli: Any, model_path: Path) -> None:
+    for host in ("0.0.0.0", "::", "192.0.2.1"):
+        refused = cli("serve", model_path, "--languages", "en-de", "--host", host)
+        assert refused.code == 2 and "--no-key" in refused.err and refused.err.count("\n") == 1
 
 
 def test_keys_are_required(model_path: Path, tmp_path: Path) -> None:

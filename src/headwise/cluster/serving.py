@@ -19,6 +19,7 @@ from headwise.cluster.connection import ray_connection
 from headwise.errors import UserError
 from headwise.models.load import load_translator
 from headwise.serve.access import log_event
+from headwise.serve.hosts import is_loopback
 from headwise.serve.models import LanguagePair, ServedModel
 from headwise.serve.server import ServerSettings, application
 
@@ -82,7 +83,7 @@ def _start(replica: Replica, host: str, port: int, count: int, gpu: bool) -> Non
     def build() -> Any:  # Ray calls a function in the replica, not a method
         return replica.application()
 
-    where = "HeadOnly" if host in ("127.0.0.1", "localhost", "::1") else "EveryNode"
+    where = "HeadOnly" if is_loopback(host) else "EveryNode"
     logging.getLogger("ray.serve").setLevel(logging.WARNING)  # the log has lines of JSON
     serve.start(proxy_location=where, http_options={"host": host, "port": port})
     deployment = serve.deployment(

@@ -140,6 +140,8 @@ def _tighten_emphasis(parts: Parts) -> str:
     >>> _tighten_emphasis(("a ", Code("**"), " b ", Code("**"), "c"))
     'a  **b** c'
     """
+    if any(private in plain(parts) for private in (OPENS, CLOSES)):
+        return plain(parts)
     left, opened, pieces = Counter(part for part in parts if isinstance(part, Code)), set[Code](), list[str]()
     for part in parts:
         if isinstance(part, str) or not EMPHASIS.fullmatch(part.text) or not (part in opened or left[part] > 1):

@@ -5,15 +5,15 @@ between its sentences stay. Not here: sentences that are too long for a model (`
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from headwise.data.scripts import space_after
 from headwise.errors import UserError
 from headwise.localisation.unit import Code, Parts, join_parts, without_inline_codes
 
-FIRST_STAND_IN = 0xF0000  # first of the private characters that stand for codes during splitting
-MAX_CODES = 0x10FFFF - FIRST_STAND_IN  # of a text
+STAND_INS = range(0xF0000, 0x110000)  # private characters that stand for codes during splitting
 MAX_CHARACTERS = 2000  # characters of a window
 BLANK = re.compile(r"\s")  # sentencex 1.0 panics at a multi-byte blank after an initial
 LINES = re.compile(r"((?<!\s)\s*\n\s*)")
@@ -36,10 +36,13 @@ class SentenceSpan:
 def split_into_sentences(parts: Parts, language: str) -> tuple[str, list[SentenceSpan]]:
     """The blanks before the first sentence, and every sentence with what follows it; none for a text without words."""
     codes = [part for part in parts if isinstance(part, Code)]
-    if len(codes) > MAX_CODES:
+    used = {letter for part in parts if isinstance(part, str) for letter in part}
+    free = islice((letter for letter in map(chr, STAND_INS) if letter not in used), len(codes))
+    code_of = dict(zip(free, codes, strict=False))
+    if len(code_of) < len(codes):
         return "", [SentenceSpan(parts, "")]
-    stand_ins = iter(range(FIRST_STAND_IN, FIRST_STAND_IN + len(codes)))
-    text = "".join(part if isinstance(part, str) else chr(next(stand_ins)) for part in parts)
+    stand_ins = iter(code_of)
+    text = "".join(part if isinstance(part, str) else next(stand_ins) for part in parts)
     start = len(text) - len(text.lstrip())
     found: list[SentenceSpan] = []
     for number, line in enumerate(LINES.split(text[start:])):
@@ -51,7 +54,7 @@ def split_into_sentences(parts: Parts, language: str) -> tuple[str, list[Sentenc
             piece = line[at : at + size]
             at += size
             body = piece.rstrip()
-            found.append(SentenceSpan(_with_codes(codes, body), piece[len(body) :]))
+            found.append(SentenceSpan(_with_codes(code_of, body), piece[len(body) :]))
         found[first:-1] = [replace(one, same_line=True) for one in found[first:-1]]
     return text[:start], found
 
@@ -80,6 +83,11 @@ def _sizes(line: str, language: str) -> Iterator[int]:
             at, begun = at - sizes[-1], 0
 
 
-def _with_codes(codes: list[Code], text: str) -> Parts:
-    pieces = re.split(f"([{chr(FIRST_STAND_IN)}-{chr(FIRST_STAND_IN + len(codes))}])", text)
-    return join_parts([codes[ord(piece) - FIRST_STAND_IN] if i % 2 else piece for i, piece in enumerate(pieces)])
+def _with_codes(code_of: Mapping[str, Code], text: str) -> Parts:
+    pieces: list[str | Code] = []
+    start = 0
+    for at, letter in enumerate(text):
+        if letter in code_of:
+            pieces += [text[start:at], code_of[letter]]
+            start = at + 1
+    return join_parts([*pieces, text[start:]])

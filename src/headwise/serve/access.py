@@ -11,7 +11,7 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,18 +44,34 @@ class AccessRules:
 
     def check(self, headers: Mapping[str, str]) -> None:
         """`RequestError` for a foreign host name, or a page of another site."""
-        host, origin = headers.get("host", ""), headers.get("origin", "")
+        host = headers.get("host", "")
         is_open = self.host in ("0.0.0.0", "::")  # any name may resolve to this machine
         if not (is_open or host in self.names or host.rpartition(":")[0] in self.names or is_own_host(host, self.host)):
             raise RequestError(403, "this host name is not allowed; allow it with --hosts")
-        from_page = origin.startswith(("http://", "https://"))
-        if from_page and origin not in self.origins and origin.partition("://")[2] != host:
+        if self._from_other_site(headers) and not self.allows(headers.get("origin", "null")):
             raise RequestError(403, "requests from pages of other sites are not allowed; allow a site with --origins")
+
+    def allows(self, origin: str) -> bool:
+        """Whether the operator allows pages of this site; "null" is the origin of a page without a site."""
+        return "*" in self.origins or origin in self.origins
+
+    def _from_other_site(self, headers: Mapping[str, str]) -> bool:
+        """Whether a page of another site, or of none, sends the request; not for links, and browser extensions.
+
+        Without an origin, Fetch Metadata tell (https://www.w3.org/TR/fetch-metadata).
+        """
+        if origin := headers.get("origin", ""):
+            return origin == "null" or (
+                origin.startswith(("http://", "https://")) and origin.partition("://")[2] != headers.get("host", "")
+            )
+        is_link = headers.get("sec-fetch-mode", "") == "navigate"
+        return headers.get("sec-fetch-site", "") in ("cross-site", "same-site") and not is_link
 
     def check_key(self, given: str) -> None:
         """`RequestError` without a valid key; compares with every key in constant time."""
         if self.keys:
-            matches = [hmac.compare_digest(given.encode(), key.encode()) for key in self.keys]
+            encoded = given.encode("utf-8", "replace")  # JSON allows unpaired surrogates
+            matches = [hmac.compare_digest(encoded, key.encode()) for key in self.keys]
             if not given:
                 raise RequestError(403, "Please contact the server operator to get an API key")
             if not any(matches):
@@ -86,30 +102,52 @@ class AccessMiddleware:
 
     def __init__(self, app: Any, access: AccessRules, limits: RequestLimits, ended: OnRequestEnd) -> None:
         self.app, self.access, self.limits, self.ended = app, access, limits, ended
+        self.memory = BodyMemory(limits.body_memory)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        started, answer = time.monotonic(), ResponseSender(send, self.access.origins, origin_of(scope))
+        headers = headers_of(scope)
+        origin = headers.get("origin", "")
+        started, answer = time.monotonic(), ResponseSender(send, origin if self.access.allows(origin) else "")
+        body = LimitedBody(receive, self.limits, self.memory)
         try:
-            self.access.check(headers := headers_of(scope))
+            self.access.check(headers)
             length = headers.get("content-length", "")
             if length.isdecimal() and int(length[:18]) > self.limits.body:
                 raise body_too_large(self.limits)
-            if scope["method"] == "OPTIONS" and headers.get("origin", "-") in self.access.origins:
+            if scope["method"] == "OPTIONS" and origin and self.access.allows(origin):
                 return await answer.empty()
-            await self.app(scope, LimitedBody(receive, self.limits), answer)
+            await self.app(scope, body, answer)
         except RequestError as error:
             await answer.refuse(error)
         finally:
+            self.memory.release(body.size)
             self.ended(scope["method"], scope["path"], answer.status, time.monotonic() - started)
 
 
-class LimitedBody:
-    """Receives a request body, with limits on size and time."""
+class BodyMemory:
+    """The size of the bodies of all requests that are not answered yet."""
 
-    def __init__(self, receive: Any, limits: RequestLimits) -> None:
-        self.receive, self.limits = receive, limits
+    def __init__(self, limit: int) -> None:
+        self.limit, self.used = limit, 0
+
+    def take(self, size: int) -> None:
+        """Count received bytes; `RequestError` above the limit."""
+        self.used += size
+        if self.used > self.limit:
+            raise RequestError(503, "too many large requests at once; try again", {**CLOSE, "retry-after": "1"})
+
+    def release(self, size: int) -> None:
+        """Bytes of an answered request."""
+        self.used -= size
+
+
+class LimitedBody:
+    """Receives a request body, with limits on size, time and the memory of all bodies."""
+
+    def __init__(self, receive: Any, limits: RequestLimits, memory: BodyMemory) -> None:
+        self.receive, self.limits, self.memory = receive, limits, memory
         self.size, self.is_complete, self.deadline = 0, False, time.monotonic() + limits.body_seconds
 
     async def __call__(self) -> Any:
@@ -122,7 +160,9 @@ class LimitedBody:
             raise RequestError(
                 408, f"the request was not received within {self.limits.body_seconds:g} s", CLOSE
             ) from None
-        self.size += len(message.get("body", b""))
+        received = len(message.get("body", b""))
+        self.size += received
+        self.memory.take(received)
         self.is_complete = not message.get("more_body", False)
         if self.size > self.limits.body:
             raise body_too_large(self.limits)
@@ -132,11 +172,11 @@ class LimitedBody:
 class ResponseSender:
     """Sends responses, with the headers that all of them have."""
 
-    def __init__(self, send: Any, origins: Sequence[str], origin: str) -> None:
+    def __init__(self, send: Any, allowed_origin: str) -> None:
         self.send, self.status = send, 0
         self.headers = dict(HEADERS)
-        if origin in origins:
-            self.headers |= {"access-control-allow-origin": origin, "vary": "origin", **CORS_HEADERS}
+        if allowed_origin:
+            self.headers |= {"access-control-allow-origin": allowed_origin, "vary": "origin", **CORS_HEADERS}
 
     async def __call__(self, message: Any) -> None:
         if message["type"] == "http.response.start":
@@ -175,11 +215,6 @@ def body_too_large(limits: RequestLimits) -> RequestError:
 def headers_of(scope: Any) -> dict[str, str]:
     """Headers by lower-case name; the last of repeated ones."""
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-
-
-def origin_of(scope: Any) -> str:
-    """The origin of the page that sends the request; "" without any."""
-    return headers_of(scope).get("origin", "")
 
 
 def log_event(**values: Any) -> None:

@@ -15,6 +15,15 @@ def is_own_host(host: str, own: str) -> bool:
     return name in (own, "localhost") or _is_address(name.strip("[]"))
 
 
+def is_loopback(address: str) -> bool:
+    """Whether only this computer reaches a server bound to `address`.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    return address == "localhost" or (_is_address(address) and ipaddress.ip_address(address).is_loopback)
+
+
 def _is_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name)

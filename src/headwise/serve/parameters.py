@@ -27,13 +27,14 @@ class RequestLimits:
     """Limits of a request."""
 
     body: int = 4 * 1024 * 1024  # bytes
+    body_memory: int = 256 * 1024 * 1024  # bytes of the bodies of all running requests
     characters: int = 100_000  # over all texts of a request
     texts: int = 1000  # texts per request
     terms: int = 1000  # of a glossary, with those to keep
     term_characters: int = 200  # per side of a term
     alternatives: int = 10
     seconds: float = 60.0  # for a response
-    body_seconds: float = 30.0  # for receiving headers, and a body
+    body_seconds: float = 30.0  # for receiving a body
 
 
 @dataclass(frozen=True)

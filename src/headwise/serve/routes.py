@@ -12,13 +12,14 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from headwise.errors import UserError
 from headwise.localisation.reading import ENDINGS
 from headwise.localisation.unit import without_inline_codes
 from headwise.serve.access import AccessRules, log_event
 from headwise.serve.batching import QueueFull
-from headwise.serve.files import FileStore, parse_upload
+from headwise.serve.files import FileStore, attachment, parse_upload
 from headwise.serve.languages import detect_languages, language_name, most_likely_language
 from headwise.serve.metrics import Metrics
 from headwise.serve.models import ModelRouter, ModelUnavailable, SentenceOptions, SentenceTranslation
@@ -106,14 +107,14 @@ class RequestHandlers:
         )
         self.record(found)
         key = self.files.put(name, written)
-        return {"translatedFileUrl": f"{request.url.scheme}://{request.url.netloc}/download_file/{key}"}
+        return {"translatedFileUrl": f"{request.url.scheme}://{request.url.netloc}/download_file/{quote(key)}"}
 
     async def download_file(self, request: "Request") -> Any:
         """Download a translated file."""
         from starlette.responses import Response
 
         name, content = self.files.take(request.path_params["name"])
-        headers = {"content-disposition": f'attachment; filename="{name.encode("ascii", "replace").decode()}"'}
+        headers = {"content-disposition": attachment(name)}
         return Response(content, media_type="application/octet-stream", headers=headers)
 
     async def settings(self, request: "Request") -> Any:

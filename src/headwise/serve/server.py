@@ -16,7 +16,7 @@ from typing import Any
 from headwise.errors import UserError
 from headwise.serve.access import AccessMiddleware, AccessRules, log_event, log_request
 from headwise.serve.batching import BatchSettings
-from headwise.serve.connections import protocol_with_timeout
+from headwise.serve.connections import ConnectionLimits, limited_protocol
 from headwise.serve.files import FileStore
 from headwise.serve.metrics import Metrics
 from headwise.serve.models import ModelRouter, ServedModel
@@ -33,6 +33,7 @@ class ServerSettings:
     port: int = 5000
     access: AccessRules = field(default_factory=AccessRules)
     limits: RequestLimits = field(default_factory=RequestLimits)
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     batching: BatchSettings = field(default_factory=BatchSettings)
     log_text: bool = False
     drain: int = 30  # seconds for running requests after SIGTERM
@@ -95,6 +96,17 @@ ROUTES = {  # HTTP method, and method of `RequestHandlers`
 }
 
 
+class JsonHandler(logging.Handler):
+    """Writes the warnings of libraries as lines of JSON, without tracebacks, which may contain texts."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[0] if record.exc_info else None
+        values = {"error": error.__name__} if error else {}
+        log_event(
+            event=record.levelname.lower(), logger=record.name, message=str(record.msg).partition("\n")[0], **values
+        )
+
+
 def serve(models: Sequence[ServedModel], settings: ServerSettings) -> None:
     """Run until SIGTERM (a normal end) or Ctrl-C (`KeyboardInterrupt`).
 
@@ -105,8 +117,7 @@ def serve(models: Sequence[ServedModel], settings: ServerSettings) -> None:
         import uvicorn
     except ImportError:
         raise UserError(f"serving needs starlette and uvicorn: {INSTALL}") from None
-    # Its warnings about malformed requests would be lines of the log that are not JSON.
-    logging.getLogger("python_multipart").addHandler(logging.NullHandler())
+    logging.basicConfig(handlers=[JsonHandler()], force=True)  # of all libraries
     with tempfile.TemporaryDirectory(prefix="headwise-") as folder:
         app = application(models, settings, Path(folder))
         host = settings.access.host
@@ -114,7 +125,7 @@ def serve(models: Sequence[ServedModel], settings: ServerSettings) -> None:
             app,
             host=host,
             port=settings.port,
-            http=protocol_with_timeout(settings.limits.body_seconds),
+            http=limited_protocol(settings.connections),
             log_config=None,
             access_log=False,
             server_header=False,

@@ -1,5 +1,7 @@
 """What a request may say, who may ask, and which languages a folder speaks of."""
 
+import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -115,6 +117,12 @@ def test_a_form_has_texts_only_and_half_characters_become_question_marks() -> No
         ({"host": "localhost:5000", "origin": "https://evil.example"}, "other sites"),
         ({"host": "localhost:5000", "origin": "https://friend.example"}, ""),
         ({"host": "localhost:5000", "origin": "chrome-extension://abc"}, ""),
+        ({"host": "localhost:5000", "origin": "null"}, "other sites"),
+        ({"host": "localhost:5000", "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, "other sites"),
+        ({"host": "localhost:5000", "sec-fetch-site": "same-site", "sec-fetch-mode": "no-cors"}, "other sites"),
+        ({"host": "localhost:5000", "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, ""),
+        ({"host": "localhost:5000", "origin": "https://evil.example", "sec-fetch-mode": "navigate"}, "other sites"),
+        ({"host": "localhost:5000", "sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"}, ""),
     ],
 )
 def test_who_may_ask(headers: dict[str, str], complaint: str) -> None:
@@ -127,12 +135,19 @@ def test_who_may_ask(headers: dict[str, str], complaint: str) -> None:
         assert not complaint
 
 
+def test_all_origins_can_be_allowed() -> None:
+    access = AccessRules(origins=("*",))
+    for origin in ("https://evil.example", "null"):
+        access.check({"host": "localhost", "origin": origin})
+        assert access.allows(origin)
+
+
 def test_keys(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("# ours\n0123456789abcdef Ada\n\nfedcba9876543210\n", encoding="utf-8")
     access = AccessRules(keys=read_keys(str(tmp_path / "keys")))
     access.check_key("0123456789abcdef")
     access.check_key("fedcba9876543210")
-    for wrong in ("", "0123456789abcde", "Ada", "\u00e9"):
+    for wrong in ("", "0123456789abcde", "Ada", "\u00e9", "\ud800"):
         with pytest.raises(RequestError, match="API key"):
             access.check_key(wrong)
     AccessRules().check_key("")
@@ -200,10 +215,27 @@ def test_translated_files_are_found_by_their_names_alone(tmp_path: Path) -> None
     files = FileStore(tmp_path / "files", most=3)
     key = files.put("../../e vil\n.txt", b"1")
     assert files.take(key) == ("e_vil_.txt", b"1")
-    for wrong in ("../secret", key[:-1], "", "a" * 32 + "."):
+    for wrong in ("../secret", key[1:], "", "a" * 32 + ".", "a" * 32 + ".txt", "a" * 99 + ".txt", "\0.txt"):
         with pytest.raises(RequestError):
             files.take(wrong)
     keys = [files.put(f"{i}.txt", b"") for i in range(5)]
-    assert len(list((tmp_path / "files").iterdir())) <= 3 and files.take(keys[-1])
+    assert len(list((tmp_path / "files").iterdir())) == 3 and files.take(keys[-1])
+    long = files.put("\u00df" * 300 + ".txt", b"2")
+    assert files.take(long)[1] == b"2" and long.endswith("\u00df.txt") and len(long.encode()) < 255
+
+
+def test_translated_files_expire(tmp_path: Path) -> None:
+    files = FileStore(tmp_path, seconds=100.0)
+    key = files.put("a.txt", b"1")
+    (stored,) = tmp_path.iterdir()
+    os.utime(stored, (time.time() - 90,) * 2)
+    assert files.take(key)
+    os.utime(stored, (time.time() - 110,) * 2)
+    with pytest.raises(RequestError, match="expired"):
+        files.take(key)
+    assert not list(tmp_path.iterdir())
+
+
+def test_unsupported_uploads() -> None:
     with pytest.raises(RequestError, match="file format not supported"):
         parse_upload("a.exe", b"", ("en", "de"), 99)

@@ -17,15 +17,26 @@ from headwise.cli.options import (
 )
 from headwise.cli.rules import FlagRule
 from headwise.cluster.serving import serve_replicas
+from headwise.errors import UserError
 from headwise.models.load import load_translator
 from headwise.serve.access import AccessRules, read_keys
 from headwise.serve.batching import BatchSettings
+from headwise.serve.connections import ConnectionLimits
+from headwise.serve.hosts import is_loopback
 from headwise.serve.models import load_served_models
 from headwise.serve.parameters import RequestLimits
 from headwise.serve.server import ServerSettings, serve
 
 UNSERVED = ("n_best", "sample", "temperature", "top_k", "top_p", "seed", "draft_length", "batch_tokens")
-RULES = (FlagRule(("replicas",), lambda o: o.ray is None, "is for --ray: one process has one server"),)
+RULES = (
+    FlagRule(("replicas",), lambda o: o.ray is None, "is for --ray: one process has one server"),
+    FlagRule(("no_key",), lambda o: o.api_keys, "does not go with --api-keys, which requires a key"),
+    FlagRule(
+        ("max_connections", "max_client_connections"),
+        lambda o: o.ray,
+        "does not go with --ray, whose proxy accepts connections",
+    ),
+)
 
 COMMON = (
     *("--languages", "--host", "--port", "--api-keys", "--hosts", "--origins", "--compute", "--beam-size", "--idle"),
@@ -52,9 +63,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def _access_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("access")
     file_option(group, "--api-keys", "API keys, one per line; requests must then have one of them")
+    no_key = "accept requests from other computers without an API key (needed for such a --host without --api-keys)"
+    group.add_argument("--no-key", action="store_true", help=no_key)
     names = "more host names that requests may use, such as a proxy's (default: the address alone)"
     group.add_argument("--hosts", nargs="+", default=[], metavar="NAME", help=names)
-    origins = "other sites whose pages may send requests, such as https://example.org (default: none)"
+    origins = "other sites whose pages may send requests, such as https://example.org; '*' allows all (default: none)"
     group.add_argument("--origins", nargs="+", default=[], metavar="SITE", help=origins)
     group.add_argument("--log-text", action="store_true", help="log the translated texts, too")
 
@@ -66,6 +79,9 @@ def _limit_options(parser: argparse.ArgumentParser) -> None:
         ("max-characters", 100_000, "characters of a request, over all texts"),
         ("max-texts", 1000, "texts of a request"),
         ("max-terms", 1000, "terms of a request, in glossary and keep"),
+        ("max-body-memory", 256 * 1024 * 1024, "bytes of all requests that are not answered yet"),
+        ("max-connections", 1000, "open connections"),
+        ("max-client-connections", 400, "open connections of an IP address; all clients of a proxy are one address"),
         ("max-seconds", 60, "seconds until a request is answered"),
         ("arrival-seconds", 30, "seconds to receive a request, and to wait for the next of a connection"),
         ("max-waiting", 5000, "queued sentences beyond which new requests are rejected"),
@@ -83,21 +99,32 @@ def _limit_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Serve until SIGTERM or Ctrl-C."""
     keys = read_keys(options.api_keys) if options.api_keys else ()
+    if not (keys or options.no_key or is_loopback(options.host)):
+        raise UserError(
+            f"--host {options.host} lets other computers use the model: require keys with --api-keys FILE, or allow "
+            "everyone with --no-key"
+        )
     settings = decode_overrides(options)
     settings.pop("batch_tokens", None)
     load = partial(load_translator, device=options.device)
     models = load_served_models(options.models, options.languages, load, settings, not options.idle)
     limits = RequestLimits(
         body=options.max_body,
+        body_memory=options.max_body_memory,
         characters=options.max_characters,
         texts=options.max_texts,
         terms=options.max_terms,
         seconds=float(options.max_seconds),
         body_seconds=float(options.arrival_seconds),
     )
+    connections = ConnectionLimits(
+        seconds=float(options.arrival_seconds),
+        total=options.max_connections,
+        per_client=options.max_client_connections,
+    )
     batching = BatchSettings(options.wait / 1000, options.batch_tokens, options.max_waiting, float(options.idle))
     access = AccessRules(options.host, tuple(options.hosts), tuple(options.origins), keys)
-    wanted = ServerSettings(options.port, access, limits, batching, options.log_text, options.drain)
+    wanted = ServerSettings(options.port, access, limits, connections, batching, options.log_text, options.drain)
     if options.ray is None:
         return serve(models, wanted)
     serve_replicas(options.ray, models, options.device, not options.idle, wanted, options.replicas)
