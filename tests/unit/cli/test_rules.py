@@ -62,6 +62,8 @@ UNREAD: list[tuple[list[str], str]] = [
     ([*SCORED, "--source", "a"], "--source does not go with --hypothesis"),
     ([SCORED[0], "m", *SCORED[1:]], "MODEL does not go with --hypothesis"),
     (["serve", "m", "--replicas", "2"], "--replicas is for --ray"),
+    (["serve", "m", "--api-keys", "f", "--no-key"], "--no-key does not go with --api-keys"),
+    (["serve", "m", "--ray", "--max-connections", "9"], "--max-connections does not go with --ray"),
     (["embed", "m", "-o", "x.npz"], "-o is for an array (.npy) or for lines of JSON"),
     (["results", "m", "--beam-size", "4"], "--beam-size is for test sets"),
     (["results", "m", "--baseline", "n"], "--baseline is for test sets"),

@@ -33,7 +33,7 @@ RULES = (
     FlagRule(("no_key",), lambda o: o.api_keys, "does not go with --api-keys, which requires a key"),
     FlagRule(
         ("max_connections", "max_client_connections"),
-        lambda o: o.ray,
+        lambda o: o.ray is not None,
         "does not go with --ray, whose proxy accepts connections",
     ),
 )
