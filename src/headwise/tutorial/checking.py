@@ -2,9 +2,11 @@
 
 from headwise.errors import unknown
 from headwise.tutorial.chapter_1 import EXERCISES as CHAPTER_1
+from headwise.tutorial.chapter_2 import EXERCISES as CHAPTER_2
+from headwise.tutorial.chapter_3 import EXERCISES as CHAPTER_3
 from headwise.tutorial.exercises import Exercise
 
-ALL: dict[str, Exercise] = {**CHAPTER_1}
+ALL: dict[str, Exercise] = {**CHAPTER_1, **CHAPTER_2, **CHAPTER_3}
 
 
 def check_answer(exercise: str, answer: object) -> bool:
