@@ -89,6 +89,7 @@ def run_cells(notebook: Any, name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         places = {"metadata": {"path": folder}}
         client = NotebookClient(notebook, timeout=LONGEST, kernel_name="python3", resources=places)
+        client.extra_arguments = ["--log-level=ERROR"]
         own = {"IPYTHONDIR": f"{folder}/.ipython", VARIABLE: tutorial_size()}
         paths = os.pathsep.join(filter(None, (str(PACKAGE.parent), os.environ.get("PYTHONPATH"))))
         try:

@@ -55,6 +55,7 @@ def run(text: str, name: str) -> list[Cell]:
 
     names: dict[str, Any] = {"__name__": "__main__"}
     ran = []
+    pyplot.close("all")
     for number, cell in enumerate(cells_of(text), 1):
         place = f"{name}, cell {number}"
         errors = io.StringIO()
