@@ -39,7 +39,7 @@ def test_two_models_stand_side_by_side(explored: Explored) -> None:
     one, other = (shown.locator(".pane").nth(n).bounding_box() for n in range(2))
     assert one["y"] == other["y"]
     shown.get_by_role("group", name="attention").get_by_role("button", name="encoder").click()
-    assert "no encoder attention" in shown.locator(".pane").nth(1).inner_text()
+    assert "no encoder self-attention" in shown.locator(".pane").nth(1).inner_text()
     assert shown.locator(".pane").nth(0).locator(".piece").count() > 0
 
 
@@ -98,7 +98,7 @@ def test_silenced_heads_are_compared_at_once(explored: Explored) -> None:
     heads = [f"0-cross-{layer}-{head}" for layer in range(3) for head in range(2)]
     shown = explored(f"masks={','.join(heads[:-1])}&{TEXT}")
     shown.locator(".masks summary").first.click()
-    shown.get_by_role("button", name="silence cross layer 2 head 1").click()
+    shown.get_by_role("button", name="silence cross-attention layer 2 head 1").click()
     settled(shown)
     expect(shown.locator(".unmasked")).to_have_count(1)
     assert "Silenced heads of transformer: 6" in shown.locator(".masks").first.inner_text()
@@ -107,21 +107,21 @@ def test_silenced_heads_are_compared_at_once(explored: Explored) -> None:
     expect(shown.locator(".unmasked")).to_have_count(0)
 
 
-def test_walk_stops_everywhere(explored: Explored) -> None:
-    shown = explored(f"view=walk&stack=decoder&layer=1&{TEXT}")
+def test_a_walk_is_asked_of_the_server_with_its_weights(explored: Explored) -> None:
+    shown = explored(f"view=walk&stack=decoder&walkLayer=1&walkHead=1&step=cross_attn.queries&cell=0,1&{TEXT}")
     first = shown.locator(".pane").first
-    first.locator(".walk-panel h2").filter(has_text="Embeddings").wait_for()
-    seen = []
-    for _ in range(40):
-        seen.append(first.locator(".walk-panel h2").inner_text())
-        if first.get_by_role("button", name="→").is_disabled():
-            break
-        shown.keyboard.press("ArrowDown")
-        shown.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    assert seen[0] == "Embeddings"
-    assert seen[-1] == "Output probabilities"
-    assert seen.count("Softmax") == 2
-    assert "another architecture" in shown.locator(".pane").nth(1).inner_text()
+    expect(first.locator(".walk-panel h2")).to_have_text("Queries")
+    expect(first.locator(".figure-where")).to_have_text("You are here: decoder, layer 1, head 1.")
+    expect(first.locator(".terms thead th")).to_have_count(3)  # dimensions, the row of x, the column of W
+    shown.get_by_label("Text", exact=True).fill("Zwei Männer")
+    expect(first.locator(".source")).to_have_text("Zwei Männer")
+    settled(shown)
+    expect(first.locator(".walk-panel h2")).to_have_text("Queries")
+
+
+def test_a_model_of_another_architecture_is_not_walked_through(explored: Explored) -> None:
+    shown = explored(f"view=walk&{TEXT}")
+    expect(shown.locator(".pane").nth(1).locator(".empty")).to_contain_text("the model is of another kind")
 
 
 COLOURS = """([x, y]) => {
@@ -137,31 +137,27 @@ COLOURS = """([x, y]) => {
 
 def test_masked_scores_are_hatched(explored: Explored) -> None:
     """A score is one colour, also where it is about zero; what the causal mask hides is striped."""
-    shown = explored(f"view=walk&stack=decoder&layer=1&{TEXT}")
+    shown = explored(f"view=walk&stack=decoder&walkLayer=1&step=self_attn.scores&{TEXT}")
     first = shown.locator(".pane").first
-    first.get_by_role("button", name="Masked multi-head attention").click()
-    first.get_by_role("button", name="Scores", exact=True).click()
     expect(first.locator(".walk-panel h2")).to_have_text("Scores")
-    legend = first.locator(".formula .numbers").inner_text()
-    rows = int(legend.split()[0])
-    assert legend.endswith("blue above zero, orange below, hatched where masked")
+    rows = int(first.locator(".formula .numbers").inner_text().split("→ ")[1].split()[0])
     canvas = first.locator(".walk canvas")
-    assert canvas.get_attribute("aria-label").endswith(f", {rows * (rows - 1) // 2} masked")
+    assert f", {rows * (rows - 1) // 2} hidden by the causal mask." in canvas.get_attribute("aria-label")
     box = canvas.bounding_box()
     colours = {}
     for y in range(int(box["height"]) - 12, 0, -16):  # up the last column, of which the last row alone is a score
         canvas.hover(position={"x": box["width"] - 12, "y": y})
         shown.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        text = first.locator(".cell-text").inner_text()
+        text = first.locator(".account h3").inner_text()
         if ": " in text:
-            colours[text.split(": ")[0]] = (text.endswith("masked"), shown.evaluate(COLOURS, [box["width"] - 12, y]))
+            colours[text.split(": ")[0]] = (text.endswith("∞"), shown.evaluate(COLOURS, [box["width"] - 12, y]))
     assert len(colours) >= 3
     assert {many > 2 for masked, many in colours.values() if masked} == {True}
     assert [many for masked, many in colours.values() if not masked] == [1]
 
 
 def test_a_walk_goes_through_a_layer_that_is_there(explored: Explored) -> None:
-    shown = explored(f"view=walk&stack=encoder&layer=2&head=1&{TEXT}")  # the last of the decoder; the encoder has two
+    shown = explored(f"view=walk&stack=encoder&walkLayer=2&{TEXT}")  # the last of the decoder; the encoder has two
     shown.locator(".pane").first.locator(".walk-panel h2").filter(has_text="Embeddings").wait_for()
     assert shown.get_by_role("group", name="layer").get_by_role("button", pressed=True).inner_text() == "0"
 

@@ -391,7 +391,7 @@ def test_a_screen_reader_is_told_what_the_arrows_reach(opened: Opened) -> None:
     shown.keyboard.press("ArrowDown")
     hash_of(shown)
     spoken = shown.locator("[aria-live] , .spoken").first.text_content()
-    assert spoken.startswith("cross attention, layer 0, head 0: Ein attends to A 90 %")
+    assert spoken.startswith("cross-attention, layer 0, head 0: Ein attends to A 90 %")
 
 
 def test_several_frames_in_a_notebook_do_not_clash(new_page: Callable[..., Any], tmp_path: Path) -> None:

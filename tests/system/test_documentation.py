@@ -339,7 +339,7 @@ def inspected(words: list[str], out: str) -> bool:
     if "json" in words:
         return json.loads(out)["attention"]["cross"] != []
     layer = words[words.index("--layer") + 1] if "--layer" in words else "3"
-    return f"cross attention, layer {layer}:" in out if "text" in words else "<html" in written(words, out)
+    return f"cross-attention, layer {layer}:" in out if "text" in words else "<html" in written(words, out)
 
 
 def evaluated(words: list[str], out: str) -> bool:

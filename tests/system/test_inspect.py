@@ -98,7 +98,7 @@ def test_json_rows_sum_to_one(cli: Cli, model_path: Path) -> None:
 def test_heat_map_in_the_terminal(cli: Cli, model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     ran = cli("inspect", model_path, TEXT, "--format", "text", "--layer", 0, "--head", 1)
-    assert ran.lines[0] == f"cross attention, layer 0, head 1: {TEXT}"
+    assert ran.lines[0] == f"cross-attention, layer 0, head 1: {TEXT}"
     assert ran.lines[-1] == "  0 · ░ ▒ ▓ █ 1"
     assert any("█" in line or "▓" in line for line in ran.lines[1:-1])
 

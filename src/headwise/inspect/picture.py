@@ -16,6 +16,7 @@ from jaxtyping import Float
 from headwise.errors import UserError
 from headwise.inspect.fonts import fonts_for, missing_font_warning
 from headwise.inspect.labels import continues, token_label, width_of
+from headwise.inspect.scale import light_scale
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     import matplotlib.image
 
 INK, GREY, LINE = "#1b2530", "#5f6b77", "#d5dae0"
-PAPER_TO_INK = ("#f3f5f8", "#a9cbe6", "#3b82c4", "#14305c")
 
 # All lengths in inches.
 CELL = 0.30
@@ -187,12 +187,13 @@ def _draw_heads(
 def _draw_weights(
     axes: "matplotlib.axes.Axes", weights: Float[np.ndarray, "query key"]
 ) -> "matplotlib.image.AxesImage":
-    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
-    colours = LinearSegmentedColormap.from_list("ink", PAPER_TO_INK)
+    colours = LinearSegmentedColormap.from_list("ink", light_scale())
     for spine in axes.spines.values():
         spine.set(color=LINE, linewidth=0.6)
-    return axes.imshow(weights, cmap=colours, vmin=0.0, vmax=1.0, interpolation="nearest", aspect="auto")
+    roots = PowerNorm(0.5, 0.0, 1.0)  # small weights stronger than they are, as on the page
+    return axes.imshow(weights, cmap=colours, norm=roots, interpolation="nearest", aspect="auto")
 
 
 def _draw_scale(

@@ -13,6 +13,11 @@ import numpy as np
 from jaxtyping import Float, Float32, UInt8
 
 NEXT = "<next>"  # the unknown token behind a text
+ATTENTIONS = {  # what the parts of a record are called
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "cross-attention",
+}
 # The two decoder steps of a target token: the one that predicts it, and the next one, which reads it as its input.
 # Heads differ in which of the two attends to the source of the token (Chen et al. 2020, arXiv:2004.14837).
 ROWS = ("predicts", "reads")

@@ -16,7 +16,7 @@ from importlib import resources
 from typing import Any
 
 ENTRY = "main.js"
-STYLES = ("paper.css", "columns.css", "page.css")
+STYLES = ("paper.css", "scale.css", "columns.css", "page.css", "walk.css")
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w-]+\.js)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(async )?(function|class|const|let)\b)", re.MULTILINE)
 

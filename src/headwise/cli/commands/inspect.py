@@ -30,7 +30,7 @@ from headwise.inspect.alignment import AlignmentHead
 from headwise.inspect.page.contents import page_contents, plain_contents
 from headwise.inspect.patches import over_patches, patch_map, save_patches
 from headwise.inspect.picture import save_attention
-from headwise.inspect.record import AttentionRecord, Patches, Trace
+from headwise.inspect.record import ATTENTIONS, AttentionRecord, Patches, Trace, WalkRecord
 from headwise.inspect.terminal import heat_map
 from headwise.report.document import inspection_page
 
@@ -117,7 +117,8 @@ def run(options: argparse.Namespace) -> None:
     settings = _pair_settings(options, model) if pairs else _single_settings(options, model, style)
     if style in ("html", "json"):
         record, trace = model.look_inside(text, **settings)
-        return _write_all(options, style, record, trace, getattr(model, "known_alignment_head", None))
+        walks = _walks(model, text, settings) if style == "html" else None
+        return _write_all(options, style, record, trace, getattr(model, "known_alignment_head", None), walks)
     heads = None if options.head is None else [options.head]
     layers: Any = {options.part: [options.layer]} if options.part else [options.layer]
     record = model.attend(text, layers=layers, heads=heads, **settings)
@@ -166,14 +167,27 @@ def _single_settings(options: argparse.Namespace, model: Any, style: str) -> dic
     return {**own, "language": options.source_language, "n_times": n_times}
 
 
+def _walks(model: Any, text: str, settings: dict[str, Any]) -> WalkRecord | None:
+    """The walks; None for networks and installations without."""
+    try:
+        return model.walks(text, **settings)
+    except UserError:
+        return None
+
+
 def _write_all(
-    options: argparse.Namespace, style: str, record: AttentionRecord, trace: Trace, aligns: AlignmentHead | None
+    options: argparse.Namespace,
+    style: str,
+    record: AttentionRecord,
+    trace: Trace,
+    aligns: AlignmentHead | None,
+    walks: WalkRecord | None,
 ) -> None:
     name = Path(options.model).name
     if style == "json":
         _write(options.output or "-", json.dumps(plain_contents(record, trace, name), ensure_ascii=False) + "\n")
     else:
-        contents = page_contents(record, trace, name, aligns)
+        contents = page_contents(record, trace, name, aligns, walks)
         page = inspection_page([contents], f"Headwise: {record.text}")
         _write(options.output or unused_name("attention.html"), page)
 
@@ -184,7 +198,7 @@ def _draw(options: argparse.Namespace, style: str, part: str, record: AttentionR
         raise UserError(f"--part {part}: this model has no such attention")
     number, weights = found[0]
     head = "" if options.head is None else f", head {options.head}"
-    title = f"{part} attention, layer {number}{head}: {record.translation or record.text}"
+    title = f"{ATTENTIONS[part]}, layer {number}{head}: {record.translation or record.text}"
     if style == "text":
         return _write(options.output or "-", f"{title}\n{_as_text(record, part, weights, _query(options, part))}\n")
     path, of, boxes = Path(options.output or unused_name(f"attention.{style}")), record.src.of, ""

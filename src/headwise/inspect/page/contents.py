@@ -37,7 +37,7 @@ def page_contents(
     known = (aligns.layer, aligns.head, aligns.row) if aligns else clearest_head(record)
     layer, head, row = known or (None, None, None)
     return {
-        **_texts(record, model, trace is not None),
+        **_texts(record, model, trace is not None, walks is not None),
         "aligns": {"layer": layer, "head": head, "row": row},
         "attention": {part: [_packed(layer) for layer in getattr(record, part)] for part in PARTS},
         **_trace(trace),
@@ -64,10 +64,10 @@ def encode_weights(weights: Float[np.ndarray, "heads query key"]) -> str:
     return base64.b64encode(zlib.compress(rounded.tobytes(), 9)).decode("ascii")
 
 
-def _texts(record: AttentionRecord, model: str, traced: bool) -> dict[str, Any]:
+def _texts(record: AttentionRecord, model: str, traced: bool, walked: bool = False) -> dict[str, Any]:
     return {
         "model": model,
-        "about": about(_kind(record.src), bool(record.tgt.labels), traced),
+        "about": about(_kind(record.src), bool(record.tgt.labels), traced, walked),
         "text": record.text,
         "translation": record.translation,
         "src": _axis(record.src),
@@ -76,11 +76,11 @@ def _texts(record: AttentionRecord, model: str, traced: bool) -> dict[str, Any]:
     }
 
 
-def about(reads: str, writes: bool, traced: bool) -> dict[str, Any]:
+def about(reads: str, writes: bool, traced: bool, walk: bool = False) -> dict[str, Any]:
     """What the page chooses its views by: the input of the encoder ("pieces", "patches", "times", or "" without one),
-    whether there is a decoder (`writes`), and whether there is a trace (`traced`).
+    whether there is a decoder (`writes`), whether there is a trace (`traced`), and whether there are walks (`walk`).
     """
-    return {"reads": reads, "writes": writes, "traced": traced}
+    return {"reads": reads, "writes": writes, "traced": traced, "walk": walk}
 
 
 def _kind(axis: Axis) -> str:

@@ -6,13 +6,17 @@ from headwise.errors import UserError
 from headwise.inspect.example import example_source
 from headwise.inspect.heads import all_heads
 from headwise.inspect.page.contents import about
+from headwise.inspect.page.walks import figure_contents
 from headwise.inspect.recording import attentions
+from headwise.inspect.walk import figure_of
 
 
 def model_contents(model: Any) -> dict[str, Any]:
     """The kind of model, the number of heads of each layer (none for other architectures), and an example text."""
     example = example_source(getattr(model, "about", {}))
-    return {"about": _views(model), "heads": _head_counts(model.network), "example": example}
+    figure = figure_contents(figure_of(model.network))
+    views = {**_views(model), "walk": bool(figure)}
+    return {"about": views, "heads": _head_counts(model.network), "figure": figure, "example": example}
 
 
 def _views(model: Any) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def test_a_head_that_looks_at_the_piece_just_read_is_known_as_such() -> None:
 
 
 def test_whether_a_trace_was_recorded_is_known_to_the_page() -> None:
-    assert page_contents(RECORD)["about"] == {"reads": "pieces", "writes": True, "traced": False}
+    assert page_contents(RECORD)["about"] == {"reads": "pieces", "writes": True, "traced": False, "walk": False}
     assert page_contents(RECORD, Trace(TRACE.positions, []))["about"]["traced"]  # of a translation that was given
 
 

@@ -2,10 +2,9 @@
 // The rows of buttons above the views: which view, which part of the model, which layer, which head.
 
 import { choice, element } from "./dom.js";
-import { PARTS, ROWS } from "./inspection.js";
+import { ATTENTIONS, PARTS, ROWS } from "./inspection.js";
 import { VIEWS, partOf } from "./pane.js";
 
-const PART_TEXTS = { encoder: "encoder", decoder: "decoder", cross: "cross" };
 
 export class Controls {
   /** @param {import("./state.js").Store} store @param {string[]} names of the views @param {() => void} help */
@@ -16,7 +15,7 @@ export class Controls {
     this.choices = element("div", { class: "choices" });
     this.theme = element("button", { type: "button", class: "quiet", onclick: () => store.set({ theme: nextTheme(store.state.theme) }) });
     const helpButton = element("button", { type: "button", class: "quiet", "aria-label": "help and keys", title: "help and keys (?)", onclick: help }, "?");
-    const name = element("strong", { class: "name" }, "Headwise");
+    const name = element("h1", { class: "name" }, "Headwise");
     this.node = element("header", { class: "top" }, element("div", { class: "bar-top" }, name, this.views, element("span", { class: "space" }), this.theme, helpButton), this.choices);
     this.shown = "";
   }
@@ -27,8 +26,8 @@ export class Controls {
    */
   update(inspections, state) {
     const options = available(inspections, state);
-    const { view, part, stack, layer, head, row, theme } = state;
-    const shown = JSON.stringify([options, view, part, stack, layer, head, row, theme]);
+    const { view, part, stack, layer, head, walkLayer, walkHead, row, theme } = state;
+    const shown = JSON.stringify([options, view, part, stack, layer, head, walkLayer, walkHead, row, theme]);
     if (shown === this.shown) return; // rebuilding buttons would take the focus away from them
     this.shown = shown;
     const focused = focusOf(this.node);
@@ -44,18 +43,19 @@ export class Controls {
     return element("button", { type: "button", "data-key": `view ${name}`, "aria-current": name === chosen ? "page" : null, onclick: () => this.store.set({ view: name, hover: null }) }, text);
   }
 
-  /** @param {{parts: string[], layers: number[], heads: number}} options @param {import("./state.js").State} state */
-  rows({ parts, layers, heads }, state) {
+  /** @param {{parts: string[], stacks: string[], layers: number[], heads: number}} options @param {import("./state.js").State} state */
+  rows({ parts, stacks, layers, heads }, state) {
     const walking = state.view === "walk"; // through one layer and one head, never a mean
+    const { stack } = state;
     const mean = walking ? [] : [{ value: null, text: "mean" }];
     const numbers = (/** @type {number[]} */ found) => [...mean, ...found.map((value) => ({ value, text: String(value) }))];
-    const { layer, head } = walking ? { layer: layers.find((number) => number === state.layer) ?? 0, head: (state.head ?? 0) < heads ? (state.head ?? 0) : 0 } : state;
+    const { layer, head } = walking ? { layer: layers.find((number) => number === state.walkLayer) ?? 0, head: state.walkHead < heads ? state.walkHead : 0 } : state;
     const all = {
-      part: () => choice("attention", parts.map((value) => ({ value, text: /** @type {any} */ (PART_TEXTS)[value] })), partOf(state), (part) => this.store.set({ part, fix: null, hover: null })),
-      stack: () => choice("stack", ["encoder", "decoder"].map((value) => ({ value, text: value })), state.stack, (stack) => this.store.set({ stack, stop: 0 })),
-      layer: () => choice("layer", numbers(layers), layer, (layer) => this.store.set({ layer })),
+      part: () => choice("attention", parts.map((value) => ({ value, text: ATTENTIONS[value] })), partOf(state), (part) => this.store.set({ part, fix: null, hover: null })),
+      stack: () => choice("stack", stacks.map((value) => ({ value, text: value })), stacks.includes(stack) ? stack : stacks[0], (stack) => this.store.set({ stack, cell: null })),
+      layer: () => choice("layer", numbers(layers), layer, (layer) => this.store.set(walking ? { walkLayer: layer, cell: null } : { layer })),
       row: () => choice("step", [{ value: "", text: "auto" }, ...ROWS.map((value) => ({ value, text: `${value} the word` }))], state.row, (row) => this.store.set({ row })),
-      head: () => choice("head", numbers(Array.from({ length: heads }, (_, head) => head)), head, (head) => this.store.set({ head })),
+      head: () => choice("head", numbers(Array.from({ length: heads }, (_, head) => head)), head, (head) => this.store.set(walking ? { walkHead: head, cell: null } : { head })),
     };
     return VIEWS[state.view].choices.map((name) => /** @type {any} */ (all)[name]());
   }
@@ -68,8 +68,14 @@ export class Controls {
  */
 export function available(inspections, state) {
   const part = partOf(state);
+  const stacks = [...new Set(inspections.flatMap((inspection) => Object.keys(inspection.figure)))];
+  if (state.view === "walk") {
+    const walked = inspections.map((inspection) => inspection.walked(stacks.includes(state.stack) ? state.stack : stacks[0]));
+    return { parts: [], stacks, layers: [...new Set(walked.flatMap((one) => one.layers))].sort((one, other) => one - other), heads: Math.max(0, ...walked.map((one) => one.heads)) };
+  }
   const layers = new Set(inspections.flatMap((inspection) => inspection.layers(part)));
   return {
+    stacks,
     parts: PARTS.filter((name) => state.view !== "sound" || name !== "decoder").filter((name) => inspections.some((inspection) => inspection.parts().includes(name))),
     layers: [...layers].sort((one, other) => one - other),
     heads: Math.max(0, ...inspections.map((inspection) => inspection.heads(part, state.layer))),

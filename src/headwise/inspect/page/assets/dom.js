@@ -2,6 +2,7 @@
 // Elements of the page. Text becomes text nodes, never HTML: this is the only module that makes elements.
 
 const SVG = "http://www.w3.org/2000/svg";
+const MATHML = "http://www.w3.org/1998/Math/MathML";
 
 /**
  * A new HTML element. Functions are listeners (`onclick`), true is an attribute without value, false and null are left
@@ -24,6 +25,17 @@ export function element(tag, attributes = {}, ...children) {
  */
 export function shape(tag, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+/**
+ * The same for a part of a formula.
+ * @param {string} tag
+ * @param {Record<string, any>} [attributes]
+ * @param {...(Node | string)} children
+ * @returns {any}
+ */
+export function mathElement(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(MATHML, tag), attributes, children);
 }
 
 /**

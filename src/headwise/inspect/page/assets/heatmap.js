@@ -21,7 +21,7 @@ export class Heatmap {
   /**
    * @param {string[]} rows pieces
    * @param {string[]} columns pieces, or nothing where columns have no names
-   * @param {{point: (cell: Cell | null) => void, click: (cell: Cell) => void}} reader what to do with the pointer
+   * @param {{point: (cell: Cell | null) => void, click: (cell: Cell) => void, choose?: (cell: Cell) => void}} reader what to do with the pointer; `choose` lets the keyboard move from cell to cell
    */
   constructor(rows, columns, reader) {
     this.rows = rows;
@@ -37,6 +37,12 @@ export class Heatmap {
       const cell = this.cellAt(event);
       if (cell) reader.click(cell);
     });
+    const { choose } = reader;
+    if (choose) this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.onKey(event, choose));
+    /** @type {Cell | null} */
+    this.cell = null;
+    /** @type {[number, number] | null} */
+    this.band = null;
     /** @type {{numbers: Numbers, theme: string, image: HTMLCanvasElement, behind: CanvasPattern | string | null} | null} */
     this.kept = null;
     /** @type {Mark | null} */
@@ -51,8 +57,10 @@ export class Heatmap {
    * @param {string[]} colours of the scale
    * @param {Mark | null} mark the row ("q") or column ("k") to point out
    * @param {string} theme
+   * @param {Cell | null} [cell] that is selected
+   * @param {[number, number] | null} [band] first and number of columns to outline
    */
-  draw(numbers, place, colours, mark, theme) {
+  draw(numbers, place, colours, mark, theme, cell = null, band = null) {
     if (this.kept?.numbers !== numbers || this.kept.theme !== theme) {
       const hatched = numbers.values.some((value) => Number.isNaN(place(value)));
       this.kept = { numbers, theme, image: pixels(numbers, place, scale(colours)), behind: hatched ? hatching() : null };
@@ -60,6 +68,8 @@ export class Heatmap {
     this.layOut(numbers);
     if (mark && (mark.side !== this.mark?.side || mark.index !== this.mark.index)) this.reveal(mark);
     this.mark = mark;
+    if (cell && (cell.row !== this.cell?.row || cell.column !== this.cell.column)) this.reveal({ side: "k", index: cell.column });
+    [this.cell, this.band] = [cell, band];
     this.redraw();
   }
 
@@ -103,6 +113,8 @@ export class Heatmap {
       context.drawImage(image, x, y, this.size * numbers.columns, this.height * numbers.rows);
       if (Math.min(this.size, this.height) >= LABELLED) this.drawGrid(context, numbers, x, y);
       if (this.mark) this.drawMark(context, this.mark, numbers, x, y);
+      if (this.band) this.outline(context, x + this.band[0] * this.size, y, this.band[1] * this.size, numbers.rows * this.height, 1.5);
+      if (this.cell) this.outline(context, x + this.cell.column * this.size, y + this.cell.row * this.height, this.size, this.height, 3);
     });
     context.textBaseline = "middle";
     context.font = `${Math.min(13, this.height - 1)}px ${FONT}`;
@@ -163,9 +175,28 @@ export class Heatmap {
   /** @param {CanvasRenderingContext2D} context @param {Mark} mark @param {Numbers} numbers @param {number} x @param {number} y */
   drawMark(context, { side, index }, { rows, columns }, x, y) {
     const [dx, dy, width, height] = side === "q" ? [0, index * this.height, columns * this.size, this.height] : [index * this.size, 0, this.size, rows * this.height];
-    context.strokeStyle = css(colour("--accent"));
-    context.lineWidth = 1.5;
-    context.strokeRect(x + dx, y + dy, width, height);
+    this.outline(context, x + dx, y + dy, width, height, 1.5);
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} width @param {number} height @param {number} thick */
+  outline(context, x, y, width, height, thick) {
+    context.strokeStyle = css(colour(thick > 2 ? "--ink" : "--accent"));
+    context.lineWidth = thick;
+    context.strokeRect(x, y, width, height);
+  }
+
+  /** The selected cell moves with the arrow keys. @param {KeyboardEvent} event @param {(cell: Cell) => void} choose */
+  onKey(event, choose) {
+    const [down, right] = [{ ArrowUp: -1, ArrowDown: 1 }[event.key] ?? 0, { ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? 0];
+    const end = { Home: -1e9, End: 1e9 }[event.key] ?? 0;
+    if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey || !this.kept) return;
+    if (!(down || right || end) && event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    event.stopPropagation();
+    const { rows, columns } = this.kept.numbers;
+    const within = (/** @type {number} */ at, /** @type {number} */ count) => Math.min(count - 1, Math.max(0, at));
+    if (this.cell) choose({ row: within(this.cell.row + down, rows), column: within(this.cell.column + right + end, columns) });
+    else choose({ row: Math.max(0, this.mark?.side === "q" ? this.mark.index : 0), column: 0 });
   }
 
   /** @param {PointerEvent} event @returns {Cell | null} */

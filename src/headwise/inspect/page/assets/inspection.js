@@ -1,10 +1,14 @@
 // @ts-check
 // One translation seen from inside: its pieces and words, and the attention weights of every layer and head.
 
+import { walkedThrough } from "./steps.js";
+
 /** @typedef {{rows: number, columns: number, values: Float32Array}} Weights row = query, column = key */
 /** @typedef {{text: string, start: number, stop: number}} Span */
 
 export const PARTS = ["encoder", "decoder", "cross"];
+/** @type {Record<string, string>} */
+export const ATTENTIONS = { encoder: "encoder self-attention", decoder: "decoder self-attention", cross: "cross-attention" };
 export const ROWS = ["predicts", "reads"]; // the two decoder steps that concern a piece of the translation
 const SQUARES = Float32Array.from({ length: 256 }, (_, byte) => (byte / 255) ** 2); // what a byte stands for
 
@@ -16,6 +20,8 @@ export class Inspection {
   constructor(data, layers) {
     this.data = data;
     this.attention = layers;
+    /** @type {import("./figure.js").Figure} */
+    this.figure = data.walk?.figure ?? {}; // in the explorer it is known of the model
     /** @type {Map<string, Weights>} */
     this.known = new Map();
   }
@@ -90,6 +96,13 @@ export class Inspection {
     const layer = this.layers(part).find((number) => number === chosen.layer) ?? 0;
     const head = chosen.head !== null && chosen.head < this.heads(part, layer) ? chosen.head : 0;
     return { layer, head };
+  }
+
+  /** The layers and the number of heads that walks through a stack can follow. @param {string} stack */
+  walked(stack) {
+    if (this.data.walk) return walkedThrough(this.data.walk, stack);
+    const heads = this.figure[stack]?.heads ?? [];
+    return { layers: heads.map((_, layer) => layer), heads: Math.max(0, ...heads) };
   }
 
   /** @param {string} part @returns {string[]} the pieces that look: those the row writes, in the decoder */

@@ -9,7 +9,7 @@ import { partOf } from "./pane.js";
 /** @typedef {import("./inspection.js").Inspection} Inspection */
 
 const KEYS = [
-  ["↑ ↓", "previous and next token, patch or time; in a walk, previous and next stop"],
+  ["↑ ↓", "previous and next token, patch or time; in a walk, previous and next step; in its matrix, from cell to cell"],
   ["Tab", "from button to button; tokens and hypotheses of the beam are buttons, too"],
   ["s", "from queries to keys, and back"],
   ["← →", "head before, head after"],
@@ -50,11 +50,17 @@ export function keyChange(event, state, inspections, views) {
   if (/^[1-9]$/.test(event.key) && views[Number(event.key) - 1]) return { view: views[Number(event.key) - 1], hover: null };
   const [across, along] = [{ ArrowLeft: -1, ArrowRight: 1 }[event.key], { ArrowUp: -1, ArrowDown: 1 }[event.key]];
   const numbers = Array.from({ length: heads }, (_, head) => head);
+  if (across && state.view === "walk") return event.shiftKey ? { walkLayer: beside(layers, state.walkLayer, across), cell: null } : { walkHead: beside(numbers, state.walkHead, across), cell: null };
   if (across && event.shiftKey) return { layer: neighbour(layers, state.layer, across) };
   if (across) return { head: neighbour(numbers, state.head, across) };
-  if (along && state.view === "walk") return { stop: Math.max(0, state.stop + along) };
+  if (along && state.view === "walk") return null; // the view itself knows its steps
   if (along) return { fix: nextMark(state, inspections[0], along), hover: null };
   return { a: { layer: null, head: null }, t: { theme: nextTheme(state.theme) }, s: { fix: otherSide(state), hover: null }, Escape: { fix: null, hover: null } }[event.key] ?? null;
+}
+
+/** The number before or after. @param {number[]} numbers @param {number} now @param {number} step */
+function beside(numbers, now, step) {
+  return numbers[Math.min(numbers.length - 1, Math.max(0, numbers.indexOf(now) + step))] ?? 0;
 }
 
 /** The number before or after; the mean stands before the first. @param {number[]} numbers @param {number | null} now @param {number} step */

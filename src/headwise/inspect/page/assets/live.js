@@ -2,12 +2,12 @@
 // The explorer: what is typed is asked of the server at once, and what is typed on makes the question before void.
 
 import { element } from "./dom.js";
-import { Inspection } from "./inspection.js";
+import { ATTENTIONS, Inspection } from "./inspection.js";
 import { Pane } from "./pane.js";
 import { textOf } from "./pieces.js";
 
 /** @typedef {import("./state.js").State} State */
-/** @typedef {{name: string, about: import("./pane.js").About, heads: Record<string, number[]>, example: string}} Model heads: how many in each layer of each part; a text to begin with */
+/** @typedef {{name: string, about: import("./pane.js").About, heads: Record<string, number[]>, figure: import("./figure.js").Figure, example: string}} Model heads: how many in each layer of each part; a text to begin with */
 
 const PAUSE = 250; // milliseconds without a key before the server is asked
 const INVITATIONS = {
@@ -97,6 +97,8 @@ export class Live {
   async show(asker, found) {
     if (found) {
       const inspection = await Inspection.read(found.inspection);
+      inspection.figure = this.models[asker.number].figure;
+      inspection.data.about = this.models[asker.number].about;
       this.panes[asker.number].show(inspection, found.unmasked);
     }
     this.refresh();
@@ -115,8 +117,6 @@ export class Live {
 
   /** @param {number} model @param {string} stack @param {number} layer @param {number} head */
   async walk(model, stack, layer, head) {
-    const hasHeads = Object.values(this.models[model].heads).some((layers) => layers.length);
-    if (!hasHeads) return { error: "The walk follows figure 1 of the paper; this model is of another architecture." };
     const answer = await post("/api/walk", { ...this.question(this.store.state, model), stack, layer, head });
     return answer ?? { error: "The server does not answer." };
   }
@@ -182,13 +182,13 @@ class Masks {
   /** @param {string} part @param {number[]} layers */
   part(part, layers) {
     const rows = layers.map((heads, layer) => element("div", { class: "mask-row" }, element("span", {}, `layer ${layer}`), ...Array.from({ length: heads }, (_, head) => this.button(part, layer, head))));
-    return element("div", { role: "group", "aria-label": part }, element("h3", {}, part), ...rows);
+    return element("div", { role: "group", "aria-label": ATTENTIONS[part] }, element("h2", { class: "mask-title" }, ATTENTIONS[part]), ...rows);
   }
 
   /** @param {string} part @param {number} layer @param {number} head */
   button(part, layer, head) {
     const key = `${this.number}-${part}-${layer}-${head}`;
-    const button = element("button", { type: "button", "aria-label": `silence ${part} layer ${layer} head ${head}`, onclick: () => this.toggle(key) }, String(head));
+    const button = element("button", { type: "button", "aria-label": `silence ${ATTENTIONS[part]} layer ${layer} head ${head}`, onclick: () => this.toggle(key) }, String(head));
     this.buttons.set(key, button);
     return button;
   }

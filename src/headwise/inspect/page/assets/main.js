@@ -13,7 +13,7 @@ import { START, Store, beginWith, pointsOut, readHash, writeHash } from "./state
 /** @type {{inspections: any[], live: any, start: any}} */
 const data = JSON.parse(document.getElementById("data")?.textContent ?? "{}");
 const abouts = (data.live?.models ?? data.inspections).map((/** @type {any} */ { about }) => about);
-const views = Object.keys(VIEWS).filter((name) => (data.live || !VIEWS[name].live) && abouts.some(VIEWS[name].fits ?? (() => true)));
+const views = Object.keys(VIEWS).filter((name) => abouts.some(VIEWS[name].fits ?? (() => true)));
 beginWith({ view: views[0] ?? START.view, part: firstPart(abouts[0]), ...data.start });
 const store = new Store(sound(readHash(location.hash)));
 const darkness = matchMedia("(prefers-color-scheme: dark)");
@@ -59,7 +59,7 @@ function keepHash(hash) {
 }
 
 /** The attention to begin with: between two texts, else the only one. @param {import("./pane.js").About | undefined} about */
-function firstPart({ reads, writes } = { reads: "pieces", writes: true, traced: true }) {
+function firstPart({ reads, writes } = { reads: "pieces", writes: true, traced: true, walk: false }) {
   return reads && writes ? "cross" : reads ? "encoder" : "decoder";
 }
 
@@ -73,6 +73,12 @@ function onKey(event) {
   const target = /** @type {HTMLElement} */ (event.target);
   if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, textarea, select, dialog")) return;
   if (event.key === "?") return help.showModal();
+  const along = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+  const walking = panes.find((pane) => pane.view?.move)?.view;
+  if (along && walking?.move) {
+    event.preventDefault();
+    return walking.move(along);
+  }
   const inspections = panes.flatMap((pane) => (pane.inspection ? [pane.inspection] : []));
   const change = inspections.length ? keyChange(event, store.state, inspections, views) : null;
   if (!change) return;

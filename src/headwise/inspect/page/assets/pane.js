@@ -5,6 +5,7 @@ import { AlignmentView } from "./alignment.js";
 import { BeamView } from "./beam.js";
 import { element } from "./dom.js";
 import { GridView } from "./grid.js";
+import { ATTENTIONS } from "./inspection.js";
 import { LinesView } from "./lines.js";
 import { MatrixView } from "./matrix.js";
 import { PictureView } from "./picture.js";
@@ -29,13 +30,21 @@ import { WalkView } from "./walk.js";
  * @property {HTMLElement} node
  * @property {(seen: Seen) => void} update
  * @property {(seen: Seen) => {weights: any, queries: string[], keys: string[]}} [read] what the readout is to read
+ * @property {(by: number) => void} [move] to the step before or after
  */
 
-/** @typedef {{reads: string, writes: boolean, traced: boolean}} About what an encoder reads ("pieces", "patches", "times", or ""), whether there is a decoder, and whether a trace was recorded */
+/** @typedef {{reads: string, writes: boolean, traced: boolean, walk: boolean}} About what an encoder reads ("pieces", "patches", "times", or ""), whether there is a decoder, whether a trace was recorded, and whether there are walks */
+
+/** @param {Pane} pane @returns {View} */
+function walkOf(pane) {
+  const view = new WalkView(pane.walkHost());
+  const update = (/** @type {Seen} */ { state, theme }) => view.update({ state: { ...state, layer: state.walkLayer, head: state.walkHead }, theme });
+  return { node: view.node, update, move: (by) => view.move(by) };
+}
 
 const ofPairs = (/** @type {About} */ { reads, writes }) => reads === "pieces" && writes;
 
-/** @type {Record<string, {text: string, choices: string[], live?: boolean, fits?: (about: About) => boolean, make: (pane: Pane, part: string) => View}>} */
+/** @type {Record<string, {text: string, choices: string[], fits?: (about: About) => boolean, make: (pane: Pane, part: string) => View}>} */
 export const VIEWS = {
   picture: { text: "Picture", choices: ["layer", "head"], fits: ({ reads }) => reads === "patches", make: (pane) => new PictureView(pane) },
   sound: { text: "Sound", choices: ["part", "layer", "head"], fits: ({ reads }) => reads === "times", make: (pane, part) => new SoundView(pane, part) },
@@ -45,18 +54,18 @@ export const VIEWS = {
   alignment: { text: "Alignment", choices: ["layer", "head", "row"], fits: ofPairs, make: (pane) => new AlignmentView(pane) },
   beam: { text: "Beam", choices: [], fits: (about) => ofPairs(about) && about.traced, make: (pane) => new BeamView(pane) },
   probabilities: { text: "Probabilities", choices: [], fits: ({ traced }) => traced, make: (pane) => new ProbabilitiesView(pane) },
-  walk: { text: "Walk", choices: ["stack", "layer", "head"], live: true, fits: ofPairs, make: (pane) => new WalkView(pane) },
+  walk: { text: "Walk", choices: ["stack", "layer", "head"], fits: ({ walk }) => walk, make: walkOf },
 };
 const ATTENTION = ["picture", "sound", "lines", "matrix", "grid", "alignment"]; // views of attention weights
 const READ_OUT = ["picture", "sound", "lines", "matrix", "alignment"];
 
 /**
- * The part that a view shows: alignment is about source and translation, a walk goes through a stack.
+ * The part that a view shows: alignment is about source and translation, a walk about all of them.
  * @param {import("./state.js").State} state
  */
 export function partOf(state) {
   const overSound = state.part === "decoder" ? "cross" : state.part; // a decoder's own attention is on no time
-  return { alignment: "cross", picture: "encoder", sound: overSound, walk: state.stack }[state.view] ?? state.part;
+  return { alignment: "cross", picture: "encoder", sound: overSound, walk: "" }[state.view] ?? state.part;
 }
 
 export class Pane {
@@ -67,7 +76,7 @@ export class Pane {
   constructor(store, force = null) {
     this.store = store;
     this.force = force;
-    /** @type {((stack: string, layer: number, head: number) => Promise<any>) | null} the stops of a walk, where a server can */
+    /** @type {((stack: string, layer: number, head: number) => Promise<any>) | null} a walk, where a server can be asked */
     this.walk = null;
     this.texts = element("header", { class: "texts" });
     this.stage = element("div", { class: "stage" });
@@ -90,7 +99,7 @@ export class Pane {
     const { model, text, translation } = inspection.data;
     this.node.setAttribute("aria-label", model || "translation");
     this.texts.replaceChildren(
-      ...(model ? [element("p", { class: "model" }, model)] : []),
+      element("h2", { class: model ? "model" : "spoken" }, model || "input"),
       new ScrollBox("source text", element("p", { class: "source", dir: "auto" }, text)).node,
       ...(translation ? [new ScrollBox("translated text", element("p", { class: "translation", dir: "auto" }, ...(unmasked === null ? [translation] : compared(translation, unmasked)))).node] : []),
       ...(unmasked === null ? [] : [element("p", { class: "unmasked", dir: "auto" }, "with all heads: ", ...compared(unmasked, translation))]),
@@ -107,17 +116,23 @@ export class Pane {
     const wanted = missing ? `no ${part}` : `${state.view} ${part}`;
     if (wanted !== this.made) this.make(wanted, state.view, part, missing);
     const weights = attention && !missing ? this.inspection.weights(part, state.layer, state.head) : null;
-    const what = `${part} attention, ${named(state.layer, "layer")}, ${named(state.head, "head")}`;
+    const what = `${ATTENTIONS[part]}, ${named(state.layer, "layer")}, ${named(state.head, "head")}`;
     const seen = { weights, state, theme, what };
     this.view?.update(seen);
     this.readOut(seen, part);
+  }
+
+  /** Where the view Walk gets its numbers. @returns {import("./walk.js").WalkHost} */
+  walkHost() {
+    const { inspection, walk } = this;
+    return { figure: inspection.figure, set: (changes) => this.store.set(changes), ask: walk ?? (async () => ({ walk: inspection.data.walk })) };
   }
 
   /** @param {string} wanted @param {string} view @param {string} part @param {boolean} missing */
   make(wanted, view, part, missing) {
     this.made = wanted;
     this.view = missing ? null : VIEWS[view].make(this, part);
-    const why = VIEWS[view].fits?.(this.inspection.data.about) === false ? "There is nothing here: the model is of another kind, or no trace was recorded." : `This model has no ${part} attention, or none was recorded.`;
+    const why = VIEWS[view].fits?.(this.inspection.data.about) === false ? "There is nothing here: the model is of another kind, or no trace was recorded." : `This model has no ${ATTENTIONS[part]}, or none was recorded.`;
     const nothing = () => element("p", { class: "empty" }, why);
     this.stage.replaceChildren(this.view?.node ?? nothing());
     this.readout.node.hidden = !this.view || !READ_OUT.includes(view);

@@ -113,7 +113,7 @@ function residual(position) {
     fill.style.setProperty("--weight", `${(100 * norm) / greatest}%`);
     return element("li", {}, element("span", {}, stop ? `after layer ${stop - 1}` : "embedding"), fill, element("span", { class: "numbers" }, norm.toFixed(1)));
   });
-  return element("section", {}, element("h3", {}, "Norm of the residual stream"), element("ol", { class: "bars" }, ...bars));
+  return element("section", {}, element("h3", {}, "Residual stream norm"), element("ol", { class: "bars" }, ...bars));
 }
 
 /** @param {any} position @returns {number | null} null where the piece is not among those recorded */

@@ -13,7 +13,7 @@ export class Readout {
     this.title = element("h3", {});
     this.bars = element("ol", { class: "bars" });
     this.spoken = element("p", { class: "spoken", "aria-live": "polite" });
-    this.node = element("aside", { class: "readout", "aria-label": "chosen piece" }, this.title, this.bars, this.spoken);
+    this.node = element("div", { class: "readout", role: "group", "aria-label": "chosen token" }, this.title, this.bars, this.spoken);
     this.said = "";
   }
 

@@ -8,7 +8,7 @@ const STRIDE = 0.8; // share of the visible width that an arrow goes on by
 export class ScrollBox {
   /** @param {string} label for screen readers @param {...(Node | string)} children */
   constructor(label, ...children) {
-    this.box = element("div", { class: "scroll", role: "region", "aria-label": label, onscroll: () => this.update() }, ...children);
+    this.box = element("div", { class: "scroll", role: "group", "aria-label": label, onscroll: () => this.update() }, ...children);
     this.back = this.arrow("‹", "scroll back", -1);
     this.on = this.arrow("›", "scroll on", 1);
     this.node = element("div", { class: "scroll-frame" }, this.box, this.back, this.on);

@@ -16,7 +16,10 @@ import { ROWS } from "./inspection.js";
  * @property {Mark | null} hover the piece under the pointer; not in the URL
  * @property {string} theme "auto", "light" or "dark"
  * @property {boolean} pruned whether the beam shows what it gave up
- * @property {number} stop of the walk
+ * @property {number} walkLayer layer of the walk
+ * @property {number} walkHead head of the walk
+ * @property {string} step of the walk; "" for the first
+ * @property {[number, number] | null} cell of the step: row and column
  * @property {string} stack of the walk: "encoder" or "decoder"
  * @property {string} text of the explorer
  * @property {string} prefix of the explorer: what the translation must begin with
@@ -35,7 +38,10 @@ export const START = {
   hover: null,
   theme: "auto",
   pruned: true,
-  stop: 0,
+  walkLayer: 0,
+  walkHead: 0,
+  step: "",
+  cell: null,
   stack: "encoder",
   text: "",
   prefix: "",
@@ -61,6 +67,15 @@ const asMark = {
   write: (/** @type {Mark | null} */ mark) => (mark ? mark.side + mark.index : ""),
 };
 
+const asCell = {
+  /** @param {string} text @returns {[number, number] | null} */
+  read: (text) => {
+    const found = /^(\d{1,5}),(\d{1,5})$/.exec(text);
+    return found && [Number(found[1]), Number(found[2])];
+  },
+  write: (/** @type {[number, number] | null} */ cell) => cell?.join(",") ?? "",
+};
+
 /** @type {Record<string, {read: (text: string) => any, write: (value: any) => string}>} */
 const IN_THE_URL = {
   view: asText,
@@ -71,7 +86,10 @@ const IN_THE_URL = {
   fix: asMark,
   theme: asText,
   pruned: asFlag,
-  stop: asNumber,
+  walkLayer: asNumber,
+  walkHead: asNumber,
+  step: asText,
+  cell: asCell,
   stack: asText,
   text: asText,
   prefix: asText,

@@ -1,133 +1,224 @@
 // @ts-check
-// View, where a server can be asked: a walk through the model as the paper draws it, with the numbers of this sentence.
+// View: a walk through the network along figure 1 of the paper, with the numbers of this input at each step. A cell shows
+// what it was computed from. The host says where walks come from: the page itself, or a server.
 
+import { explainCell, titleOf, written } from "./cell.js";
 import { SIGNED, WEIGHTS } from "./colours.js";
 import { element } from "./dom.js";
+import { FigureView } from "./figure.js";
+import { formula } from "./formula.js";
 import { Heatmap } from "./heatmap.js";
-import { label } from "./pieces.js";
+import { ScrollBox } from "./scroll.js";
+import { Walks } from "./steps.js";
 
-/** @typedef {{place: string, name: string, formula: string, rows: string[], columns: string[], shape: number[], data: string}} Stop */
+/** @typedef {import("./steps.js").Step} Step */
+/** @typedef {{stack: string, layer: number | null, head: number | null, step: string, cell: [number, number] | null}} WalkState */
+/**
+ * @typedef {object} WalkHost
+ * @property {import("./figure.js").Figure} figure
+ * @property {(stack: string, layer: number, head: number) => Promise<{walk?: any, error?: string}>} ask
+ * @property {(changes: any) => void} set what the reader chose; the host then calls `update`
+ */
 
-// Figure 1 from bottom to top.
-const FIGURE = {
-  encoder: [["embedding", "Input embedding"], ["positions", "Positional encoding"], ["self_attn", "Multi-head attention"], ["ffn", "Feed-forward"], ["output", "Memory"]],
-  decoder: [["embedding", "Output embedding"], ["positions", "Positional encoding"], ["self_attn", "Masked multi-head attention"], ["cross_attn", "Multi-head attention over the memory"], ["ffn", "Feed-forward"], ["output", "Linear, softmax"]],
-};
-const SHARES = ["Softmax", "Output probabilities"];
-const NUMBERS_SHOWN = 12;
+const SHARES = ["softmax", "probabilities"]; // numbers from 0 to 1
+const HIDDEN = { causal: "hidden by the causal mask", window: "hidden by the causal mask or outside the sliding window" };
 
 export class WalkView {
-  /** @param {import("./pane.js").Pane} pane */
-  constructor(pane) {
-    this.pane = pane;
-    this.store = pane.store;
-    this.figure = element("div", { class: "figure" });
-    this.steps = element("div", { class: "steps", role: "group", "aria-label": "stops here" });
+  /** @param {WalkHost} host */
+  constructor(host) {
+    this.host = host;
+    this.figure = new FigureView(host.figure, (stack, box) => this.enter(stack, box));
+    this.steps = element("div", { class: "steps", role: "group", "aria-label": "steps in this box" });
     this.title = element("h2", {});
-    this.formula = element("p", { class: "formula" });
+    this.sentence = element("p", { class: "sentence" });
+    this.formula = element("div", { class: "formula" });
+    this.legend = element("p", { class: "note" });
     this.stage = element("div", { class: "walk-numbers" });
-    this.row = element("p", { class: "cell-text", "aria-live": "polite" });
-    const panel = element("div", { class: "walk-panel" }, this.steps, this.title, this.formula, this.stage, this.row);
-    this.node = element("div", { class: "walk" }, this.figure, panel);
-    /** @type {Stop[]} */
-    this.stops = [];
+    this.cellTitle = element("h3", {});
+    this.cellText = element("div", {});
+    this.terms = new ScrollBox("terms of the calculation");
+    this.account = element("div", { class: "account", role: "group", "aria-label": "how this number was computed" }, element("div", { "aria-live": "polite" }, this.cellTitle, this.cellText), this.terms.node);
+    this.note = element("p", { class: "note" });
+    this.spoken = element("p", { class: "spoken", "aria-live": "polite" });
+    const panel = element("div", { class: "walk-panel" }, this.steps, this.title, this.sentence, this.formula, this.stage, this.legend, this.account, this.note, this.spoken);
+    this.node = element("div", { class: "walk" }, this.figure.node, panel);
+    /** @type {{of: string, walks: Walks, layer: number, head: number, steps: Step[]} | null} */
+    this.walk = null;
     this.asked = "";
-    /** @type {any} */
+    /** @type {{step: Step, heatmap: Heatmap, extent: number} | null} */
     this.shown = null;
     /** @type {import("./heatmap.js").Cell | null} */
-    this.cell = null;
+    this.pointed = null;
+    /** @type {((id: string) => boolean) | null} the box that was clicked, until its steps are there */
+    this.entering = null;
+    this.theme = "light";
+    /** @type {WalkState | null} */
+    this.state = null;
+    this.drawn = "";
   }
 
-  /** @param {import("./pane.js").Seen} seen */
+  /** Ask again: the input has changed. */
+  forget() {
+    this.asked = "";
+  }
+
+  /** @param {{state: WalkState, theme: string}} seen */
   update({ state, theme }) {
-    this.ask(state);
-    if (!this.stops.length) return;
-    const number = Math.min(state.stop, this.stops.length - 1);
-    if (number !== state.stop) this.store.set({ stop: number });
-    const stop = this.stops[number];
-    if (this.shown?.stop !== stop) this.open(stop, number, state);
-    const { heatmap, numbers, extent } = this.shown;
-    const share = SHARES.includes(stop.name);
-    const place = share ? Math.sqrt : (/** @type {number} */ value) => (Number.isFinite(value) ? 0.5 + value / extent / 2 : Number.NaN); // masked
-    const mark = this.cell && this.cell.row >= 0 ? { side: /** @type {"q"} */ ("q"), index: this.cell.row } : state.fix?.side === "q" ? state.fix : null;
-    const known = mark && mark.index < numbers.rows ? mark : null;
-    heatmap.draw(numbers, place, share ? WEIGHTS : SIGNED, known, theme);
-    this.row.textContent = this.cell || known ? describe(stop, numbers, this.cell ?? { row: known?.index ?? 0, column: -1 }) : "Point at a row to read its numbers.";
+    this.theme = theme;
+    this.state = state;
+    const stack = this.stackOf(state);
+    const { heads } = this.host.figure[stack];
+    const layer = (state.layer ?? 0) < heads.length ? (state.layer ?? 0) : 0;
+    this.ask(stack, layer, (state.head ?? 0) < heads[layer] ? (state.head ?? 0) : 0);
+    if (this.walk?.of === this.asked) this.show(this.walk, stack, state); // or it is still on its way
   }
 
-  /** Ask the server once for each stack, layer and head. @param {import("./state.js").State} state */
-  async ask(state) {
-    const { layer, head } = this.pane.inspection.one(state.stack, state);
-    const wanted = `${state.stack} ${layer} ${head}`;
-    if (wanted === this.asked || !this.pane.walk) return;
+  /** @param {WalkState} state */
+  stackOf({ stack }) {
+    return stack in this.host.figure ? stack : Object.keys(this.host.figure)[0];
+  }
+
+  /** Ask the host once for each stack, layer and head. @param {string} stack @param {number} layer @param {number} head */
+  async ask(stack, layer, head) {
+    const wanted = `${stack} ${layer} ${head}`;
+    if (wanted === this.asked) return;
     this.asked = wanted;
-    const { stops, error } = await this.pane.walk(state.stack, layer, head);
+    const { walk, error } = await this.host.ask(stack, layer, head);
+    const walks = walk ? await Walks.read(walk) : null;
     if (wanted !== this.asked) return;
-    this.stops = stops ?? [];
+    const found = walks?.steps(stack, layer, head) ?? null;
+    this.walk = walks && found ? { of: wanted, walks, ...found } : null;
     this.shown = null;
-    if (error) this.stage.replaceChildren(element("p", { class: "empty" }, error));
-    this.store.set({});
+    if (!found) this.stage.replaceChildren(element("p", { class: "empty" }, error ?? walk?.note ?? ""));
+    else this.host.set({});
   }
 
-  /** @param {Stop} stop @param {number} number @param {import("./state.js").State} state */
-  open(stop, number, state) {
-    const [rows, columns] = stop.shape;
-    const values = new Float32Array(Uint8Array.from(atob(stop.data), (letter) => letter.charCodeAt(0)).buffer);
-    const extent = Math.max(1e-9, ...values.map((value) => (Number.isFinite(value) ? Math.abs(value) : 0)));
-    const reader = {
-      point: (/** @type {any} */ cell) => ((this.cell = cell), this.store.set({})),
-      click: (/** @type {any} */ { row }) => this.store.set({ fix: row >= 0 ? { side: "q", index: row } : null }),
+  /** @param {{walks: Walks, layer: number, head: number, steps: Step[]}} walk @param {string} stack @param {WalkState} state */
+  show(walk, stack, state) {
+    if (this.entering) {
+      const first = walk.steps.find((step) => this.entering?.(step.id));
+      this.entering = null;
+      if (first && first.id !== state.step) return this.host.set({ step: first.id, cell: null });
+    }
+    const step = walk.steps.find(({ id }) => id === state.step) ?? walk.steps[0];
+    if (this.shown?.step !== step) this.open(step, walk, stack);
+    this.draw(step, state);
+  }
+
+  /** @param {Step} step @param {{walks: Walks, layer: number, head: number, steps: Step[]}} walk @param {string} stack */
+  open(step, walk, stack) {
+    const { values } = step.numbers;
+    const extent = Math.max(1e-9, ...[...values].map((value) => (Number.isFinite(value) ? Math.abs(value) : 0)));
+    const choose = (/** @type {import("./heatmap.js").Cell} */ { row, column }) => row >= 0 && column >= 0 && this.host.set({ cell: [row, column] });
+    const point = (/** @type {any} */ cell) => {
+      this.pointed = cell;
+      if (this.state) this.draw(step, this.state);
     };
-    const heatmap = new Heatmap(stop.rows, stop.columns, reader);
-    const masked = values.filter((value) => !Number.isFinite(value)).length;
-    heatmap.canvas.setAttribute("aria-label", `${stop.name}: ${rows} rows, ${columns} columns, numbers up to ${extent.toFixed(2)}${masked ? `, ${masked} masked` : ""}`);
-    this.shown = { stop, heatmap, numbers: { rows, columns, values }, extent };
-    this.cell = null;
-    this.title.textContent = stop.name;
-    this.formula.replaceChildren(element("code", {}, stop.formula), element("span", { class: "numbers" }, `${rows} × ${columns}; ${SHARES.includes(stop.name) ? "stronger is more" : `blue above zero, orange below${masked ? ", hatched where masked" : ""}`}`));
+    const heatmap = new Heatmap(step.rows, step.columns, { point, click: choose, choose });
+    this.shown = { step, heatmap, extent };
+    this.pointed = null;
+    this.title.textContent = step.name;
+    this.sentence.textContent = step.sentence;
+    this.formula.replaceChildren(formula(step.formula), element("span", { class: "numbers" }, this.shapes(step, walk)));
     this.stage.replaceChildren(heatmap.node);
-    this.steps.replaceChildren(...this.stepButtons(stop, number));
-    this.figure.replaceChildren(...Object.keys(FIGURE).map((stack) => this.column(stack, state.stack, stop.place)));
+    this.drawLegend(step, heatmap, extent);
+    this.steps.replaceChildren(...this.stepButtons(step, walk.steps));
+    const where = [stack, ...(step.layer === null ? [] : [`layer ${step.layer}`]), ...(step.head === null ? [] : [`head ${step.head}`])].join(", ");
+    this.figure.show(stack, step.id, walk.layer, `You are here: ${where}.`);
+    this.note.textContent = [walk.walks.data.note, walk.walks.rounded ? "Numbers on this page are rounded to three or four digits." : ""].filter(Boolean).join(" ");
+    if (this.drawn) this.spoken.textContent = `${step.name}, ${where}. ${step.sentence}`;
+    this.drawn = step.id;
   }
 
-  /** The stops in the same box of the figure, and the way on. @param {Stop} stop @param {number} number */
-  stepButtons(stop, number) {
-    const go = (/** @type {number} */ to, /** @type {string} */ text, /** @type {boolean} */ chosen) =>
-      element("button", { type: "button", disabled: to < 0 || to >= this.stops.length, "aria-pressed": String(chosen), onclick: () => this.store.set({ stop: to }) }, text);
-    const here = this.stops.flatMap((other, at) => (other.place === stop.place ? [go(at, other.name, at === number)] : []));
-    return [go(number - 1, "←", false), ...here, go(number + 1, "→", false)];
+  /** The shapes of operands and result. @param {Step} step @param {{steps: Step[]}} walk */
+  shapes(step, walk) {
+    const size = (/** @type {import("./steps.js").StepNumbers} */ { rows, columns }) => `${rows} × ${columns}`;
+    const operands = step.operands.map((id) => walk.steps.find((one) => one.id === id)).flatMap((one) => (one ? [size(one.numbers)] : []));
+    return operands.length ? `${operands.join(", ")} → ${size(step.numbers)}` : size(step.numbers);
   }
 
-  /** @param {string} stack @param {string} chosen @param {string} place */
-  column(stack, chosen, place) {
-    const boxes = /** @type {any} */ (FIGURE)[stack].map((/** @type {string[]} */ [name, text]) =>
-      element("button", { type: "button", class: `box ${name}`, "aria-pressed": String(stack === chosen && name === place), onclick: () => this.enter(stack, name) }, text),
-    );
-    return element("div", { class: "figure-column", role: "group", "aria-label": stack }, element("h3", {}, stack), ...boxes.reverse());
+  /** @param {Step} step @param {Heatmap} heatmap @param {number} extent */
+  drawLegend(step, heatmap, extent) {
+    const { rows, columns, values } = step.numbers;
+    const share = SHARES.includes(step.operation);
+    const hidden = [...values].filter((value) => !Number.isFinite(value)).length;
+    const mask = hidden ? (HIDDEN[/** @type {"causal"} */ (step.settings.mask)] ?? "masked") : "";
+    const across = step.columns.length ? "columns are tokens" : "columns are dimensions";
+    const scale = share ? "Darker is more." : `Blue is above zero, orange below; the largest is ${written(extent)}.`;
+    this.legend.replaceChildren(`Rows are tokens, ${across}. ${share && this.theme === "dark" ? "Lighter is more." : scale}`, ...(mask ? [" ", element("span", { class: "hatched", "aria-hidden": "true" }), ` Hatched: ${mask}.`] : []), " Click a cell to see how it was computed.");
+    heatmap.canvas.setAttribute("role", "application");
+    heatmap.canvas.setAttribute("aria-roledescription", "matrix");
+    heatmap.canvas.setAttribute("aria-label", `${step.name}: ${rows} rows, ${columns} columns${mask ? `, ${hidden} ${mask}` : ""}. Arrow keys move from cell to cell, Enter shows how a cell was computed.`);
   }
 
-  /** @param {string} stack @param {string} place */
-  enter(stack, place) {
-    const same = stack === this.store.state.stack;
-    const stop = same ? this.stops.findIndex((found) => found.place === place) : 0;
-    this.store.set({ stack, stop: Math.max(0, stop) });
+  /** @param {Step} step @param {WalkState} state */
+  draw(step, state) {
+    if (!this.shown) return;
+    const { heatmap, extent } = this.shown;
+    const { numbers } = step;
+    const share = SHARES.includes(step.operation);
+    const place = share ? Math.sqrt : (/** @type {number} */ value) => (Number.isFinite(value) ? 0.5 + value / extent / 2 : Number.NaN); // masked
+    const chosen = state.cell && state.cell[0] < numbers.rows && state.cell[1] < numbers.columns ? { row: state.cell[0], column: state.cell[1] } : null;
+    const own = step.operation === "concat" ? this.ownColumns() : null;
+    const row = this.pointed?.row ?? chosen?.row ?? -1;
+    heatmap.draw(numbers, place, share ? WEIGHTS : SIGNED, row >= 0 ? { side: "q", index: row } : null, this.theme, chosen, own);
+    this.explain(step, chosen);
   }
-}
 
-/** A row, or one of its numbers, in words. @param {Stop} stop @param {{columns: number, values: Float32Array}} numbers @param {import("./heatmap.js").Cell} cell */
-function describe(stop, numbers, { row, column }) {
-  const name = row >= 0 ? label(stop.rows[row]) : "";
-  const from = row * numbers.columns;
-  if (row >= 0 && column >= 0) {
-    const where = stop.columns.length ? label(stop.columns[column]) : `dimension ${column}`;
-    return `${name}, ${where}: ${written(numbers.values[from + column])}`;
+  /** The columns of the chosen head in those of all heads. @returns {[number, number] | null} */
+  ownColumns() {
+    const operand = this.shown && this.operand(this.shown.step.operands[0]);
+    return operand ? [(operand.head ?? 0) * operand.numbers.columns, operand.numbers.columns] : null;
   }
-  if (row < 0) return stop.columns.length ? label(stop.columns[column]) : `dimension ${column}`;
-  const some = [...numbers.values.subarray(from, from + Math.min(NUMBERS_SHOWN, numbers.columns))].map(written).join("  ");
-  return `${name}: ${some}${numbers.columns > NUMBERS_SHOWN ? " …" : ""}`;
-}
 
-/** @param {number} value */
-function written(value) {
-  return Number.isFinite(value) ? value.toFixed(3).replace("-", "−") : "masked";
+  /** @param {string} id */
+  operand(id) {
+    return /** @type {Step} */ (this.walk?.steps.find((step) => step.id === id));
+  }
+
+  /** @param {Step} step @param {import("./heatmap.js").Cell | null} chosen */
+  explain(step, chosen) {
+    const key = chosen ? `${this.asked} ${step.id} ${chosen.row} ${chosen.column}` : "";
+    if (this.pointed && this.pointed.row >= 0 && this.pointed.column >= 0 && !chosen) {
+      this.account.dataset.cell = "";
+      this.cellTitle.textContent = titleOf(step, this.pointed);
+      return;
+    }
+    if (!chosen) {
+      this.account.dataset.cell = "";
+      this.cellTitle.textContent = "No cell is selected.";
+      this.cellText.replaceChildren();
+      this.terms.node.hidden = true;
+      return;
+    }
+    if (this.account.dataset.cell === key) return;
+    this.account.dataset.cell = key;
+    const { title, text, table } = explainCell(step, chosen, (id) => this.operand(id));
+    this.cellTitle.textContent = title;
+    this.cellText.replaceChildren(text);
+    this.terms.node.hidden = !table;
+    if (table) this.terms.fill(table);
+  }
+
+  /** The steps in the same box of the figure, and the way on. @param {Step} step @param {Step[]} steps */
+  stepButtons(step, steps) {
+    const at = steps.indexOf(step);
+    const go = (/** @type {number} */ to, /** @type {string} */ text, /** @type {any} */ more) => element("button", { type: "button", disabled: to < 0 || to >= steps.length, onclick: () => this.host.set({ step: steps[to].id, cell: null }), ...more }, text);
+    const box = this.figure.buttons.find((one) => one.stack === this.stackOf(/** @type {any} */ (this.state)) && one.box.holds(step.id));
+    const here = steps.flatMap((other, number) => (box?.box.holds(other.id) || other === step ? [go(number, other.name, { "aria-pressed": String(other === step) })] : []));
+    return [go(at - 1, "← Back", { class: "way" }), ...here, go(at + 1, "Next →", { class: "way" })];
+  }
+
+  /** Another step, from the keyboard. @param {number} by */
+  move(by) {
+    const steps = this.walk?.steps ?? [];
+    const at = this.shown ? steps.indexOf(this.shown.step) + by : 0;
+    if (steps[at]) this.host.set({ step: steps[at].id, cell: null });
+  }
+
+  /** @param {string} stack @param {import("./figure.js").FigureBox} box */
+  enter(stack, box) {
+    this.entering = box.holds;
+    this.host.set({ stack, cell: null });
+  }
 }

@@ -1,0 +1,73 @@
+"""No violation that axe-core finds (contrast of 4.5:1 among its rules), in any view, in both themes."""
+
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser.test_page import SRC, TGT, record_of, trace_of
+from browser.walked import page_writer
+from playwright.sync_api import expect
+
+from headwise.inspect.page.contents import page_contents
+from headwise.report.document import inspection_page
+
+AXE = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+RUN = """async () => (await axe.run()).violations.map(({id, nodes}) =>
+  [id, ...nodes.slice(0, 4).map((node) => node.html.slice(0, 160) + node.failureSummary.slice(0, 200))])"""
+WALKED = ["embeddings", "self_attn.scores", "self_attn.softmax", "ffn.up"]
+
+
+def violations(shown: Any) -> list[Any]:
+    shown.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    shown.evaluate(AXE)
+    return shown.evaluate(RUN)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("view", ["lines", "matrix", "grid", "alignment", "beam", "probabilities"])
+def test_views_of_attention(new_page: Callable[..., Any], tmp_path: Path, view: str, scheme: str) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(inspection_page([page_contents(record_of(SRC, TGT), trace_of(TGT), "toy")]), encoding="utf-8")
+    shown = new_page(color_scheme=scheme)
+    shown.goto(f"{path.as_uri()}#view={view}&layer=1&head=0&fix=q1")
+    shown.wait_for_selector("html[data-ready]")
+    assert violations(shown) == []
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    return page_writer(tmp_path_factory.mktemp("walks"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("family", ["t5", "bert", "gpt2"])
+def test_walks(new_page: Callable[..., Any], pages: Callable[[str], Path], family: str, scheme: str) -> None:
+    shown = new_page(color_scheme=scheme)
+    for step in WALKED:
+        shown.goto("about:blank")
+        shown.goto(f"{pages(family).as_uri()}#view=walk&step={step}&cell=1,1")
+        expect(shown.locator(".account h3")).not_to_be_empty()
+        assert violations(shown) == [], step
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("view", ["lines", "probabilities", "walk"])
+def test_the_explorer(new_page: Callable[..., Any], explorer: str, view: str, scheme: str) -> None:
+    shown = new_page(allowed=explorer, color_scheme=scheme)
+    shown.goto(f"{explorer}#view={view}&text=A+dog&masks=0-cross-0-0")
+    expect(shown.locator(".pane .translation")).to_have_count(2)
+    expect(shown.locator(".status")).not_to_have_text("translating …")
+    shown.locator(".masks summary").first.click()
+    assert violations(shown) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_help(new_page: Callable[..., Any], pages: Callable[[str], Path], scheme: str) -> None:
+    shown = new_page(color_scheme=scheme)
+    shown.goto(pages("bert").as_uri())
+    shown.wait_for_selector("html[data-ready]")
+    shown.keyboard.press("?")
+    expect(shown.locator("dialog")).to_be_visible()
+    assert violations(shown) == []
