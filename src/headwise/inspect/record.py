@@ -5,12 +5,18 @@ of a picture, times of a sound). `attend.py`, `attribution.py` and `trace.py` ma
 terminal) use nothing else. Arrays are numpy, in float32; layers, heads and tokens are counted from 0.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import html
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32, UInt8
+
+from headwise.errors import unknown
+from headwise.inspect.labels import token_label
+from headwise.inspect.tables import Table, Tabular
 
 NEXT = "<next>"  # the unknown token behind a text
 ATTENTIONS = {  # what the parts of a record are called
@@ -21,6 +27,7 @@ ATTENTIONS = {  # what the parts of a record are called
 # The two decoder steps of a target token: the one that predicts it, and the next one, which reads it as its input.
 # Heads differ in which of the two attends to the source of the token (Chen et al. 2020, arXiv:2004.14837).
 ROWS = ("predicts", "reads")
+SHOWN = 12  # rows and columns of values in a table
 
 
 @dataclass(frozen=True)
@@ -126,7 +133,7 @@ class AttentionRecord(Axes):
 
 
 @dataclass(frozen=True)
-class Attribution(Axes):
+class Attribution(Axes, Tabular):
     """How much each source token raised or lowered the log-probability of each target token (natural logarithms).
 
     Relative to an empty source of the same length. A row sums to `log_probs - baseline`, up to the error `gap`. Special
@@ -146,6 +153,16 @@ class Attribution(Axes):
     def gap(self) -> float:
         """The largest error of a row; more `steps` make it smaller."""
         return float(np.abs(self.pieces.sum(1) - (self.log_probs - self.baseline)).max())
+
+    def tables(self) -> Iterator[Table]:
+        """What each source word contributes to each target word."""
+        most = float(np.abs(self.words).max(initial=0.0)) or 1.0
+        yield Table(
+            "Contribution of source words (columns) to the log-probability of target words (rows), in nats",
+            ["", *(word.text for word in self.src_words)],
+            [[word.text, *map(_signed, row)] for word, row in zip(self.tgt_words, self.words.tolist(), strict=True)],
+            (self.words / most).tolist(),
+        )
 
 
 @dataclass(frozen=True)
@@ -180,15 +197,54 @@ class BeamNode:
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(Tabular):
     """The predictions of a network position by position, and the beam of a translation."""
 
     positions: Sequence[Position]
     beam: Sequence[BeamNode]  # parents before children; empty without a search
 
+    def tables(self) -> Iterator[Table]:
+        """The most probable tokens, the best one after each layer, and the finished hypotheses of the beam."""
+        rows = [(f"{n} {_label(position.piece)}".strip(), position) for n, position in enumerate(self.positions)]
+        if rows:
+            n = min(3, max(len(position.candidates) for _, position in rows))
+            head = ["position and token", *(f"{i + 1}. candidate" for i in range(n))]
+            yield Table("Most probable tokens", head, [[name, *_likely(one.candidates, n)] for name, one in rows])
+        n_layers = max((len(position.layers) for _, position in rows), default=0)
+        if n_layers > 1:
+            layers = [[name, *(_likely(layer, 1)[0] for layer in one.layers)] for name, one in rows]
+            head = ["position and token", *(f"layer {i}" for i in range(n_layers))]
+            yield Table("Most probable token after each layer (logit lens)", head, layers)
+        if self.beam:
+            yield self._beam_table()
+
+    def _beam_table(self) -> Table:
+        parents = {node.parent for node in self.beam}
+        ended = [i for i, one in enumerate(self.beam) if i not in parents and one.status in ("finished", "chosen")]
+        ended.sort(key=lambda i: -self.beam[i].score)
+        pruned = sum(node.status == "pruned" for node in self.beam)
+        rows = [
+            [
+                self._hypothesis(i),
+                *(f"{x:.3f}" for x in (self.beam[i].score, self.beam[i].log_prob)),
+                self.beam[i].status,
+            ]
+            for i in ended
+        ]
+        caption = f"Finished hypotheses of the beam (pruned: {pruned})"
+        return Table(caption, ["hypothesis", "score", "log-probability", "status"], rows)
+
+    def _hypothesis(self, node: int) -> str:
+        """The tokens on the path to a node."""
+        pieces: list[str] = []
+        while node >= 0:
+            pieces.append(_label(self.beam[node].piece))
+            node = self.beam[node].parent
+        return " ".join(pieces[::-1])
+
 
 @dataclass(frozen=True)
-class WalkStep:
+class WalkStep(Tabular):
     """One step of the computation of figure 1 and its result.
 
     `operation` states how a cell of `values` follows from the `operands`, with `settings`, `weight` and `bias` as its
@@ -212,6 +268,39 @@ class WalkStep:
     weight: Float[np.ndarray, "..."] | None = None  # (inputs, outputs) of a projection, or one number a column
     bias: Float[np.ndarray, "..."] | None = None  # one number a column; of probabilities one a row
 
+    def tables(self) -> Iterator[Table]:
+        """The values, or their first rows and columns."""
+        columns = [_label(one) for one in self.columns[:SHOWN]] or list(map(str, range(self.values.shape[1])))[:SHOWN]
+        cut = ["…"] if self.values.shape[1] > SHOWN else []
+        rows = [
+            [_label(name), *map(_number, row), *cut]
+            for name, row in zip(self.rows[:SHOWN], self.values[:SHOWN, :SHOWN].tolist(), strict=True)
+        ]
+        more = f", the first {SHOWN} of {len(self.rows)} rows" if len(self.rows) > SHOWN else ""
+        yield Table(f"{self.name} ({self.id}): {self.formula}, {_size(self.values)}{more}", ["", *columns, *cut], rows)
+
+
+class Walk(Tabular, list[WalkStep]):
+    """The steps of a walk, first to last: a list, which a notebook shows as tables."""
+
+    def step(self, name: str) -> WalkStep:
+        """The step with this `id`, such as "self_attn.scores"; `UserError` if there is none."""
+        for one in self:
+            if one.id == name:
+                return one
+        raise unknown("step", name, [one.id for one in self])
+
+    def tables(self) -> Iterator[Table]:
+        """The steps; `step` returns one with its values."""
+        rows = [[one.id, one.name, one.formula, ", ".join(one.operands), _size(one.values)] for one in self]
+        yield Table("Walk", ["step", "name", "formula", "computed from", "size"], rows)
+
+    def _repr_html_(self) -> str:
+        steps = "".join(
+            f"<details><summary>{html.escape(one.id)}</summary>{one._repr_html_()}</details>" for one in self
+        )
+        return super()._repr_html_() + steps
+
 
 @dataclass(frozen=True)
 class StackFigure:
@@ -231,3 +320,28 @@ class WalkRecord:
 
     figure: Mapping[str, StackFigure]  # "encoder" and "decoder", or one of them
     steps: Callable[[str, int, int], list[WalkStep]]  # of a stack, layer and head
+
+
+# --- Cells of tables ---
+
+
+def _label(piece: str) -> str:
+    return token_label(piece) if piece else ""
+
+
+def _likely(candidates: Sequence[Candidate], n: int) -> list[str]:
+    """The first `n` candidates with their probabilities; "" where there are fewer."""
+    texts = [f"{_label(one.piece)} {100 * math.exp(one.log_prob):.0f} %" for one in candidates[:n]]
+    return texts + [""] * (n - len(texts))
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}"
+
+
+def _size(values: Float[np.ndarray, "..."]) -> str:
+    return " by ".join(map(str, values.shape))

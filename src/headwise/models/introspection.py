@@ -16,7 +16,7 @@ from headwise.inspect.heads import Head, HeadMask, HeadsByLayer, heads_of
 from headwise.inspect.importance import importance_over
 from headwise.inspect.notebook import AttentionView, Inspection
 from headwise.inspect.predictions import trace_of
-from headwise.inspect.record import Trace, WalkRecord, WalkStep
+from headwise.inspect.record import Trace, Walk, WalkRecord
 from headwise.inspect.recording import head_counts, record_attention
 from headwise.inspect.walk import walk_record
 from headwise.models.pruning import write_pruned
@@ -41,11 +41,9 @@ def inspect_input(self: Any, given: Any, **options: Any) -> Inspection:
     return Inspection(record_attention(self.network, observed), trace_of(self.network, observed, 10))
 
 
-def walk_input(
-    self: Any, given: Any, *, stack: str = "", layer: int = 0, head: int = 0, **options: Any
-) -> list[WalkStep]:
+def walk_input(self: Any, given: Any, *, stack: str = "", layer: int = 0, head: int = 0, **options: Any) -> Walk:
     """`Model.walk`."""
-    return walks_of_input(self, given, **options).steps(stack, layer, head)
+    return Walk(walks_of_input(self, given, **options).steps(stack, layer, head))
 
 
 def walks_of_input(self: Any, given: Any, **options: Any) -> WalkRecord:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:  # types of results: nothing of this is needed to load or to t
     from headwise.inspect.alignment import AlignmentHead
     from headwise.inspect.heads import Head, HeadsByLayer
     from headwise.inspect.notebook import AttentionView, Inspection
-    from headwise.inspect.record import Attribution, Trace, WalkRecord, WalkStep
+    from headwise.inspect.record import Attribution, Trace, Walk, WalkRecord
 
     Report = (
         LabelReport
@@ -309,7 +309,7 @@ class Model:
         """
         ...
 
-    def walk(self, given: Any, /, *rest: Any, **options: Any) -> list[WalkStep]:
+    def walk(self, given: Any, /, *rest: Any, **options: Any) -> Walk:
         """The values of every step of figure 1 for one layer and head, first to last (`headwise.inspect.walk`).
 
         Args:

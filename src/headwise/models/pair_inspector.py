@@ -20,7 +20,7 @@ from headwise.inspect.alignment import AlignmentHead, align, default_head, rank_
 from headwise.inspect.attend import Layers, attend
 from headwise.inspect.notebook import AttentionView, Inspection
 from headwise.inspect.reader import HeadCounts, LibraryReader, PairReader
-from headwise.inspect.record import Attribution, Trace, WalkRecord, WalkStep
+from headwise.inspect.record import Attribution, Trace, Walk, WalkRecord
 from headwise.inspect.trace import trace
 from headwise.models.scoring import score_texts
 from headwise.native.network import CompiledNetwork
@@ -121,8 +121,8 @@ class PairInspector:
 
     def walk(
         self, src: str, tgt: str | None = None, stack: str = "", layer: int = 0, head: int = 0, **options: Any
-    ) -> list[WalkStep]:
-        return self.walks(src, tgt, **options).steps(stack, layer, head)
+    ) -> Walk:
+        return Walk(self.walks(src, tgt, **options).steps(stack, layer, head))
 
     def walks(self, src: str, tgt: str | None = None, **options: Any) -> WalkRecord:
         return self._with_torch.walks(src, tgt, **options)
