@@ -50,8 +50,8 @@ class Callback:
     def on_log(self, record: dict[str, Any]) -> None:
         """`train.log_every` updates are done; the record of `metrics.jsonl`: means over these updates.
 
-        Its keys are "step", "loss" (None if no update had a finite loss), "learning_rate", "tokens_per_second", "epoch"
-        and more.
+        Its keys are "step", "loss" (None if no update had a finite loss), "learning_rate", "gradient_norm" (of the last
+        update, before clipping), "tokens_per_second", "epoch" and more.
         """
 
     def on_validation(self, record: dict[str, Any]) -> None:

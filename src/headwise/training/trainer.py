@@ -52,6 +52,7 @@ class Progress:
     objective: float = 0.0  # sums since the last logged line
     figures: dict[str, float] = field(default_factory=dict)  # sums of `Loss.figures` since then
     targets: int = 0
+    gradient_norm: float = 0.0  # of the last update with a finite one, before clipping
     skipped: int = 0  # updates skipped for a loss or gradient that was not finite
     skipped_in_a_row: int = 0
     best: float | None = None  # best validation metric, lower is better
@@ -189,7 +190,8 @@ class Trainer:
         norm = self._gradient_norm()
         own = torch.stack(sums).double().sum(0).tolist()  # the first synchronisation with a GPU
         objective, *figures = self._sum_over_ranks(own)
-        if not (math.isfinite(objective) and bool(norm.isfinite())):
+        length = float(norm)
+        if not (math.isfinite(objective) and math.isfinite(length)):
             self._skip(objective)
             return
         if train.clip_norm:
@@ -197,6 +199,7 @@ class Trainer:
         self.optimizer.step(learning_rate(progress.step, self._peak, train))
         self._advance_average()
         progress.skipped_in_a_row = 0
+        progress.gradient_norm = length
         progress.objective += objective
         progress.targets += n_targets
         for name, figure in zip(names, figures, strict=True):
@@ -250,6 +253,7 @@ class Trainer:
             "loss": progress.objective / targets if targets else None,
             **means,
             "learning_rate": learning_rate(progress.step, self._peak, train),
+            "gradient_norm": progress.gradient_norm if targets else None,
             "epoch": progress.data["epoch"],
             "skipped": progress.skipped,
             **clock.figures(train.max_steps - progress.step),

@@ -4,10 +4,11 @@ import json
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from headwise.errors import UserError, WriteError
-from headwise.training.logs import TRAINING_LOG, VALIDATION_LOG, read_log, training_history
+from headwise.training.logs import TRAINING_LOG, VALIDATION_LOG, TrainingHistory, read_log, training_history
 from headwise.training.metrics import MetricsLog, Terminal
 
 INTERVAL = {
@@ -69,6 +70,44 @@ def test_the_history_of_a_run(tmp_path: Path) -> None:
     assert training_history(tmp_path).validation == []
     log.validation({"step": 10, "bleu": 1.0})
     assert training_history(tmp_path).validation == [{"step": 10, "bleu": 1.0}]
+
+
+def test_the_history_as_columns(tmp_path: Path) -> None:
+    """Records may differ in their keys; texts and nested values are left out."""
+    log = MetricsLog(tmp_path, after_step=0)
+    log.training({"step": 1, "loss": 2.5, "gradient_norm": 3.0})
+    log.training({"step": 2, "loss": None, "nll": 2.0})
+    log.validation({"step": 2, "what": "step 2", "bleu": 12.5, "best": True, "sample": {"source": "a"}})
+    history = training_history(tmp_path)
+    training = history.columns()
+    assert [*training] == ["step", "loss", "gradient_norm", "nll"]
+    assert all(values.dtype == np.float64 for values in training.values())
+    np.testing.assert_array_equal(np.stack([*training.values()]), [[1, 2], [2.5, np.nan], [3, np.nan], [np.nan, 2]])
+    assert {name: values.tolist() for name, values in history.columns("validation").items()} == {
+        "step": [2.0],
+        "bleu": [12.5],
+        "best": [1.0],
+    }
+    assert TrainingHistory([], []).columns() == {}
+    with pytest.raises(UserError, match=r"unknown log 'validations'; did you mean 'validation'"):
+        history.columns("validations")
+
+
+@pytest.mark.parametrize("damage", ["\x00\x00", "{", '{"loss": 2}', "[1]", "", "[" * 100_000])
+def test_a_damaged_history_names_the_line(tmp_path: Path, damage: str) -> None:
+    """An incomplete last line is still being written."""
+    write(tmp_path, TRAINING_LOG, '{"step": 1}\n{"step": 2, "lo')
+    assert training_history(tmp_path).training == [{"step": 1}]
+    write(tmp_path, TRAINING_LOG, f'{{"step": 1}}\n{damage}\n{{"step": 2}}\n')
+    with pytest.raises(UserError) as error:
+        training_history(tmp_path)
+    assert "metrics.jsonl, line 2: is not a record of a run" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_folder_instead_of_a_log_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / TRAINING_LOG).mkdir()
+    with pytest.raises(UserError, match=r"metrics\.jsonl: cannot be read"):
+        training_history(tmp_path)
 
 
 def test_a_new_run_starts_with_empty_logs(tmp_path: Path) -> None:

@@ -209,6 +209,16 @@ def test_gradients_are_clipped(tmp_path: Path) -> None:
     assert last_norm(Run(tmp_path / "generous", clip_norm=1e6)) == last_norm(Run(tmp_path / "again"))
 
 
+def test_the_gradient_norm_is_logged_before_clipping(tmp_path: Path) -> None:
+    """Of the last update; the model still has its gradients."""
+    free, clipped = Run(tmp_path / "free"), Run(tmp_path / "clipped", clip_norm=0.05)
+    for run in (free, clipped):
+        run.trainer.run()
+    gradients = [p.grad.flatten() for p in free.network.parameters() if p.grad is not None]
+    logged = [run.log()[-1]["gradient_norm"] for run in (free, clipped)]
+    assert logged[0] == pytest.approx(torch.cat(gradients).norm().item(), rel=1e-4) and logged[1] > 0.1
+
+
 def test_moving_average(tmp_path: Path) -> None:
     run = Run(tmp_path, ema=0.75, validate_every=1, checkpoint_every=1, keep_last=10)
     run.trainer.run()
