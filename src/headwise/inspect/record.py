@@ -16,7 +16,7 @@ from jaxtyping import Float, Float32, UInt8
 
 from headwise.errors import unknown
 from headwise.inspect.labels import token_label
-from headwise.inspect.tables import Table, Tabular
+from headwise.inspect.tables import RecordTable, Tabular
 
 NEXT = "<next>"  # the unknown token behind a text
 ATTENTIONS = {  # what the parts of a record are called
@@ -154,10 +154,10 @@ class Attribution(Axes, Tabular):
         """The largest error of a row; more `steps` make it smaller."""
         return float(np.abs(self.pieces.sum(1) - (self.log_probs - self.baseline)).max())
 
-    def tables(self) -> Iterator[Table]:
+    def tables(self) -> Iterator[RecordTable]:
         """What each source word contributes to each target word."""
         most = float(np.abs(self.words).max(initial=0.0)) or 1.0
-        yield Table(
+        yield RecordTable(
             "Contribution of source words (columns) to the log-probability of target words (rows), in nats",
             ["", *(word.text for word in self.src_words)],
             [[word.text, *map(_signed, row)] for word, row in zip(self.tgt_words, self.words.tolist(), strict=True)],
@@ -203,22 +203,22 @@ class Trace(Tabular):
     positions: Sequence[Position]
     beam: Sequence[BeamNode]  # parents before children; empty without a search
 
-    def tables(self) -> Iterator[Table]:
+    def tables(self) -> Iterator[RecordTable]:
         """The most probable tokens, the best one after each layer, and the finished hypotheses of the beam."""
         rows = [(f"{n} {_label(position.piece)}".strip(), position) for n, position in enumerate(self.positions)]
         if rows:
             n = min(3, max(len(position.candidates) for _, position in rows))
             head = ["position and token", *(f"{i + 1}. candidate" for i in range(n))]
-            yield Table("Most probable tokens", head, [[name, *_likely(one.candidates, n)] for name, one in rows])
+            yield RecordTable("Most probable tokens", head, [[name, *_likely(one.candidates, n)] for name, one in rows])
         n_layers = max((len(position.layers) for _, position in rows), default=0)
         if n_layers > 1:
             layers = [[name, *(_likely(layer, 1)[0] for layer in one.layers)] for name, one in rows]
             head = ["position and token", *(f"layer {i}" for i in range(n_layers))]
-            yield Table("Most probable token after each layer (logit lens)", head, layers)
+            yield RecordTable("Most probable token after each layer (logit lens)", head, layers)
         if self.beam:
             yield self._beam_table()
 
-    def _beam_table(self) -> Table:
+    def _beam_table(self) -> RecordTable:
         parents = {node.parent for node in self.beam}
         ended = [i for i, one in enumerate(self.beam) if i not in parents and one.status in ("finished", "chosen")]
         ended.sort(key=lambda i: -self.beam[i].score)
@@ -232,7 +232,7 @@ class Trace(Tabular):
             for i in ended
         ]
         caption = f"Finished hypotheses of the beam (pruned: {pruned})"
-        return Table(caption, ["hypothesis", "score", "log-probability", "status"], rows)
+        return RecordTable(caption, ["hypothesis", "score", "log-probability", "status"], rows)
 
     def _hypothesis(self, node: int) -> str:
         """The tokens on the path to a node."""
@@ -268,7 +268,7 @@ class WalkStep(Tabular):
     weight: Float[np.ndarray, "..."] | None = None  # (inputs, outputs) of a projection, or one number a column
     bias: Float[np.ndarray, "..."] | None = None  # one number a column; of probabilities one a row
 
-    def tables(self) -> Iterator[Table]:
+    def tables(self) -> Iterator[RecordTable]:
         """The values, or their first rows and columns."""
         columns = [_label(one) for one in self.columns[:SHOWN]] or list(map(str, range(self.values.shape[1])))[:SHOWN]
         cut = ["…"] if self.values.shape[1] > SHOWN else []
@@ -277,7 +277,7 @@ class WalkStep(Tabular):
             for name, row in zip(self.rows[:SHOWN], self.values[:SHOWN, :SHOWN].tolist(), strict=True)
         ]
         more = f", the first {SHOWN} of {len(self.rows)} rows" if len(self.rows) > SHOWN else ""
-        yield Table(f"{self.name} ({self.id}): {self.formula}, {_size(self.values)}{more}", ["", *columns, *cut], rows)
+        yield RecordTable(f"{self.name} ({self.id}): {self.formula}, {_size(self.values)}{more}", ["", *columns, *cut], rows)
 
 
 class Walk(Tabular, list[WalkStep]):
@@ -290,10 +290,10 @@ class Walk(Tabular, list[WalkStep]):
                 return one
         raise unknown("step", name, [one.id for one in self])
 
-    def tables(self) -> Iterator[Table]:
+    def tables(self) -> Iterator[RecordTable]:
         """The steps; `step` returns one with its values."""
         rows = [[one.id, one.name, one.formula, ", ".join(one.operands), _size(one.values)] for one in self]
-        yield Table("Walk", ["step", "name", "formula", "computed from", "size"], rows)
+        yield RecordTable("Walk", ["step", "name", "formula", "computed from", "size"], rows)
 
     def _repr_html_(self) -> str:
         steps = "".join(

@@ -20,7 +20,7 @@ JOINERS = "\u200c\u200d"  # invisible, but part of how words are spelled
 
 
 @dataclass(frozen=True)
-class Table:
+class RecordTable:
     """A table of texts; the first cell of each row is its header."""
 
     caption: str
@@ -31,7 +31,7 @@ class Table:
     def html(self) -> str:
         """A `<table>`.
 
-        >>> Table("Sizes", ["name", "size"], [["<a>", "1"]]).html().count("&lt;a&gt;")
+        >>> RecordTable("Sizes", ["name", "size"], [["<a>", "1"]]).html().count("&lt;a&gt;")
         1
         """
         head = "".join(f'<th scope="col" dir="auto">{_escaped(text)}</th>' for text in self.head)
@@ -51,15 +51,15 @@ class Table:
     def text(self, width: int = 0) -> str:
         """Lines of at most `width` columns (0: of the terminal); columns that do not fit continue below.
 
-        >>> print(Table("Sizes", ["name", "size"], [["small", "1"], ["日本", "10"]]).text(80))
+        >>> print(RecordTable("Sizes", ["name", "size"], [["small", "1"], ["日本", "10"]]).text(80))
         Sizes
         name   size
         small  1
         日本   10
         """
-        columns = list(zip(*([visible(text) for text in row] for row in (self.head, *self.rows)), strict=True))
+        columns = list(zip(*([printable(text) for text in row] for row in (self.head, *self.rows)), strict=True))
         padded = [[_padded(text, max(map(width_of, column))) for text in column] for column in columns]
-        lines = [visible(self.caption)]
+        lines = [printable(self.caption)]
         for block in _blocks(padded, width or shutil.get_terminal_size().columns):
             lines += [GAP.join(cells).rstrip() for cells in zip(*block, strict=True)]
         return "\n".join(lines)
@@ -68,7 +68,7 @@ class Table:
 class Tabular:
     """A record that is shown as tables, by `print` and in a notebook."""
 
-    def tables(self) -> Iterator[Table]:
+    def tables(self) -> Iterator[RecordTable]:
         """Its tables, first to last."""
         raise NotImplementedError
 
@@ -93,10 +93,10 @@ def background(tint: float) -> str:
     return "#" + "".join(f"{round(255 - share * (255 - part)):02x}" for part in colour)
 
 
-def visible(text: str) -> str:
+def printable(text: str) -> str:
     """A text with escapes for control characters, line ends and lone surrogates.
 
-    >>> visible("a\\n\\x1b[2J日本")
+    >>> printable("a\\n\\x1b[2J日本")
     'a\\\\n\\\\x1b[2J日本'
     """
     return "".join(
@@ -105,7 +105,7 @@ def visible(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return html.escape(visible(text))
+    return html.escape(printable(text))
 
 
 def _padded(text: str, width: int) -> str:

@@ -20,7 +20,7 @@ from headwise.inspect.record import (
     WalkStep,
     Word,
 )
-from headwise.inspect.tables import INK, Table, Tabular, background
+from headwise.inspect.tables import INK, RecordTable, Tabular, background
 
 NASTY = ["</td><script>alert(1)</script>", "\"&'<b>", "a\nb\tc", "\x1b[31mred", "\u202eabc", "\ud800", "日本\u0301", ""]
 
@@ -151,7 +151,7 @@ def test_a_terminal_shows_the_text_form() -> None:
 
 
 def test_wide_tables_continue_below() -> None:
-    table = Table("Many", ["row", *(f"column {i}" for i in range(9))], [["日本", *"123456789"]])
+    table = RecordTable("Many", ["row", *(f"column {i}" for i in range(9))], [["日本", *"123456789"]])
     lines = table.text(40).split("\n")
     assert max(map(width_of, lines)) <= 40 and [line for line in lines if line.startswith("日本")] == lines[2::2]
     assert " ".join(lines[2::2]).replace("日本", "").split() == list("123456789")
