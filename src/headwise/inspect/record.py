@@ -277,7 +277,9 @@ class WalkStep(Tabular):
             for name, row in zip(self.rows[:SHOWN], self.values[:SHOWN, :SHOWN].tolist(), strict=True)
         ]
         more = f", the first {SHOWN} of {len(self.rows)} rows" if len(self.rows) > SHOWN else ""
-        yield RecordTable(f"{self.name} ({self.id}): {self.formula}, {_size(self.values)}{more}", ["", *columns, *cut], rows)
+        yield RecordTable(
+            f"{self.name} ({self.id}): {self.formula}, {_size(self.values)}{more}", ["", *columns, *cut], rows
+        )
 
 
 class Walk(Tabular, list[WalkStep]):
