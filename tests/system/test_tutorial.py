@@ -76,15 +76,15 @@ def run(text: str, name: str) -> list[Cell]:
 def last_value(source: str, place: str, names: dict[str, Any]) -> Any:
     """Execute a cell and return the value of its last line, as a notebook displays it."""
     body = ast.parse(source, place).body
-    shown = body.pop() if body and isinstance(body[-1], ast.Expr) and not source.rstrip().endswith(";") else None
+    shown = body.pop() if body and isinstance(body[-1], ast.Expr) else None
     exec(compile(ast.Module(body, []), place, "exec"), names)
     if not isinstance(shown, ast.Expr):
         return None
     value = eval(compile(ast.Expression(shown.value), place, "eval"), names)
-    for show in ("_repr_html_", "_repr_markdown_", "__repr__"):
-        if hasattr(value, show):
-            assert getattr(value, show)(), place
-            break
+    if value is not None and not hasattr(value, "_ipython_display_"):
+        show = next(name for name in ("_repr_html_", "_repr_markdown_", "__repr__") if hasattr(value, name))
+        displayed = getattr(value, show)()
+        assert displayed and " at 0x" not in displayed, f"{place} displays {displayed}"
     return value
 
 
@@ -164,15 +164,15 @@ class Page:
 ## Exercises
 
 ```python
-check("1.1", ...);
+check("1.1", ...)
 ```
 
 ```python
-check("1.2", ...);
+check("1.2", ...)
 ```
 
 ```python
-check("1.3", ...);
+check("1.3", ...)
 ```
 
 ## Live figure
@@ -196,7 +196,7 @@ def test_a_complete_chapter_passes() -> None:
         ("figure, axes = pyplot.subplots()", "", "a picture in 'The idea'"),
         ('```python tags=["raises-exception"]\n1 / 0\n```', "", "code in 'Break it'"),
         ("**Expected effect.** An", "An", "'**Expected effect.**' in 'Break it'"),
-        ('check("1.3", ...);', "", "three checked exercises"),
+        ('check("1.3", ...)', "", "three checked exercises"),
         ("show_source(check)", "", "code of the paper shown with show_source"),
         ("\nPage()", "\n3", "one live figure"),
         (' alt="an empty picture"', "", 'alt="..." at every cell with a picture'),

@@ -1,5 +1,7 @@
 """Answers to the exercises of all chapters: `check`, `solution`."""
 
+from dataclasses import dataclass
+
 from headwise.errors import unknown
 from headwise.tutorial.chapter_1 import EXERCISES as CHAPTER_1
 from headwise.tutorial.chapter_2 import EXERCISES as CHAPTER_2
@@ -9,12 +11,25 @@ from headwise.tutorial.exercises import Exercise
 ALL: dict[str, Exercise] = {**CHAPTER_1, **CHAPTER_2, **CHAPTER_3}
 
 
-def check_answer(exercise: str, answer: object) -> bool:
+@dataclass(frozen=True)
+class CheckedAnswer:
+    """Whether an answer is right, as a condition; a notebook shows nothing, because `check` has printed it."""
+
+    right: bool
+
+    def __bool__(self) -> bool:
+        return self.right
+
+    def _ipython_display_(self) -> None:
+        pass
+
+
+def check_answer(exercise: str, answer: object) -> CheckedAnswer:
     """Print whether the answer to an exercise is right, with a hint if not, and return it.
 
     An answer of `...` counts as none yet.
 
-    >>> check_answer("1.2", ...)
+    >>> bool(check_answer("1.2", ...))
     Exercise 1.2: no answer yet. Replace ... by your answer.
     False
 
@@ -24,13 +39,13 @@ def check_answer(exercise: str, answer: object) -> bool:
     examine = exercise_of(exercise).examine
     if answer is ...:
         print(f"Exercise {exercise}: no answer yet. Replace ... by your answer.")
-        return False
+        return CheckedAnswer(False)
     try:
         hint = examine(answer)
     except Exception as error:  # of a function that somebody has just written
         hint = f"Your answer raises {type(error).__name__}: {error}"
     print(f"Exercise {exercise}: {f'not yet. {hint}' if hint else 'right.'}")
-    return not hint
+    return CheckedAnswer(not hint)
 
 
 def print_solution(exercise: str) -> None:

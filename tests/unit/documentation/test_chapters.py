@@ -49,6 +49,11 @@ Page()
 from headwise.tutorial import settings, show_source
 show_source(settings)
 ```
+
+```python
+from headwise.tutorial import check
+check("1.1", ...)
+```
 """
 
 
@@ -84,9 +89,11 @@ def test_a_chapter_becomes_a_page_and_a_notebook(chapters: Any, chapter: Path) -
         '<div class="display" data-display="0"></div>',
         "![A &quot;quoted&quot; picture](1-small-1.png)",
         "```python\n# headwise/tutorial/sizes.py, line ",
+        "```{ .text .output }\nExercise 1.1: no answer yet. Replace ... by your answer.\n```\n",
     ]
     places = [page.markdown.index(part) for part in parts]
     assert places == sorted(places) and "title: Small" not in page.markdown
+    assert page.markdown.endswith(parts[-1])  # the value of `check` is not displayed
     assert page.pictures == {"1-small-1.png": b"picture"} and page.displays == ["<b>shown</b>"]
     saved = json.loads(chapters.download(notebook, "docs/tutorial/1-small.md"))
     text = "".join(saved["cells"][0]["source"])
