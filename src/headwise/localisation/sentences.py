@@ -1,20 +1,23 @@
 """Sentence splitting, and joining of translated sentences.
 
 `sentencex` finds sentence ends; it knows the abbreviations of about forty languages. Line ends of a text and blanks
-between its sentences stay. Not here: sentences that are too long for a model (`decode.translator.split_text`).
+between its sentences stay. A sentence of more than `MAX_SENTENCE` characters is split, so that a server can translate
+others between its parts. Not here: sentences that are too long for a model (`decode.translator.split_text`).
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from headwise.data.scripts import space_after
+from headwise.decode.translator import split_near_middle
 from headwise.errors import UserError
 from headwise.localisation.unit import Code, Parts, join_parts, without_inline_codes
 
 STAND_INS = range(0xF0000, 0x110000)  # private characters that stand for codes during splitting
 MAX_CHARACTERS = 2000  # characters of a window
+MAX_SENTENCE = 1000  # characters of a sentence
 BLANK = re.compile(r"\s")  # sentencex 1.0 panics at a multi-byte blank after an initial
 LINES = re.compile(r"((?<!\s)\s*\n\s*)")
 
@@ -50,7 +53,7 @@ def split_into_sentences(parts: Parts, language: str) -> tuple[str, list[Sentenc
             found.append(SentenceSpan((), line))
             continue
         at, first = 0, len(found)
-        for size in _sizes(BLANK.sub(" ", line), language or "en"):
+        for size in _limited(line, _sizes(BLANK.sub(" ", line), language or "en")):
             piece = line[at : at + size]
             at += size
             body = piece.rstrip()
@@ -81,6 +84,21 @@ def _sizes(line: str, language: str) -> Iterator[int]:
         else:
             yield from (begun + sizes[0], *sizes[1:-1])
             at, begun = at - sizes[-1], 0
+
+
+def _limited(line: str, sizes: Iterable[int]) -> Iterator[int]:
+    """The sizes of the sentences of a line, long ones in parts."""
+    at = 0
+    for size in sizes:
+        yield from _part_sizes(line[at : at + size])
+        at += size
+
+
+def _part_sizes(sentence: str) -> list[int]:
+    if len(sentence.rstrip()) <= MAX_SENTENCE:
+        return [len(sentence)]
+    _, start = split_near_middle(sentence.rstrip())
+    return _part_sizes(sentence[:start]) + _part_sizes(sentence[start:])
 
 
 def _with_codes(code_of: Mapping[str, Code], text: str) -> Parts:

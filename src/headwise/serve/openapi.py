@@ -164,6 +164,7 @@ def _property(parameter: Parameter, limits: RequestLimits) -> dict[str, Any]:
         "texts": {
             "oneOf": [text, {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": limits.texts}]
         },
+        "prefix": text | {"maxLength": limits.prefix_characters},
         "number": {"type": "integer", "minimum": 0, "maximum": limits.alternatives},
         "flag": {"type": "boolean"},
         "file": {"type": "string", "format": "binary"},

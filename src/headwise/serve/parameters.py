@@ -32,6 +32,7 @@ class RequestLimits:
     texts: int = 1000  # texts per request
     terms: int = 1000  # of a glossary, with those to keep
     term_characters: int = 200  # per side of a term
+    prefix_characters: int = 500  # of a forced start, which every sentence gets
     alternatives: int = 10
     seconds: float = 60.0  # for a response
     body_seconds: float = 30.0  # for receiving a body
@@ -42,7 +43,7 @@ class Parameter:
     """A parameter of a request."""
 
     name: str
-    kind: str  # "text", "texts" (or a list of them), "number", "flag", "file", "terms", "kept"
+    kind: str  # "text", "texts" (or a list of them), "prefix", "number", "flag", "file", "terms", "kept"
     help: str
     required: bool = False
     default: Any = None
@@ -66,6 +67,13 @@ class Parameter:
         if self.choices and value not in self.choices:
             raise RequestError(400, f"{replace_surrogates(value)} {self.name} is not supported")
         return check_limit(replace_surrogates(value), len(value), limits.characters)
+
+    def _prefix(self, value: Any, limits: RequestLimits) -> str:
+        prefix = self._text(value, limits)
+        if len(prefix) > limits.prefix_characters:
+            message = f"{self.name} has {len(prefix)} characters, {limits.prefix_characters} at most"
+            raise RequestError(400, f"Invalid request: {message}")
+        return prefix
 
     def _texts(self, value: Any, limits: RequestLimits) -> str | list[str]:
         if not isinstance(value, list):
@@ -137,7 +145,7 @@ NATIVE = (
     SOURCE,
     TARGET,
     Parameter("n_best", "number", "number of translations per sentence, best first", default=1),
-    Parameter("prefix", "text", "forced start of the translation of every sentence", default=""),
+    Parameter("prefix", "prefix", "forced start of the translation of every sentence", default=""),
     Parameter("glossary", "terms", "terms with their translations, as pairs or as an object", default=()),
     Parameter("keep", "kept", "text that stays unchanged", default=()),
     Parameter("alignment", "flag", "return word alignments", default=False),

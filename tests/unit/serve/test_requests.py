@@ -135,6 +135,14 @@ def test_who_may_ask(headers: dict[str, str], complaint: str) -> None:
         assert not complaint
 
 
+def test_prefixes_are_limited() -> None:
+    native = {"text": "a", "source": "en", "target": "de"}
+    limits = RequestLimits(prefix_characters=9)
+    assert read_values(NATIVE, {**native, "prefix": "a" * 9}, limits)["prefix"] == "a" * 9
+    with pytest.raises(RequestError, match="prefix has 10 characters, 9 at most"):
+        read_values(NATIVE, {**native, "prefix": "a" * 10}, limits)
+
+
 def test_all_origins_can_be_allowed() -> None:
     access = AccessRules(origins=("*",))
     for origin in ("https://evil.example", "null"):

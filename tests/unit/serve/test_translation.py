@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwise.localisation.sentences import MAX_SENTENCE
 from headwise.serve.batching import BatchSettings
 from headwise.serve.files import parse_upload
 from headwise.serve.models import ModelRouter, SentenceOptions, SentenceTranslation, ServedModel
@@ -125,6 +126,16 @@ def test_a_text_that_nothing_is_done_to_is_the_same(text: str) -> None:
 )
 def test_sentences(text: str, language: str, sentences: list[str]) -> None:
     assert segment_text(text, language).sentences == sentences
+
+
+@pytest.mark.parametrize("part", ["word ", "word, word; ", "x", "\u8dd1", "a\u3000b "])
+def test_long_sentences_are_split(part: str) -> None:
+    text = part * (20_000 // len(part))
+    taken = segment_text(text, "en")
+    assert max(map(len, taken.sentences)) <= MAX_SENTENCE
+    assert len(taken.sentences) < 3 * 20_000 / MAX_SENTENCE
+    same = [SentenceTranslation(one, one, 0.0, 0.0, (1, 1)) for one in taken.sentences]
+    assert taken.joined(same, 1).texts == (text,)
 
 
 @pytest.mark.parametrize(
