@@ -7,7 +7,8 @@
 # wheels  wheels for Linux, macOS and Windows and the sources into dist/, compiled here for each of them, and their tests:
 #         those for Linux are installed and translate, for ARM in an emulator (ARGS='manylinux_2_17_x86_64 ...': for some)
 # browser the page and the explorer in a real browser (Chromium, which it installs where it may)
-# docs    the documentation site into build/site: a warning, a broken link or a figure without a file of results fails it
+# docs    the documentation site into build/site: a warning, a broken link or a figure without a file of results fails it;
+#         executes the chapters of the tutorial, a few minutes each, once (HEADWISE_TUTORIAL=small: in seconds)
 # bench   speed against other libraries, a small fixed set in fifteen minutes (after set-up); ARGS='--model DIR --source FILE'
 #         adds the figure that needs a trained model
 # bench-quick  every script in benchmarks/ once, on tiny generated data: do they still run? (ARGS='NAME ...': these)

@@ -19,6 +19,7 @@ PAGES = (
     "getting-started/",
     "how-to/serving/",
     "inspect/",
+    "tutorial/1-from-rnns-to-attention/",
     "concepts/families/",
     "reference/commands/translate/",
     "reference/settings/",
