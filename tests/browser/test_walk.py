@@ -82,6 +82,15 @@ FIGURES = {
     "bert": {"encoder": ["Embedding", "Positional encoding", *POST, "Linear", "Softmax"]},
     "gpt2": {"decoder": ["Embedding", "Positional encoding", *MASKED, "Norm", "Linear", "Softmax"]},
     "llama": {"decoder": ["Embedding", *MASKED, "Norm", "Linear", "Softmax"]},
+    "gpt_neox": {
+        "decoder": [
+            "Embedding",
+            *("Norm", "Norm", "Masked attention", "Feed-forward", "Add"),
+            "Norm",
+            "Linear",
+            "Softmax",
+        ]
+    },
     "t5": {
         "encoder": ["Input embedding", *PRE, "Norm"],
         "decoder": ["Output embedding", *MASKED[:3], *CROSS, *PRE[3:], "Norm", "Linear", "Softmax"],

@@ -129,8 +129,9 @@ def _start(
             raise UserError(f"the view {view} has no layers and heads")
         return {"view": view}
     layer = _checked(record, part, layer, head)
-    named = {"stack" if view == "walk" else "part": part}
-    return {"view": view, **named, **({} if layer is head is None else {"layer": layer, "head": head})}
+    if view == "walk":
+        return {"view": view, "stack": part, "walkLayer": layer or 0, "walkHead": head or 0}
+    return {"view": view, "part": part, **({} if layer is head is None else {"layer": layer, "head": head})}
 
 
 def _checked(record: AttentionRecord, part: str, layer: int | None, head: int | None) -> int | None:

@@ -25,8 +25,9 @@ import numpy as np
 
 from headwise.inspect.record import StackFigure, WalkRecord, WalkStep
 
-LARGEST_PAGE = 1_000_000  # characters that the numbers of all walks may take in a page
+LARGEST_PAGE = 1_400_000  # characters that the numbers of all walks may take in a page: a megabyte in base64
 LARGEST_WEIGHTS = 1_000_000  # numbers in the projections of one walk that the explorer sends
+ELSEWHERE_IN_WALKS = ("input", "top", "memory")  # steps whose values are those of a step of another walk, too
 CHARACTERS = 2 * 4 / 3  # of a float16 in base64
 ELSEWHERE = "`headwise explore` shows all of them."
 
@@ -74,6 +75,8 @@ def _size(
     for stack, steps in firsts.items():
         counts = record.figure[stack].heads if layers else record.figure[stack].heads[:1]
         for step in steps:
+            if step.id in ELSEWHERE_IN_WALKS or step.operation == "same":
+                continue
             n_heads = (lambda n: n if heads else 1) if step.head is not None else lambda _: 1
             times = 1 if step.layer is None else sum(map(n_heads, counts))
             vectors = [one for one in (step.weight, step.bias) if one is not None and one.ndim == 1]
@@ -94,6 +97,7 @@ class _Walks:
     arrays: list[np.ndarray] = field(default_factory=list)
     axes: dict[str, list[str]] = field(default_factory=dict)
     _known: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    _places: dict[bytes, int] = field(default_factory=dict)
     _length: int = 0
 
     def add(self, stack: str, layer: int, head: int, steps: Sequence[WalkStep]) -> None:
@@ -136,9 +140,12 @@ class _Walks:
     def _array(self, values: np.ndarray | None) -> dict[str, Any] | None:
         if values is None:
             return None
-        self.arrays.append(values)
-        self._length += values.size
-        return {"at": self._length - values.size, "shape": list(values.shape)}
+        key = values.tobytes()
+        if key not in self._places:  # equal values, such as those of `input`, are kept once
+            self._places[key] = self._length
+            self.arrays.append(values)
+            self._length += values.size
+        return {"at": self._places[key], "shape": list(values.shape)}
 
     def contents(self, record: WalkRecord, kind: str, note: str) -> dict[str, Any]:
         """The JSON."""

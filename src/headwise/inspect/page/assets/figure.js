@@ -7,7 +7,7 @@ import { element, shape } from "./dom.js";
 /** @typedef {{layers: number, heads: number[], blocks: string[], norm: string, positions: string, causal: boolean, output: string}} StackFigure */
 /** @typedef {Record<string, StackFigure>} Figure */
 /** @typedef {{text: string[], style: string, holds: (id: string) => boolean}} FigureBox */
-/** @typedef {{boxes: FigureBox[], residual: boolean}} FigureBlock a sublayer with its norm and its residual connection */
+/** @typedef {{beside: FigureBox[][], boxes: FigureBox[]}} FigureBlock a sublayer with its norm and its residual connection; parallel sublayers stand beside each other, in rows */
 
 const [WIDTH, GAP, ROOM] = [148, 15, 34]; // of a box; between boxes; beside a stack
 const LINE = 15;
@@ -22,16 +22,24 @@ const box = (text, style, holds) => ({ text, style, holds });
 
 /** Sublayers of a stack from bottom to top. @param {StackFigure} stack @returns {FigureBlock[]} */
 function blocksOf({ blocks, norm, causal }) {
+  if (norm === "parallel") return [parallelBlock(causal)];
   return blocks.map((place) => {
     const attention = place === "ffn" ? ["Feed-forward"] : SUBLAYERS[/** @type {"self_attn"} */ (place)];
     const text = place === "self_attn" && causal ? ["Masked multi-head", "self-attention"] : attention;
     const inputs = (/** @type {string} */ id) => (place === "self_attn" && id === "input") || (place === "cross_attn" && id === "memory");
     const own = box(text, place, (id) => within(place)(id) || (norm === "post" && inputs(id)) || (place === "cross_attn" && id === "memory"));
-    if (norm === "post") return { boxes: [own, box(["Add & Norm"], "norm", among(`${place}.add`, `${place}.norm`))], residual: true };
+    if (norm === "post") return { boxes: [own, box(["Add & Norm"], "norm", among(`${place}.add`, `${place}.norm`))], beside: [] };
     const before = box(["Norm"], "norm", (id) => id === `${place}.norm` || (place === "self_attn" && id === "input"));
     const after = norm === "sandwich" ? [box(["Norm"], "norm", among(`${place}.norm-after`))] : [];
-    return { boxes: [before, own, ...after, box(["Add"], "add", among(`${place}.add`))], residual: true };
+    return { boxes: [before, own, ...after, box(["Add"], "add", among(`${place}.add`))], beside: [] };
   });
+}
+
+/** Attention and feed-forward network on the same input (GPT-NeoX). @param {boolean} causal @returns {FigureBlock} */
+function parallelBlock(causal) {
+  const norms = [box(["Norm"], "norm", among("self_attn.norm", "input")), box(["Norm"], "norm", among("ffn.norm"))];
+  const own = [box([causal ? "Masked" : "Multi-head", "attention"], "self_attn", within("self_attn")), box(["Feed-", "forward"], "ffn", within("ffn"))];
+  return { beside: [norms, own], boxes: [box(["Add"], "add", among("ffn.add"))] };
 }
 
 /** @param {string} name @param {StackFigure} stack @param {boolean} alone @returns {FigureBox[]} */
@@ -68,20 +76,20 @@ export class FigureView {
     for (const stack of this.stacks) stack.draw(height);
     this.width = names.length * column;
     this.where = element("p", { class: "figure-where" });
-    const drawing = shape("svg", { viewBox: `0 0 ${this.width} ${height}`, role: "group", "aria-label": "The network, as in figure 1 of the paper; its boxes are buttons", style: null }, ...this.stacks.map((stack) => stack.node), this.crossing(height));
+    const drawing = shape("svg", { viewBox: `0 0 ${this.width} ${height}`, role: "group", "aria-label": "The network, as in figure 1 of the paper; its boxes are buttons" }, ...this.stacks.map((stack) => stack.node), this.crossing());
     drawing.style.maxWidth = `${this.width * 1.05}px`;
     this.node = element("div", { class: "figure" }, drawing, this.where);
   }
 
-  /** The arrow from the encoder's output to the decoder's cross-attention. @param {number} height */
-  crossing(height) {
+  /** The arrow from the encoder's output to the decoder's cross-attention. */
+  crossing() {
     const [encoder, decoder] = this.stacks;
     const target = decoder?.middles.get("cross_attn");
     if (target === undefined) return shape("g", {});
     const [from, to] = [encoder.left + ROOM + WIDTH / 2, decoder.left + ROOM];
     const turn = decoder.left + 2;
     const top = Math.max(6, encoder.top - 10);
-    return shape("g", { class: "crossing" }, shape("path", { d: `M ${from} ${encoder.top} V ${top} H ${turn} V ${target} H ${to - 2}` }), arrowHead(to, target, "right"), shape("text", { x: turn - 5, y: (top + target) / 2 + (height ? 0 : 1), class: "aside", transform: `rotate(-90 ${turn - 5} ${(top + target) / 2})` }, "memory"));
+    return shape("g", { class: "crossing" }, shape("path", { d: `M ${from} ${encoder.top} V ${top} H ${turn} V ${target} H ${to - 2}` }), arrowHead(to, target, "right"), shape("text", { x: turn - 5, y: (top + target) / 2, class: "aside", transform: `rotate(-90 ${turn - 5} ${(top + target) / 2})` }, "memory"));
   }
 
   /** Show where the walk is. @param {string} stack @param {string} id of the step @param {number} layer @param {string} where in words */
@@ -99,7 +107,6 @@ export class FigureView {
 class StackDrawing {
   /** @param {FigureView} view @param {string} name @param {StackFigure} stack @param {number} left @param {boolean} alone */
   constructor(view, name, stack, left, alone) {
-    Object.assign(this, { view, name, stack, left, alone });
     this.view = view;
     this.name = name;
     this.stack = stack;
@@ -109,7 +116,9 @@ class StackDrawing {
     this.blocks = blocksOf(stack);
     this.outputs = outputsOf(stack);
     const all = [...this.inputs, ...this.blocks.flatMap(({ boxes }) => boxes), ...this.outputs];
-    const more = (this.blocks.length + 3) * 8;
+    const rows = this.blocks.flatMap(({ beside }) => beside.map(([one]) => one));
+    all.push(...rows);
+    const more = (this.blocks.length + 3) * 8 + (rows.length ? 16 : 0);
     this.height = all.reduce((sum, one) => sum + tall(one) + GAP, 0) + more + 44;
     this.top = 0;
     /** @type {Map<string, number>} middle of the box of a sublayer */
@@ -136,20 +145,32 @@ class StackDrawing {
   }
 
   /** A box with the arrow into it. @param {FigureBox} box @param {number} y of what is below it @returns {number} its own upper edge */
-  stacked(box, y) {
-    const middle = this.left + ROOM + WIDTH / 2;
+  stacked(box, y, x = this.left + ROOM, width = WIDTH) {
+    const middle = x + width / 2;
     const [height, upper] = [tall(box), y - GAP - tall(box)];
-    this.node.append(shape("path", { class: "wire", d: `M ${middle} ${y} V ${upper + height + 1}` }), arrowHead(middle, upper + height, "up"), this.button(box, upper, height));
+    this.node.append(shape("path", { class: "wire", d: `M ${middle} ${y} V ${upper + height + 1}` }), arrowHead(middle, upper + height, "up"), this.button(box, upper, height, x, width));
     return upper;
   }
 
+  /** Boxes side by side, all on the same input; their outputs meet again. @param {FigureBox[][]} rows @param {number} y */
+  besideUp(rows, y) {
+    const [middle, width] = [this.left + ROOM + WIDTH / 2, (WIDTH - 8) / 2];
+    const lefts = [this.left + ROOM, this.left + ROOM + width + 8];
+    let upper = y - 8;
+    this.node.append(shape("path", { class: "wire", d: `M ${middle} ${y} V ${upper} M ${lefts[0] + width / 2} ${upper} H ${lefts[1] + width / 2}` }));
+    for (const row of rows) upper = row.map((box, at) => this.stacked(box, upper, lefts[at], width))[0];
+    const joined = lefts.map((x) => `M ${x + width / 2} ${upper} V ${upper - 8} H ${middle}`).join(" ");
+    this.node.append(shape("path", { class: "wire", d: joined }));
+    return upper - 8;
+  }
+
   /** A sublayer with the residual connection around it. @param {FigureBlock} block @param {number} y */
-  blockUp({ boxes }, y) {
+  blockUp({ beside, boxes }, y) {
     const side = this.name === "decoder" ? 1 : -1;
     const middle = this.left + ROOM + WIDTH / 2;
     const edge = middle + (side * WIDTH) / 2;
     const start = y - 5;
-    let upper = y;
+    let upper = beside.length ? this.besideUp(beside, y) : y;
     for (const box of boxes) {
       upper = this.stacked(box, upper);
       if (box.style in SUBLAYERS || box.style === "ffn") this.middles.set(box.style, upper + tall(box) / 2);
@@ -176,10 +197,9 @@ class StackDrawing {
     this.layers.classList.toggle("here", layer !== null);
   }
 
-  /** @param {FigureBox} box @param {number} y @param {number} height */
-  button(box, y, height) {
-    const x = this.left + ROOM;
-    const lines = box.text.map((text, at) => shape("text", { x: x + WIDTH / 2, y: y + height / 2 + 4 + (at - (box.text.length - 1) / 2) * LINE, "text-anchor": "middle" }, text));
+  /** @param {FigureBox} box @param {number} y @param {number} height @param {number} x @param {number} width */
+  button(box, y, height, x, width) {
+    const lines = box.text.map((text, at) => shape("text", { x: x + width / 2, y: y + height / 2 + 4 + (at - (box.text.length - 1) / 2) * LINE, "text-anchor": "middle" }, text));
     const go = () => this.view.enter(this.name, box);
     const onKey = (/** @type {KeyboardEvent} */ event) => {
       if (event.key !== "Enter" && event.key !== " ") return;
@@ -187,7 +207,7 @@ class StackDrawing {
       event.stopPropagation();
       go();
     };
-    const node = shape("g", { class: `box ${box.style}`, role: "button", tabindex: "0", "aria-label": `${this.name}: ${box.text.join(" ")}`, onclick: go, onkeydown: onKey }, shape("rect", { x, y, width: WIDTH, height, rx: box.style === "add" ? height / 2 : 5 }), ...lines);
+    const node = shape("g", { class: `box ${box.style}`, role: "button", tabindex: "0", "aria-label": `${this.name}: ${box.text.join(" ").replace("- ", "-")}`, onclick: go, onkeydown: onKey }, shape("rect", { x, y, width, height, rx: box.style === "add" ? height / 2 : 5 }), ...lines);
     this.view.buttons.push({ stack: this.name, box, node });
     return node;
   }
