@@ -416,7 +416,7 @@ def test_a_frame_opens_on_the_view_layer_and_head_of_show(new_page: Callable[...
     inside = shown.frame_locator("iframe")
     expect(inside.locator('.views [aria-current="page"]')).to_have_text("Matrix")
     pressed = inside.locator('.choices [aria-pressed="true"]')
-    expect(pressed).to_have_text(["encoder", "0", "1"])
+    expect(pressed).to_have_text(["encoder self-attention", "0", "1"])
 
 
 def test_200_pieces_stay_fluid(opened: Opened, record_property: Callable[[str, Any], None]) -> None:
