@@ -81,10 +81,10 @@ def run_cells(notebook: Any, name: str) -> None:
     """Execute all cells in a new process, in an empty folder.
 
     Raises:
-        CellFailed: a cell raised an error, or took longer than an hour.
+        CellFailed: a cell raised an error or took longer than an hour, or the process died.
     """
     from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, CellTimeoutError
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
     with tempfile.TemporaryDirectory() as folder:
         places = {"metadata": {"path": folder}}
@@ -96,7 +96,7 @@ def run_cells(notebook: Any, name: str) -> None:
             client.execute(env={**os.environ, **own, "PYTHONPATH": paths})
         except CellExecutionError as error:
             raise CellFailed(f"{name}, {_failed_cell(notebook)}: {error.ename}: {error.evalue}") from None
-        except CellTimeoutError as error:
+        except (CellTimeoutError, DeadKernelError) as error:
             raise CellFailed(f"{name}: {error}") from None
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # times
