@@ -1,11 +1,11 @@
 """No violation that axe-core finds (contrast of 4.5:1 among its rules), in any view, in both themes."""
 
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browser.axe import violations
 from browser.test_page import SRC, TGT, record_of, trace_of
 from browser.walked import page_writer
 from playwright.sync_api import expect
@@ -13,16 +13,7 @@ from playwright.sync_api import expect
 from headwise.inspect.page.contents import page_contents
 from headwise.report.document import inspection_page
 
-AXE = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-RUN = """async () => (await axe.run()).violations.map(({id, nodes}) =>
-  [id, ...nodes.slice(0, 4).map((node) => node.html.slice(0, 160) + node.failureSummary.slice(0, 200))])"""
 WALKED = ["embeddings", "self_attn.scores", "self_attn.softmax", "ffn.up"]
-
-
-def violations(shown: Any) -> list[Any]:
-    shown.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    shown.evaluate(AXE)
-    return shown.evaluate(RUN)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from browser.axe import violations
 from playwright.sync_api import expect
 from tiny_families import HEARING, write_tiny
 
@@ -31,8 +32,8 @@ KINDS = {
     "whisper": {"max_source_positions": 100},
 }
 VIEWS = {
-    "bert": ["Lines", "Matrix", "All heads", "Probabilities"],
-    "gpt2": ["Lines", "Matrix", "All heads", "Probabilities"],
+    "bert": ["Lines", "Matrix", "All heads", "Probabilities", "Walk"],
+    "gpt2": ["Lines", "Matrix", "All heads", "Probabilities", "Walk"],
     "vit": ["Picture", "Lines", "Matrix", "All heads", "Probabilities"],
     "whisper": ["Sound", "Lines", "Matrix", "All heads", "Probabilities"],
 }
@@ -68,7 +69,9 @@ def pages(folders: dict[str, Path], given: dict[str, str]) -> dict[str, str]:
     for kind, folder in folders.items():
         model: Any = headwise.load(folder, "cpu")
         said = {"target": "a dog"} if kind == "whisper" else {}
-        written[kind] = inspection_page([page_contents(*model.look_inside(given[kind], **said), kind)])
+        walks = model.walks(given[kind]) if hasattr(model, "walks") else None
+        contents = page_contents(*model.look_inside(given[kind], **said), kind, walks=walks)
+        written[kind] = inspection_page([contents])
     return written
 
 
@@ -235,3 +238,12 @@ def test_a_picture_is_chosen(folders: dict[str, Path], given: dict[str, str], ne
             {"name": "a.png", "mimeType": "image/png", "buffer": b"nothing"}
         )
         expect(shown.locator(".status")).to_contain_text("a.png: is not a readable image file")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["vit", "whisper"])
+def test_views_of_pictures_and_sounds_are_accessible(opened: Opened, kind: str, scheme: str) -> None:
+    shown = opened(kind, color_scheme=scheme)
+    for view in VIEWS[kind]:
+        shown.get_by_role("button", name=view, exact=True).click()
+        assert violations(shown) == [], view

@@ -7,6 +7,7 @@ import pytest
 
 from headwise.inspect.fonts import Fonts
 from headwise.inspect.picture import save_attention
+from headwise.inspect.scale import light_scale
 
 pytest.importorskip("matplotlib")
 from matplotlib.image import imread
@@ -90,3 +91,13 @@ def test_a_long_source_does_not_make_a_strip(tmp_path: Path) -> None:
 def test_a_long_sentence_stays_a_picture_of_bearable_size(tmp_path: Path) -> None:
     save_attention(attention(2, 150, 5), TGT * 30, SRC, tmp_path / "long.png", "title")
     assert size(tmp_path / "long.png")[1] <= 8000
+
+
+def test_colours_are_those_of_the_page(tmp_path: Path) -> None:
+    """A weight has the colour of the page: that at its square root on the one scale."""
+    weights = np.array([[[0.0, 1.0], [1 / 9, 4 / 9]]], dtype=np.float32)  # roots 0, 1, 1/3 and 2/3: the stops
+    save_attention(weights, ["a", "b"], ["c", "d"], tmp_path / "picture.png", "title")
+    pixels = {tuple(colour) for colour in imread(tmp_path / "picture.png")[..., :3].reshape(-1, 3)}
+    for stop in light_scale():
+        wanted = [int(stop[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        assert any(np.allclose(wanted, pixel, atol=2 / 255) for pixel in pixels), stop
