@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
+from unit.native.walking import Recorded
 
 from headwise.checkpoint import compiled, trained
 from headwise.config.model import TransformerConfig
@@ -268,6 +269,21 @@ def steps(draw: Draw, made: CompiledNetwork, wrong: bool) -> None:
         paths, sentences = paths[order], sentences[order]
 
 
+def walks(draw: Draw, made: CompiledNetwork, wrong: bool) -> None:
+    """A pair of which one layer and head are recorded."""
+    decoder = chance(draw, 0.5)
+    heads = made.heads["decoder" if decoder else "encoder"]
+    if not heads:
+        return
+    layer = whole(draw, 0, len(heads) - 1)
+    head = whole(draw, 0, (min(heads[layer], made.heads["cross"][layer]) if decoder else heads[layer]) - 1)
+    source, target = (
+        ids(draw, whole(draw, 1, 12), made.vocabulary[side], wrong and chance(draw, 0.1)) for side in ("src", "tgt")
+    )
+    found = Recorded(made, source, target, decoder, layer, head).arrays
+    check(wrong or np.isfinite(found["output"]).all(), "a recording that is not finite")
+
+
 def drafts(draw: Draw, made: CompiledNetwork, wrong: bool) -> None:
     """One output, read several pieces at a time and taken back."""
     src, tgt = made.vocabulary["src"], made.vocabulary["tgt"]
@@ -339,8 +355,8 @@ def files(draw: Draw, wrong: bool) -> None:
 
 def models(draw: Draw, wrong: bool) -> None:
     made = network(draw, wrong and chance(draw, 0.5))
-    if chance(draw, 0.3):
-        (steps if chance(draw, 0.6) else drafts)(draw, made, wrong)
+    if chance(draw, 0.4):
+        [steps, drafts, walks][whole(draw, 0, 2)](draw, made, wrong)
     else:
         search(draw, [made] * whole(draw, 1, 2), wrong)
 

@@ -22,7 +22,7 @@ NARROW = ("-DNARROW", "-mavx512vl", "-mavx512vnni", "-mavx2", "-mfma")
 # AMX's instructions in plain C.
 EMULATED = ("-include", str(TESTS / "amx.h"))
 ENVIRONMENT = {
-    "PYTHONPATH": str(ROOT / "src"),
+    "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}",
     "OMP_NUM_THREADS": "1",
     "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",  # the interpreter never gives all back
     "UBSAN_OPTIONS": "print_stacktrace=1",
@@ -102,8 +102,12 @@ def main() -> None:
             print(f"{build}: ", end="", flush=True)
             subprocess.run(call, env=preload, check=True)
         if asked.tests:
-            plugin = {**preload, "HEADWISE_SANITIZED": name, "PYTHONPATH": f"{ROOT / 'src'}:{Path(__file__).parent}"}
-            tests = [str(TESTS / f"test_{name}.py") for name in ("products", "network", "families", "search")]
+            plugin = {
+                **preload,
+                "HEADWISE_SANITIZED": name,
+                "PYTHONPATH": f"{ENVIRONMENT['PYTHONPATH']}:{Path(__file__).parent}",
+            }
+            tests = [str(TESTS / f"test_{name}.py") for name in ("products", "network", "walk", "families", "search")]
             call = [sys.executable, "-m", "pytest", "-q", "-p", "sanitized", "-p", "no:cacheprovider", *tests]
             subprocess.run(call, env=plugin, cwd=ROOT, check=True)
 

@@ -91,10 +91,41 @@ class Transformer(Structure):
     )
 
 
+class SublayerSteps(Structure):
+    """See transformer.h."""
+
+    _fields_ = _fields(c_void_p, "norm out add")
+
+
+class AttentionSteps(Structure):
+    """See transformer.h."""
+
+    _fields_ = (
+        ("ends", SublayerSteps),
+        *_fields(c_void_p, "queries keys values turned_queries turned_keys scores weights concat"),
+    )
+
+
+class Walk(Structure):
+    """See transformer.h."""
+
+    _fields_ = (
+        *_fields(c_int, "decoder layer head"),
+        *_fields(c_void_p, "embeddings positions sum embedded input top output memory"),
+        *_fields(AttentionSteps, "self_ cross"),
+        ("ffn", SublayerSteps),
+        *_fields(c_void_p, "up inside"),
+    )
+
+
 class Recording(Structure):
     """See transformer.h; arrays as addresses."""
 
-    _fields_ = (*_fields(c_void_p, "encoder decoder cross residual states"), *_fields(c_int, "first end"))
+    _fields_ = (
+        *_fields(c_void_p, "encoder decoder cross residual states"),
+        *_fields(c_int, "first end"),
+        ("walk", Walk),
+    )
 
 
 class Members(Structure):

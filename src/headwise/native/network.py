@@ -486,6 +486,16 @@ def _padded_heads(weight: Floats, bias: Floats, heads: int, *parts: int) -> tupl
     return weight.reshape(heads * weight.shape[1], -1), bias.reshape(-1)
 
 
+def head_columns(width: int, *parts: int) -> list[int]:
+    """The components of a head among its padded ones.
+
+    >>> head_columns(5, 2, 2)
+    [0, 1, 8, 9, 16]
+    """
+    ones = np.ones((width, 1), np.float32)
+    return np.flatnonzero(_padded_heads(ones, ones[:, 0], 1, *parts)[1]).tolist()
+
+
 def _padded_outputs(outputs: Floats) -> Floats:
     """(heads, width, any), padded to whole registers."""
     return np.pad(outputs, [(0, 0), (0, _rounded(outputs.shape[1]) - outputs.shape[1]), (0, 0)])

@@ -62,43 +62,89 @@ static void normalise_rows(const Norm *norm, const float *x, float *y, int rows,
     for (int r = 0; r < rows; r++) normalise(norm, x + r * width, y + r * width, d);
 }
 
+/* --- Recordings --- */
+
+/* Where the next layer is recorded; `to` is one of a recording, and moves behind it. */
+static float *next_layer(float **to, int64_t count) {
+    float *here = *to;
+    if (here) *to += count;
+    return here;
+}
+
+/* `n` numbers as row r, if `to` is recorded. */
+static void record_row(float *to, int r, const float *x, int n) {
+    if (to) memcpy(to + (int64_t)r * n, x, 4 * (size_t)n);
+}
+
+/* Rows of `n` numbers, `stride` apart. */
+static void record(float *to, const float *x, int64_t stride, int rows, int n) {
+    for (int r = 0; to && r < rows; r++) record_row(to, r, x + r * stride, n);
+}
+
+/* Rows of d_model numbers, without what follows them in memory. */
+static void record_rows(const Transformer *m, float *to, const float *x, int rows) {
+    record(to, x, width_of(m), rows, m->d_model);
+}
+
+/* What is recorded of a stack for a walk, and of one of its layers: nothing, except of the ones that were asked for. */
+static const Walk *walk_of_stack(const Decoding *s, int decoder) {
+    static const Walk nothing = {0};
+    return s->recording.walk.decoder == decoder ? &s->recording.walk : &nothing;
+}
+
+static const Walk *walk_of(const Decoding *s, int decoder, int layer) {
+    return walk_of_stack(s, s->recording.walk.layer == layer ? decoder : -1);
+}
+
+/* --- Embeddings, residual connections --- */
+
 /* 3.1: adds a sub-layer's output to x, and normalises in post-norm models. */
-static void add_residual(const Transformer *model, const Norm *norm, float *x, const float *made, int rows) {
+static void add_residual(const Transformer *model, const Norm *norm, float *x, const float *made, int rows,
+                         const SublayerSteps *to) {
     const int width = width_of(model);
+    record_rows(model, to->out, made, rows);
     for (int r = 0; r < rows; r++, x += width, made += width) {
         for (int i = 0; i < width; i += 8) store8(x + i, add8(load8(x + i), load8(made + i)));
-        if (!model->norm_first) normalise(norm, x, x, model->d_model);
+        record_row(to->add, r, x, model->d_model);
+        if (model->norm_first) continue;
+        normalise(norm, x, x, model->d_model);
+        record_row(to->norm, r, x, model->d_model);
     }
 }
 
 /* The input of a sub-layer: x, or in pre-norm models its norm in `h`. */
-static const float *shown(const Transformer *model, const Norm *norm, const float *x, float *h, int rows) {
+static const float *shown(const Transformer *model, const Norm *norm, const float *x, float *h, int rows,
+                          const SublayerSteps *to) {
     if (!model->norm_first) return x;
     normalise_rows(norm, x, h, rows, model->d_model);
+    record_rows(model, to->norm, h, rows);
     return h;
 }
 
-static void embed(const Embeddings *e, const int32_t *tokens, const int32_t *positions, int rows, int d, float *x) {
+static void embed(const Embeddings *e, const int32_t *tokens, const int32_t *positions, int rows, int d, float *x,
+                  const Walk *to) {
     const f8 scale = all8(e->scale);
     const int width = rounded(d);
     for (int r = 0; r < rows; r++, x += width) {
         const int at = tokens[r] == e->padding ? -1 : positions[r];
         const int64_t row = (int64_t)tokens[r] * width;
         const float *position = e->positions + (int64_t)at * width;
-        for (int i = 0; i < width; i += 8) {
-            f8 scaled = mul8(read8(e->rows, row + i, e->half), scale);
-            store8(x + i, add8(scaled, load8(position + i)));
-        }
+        for (int i = 0; i < width; i += 8) store8(x + i, mul8(read8(e->rows, row + i, e->half), scale));
+        record_row(to->embeddings, r, x, d);
+        record_row(to->positions, r, position, d);
+        for (int i = 0; i < width; i += 8) store8(x + i, add8(load8(x + i), load8(position + i)));
+        record_row(to->sum, r, x, d);
         if (e->norm.weight) normalise(&e->norm, x, x, d);
+        record_row(to->embedded, r, x, d);
     }
 }
 
 /* --- Attention: equation 1 --- */
 
-/* One row: all heads attend to the slots of its path. */
-static void attend_to_path(const Attention *a, const float *q, const float *keys, const float *values, const int32_t *path,
-                           int length, float *scores, float *out) {
-    const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, room_for = rounded(length);
+/* One row: the scores of all heads for the slots of its path. */
+static void score_path(const Attention *a, const float *q, const float *keys, const int32_t *path, int length,
+                       float *scores) {
+    const int k_width = a->heads * a->d_k, room_for = rounded(length);
     for (int t = 0; t < length; t++) {
         const float *k = keys + (int64_t)path[t] * k_width;
         for (int h = 0; h < a->heads; h++) {
@@ -108,6 +154,11 @@ static void attend_to_path(const Attention *a, const float *q, const float *keys
             scores[h * room_for + t] = lanes_sum(total);
         }
     }
+}
+
+/* The same row: from scores to weights, and the weighted sums of the values. */
+static void sum_path(const Attention *a, const float *values, const int32_t *path, int length, float *scores, float *out) {
+    const int v_width = a->heads * a->d_v, room_for = rounded(length);
     for (int h = 0; h < a->heads; h++) softmax(scores + h * room_for, length, room_for);
     for (int i = 0; i < v_width; i += 8) {
         const float *weights = scores + i / a->d_v * room_for;
@@ -148,25 +199,29 @@ static int prepare(Decoding *s, int64_t rows, int length) {
     return complete ? 0 : -1;
 }
 
-static int feed_forward(Decoding *s, const FeedForward *f, int rows) {
+static int feed_forward(Decoding *s, const FeedForward *f, int rows, const Walk *to) {
     const Transformer *m = s->model;
     const int d = width_of(m), width = f->up->d_out, d_ff = f->down->d_in, gated = width != d_ff;
     float *x = s->x.bytes, *h = s->h.bytes, *wide = s->wide.bytes;
-    const float *in = shown(m, &f->norm, x, h, rows);
-    if (apply(f->up, in, rows, d, wide, width, gated ? NONE : f->activation, &s->scratch)) return -1;
+    const float *in = shown(m, &f->norm, x, h, rows, &to->ffn);
+    if (apply(f->up, in, rows, d, wide, width, gated || to->up ? NONE : f->activation, &s->scratch)) return -1;
+    record(to->up, wide, width, rows, width);
+    if (to->up && !gated) headwise_activate(f->activation, wide, rows * width);
     for (int r = 0; gated && r < rows; r++) {
         float *row = wide + (int64_t)r * width;
         gate(f->activation, row, row + d_ff, d_ff);
     }
+    record(to->inside, wide, width, rows, d_ff);
     if (apply(f->down, wide, rows, width, h, d, NONE, &s->scratch)) return -1;
-    add_residual(m, &f->norm, x, h, rows);
+    add_residual(m, &f->norm, x, h, rows, &to->ffn);
     return 0;
 }
 
-static int close_attention(Decoding *s, const Attention *a, int rows) {
+static int close_attention(Decoding *s, const Attention *a, int rows, const AttentionSteps *to) {
     const int d = width_of(s->model), width = a->heads * a->d_v;
+    record(to->concat, s->context.bytes, width, rows, width);
     if (apply(a->out, s->context.bytes, rows, width, s->h.bytes, d, NONE, &s->scratch)) return -1;
-    add_residual(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
+    add_residual(s->model, &a->norm, s->x.bytes, s->h.bytes, rows, &to->ends);
     return 0;
 }
 
@@ -190,61 +245,72 @@ static void turn(const Rotary *rotary, int position, float *row, int heads, int 
         }
 }
 
-/* Attention weights of one head, (queries, length), again and one query at a time, for a recording. */
+/* Scores and attention weights of one head, (queries, length), again and one query at a time, for a recording. */
 static void record_head(Decoding *s, int queries, const float *q, int64_t q_stride, int d_k, const float *keys, int length,
-                        float *weights) {
+                        float *raw, float *weights) {
     const int wide = rounded(length);
     float *scores = s->scores.bytes;
-    for (int r = 0; r < queries; r++) {
+    for (int r = 0; (raw || weights) && r < queries; r++) {
         multiply(1, q + r * q_stride, q_stride, keys, wide, d_k, scores, wide, wide);
+        record_row(raw, r, scores, length);
         softmax(scores, length, wide);
-        memcpy(weights + (int64_t)r * length, scores, 4 * (size_t)length);
+        record_row(weights, r, scores, length);
     }
 }
 
-/* Where the next layer's weights go; `weights` is one of a recording, and moves behind them. */
-static float *next_layer(float **weights, int64_t count) {
-    float *here = *weights;
-    if (here) *weights += count;
-    return here;
+/* The projections of one head, before its queries are scaled and turned. */
+static void record_projections(const Attention *a, int head, const AttentionSteps *to, const float *qkv, int rows) {
+    const int k_width = a->heads * a->d_k, width = a->in->d_out;
+    record(to->queries, qkv + head * a->d_k, width, rows, a->d_k);
+    record(to->keys, qkv + k_width + head * a->d_k, width, rows, a->d_k);
+    record(to->values, qkv + 2 * k_width + head * a->d_v, width, rows, a->d_v);
 }
 
-/* The rows `x`, without what follows them in memory. */
-static void record_rows(const Transformer *m, float **to, const float *x, int rows) {
-    float *here = next_layer(to, (int64_t)rows * m->d_model);
-    for (int r = 0; here && r < rows; r++) memcpy(here + (int64_t)r * m->d_model, x + r * width_of(m), 4 * (size_t)m->d_model);
+/* Queries and keys of one head after rotary positions. */
+static void record_turned(const Attention *a, int head, const AttentionSteps *to, const float *qkv, int rows) {
+    record(to->turned_queries, qkv + head * a->d_k, a->in->d_out, rows, a->d_k);
+    record(to->turned_keys, qkv + (a->heads + head) * a->d_k, a->in->d_out, rows, a->d_k);
 }
 
 /* Sentences attend to themselves; `lengths` of their rows, one after the other. */
-static int encoder_attention(Decoding *s, const Attention *a, const int32_t *lengths, int sentences, int rows) {
+static int encoder_attention(Decoding *s, const Attention *a, const int32_t *lengths, int sentences, int rows,
+                             const Walk *walk) {
+    const AttentionSteps *to = &walk->self;
     const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->in->d_out;
     float *qkv = s->wide.bytes, *keys = s->keys.bytes, *context = s->context.bytes;
-    const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
+    const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows, &to->ends);
     if (apply(a->in, in, rows, width_of(s->model), qkv, width, NONE, &s->scratch)) return -1;
+    record_projections(a, walk->head, to, qkv, rows);
     scale_queries(a, qkv, width, rows);
     float *weights = next_layer(&s->recording.encoder, (int64_t)a->heads * rows * rows); /* of the only pair */
     for (int i = 0; i < sentences; i++) {
         for (int t = 0; t < lengths[i]; t++) turn(&s->model->rotary, t, qkv + (int64_t)t * width, 2 * a->heads, a->d_k);
+        record_turned(a, walk->head, to, qkv, rows);
         for (int h = 0; h < a->heads; h++) {
             if (stopped(&s->scratch)) return -1;
             transpose(qkv + k_width + h * a->d_k, width, lengths[i], a->d_k, keys);
             if (weights)
-                record_head(s, rows, qkv + h * a->d_k, width, a->d_k, keys, rows, weights + (int64_t)h * rows * rows);
+                record_head(s, rows, qkv + h * a->d_k, width, a->d_k, keys, rows, NULL, weights + (int64_t)h * rows * rows);
+            if (h == walk->head)
+                record_head(s, rows, qkv + h * a->d_k, width, a->d_k, keys, rows, to->scores, to->weights);
             attend(lengths[i], qkv + h * a->d_k, width, a->d_k, keys, qkv + 2 * k_width + h * a->d_v, width, a->d_v,
                    lengths[i], s->scores.bytes, context + h * a->d_v, v_width);
         }
         qkv += (int64_t)lengths[i] * width, context += (int64_t)lengths[i] * v_width;
     }
-    return close_attention(s, a, rows);
+    return close_attention(s, a, rows, to);
 }
 
 static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *positions, const int32_t *paths, int64_t stride) {
     const Attention *a = &s->model->decoder[layer].self;
+    const Walk *walk = walk_of(s, 1, layer);
+    const AttentionSteps *to = &walk->self;
     const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->in->d_out;
     float *qkv = s->wide.bytes, *context = s->context.bytes;
     float *keys = s->self_k[layer], *values = s->self_v[layer];
-    const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
+    const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows, &to->ends);
     if (apply(a->in, in, rows, width_of(s->model), qkv, width, NONE, &s->scratch)) return -1;
+    record_projections(a, walk->head, to, qkv, rows);
     scale_queries(a, qkv, width, rows);
     for (int r = 0; r < rows; r++) {
         float *row = qkv + (int64_t)r * width;
@@ -252,25 +318,31 @@ static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *po
         memcpy(keys + (s->used + r) * k_width, row + k_width, 4 * (size_t)k_width);
         memcpy(values + (s->used + r) * v_width, row + 2 * k_width, 4 * (size_t)v_width);
     }
+    record_turned(a, walk->head, to, qkv, rows);
     float *weights = next_layer(&s->recording.decoder, (int64_t)a->heads * rows * rows);
     for (int r = 0; r < rows; r++) {
         if (stopped(&s->scratch)) return -1;
-        attend_to_path(a, qkv + (int64_t)r * width, keys, values, paths + r * stride, positions[r] + 1, s->scores.bytes,
-                       context + (int64_t)r * v_width);
-        const float *scores = s->scores.bytes;
+        const int length = positions[r] + 1;
+        float *scores = s->scores.bytes, *of_head = scores + walk->head * rounded(length);
+        score_path(a, qkv + (int64_t)r * width, keys, paths + r * stride, length, scores);
+        if (to->scores) memcpy(to->scores + (int64_t)r * rows, of_head, 4 * (size_t)length);
+        sum_path(a, values, paths + r * stride, length, scores, context + (int64_t)r * v_width);
+        if (to->weights) memcpy(to->weights + (int64_t)r * rows, of_head, 4 * (size_t)length);
         for (int h = 0; weights && h < a->heads; h++)
-            memcpy(weights + ((int64_t)h * rows + r) * rows, scores + h * rounded(positions[r] + 1),
-                   4 * (size_t)(positions[r] + 1));
+            memcpy(weights + ((int64_t)h * rows + r) * rows, scores + h * rounded(length), 4 * (size_t)length);
     }
-    return close_attention(s, a, rows);
+    return close_attention(s, a, rows, to);
 }
 
 static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sentences) {
     const Attention *a = &s->model->decoder[layer].cross;
+    const Walk *walk = walk_of(s, 1, layer);
+    const AttentionSteps *to = &walk->cross;
     const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v;
     float *q = s->wide.bytes, *context = s->context.bytes;
-    const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
+    const float *in = shown(s->model, &a->norm, s->x.bytes, s->h.bytes, rows, &to->ends);
     if (apply(a->in, in, rows, width_of(s->model), q, k_width, NONE, &s->scratch)) return -1;
+    record(to->queries, q + walk->head * a->d_k, k_width, rows, a->d_k);
     scale_queries(a, q, k_width, rows);
     for (int r = 0, next; r < rows; r = next) { /* rows of one sentence together */
         const int sentence = sentences[r], length = s->lengths[sentence], wide = rounded(length);
@@ -282,13 +354,15 @@ static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sent
         float *weights = layer < s->recording.first ? NULL : next_layer(&s->recording.cross, (int64_t)a->heads * queries * length);
         for (int h = 0; weights && h < a->heads; h++)
             record_head(s, queries, q + (int64_t)r * k_width + h * a->d_k, k_width, a->d_k, keys + (int64_t)h * a->d_k * wide,
-                        length, weights + (int64_t)h * queries * length);
+                        length, NULL, weights + (int64_t)h * queries * length);
+        record_head(s, queries, q + (int64_t)r * k_width + walk->head * a->d_k, k_width, a->d_k,
+                    keys + (int64_t)walk->head * a->d_k * wide, length, to->scores, to->weights);
         for (int h = 0; h < a->heads; h++)
             attend(queries, q + (int64_t)r * k_width + h * a->d_k, k_width, a->d_k, keys + (int64_t)h * a->d_k * wide,
                    values + h * a->d_v, v_width, a->d_v, length, s->scores.bytes,
                    context + (int64_t)r * v_width + h * a->d_v, v_width);
     }
-    return close_attention(s, a, rows);
+    return close_attention(s, a, rows, to);
 }
 
 /* --- Sources --- */
@@ -301,6 +375,9 @@ static int remember(Decoding *s, const float *memory, int first, int sentences, 
         const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->memory->d_out;
         float *kv = s->wide.bytes;
         if (apply(a->memory, memory, rows, width_of(m), kv, width, NONE, &s->scratch)) return -1;
+        const Walk *walk = walk_of(s, 1, l);
+        record(walk->cross.keys, kv + walk->head * a->d_k, width, rows, a->d_k);
+        record(walk->cross.values, kv + k_width + walk->head * a->d_v, width, rows, a->d_v);
         for (int i = first; i < first + sentences; i++) {
             const int length = s->lengths[i], wide = rounded(length);
             float *keys = s->cross_k[l] + s->offsets[i] * k_width, *values = s->cross_v[l] + s->offsets[i] * v_width;
@@ -324,12 +401,17 @@ static int encode(Decoding *s, const int32_t *pieces, int first, int sentences, 
             counted += pieces[r] != m->source.padding;
         }
     float *x = s->x.bytes;
-    embed(&m->source, pieces, positions, rows, m->d_model, x);
+    embed(&m->source, pieces, positions, rows, m->d_model, x, walk_of_stack(s, 0));
     for (int l = 0; l < m->n_encoder_layers; l++) {
-        if (encoder_attention(s, &m->encoder[l].self, s->lengths + first, sentences, rows)) return -1;
-        if (feed_forward(s, &m->encoder[l].ffn, rows)) return -1;
+        const Walk *walk = walk_of(s, 0, l);
+        record_rows(m, walk->input, x, rows);
+        if (encoder_attention(s, &m->encoder[l].self, s->lengths + first, sentences, rows, walk)) return -1;
+        if (feed_forward(s, &m->encoder[l].ffn, rows, walk)) return -1;
     }
+    record_rows(m, walk_of_stack(s, 0)->top, x, rows);
     if (m->encoder_norm.weight) normalise_rows(&m->encoder_norm, x, x, rows, m->d_model);
+    record_rows(m, walk_of_stack(s, 0)->output, x, rows);
+    record_rows(m, s->recording.walk.memory, x, rows);
     return remember(s, x, first, sentences, rows);
 }
 
@@ -466,22 +548,26 @@ int headwise_step(Decoding *s, int rows, const int32_t *tokens, const int32_t *p
     for (int r = 0; r < rows; r++) longest = MAX(longest, positions[r] + 1);
     if (prepare(s, rows, longest)) return -1;
     float *x = s->x.bytes;
-    embed(&m->target, tokens, positions, rows, m->d_model, x);
-    record_rows(m, &s->recording.residual, x, rows);
+    const int64_t size = (int64_t)rows * m->d_model;
+    embed(&m->target, tokens, positions, rows, m->d_model, x, walk_of_stack(s, 1));
+    record_rows(m, next_layer(&s->recording.residual, size), x, rows);
     for (int l = 0; l < s->recording.end; l++) {
+        record_rows(m, walk_of(s, 1, l)->input, x, rows);
         if (decoder_attention(s, l, rows, positions, paths, stride)) return -1;
         if (cross_attention(s, l, rows, sentences)) return -1;
-        if (feed_forward(s, &m->decoder[l].ffn, rows)) return -1;
-        record_rows(m, &s->recording.residual, x, rows);
+        if (feed_forward(s, &m->decoder[l].ffn, rows, walk_of(s, 1, l))) return -1;
+        record_rows(m, next_layer(&s->recording.residual, size), x, rows);
         if (s->recording.states) {
             float *h = s->h.bytes;
             if (m->decoder_norm.weight) normalise_rows(&m->decoder_norm, x, h, rows, m->d_model);
-            record_rows(m, &s->recording.states, m->decoder_norm.weight ? h : x, rows);
+            record_rows(m, next_layer(&s->recording.states, size), m->decoder_norm.weight ? h : x, rows);
         }
     }
     s->used += rows;
+    record_rows(m, walk_of_stack(s, 1)->top, x, rows);
     if (m->decoder_norm.weight) normalise_rows(&m->decoder_norm, x, x, rows, m->d_model);
-    for (int r = 0; r < rows; r++) memcpy(hidden + (int64_t)r * m->d_model, x + r * width_of(m), 4 * (size_t)m->d_model);
+    record_rows(m, walk_of_stack(s, 1)->output, x, rows);
+    record_rows(m, hidden, x, rows);
     return 0;
 }
 
