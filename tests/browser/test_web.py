@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from browser.conftest import SHAPES, write_model
+from unit.native.walking import Recorded
 
 import headwise
 from headwise.config.data import TranslationData
@@ -119,6 +121,90 @@ def test_rotary_positions_and_shared_heads_translate_alike(
     wanted = headwise.load(tmp_path / "model", "cpu").translate(lines, compute="int8")
     assert translated(page, "\n".join(lines)) == [one.text for one in wanted]
     assert len({one.text for one in wanted}) > 6
+
+
+WALKED = """([text, tokens, wanted]) => new Promise((resolve, reject) => {
+  const code = document.getElementById("worker").textContent, found = [];
+  const worker = new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
+  worker.onmessage = ({ data }) => {
+    const asked = { kind: "walk", source: text, tokens };
+    if (data.kind === "ready") wanted.forEach((where, number) => worker.postMessage({ ...asked, number, where }));
+    if (data.kind === "failed") reject(data.why);
+    const plain = (x) => (Number.isFinite(x) ? x : String(x)); // infinite ones
+    if (data.kind === "walked") found.push({ ...data.walk, numbers: Array.from(data.walk.numbers, plain) });
+    if (found.length === wanted.length) resolve(found);
+  };
+  worker.postMessage({ kind: "load", base64: document.getElementById("model").textContent });
+})"""
+WALKING: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "pre-norm, rotary, heads of 12": {"norm_position": "pre", "positions": "rotary", "d_k": 12, "d_v": 5},
+    "gated, shared keys": {"activation": "silu", "gated": True, "n_kv_heads": 1, "d_ff": 21},
+}
+
+
+@pytest.mark.parametrize("changes", WALKING.values(), ids=WALKING)
+def test_a_walk_has_the_numbers_of_the_library(
+    new_page: Callable[..., Any], model_paths: dict[str, Path], tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    """All steps of all layers and heads, as the library records them here in int8."""
+    tokenizer = Tokenizer.load(model_paths["transformer"] / "tokenizer.json")
+    path = write_model(tmp_path / "model", SHAPES["transformer"] | changes, tokenizer, {})
+    export_page(translation_folder(path), tmp_path / "page.html")
+    text, output = "A dog runs across the field .", tokenizer.encode("Der Hund sieht die Männer .")
+    model, network = headwise.load(path, "cpu"), translation_folder(path).weights.engine("int8")
+    record = model.walks(text, tgt="Der Hund sieht die Männer .")
+    places = [(stack, n, h) for stack, about in record.figure.items() for n in range(len(about.heads)) for h in (0, 1)]
+    page = new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    wanted = [{"stack": stack, "layer": layer, "head": head} for stack, layer, head in places]
+    found = page.evaluate(WALKED, [text, output, wanted])
+    source, read = [*tokenizer.encode(text), tokenizer.eos_id], [tokenizer.bos_id, *output]
+    for (stack, layer, head), walk in zip(places, found, strict=True):
+        steps = record.steps(stack, layer, head)
+        recorded = Recorded(network, source, read, stack == "decoder", layer, head)
+        values = recorded.steps(*head_widths(record))
+        check_walk(walk, steps, values)
+
+
+def head_widths(record: Any) -> tuple[int, int]:
+    steps = {step.id: step for step in record.steps("encoder", 0, 0)}
+    return steps["self_attn.keys"].values.shape[1], steps["self_attn.values"].values.shape[1]
+
+
+def check_walk(walk: dict[str, Any], steps: list[Any], recorded: dict[str, Any]) -> None:
+    """The steps of the page: those of Python with the numbers of the library, and parameters near the model's."""
+    numbers = np.array([float(x) for x in walk["numbers"]], np.float32)
+
+    def array(of: dict[str, Any]) -> Any:
+        return numbers[of["at"] : of["at"] + np.prod(of["shape"])].reshape(of["shape"])
+
+    assert [walk["kinds"][step["kind"]]["id"] for step in walk["steps"]] == [step.id for step in steps]
+    values = {step.id: array(one["values"]) for step, one in zip(steps, walk["steps"], strict=True)}
+    for step, one in zip(steps, walk["steps"], strict=True):
+        kind = walk["kinds"][one["kind"]]
+        assert all(kind[name] == getattr(step, name) for name in ("name", "sentence", "formula", "operands"))
+        assert (one["layer"], one["head"]) == (step.layer, step.head), step.id
+        assert walk["axes"][kind["rows"]] == list(step.rows)
+        assert values[step.id].shape == step.values.shape, step.id
+        if step.id == "self_attn.rotated-queries":  # their scale is taken away in another way
+            np.testing.assert_allclose(values[step.id], recorded[step.id], 1e-6)
+        elif step.id in recorded:
+            np.testing.assert_array_equal(values[step.id], recorded[step.id], step.id)
+        assert (one["weight"] is None, one["bias"] is None) == (step.weight is None, step.bias is None), step.id
+        if one["weight"] and step.id != "logits":  # a level; the largest has level 63, or is cut off
+            weight, near = array(one["weight"]), np.atleast_2d(step.weight)
+            assert (np.abs(weight - near) <= np.abs(near).max(0) / 63).all(), step.id
+        if one["bias"] and step.operation == "projection" and step.id != "logits":
+            np.testing.assert_array_equal(array(one["bias"])[0], step.bias, step.id)
+    if "logits" not in values:
+        return
+    (output,), logits = [one for one in walk["steps"] if walk["kinds"][one["kind"]]["id"] == "logits"], values["logits"]
+    near = values["output"] @ array(output["weight"]) + (array(output["bias"]) if output["bias"] else 0)
+    np.testing.assert_allclose(near, logits, atol=0.05 * np.abs(logits).max())
+    totals = array(walk["steps"][-1]["bias"])[0]
+    np.testing.assert_allclose(np.exp(logits - totals[:, None]), values["probabilities"], rtol=1e-5)
+    assert (values["probabilities"].max(0)[:-1] >= values["probabilities"].max(0)[1:]).all()
 
 
 def test_scores_have_the_same_bits_in_both_builds(opened: Opened, model_paths: dict[str, Path]) -> None:

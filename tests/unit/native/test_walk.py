@@ -11,6 +11,7 @@ from unit.native.walking import Recorded
 
 from headwise.inspect.record import WalkStep
 from headwise.inspect.walk import walk_record
+from headwise.native import library as c
 from headwise.native.library import library, usable_builds
 from headwise.native.network import CompiledNetwork
 from headwise.native.reading import read_pair_of_ids
@@ -38,11 +39,9 @@ OUTSIDE = {"logits", "probabilities"}  # the page computes them from the output
 class Pair:
     """The ids of a pair as an `InspectedInput`."""
 
-    read = written = list(map(str, TARGET))
-    described: dict[str, Any]
-
     def __init__(self) -> None:
-        self.described = {"src": type("Labels", (), {"labels": list(map(str, SOURCE))})}
+        self.read = self.written = list(map(str, TARGET))
+        self.described: dict[str, Any] = {"src": type("Labels", (), {"labels": list(map(str, SOURCE))})}
 
     def names(self, ids: Any, /) -> list[str]:
         return list(map(str, ids))
@@ -96,8 +95,6 @@ def test_every_step_equals_torch(build: Build, changes: dict[str, Any]) -> None:
 
 
 def test_recordings_have_the_same_bits_in_all_builds(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headwise.native import library as c
-
     model = build(d_model=20, n_heads=4, d_ff=33)
     found = []
     for name in usable_builds():

@@ -106,5 +106,5 @@ class Recorded:
         return found | {"ffn.gate": gates} if gates.size else found
 
     def _halves(self, place: str) -> tuple[int, ...]:
-        pairs = len(self.network._shape.rotary) if place == "self_" else 0  # pyright: ignore[reportPrivateUsage]
+        pairs = len(self.network._shape.rotary) if place == "self_" else 0
         return (pairs, pairs) if pairs else ()

@@ -21,6 +21,7 @@ from headwise.decode.request import search_options
 from headwise.errors import UserError
 from headwise.export.web.memory import Image, structure_layout, structure_values
 from headwise.export.web.tokens import page_tokenizer
+from headwise.export.web.walks import page_walks
 from headwise.export.web.wasm import wasm_builds
 from headwise.export.writing import write_atomically
 from headwise.inspect.alignment import AlignmentHead, default_head
@@ -29,7 +30,17 @@ from headwise.native.network import CompiledNetwork
 from headwise.native.settings import options_of
 from headwise.report.document import asset, document, fill_template, script_text
 
-STYLES = ("paper.css", "columns.css")
+STYLES = ("paper.css", "scale.css", "columns.css", "walk.css")
+STRUCTURES = (
+    c.Transformer,
+    c.Layer,
+    c.Linear,
+    c.Recording,
+    c.Options,
+    c.Limits,
+    c.Members,
+    c.Found,
+)  # that scripts use
 GZIP_LEVEL = 6  # compression level
 
 
@@ -75,10 +86,9 @@ def pack_page(folder: Folder) -> bytes:
         "pointers": image.pointers,
         "parts": places,
         "lengths": lengths,
-        "layouts": {
-            kind.__name__: structure_layout(kind) for kind in (c.Transformer, c.Options, c.Limits, c.Members, c.Found)
-        },
+        "layouts": {kind.__name__: structure_layout(kind) for kind in STRUCTURES},
         "aligns": page_alignment(network, folder.path),
+        "walk": page_walks(folder.path),
         "tokenizer": page_tokenizer(tokenizer, str(folder.path)),
         **page_settings(config, tokenizer),
     }

@@ -14,7 +14,7 @@ SOURCES = ("products.c", "activations.c", "attention.c", "transformer.c", "searc
 BUILDS = {"simd": ("-msimd128",), "relaxed": ("-msimd128", "-mrelaxed-simd")}
 TARGET = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-s")  # a library without imports
 EXCLUDED_FLAGS = ("-fPIC", "-pthread")  # native flags that do not apply
-C_FUNCTIONS = ("search", "start", "end", "look", "exact")  # called by assets/engine.js
+C_FUNCTIONS = ("search", "start", "end", "look", "exact", "read", "apply", "levels")  # called by assets/engine.js
 EXPORTED_SYMBOLS = ("malloc", "free", "aligned_alloc", *(f"headwise_{name}" for name in C_FUNCTIONS))
 INSTALL = 'pip install "headwise[web]"'
 

@@ -20,8 +20,7 @@ export class Engine {
     const words = new Int32Array(library.memory.buffer);
     for (const at of about.pointers) words[(base + at) / 4] += base;
     this.model = base + about.model;
-    const output = about.layouts.Transformer.findIndex((/** @type {[string]} */ [name]) => name === "output");
-    this.output = words[this.model / 4 + output];
+    this.output = this.read("Transformer", this.model).output;
   }
 
   /**
@@ -52,7 +51,7 @@ export class Engine {
     const { options, lists } = this.about;
     const settings = { ...options, ...asked };
     const limit = this.longest(source.length);
-    return this.#with((room) => {
+    return this.with((room) => {
       for (const name of ["ends", "suppressed", "suppressed_first"]) {
         Object.assign(settings, { [`${name}.ids`]: room.ints(lists[name]), [`${name}.count`]: lists[name].length });
       }
@@ -93,7 +92,7 @@ export class Engine {
   look(source, output) {
     const { layer, head, later } = this.about.aligns; // of a piece: the row that predicts it or, later, the one that reads it
     const read = [this.about.options.bos_id, ...output, ...(later ? [this.about.lists.ends[0]] : [])];
-    return this.#with((room) => {
+    return this.with((room) => {
       const weights = room.bytes(4 * read.length * source.length);
       const failed = this.library.headwise_look(this.model, room.ints(source), source.length, room.ints(read), read.length, layer, head, weights);
       if (failed) throw new Error("there is not enough memory to show attention");
@@ -119,8 +118,27 @@ export class Engine {
     return address;
   }
 
+  /** The fields of a structure in memory. @param {string} name @param {number} at @returns {Record<string, number>} */
+  read(name, at) {
+    /** @type {Layout} */
+    const layout = this.about.layouts[name];
+    const { buffer } = this.library.memory;
+    const [words, floats] = [new Int32Array(buffer, at, layout.length), new Float32Array(buffer, at, layout.length)];
+    return Object.fromEntries(layout.map(([field, kind], i) => [field, kind === "f" ? floats[i] : words[i]]));
+  }
+
+  /** Bytes of a structure. @param {string} name */
+  size(name) {
+    return 4 * this.about.layouts[name].length;
+  }
+
+  /** A copy of numbers in memory. @param {number} at @param {number} count */
+  floats(at, count) {
+    return new Float32Array(this.library.memory.buffer, at, count).slice();
+  }
+
   /** Do something with memory that is given back behind it. @template T @param {(room: Room) => T} work @returns {T} */
-  #with(work) {
+  with(work) {
     const room = new Room(this);
     try {
       return work(room);
@@ -130,7 +148,7 @@ export class Engine {
   }
 }
 
-class Room {
+export class Room {
   /** @param {Engine} engine */
   constructor(engine) {
     this.engine = engine;

@@ -4,6 +4,7 @@
 import { forgetColours } from "./colours.js";
 import { Columns } from "./columns.js";
 import { element } from "./dom.js";
+import { Inside } from "./inside.js";
 import { changes, kind, label, percent } from "./pieces.js";
 import { START, Store } from "./state.js";
 
@@ -21,6 +22,11 @@ let units = [];
 let worker;
 /** @type {{columns: Columns, weights: any} | null} */
 let drawn = null;
+/** @type {Inside | null} */
+let inside = null;
+/** @type {Map<number, (answer: any) => void>} what is to be done with walks that were asked for */
+const asked = new Map();
+const wish = new URLSearchParams(location.hash.slice(1)); // a text to begin with, and whether to look inside
 let [chosen, began, loaded] = [-1, 0, false];
 
 /** Another worker with the model: also how to stop one, which hears nothing while it computes. */
@@ -34,10 +40,15 @@ function begin() {
 
 /** @type {Record<string, (message: any) => void>} */
 const HEARD = {
-  ready() {
-    loaded = true;
+  ready({ figure }) {
+    if (figure) inside ??= new Inside(figure, walk, theme);
     if (!output.childElementCount) say("Ready.");
     busy(false);
+    if (!loaded && wish.has("text")) {
+      source.value = wish.get("text");
+      translate();
+    }
+    loaded = true;
   },
   units({ lines, units: found }) {
     units = found.map((/** @type {any} */ unit, /** @type {number} */ index) => ({ ...unit, text: "", tokens: null, node: unitButton(index) }));
@@ -67,6 +78,10 @@ const HEARD = {
   },
   explained({ unit, alternatives, weights, read, wrote }) {
     if (unit === chosen) show(units[unit], alternatives, weights, read, wrote);
+  },
+  walked({ number, walk, error }) {
+    asked.get(number)?.({ walk, error });
+    asked.delete(number);
   },
   failed: ({ why }) => fail(why),
 };
@@ -115,6 +130,13 @@ function halt() {
   begin();
 }
 
+/** The steps of one layer and head for the chosen sentence. @param {{stack: string, layer: number, head: number}} where @returns {Promise<any>} */
+function walk(where) {
+  const [{ source, tokens }, number] = [units[chosen], asked.size + performance.now()];
+  worker.postMessage({ kind: "walk", number, source, tokens, where });
+  return new Promise((resolve) => asked.set(number, resolve));
+}
+
 /** Show more of a sentence. @param {number} index */
 function choose(index) {
   const { source, tokens } = units[index];
@@ -141,8 +163,12 @@ function show(unit, alternatives, weights, read, wrote) {
     element("p", { class: "source", dir: "auto" }, unit.source),
     element("section", {}, element("h2", {}, "Word alignment"), drawn.columns.node),
     element("section", {}, element("h2", {}, "Alternatives"), listOf(others, unit.text)),
+    ...(inside ? [inside.node] : []),
   );
   details.hidden = false;
+  inside?.forget();
+  if (wish.has("walk")) inside?.open(true);
+  wish.delete("walk");
   store.subscribe(draw);
   draw();
 }
@@ -157,9 +183,17 @@ function listOf(others, best) {
   return element("ol", { class: "alternatives" }, ...others.map(item));
 }
 
+function theme() {
+  return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+}
+
 function draw() {
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  drawn?.columns.update(drawn.weights, store.state, dark ? "dark" : "light");
+  drawn?.columns.update(drawn.weights, store.state, theme());
+}
+
+function redraw() {
+  draw();
+  inside?.update();
 }
 
 form.addEventListener("submit", (/** @type {Event} */ event) => (event.preventDefault(), translate()));
@@ -177,6 +211,6 @@ addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) translate();
   if (event.key === "Escape") halt();
 });
-addEventListener("resize", draw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (forgetColours(), draw()));
+addEventListener("resize", redraw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (forgetColours(), redraw()));
 begin();

@@ -4,6 +4,7 @@
 import { Engine } from "./engine.js";
 import { oneLine, unitsOf } from "./sentences.js";
 import { Tokenizer } from "./tokenizer.js";
+import { recordedWalk } from "./walking.js";
 
 const ALTERNATIVES = 5; // hypotheses shown of a sentence
 const SHOWN_EVERY = 40; // milliseconds between two glimpses of what is being written
@@ -41,7 +42,7 @@ async function load(base64) {
   const { about, parts } = await unpacked(base64);
   const engine = await Engine.start(about, parts, written);
   model = { engine, tokenizer: new Tokenizer(about.tokenizer), eos: about.lists.ends[0], longest: about.lengths.longest_source };
-  page.postMessage({ kind: "ready" });
+  page.postMessage({ kind: "ready", figure: about.walk?.figure ?? null });
 }
 
 /** @param {Int32Array} tokens */
@@ -71,18 +72,34 @@ async function translate(text) {
   page.postMessage({ kind: "done" });
 }
 
-/** Alternatives and attention of units that were asked for. */
+/** Answer what was asked of units. */
 function answer() {
+  glimpse = null;
+  for (const question of questions.splice(0)) (question.kind === "walk" ? walk : explain)(question);
+}
+
+/** Alternatives and attention. @param {{unit: number, source: string, tokens: number[]}} question */
+function explain({ unit, source, tokens }) {
   if (!model) return;
   const { engine, tokenizer, eos } = model;
-  glimpse = null;
-  for (const { unit, source, tokens } of questions.splice(0)) {
-    const ids = [...tokenizer.encode(source), eos];
-    const beam = Math.max(engine.about.options.beam_size, ALTERNATIVES);
-    const found = engine.search(ids, { beam_size: beam, pool: ALTERNATIVES });
-    const alternatives = found.map(({ tokens, logProb }) => ({ text: oneLine(tokenizer.decode(tokens)), logProb }));
-    const weights = engine.look(ids, tokens);
-    page.postMessage({ kind: "explained", unit, alternatives, weights, read: tokenizer.readable(ids), wrote: tokenizer.readable([...tokens, eos]) });
+  const ids = [...tokenizer.encode(source), eos];
+  const beam = Math.max(engine.about.options.beam_size, ALTERNATIVES);
+  const found = engine.search(ids, { beam_size: beam, pool: ALTERNATIVES });
+  const alternatives = found.map(({ tokens, logProb }) => ({ text: oneLine(tokenizer.decode(tokens)), logProb }));
+  const weights = engine.look(ids, tokens);
+  page.postMessage({ kind: "explained", unit, alternatives, weights, read: tokenizer.readable(ids), wrote: tokenizer.readable([...tokens, eos]) });
+}
+
+/** The steps of one layer and head. @param {{number: number, source: string, tokens: number[], where: import("./walking.js").Where}} question */
+function walk({ number, source, tokens, where }) {
+  if (!model) return;
+  const { engine, tokenizer, eos } = model;
+  const read = [engine.about.options.bos_id, ...tokens];
+  try {
+    const walked = recordedWalk(engine, [...tokenizer.encode(source), eos], read, where, (ids) => tokenizer.readable(ids));
+    page.postMessage({ kind: "walked", number, walk: walked }, [walked.numbers.buffer]);
+  } catch (error) {
+    page.postMessage({ kind: "walked", number, error: error instanceof Error ? `${error.message}.` : String(error) });
   }
 }
 
@@ -90,11 +107,15 @@ function answer() {
 const TOLD = {
   load: ({ base64 }) => load(base64),
   translate: ({ text }) => translate(text),
-  explain: (question) => {
-    questions.push(question);
-    if (!glimpse) answer();
-  },
+  explain: ask,
+  walk: ask,
 };
+
+/** @param {any} question */
+function ask(question) {
+  questions.push(question);
+  if (!glimpse) answer();
+}
 
 page.onmessage = async (/** @type {MessageEvent} */ { data }) => {
   try {
