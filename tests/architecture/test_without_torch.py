@@ -215,7 +215,8 @@ def test_results_and_pages_need_no_torch(files: Path, monkeypatch: pytest.Monkey
     )
     run_blocked(RUN, "results", "model")
     pytest.importorskip("ziglang")
-    run_blocked(RUN, "export", "model", "page.html", "--to", "web")
+    said = run_blocked("sys.stderr = sys.stdout\n" + RUN, "export", "model", "page.html", "--to", "web")
+    assert "without “Look inside”" in said
     assert "<html" in (files / "page.html").read_text(encoding="utf-8")
 
 

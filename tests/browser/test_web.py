@@ -1,6 +1,7 @@
 """The page that `headwise export --to web` writes, opened from disk: it translates as `headwise translate` does."""
 
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from browser.conftest import SHAPES, write_model
+from browser.test_accessibility import violations
+from playwright.sync_api import expect
 from unit.native.walking import Recorded
 
 import headwise
@@ -17,6 +20,7 @@ from headwise.config.data import TranslationData
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.translator import clean_text, one_line, split_text
 from headwise.export.web import page, wasm
+from headwise.export.web import walks as page_walks
 from headwise.export.web.page import export_page, read_asset
 from headwise.export.web.tokens import page_tokenizer
 from headwise.models.load import translation_folder
@@ -232,6 +236,65 @@ def test_a_chosen_sentence_shows_alternatives_and_lines(opened: Opened) -> None:
     assert page.locator(".alternatives li").count() >= 1
     assert page.evaluate(INKED) > 50, "lines are drawn"
     assert [node.get_attribute("aria-pressed") for node in page.query_selector_all(".unit")] == ["false", "true"]
+
+
+def walking(page: Any, layer: int, head: int) -> None:
+    """Choose a layer and a head, and wait for their steps."""
+    page.get_by_label("Layer").select_option(str(layer))
+    page.get_by_label("Head").select_option(str(head))
+    expect(page.locator(".figure-where")).to_contain_text(f"layer {layer}, head {head}")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_can_be_looked_inside_with_the_keyboard(opened: Opened, scheme: str) -> None:
+    page = opened(color_scheme=scheme)
+    translated(page, "A dog runs .\nZwei Männer reden .")
+    look = page.get_by_role("button", name="Look inside")
+    assert look.get_attribute("aria-expanded") == "false"
+    assert page.locator("#inside *").count() == 0, "no cost before"
+    look.press("Enter")
+    expect(page.locator(".walk-panel h2")).to_have_text("Embeddings")
+    for name in ("Positional encoding", "Embedded tokens", "Queries"):
+        page.get_by_role("button", name="Next").press("Enter")
+        expect(page.locator(".walk-panel h2")).to_have_text(name)
+    walking(page, 1, 1)
+    page.locator(".heatmap canvas").press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page.locator(".account h3")).to_contain_text("dimension 0")
+    expect(page.locator(".cell-lines")).to_contain_text("Sum of the products")
+    expect(page.locator(".walk-panel")).to_contain_text("8 bits")
+    assert violations(page) == []
+
+
+def test_another_sentence_is_walked_through_where_the_first_one_was(opened: Opened) -> None:
+    page = opened()
+    translated(page, "A dog runs .\nZwei Männer reden .")
+    page.click("#look")
+    page.locator(".figure [aria-label*='softmax' i], .figure .box:has-text('Softmax')").last.click()
+    expect(page.locator(".walk-panel h2")).to_have_text("Output probabilities")
+    page.click(".unit >> nth=1")
+    page.wait_for_selector('#details .source:text-is("Zwei Männer reden .")')
+    expect(page.locator(".walk-panel h2")).to_have_text("Output probabilities")
+    page.locator(".figure .box:has-text('Input embedding')").click()
+    expect(page.locator(".heatmap canvas")).to_have_attribute("aria-label", re.compile("^Embeddings: 5 rows"))
+
+
+def test_a_link_can_have_a_text_and_look_inside(new_page: Callable[..., Any], page_files: dict[str, Path]) -> None:
+    page = new_page()
+    page.goto(f"{page_files['relaxed'].as_uri()}#text=A%20dog%20runs%20.&walk=1")
+    expect(page.locator(".walk-panel h2")).to_have_text("Embeddings")
+    assert page.input_value("#source") == "A dog runs ."
+
+
+def test_a_page_made_without_torch_cannot_be_looked_inside(
+    new_page: Callable[..., Any], model_paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_walks, "torch_installed", lambda: False)
+    export_page(translation_folder(model_paths["transformer"]), tmp_path / "page.html")
+    page = new_page()
+    page.goto((tmp_path / "page.html").as_uri() + "#text=A%20dog&walk=1")
+    page.wait_for_selector("#details:not([hidden])")
+    assert page.locator("#look").count() == 0
 
 
 INKED = """() => { const canvas = document.querySelector(".columns canvas");

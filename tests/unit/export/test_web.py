@@ -3,8 +3,10 @@
 import ctypes
 import gzip
 import json
+import re
 import struct
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,9 +25,11 @@ from headwise.export.web import page, wasm
 from headwise.export.web.memory import Image, structure_layout
 from headwise.export.web.page import export_page
 from headwise.export.web.tokens import page_tokenizer, unsupported_part
-from headwise.models.load import translation_folder
+from headwise.export.web.walks import outline
+from headwise.models.load import load, translation_folder
 from headwise.native import library as c
 from headwise.network.compiled import pack_network
+from headwise.report.document import module_order
 
 MakeModel = Callable[..., Path]
 NO_BINARIES = {"simd": b"simd", "relaxed": b"relaxed"}
@@ -52,6 +56,28 @@ def test_a_page_is_one_file_that_asks_no_network(make_model: MakeModel, tmp_path
     assert "<title>&lt;en&gt; &amp; de</title>" in text
     assert "default-src &#x27;none&#x27;" in text and "connect-src" not in text and "unsafe-inline" not in text
     assert [path.name for path in tmp_path.iterdir()] == ["<en> & de.html"]
+
+
+@pytest.mark.parametrize("entry", ["main.js", "worker.js"])
+def test_one_scope_of_the_page_has_each_name_once(entry: str) -> None:
+    declared = re.compile(r"^(?:export )?(?:async )?(?:function|class|const|let) (?:\[([^\]]+)\]|(\w+))", re.MULTILINE)
+    names = Counter(
+        name.strip()
+        for module in module_order(entry, page.read_asset)
+        for groups in declared.findall(page.read_asset(module))
+        for name in "".join(groups).split(",")
+    )
+    assert [name for name, count in names.items() if count > 1] == []
+    assert len(names) > 10
+
+
+def test_steps_of_a_walk_do_not_depend_on_the_text(make_model: MakeModel) -> None:
+    model = load(make_model(), "cpu")
+    found = [outline(model.walks(text, tgt=text)) for text in ("a dog", "Hund und Hund und a b c")]
+    assert found[0] == found[1]
+    assert {name: len(layers) for name, layers in found[0]["walks"].items()} == {"encoder": 1, "decoder": 2}
+    ids = [found[0]["kinds"][kind]["id"] for kind, *_ in found[0]["walks"]["decoder"][-1]]
+    assert ids[0] == "embeddings" and ids[-1] == "probabilities" and "cross_attn.scores" in ids
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from headwise.decode.request import search_options
 from headwise.errors import UserError
 from headwise.export.web.memory import Image, structure_layout, structure_values
 from headwise.export.web.tokens import page_tokenizer
-from headwise.export.web.walks import page_walks
+from headwise.export.web.walks import page_walks, torch_installed
 from headwise.export.web.wasm import wasm_builds
 from headwise.export.writing import write_atomically
 from headwise.inspect.alignment import AlignmentHead, default_head
@@ -54,7 +54,8 @@ def export_page(folder: Folder, out: Path) -> str:
         check_page(folder)
         text = page_html(pack_page(folder), out.stem)
         (temporary / "export").write_text(text, encoding="utf-8")
-        return f"{len(text) / 1e6:.1f} MB; open it in a browser, or share it"
+        walk = "" if torch_installed() else "; without “Look inside”, which an export without PyTorch leaves out"
+        return f"{len(text) / 1e6:.1f} MB; open it in a browser, or share it{walk}"
 
     return write_atomically(out, write)
 

@@ -23,7 +23,7 @@ let worker;
 /** @type {{columns: Columns, weights: any} | null} */
 let drawn = null;
 /** @type {Inside | null} */
-let inside = null;
+let look = null;
 /** @type {Map<number, (answer: any) => void>} what is to be done with walks that were asked for */
 const asked = new Map();
 const wish = new URLSearchParams(location.hash.slice(1)); // a text to begin with, and whether to look inside
@@ -41,7 +41,7 @@ function begin() {
 /** @type {Record<string, (message: any) => void>} */
 const HEARD = {
   ready({ figure }) {
-    if (figure) inside ??= new Inside(figure, walk, theme);
+    if (figure) look ??= new Inside(figure, walk, theme);
     if (!output.childElementCount) say("Ready.");
     busy(false);
     if (!loaded && wish.has("text")) {
@@ -163,11 +163,11 @@ function show(unit, alternatives, weights, read, wrote) {
     element("p", { class: "source", dir: "auto" }, unit.source),
     element("section", {}, element("h2", {}, "Word alignment"), drawn.columns.node),
     element("section", {}, element("h2", {}, "Alternatives"), listOf(others, unit.text)),
-    ...(inside ? [inside.node] : []),
+    ...(look ? [look.node] : []),
   );
   details.hidden = false;
-  inside?.forget();
-  if (wish.has("walk")) inside?.open(true);
+  look?.forget();
+  if (wish.has("walk")) look?.open(true);
   wish.delete("walk");
   store.subscribe(draw);
   draw();
@@ -193,7 +193,7 @@ function draw() {
 
 function redraw() {
   draw();
-  inside?.update();
+  look?.update();
 }
 
 form.addEventListener("submit", (/** @type {Event} */ event) => (event.preventDefault(), translate()));
