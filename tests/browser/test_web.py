@@ -240,8 +240,8 @@ def test_a_chosen_sentence_shows_alternatives_and_lines(opened: Opened) -> None:
 
 def walking(page: Any, layer: int, head: int) -> None:
     """Choose a layer and a head, and wait for their steps."""
-    page.get_by_label("Layer").select_option(str(layer))
-    page.get_by_label("Head").select_option(str(head))
+    page.get_by_role("combobox", name="Layer").select_option(str(layer))
+    page.get_by_role("combobox", name="Head").select_option(str(head))
     expect(page.locator(".figure-where")).to_contain_text(f"layer {layer}, head {head}")
 
 
