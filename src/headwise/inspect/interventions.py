@@ -6,10 +6,11 @@ Not here: permanent changes (`models.pruning`).
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import partial
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -24,12 +25,18 @@ from headwise.network.cache import LayerCache
 from headwise.network.embeddings import Embeddings
 from headwise.network.extra_dropout import DroppingKernel
 from headwise.network.fronts import AudioFront, PatchFront, SeriesEmbeddings
-from headwise.network.interventions import INTERVENED
+from headwise.network.interventions import INTERVENED, interventions_of
 from headwise.network.layers import ParallelLayer, Sublayer
 from headwise.network.masks import Causal, Everywhere, Mask, Packing
 from headwise.network.positions import NoPositions
 from headwise.network.relative import RelativeBias
 
+PARTS = {  # what an argument needs in a network
+    **dict.fromkeys(("kernel", "scale", "temperature"), "multi-head attention"),
+    "residuals": "residual connections",
+    "positions": "positions",
+    "causal": "causal mask",
+}
 Edit = Callable[[Any], Any] | Tensor | float  # of the output of a module: a function of it, or another value
 
 
@@ -85,25 +92,23 @@ def intervene(
     _check_values(kernel, scale, temperature)
     _check_outputs(network, outputs or {})
     heads = heads_of(network, silence) if silence else None
-    requested: list[tuple[str, Callable[[nn.Module], Iterator[Change]]]] = []
+    requested: dict[str, Callable[[nn.Module], Iterator[Change]]] = {}
     if kernel is not None:
-        requested.append(("multi-head attention", lambda network: _kernels(network, lambda _: kernel)))
+        requested["kernel"] = lambda network: _kernels(network, lambda _: kernel)
     if scale is not None:
-        requested.append(("multi-head attention", lambda network: _kernels(network, lambda old: _scaled(old, scale))))
+        requested["scale"] = lambda network: _kernels(network, lambda old: _scaled(old, scale))
     if temperature is not None:
-        requested.append(
-            ("multi-head attention", lambda network: _kernels(network, lambda old: TemperedKernel(old, temperature)))
-        )
+        requested["temperature"] = lambda network: _kernels(network, lambda old: TemperedKernel(old, temperature))
     if not residuals:
-        requested.append(("residual connections", _residuals))
+        requested["residuals"] = _residuals
     if not positions:
-        requested.append(("positions", _positions))
+        requested["positions"] = _positions
     if not causal:
-        requested.append(("causal mask", _causal_masks))
-    for part, changes in requested:
-        _check_there(network, part, changes(network), where)
-    changes = [lambda network, find=find: _matching(find(network), where) for _, find in requested]
-    return Intervention(model, network, changes, outputs or {}, heads)
+        requested["causal"] = _causal_masks
+    for name, changes in requested.items():
+        _check_there(network, PARTS[name], changes(network), where)
+    limited = {name: partial(_matching, find, where) for name, find in requested.items()}
+    return Intervention(model, network, limited, outputs or {}, heads)
 
 
 class Intervention(AbstractContextManager[Any]):
@@ -113,7 +118,7 @@ class Intervention(AbstractContextManager[Any]):
         self,
         model: Any,
         network: nn.Module,
-        changes: Sequence[Callable[[nn.Module], Iterator["Change"]]],
+        changes: Mapping[str, Callable[[nn.Module], Iterator["Change"]]],
         edits: Mapping[str, Edit],
         heads: Any,
     ) -> None:
@@ -123,8 +128,9 @@ class Intervention(AbstractContextManager[Any]):
 
     def __enter__(self) -> Any:
         with ExitStack() as undo:
-            _put(undo, self._network, INTERVENED, True)
-            for changes in self._changes:
+            own = {*self._changes, *(["outputs"] if self._edits else []), *(["silence"] if self._heads else [])}
+            _put(undo, self._network, INTERVENED, interventions_of(self._network) | own)
+            for changes in self._changes.values():
                 for change in [*changes(self._network)]:
                     _put(undo, change.module, change.attribute, change.value)
             for name, edit in self._edits.items():
@@ -226,9 +232,9 @@ def _causal_masks(network: nn.Module) -> Iterator[Change]:
             yield Change(name, module, "reach", NotCausal())
 
 
-def _matching(changes: Iterator[Change], where: str) -> Iterator[Change]:
+def _matching(find: Callable[[nn.Module], Iterator[Change]], where: str, network: nn.Module) -> Iterator[Change]:
     """The changes of modules whose name, or the name of a module around them, matches `where`."""
-    for change in changes:
+    for change in find(network):
         parts = change.name.split(".")
         if any(fnmatchcase(".".join(parts[:n]), where) for n in range(1, len(parts) + 1)):
             yield change
@@ -316,7 +322,7 @@ def _check_there(network: nn.Module, part: str, changes: Iterator[Change], where
     found = [*changes]
     if not found:
         raise UserError(f"this network has no {part} to change")
-    if any(_matching(iter(found), where)):
+    if any(_matching(lambda _: iter(found), where, network)):
         return
     names = dict(network.named_modules())
     if not any(fnmatchcase(name, where) for name in names):

@@ -24,6 +24,7 @@ from headwise.inspect.walk_steps import Steps, activation_name, bias_of, is_norm
 from headwise.network.embeddings import Embeddings, TypedEmbeddings
 from headwise.network.feed_forward import GatedFeedForward
 from headwise.network.heads import CappedLanguageHead, LanguageHead, MaskedLanguageHead, ScaledLanguageHead
+from headwise.network.interventions import interventions_of
 from headwise.network.layers import ParallelLayer, SandwichSublayer
 from headwise.network.masks import Everywhere
 from headwise.network.positions import LearnedPositions, NoPositions, sinusoids
@@ -32,6 +33,7 @@ from headwise.network.rotary import Rotary
 from headwise.network.transformer import DecoderOnly, EncoderOnly, Transformer
 
 N_OUTPUTS = 24  # tokens of the vocabulary that are shown at the output
+UNWALKABLE = frozenset({"outputs", "kernel", "temperature", "residuals"})  # arguments of `interventions.intervene`
 
 
 def walk_pair(
@@ -53,13 +55,19 @@ def walk_record(network: Any, shown: InspectedInput) -> WalkRecord:
     modules = dict(network.named_modules(remove_duplicate=False))
     with evaluating(network), torch.inference_mode(), passing(modules) as (taken, returned):
         network.logits(shown.read_by(network))
-    return WalkRecord(figure_of(network), partial(_steps, network, shown, taken, returned))
+    return WalkRecord(
+        figure_of(network), partial(_steps_as_read, interventions_of(network), network, shown, taken, returned)
+    )
 
 
 def check_walkable(network: Any) -> None:
     """`UserError` for a network that a walk cannot follow."""
     if not is_walkable(network):
         raise UserError("a walk follows figure 1 of the paper: this model is of another architecture, or reads no text")
+    if changed := sorted(interventions_of(network) & UNWALKABLE):
+        raise UserError(
+            f"a walk repeats the steps of figure 1: it cannot follow an intervention with {', '.join(changed)}"
+        )
 
 
 def is_walkable(network: Any) -> bool:
@@ -118,6 +126,13 @@ def _front(network: Any, stack: str) -> str:
 
 
 # --- The steps ---
+
+
+def _steps_as_read(interventions: frozenset[str], network: Any, *arguments: Any) -> list[WalkStep]:
+    """`_steps`; `UserError` if an intervention began or ended since the network read the input."""
+    if interventions_of(network) is not interventions:
+        raise UserError("an intervention began or ended since this walk was recorded: use it inside the same `with`")
+    return _steps(network, *arguments)
 
 
 @torch.inference_mode()

@@ -13,6 +13,7 @@ from torch.nn.modules import module as torch_module
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 INTERNAL = vars(nn.Module()).keys()  # attributes of every module; decoding sets `training` itself
 INTERVENED = "intervened"  # attribute of a network inside `headwise.inspect.interventions.intervene`
+NONE_OPEN: frozenset[str] = frozenset()
 INTERVENTION = "an intervention"
 BY_VALUE = (bool, int, float, str, type(None))  # types compared by value; other objects by identity
 
@@ -34,6 +35,11 @@ def hooked(network: nn.Module) -> str:
 def is_intervened(network: nn.Module) -> bool:
     """Whether the network is changed on purpose, by `headwise.inspect.interventions.intervene`."""
     return INTERVENED in vars(network)
+
+
+def interventions_of(network: nn.Module) -> frozenset[str]:
+    """The arguments of the open interventions; a set of its own for each."""
+    return vars(network).get(INTERVENED, NONE_OPEN)
 
 
 class ModuleSnapshot:

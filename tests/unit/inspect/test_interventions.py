@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -263,6 +264,35 @@ def test_recorded_attention_is_of_the_changed_kernel(tmp_path: Path) -> None:
     with intervene(model, kernel=Even()):
         weights = model.attend("A dog runs.").cross[0]
     assert abs(weights - 1 / weights.shape[2]).max() < 1e-6  # one float32 division
+
+
+@pytest.mark.parametrize("name", ["scale", "positions", "causal", "silence"])
+def test_a_walk_follows_it(tmp_path: Path, name: str) -> None:
+    """Its weights, which it computes itself, are those of the network; in float32, a softmax of few scores."""
+    model: Any = headwise.load(small_model(tmp_path / "model"), "cpu")
+    usual = model.walk("A dog runs.", "Ein Hund", stack="decoder", layer=1)[-1].values
+    with intervene(model, **INTERVENTIONS[name][0]):
+        walk = model.walk("A dog runs.", "Ein Hund", stack="decoder", layer=1)
+        record = model.attend("A dog runs.", "Ein Hund")
+        walks = model.walks("A dog runs.", "Ein Hund")
+        assert walks.steps("decoder", 1, 0)
+    for place, weights in (("self_attn", record.decoder[1]), ("cross_attn", record.cross[1])):
+        assert abs(walk.step(f"{place}.softmax").values - weights[0]).max() < 1e-5
+    assert not np.allclose(walk[-1].values, usual)
+    with pytest.raises(UserError, match="an intervention began or ended since this walk was recorded"):
+        walks.steps("decoder", 1, 0)
+
+
+@pytest.mark.parametrize("name", ["temperature", "kernel", "residuals", "outputs"])
+def test_a_walk_says_what_it_cannot_follow(tmp_path: Path, name: str) -> None:
+    model: Any = headwise.load(small_model(tmp_path / "model"), "cpu")
+    with (
+        intervene(model, **INTERVENTIONS[name][0]),
+        intervene(model, scale=None),
+        pytest.raises(UserError, match=f"cannot follow an intervention with {name}"),
+    ):
+        model.walk("A dog runs.")
+    assert model.walk("A dog runs.")
 
 
 def test_rotations_relative_biases_and_parallel_layers() -> None:
