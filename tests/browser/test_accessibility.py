@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from browser.axe import violations
 from browser.test_page import SRC, TGT, record_of, trace_of
@@ -11,6 +12,7 @@ from browser.walked import page_writer
 from playwright.sync_api import expect
 
 from headwise.inspect.page.contents import page_contents
+from headwise.inspect.record import Attribution, Axis, Walk, WalkStep, Word
 from headwise.report.document import inspection_page
 
 WALKED = ["embeddings", "self_attn.scores", "self_attn.softmax", "ffn.up"]
@@ -51,6 +53,24 @@ def test_the_explorer(new_page: Callable[..., Any], explorer: str, view: str, sc
     expect(shown.locator(".pane .translation")).to_have_count(2)
     expect(shown.locator(".status")).not_to_have_text("translating …")
     shown.locator(".masks summary").first.click()
+    assert violations(shown) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_tables_of_a_notebook(new_page: Callable[..., Any], tmp_path: Path, scheme: str) -> None:
+    """In a page with the colours of the browser, as an output of a cell."""
+    axis = Axis(["▁A", "▁dog"], [Word("A", 0, 1), Word("dog", 1, 2)])
+    values = np.array([[-1.0, 2.0], [0.5, 0.0]], np.float32)
+    attribution = Attribution("A dog", "Ein Hund", axis, axis, values, values, values[0], values[1])
+    steps = Walk([WalkStep("scores", "self_attn", "Scores", "", "Q K^T", "scores", [], ["A", "dog"], [], values)])
+    shown_records = "".join(one._repr_html_() for one in (trace_of(TGT), attribution, steps))
+    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Outputs</title>'
+    body = f"<style>:root {{ color-scheme: light dark }}</style><main><h1>Outputs</h1>{shown_records}</main>"
+    path = tmp_path / "notebook.html"
+    path.write_text(head + body, encoding="utf-8")
+    shown = new_page(color_scheme=scheme)
+    shown.goto(path.as_uri())
+    shown.locator("summary").click()
     assert violations(shown) == []
 
 

@@ -159,7 +159,7 @@ class Attribution(Axes, Tabular):
         most = float(np.abs(self.words).max(initial=0.0)) or 1.0
         yield RecordTable(
             "Contribution of source words (columns) to the log-probability of target words (rows), in nats",
-            ["", *(word.text for word in self.src_words)],
+            ["word", *(word.text for word in self.src_words)],
             [[word.text, *map(_signed, row)] for word, row in zip(self.tgt_words, self.words.tolist(), strict=True)],
             (self.words / most).tolist(),
         )
@@ -278,7 +278,7 @@ class WalkStep(Tabular):
         ]
         more = f", the first {SHOWN} of {len(self.rows)} rows" if len(self.rows) > SHOWN else ""
         yield RecordTable(
-            f"{self.name} ({self.id}): {self.formula}, {_size(self.values)}{more}", ["", *columns, *cut], rows
+            f"{self.name} ({self.id}): {self.formula}, {_size(self.values)}{more}", ["token", *columns, *cut], rows
         )
 
 

@@ -92,7 +92,7 @@ def test_a_trace_shows_candidates_layers_and_the_beam() -> None:
 
 def test_an_attribution_is_a_tinted_table() -> None:
     (table,) = attribution().tables()
-    assert table.head == ["", "A", "dog"] and table.rows == [["dog", "-0.50", "+2.00"]]
+    assert table.head == ["word", "A", "dog"] and table.rows == [["dog", "-0.50", "+2.00"]]
     assert table.tints == [[-0.25, 1.0]]
     html = attribution()._repr_html_()
     assert background(1.0) in html and background(-0.25) in html
@@ -106,7 +106,7 @@ def test_a_walk_lists_its_steps_and_their_values() -> None:
     (table,) = steps.tables()
     assert table.rows[0] == ["self_attn.scores", "Scores", "Q K^T", "q, k", "2 by 2"]
     (values,) = steps[0].tables()
-    assert values.head == ["", "0", "1"] and values.rows == [["A", "0.25", "-inf"], ["b", "0.25", "0.25"]]
+    assert values.head == ["token", "0", "1"] and values.rows == [["A", "0.25", "-inf"], ["b", "0.25", "0.25"]]
     assert steps._repr_html_().count("<details>") == 2
     with pytest.raises(UserError, match=r"unknown step 'self_attn.score'; did you mean 'self_attn.scores'"):
         steps.step("self_attn.score")
