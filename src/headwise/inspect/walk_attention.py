@@ -33,7 +33,7 @@ def attention_steps(steps: Steps, place: str, x: str) -> str:
     values = steps.value(weights) @ steps.value(v)
     steps.add(f"{place}.weighted-sum", "weighted-sum", "head_i = softmax(...) V", values, [weights, v], **where)
     joined, concat = steps.taken[f"{steps.here}.{place}.o_proj"], f"{place}.concat"
-    steps.add(concat, "concat", "Concat(head_0, ..., head_h)", joined, [f"{place}.weighted-sum"], place=place)
+    steps.add(concat, "concat", "Concat(head_0, ..., head_(h-1))", joined, [f"{place}.weighted-sum"], place=place)
     return steps.project(
         f"{place}.heads", "Concat(...) W^O" + bias_of(attention.o_proj, "^O"), attention.o_proj, concat, place=place
     )

@@ -47,7 +47,9 @@ class FormulaParser {
     while (this.at < this.tokens.length && this.tokens[this.at] !== ")" && !OPERATORS.includes(this.tokens[this.at])) {
       if (this.tokens[this.at] === "/") {
         this.at++;
-        factors = [mathElement("mfrac", {}, row(factors), row([this.factor()]))];
+        const below = [this.factor()];
+        while (this.tokens[this.at] === "(") below.push(this.atom()); // a function of something
+        factors = [mathElement("mfrac", {}, row(bare(factors)), row(below))];
         continue;
       }
       const applied = this.tokens[this.at] === "(" && factors.length > 0;
@@ -74,7 +76,7 @@ class FormulaParser {
   /** @returns {Element} */
   atom() {
     const token = this.tokens[this.at];
-    if (token === "(") return mathElement("mrow", {}, mathElement("mo", { stretchy: "false" }, "("), ...this.group(), mathElement("mo", { stretchy: "false" }, ")"));
+    if (token === "(") return mathElement("mrow", {}, mathElement("mo", {}, "("), ...this.group(), mathElement("mo", {}, ")"));
     this.at++;
     if (token === "√") return mathElement("msqrt", {}, this.factor());
     if (/^\d/.test(token)) return mathElement("mn", {}, token);
@@ -89,6 +91,13 @@ class FormulaParser {
     this.at++;
     return inside;
   }
+}
+
+/** What is above a fraction bar needs no parentheses. @param {Element[]} factors */
+function bare(factors) {
+  const [only, ...others] = factors;
+  const grouped = !others.length && only?.localName === "mrow" && only.firstElementChild?.textContent === "(";
+  return grouped ? [...only.children].slice(1, -1) : factors;
 }
 
 /** @param {Element[]} parts */
