@@ -5,9 +5,11 @@ Pages are generated from the code (`reference_pages`) and from benchmarks/result
 on the site (`page_links`); formulas become MathML.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 from chapters import CellFailed, ChapterPage, chapter_paths, download, executed, page_of, with_displays
 from cited_figures import RESULTS, bare, missing, with_cited
@@ -21,12 +23,24 @@ from page_links import SOURCE, linked_files, links_on_site, site_path
 from reference_pages import PAGES, table
 
 ROOT = RESULTS.parents[1]
-TRANSLATOR = ROOT / "build/sentence-model/headwise-en-de.html"  # of `make sentence-model`, or of a release
+# The page of the English-German model: of `make sentence-model`, of a release, or another one.
+TRANSLATOR_VARIABLE = "HEADWISE_SENTENCE_MODEL"
+TRANSLATOR = ROOT / os.environ.get(TRANSLATOR_VARIABLE, "build/sentence-model/headwise-en-de.html")
 TRANSLATOR_MARKER = "<!-- translator -->"
-TRANSLATOR_LINK = (
-    '<a href="translator.html">Translate English to German in your browser</a>: a small model in one page '
-    "of four megabytes. It needs no server, and no text leaves your computer."
-)
+TRANSLATOR_TEXT = "Where did you buy that book?"
+# A browser loads the page when the reader opens it: before, the frame is not visible.
+TRANSLATOR_FRAME = f"""<details class="walk" markdown="0">
+<summary><strong>Walk through a translation in your browser</strong>: a small English-German model with every number of
+its computation, {{size}}. It needs no server, and no text leaves your computer.</summary>
+<iframe src="translator.html#text={quote(TRANSLATOR_TEXT)}&amp;walk=1" title="English-German model"
+loading="lazy"></iframe>
+</details>
+
+<a href="translator.html">The same model on a page of its own</a>, for translating."""
+TRANSLATOR_PICTURE = """[![A page that translates and shows a step of its computation: the attention weights of
+one head](how-to/web-walk.png)](how-to/web.md)
+
+One HTML file [translates in any browser and shows every step of the computation](how-to/web.md), without a server."""
 CHAPTERS: dict[str, ChapterPage] = {}  # executed, by path in the repository
 FENCE = {".py": "python", ".toml": "toml", ".c": "c", ".h": "c", ".sh": "sh"}
 
@@ -42,6 +56,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.append(File.generated(config, "results/files.md", content=results_table()))
     for path in chapter_paths():
         _add_chapter(path, files, config)
+    check_translator()
     if TRANSLATOR.is_file():
         files.append(File.generated(config, "translator.html", abs_src_path=str(TRANSLATOR)))
     for path in sorted(_linked(files)):
@@ -103,19 +118,30 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """
     origin = origin_of(page.file)
     markdown = CHAPTERS[origin].markdown if origin in CHAPTERS else markdown
-    markdown = with_translator(markdown, TRANSLATOR.is_file())
+    markdown = with_translator(markdown, TRANSLATOR)
     if origin.startswith("docs/") and not page.file.generated_by:
         markdown = checked(markdown, origin)
     return as_on_github(links_on_site(markdown, origin, page.file.src_uri))
 
 
-def with_translator(markdown: str, built: bool) -> str:
-    """The link to the translator in place of its marker, if it was built.
+def with_translator(markdown: str, translator: Path) -> str:
+    """The translator in place of its marker, or a picture if it was not built.
 
-    >>> with_translator("a\\n<!-- translator -->", built=False)
-    'a\\n'
+    >>> with_translator("<!-- translator -->", Path("missing.html"))[:20]
+    '[![A page that trans'
     """
-    return markdown.replace(TRANSLATOR_MARKER, TRANSLATOR_LINK if built else "")
+    if TRANSLATOR_MARKER not in markdown:
+        return markdown
+    if not translator.is_file():
+        return markdown.replace(TRANSLATOR_MARKER, TRANSLATOR_PICTURE)
+    size = f"{translator.stat().st_size / 1e6:.1f} MB"
+    return markdown.replace(TRANSLATOR_MARKER, TRANSLATOR_FRAME.format(size=size))
+
+
+def check_translator() -> None:
+    """`PluginError` if the named page does not exist."""
+    if os.environ.get(TRANSLATOR_VARIABLE) and not TRANSLATOR.is_file():
+        raise PluginError(f"{TRANSLATOR_VARIABLE} = {TRANSLATOR}: no such file; unset it, or run `make sentence-model`")
 
 
 def checked(markdown: str, origin: str) -> str:

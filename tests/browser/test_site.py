@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
+
+from headwise.export.web.page import export_page
+from headwise.models.load import translation_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
@@ -41,10 +45,18 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("site")
+def folder(tmp_path_factory: pytest.TempPathFactory, model_paths: dict[str, Path]) -> Path:
+    """The site, with a small model in place of the sentence model."""
+    out, model = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("model") / "model.html"
+    export_page(translation_folder(model_paths["transformer"]), model)
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
-    built = subprocess.run(command, cwd=ROOT, env={**os.environ, **SMALL}, capture_output=True, text=True)
+    built = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **SMALL, "HEADWISE_SENTENCE_MODEL": str(model)},
+        capture_output=True,
+        text=True,
+    )
     assert built.returncode == 0, built.stderr
     return out
 
@@ -87,6 +99,20 @@ def test_formulas_are_drawn(site: str, new_page: Callable[..., Any]) -> None:
     fraction = page.locator("math mfrac").first.bounding_box()
     assert fraction["height"] > 1.2 * page.locator("math mi").first.bounding_box()["height"]
     assert "\\" not in page.locator("math").first.text_content()
+
+
+def test_the_front_page_walks_through_a_model_when_asked(site: str, new_page: Callable[..., Any]) -> None:
+    page, loaded = new_page(site), list[str]()
+    page.on("request", lambda request: loaded.append(request.url))
+    page.goto(site)
+    page.wait_for_load_state("networkidle")
+    assert not [url for url in loaded if "translator.html" in url], "nothing is loaded before"
+    page.locator("details.walk summary").press("Enter")
+    inside = page.frame_locator("details.walk iframe")
+    expect(inside.locator(".walk-panel h2")).to_have_text("Embeddings")
+    inside.get_by_role("button", name="Next").click()
+    expect(inside.locator(".walk-panel h2")).to_have_text("Positional encoding")
+    assert page.locator("details.walk").bounding_box()["height"] > 400
 
 
 def test_search_finds_a_setting(site: str, new_page: Callable[..., Any]) -> None:

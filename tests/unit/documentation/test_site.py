@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mkdocs.exceptions import PluginError
 
 import headwise
 from headwise.cli import BY_NAME, COMMANDS, command_parser
@@ -46,10 +47,18 @@ def test_the_reference_has_every_option(pages: dict[str, str], group: str) -> No
         assert [word for word in options - {"-h", "--help", "--help-all"} if word not in text] == []
 
 
-def test_the_front_page_links_the_translator_if_it_was_built() -> None:
+def test_the_front_page_has_the_translator_if_it_was_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page, hooks = (ROOT / "docs/index.md").read_text(encoding="utf-8"), hook("site_hooks")
-    assert "translator.html" in hooks.with_translator(page, built=True)
-    assert "translator" not in hooks.with_translator(page, built=False)
+    built = tmp_path / "model.html"
+    built.write_bytes(bytes(4_100_000))
+    found, missing = hooks.with_translator(page, built), hooks.with_translator(page, tmp_path / "missing.html")
+    assert '<iframe src="translator.html#' in found and 'loading="lazy"' in found and "4.1 MB" in found
+    assert "translator.html" not in missing and "how-to/web-walk.png" in missing
+    monkeypatch.setattr(hooks, "TRANSLATOR", tmp_path / "missing.html")
+    hooks.check_translator()  # it was not named
+    monkeypatch.setenv(hooks.TRANSLATOR_VARIABLE, "missing.html")
+    with pytest.raises(PluginError, match="no such file; unset it, or run `make sentence-model`"):
+        hooks.check_translator()
 
 
 def test_the_index_has_every_command(pages: dict[str, str]) -> None:

@@ -21,7 +21,7 @@ export class Inside {
     this.head = element("select", { onchange: () => this.set({ head: Number(this.head.value) }) });
     this.choices = element("div", { class: "actions" }, element("label", {}, "Layer ", this.layer), element("label", {}, "Head ", this.head));
     this.panel = element("div", { id: "inside", hidden: true });
-    this.node = element("section", { class: "inside", "aria-label": "Inside the network" }, element("p", {}, this.button, element("span", { class: "quiet" }, " every step of the computation for this sentence")), this.panel);
+    this.node = element("section", { class: "look-inside", "aria-label": "Inside the network" }, element("p", {}, this.button, element("span", { class: "quiet" }, " every step of the computation for this sentence")), this.panel);
     /** @type {WalkView | null} */
     this.view = null;
     this.waiting = false;
