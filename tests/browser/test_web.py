@@ -284,6 +284,7 @@ def test_a_link_can_have_a_text_and_look_inside(new_page: Callable[..., Any], pa
     page.goto(f"{page_files['relaxed'].as_uri()}#text=A%20dog%20runs%20.&walk=1")
     expect(page.locator(".walk-panel h2")).to_have_text("Embeddings")
     assert page.input_value("#source") == "A dog runs ."
+    expect(page.locator(".walk-panel h2")).to_be_in_viewport()
 
 
 def test_a_page_made_without_torch_cannot_be_looked_inside(

@@ -82,6 +82,8 @@ const HEARD = {
   walked({ number, walk, error }) {
     asked.get(number)?.({ walk, error });
     asked.delete(number);
+    if (wish.has("walk")) setTimeout(() => scrollTo(0, scrollY + (look?.node.getBoundingClientRect().top ?? 0) - 8)); // only in this frame
+    wish.delete("walk");
   },
   failed: ({ why }) => fail(why),
 };
@@ -168,7 +170,6 @@ function show(unit, alternatives, weights, read, wrote) {
   details.hidden = false;
   look?.forget();
   if (wish.has("walk")) look?.open(true);
-  wish.delete("walk");
   store.subscribe(draw);
   draw();
 }
