@@ -1,4 +1,4 @@
-"""The parts of a claim: a sentence, conditions, a measurement, figures and a verdict.
+"""The parts of a claim: a sentence, conditions, a measurement, figures, and the statements that it consists of.
 
 A condition is a frozen dataclass of plain values. With a seed it determines a measurement, so its values are also the
 key under which the result is stored. Figures are described here and drawn in `report/figures.py`.
@@ -6,15 +6,16 @@ key under which the result is stored. Figures are described here and drawn in `r
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from headwise.report.figures import Figure, Series
 from headwise.report.statistics import PowerLaw, power_law, seed_range
+from headwise.study.statement import NoRows, Result, Row, Statement, judge
 
 Scale = Literal["toy", "quick", "full"]  # of the tests, of --quick, of the study
-Row = dict[str, Any]  # numbers and names of one measured point
+RATES = (1 / 3, 1.0, 3.0)  # learning rates that each network tries, as multiples of the claim's
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,6 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Whether a claim held, and the reason, one sentence computed from the numbers."""
-
-    held: Literal["held", "held in part", "not held"]
-    reason: str
-
-
-@dataclass(frozen=True)
 class Claim:
     """One claim with everything needed to judge it; `claims.py` lists them."""
 
@@ -49,11 +42,25 @@ class Claim:
     conditions: Callable[[Plan], Sequence[Any]]  # frozen dataclasses; none: the plan lacks what is needed
     measure: Callable[[Any, int], list[Row]]  # a pure function of a condition and a seed
     figures: Callable[[Sequence[Row]], list[Figure]]
-    judge: Callable[[Sequence[Row]], Verdict]
+    statements: Sequence[Statement]
     seeds: Mapping[Scale, int]
-    cost: Mapping[Scale, float]  # approximate seconds per unit, for the time left
-    timed: bool = False  # results depend on the machine, so another machine measures again
+    cost: Mapping[Scale, float]  # approximate seconds per unit on one core, for the estimate
+    timed: bool = False  # results depend on the machine, so another machine measures again, and one unit at a time
+    tuned: bool = False  # conditions differ in `rate`, of which each network keeps the one with the best "validation"
     needs: str = ""  # what to add when there are no conditions
+
+    def judge(self, rows: Sequence[Row]) -> list[Result]:
+        """Every statement with its verdict."""
+        return [judge(statement, rows) for statement in self.statements]
+
+
+def best_rates(conditions: Sequence[Any], validation: Callable[[Any], float]) -> list[Any]:
+    """Of conditions that differ in their `rate` alone, the one with the highest validation; ties go to the first."""
+    groups: dict[str, list[Any]] = defaultdict(list)
+    for condition in conditions:
+        rest = {key: value for key, value in asdict(condition).items() if key != "rate"}
+        groups[repr(rest)].append(condition)
+    return [max(group, key=validation) for group in groups.values()]
 
 
 def select_rows(rows: Sequence[Row], **wanted: Any) -> list[Row]:
@@ -89,10 +96,10 @@ def series_by(rows: Sequence[Row], name: str, x: str, y: str) -> list[Series]:
 
 
 def mean_of(rows: Sequence[Row], key: str, **wanted: Any) -> float:
-    """The mean of a column over the `wanted` rows; `ValueError` if there are none."""
+    """The mean of a column over the `wanted` rows; `NoRows` if there are none."""
     values = column(select_rows(rows, **wanted), key)
     if not values:
-        raise ValueError(f"no rows to take the mean of {key} from")
+        raise NoRows(f"no rows to take the mean of {key} from")
     return sum(values) / len(values)
 
 

@@ -3,29 +3,39 @@
 from headwise.study import (
     distance,
     gradients,
+    heads,
     inference,
+    interpretability,
     layer_cost,
+    operations,
     order,
     receptive_field,
     scaled_dot_product,
+    scaled_training,
     scaling_laws,
     sequential,
     translation,
+    warmup,
 )
 from headwise.study.claim import Claim
 
 CLAIMS: dict[str, Claim] = {
     module.CLAIM.name: module.CLAIM
     for module in (
+        operations,
         sequential,
-        distance,
-        gradients,
-        receptive_field,
-        translation,
-        scaled_dot_product,
         layer_cost,
-        order,
-        scaling_laws,
         inference,
+        receptive_field,
+        gradients,
+        distance,
+        translation,
+        interpretability,
+        order,
+        scaled_dot_product,
+        scaled_training,
+        heads,
+        warmup,
+        scaling_laws,
     )
 }

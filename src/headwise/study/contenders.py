@@ -13,7 +13,7 @@ from torch import nn
 from headwise.architectures.registry import Network, build_network
 from headwise.config.model import ModelConfig
 from headwise.config.settings import load_recipe
-from headwise.network.attention import MultiHeadAttention
+from headwise.network.attention import Kernel, MultiHeadAttention
 from headwise.network.feed_forward import FeedForward
 from headwise.network.layers import EncoderLayer, Sublayer
 from headwise.network.rotary import Rotary
@@ -86,12 +86,20 @@ def make(config: ModelConfig, device: str) -> Network:
     return build_network(config).to(device)
 
 
-def encoder_layers(n_layers: int, width: int, d_ff: int, n_heads: int, rotate: Rotary | None = None) -> nn.ModuleList:
-    """A stack of pre-norm encoder layers without dropout."""
+def encoder_layers(
+    n_layers: int,
+    width: int,
+    d_ff: int,
+    n_heads: int,
+    rotate: Rotary | None = None,
+    d_k: int = 0,
+    kernel: Kernel | None = None,
+) -> nn.ModuleList:
+    """A stack of pre-norm encoder layers without dropout; `d_k` 0 is the width divided by the heads."""
     d_head = width // n_heads
     return nn.ModuleList(
         EncoderLayer(
-            MultiHeadAttention(width, n_heads, d_head, d_head, rotate=rotate),
+            MultiHeadAttention(width, n_heads, d_k or d_head, d_head, kernel=kernel, rotate=rotate),
             FeedForward(width, d_ff),
             Sublayer(nn.LayerNorm(width), 0.0, norm_first=True),
             Sublayer(nn.LayerNorm(width), 0.0, norm_first=True),

@@ -1,7 +1,9 @@
 """Claim: gradients vanish or explode on their way through time; gates, clipping, residuals and norms are the cures."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -9,14 +11,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.report.figures import Figure, Panel, Series
-from headwise.report.statistics import mean_interval
-from headwise.study.claim import Claim, Plan, Row, Verdict, column, distinct, mean_of, select_rows, series
+from headwise.study.claim import RATES, Claim, Plan, mean_of, select_rows, series
 from headwise.study.learning import train_network
+from headwise.study.statement import Row, Statement, over_seeds
 
 SYMBOLS = 8  # to remember
 CELLS: dict[str, type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 STACKS = ("plain", "residual", "residual + norm")
+HUGE = 1e30  # a gradient that is not finite counts as this
 FAINT = 1e-30  # below this a float32 gradient is nothing
+RATE = 0.01
+STRONG = 3.0  # gain of the plain network whose gradients may explode
+VANISHED = -3.0  # decimal logarithm of the share of a gradient that is left
+EXPLODED = 1.0  # decimal logarithm of a gradient norm
+MARGIN = 0.1  # of accuracy
+STRONGER = 2.0  # decimal logarithm: a hundred times
 
 
 @dataclass(frozen=True)
@@ -30,17 +39,19 @@ class Condition:
     steps: int  # training updates; 0 = as initialized
     reach: int  # positions, or layers
     width: int
+    rate: float  # learning rate; 0 = not trained
 
 
 def conditions(plan: Plan) -> list[Condition]:
     """Cells as initialized and trained, a plain one with a large initialization, and stacks of layers."""
     width, reach = plan.pick((8, 8), (32, 32), (64, 128))
     steps = plan.pick(2, 250, 2000)
-    fresh = [Condition(cell, "", 1.0, 0.0, 0, reach, width) for cell in CELLS]
-    strong = Condition("rnn", "", 3.0, 0.0, 0, reach, width)
-    trained = [Condition(cell, "", 1.0, 1.0, steps, reach, width) for cell in CELLS]
-    clipping = [Condition("rnn", "", 3.0, clip, steps, reach, width) for clip in (0.0, 1.0)]
-    stacks = [Condition("", stack, 1.0, 0.0, 0, reach, width) for stack in STACKS]
+    rates = [RATE * rate for rate in RATES]
+    fresh = [Condition(cell, "", 1.0, 0.0, 0, reach, width, 0.0) for cell in CELLS]
+    strong = Condition("rnn", "", STRONG, 0.0, 0, reach, width, 0.0)
+    trained = [Condition(cell, "", 1.0, 1.0, steps, reach, width, rate) for cell in CELLS for rate in rates]
+    clipping = [Condition("rnn", "", STRONG, clip, steps, reach, width, rate) for clip in (0.0, 1.0) for rate in rates]
+    stacks = [Condition("", stack, 1.0, 0.0, 0, reach, width, 0.0) for stack in STACKS]
     return [*fresh, strong, *trained, *clipping, *stacks]
 
 
@@ -71,8 +82,9 @@ def measure(condition: Condition, seed: int) -> list[Row]:
     """Gradient norms by distance; for a trained network also its accuracy and largest gradient."""
     c = condition
     if c.stack:
-        return [{"distance": far, "gradient": norm} for far, norm in depth_gradients(c.stack, c.width, c.reach)]
-    network, largest = Rememberer(c.cell, c.width, c.gain), [0.0]
+        norms = depth_gradients(c.stack, c.width, c.reach)
+        return [{"distance": far, "gradient": norm, "validation": 0.0, "diverged": 0} for far, norm in norms]
+    network, largest, diverged = Rememberer(c.cell, c.width, c.gain), [0.0], 0
     if c.steps:
 
         def loss() -> Tensor:
@@ -80,14 +92,21 @@ def measure(condition: Condition, seed: int) -> list[Row]:
             tokens, symbols = sample_sequences(32, length)
             return F.cross_entropy(network(tokens), symbols)
 
-        train_network(
-            network, loss, c.steps, rate=0.01, clip=c.clip, each=lambda step, loss, norm: largest.append(norm)
-        )
-    tokens, symbols = sample_sequences(256, c.reach)
-    with torch.no_grad():
-        accuracy = (network(tokens).argmax(-1) == symbols).float().mean().item()
-    also = {"accuracy": accuracy, "largest_update": min(max(largest), 1e30)}
+        diverged = train_network(
+            network, loss, c.steps, c.rate, clip=c.clip, each=lambda step, loss, norm: largest.append(norm)
+        ).diverged
+    finite = [norm if math.isfinite(norm) else HUGE for norm in largest]
+    also = {"largest_update": min(max(finite), HUGE), "diverged": diverged, "validation": remembered(network, c.reach)}
+    also["accuracy"] = remembered(network, c.reach)
+    tokens, _ = sample_sequences(32, c.reach)
     return [{"distance": far, "gradient": norm, **also} for far, norm in time_gradients(network, tokens)]
+
+
+@torch.no_grad()
+def remembered(network: Rememberer, length: int) -> float:
+    """Share of new sequences whose first symbol the network predicts."""
+    tokens, symbols = sample_sequences(256, length)
+    return (network(tokens).argmax(-1) == symbols).float().mean().item()
 
 
 def time_gradients(network: Rememberer, tokens: Int[Tensor, "batch length"]) -> list[tuple[int, float]]:
@@ -165,34 +184,90 @@ def kept(rows: Sequence[Row]) -> float:
     return mean_of(rows, "gradient", distance=far) / mean_of(rows, "gradient", distance=1)
 
 
-def judge(rows: Sequence[Row]) -> Verdict:
-    """Held if the plain gradient vanishes, the strong one explodes and every remedy works; in part if some do."""
-    fresh = {cell: kept(select_rows(rows, cell=cell, gain=1.0, steps=0)) for cell in CELLS}
-    steps = max(row["steps"] for row in rows)
-    learned = {cell: mean_of(rows, "accuracy", cell=cell, gain=1.0, steps=steps) for cell in CELLS}
-    free, clipped = (
-        mean_interval(column(select_rows(rows, cell="rnn", gain=3.0, steps=steps, clip=clip), "accuracy")).value
-        for clip in (0.0, 1.0)
-    )
-    largest = mean_of(rows, "largest_update", cell="rnn", gain=3.0, steps=steps, clip=0.0)
-    depth = {stack: kept(select_rows(rows, stack=stack)) for stack in STACKS}
-    reach = max(distinct(rows, "reach"))
-    vanishes, explodes = fresh["rnn"] < 1e-3, largest > 10
-    gates = learned["lstm"] > learned["rnn"] + 0.1 or learned["gru"] > learned["rnn"] + 0.1
-    residual = min(depth["residual"], depth["residual + norm"]) > 100 * depth["plain"]
-    clipping = clipped > free + 0.1
-    parts = [vanishes, explodes, gates, residual, clipping]
-    reason = (
-        f"as initialised, {reach} positions leave {fresh['rnn']:.1g} of the gradient in the plain network but also "
-        f"{fresh['lstm']:.1g} in the LSTM and {fresh['gru']:.1g} in the GRU: gates as such do not keep it, they let "
-        f"training do so (remembered after {steps:,} updates: rnn {learned['rnn']:.0%}, lstm {learned['lstm']:.0%}, "
-        f"gru {learned['gru']:.0%}; chance {1 / SYMBOLS:.0%}). The strong plain network's largest gradient is "
-        f"{largest:.0f}, what it remembers is {free:.0%} without clipping and {clipped:.0%} with it. Through as many "
-        f"layers {depth['plain']:.1g} is left, {depth['residual']:.1g} with residuals, {depth['residual + norm']:.1g} "
-        "with normalisation too."
-    )
-    return Verdict("held" if all(parts) else "held in part" if any(parts) else "not held", reason)
+def log_kept(rows: Sequence[Row], **wanted: Any) -> float:
+    """Decimal logarithm of `kept` in the rows of one network as initialised."""
+    return math.log10(kept(select_rows(rows, steps=0, **wanted)))
 
+
+def trained_accuracy(rows: Sequence[Row], cell: str, gain: float, clip: float) -> float:
+    """Accuracy of a trained network."""
+    trained = [row for row in rows if row["steps"]]
+    return mean_of(trained, "accuracy", cell=cell, gain=gain, clip=clip)
+
+
+def gain_of_gates(rows: Sequence[Row], cell: str) -> float:
+    """Accuracy of a gated network less that of the plain one."""
+    return trained_accuracy(rows, cell, 1.0, 1.0) - trained_accuracy(rows, "rnn", 1.0, 1.0)
+
+
+def gain_of_clipping(rows: Sequence[Row]) -> float:
+    """Accuracy of the strong plain network with clipping, less that without."""
+    return trained_accuracy(rows, "rnn", STRONG, 1.0) - trained_accuracy(rows, "rnn", STRONG, 0.0)
+
+
+def largest_gradient(rows: Sequence[Row]) -> float:
+    """Decimal logarithm of the largest gradient norm in the training of the strong network without clipping."""
+    trained = [row for row in rows if row["steps"]]
+    return math.log10(mean_of(trained, "largest_update", cell="rnn", gain=STRONG, clip=0.0))
+
+
+LEFT = "decimal logarithm of the gradient at the largest distance / gradient at distance 1"
+STATEMENTS = (
+    Statement(
+        "vanishes",
+        "In a plain recurrent network gradients vanish through time.",
+        LEFT,
+        over_seeds(lambda rows: log_kept(rows, cell="rnn", gain=1.0)),
+        below=VANISHED,
+    ),
+    *(
+        Statement(
+            f"gates-{cell}",
+            f"The gates of the {cell.upper()} keep gradients from vanishing as initialised.",
+            LEFT,
+            over_seeds(lambda rows, cell=cell: log_kept(rows, cell=cell, gain=1.0)),
+            above=VANISHED,
+        )
+        for cell in ("lstm", "gru")
+    ),
+    *(
+        Statement(
+            f"learns-{cell}",
+            f"The {cell.upper()} learns to remember farther than the plain network.",
+            "accuracy of the gated network less that of the plain one",
+            over_seeds(lambda rows, cell=cell: gain_of_gates(rows, cell)),
+            above=MARGIN,
+        )
+        for cell in ("lstm", "gru")
+    ),
+    Statement(
+        "explodes",
+        "In a plain recurrent network with a strong recurrent matrix gradients explode.",
+        "decimal logarithm of the largest gradient norm of the training",
+        over_seeds(largest_gradient),
+        above=EXPLODED,
+    ),
+    Statement(
+        "clipping",
+        "Clipping lets that network learn to remember.",
+        "accuracy with clipping less that without",
+        over_seeds(gain_of_clipping),
+        above=MARGIN,
+    ),
+    *(
+        Statement(
+            name,
+            f"Through depth, gradients reach much farther with {words}.",
+            "decimal logarithm of the share that is left, less that of a plain stack",
+            over_seeds(lambda rows, stack=stack: log_kept(rows, stack=stack) - log_kept(rows, stack="plain")),
+            above=STRONGER,
+        )
+        for name, stack, words in (
+            ("residual", "residual", "residual connections"),
+            ("residual-norm", "residual + norm", "residual connections and layer norm"),
+        )
+    ),
+)
 
 CLAIM = Claim(
     name="gradients",
@@ -205,7 +280,8 @@ CLAIM = Claim(
     conditions=conditions,
     measure=measure,
     figures=figures,
-    judge=judge,
-    seeds={"toy": 1, "quick": 2, "full": 5},
+    statements=STATEMENTS,
+    seeds={"toy": 2, "quick": 5, "full": 5},
     cost={"toy": 0.05, "quick": 1.2, "full": 60.0},
+    tuned=True,
 )

@@ -7,11 +7,14 @@ import torch
 
 from headwise.contract import EncoderDecoder
 from headwise.report.figures import Figure, Panel
-from headwise.study.claim import Claim, Plan, Row, Verdict, distinct, growth, mean_of, select_rows, series_by
+from headwise.study.claim import Claim, Plan, growth, mean_of, select_rows, series_by
 from headwise.study.clock import seconds
 from headwise.study.contenders import ALL, BOS, FIRST, make, matched, size
+from headwise.study.statement import Row, Statement, over_seeds
 
 VOCAB = 256
+PARALLEL = -0.4  # time per token falls at least with this power of length if tokens are computed together
+MUCH = 2.0  # times cheaper
 
 
 @dataclass(frozen=True)
@@ -74,28 +77,42 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
     ]
 
 
-def judge(rows: Sequence[Row]) -> Verdict:
-    """Held if a generated token gets cheaper with length as a scored one does; in part if only scoring does."""
-    fits = {
-        (name, key): law.exponent.value for key in ("writing", "scoring") for name, law in growth(rows, key).items()
-    }
-    far = max(row["length"] for row in rows)
-    longest = select_rows(rows, length=far)
-    parallel_writing, parallel_scoring = fits["transformer", "writing"] < -0.4, fits["transformer", "scoring"] < -0.2
-    fastest = min(distinct(rows, "network"), key=lambda name: mean_of(longest, "writing", network=name))
-    times = {name: mean_of(longest, "writing", network=name) for name in ("transformer", "lstm")}
-    ratio = mean_of(longest, "ratio", network="transformer")
-    loops = mean_of(longest, "ratio", network="bahdanau")
-    still = "" if parallel_writing else "writing goes one token after another in every architecture: "
-    reason = (
-        f"{still}at {far:,} positions a written token costs {times['transformer']:.0f} µs in the Transformer and "
-        f"{times['lstm']:.0f} µs in the lstm (cheapest: {fastest}), and the Transformer's grows with length as "
-        f"n^{fits['transformer', 'writing']:.2f}. Scoring a given text is parallel: {ratio:.0f} times cheaper a token "
-        f"in the Transformer, {loops:.1f} times in bahdanau, whose decoder must loop."
-    )
-    held = "held" if parallel_writing and parallel_scoring else "held in part" if parallel_scoring else "not held"
-    return Verdict(held, reason)
+def slope(rows: Sequence[Row], key: str, network: str) -> float:
+    """Exponent of the time per token by length."""
+    return growth(select_rows(rows, network=network), key)[network].exponent.value
 
+
+def saved(rows: Sequence[Row], network: str) -> float:
+    """How many times cheaper a token is scored than generated, at the largest length."""
+    return mean_of(rows, "ratio", network=network, length=max(row["length"] for row in rows))
+
+
+STATEMENTS = (
+    Statement(
+        "generating",
+        "The Transformer generates the tokens of a text in parallel.",
+        "exponent of the time per generated token by length",
+        over_seeds(lambda rows: slope(rows, "writing", "transformer")),
+        below=PARALLEL,
+    ),
+    Statement(
+        "scoring",
+        "The Transformer scores the tokens of a given text in parallel.",
+        "exponent of the time per scored token by length",
+        over_seeds(lambda rows: slope(rows, "scoring", "transformer")),
+        below=PARALLEL,
+    ),
+    *(
+        Statement(
+            f"scoring-{network}",
+            f"{network}: scoring a token is much cheaper than generating it.",
+            "time per generated token / time per scored token at the largest length",
+            over_seeds(lambda rows, network=network: saved(rows, network)),
+            above=MUCH,
+        )
+        for network in ("transformer", "lstm", "bahdanau")
+    ),
+)
 
 CLAIM = Claim(
     name="inference",
@@ -107,8 +124,8 @@ CLAIM = Claim(
     conditions=conditions,
     measure=measure,
     figures=figures,
-    judge=judge,
-    seeds={"toy": 1, "quick": 1, "full": 3},
-    cost={"toy": 0.2, "quick": 1.5, "full": 15.0},
+    statements=STATEMENTS,
+    seeds={"toy": 2, "quick": 3, "full": 3},
+    cost={"toy": 0.2, "quick": 1.2, "full": 15.0},
     timed=True,
 )

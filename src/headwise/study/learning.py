@@ -4,6 +4,7 @@ The project's trainer needs files and writes checkpoints, for which a unit of th
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,17 @@ from torch import Tensor, nn
 from headwise.config.training import TrainConfig
 from headwise.training.optimizer import clip_gradients, gradient_norm, make_optimizer
 from headwise.training.schedule import learning_rate
+
+CHECK_EVERY = 50  # updates between two looks at whether the training is done
+
+
+@dataclass(frozen=True)
+class Training:
+    """What happened in a training."""
+
+    updates: int  # done, diverged ones included
+    diverged: int  # updates with a gradient that was not finite, which changed nothing
+    finished: bool  # whether `until` was met; True without it
 
 
 def train_network(
@@ -20,14 +32,18 @@ def train_network(
     rate: float,
     clip: float = 1.0,
     each: Callable[[int, float, float], None] | None = None,
-) -> None:
+    until: Callable[[], bool] | None = None,
+) -> Training:
     """`steps` updates of Adam on `loss()`, which samples a batch; a tenth is warm-up, then the rate falls to zero.
 
     `clip` is the largest gradient norm, 0 for none. `each(step, loss, gradient norm)` is called for every update.
-    Updates with a gradient that is not finite are skipped.
+    With `until` the rate stays level, and training ends as soon as `until()` is true, tried now and then.
     """
-    schedule = TrainConfig(max_steps=steps, warmup_steps=max(1, steps // 10), schedule="linear")
+    shape = "linear" if until is None else "constant"
+    schedule = TrainConfig(max_steps=steps, warmup_steps=max(1, steps // 10), schedule=shape)
     optimizer = make_optimizer(model, schedule)
+    diverged = step = 0
+    finished = until is None
     model.train()
     for step in range(1, steps + 1):
         model.zero_grad()
@@ -38,6 +54,12 @@ def train_network(
             if clip:
                 clip_gradients(model, norm, clip)
             optimizer.step(learning_rate(step, rate, schedule))
+        else:
+            diverged += 1
         if each:
             each(step, value.item(), norm.item())
+        if until is not None and step % CHECK_EVERY == 0 and until():
+            finished = True
+            break
     model.eval()
+    return Training(step, diverged, finished)

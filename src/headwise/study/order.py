@@ -13,13 +13,17 @@ from headwise.network.parameters import count_parameters
 from headwise.network.positions import LearnedPositions, NoPositions, SinusoidalPositions, sequential_positions
 from headwise.network.rotary import Rotary, rotary_rates
 from headwise.report.figures import Figure, Panel
-from headwise.study.claim import Claim, Plan, Row, Verdict, distinct, mean_of, series, series_by
+from headwise.study.claim import RATES, Claim, Plan, mean_of, series, series_by
 from headwise.study.contenders import encoder_layers
 from headwise.study.learning import train_network
+from headwise.study.statement import Row, Statement, over_seeds
 
 SYMBOLS = 16
 KINDS = ("none", "none, causal", "sinusoidal", "learned", "rotary")
 BATCH = 32
+RATE = 0.006
+MARGIN = 0.05  # of accuracy: less is no difference
+MUCH = 0.2  # of accuracy
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,13 @@ class Condition:
     width: int
     length: int
     steps: int
+    rate: float  # learning rate
 
 
 def conditions(plan: Plan) -> list[Condition]:
-    """Every kind at one size."""
+    """Every kind at one size, with every learning rate."""
     width, length, steps = plan.pick((16, 8, 3), (32, 16, 250), (64, 32, 3000))
-    return [Condition(kind, width, length, steps) for kind in KINDS]
+    return [Condition(kind, width, length, steps, RATE * rate) for kind in KINDS for rate in RATES]
 
 
 class Reader(nn.Module):
@@ -74,9 +79,11 @@ def measure(condition: Condition, seed: int) -> list[Row]:
         tokens = torch.randint(SYMBOLS, (BATCH, int(torch.randint(2, c.length + 1, ()))))
         return F.cross_entropy(network(tokens)[:, 1:].flatten(0, 1), tokens[:, :-1].flatten())
 
-    train_network(network, loss, c.steps, rate=0.006)
+    training = train_network(network, loss, c.steps, c.rate)
+    validation = neighbour_accuracy(network, c.length)
     lengths = (c.length // 2, c.length, 2 * c.length, 4 * c.length, 8 * c.length)
     about = {"network": c.positions, "parameters": count_parameters(network)}
+    about |= {"validation": validation, "diverged": training.diverged}
     return [
         {"tested": length, "accuracy": neighbour_accuracy(network, length), "bag": bag(length), **about}
         for length in lengths
@@ -120,30 +127,55 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
     ]
 
 
-def judge(rows: Sequence[Row]) -> Verdict:
-    """Held if nothing but the best guess is left without positions; in part, for a causal mask tells order as well."""
+def ahead(rows: Sequence[Row], kind: str) -> float:
+    """Accuracy of a kind at the longest trained length, less that of the best guess without order."""
     seen = rows[0]["length"]
-    longest = max(row["tested"] for row in rows)
-    inside, beyond = (
-        {kind: mean_of(rows, "accuracy", positions=kind, tested=length) for kind in distinct(rows, "positions")}
-        for length in (seen, longest)
-    )
-    guess = mean_of(rows, "bag", tested=seen)
-    lost = inside["none"] < guess + 0.05
-    ordered = [kind for kind in ("sinusoidal", "learned", "rotary") if inside[kind] > inside["none"] + 0.2]
-    causal = inside["none, causal"] > inside["none"] + 0.2
-    shown = ", ".join(f"{kind} {inside[kind]:.0%} ({beyond[kind]:.0%})" for kind in inside)
-    best = max(beyond, key=lambda kind: beyond[kind])
-    also = "; a causal mask alone gives order away, so the claim is about attention that sees both ways" * causal
-    reason = (
-        f"accuracy at length {seen} (and, never seen in training, at {longest}): {shown}; the best guess without "
-        f"order is right in {guess:.0%}. Farthest beyond training comes {best}{also}."
-    )
-    return Verdict(
-        "held" if lost and len(ordered) == 3 and not causal else "held in part" if lost and ordered else "not held",
-        reason,
-    )
+    return mean_of(rows, "accuracy", positions=kind, tested=seen) - mean_of(rows, "bag", tested=seen)
 
+
+def beyond(rows: Sequence[Row], kind: str) -> float:
+    """Accuracy at twice the longest trained length, less that at the trained length."""
+    seen = rows[0]["length"]
+    far, near = (mean_of(rows, "accuracy", positions=kind, tested=length) for length in (2 * seen, seen))
+    return far - near
+
+
+STATEMENTS = (
+    Statement(
+        "lost",
+        "Without positional encoding, attention that sees both ways does no better than a guess without order.",
+        "accuracy less that of the best guess",
+        over_seeds(lambda rows: ahead(rows, "none")),
+        below=MARGIN,
+    ),
+    Statement(
+        "lost-causal",
+        "Without positional encoding, causal attention does no better than a guess without order.",
+        "accuracy less that of the best guess",
+        over_seeds(lambda rows: ahead(rows, "none, causal")),
+        below=MARGIN,
+    ),
+    *(
+        Statement(
+            f"found-{kind}",
+            f"With {kind} positions the order is known.",
+            "accuracy less that of the best guess",
+            over_seeds(lambda rows, kind=kind: ahead(rows, kind)),
+            above=MUCH,
+        )
+        for kind in ("sinusoidal", "learned", "rotary")
+    ),
+    *(
+        Statement(
+            f"beyond-{kind}",
+            f"With {kind} positions the order is also known at twice the longest length of the training.",
+            "accuracy at twice the length, less that at the length",
+            over_seeds(lambda rows, kind=kind: beyond(rows, kind)),
+            above=-MARGIN,
+        )
+        for kind in ("sinusoidal", "rotary")
+    ),
+)
 
 CLAIM = Claim(
     name="order",
@@ -156,7 +188,8 @@ CLAIM = Claim(
     conditions=conditions,
     measure=measure,
     figures=figures,
-    judge=judge,
-    seeds={"toy": 1, "quick": 2, "full": 5},
+    statements=STATEMENTS,
+    seeds={"toy": 2, "quick": 3, "full": 5},
     cost={"toy": 0.1, "quick": 3.0, "full": 120.0},
+    tuned=True,
 )

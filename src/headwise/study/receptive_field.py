@@ -1,9 +1,9 @@
 """Claim: convolutions see only as far as their receptive field, so reaching far takes many layers."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -11,9 +11,11 @@ from torch.nn import functional as F
 
 from headwise.network.attention import MultiHeadAttention
 from headwise.report.figures import Figure, Panel
-from headwise.study.claim import Claim, Plan, Row, Verdict, distinct, select_rows, series
+from headwise.study.claim import Claim, Plan, distinct, fit_column, mean_of, select_rows, series
+from headwise.study.statement import Row, Statement, exact
 
 WIDTH = 16  # channels
+FEW = 0.5  # a stack that needs fewer layers than this share of another needs few
 KINDS = ("convolution", "dilated convolution", "self-attention")
 
 
@@ -124,28 +126,60 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
     ]
 
 
-def judge(rows: Sequence[Row]) -> Verdict:
-    """Held if convolutions see what the formula says and attention sees all; in part because dilation helps."""
-    exact = all(row["seen"] == row["formula"] for row in rows)
-    length = rows[0]["length"]
-    attention = min(row["seen"] for row in select_rows(rows, kind="self-attention"))
-    kernel = min(row["kernel"] for row in select_rows(rows, kind="convolution"))
-    layers = math.ceil((length - 1) / (kernel - 1))
-    dilated = math.ceil(math.log2((length - 1) / 2 + 1))
-    if not exact or attention < length:
-        worst = max(rows, key=lambda row: abs(row["seen"] - row["formula"]))
-        return Verdict(
-            "not held",
-            f"{worst['layers']} layers of {worst['kind']} see {worst['seen']} positions, the formula says "
-            f"{worst['formula']}.",
-        )
-    reason = (
-        f"every stack sees exactly what the formula says: kernel {kernel} needs {layers} layers to span {length} "
-        "positions where "
-        f"one layer of attention does; but dilation, which the texts leave out, brings them down to {dilated}."
-    )
-    return Verdict("held in part" if dilated < layers / 4 else "held", reason)
+def worst_error(rows: Sequence[Row]) -> float:
+    """The largest difference between the positions seen and the formula."""
+    return float(max(abs(row["seen"] - row["formula"]) for row in rows if row["kind"] != "self-attention"))
 
+
+def growth_by_layers(rows: Sequence[Row], kind: str) -> float:
+    """Exponent of the positions seen beyond the first by layers, with the narrowest kernel."""
+    chosen = [{**row, "reach": row["seen"] - 1} for row in select_rows(rows, kind=kind, kernel=3)]
+    inside = [row for row in chosen if row["seen"] < row["length"]]
+    return fit_column(inside, "layers", "reach").exponent.value if len(inside) > 2 else _two_points(inside)
+
+
+def _two_points(rows: Sequence[Row]) -> float:
+    first, last = rows[0], rows[-1]
+    return float(np.log(last["reach"] / first["reach"]) / np.log(last["layers"] / first["layers"]))
+
+
+def layers_ratio(rows: Sequence[Row]) -> float:
+    """Layers that a dilated stack needs for what the deepest plain one with the same kernel sees, as a share of its."""
+    plain = max(select_rows(rows, kind="convolution", kernel=3), key=lambda row: row["layers"])
+    enough = [row["layers"] for row in select_rows(rows, kind="dilated convolution") if row["seen"] >= plain["seen"]]
+    return min(enough) / plain["layers"]
+
+
+STATEMENTS = (
+    Statement(
+        "formula",
+        "A stack of convolutions sees 1 + layers x (kernel - 1) positions, and no more.",
+        "largest difference between counted positions and the formula",
+        exact(worst_error),
+        below=0.5,
+    ),
+    Statement(
+        "many-layers",
+        "Reaching far takes many layers: what a stack sees beyond one position is proportional to its depth.",
+        "exponent of positions seen by layers",
+        exact(lambda rows: growth_by_layers(rows, "convolution")),
+        below=1.1,
+    ),
+    Statement(
+        "dilated-too",
+        "With dilation, too, reaching far takes many layers.",
+        "layers of a dilated stack / layers of a plain one that sees no more",
+        exact(layers_ratio),
+        above=FEW,
+    ),
+    Statement(
+        "attention",
+        "One layer of self-attention sees every position.",
+        "share of the positions that one layer sees",
+        exact(lambda rows: mean_of(rows, "seen", kind="self-attention", layers=1) / rows[0]["length"]),
+        above=0.999,
+    ),
+)
 
 CLAIM = Claim(
     name="receptive-field",
@@ -157,7 +191,7 @@ CLAIM = Claim(
     conditions=conditions,
     measure=measure,
     figures=figures,
-    judge=judge,
+    statements=STATEMENTS,
     seeds={"toy": 1, "quick": 1, "full": 3},
     cost={"toy": 0.02, "quick": 0.2, "full": 1.0},
 )

@@ -1,4 +1,4 @@
-"""The report of the study: one self-contained HTML file, with the numbers as JSON and the figures as PNG.
+"""The report of the study: one self-contained HTML file, the same as Markdown, all numbers as JSON, figures as PNG.
 
 The page has no scripts and no network addresses. It follows the light or dark theme of the system.
 """
@@ -6,14 +6,16 @@ The page has no scripts and no network addresses. It follows the light or dark t
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from headwise.report.document import document
 from headwise.report.figures import Figure, Panel, render_figure
-from headwise.study.claim import Claim, Row, Verdict, distinct
+from headwise.study.claim import distinct
+from headwise.study.finding import Finding, networks_trained
+from headwise.study.markdown import as_markdown
+from headwise.study.statement import Result
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b2530; --soft: #5c6670; --paper: #ffffff; --card: #f4f6f8; --line: #d5dae0;
@@ -38,47 +40,31 @@ th, td { text-align: left; vertical-align: top; padding: 0.25rem 0.9rem 0.25rem 
 @media (max-width: 40rem) { figure { overflow-x: auto; } figure img { max-width: none; width: 36rem; } }
 summary { cursor: pointer; color: var(--soft); margin: 0.4rem 0; }
 """
-CHIPS = {"held": "held", "held in part": "part", "not held": "not"}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A claim and its results; no verdict if it could not be measured."""
-
-    claim: Claim
-    rows: list[Row]
-    figures: list[Figure]
-    verdict: Verdict | None
-    seconds: float  # of all its units
+CHIPS = {"supported": "held", "undecided": "part", "refuted": "not", "open": "soft"}
 
 
 def write_report(out: Path, findings: Sequence[Finding], about: dict[str, Any]) -> Path:
-    """Write `study.html`, `study.json` and `figures/*.png` into `out`; the path of the HTML."""
+    """Write `study.html`, `study.md`, `study.json` and `figures/*.png` into `out`; the path of the HTML."""
     folder = out / "figures"
     folder.mkdir(parents=True, exist_ok=True)
     pictures: dict[str, bytes] = {}
     for figure in (figure for finding in findings for figure in finding.figures):
         pictures[figure.name] = render_figure(figure)
         (folder / f"{figure.name}.png").write_bytes(pictures[figure.name])
-    (out / "study.json").write_text(json.dumps(study_as_json(findings, about), indent=1) + "\n", encoding="utf-8")
+    (out / "study.json").write_text(study_as_json(findings, about), encoding="utf-8")
+    (out / "study.md").write_text(as_markdown(findings, about), encoding="utf-8")
     page = out / "study.html"
     page.write_text(as_html(findings, about, pictures), encoding="utf-8")
     return page
 
 
-def study_as_json(findings: Sequence[Finding], about: dict[str, Any]) -> dict[str, Any]:
-    """Verdicts and all measured rows."""
-    claims = [
-        {
-            "name": finding.claim.name,
-            "claim": finding.claim.sentence,
-            "verdict": asdict(finding.verdict) if finding.verdict else None,
-            "seconds": round(finding.seconds, 1),
-            "rows": finding.rows,
-        }
-        for finding in findings
-    ]
-    return {"about": about, "claims": claims}
+def study_as_json(findings: Sequence[Finding], about: dict[str, Any]) -> str:
+    """Statements and all measurements, a line for each measurement."""
+    claims = [json.dumps(finding.as_json(), indent=1) for finding in findings]
+    for i, finding in enumerate(findings):
+        units = ",\n".join(f"  {json.dumps(unit)}" for unit in finding.units)
+        claims[i] = claims[i].replace('"units": []', f'"units": [\n{units}\n ]' if units else '"units": []')
+    return f'{{"about": {json.dumps(about, indent=1)},\n"claims": [\n' + ",\n".join(claims) + "\n]}\n"
 
 
 def as_html(findings: Sequence[Finding], about: dict[str, Any], pictures: dict[str, bytes]) -> str:
@@ -90,7 +76,7 @@ def as_html(findings: Sequence[Finding], about: dict[str, Any], pictures: dict[s
 def _head(findings: Sequence[Finding], about: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     rows = "\n".join(
-        f'<tr><td><a href="#{f.claim.name}">{escape(f.claim.sentence)}</a></td><td>{_chip(f.verdict)}</td></tr>'
+        f'<tr><td><a href="#{f.claim.name}">{escape(f.claim.sentence)}</a></td><td>{escape(f.counted)}</td></tr>'
         for f in findings
     )
     small = " This is the small study (--quick): it shows tendencies, not exact numbers."
@@ -100,31 +86,41 @@ def _head(findings: Sequence[Finding], about: dict[str, Any]) -> str:
 <p class="soft">{escape(about["machine"])}; {about["cores"]} cores, {about["memory_gib"]} GiB,
 {escape(about["system"])}; load average {about["load"]} at the start (times on a busy machine mislead);
 {escape(versions)}; {about["date"]}.<br>Made by <code>{escape(about["command"])}</code></p>
-<div class="wide"><table><thead><tr><th>Claim</th><th>Verdict</th></tr></thead><tbody>
+<div class="wide"><table><thead><tr><th>Claim</th><th>Statements</th></tr></thead><tbody>
 {rows}
 </tbody></table></div>"""
 
 
-def _chip(verdict: Verdict | None) -> str:
-    if verdict is None:
-        return '<span class="chip soft">not measured</span>'
-    return f'<span class="chip {CHIPS[verdict.held]}">{verdict.held}</span>'
+def _chip(result: Result) -> str:
+    return f'<span class="chip {CHIPS[result.verdict]}">{result.verdict}</span>'
 
 
 def _section(finding: Finding, pictures: dict[str, bytes]) -> str:
     claim = finding.claim
-    reason = finding.verdict.reason if finding.verdict else claim.needs
     parts = [
         f'<section id="{claim.name}"><h2>{claim.name.replace("-", " ").capitalize()}</h2>',
         f"<blockquote>{escape(claim.sentence)}</blockquote>",
-        f'<p class="verdict">{_chip(finding.verdict)}: {escape(reason)}</p>',
+        f'<p class="verdict">{escape(finding.note)}</p>' if finding.note else "",
+        _statements(finding.results),
         f"<p>{escape(claim.method)}</p>",
         *(_figure(figure, pictures[figure.name]) for figure in finding.figures),
-        _sizes(finding.rows),
+        _trained(finding),
         _facts(finding),
         "</section>",
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _statements(results: Sequence[Result]) -> str:
+    header = ("Verdict", "Statement", "Effect", "95 % interval", "Supported if")
+    head = "".join(f"<th>{cell}</th>" for cell in header)
+    lines = "\n".join(
+        f"<tr><td>{_chip(result)}</td><td>{escape(result.statement.text)}<br>"
+        f'<span class="soft">{escape(result.statement.effect)}</span></td><td>{result.shown_value}</td>'
+        f"<td>{result.shown_interval}</td><td>{result.statement.threshold}</td></tr>"
+        for result in results
+    )
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{lines}\n</tbody></table></div>'
 
 
 def _figure(figure: Figure, picture: bytes) -> str:
@@ -146,13 +142,12 @@ def _numbers(panel: Panel) -> str:
     return f"<p><b>{escape(panel.title)}</b>: {escape(panel.y_label)}</p>{_table(header, body)}"
 
 
-def _sizes(rows: Sequence[Row]) -> str:
-    """Parameter counts, if networks are compared."""
-    if not rows or not {"network", "parameters"} <= set(rows[0]):
+def _trained(finding: Finding) -> str:
+    """Parameters, learning rates and diverged updates, if networks were trained."""
+    table = networks_trained(finding)
+    if not table:
         return ""
-    sizes = sorted({(str(row["network"]), int(row["parameters"])) for row in rows if "parameters" in row})
-    table = _table(["network", "parameters"], [[name, f"{count:,}"] for name, count in sizes])
-    return f"<details><summary>Parameters of each network</summary>{table}</details>"
+    return f"<details><summary>Networks and their trainings</summary>{_table(table[0], table[1:])}</details>"
 
 
 def _facts(finding: Finding) -> str:

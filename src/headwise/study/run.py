@@ -1,33 +1,25 @@
-"""The study as a list of units of work, each stored on disk as soon as it is done.
+"""The study: which units to measure, in which order, and the report of their results.
 
-A unit is one condition of one claim with one seed. Its file name depends on all of its settings, so an interrupted
-study continues where it was, and a changed setting is measured anew. `report.py` writes the report.
+Learning rates are selected between two rounds. The first measures every condition with seed 1; then each network keeps
+the learning rate with the best validation, and the second round measures the other seeds with that rate alone.
+`units.py` measures and stores, `report.py` writes the report.
 """
 
-import hashlib
-import json
-import os
-import platform
-import random
 import shlex
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from importlib import metadata
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from headwise.device import choose_device
 from headwise.errors import UserError, unknown
-from headwise.study.claim import Claim, Plan, Row, Scale
+from headwise.study.claim import Claim, Plan, best_rates
 from headwise.study.claims import CLAIMS
+from headwise.study.fingerprint import fingerprint
+from headwise.study.machine import describe_machine
 from headwise.study.report import Finding, write_report
+from headwise.study.units import Unit, measure_all, read_unit, seed_units, tuning_units
 from headwise.training.allocator import keep_freed_memory
-
-FORMAT = 2  # of a unit's file; raise it when a measurement changes its meaning
 
 
 @dataclass(frozen=True)
@@ -38,46 +30,51 @@ class StudyRequest:
     only: Sequence[str] = ()  # names of claims; none = all
     seeds: int = 0  # for every claim; 0 = each claim's own number
     plan: Plan = field(default_factory=Plan)
+    jobs: int = 1  # processes
+    report: bool = False  # only report what has been measured
     command: str = "headwise study"  # for the report
 
 
 @dataclass(frozen=True)
-class Unit:
-    """One measurement: what a claim measures under one condition with one seed."""
+class Estimated:
+    """The time that a study takes, from its claims' costs."""
 
-    claim: Claim
-    condition: Any
-    seed: int
+    units: int
+    seconds: float  # of processor cores that do nothing else
 
-    def key(self, machine: str) -> str:
-        """A file name from everything that the result depends on; the `machine` only if time is measured."""
-        identity = {
-            "format": FORMAT,
-            "claim": self.claim.name,
-            "condition": asdict(self.condition),
-            "seed": self.seed,
-            "machine": machine if self.claim.timed else "",
-        }
-        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
-        return f"{self.claim.name}-{digest}.json"
+    def __str__(self) -> str:
+        """Hours and minutes, rounded.
+
+        >>> str(Estimated(3, 4000.0))
+        '3 measurements, about 1 h 7 min'
+        """
+        minutes = max(1, round(self.seconds / 60))
+        shown = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+        return f"{self.units} measurement{'s' * (self.units != 1)}, about {shown}"
 
 
-def request_of(out: str, quick: bool, only: Sequence[str], seeds: int, data: str | None, device: str) -> StudyRequest:
+def request_of(
+    out: str, quick: bool, only: Sequence[str], seeds: int, data: str | None, device: str, jobs: int, report: bool
+) -> StudyRequest:
     """The request of a command line. `UserError` if its data folder or device does not exist."""
     if data and not Path(data).is_dir():
         raise UserError(f"--data {data}: no such folder")
-    folder = Path(data) if data else None
+    folder = Path(data).absolute() if data else None
     plan = Plan("quick" if quick else "full", str(choose_device(device)), folder)
     words = ["headwise", "study", *["--quick"] * quick, *(["--only", *only] if only else [])]
     words += ["--seeds", str(seeds)] if seeds else []
     words += ["--data", folder.name] if folder else []  # the report has no paths
-    return StudyRequest(Path(out), only, seeds, plan, shlex.join(words))
+    words += ["--jobs", str(jobs)] if jobs > 1 else []
+    return StudyRequest(Path(out), only, seeds, plan, jobs, report, shlex.join(words))
 
 
 def study(request: StudyRequest) -> list[str]:
-    """`run_study`, as lines for the user: one for each claim, and the path of the report."""
+    """`run_study`, as lines for the user: one for each statement, and the path of the report."""
     page, findings = run_study(request)
-    lines = [f"{f.claim.name:<20} {f.verdict.held if f.verdict else 'not measured'}" for f in findings]
+    lines = []
+    for finding in findings:
+        lines += [f"{finding.claim.name}: {finding.counted}"]
+        lines += [f"  {result.verdict:<10} {result.statement.text}" for result in finding.results]
     return [*lines, "", f"Report: {page}"]
 
 
@@ -85,92 +82,91 @@ def run_study(request: StudyRequest) -> tuple[Path, list[Finding]]:
     """Measure what is missing and write the report; returns its path and findings.
 
     Raises:
-        UserError: a claim does not exist, the number of seeds is negative, or `out` cannot be written.
+        UserError: a claim does not exist, a number is invalid, or `out` cannot be written.
     """
     claims = [_claim(name) for name in dict.fromkeys(request.only)] or list(CLAIMS.values())
-    if request.seeds < 0:
-        raise UserError(f"--seeds {request.seeds}: must be 1 or more")
+    if request.seeds < 0 or request.jobs < 1:
+        raise UserError(f"--seeds {request.seeds} --jobs {request.jobs}: must be 1 or more")
     work = _folder(request.out / "work")
     keep_freed_memory()
-    about = description(request)
-    units = [unit for claim in claims for unit in units_of(claim, request)]
-    measure_all(units, work, about["machine"], request.plan.scale)
+    about = {"command": request.command, "scale": request.plan.scale, **describe_machine(request.plan.device)}
+    if not request.report:
+        measure_rounds(claims, request, work, about["machine"])
     findings = [_finding(claim, request, work, about["machine"]) for claim in claims]
     return write_report(request.out, findings, about), findings
 
 
-def units_of(claim: Claim, request: StudyRequest) -> list[Unit]:
-    """The units of a claim, ordered by seed, so that compared conditions are measured close in time."""
-    seeds = request.seeds or claim.seeds[request.plan.scale]
-    conditions = claim.conditions(request.plan)
-    return [Unit(claim, condition, seed) for seed in range(1, seeds + 1) for condition in conditions]
-
-
-def measure_all(units: Sequence[Unit], work: Path, machine: str, scale: Scale) -> None:
-    """Measure the units without a file, with a progress bar that estimates the time left."""
+def measure_rounds(claims: Sequence[Claim], request: StudyRequest, work: Path, machine: str) -> None:
+    """Both rounds, with a progress bar that estimates the time left."""
     from tqdm import tqdm
 
-    waiting = [unit for unit in units if not (work / unit.key(machine)).is_file()]
-    total = sum(unit.claim.cost[scale] for unit in waiting)
+    total = estimate(claims, request, work, machine)
     look = "{l_bar}{bar}| {elapsed} done, {remaining} left"
-    with tqdm(total=total, bar_format=look, disable=None, smoothing=0.1) as bar:
-        for unit in waiting:
-            bar.set_description(unit.claim.name)
-            _write(work / unit.key(machine), measure_unit(unit))
-            bar.update(unit.claim.cost[scale])
+    with tqdm(total=total.seconds, bar_format=look, disable=None, smoothing=0.1) as bar:
+        bar.write(f"To measure: {total} on {request.jobs} idle core{'s' * (request.jobs > 1)}")
+        for second in (False, True):
+            units = [unit for claim in claims for unit in _round(claim, request, work, machine, second)]
+            for unit in measure_all(units, work, machine, request.jobs):
+                bar.set_description(unit.claim.name)
+                bar.update(cost(unit.claim, request.plan.scale, request.jobs))
 
 
-def measure_unit(unit: Unit) -> dict[str, Any]:
-    """Measure one unit; its rows do not depend on earlier units, except for times."""
-    started = time.perf_counter()
-    with torch.random.fork_rng():
-        torch.manual_seed(unit.seed)
-        random.seed(unit.seed)
-        rows = unit.claim.measure(unit.condition, unit.seed)
-    condition = asdict(unit.condition)
-    rows = [{**condition, "seed": unit.seed, **row} for row in rows]
-    return {"claim": unit.claim.name, "seconds": round(time.perf_counter() - started, 3), "rows": rows}
+def cost(claim: Claim, scale: Any, jobs: int) -> float:
+    """Seconds that a unit adds to the study."""
+    return claim.cost[scale] / (1 if claim.timed else jobs)
+
+
+def estimate(claims: Sequence[Claim], request: StudyRequest, work: Path, machine: str) -> Estimated:
+    """Units still to be measured, and their time. Which rates are selected does not change their number."""
+    count, seconds = 0, 0.0
+    for claim in claims:
+        stored = [(work / unit.key(machine)).is_file() for unit in tuning_units(claim, request.plan)]
+        missing = stored.count(False)
+        later = _selected(claim, request, work, machine) if not missing else _groups(claim, request.plan)
+        units = seed_units(claim, later, _seeds(claim, request))
+        missing += len([unit for unit in units if not (work / unit.key(machine)).is_file()])
+        count, seconds = count + missing, seconds + missing * cost(claim, request.plan.scale, request.jobs)
+    return Estimated(count, seconds)
+
+
+def _seeds(claim: Claim, request: StudyRequest) -> int:
+    return request.seeds or claim.seeds[request.plan.scale]
+
+
+def _groups(claim: Claim, plan: Plan) -> list[Any]:
+    """One condition of each network, whichever its learning rate."""
+    conditions = list(claim.conditions(plan))
+    return best_rates(conditions, lambda condition: 0.0) if claim.tuned else conditions
+
+
+def _selected(claim: Claim, request: StudyRequest, work: Path, machine: str) -> list[Any]:
+    """The conditions whose learning rate was selected in the first round, as far as that was measured."""
+    done = [unit for unit in tuning_units(claim, request.plan) if (work / unit.key(machine)).is_file()]
+    if not claim.tuned:
+        return [unit.condition for unit in done]
+    validation = {repr(unit.condition): _validation(work / unit.key(machine)) for unit in done}
+    return best_rates([unit.condition for unit in done], lambda condition: validation[repr(condition)])
+
+
+def _validation(path: Path) -> float:
+    rows = read_unit(path)["rows"]
+    return rows[0]["validation"] if rows else float("-inf")
+
+
+def _round(claim: Claim, request: StudyRequest, work: Path, machine: str, second: bool) -> list[Unit]:
+    if not second:
+        return tuning_units(claim, request.plan)
+    return seed_units(claim, _selected(claim, request, work, machine), _seeds(claim, request))
 
 
 def _finding(claim: Claim, request: StudyRequest, work: Path, machine: str) -> Finding:
-    done = [_read(work / unit.key(machine)) for unit in units_of(claim, request)]
-    rows: list[Row] = [row for unit in done for row in unit["rows"]]
-    seconds = sum((unit["seconds"] for unit in done), start=0.0)
-    if not rows:
-        return Finding(claim, [], [], None, seconds)
-    return Finding(claim, rows, claim.figures(rows), claim.judge(rows), seconds)
-
-
-def description(request: StudyRequest) -> dict[str, Any]:
-    """Hardware, versions and command, for the head of the report; `machine` is part of the key of timings."""
-    cuda = request.plan.device.startswith("cuda")
-    processor = torch.cuda.get_device_name(request.plan.device) if cuda else _processor()
-    threads = torch.get_num_threads()
-    return {
-        "command": request.command,
-        "scale": request.plan.scale,
-        "machine": f"{processor}, {threads} thread{'s' * (threads > 1)}",
-        "cores": os.cpu_count(),
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        "load": round(os.getloadavg()[0], 1),  # before the study
-        "system": platform.system(),
-        "date": time.strftime("%Y-%m-%d"),
-        "versions": {"python": platform.python_version(), **dict(_versions("headwise", "torch", "numpy"))},
-    }
-
-
-def _versions(*packages: str) -> Iterator[tuple[str, str]]:
-    for package in packages:
-        with suppress(metadata.PackageNotFoundError):  # a source tree that is not installed has no version
-            yield package, metadata.version(package)
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+    """The results so far: of every unit that has been measured, and statements from those with the selected rates."""
+    chosen = _selected(claim, request, work, machine)
+    units = tuning_units(claim, request.plan) + seed_units(claim, chosen, _seeds(claim, request))
+    stored = [(unit, read_unit(work / unit.key(machine))) for unit in units if (work / unit.key(machine)).is_file()]
+    kept = {repr(condition) for condition in chosen}
+    measured = [{**found, "selected": repr(unit.condition) in kept} for unit, found in stored]
+    return Finding.of(claim, measured, len(units) - len(stored), fingerprint(claim))
 
 
 def _claim(name: str) -> Claim:
@@ -185,14 +181,3 @@ def _folder(path: Path) -> Path:
     except OSError as error:
         raise UserError(f"--out {path.parent}: cannot be made ({error.strerror}); name another folder") from None
     return path
-
-
-def _write(path: Path, unit: dict[str, Any]) -> None:
-    """Write a file that appears when it is complete."""
-    draft = path.with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps(unit), encoding="utf-8")
-    draft.replace(path)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8"))

@@ -8,8 +8,10 @@ import torch
 
 from headwise.network.attention import scaled_dot_product_attention
 from headwise.report.figures import Figure, Panel
-from headwise.study.claim import Claim, Plan, Row, Verdict, fit_column, mean_of, select_rows, series_by
+from headwise.study.claim import Claim, Plan, mean_of, series_by
+from headwise.study.statement import Row, Statement, over_seeds
 
+KEPT = 0.7  # of entropy or gradient at the smallest d_k: less is "falls"
 WITH, WITHOUT = "with 1/sqrt(d_k)", "without"
 
 
@@ -73,26 +75,34 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
     ]
 
 
-def judge(rows: Sequence[Row]) -> Verdict:
-    """Held if, over the widths, the factor keeps entropy and gradient level and its absence does not."""
-    small, large = min(row["d_k"] for row in rows), max(row["d_k"] for row in rows)
-    kept, lost = (
-        {
-            key: mean_of(rows, key, factor=name, d_k=large) / mean_of(rows, key, factor=name, d_k=small)
-            for key in ("entropy", "gradient")
-        }
-        for name in (WITH, WITHOUT)
-    )
-    level, falls = min(kept.values()) > 0.7, max(lost.values()) < 0.7
-    fit = fit_column(select_rows(rows, factor=WITHOUT), "d_k", "gradient")
-    reason = (
-        f"from d_k = {small:,} to {large:,} entropy and gradient keep {kept['entropy']:.0%} and "
-        f"{kept['gradient']:.0%} of "
-        f"their size with the factor, {lost['entropy']:.0%} and {lost['gradient']:.0%} without it "
-        f"(gradient ~ d_k^{fit.exponent.value:.2f}); true of random queries and keys, training may shrink them instead."
-    )
-    return Verdict("held" if level and falls else "held in part" if level or falls else "not held", reason)
+def kept(rows: Sequence[Row], key: str, factor: str) -> float:
+    """A column at the largest d_k as a share of that at the smallest."""
+    small, large = (end(row["d_k"] for row in rows) for end in (min, max))
+    return mean_of(rows, key, factor=factor, d_k=large) / mean_of(rows, key, factor=factor, d_k=small)
 
+
+STATEMENTS = (
+    *(
+        Statement(
+            f"{key}-with",
+            f"With the factor the {key} {of} stays at its level as d_k grows.",
+            f"{key} at the largest d_k / {key} at the smallest",
+            over_seeds(lambda rows, key=key: kept(rows, key, WITH)),
+            above=KEPT,
+        )
+        for key, of in (("entropy", "of the weights"), ("gradient", "through the softmax"))
+    ),
+    *(
+        Statement(
+            f"{key}-without",
+            f"Without the factor the {key} {of} falls as d_k grows.",
+            f"{key} at the largest d_k / {key} at the smallest",
+            over_seeds(lambda rows, key=key: kept(rows, key, WITHOUT)),
+            below=KEPT,
+        )
+        for key, of in (("entropy", "of the weights"), ("gradient", "through the softmax"))
+    ),
+)
 
 CLAIM = Claim(
     name="scaled-dot-product",
@@ -103,7 +113,7 @@ CLAIM = Claim(
     conditions=conditions,
     measure=measure,
     figures=figures,
-    judge=judge,
+    statements=STATEMENTS,
     seeds={"toy": 2, "quick": 5, "full": 20},
     cost={"toy": 0.01, "quick": 0.05, "full": 0.5},
 )

@@ -1,4 +1,4 @@
-"""Claim: a recurrent network needs one step after another, attention does a whole sequence at once (training)."""
+"""Claim: recurrence is sequential, attention processes a whole sequence at once (in training)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,13 +7,16 @@ import torch
 from torch.nn import functional as F
 
 from headwise.report.figures import Figure, Panel
-from headwise.report.statistics import PowerLaw
-from headwise.study.claim import Claim, Plan, Row, Verdict, growth, mean_of, select_rows, series_by
+from headwise.study.claim import Claim, Plan, distinct, fit_column, mean_of, select_rows, series_by
 from headwise.study.clock import matrix_rate, seconds
 from headwise.study.contenders import ALL, FIRST, make, matched, size
+from headwise.study.graph import count_chain
+from headwise.study.statement import NoRows, Row, Statement, exact, over_seeds
 
 VOCAB = 256
+PARALLEL = ("conv", "transformer")
 LOOPING = ("bahdanau", "luong")  # their decoders feed a step's attention into the next
+LEVEL = 0.15  # an exponent below this is "level"
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Condition:
 
 def conditions(plan: Plan) -> list[Condition]:
     """Every architecture at every feasible length."""
-    lengths = plan.pick([16, 32, 64], [16, 64, 256, 512], [16, 32, 64, 128, 256, 512, 1024, 2048])
+    lengths = plan.pick([16, 32, 64], [16, 64, 256], [16, 32, 64, 128, 256, 512, 1024, 2048])
     tokens, width = plan.pick((64, 32), (512, 64), (4096, 128))
     longest_loop = plan.pick(64, 256, 1024)  # longer loops in Python take long and keep much for the backward pass
     return [
@@ -41,7 +44,7 @@ def conditions(plan: Plan) -> list[Condition]:
 
 
 def measure(condition: Condition, seed: int) -> list[Row]:
-    """Time of forward and backward pass, and the share that one matrix product of the same arithmetic would take."""
+    """Time of a training step, the share that one product of the same size would take, and the longest chain."""
     c = condition
     config = matched(c.network, c.width, 2, VOCAB, max_len=c.length)
     network = make(config, c.device)
@@ -53,12 +56,14 @@ def measure(condition: Condition, seed: int) -> list[Row]:
         F.cross_entropy(network(src, tgt, mask).flatten(0, 1), tgt.flatten()).backward()
 
     time = seconds(step, c.device, repeats=3)
+    chain = count_chain(lambda: F.cross_entropy(network(src[:1], tgt[:1], mask[:1]).flatten(0, 1), tgt[:1].flatten()))
     product = operations(size(config), VOCAB * config.d_model, c.tokens) / matrix_rate(c.device)
     return [
         {
             "milliseconds": 1000 * time,
             "tokens_per_second": 2 * c.tokens / time,
             "share": product / time,
+            "chain": chain,
             "parameters": size(config),
         }
     ]
@@ -77,7 +82,7 @@ def operations(parameters: int, table: int, tokens: int) -> float:
 
 
 def figures(rows: Sequence[Row]) -> list[Figure]:
-    """Throughput and share against length."""
+    """Time, share and chain against length."""
     x, share = "sequence length (positions)", "share of the step a product would take"
     lines = (rows, "network", "length")
     return [
@@ -85,43 +90,68 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
             "sequential",
             "Training steps over the same number of tokens, cut into few long or many short sequences. A level line "
             "means that length costs nothing.",
-            "Line charts of step time and of the share of time in matrix products against length for seven "
-            "architectures.",
+            "Line charts of step time, of the share of time in matrix products and of dependent operations against "
+            "length for seven architectures.",
             [
                 Panel("Time of a training step", x, "time (ms)", series_by(*lines, "milliseconds"), log_y=True),
                 Panel("How near to one big product", x, share, series_by(*lines, "share"), log_y=True),
+                Panel("Dependent operations", x, "longest chain (operations)", series_by(*lines, "chain"), log_y=True),
             ],
         )
     ]
 
 
-def slopes(rows: Sequence[Row]) -> dict[str, PowerLaw]:
-    """Exponent of step time against length for every network."""
-    return growth(rows, "milliseconds")
+def slope(rows: Sequence[Row], key: str, network: str) -> float:
+    """Exponent of a column by length for one network."""
+    chosen = select_rows(rows, network=network)
+    if len(distinct(chosen, "length")) < 3:
+        raise NoRows(f"{network} at fewer than three lengths")
+    return fit_column(chosen, "length", key).exponent.value
 
 
-def judge(rows: Sequence[Row]) -> Verdict:
-    """Held if every recurrent network slows down with length and attention and convolution do not, or much less."""
-    fits = slopes(rows)
-    recurrent = [name for name in fits if name not in ("conv", "transformer")]
-    slow = [name for name in recurrent if fits[name].exponent.low > 0.15]
-    level = fits["transformer"].exponent.value < 0.15
+def time_ratio(rows: Sequence[Row]) -> float:
+    """Time of the LSTM's step divided by that of the Transformer's at the largest length."""
     far = max(row["length"] for row in select_rows(rows, network="lstm"))
-    ratio = mean_of(rows, "milliseconds", network="lstm", length=far) / mean_of(
-        select_rows(rows, network="transformer", length=far), "milliseconds"
-    )
-    share = {name: mean_of(rows, "share", network=name, length=far) for name in ("lstm", "transformer")}
-    shown = ", ".join(f"{name} {fit.exponent}" for name, fit in fits.items())
-    reason = (
-        f"at constant tokens a step takes length to the power of: {shown}; at {far:,} positions the lstm takes "
-        f"{ratio:.1f} times as long as the Transformer, and one product of the same arithmetic would take "
-        f"{share['lstm']:.0%} of the lstm's time and {share['transformer']:.0%} of the Transformer's. Attention's own "
-        "n^2 work is in the Transformer's slope."
-    )
-    return Verdict(
-        "held" if level and len(slow) == len(recurrent) else "held in part" if level or slow else "not held", reason
+    lstm, transformer = (mean_of(rows, "milliseconds", network=name, length=far) for name in ("lstm", "transformer"))
+    return lstm / transformer
+
+
+def _chain_statement(network: str) -> Statement:
+    parallel = network in PARALLEL
+    what = "stays the same" if parallel else "grows with length"
+    return Statement(
+        f"chain-{network}",
+        f"{network}: the number of sequential operations of a training step {what}.",
+        "exponent of the longest chain by length (operations)",
+        exact(lambda rows: slope(rows, "chain", network)),
+        **({"below": LEVEL} if parallel else {"above": 1 - LEVEL}),
     )
 
+
+def _time_statement(network: str) -> Statement:
+    parallel = network in PARALLEL
+    what = "does not grow" if parallel else "grows"
+    return Statement(
+        f"time-{network}",
+        f"{network}: with a constant number of tokens, the time of a training step {what} with length on this device.",
+        "exponent of the time of a step by length",
+        over_seeds(lambda rows: slope(rows, "milliseconds", network)),
+        **({"below": LEVEL} if parallel else {"above": LEVEL}),
+    )
+
+
+STATEMENTS = (
+    *(_chain_statement(name) for name in ALL),
+    *(_time_statement(name) for name in ALL),
+    Statement(
+        "faster",
+        "At the largest length a training step of the Transformer is faster than one of an LSTM with as many "
+        "parameters, on this device.",
+        "time of the LSTM / time of the Transformer",
+        over_seeds(time_ratio),
+        above=1.0,
+    ),
+)
 
 CLAIM = Claim(
     name="sequential",
@@ -133,8 +163,8 @@ CLAIM = Claim(
     conditions=conditions,
     measure=measure,
     figures=figures,
-    judge=judge,
-    seeds={"toy": 1, "quick": 1, "full": 3},
-    cost={"toy": 0.2, "quick": 1.5, "full": 20.0},
+    statements=STATEMENTS,
+    seeds={"toy": 2, "quick": 3, "full": 3},
+    cost={"toy": 0.2, "quick": 0.7, "full": 20.0},
     timed=True,
 )

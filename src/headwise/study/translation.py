@@ -7,20 +7,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.data.corpus import parse_corpora, read_pairs
+from headwise.errors import UserError
 from headwise.evaluate.bleu import corpus_scores
 from headwise.models.load import load
 from headwise.network.parameters import count_parameters
 from headwise.report.figures import Figure, Panel
-from headwise.report.statistics import paired_difference
-from headwise.study.claim import Claim, Plan, Row, Verdict, column, distinct, mean_of, select_rows, series_by
+from headwise.study.claim import RATES, Claim, Plan, distinct, mean_of, select_rows, series_by
 from headwise.study.contenders import RECIPES, matched
+from headwise.study.statement import NotMeasured, Row, Statement, over_seeds
 from headwise.tasks.run import TrainRequest
 from headwise.tasks.train import train_model
+from headwise.training.logs import training_history
+from headwise.training.trainer import MAX_SKIPPED_IN_A_ROW
 
 NETWORKS = ("lstm", "bahdanau", "luong", "conv", "transformer")
 ATTENDING = NETWORKS[1:]
 GENERATED = "generated"
 WORDS = 10  # nouns, and as many adjectives, of the generated language
+GENERATED_RATE, CORPUS_RATE = 0.006, 0.004  # learning rates
+HOPELESS = -1e9  # validation of a run that ended because its loss was not finite
+MARGIN = 1.0  # BLEU
 LONGEST = 10_000  # words: the end of the last bucket
 
 
@@ -39,6 +45,8 @@ class Condition:
     ends: tuple[int, ...]  # of the buckets of source length, words
     sentences: int  # of the test set, if the corpus is generated
     device: str
+    rate: float  # learning rate
+    changes: tuple[str, ...] = ()  # settings that differ from the recipe, as of `headwise train --set`
 
 
 # Training, validation and test files of each corpus, as `headwise train` takes them.
@@ -58,31 +66,31 @@ CORPORA = {
 
 def conditions(plan: Plan) -> list[Condition]:
     """A small generated language, or in the full study the available corpora."""
-    if plan.scale != "full":
-        size = plan.pick((32, 1, 300, 2, 256), (48, 2, 300, 600, 512), None)
-        return [_condition(name, GENERATED, plan, *size, ends=(5, 10, 15, 20)) for name in NETWORKS]
-    found = [name for name, parts in CORPORA.items() if plan.data and (plan.data / parts[0][0]).is_file()]
-    return [
-        _condition(network, corpus, plan, 128, 4, 4000, 6000, 2048, ends=(8, 12, 16, 20, LONGEST))
-        for corpus in found
-        for network in NETWORKS
-    ]
+    networks = plan.pick(NETWORKS, ("lstm", "bahdanau", "transformer"), NETWORKS)
+    return [condition for name in networks for condition in tried_rates(plan, name)]
 
 
-def _condition(
-    network: str,
-    corpus: str,
-    plan: Plan,
-    width: int,
-    layers: int,
-    vocab_size: int,
-    steps: int,
-    tokens: int,
-    ends: tuple[int, ...],
-) -> Condition:
-    folder = str(plan.data) if corpus != GENERATED else ""
-    sentences = plan.pick(24, 160, 0)
-    return Condition(network, corpus, folder, width, layers, vocab_size, steps, tokens, ends, sentences, plan.device)
+def tried_rates(plan: Plan, network: str, changes: tuple[str, ...] = ()) -> list[Condition]:
+    """One network on every corpus of the plan, with every learning rate; also for claims about its settings."""
+    corpora = [GENERATED] if plan.scale != "full" else available(plan)
+    return [_condition(network, corpus, plan, rate, changes) for corpus in corpora for rate in RATES]
+
+
+def available(plan: Plan) -> list[str]:
+    """The corpora in the folder of the plan."""
+    return [name for name, parts in CORPORA.items() if plan.data and (plan.data / parts[0][0]).is_file()]
+
+
+def _condition(network: str, corpus: str, plan: Plan, rate: float, changes: tuple[str, ...]) -> Condition:
+    if corpus != GENERATED:
+        ends = (8, 12, 16, 20, LONGEST)
+        size = (128, 4, 4000, 6000, 2048)
+        return Condition(network, corpus, str(plan.data), *size, ends, 0, plan.device, CORPUS_RATE * rate, changes)
+    size = (32, 1, 300, 2, 256) if plan.scale == "toy" else (48, 2, 300, 450, 512)
+    sentences = 24 if plan.scale == "toy" else 160
+    return Condition(
+        network, GENERATED, "", *size, (5, 10, 15, 20), sentences, plan.device, GENERATED_RATE * rate, changes
+    )
 
 
 def measure(condition: Condition, seed: int) -> list[Row]:
@@ -91,21 +99,35 @@ def measure(condition: Condition, seed: int) -> list[Row]:
     with tempfile.TemporaryDirectory() as scratch:
         parts = write_language(Path(scratch), c.sentences) if c.corpus == GENERATED else CORPORA[c.corpus]
         train, valid, test = ([str(Path(c.folder) / name) for name in names] for names in parts)
-        out = str(Path(scratch) / "model")
-        request = TrainRequest(
-            RECIPES.get(c.network, c.network), train, valid, out, run_settings(c, seed), device=c.device, show=False
-        )
+        out = Path(scratch) / "model"
+        pairs = list(read_pairs(parse_corpora(test)))
+        about = train_translator(c, seed, train, valid, out)
+        outputs = [""] * len(pairs)  # of a run that ended early
+        if about["validation"] > HOPELESS:
+            model = load(str(out), c.device)
+            outputs = [t.text for t in model.translate([src for src, _ in pairs], beam_size=1, max_length_extra=10)]
+            about["parameters"] = count_parameters(model.network)
+    return [{**about, **row} for row in bleu_by_length(pairs, outputs, c.ends)]
+
+
+def train_translator(c: Condition, seed: int, train: list[str], valid: list[str], out: Path) -> Row:
+    """Train a model into the folder `out`; the negative validation loss, and the number of diverged updates."""
+    request = TrainRequest(
+        RECIPES.get(c.network, c.network), train, valid, str(out), run_settings(c, seed), device=c.device, show=False
+    )
+    try:
         if train_model(request).startswith("SIG"):  # the trainer has ended cleanly; so does the study
             raise KeyboardInterrupt
-        model = load(out, c.device)
-        pairs = list(read_pairs(parse_corpora(test)))
-        outputs = [t.text for t in model.translate([src for src, _ in pairs], beam_size=1, max_length_extra=10)]
-        parameters = count_parameters(model.network)
-    return [{"parameters": parameters, **row} for row in bleu_by_length(pairs, outputs, c.ends)]
+    except UserError as error:
+        if "has not been finite" not in str(error):
+            raise
+        return {"validation": HOPELESS, "diverged": MAX_SKIPPED_IN_A_ROW, "parameters": 0}
+    history = training_history(out)
+    return {"validation": -history.validation[-1]["loss"], "diverged": history.training[-1]["skipped"]}
 
 
 def run_settings(c: Condition, seed: int) -> list[str]:
-    """The settings that differ from the recipe: size, budget, and for the generated language the learning rate.
+    """The settings that differ from the recipe: size, budget, learning rate, and what a claim changes.
 
     All networks get the same batches and compute in float32. With "auto" only the Transformer might have random batches
     and bfloat16, if the compiled library and the processor support them.
@@ -121,11 +143,17 @@ def run_settings(c: Condition, seed: int) -> list[str]:
         "tokens_per_batch": c.tokens_per_batch,
     }
     budget |= {"batching": '"bucketed"', "precision": '"float32"'}
+    budget |= {"learning_rate": c.rate, "log_every": min(100, c.steps)}
     budget |= {"seed": seed, "validate_bleu": 0, "best_metric": '"loss"', "average": 1, "keep_last": 1}
     if c.corpus == GENERATED:  # small and exact, so no dropout and no smoothing
-        budget |= {"learning_rate": 0.006, "warmup_steps": max(1, c.steps // 10), "label_smoothing": 0.0}
+        budget |= {"warmup_steps": max(1, c.steps // 10), "label_smoothing": 0.0}
         changed.append("model.dropout=0.0")
-    return [*changed, f"data.vocab_size={c.vocab_size}", *(f"train.{name}={value}" for name, value in budget.items())]
+    settings = [
+        *changed,
+        f"data.vocab_size={c.vocab_size}",
+        *(f"train.{name}={value}" for name, value in budget.items()),
+    ]
+    return [*settings, *c.changes]  # a later setting replaces an earlier one
 
 
 def bleu_by_length(pairs: Sequence[tuple[str, str]], outputs: Sequence[str], ends: Sequence[int]) -> list[Row]:
@@ -148,7 +176,8 @@ def write_language(
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Write a made-up language pair: every word has one translation, and adjectives move behind their nouns.
 
-    `sentences` is the size of the test set; the training set is 25 times as large.
+    `sentences` is the size of the test set; the training set is 25 times as large. Beside each file stand the word
+    links of its pairs (`test.gold`).
     """
     rng = random.Random(seed)
     syllables = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
@@ -156,21 +185,26 @@ def write_language(
     pairs = list(zip(names[::2], names[1::2], strict=True))
     nouns, adjectives = pairs[:WORDS], pairs[WORDS:]
 
-    def sentence() -> tuple[str, str]:
+    def sentence() -> tuple[str, str, str]:
         src: list[str] = []
         tgt: list[str] = []
+        links: list[str] = []
         length = rng.randint(2, 19)
         while len(src) < length:
             noun, adjective = rng.choice(nouns), rng.choice(adjectives)
             described = rng.random() < 0.5
+            at = len(src)
             src += [adjective[0], noun[0]] if described else [noun[0]]
             tgt += [noun[1], adjective[1]] if described else [noun[1]]
-        return " ".join(src), " ".join(tgt)
+            links += [f"{at}-{at + 1}", f"{at + 1}-{at}"] if described else [f"{at}-{at}"]
+        return " ".join(src), " ".join(tgt), " ".join(links)
 
     paths = []
     for part, size in (("train", 25 * sentences), ("valid", 20), ("test", sentences)):
         path = folder / f"{part}.tsv"
-        path.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in (sentence() for _ in range(size))), encoding="utf-8")
+        sentences_and_links = [sentence() for _ in range(size)]
+        path.write_text("".join(f"{src}\t{tgt}\n" for src, tgt, _ in sentences_and_links), encoding="utf-8")
+        path.with_suffix(".gold").write_text("".join(f"{x}\n" for *_, x in sentences_and_links), encoding="utf-8")
         paths.append((str(path),))
     return paths[0], paths[1], paths[2]
 
@@ -198,32 +232,46 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
     ]
 
 
-def judge(rows: Sequence[Row]) -> Verdict:
-    """Held if attention wins on every corpus and its lead grows with length; in part if it only wins."""
-    wins, grows, sentences = [], [], []
-    for corpus in distinct(rows, "corpus"):
-        here = select_rows(rows, corpus=corpus)
-        networks = distinct(here, "network")
-        short, long = min(row["bucket"] for row in here), max(row["bucket"] for row in here)
-        score = {
-            (name, end): mean_of(here, "bleu", network=name, bucket=end) for name in networks for end in (short, long)
-        }
-        lead = {end: score["bahdanau", end] - score["lstm", end] for end in (short, long)}
-        pair = [column(select_rows(here, network=name, bucket=long), "bleu") for name in ("bahdanau", "lstm")]
-        wins.append(lead[long] > 1 and (len(pair[0]) < 3 or paired_difference(*pair).significant))
-        grows.append(lead[long] > lead[short])
-        shown = ", ".join(f"{name} {score[name, short]:.0f} and {score[name, long]:.0f}" for name in networks)
-        sentences.append(
-            f"{corpus}: BLEU of the shortest and of the longest sentences {shown}; bahdanau leads the lstm by "
-            f"{lead[short]:.0f} and {lead[long]:.0f}"
-        )
-    small = (
-        " The language is generated and the training short: it shows the effect, not the quality of any of them."
-        * (GENERATED in distinct(rows, "corpus"))
-    )
-    reason = f"on {'; on '.join(sentences)}.{small}"
-    return Verdict("held" if all(wins) and all(grows) else "held in part" if any(wins) else "not held", reason)
+def score(rows: Sequence[Row], corpus: str, network: str, long: bool) -> float:
+    """BLEU of the bucket with the longest or the shortest sources."""
+    here = select_rows(rows, corpus=corpus, network=network)
+    if not here:
+        raise NotMeasured(f"{network} was not measured on {corpus}")
+    buckets = distinct(here, "bucket")
+    return mean_of(here, "bleu", bucket=max(buckets) if long else min(buckets))
 
+
+def lead(rows: Sequence[Row], corpus: str, network: str, long: bool) -> float:
+    """BLEU of a network less that of the LSTM without attention."""
+    return score(rows, corpus, network, long) - score(rows, corpus, "lstm", long)
+
+
+def lead_growth(rows: Sequence[Row], corpus: str, network: str) -> float:
+    """The lead on the longest sentences less that on the shortest."""
+    return lead(rows, corpus, network, long=True) - lead(rows, corpus, network, long=False)
+
+
+STATEMENTS = tuple(
+    statement
+    for corpus in (GENERATED, *CORPORA)
+    for network in ("bahdanau", "transformer")
+    for statement in (
+        Statement(
+            f"{corpus}-{network}-leads",
+            f"{corpus}: {network} translates long sentences better than the LSTM without attention.",
+            "BLEU of the longest sentences less that of the LSTM",
+            over_seeds(lambda rows, corpus=corpus, network=network: lead(rows, corpus, network, long=True)),
+            above=MARGIN,
+        ),
+        Statement(
+            f"{corpus}-{network}-grows",
+            f"{corpus}: the lead of {network} grows with the length of the sentence.",
+            "lead in BLEU on the longest sentences less that on the shortest",
+            over_seeds(lambda rows, corpus=corpus, network=network: lead_growth(rows, corpus, network)),
+            above=0.0,
+        ),
+    )
+)
 
 CLAIM = Claim(
     name="translation",
@@ -235,8 +283,9 @@ CLAIM = Claim(
     conditions=conditions,
     measure=measure,
     figures=figures,
-    judge=judge,
-    seeds={"toy": 1, "quick": 1, "full": 3},
-    cost={"toy": 1.0, "quick": 24.0, "full": 4000.0},
+    statements=STATEMENTS,
+    seeds={"toy": 2, "quick": 3, "full": 3},
+    cost={"toy": 1.0, "quick": 15.0, "full": 4000.0},
+    tuned=True,
     needs="the full study translates real corpora: name their folder with --data (see docs/concepts/study.md).",
 )

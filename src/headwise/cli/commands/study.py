@@ -8,18 +8,23 @@ from headwise.study.run import request_of, study
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="runs/study", metavar="DIR", help="folder to write (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="measure less: some minutes on two CPU cores")
+    parser.add_argument("--quick", action="store_true", help="measure less: ten minutes on two CPU cores")
     only = "claims to measure, such as sequential or order (default: all)"
     parser.add_argument("--only", nargs="+", action="extend", default=[], metavar="NAME", help=only)
     seeds = "repetitions of each measurement (default: as many as each claim needs)"
     parser.add_argument("--seeds", type=whole_number(1), default=0, metavar="N", help=seeds)
-    data = "folder that may have the corpora multi30k, tatoeba and lm (default: none)"
+    jobs = "processes that measure at the same time, one core each; times are measured alone (default: %(default)s)"
+    parser.add_argument("--jobs", type=whole_number(1), default=1, metavar="N", help=jobs)
+    report = "measure nothing, and report what has been measured in --out"
+    parser.add_argument("--report", action="store_true", help=report)
+    data = "folder that may have the corpora multi30k, tatoeba, lm and align (default: none)"
     parser.add_argument("--data", metavar="DIR", help=data)
     device_option(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Measure what is missing, and print where the report is."""
-    request = request_of(options.out, options.quick, options.only, options.seeds, options.data, options.device)
+    o = options
+    request = request_of(o.out, o.quick, o.only, o.seeds, o.data, o.device, o.jobs, o.report)
     for line in study(request):
         print(line)

@@ -1,0 +1,56 @@
+"""Transformers that differ in one setting, trained as in `translation.py`; for claims about a part of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from headwise.report.figures import Figure, Panel, Series
+from headwise.report.statistics import seed_range
+from headwise.study.claim import Plan, column, distinct, select_rows
+from headwise.study.statement import NotMeasured, Row
+from headwise.study.translation import GENERATED, Condition, measure, tried_rates
+
+Variants = Mapping[str, tuple[str, ...]]  # names, and the settings that make them
+EVERYTHING = 10**6  # words: one bucket for all lengths
+
+
+def variant_conditions(plan: Plan, variants: Variants) -> list[Condition]:
+    """The Transformer in each variant, on every corpus of the plan, with every learning rate."""
+    return [
+        replace(condition, ends=(EVERYTHING,))
+        for changes in variants.values()
+        for condition in tried_rates(plan, "transformer", changes)
+    ]
+
+
+def measure_variant(variants: Variants) -> Callable[[Condition, int], list[Row]]:
+    """A measurement of BLEU that also tells the variant's name."""
+
+    def named(condition: Condition, seed: int) -> list[Row]:
+        name = next(name for name, changes in variants.items() if changes == tuple(condition.changes))
+        return [{"variant": name, **row} for row in measure(condition, seed)]
+
+    return named
+
+
+def difference(corpus: str, first: str, second: str) -> Callable[[Sequence[Row]], float]:
+    """BLEU of the first variant less that of the second."""
+
+    def value(rows: Sequence[Row]) -> float:
+        scores = [column(select_rows(rows, corpus=corpus, variant=name), "bleu") for name in (first, second)]
+        if not all(scores):
+            raise NotMeasured(f"{first} and {second} were not both measured on {corpus}")
+        return sum(scores[0]) / len(scores[0]) - sum(scores[1]) / len(scores[1])
+
+    return value
+
+
+def variant_figure(rows: Sequence[Row], variants: Variants, name: str, caption: str, x_label: str) -> Figure:
+    """BLEU of each variant, a point each, in their order; a panel for each corpus."""
+    panels = []
+    for corpus in distinct(rows, "corpus"):
+        scores = {v: column(select_rows(rows, corpus=corpus, variant=v), "bleu") for v in variants}
+        found = {v: values for v, values in scores.items() if values}
+        lines = [Series(v, [list(variants).index(v) + 1], [seed_range(values)]) for v, values in found.items()]
+        title = "Generated language" if corpus == GENERATED else corpus.capitalize()
+        panels.append(Panel(title, x_label, "BLEU", lines, log_x=False))
+    return Figure(name, caption, f"BLEU of {', '.join(variants)} on each corpus.", panels)
