@@ -11,6 +11,7 @@ import ast
 import hashlib
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from headwise.study.claim import Claim
 
@@ -39,9 +40,20 @@ def definitions(start: Symbol) -> dict[Symbol, str]:
         if symbol in found or not module.startswith(FOLLOWED):
             continue
         statements = _top_level(module).get(name, [])
-        found[symbol] = "\n".join(ast.dump(statement) for statement in statements)
+        found[symbol] = "\n".join(_dump(statement) for statement in statements)
         waiting += [(module, used) for statement in statements for used in _names(statement)]
     return {symbol: text for symbol, text in found.items() if text}
+
+
+def _dump(node: Any) -> str:
+    """The tree as text. `ast.dump` writes empty fields in some versions of Python only."""
+    if isinstance(node, list):
+        return "[" + ", ".join(_dump(part) for part in node) + "]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = ((name, value) for name, value in ast.iter_fields(node) if value not in (None, []))
+    shown = ", ".join(f"{name}={_dump(value)}" for name, value in fields if name not in ("ctx", "kind"))
+    return f"{type(node).__name__}({shown})"
 
 
 def _origin(symbol: Symbol) -> Symbol:

@@ -47,7 +47,8 @@ class Task:
 def conditions(plan: Plan) -> list[Condition]:
     """Two networks on the generated language, or in the full study on corpora with gold links."""
     if plan.scale != "full":
-        return [condition for name in NETWORKS for condition in tried_rates(plan, name)]
+        networks = NETWORKS[1:] if plan.scale == "quick" else NETWORKS
+        return [condition for name in networks for condition in tried_rates(plan, name)]
     folder = plan.data or Path()
     found = [name for name, (links, *_) in ALIGNED.items() if plan.data and Path(f"{folder / links}.gold").is_file()]
     found = [name for name in found if Path(f"{folder / ALIGNED[name][1]}.train.tsv.gz").is_file()]

@@ -44,6 +44,7 @@ class Condition:
 def conditions(plan: Plan) -> list[Condition]:
     """Powers of the kernel width, so that a dilated stack spans them exactly."""
     lengths = plan.pick((9, 27, 81), (9, 27, 81, 243), (9, 27, 81, 243, 729))
+    spanned = lengths[:4] if plan.scale == "full" else lengths[:3]  # by stacks of many layers
     windows = [Condition(kind, n, 3) for kind in (CONTIGUOUS, RESTRICTED) for n in spanned]
     windows += [Condition(DILATED, n, 3) for n in lengths]
     windows += [Condition(kind, 81, k) for kind in (CONTIGUOUS, RESTRICTED) for k in (5, 9)]

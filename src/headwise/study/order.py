@@ -190,6 +190,6 @@ CLAIM = Claim(
     figures=figures,
     statements=STATEMENTS,
     seeds={"toy": 2, "quick": 3, "full": 5},
-    cost={"toy": 0.1, "quick": 3.0, "full": 120.0},
+    cost={"toy": 0.1, "quick": 1.2, "full": 120.0},
     tuned=True,
 )

@@ -192,6 +192,6 @@ CLAIM = Claim(
     figures=figures,
     statements=STATEMENTS,
     seeds={"toy": 2, "quick": 3, "full": 5},
-    cost={"toy": 0.1, "quick": 2.0, "full": 100.0},
+    cost={"toy": 0.1, "quick": 1.8, "full": 100.0},
     tuned=True,
 )
