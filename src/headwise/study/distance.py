@@ -176,7 +176,7 @@ def lost(rows: Sequence[Row], task: str, network: str) -> float:
     return near - far
 
 
-def lead(rows: Sequence[Row], task: str, network: str) -> float:
+def accuracy_lead(rows: Sequence[Row], task: str, network: str) -> float:
     """Accuracy at the largest distance less that of the LSTM."""
     own, lstm = (solved_accuracy(rows, task, name, far=True) for name in (network, "lstm"))
     return own - lstm
@@ -208,7 +208,7 @@ STATEMENTS = tuple(
                 f"{task}-{network}-leads",
                 f"{task}: at the largest distance {network} is better than the LSTM.",
                 "accuracy less that of the LSTM",
-                over_seeds(lambda rows, task=task, network=network: lead(rows, task, network)),
+                over_seeds(lambda rows, task=task, network=network: accuracy_lead(rows, task, network)),
                 above=MARGIN,
             )
             for network in ATTENDING

@@ -25,7 +25,7 @@ class Finding:
     @classmethod
     def of(cls, claim: Claim, units: list[dict[str, Any]], missing: int, fingerprint: str) -> "Finding":
         """Draw and judge what was measured."""
-        rows = rows_of([unit for unit in units if unit["selected"]])
+        rows = rows_of_units([unit for unit in units if unit["selected"]])
         figures = claim.figures(rows) if rows else []
         return cls(claim, units, missing, rows, figures, claim.judge(rows if not missing else []), fingerprint)
 
@@ -63,7 +63,7 @@ class Finding:
         }
 
 
-def rows_of(units: Sequence[dict[str, Any]]) -> list[Row]:
+def rows_of_units(units: Sequence[dict[str, Any]]) -> list[Row]:
     """The rows of stored units, each with its condition and seed."""
     return [{**unit["condition"], "seed": unit["seed"], **row} for unit in units for row in unit["rows"]]
 
@@ -73,13 +73,13 @@ def networks_trained(finding: Finding) -> list[list[str]]:
 
     Diverged updates are those of all rates that were tried. Empty if the claim trains and compares nothing.
     """
-    rows = rows_of(finding.units)
+    rows = rows_of_units(finding.units)
     kind = next((key for key in ("variant", "network", "factor", "positions", "cell") if rows and key in rows[0]), "")
     if not kind or not any("parameters" in row or "diverged" in row for row in rows):
         return []
     table = [["network", "parameters", "learning rates selected", "trainings", "diverged updates"]]
     for name in dict.fromkeys(str(row[kind]) for row in rows):
-        own = [unit for unit in finding.units if any(str(row[kind]) == name for row in rows_of([unit]))]
+        own = [unit for unit in finding.units if any(str(row[kind]) == name for row in rows_of_units([unit]))]
         sizes = sorted({row["parameters"] for unit in own for row in unit["rows"] if row.get("parameters")})
         rates = sorted({unit["condition"].get("rate", 0.0) for unit in own if unit["selected"]} - {0.0})
         diverged = sum(unit["rows"][0].get("diverged", 0) for unit in own if unit["rows"])

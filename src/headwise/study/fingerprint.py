@@ -21,7 +21,7 @@ FOLLOWED = ("study.", "network.", "architectures.", "training.optimizer", "train
 Symbol = tuple[str, str]  # module without the package's name, name at its top level
 
 
-def fingerprint(claim: Claim) -> str:
+def fingerprint_of(claim: Claim) -> str:
     """Sixteen hexadecimal digits; of a claim outside the package those of its name."""
     module = claim.conditions.__module__
     if not module.startswith(PACKAGE):
@@ -51,7 +51,7 @@ def _dump(node: Any) -> str:
         return "[" + ", ".join(_dump(part) for part in node) + "]"
     if not isinstance(node, ast.AST):
         return repr(node)
-    fields = ((name, value) for name, value in ast.iter_fields(node) if value not in (None, []))
+    fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
     shown = ", ".join(f"{name}={_dump(value)}" for name, value in fields if name not in ("ctx", "kind"))
     return f"{type(node).__name__}({shown})"
 
@@ -68,14 +68,19 @@ def _origin(symbol: Symbol) -> Symbol:
 @cache
 def _tree(module: str) -> ast.Module:
     """The module's syntax tree without docstrings."""
-    folder, *names = ["headwise", *module.split(".")]
-    file = resources.files(folder).joinpath(*names[:-1], f"{names[-1]}.py")
-    tree = ast.parse(file.read_text(encoding="utf-8")) if file.is_file() else ast.Module([], [])
+    tree = ast.parse(_source(module))
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list) and body and _is_text(body[0]):
             node.body = body[1:]  # pyright: ignore[reportAttributeAccessIssue]
     return tree
+
+
+def _source(module: str) -> str:
+    """The text of a module; empty for a package."""
+    *folders, name = module.split(".")
+    file = resources.files("headwise").joinpath(*folders, f"{name}.py")
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
 def _is_text(node: ast.AST) -> bool:

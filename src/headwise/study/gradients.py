@@ -178,7 +178,7 @@ def _time_lines(rows: Sequence[Row]) -> list[Series]:
     return lines
 
 
-def kept(rows: Sequence[Row]) -> float:
+def gradient_left(rows: Sequence[Row]) -> float:
     """Gradient at the largest distance as a share of that at distance 1."""
     far = max(row["distance"] for row in rows)
     return mean_of(rows, "gradient", distance=far) / mean_of(rows, "gradient", distance=1)
@@ -186,7 +186,7 @@ def kept(rows: Sequence[Row]) -> float:
 
 def log_kept(rows: Sequence[Row], **wanted: Any) -> float:
     """Decimal logarithm of `kept` in the rows of one network as initialised."""
-    return math.log10(kept(select_rows(rows, steps=0, **wanted)))
+    return math.log10(gradient_left(select_rows(rows, steps=0, **wanted)))
 
 
 def trained_accuracy(rows: Sequence[Row], cell: str, gain: float, clip: float) -> float:

@@ -25,7 +25,7 @@ FREE = re.compile(
 
 def is_operation(node: Any) -> bool:
     """Whether a node of the graph computes something."""
-    return FREE.match(node.name()) is None
+    return FREE.match(node.name().rpartition("::")[2]) is None
 
 
 def parents(node: Any) -> list[Any]:

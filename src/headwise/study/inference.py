@@ -77,7 +77,7 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
     ]
 
 
-def slope(rows: Sequence[Row], key: str, network: str) -> float:
+def token_exponent(rows: Sequence[Row], key: str, network: str) -> float:
     """Exponent of the time per token by length."""
     return growth(select_rows(rows, network=network), key)[network].exponent.value
 
@@ -92,14 +92,14 @@ STATEMENTS = (
         "generating",
         "The Transformer generates the tokens of a text in parallel.",
         "exponent of the time per generated token by length",
-        over_seeds(lambda rows: slope(rows, "writing", "transformer")),
+        over_seeds(lambda rows: token_exponent(rows, "writing", "transformer")),
         below=PARALLEL,
     ),
     Statement(
         "scoring",
         "The Transformer scores the tokens of a given text in parallel.",
         "exponent of the time per scored token by length",
-        over_seeds(lambda rows: slope(rows, "scoring", "transformer")),
+        over_seeds(lambda rows: token_exponent(rows, "scoring", "transformer")),
         below=PARALLEL,
     ),
     *(

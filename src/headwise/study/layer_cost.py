@@ -97,7 +97,7 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
     ]
 
 
-def exponent(rows: Sequence[Row], key: str, layer: str, least: int = 3) -> float:
+def cost_exponent(rows: Sequence[Row], key: str, layer: str, least: int = 3) -> float:
     """Exponent of time or memory by n at the smallest width, over the longest lengths."""
     d = min(row["d"] for row in rows)
     lengths = sorted(distinct(rows, "n"))[-least:]
@@ -107,7 +107,7 @@ def exponent(rows: Sequence[Row], key: str, layer: str, least: int = 3) -> float
     return growth(long, key, "n", "layer")[layer].exponent.value
 
 
-def time_ratio(rows: Sequence[Row], long: bool) -> float:
+def layer_ratio(rows: Sequence[Row], long: bool) -> float:
     """Time of explicit attention divided by that of the recurrent layer, at the largest width.
 
     At the longest n if `long`, else at the n that is nearest to d / `SHORT`.
@@ -123,7 +123,7 @@ def _exponent_statement(name: str, text: str, key: str, layer: str, quadratic: b
     what = "time" if key == "milliseconds" else "memory"
     bound = {"above": SUPERLINEAR} if quadratic else {"below": SUPERLINEAR}
     effect = f"exponent of {what} by n, over the three longest lengths at the smallest width"
-    return Statement(name, text, effect, over_seeds(lambda rows: exponent(rows, key, layer)), **bound)
+    return Statement(name, text, effect, over_seeds(lambda rows: cost_exponent(rows, key, layer)), **bound)
 
 
 STATEMENTS = (
@@ -144,14 +144,14 @@ STATEMENTS = (
         "cheaper-short",
         "Self-attention is faster than a recurrent layer while n < d.",
         f"time of attention / time of the LSTM at n = d / {SHORT}, largest width",
-        over_seeds(lambda rows: time_ratio(rows, long=False)),
+        over_seeds(lambda rows: layer_ratio(rows, long=False)),
         below=1.0,
     ),
     Statement(
         "dearer-long",
         "Self-attention is slower than a recurrent layer when n > d.",
         "time of attention / time of the LSTM at the longest n, largest width",
-        over_seeds(lambda rows: time_ratio(rows, long=True)),
+        over_seeds(lambda rows: layer_ratio(rows, long=True)),
         above=1.0,
     ),
 )

@@ -20,14 +20,14 @@ def describe_machine(device: str) -> dict[str, Any]:
         "machine": f"{processor}, {threads} thread{'s' * (threads > 1)}",
         "cores": os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        "load": load(),  # before the study
+        "load": load_average(),  # before the study
         "system": platform.system(),
         "date": time.strftime("%Y-%m-%d"),
         "versions": {"python": platform.python_version(), **dict(_versions("headwise", "torch", "numpy"))},
     }
 
 
-def load() -> float:
+def load_average() -> float:
     """Processes that ran or waited, mean of the last minute."""
     return round(os.getloadavg()[0], 1)
 

@@ -19,7 +19,7 @@ def as_markdown(findings: Sequence[Finding], about: dict[str, Any]) -> str:
         *([QUICK] if about["scale"] != "full" else []),
         "Intervals have 95 %. Each network keeps the best of three learning rates by validation with the first seed. "
         "A statement is supported if its interval meets the threshold, refuted if all of it does not, else undecided.",
-        *(_claim(finding) for finding in findings),
+        *(claim_as_markdown(finding) for finding in findings),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -32,7 +32,8 @@ def loads(findings: Sequence[Finding]) -> str:
     return f"load average {min(found):.1f} to {max(found):.1f} during the measurements"
 
 
-def _claim(finding: Finding) -> str:
+def claim_as_markdown(finding: Finding) -> str:
+    """The section of one claim."""
     table = [["verdict", "statement", "effect", "95 % interval", "supported if"]]
     for result in finding.results:
         s = result.statement

@@ -158,7 +158,7 @@ def _shown(lines: Sequence[Series]) -> list[Series]:
     return [line for line in lines if line.x]
 
 
-def exponent(kind: str, key: str, x: str = "n", **wanted: int) -> Callable[[Sequence[Row]], float]:
+def count_exponent(kind: str, key: str, x: str = "n", **wanted: int) -> Callable[[Sequence[Row]], float]:
     """The exponent of a count by `n`, or by the kernel width less 1, of a kind of layer."""
 
     def fit(rows: Sequence[Row]) -> float:
@@ -181,7 +181,7 @@ def _grows(name: str, text: str, kind: str, key: str, linear: bool) -> Statement
     bound = {"above": LINEAR} if linear else {"below": CONSTANT}
     counted = "longest chain" if key == "chain" else "shortest path"
     windowed = kind in (CONTIGUOUS, RESTRICTED) and key == "path"
-    value = exponent(kind, key, k=3) if windowed else exponent(kind, key)
+    value = count_exponent(kind, key, k=3) if windowed else count_exponent(kind, key)
     return Statement(name, text, f"exponent of the {counted} by n (operations)", exact(value), **bound)
 
 
@@ -196,7 +196,7 @@ STATEMENTS = (
         "path-kernel",
         "Contiguous convolutions have paths that shrink with the kernel width: O(n / k).",
         "exponent of the shortest path by k - 1 at n = 81",
-        exact(exponent(CONTIGUOUS, "path", "reach", n=81)),
+        exact(count_exponent(CONTIGUOUS, "path", "reach", n=81)),
         above=-1 - NEAR,
         below=-1 + NEAR,
     ),
@@ -213,7 +213,7 @@ STATEMENTS = (
         "path-neighbourhood",
         "Restricted self-attention has paths that shrink with the neighbourhood: O(n / r).",
         "exponent of the shortest path by r - 1 at n = 81",
-        exact(exponent(RESTRICTED, "path", "reach", n=81)),
+        exact(count_exponent(RESTRICTED, "path", "reach", n=81)),
         above=-1 - NEAR,
         below=-1 + NEAR,
     ),

@@ -6,6 +6,7 @@ the learning rate with the best validation, and the second round measures the ot
 """
 
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from headwise.device import choose_device
 from headwise.errors import UserError, unknown
 from headwise.study.claim import Claim, Plan, best_rates
 from headwise.study.claims import CLAIMS
-from headwise.study.fingerprint import fingerprint
+from headwise.study.fingerprint import fingerprint_of
 from headwise.study.machine import describe_machine
 from headwise.study.report import Finding, write_report
 from headwise.study.units import Unit, measure_all, read_unit, seed_units, tuning_units
@@ -103,15 +104,15 @@ def measure_rounds(claims: Sequence[Claim], request: StudyRequest, work: Path, m
     total = estimate(claims, request, work, machine)
     look = "{l_bar}{bar}| {elapsed} done, {remaining} left"
     with tqdm(total=total.seconds, bar_format=look, disable=None, smoothing=0.1) as bar:
-        bar.write(f"To measure: {total} on {request.jobs} idle core{'s' * (request.jobs > 1)}")
+        bar.write(f"To measure: {total} on {request.jobs} idle core{'s' * (request.jobs > 1)}", file=sys.stderr)
         for second in (False, True):
             units = [unit for claim in claims for unit in _round(claim, request, work, machine, second)]
             for unit in measure_all(units, work, machine, request.jobs):
                 bar.set_description(unit.claim.name)
-                bar.update(cost(unit.claim, request.plan.scale, request.jobs))
+                bar.update(unit_seconds(unit.claim, request.plan.scale, request.jobs))
 
 
-def cost(claim: Claim, scale: Any, jobs: int) -> float:
+def unit_seconds(claim: Claim, scale: Any, jobs: int) -> float:
     """Seconds that a unit adds to the study."""
     return claim.cost[scale] / (1 if claim.timed else jobs)
 
@@ -125,7 +126,7 @@ def estimate(claims: Sequence[Claim], request: StudyRequest, work: Path, machine
         later = _selected(claim, request, work, machine) if not missing else _groups(claim, request.plan)
         units = seed_units(claim, later, _seeds(claim, request))
         missing += len([unit for unit in units if not (work / unit.key(machine)).is_file()])
-        count, seconds = count + missing, seconds + missing * cost(claim, request.plan.scale, request.jobs)
+        count, seconds = count + missing, seconds + missing * unit_seconds(claim, request.plan.scale, request.jobs)
     return Estimated(count, seconds)
 
 
@@ -166,7 +167,7 @@ def _finding(claim: Claim, request: StudyRequest, work: Path, machine: str) -> F
     stored = [(unit, read_unit(work / unit.key(machine))) for unit in units if (work / unit.key(machine)).is_file()]
     kept = {repr(condition) for condition in chosen}
     measured = [{**found, "selected": repr(unit.condition) in kept} for unit, found in stored]
-    return Finding.of(claim, measured, len(units) - len(stored), fingerprint(claim))
+    return Finding.of(claim, measured, len(units) - len(stored), fingerprint_of(claim))
 
 
 def _claim(name: str) -> Claim:

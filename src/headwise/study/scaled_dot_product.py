@@ -75,7 +75,7 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
     ]
 
 
-def kept(rows: Sequence[Row], key: str, factor: str) -> float:
+def share_kept(rows: Sequence[Row], key: str, factor: str) -> float:
     """A column at the largest d_k as a share of that at the smallest."""
     small, large = (end(row["d_k"] for row in rows) for end in (min, max))
     return mean_of(rows, key, factor=factor, d_k=large) / mean_of(rows, key, factor=factor, d_k=small)
@@ -87,7 +87,7 @@ STATEMENTS = (
             f"{key}-with",
             f"With the factor the {key} {of} stays at its level as d_k grows.",
             f"{key} at the largest d_k / {key} at the smallest",
-            over_seeds(lambda rows, key=key: kept(rows, key, WITH)),
+            over_seeds(lambda rows, key=key: share_kept(rows, key, WITH)),
             above=KEPT,
         )
         for key, of in (("entropy", "of the weights"), ("gradient", "through the softmax"))
@@ -97,7 +97,7 @@ STATEMENTS = (
             f"{key}-without",
             f"Without the factor the {key} {of} falls as d_k grows.",
             f"{key} at the largest d_k / {key} at the smallest",
-            over_seeds(lambda rows, key=key: kept(rows, key, WITHOUT)),
+            over_seeds(lambda rows, key=key: share_kept(rows, key, WITHOUT)),
             below=KEPT,
         )
         for key, of in (("entropy", "of the weights"), ("gradient", "through the softmax"))

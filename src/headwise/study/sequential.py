@@ -101,7 +101,7 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
     ]
 
 
-def slope(rows: Sequence[Row], key: str, network: str) -> float:
+def step_exponent(rows: Sequence[Row], key: str, network: str) -> float:
     """Exponent of a column by length for one network."""
     chosen = select_rows(rows, network=network)
     if len(distinct(chosen, "length")) < 3:
@@ -109,7 +109,7 @@ def slope(rows: Sequence[Row], key: str, network: str) -> float:
     return fit_column(chosen, "length", key).exponent.value
 
 
-def time_ratio(rows: Sequence[Row]) -> float:
+def step_ratio(rows: Sequence[Row]) -> float:
     """Time of the LSTM's step divided by that of the Transformer's at the largest length."""
     far = max(row["length"] for row in select_rows(rows, network="lstm"))
     lstm, transformer = (mean_of(rows, "milliseconds", network=name, length=far) for name in ("lstm", "transformer"))
@@ -123,7 +123,7 @@ def _chain_statement(network: str) -> Statement:
         f"chain-{network}",
         f"{network}: the number of sequential operations of a training step {what}.",
         "exponent of the longest chain by length (operations)",
-        exact(lambda rows: slope(rows, "chain", network)),
+        exact(lambda rows: step_exponent(rows, "chain", network)),
         **({"below": LEVEL} if parallel else {"above": 1 - LEVEL}),
     )
 
@@ -135,7 +135,7 @@ def _time_statement(network: str) -> Statement:
         f"time-{network}",
         f"{network}: with a constant number of tokens, the time of a training step {what} with length on this device.",
         "exponent of the time of a step by length",
-        over_seeds(lambda rows: slope(rows, "milliseconds", network)),
+        over_seeds(lambda rows: step_exponent(rows, "milliseconds", network)),
         **({"below": LEVEL} if parallel else {"above": LEVEL}),
     )
 
@@ -148,7 +148,7 @@ STATEMENTS = (
         "At the largest length a training step of the Transformer is faster than one of an LSTM with as many "
         "parameters, on this device.",
         "time of the LSTM / time of the Transformer",
-        over_seeds(time_ratio),
+        over_seeds(step_ratio),
         above=1.0,
     ),
 )

@@ -241,14 +241,14 @@ def score(rows: Sequence[Row], corpus: str, network: str, long: bool) -> float:
     return mean_of(here, "bleu", bucket=max(buckets) if long else min(buckets))
 
 
-def lead(rows: Sequence[Row], corpus: str, network: str, long: bool) -> float:
+def bleu_lead(rows: Sequence[Row], corpus: str, network: str, long: bool) -> float:
     """BLEU of a network less that of the LSTM without attention."""
     return score(rows, corpus, network, long) - score(rows, corpus, "lstm", long)
 
 
 def lead_growth(rows: Sequence[Row], corpus: str, network: str) -> float:
     """The lead on the longest sentences less that on the shortest."""
-    return lead(rows, corpus, network, long=True) - lead(rows, corpus, network, long=False)
+    return bleu_lead(rows, corpus, network, long=True) - bleu_lead(rows, corpus, network, long=False)
 
 
 STATEMENTS = tuple(
@@ -260,7 +260,7 @@ STATEMENTS = tuple(
             f"{corpus}-{network}-leads",
             f"{corpus}: {network} translates long sentences better than the LSTM without attention.",
             "BLEU of the longest sentences less that of the LSTM",
-            over_seeds(lambda rows, corpus=corpus, network=network: lead(rows, corpus, network, long=True)),
+            over_seeds(lambda rows, corpus=corpus, network=network: bleu_lead(rows, corpus, network, long=True)),
             above=MARGIN,
         ),
         Statement(

@@ -22,8 +22,8 @@ import torch
 
 from headwise.study.claim import Claim, Plan
 from headwise.study.claims import CLAIMS
-from headwise.study.fingerprint import fingerprint
-from headwise.study.machine import load
+from headwise.study.fingerprint import fingerprint_of
+from headwise.study.machine import load_average
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Unit:
     def key(self, machine: str) -> str:
         """A file name from everything that the result depends on; the `machine` only if time is measured."""
         identity = {
-            "sources": fingerprint(self.claim),
+            "sources": fingerprint_of(self.claim),
             "claim": self.claim.name,
             "condition": self.settings,
             "seed": self.seed,
@@ -58,7 +58,7 @@ def _without_folder(value: Any) -> Any:
 
 def measure_unit(unit: Unit) -> dict[str, Any]:
     """Measure one unit; its rows do not depend on earlier units, except for times."""
-    started, before = time.perf_counter(), load()
+    started, before = time.perf_counter(), load_average()
     with torch.random.fork_rng():
         torch.manual_seed(unit.seed)
         random.seed(unit.seed)
@@ -70,10 +70,10 @@ def measure_unit(unit: Unit) -> dict[str, Any]:
 
 def measure_and_store(unit: Unit, path: Path) -> None:
     """Measure a unit into a file that appears when it is complete."""
-    write_atomically(path, json.dumps(measure_unit(unit)))
+    store(path, json.dumps(measure_unit(unit)))
 
 
-def write_atomically(path: Path, text: str) -> None:
+def store(path: Path, text: str) -> None:
     """Write a file that appears when it is complete."""
     draft = path.with_suffix(f".{os.getpid()}")
     draft.write_text(text, encoding="utf-8")

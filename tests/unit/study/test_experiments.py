@@ -1,52 +1,62 @@
-"""Every experiment runs at a toy scale, is the same for the same seed, and its verdict follows its numbers."""
+"""Every experiment runs at a toy scale, is the same for the same seed, and its verdicts follow its numbers."""
 
 import copy
 from collections.abc import Callable
-from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 import torch
 
-from headwise.study import (
-    distance,
-    gradients,
-    inference,
-    layer_cost,
-    order,
-    receptive_field,
-    scaling_laws,
-    sequential,
-    translation,
-)
+from headwise.data.links import GoldLinks, read_gold
+from headwise.errors import UserError
+from headwise.evaluate.alignment import score_alignment
+from headwise.study import distance, gradients, interpretability, learning, translation
 from headwise.study import scaled_dot_product as scaled
-from headwise.study.claim import Claim, Plan, Row, select_rows
+from headwise.study.claim import Plan, best_rates, select_rows
 from headwise.study.claims import CLAIMS
 from headwise.study.contenders import ALL, TOLERANCE, matched, size, width_for
-from headwise.study.run import Unit, measure_unit
+from headwise.study.finding import rows_of_units
+from headwise.study.statement import Row
+from headwise.study.units import Unit, measure_unit
 
 TOY = Plan("toy")
 ROWS: dict[str, list[Row]] = {}
-SLOW = {"sequential", "inference", "translation", "distance"}  # many networks: the rest is enough to repeat
+SLOW = {"sequential", "inference", "translation", "distance", "interpretability", "heads", "warmup"}
 FEW = ("lstm", "transformer", "bahdanau")
 CORNERS = {  # a subset of conditions for slow claims
     "sequential": lambda condition: condition.network in FEW,
     "inference": lambda condition: condition.network in FEW,
     "translation": lambda condition: condition.network in FEW,
     "distance": lambda condition: condition.task == "recall",
+    "warmup": lambda condition: not any("norm" in change for change in condition.changes),
 }
+
+
+def units(name: str) -> list[Unit]:
+    """One seed of a claim, at the middle learning rate."""
+    claim, keep = CLAIMS[name], CORNERS.get(name, lambda condition: True)
+    conditions = [condition for condition in claim.conditions(TOY) if keep(condition)]
+    if claim.tuned:
+        rates = sorted({condition.rate for condition in conditions} - {0.0})
+        conditions = [condition for condition in conditions if condition.rate in (0.0, rates[1])]
+    return [Unit(claim, condition, 1) for condition in conditions]
 
 
 def toy_rows(name: str) -> list[Row]:
     """The rows of a claim, measured once for all tests."""
     if name not in ROWS:
-        claim, keep = CLAIMS[name], CORNERS.get(name, lambda condition: True)
-        units = [Unit(claim, condition, 1) for condition in claim.conditions(TOY) if keep(condition)]
-        ROWS[name] = [row for unit in units for row in measure_unit(unit)["rows"]]
+        ROWS[name] = rows_of_units([measure_unit(unit) for unit in units(name)])
     return copy.deepcopy(ROWS[name])
 
 
-def judged(claim: Claim, rows: list[Row]) -> str:
-    return claim.judge(rows).held
+def two_seeds(rows: list[Row]) -> list[Row]:
+    """The rows with a second seed that says the same, so that intervals are narrow."""
+    return [*rows, *({**row, "seed": 2} for row in rows)]
+
+
+def judged(name: str, rows: list[Row]) -> dict[str, str]:
+    """The verdict of each statement."""
+    return {result.statement.name: result.verdict for result in CLAIMS[name].judge(two_seeds(rows))}
 
 
 def with_values(rows: list[Row], key: str, value: Callable[[Row], float]) -> list[Row]:
@@ -54,15 +64,17 @@ def with_values(rows: list[Row], key: str, value: Callable[[Row], float]) -> lis
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_experiment_figure_and_verdict(name: str) -> None:
+def test_experiment_figures_and_statements(name: str) -> None:
     rows, claim = toy_rows(name), CLAIMS[name]
-    assert all({"seed", *asdict(claim.conditions(TOY)[0])} <= set(row) for row in rows)
+    if claim.tuned:
+        assert all("validation" in row and "diverged" in row for row in rows)
     for figure in claim.figures(rows):
         assert figure.caption and figure.alt
         assert all(panel.x_label and panel.y_label and panel.series for panel in figure.panels)
-    verdict = claim.judge(rows)
-    assert verdict.held in ("held", "held in part", "not held")
-    assert verdict.reason.endswith(".") and "nan" not in verdict.reason
+    assert len({statement.name for statement in claim.statements}) == len(claim.statements)
+    for result in claim.judge(rows):
+        assert result.statement.text.endswith(".") and result.statement.threshold
+        assert result.verdict in ("supported", "refuted", "undecided", "open")
 
 
 @pytest.mark.parametrize("name", sorted(set(CLAIMS) - SLOW - {"layer-cost"}))
@@ -71,7 +83,7 @@ def test_same_seed_same_numbers(name: str) -> None:
     condition = claim.conditions(TOY)[-1]
     first, again, other = (measure_unit(Unit(claim, condition, seed))["rows"] for seed in (1, 1, 2))
     assert first == again
-    if name != "receptive-field":
+    if name not in ("receptive-field", "operations"):
         assert [{**row, "seed": 1} for row in other] != first
 
 
@@ -90,103 +102,202 @@ def test_impossible_widths() -> None:
 # --- verdicts flip when the numbers do
 
 
-def test_verdict_of_sequential() -> None:
+def test_statements_of_sequential() -> None:
     rows = toy_rows("sequential")
-    level = with_values(rows, "milliseconds", lambda row: 5.0 + 0.001 * row["length"])
-    told = with_values(rows, "milliseconds", lambda row: 5.0 if row["network"] == "transformer" else row["length"])
-    assert judged(sequential.CLAIM, told) == "held"
-    assert judged(sequential.CLAIM, level) == "held in part"
-    assert judged(sequential.CLAIM, with_values(level, "milliseconds", lambda row: row["length"] ** 0.14)) != "held"
+    assert judged("sequential", rows)["chain-lstm"] == judged("sequential", rows)["chain-transformer"] == "supported"
+    level = with_values(with_values(rows, "milliseconds", lambda row: 5.0), "chain", lambda row: 5.0)
+    assert judged("sequential", level)["time-lstm"] == judged("sequential", level)["chain-lstm"] == "refuted"
+    assert judged("sequential", level)["time-transformer"] == "supported"
+    slow = with_values(rows, "milliseconds", lambda row: 5.0 if row["network"] == "transformer" else row["length"])
+    assert judged("sequential", slow)["time-lstm"] == judged("sequential", slow)["faster"] == "supported"
 
 
-def test_verdict_of_distance() -> None:
-    rows = toy_rows("distance")
+def test_statements_of_operations() -> None:
+    rows = toy_rows("operations")
+    assert set(judged("operations", rows).values()) == {"supported"}
+    wrong = with_values(rows, "path", lambda row: row["n"] if row["kind"] == "self-attention" else 1)
+    verdicts = judged("operations", with_values(wrong, "chain", lambda row: row["n"]))
+    kinds = ("chain-attention", "chain-convolution", "path-attention", "path-recurrent", "path-dilated", "path-kernel")
+    assert {verdicts[kind] for kind in kinds} == {"refuted"}
+
+
+def test_statements_of_distance() -> None:
+    rows = with_values(toy_rows("distance"), "solved", lambda row: True)
     fades = with_values(rows, "accuracy", lambda row: 0.9 if row["network"] != "lstm" or row["distance"] < 10 else 0.1)
-    assert judged(distance.CLAIM, fades) == "held"
-    assert judged(distance.CLAIM, with_values(rows, "accuracy", lambda row: 0.1)) == "not held"
-    only_one = with_values(rows, "accuracy", lambda row: 0.9 if row["network"] == "transformer" else 0.1)
-    assert judged(distance.CLAIM, only_one) == "held in part"
+    verdicts = {name: verdict for name, verdict in judged("distance", fades).items() if name.startswith("recall")}
+    assert set(verdicts.values()) == {"supported"}
+    assert set(judged("distance", with_values(rows, "accuracy", lambda row: 0.1)).values()) >= {"refuted", "supported"}
+    unsolved = with_values(fades, "solved", lambda row: row["network"] != "lstm")
+    verdicts = judged("distance", unsolved)
+    assert verdicts["recall-lstm-fades"] == verdicts["recall-conv-leads"] == "undecided"
+    assert verdicts["recall-conv-level"] == "supported"
 
 
-def test_verdict_of_gradients() -> None:
-    rows = toy_rows("gradients")
-    level = with_values(rows, "gradient", lambda row: 1.0)
+def test_statements_of_gradients() -> None:
+    level = with_values(toy_rows("gradients"), "gradient", lambda row: 1.0)
     level = [{**row, "accuracy": 0.5, "largest_update": 1.0} if row["cell"] else row for row in level]
-    assert judged(gradients.CLAIM, level) == "not held"
-    assert judged(gradients.CLAIM, with_values(level, "gradient", lambda row: 10.0 ** -row["distance"])) != "not held"
+    gates = {"gates-lstm", "gates-gru"}  # nothing vanishes
+    assert {name for name, verdict in judged("gradients", level).items() if verdict == "supported"} == gates
+    steep = judged("gradients", with_values(level, "gradient", lambda row: 10.0 ** -row["distance"]))
+    assert steep["vanishes"] == "supported" and steep["gates-lstm"] == "refuted"
 
 
-def test_verdict_of_receptive_field() -> None:
+def test_statements_of_receptive_field() -> None:
     rows = toy_rows("receptive-field")
-    assert judged(receptive_field.CLAIM, rows) != "not held"
-    assert judged(receptive_field.CLAIM, with_values(rows, "seen", lambda row: row["formula"] + 1)) == "not held"
+    assert set(judged("receptive-field", rows).values()) == {"supported"}
+    wrong = judged("receptive-field", with_values(rows, "seen", lambda row: row["formula"] - 1))
+    assert wrong["formula"] == wrong["attention"] == "refuted"
 
 
-def test_verdict_of_scaled_dot_product() -> None:
+def test_statements_of_scaled_dot_product() -> None:
     rows = toy_rows("scaled-dot-product")
-    assert judged(scaled.CLAIM, rows) == "held"
-    flipped = with_values(rows, "entropy", lambda row: 0.5 if row["factor"] == scaled.WITHOUT else 1 / row["d_k"])
-    flipped = with_values(flipped, "gradient", lambda row: 0.5 if row["factor"] == scaled.WITHOUT else 1 / row["d_k"])
-    assert judged(scaled.CLAIM, flipped) == "not held"
+    assert set(judged("scaled-dot-product", rows).values()) == {"supported"}
+    for key in ("entropy", "gradient"):
+        rows = with_values(rows, key, lambda row: 0.5 if row["factor"] == scaled.WITHOUT else 1 / row["d_k"])
+    assert set(judged("scaled-dot-product", rows).values()) == {"refuted"}
 
 
-def test_verdict_of_layer_cost() -> None:
+def test_statements_of_scaled_training() -> None:
+    rows = toy_rows("scaled-training")
+    fails = with_values(rows, "accuracy", lambda row: 0.1 if row["factor"] != "without" or row["d_k"] < 10 else 0.9)
+    assert judged("scaled-training", fails)["large"] == "refuted"
+    helps = with_values(rows, "accuracy", lambda row: 0.9 if row["factor"] != "without" or row["d_k"] < 10 else 0.1)
+    assert judged("scaled-training", helps)["large"] == judged("scaled-training", helps)["small"] == "supported"
+
+
+def test_statements_of_layer_cost() -> None:
     rows = toy_rows("layer-cost")
-
-    def grows(row: Row, cured: bool) -> float:
-        quadratic = row["layer"] == layer_cost.EXPLICIT or (row["layer"] == layer_cost.FUSED and not cured)
-        return float(row["n"]) ** (2 if quadratic else 1)
-
-    def costs(cured: bool) -> list[Row]:
-        return with_values(
-            with_values(rows, "milliseconds", lambda row: grows(row, False)), "megabytes", lambda row: grows(row, cured)
-        )
-
-    assert judged(layer_cost.CLAIM, costs(cured=False)) == "held"
-    assert judged(layer_cost.CLAIM, costs(cured=True)) == "held in part"
-    assert layer_cost.crossings(costs(cured=True)) == {16: 16.0}
+    for key in ("milliseconds", "megabytes"):
+        rows = with_values(rows, key, lambda row: float(row["n"]) ** (2 if "attention" in row["layer"] else 1))
+    verdicts = judged("layer-cost", rows)
+    assert verdicts["time-attention"] == verdicts["time-recurrent"] == verdicts["memory-fused"] == "supported"
+    assert verdicts["dearer-long"] == "supported" and verdicts["cheaper-short"] == "refuted"
 
 
-def test_verdict_of_order() -> None:
+def test_statements_of_order() -> None:
     rows = with_values(toy_rows("order"), "bag", lambda row: 0.1)
     lost = with_values(rows, "accuracy", lambda row: 0.1 if "none" in row["positions"] else 0.9)
-    assert judged(order.CLAIM, lost) == "held"
-    assert (
-        judged(order.CLAIM, with_values(rows, "accuracy", lambda row: 0.1 if row["positions"] == "none" else 0.9))
-        == "held in part"
-    )
-    assert judged(order.CLAIM, with_values(rows, "accuracy", lambda row: 0.9)) == "not held"
+    assert set(judged("order", lost).values()) == {"supported"}
+    causal = judged("order", with_values(rows, "accuracy", lambda row: 0.1 if row["positions"] == "none" else 0.9))
+    assert causal["lost"] == "supported" and causal["lost-causal"] == "refuted"
 
 
-def test_verdict_of_scaling_laws() -> None:
+def test_statements_of_scaling_laws() -> None:
     rows = toy_rows("scaling-laws")
     falls = with_values(
         rows, "loss", lambda row: (row["parameters"] * row["read"]) ** (-0.1 if row["network"] == "lstm" else -0.3)
     )
-    assert judged(scaling_laws.CLAIM, falls) == "held"
-    assert (
-        judged(scaling_laws.CLAIM, with_values(rows, "loss", lambda row: row["parameters"] * row["read"])) == "not held"
-    )
+    assert set(judged("scaling-laws", falls).values()) == {"supported"}
+    rises = with_values(rows, "loss", lambda row: row["parameters"] * row["read"])
+    assert judged("scaling-laws", rises)["transformer-parameters"] == "refuted"
 
 
-def test_verdict_of_translation() -> None:
+def test_statements_of_translation() -> None:
     rows = toy_rows("translation")
     fades = with_values(rows, "bleu", lambda row: 50 - row["words"] if row["network"] == "lstm" else 50.0)
-    assert judged(translation.CLAIM, fades) == "held"
-    assert judged(translation.CLAIM, with_values(rows, "bleu", lambda row: 50.0)) == "not held"
+    verdicts = judged("translation", fades)
+    assert {verdict for name, verdict in verdicts.items() if name.startswith("generated")} == {"supported"}
+    assert {verdict for name, verdict in verdicts.items() if not name.startswith("generated")} == {"open"}
+    level = judged("translation", with_values(rows, "bleu", lambda row: 50.0))
+    assert level["generated-bahdanau-leads"] == level["generated-bahdanau-grows"] == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("claim", "statement", "better"), [("heads", "multi", "4 heads"), ("warmup", "post", "post-norm")]
+)
+def test_statements_of_variants(claim: str, statement: str, better: str) -> None:
+    rows = toy_rows(claim)
+    scores = with_values(rows, "bleu", lambda row: 20.0 if row["variant"] == better else 10.0)
+    assert judged(claim, scores)[f"generated-{statement}"] == "supported"
     assert (
-        judged(translation.CLAIM, with_values(fades, "bleu", lambda row: 30.0 if row["network"] == "lstm" else 40.0))
-        == "held in part"
+        judged(claim, with_values(scores, "bleu", lambda row: 30 - row["bleu"]))[f"generated-{statement}"] == "refuted"
+    )
+    assert judged(claim, scores)[f"tatoeba-{statement}"] == "open"
+
+
+def test_statements_of_interpretability() -> None:
+    rows = toy_rows("interpretability")
+    right = [{**row, "links": 4, "sure": 4, "correct": 8, "diagonal_links": 4, "diagonal_correct": 2} for row in rows]
+    right = [{**row, "deletions": 1, "drop_attended": 1.0, "drop_random": 0.5} for row in right]
+    verdicts = judged("interpretability", right)
+    assert {verdict for name, verdict in verdicts.items() if name.startswith("generated")} == {"supported"}
+    wrong = [{**row, "correct": 0, "drop_attended": 0.1} for row in right]
+    verdicts = judged("interpretability", wrong)
+    assert {verdict for name, verdict in verdicts.items() if name.startswith("generated")} == {"refuted"}
+
+
+def test_statements_of_inference() -> None:
+    rows = with_values(toy_rows("inference"), "scoring", lambda row: 100 / row["length"])
+    rows = with_values(rows, "ratio", lambda row: 3.0)
+    serial = judged("inference", with_values(rows, "writing", lambda row: 100.0))
+    assert serial["generating"] == "refuted" and serial["scoring"] == serial["scoring-lstm"] == "supported"
+    assert (
+        judged("inference", with_values(rows, "writing", lambda row: 100 / row["length"]))["generating"] == "supported"
     )
 
 
-def test_verdict_of_inference() -> None:
-    rows = toy_rows("inference")
-    rows = with_values(rows, "scoring", lambda row: 100 / row["length"])
-    assert judged(inference.CLAIM, with_values(rows, "writing", lambda row: 100.0)) == "held in part"
-    assert judged(inference.CLAIM, with_values(rows, "writing", lambda row: 100 / row["length"])) == "held"
-    rows = with_values(rows, "scoring", lambda row: 100.0)
-    assert judged(inference.CLAIM, with_values(rows, "writing", lambda row: 100.0)) == "not held"
+# --- learning rates and diverged updates
+
+
+def test_each_network_keeps_its_best_learning_rate() -> None:
+    conditions = [
+        unit.condition for unit in map(Unit, [CLAIMS["order"]] * 99, CLAIMS["order"].conditions(TOY), [1] * 99)
+    ]
+    best = best_rates(
+        conditions, lambda condition: -abs(condition.rate - (0.002 if "none" in condition.positions else 1))
+    )
+    assert [(c.positions, round(c.rate, 3)) for c in best][1:4:2] == [("none, causal", 0.002), ("learned", 0.018)]
+    assert len(best) == 5
+
+
+def test_diverged_updates_are_counted_and_change_nothing() -> None:
+    layer = torch.nn.Linear(2, 1)
+    losses = iter([1.0, float("inf"), 1.0, float("nan")])
+    before = [parameter.clone() for parameter in layer.parameters()]
+    training = learning.train_network(layer, lambda: layer.forward(torch.ones(1, 2)).sum() * next(losses), 4, 0.01)
+    assert (training.updates, training.diverged, training.finished) == (4, 2, True)
+    assert all(parameter.isfinite().all() for parameter in layer.parameters())
+    assert any((a != b).any() for a, b in zip(before, layer.parameters(), strict=True))
+
+
+def test_training_ends_when_the_task_is_solved() -> None:
+    layer, tried = torch.nn.Linear(2, 1), []
+
+    def solved() -> bool:
+        tried.append(1)
+        return len(tried) == 2
+
+    training = learning.train_network(layer, lambda: layer.forward(torch.ones(1, 2)).sum(), 400, 0.01, until=solved)
+    assert (training.updates, training.finished) == (2 * learning.CHECK_EVERY, True)
+    never = learning.train_network(layer, lambda: layer.forward(torch.ones(1, 2)).sum(), 60, 0.01, until=lambda: False)
+    assert (never.updates, never.finished) == (60, False)
+
+
+def test_a_translator_that_diverges_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def diverges(request: object) -> str:
+        raise UserError("step 12: the loss has not been finite for 10 updates; lower train.learning_rate")
+
+    monkeypatch.setattr(translation, "train_model", diverges)
+    rows = translation.measure(translation.conditions(TOY)[0], 1)
+    assert rows and all(row["bleu"] == 0 and row["diverged"] == 10 for row in rows)
+    assert all(row["validation"] == translation.HOPELESS for row in rows)
+
+
+def test_the_generated_language_has_known_links(tmp_path: Path) -> None:
+    _, _, (test,) = translation.write_language(tmp_path, 30)
+    pairs = [line.split("\t") for line in Path(test).read_text(encoding="utf-8").splitlines()]
+    word = dict[str, str]()
+    for (src, tgt), gold in zip(pairs, read_gold(str(Path(test).with_suffix(".gold"))), strict=True):
+        assert len(gold.sure) == len(src.split()) == len(tgt.split())
+        for i, j in gold.sure:
+            assert word.setdefault(src.split()[i], tgt.split()[j]) == tgt.split()[j]
+
+
+def test_error_rate_is_that_of_och_and_ney() -> None:
+    gold = GoldLinks(sure=frozenset({(0, 0)}), possible=frozenset({(0, 0), (1, 1)}))
+    links = frozenset({(0, 0), (1, 1), (2, 1)})
+    row = interpretability._alignment_row(("a b c", "x y"), links, gold)
+    assert 100 * interpretability.error_rate([row]) == pytest.approx(score_alignment([links], [gold]).aer)
 
 
 # --- the tasks are what they say
