@@ -26,8 +26,13 @@ def fingerprint_of(claim: Claim) -> str:
     module = claim.conditions.__module__
     if not module.startswith(PACKAGE):
         return hashlib.sha256(claim.name.encode()).hexdigest()[:16]
-    found = definitions((module.removeprefix(PACKAGE), "measure"))
-    text = "\n".join(f"{module}.{name}: {found[module, name]}" for module, name in sorted(found))
+    return _of_module(module.removeprefix(PACKAGE))
+
+
+@cache
+def _of_module(module: str) -> str:
+    found = definitions((module, "measure"))
+    text = "\n".join(f"{place}.{name}: {found[place, name]}" for place, name in sorted(found))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -53,7 +53,7 @@ def conditions(plan: Plan) -> list[Condition]:
     found = [name for name, (links, *_) in ALIGNED.items() if plan.data and Path(f"{folder / links}.gold").is_file()]
     found = [name for name in found if Path(f"{folder / ALIGNED[name][1]}.train.tsv.gz").is_file()]
     kinds = [condition for name in NETWORKS for condition in tried_rates(replace(plan, scale="quick"), name)]
-    size = {"folder": str(plan.data), "width": 128, "layers": 4, "vocab_size": 4000, "steps": 6000}
+    size = {"folder": str(plan.data), "width": 128, "layers": 4, "vocab_size": 4000, "steps": 2200}
     size |= {"tokens_per_batch": 2048, "sentences": 0}
     return [replace(condition, corpus=corpus, **size) for corpus in found for condition in kinds]
 
@@ -238,7 +238,7 @@ CLAIM = Claim(
     figures=figures,
     statements=STATEMENTS,
     seeds={"toy": 1, "quick": 1, "full": 3},
-    cost={"toy": 1.5, "quick": 20.0, "full": 4000.0},
+    cost={"toy": 1.5, "quick": 20.0, "full": 1450.0},
     tuned=True,
     needs="the full study needs gold links and a corpus: name their folder with --data (see docs/concepts/study.md).",
 )

@@ -32,8 +32,8 @@ def loads(findings: Sequence[Finding]) -> str:
     return f"load average {min(found):.1f} to {max(found):.1f} during the measurements"
 
 
-def claim_as_markdown(finding: Finding) -> str:
-    """The section of one claim."""
+def claim_as_markdown(finding: Finding, pictures: str = "figures/") -> str:
+    """The section of one claim; `pictures` is what the paths of its figures begin with."""
     table = [["verdict", "statement", "effect", "95 % interval", "supported if"]]
     for result in finding.results:
         s = result.statement
@@ -46,6 +46,7 @@ def claim_as_markdown(finding: Finding) -> str:
     ]
     if trained := networks_trained(finding):
         parts += [markdown_table(trained)]
+    parts += [f"![{figure.alt}]({pictures}{figure.name}.png)\n\n{figure.caption}" for figure in finding.figures]
     return "\n\n".join(parts)
 
 

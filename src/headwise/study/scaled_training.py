@@ -133,9 +133,9 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
             "Line charts of accuracy and of entropy before and after training against d_k, with the factor and "
             "without it.",
             [
-                Panel("After training", x, "accuracy (share of positions)", accuracy, y_range=(0, 1.05)),
-                Panel("Before training", x, entropy, before),
-                Panel("After training", x, entropy, after),
+                Panel("Accuracy after training", x, "accuracy (share of positions)", accuracy, y_range=(0, 1.05)),
+                Panel("Entropy before training", x, entropy, before),
+                Panel("Entropy after training", x, entropy, after),
             ],
         )
     ]

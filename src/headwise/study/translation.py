@@ -84,7 +84,7 @@ def available(plan: Plan) -> list[str]:
 def _condition(network: str, corpus: str, plan: Plan, rate: float, changes: tuple[str, ...]) -> Condition:
     if corpus != GENERATED:
         ends = (8, 12, 16, 20, LONGEST)
-        size = (128, 4, 4000, 6000, 2048)
+        size = (128, 4, 4000, 2200, 2048)
         return Condition(network, corpus, str(plan.data), *size, ends, 0, plan.device, CORPUS_RATE * rate, changes)
     size = (32, 1, 300, 2, 256) if plan.scale == "toy" else (48, 2, 300, 450, 512)
     sentences = 24 if plan.scale == "toy" else 160
@@ -285,7 +285,7 @@ CLAIM = Claim(
     figures=figures,
     statements=STATEMENTS,
     seeds={"toy": 2, "quick": 3, "full": 3},
-    cost={"toy": 1.0, "quick": 20.0, "full": 4000.0},
+    cost={"toy": 1.0, "quick": 20.0, "full": 1450.0},
     tuned=True,
     needs="the full study translates real corpora: name their folder with --data (see docs/concepts/study.md).",
 )

@@ -67,7 +67,7 @@ CLAIM = Claim(
     figures=figures,
     statements=STATEMENTS,
     seeds={"toy": 2, "quick": 3, "full": 3},
-    cost={"toy": 1.0, "quick": 18.0, "full": 4000.0},
+    cost={"toy": 1.0, "quick": 18.0, "full": 1450.0},
     tuned=True,
     needs="the full study translates real corpora: name their folder with --data (see docs/concepts/study.md).",
 )

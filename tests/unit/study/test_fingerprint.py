@@ -9,7 +9,7 @@ from headwise.study import fingerprint as prints
 from headwise.study.claims import CLAIMS
 from headwise.study.fingerprint import definitions, fingerprint_of
 
-CACHES = (prints._tree, prints._top_level, prints._imported)
+CACHES = (prints._of_module, prints._tree, prints._top_level, prints._imported)
 
 
 @pytest.fixture(autouse=True)
