@@ -6,9 +6,12 @@ from headwise.errors import unknown
 from headwise.tutorial.chapter_1 import EXERCISES as CHAPTER_1
 from headwise.tutorial.chapter_2 import EXERCISES as CHAPTER_2
 from headwise.tutorial.chapter_3 import EXERCISES as CHAPTER_3
+from headwise.tutorial.chapter_4 import EXERCISES as CHAPTER_4
+from headwise.tutorial.chapter_5 import EXERCISES as CHAPTER_5
+from headwise.tutorial.chapter_6 import EXERCISES as CHAPTER_6
 from headwise.tutorial.exercises import Exercise
 
-ALL: dict[str, Exercise] = {**CHAPTER_1, **CHAPTER_2, **CHAPTER_3}
+ALL: dict[str, Exercise] = {**CHAPTER_1, **CHAPTER_2, **CHAPTER_3, **CHAPTER_4, **CHAPTER_5, **CHAPTER_6}
 
 
 @dataclass(frozen=True)
