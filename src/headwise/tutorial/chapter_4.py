@@ -71,7 +71,7 @@ normalised = (x - x.mean()) / x.std(unbiased=False)
 answer = normalised * torch.tensor([1.0, 1.0, 2.0, 2.0]) + torch.tensor([0.0, 1.0, 0.0, 1.0])
 """,
         "The mean is 4 and the variance (9 + 1 + 1 + 9) / 4 = 5. The normalised values are -3, -1, 1 and 3, divided by "
-        "the root of 5 = 2.236: -1.342, -0.447, 0.447, 1.342. Gain and bias turn them into -1.342, 0.553, 0.894, 3.683. "
+        "the root of 5 = 2.236: -1.342, -0.447, 0.447, 1.342. Gain and bias make -1.342, 0.553, 0.894, 3.683 of them. "
         "torch's `x.std()` divides by n - 1 unless you ask for `unbiased=False`; layer norm divides by n.",
     ),
     "4.2": Exercise(

@@ -64,7 +64,7 @@ def _examine_brevity(answer: Any) -> str:
 
 EXERCISES = {
     "6.1": Exercise(
-        "With d_model = 512 and 4000 updates of warm-up, what is the learning rate of update 1000 and of update 16,000?",
+        "With d_model = 512 and 4000 updates of warm-up, what is the learning rate of update 1000 and of 16,000?",
         _examine_rate,
         "answer = (512**-0.5 * 1000 * 4000**-1.5, 512**-0.5 * 16_000**-0.5)",
         "0.000175 and 0.000349. Update 1000 is a quarter of the way up, so its rate is a quarter of the peak's "
