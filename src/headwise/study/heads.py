@@ -23,8 +23,8 @@ measure = measure_variant(VARIANTS)
 
 def figures(rows: Sequence[Row]) -> list[Figure]:
     """BLEU by the number of heads."""
-    caption = "The same width, parameters and training with one head and with four; brackets show the range of seeds."
-    return [variant_figure(rows, VARIANTS, "heads", caption, "1: one head, 2: four heads")]
+    caption = "The same width, parameters and training with one head and with four, for every seed."
+    return [variant_figure(rows, VARIANTS, "heads", caption)]
 
 
 STATEMENTS = tuple(

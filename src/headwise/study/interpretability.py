@@ -13,9 +13,8 @@ from headwise.data.alignment import words_of_tokens
 from headwise.data.corpus import parse_corpora, read_lines, read_pairs
 from headwise.data.links import GoldLinks, Links, read_gold
 from headwise.models.load import load
-from headwise.report.figures import Figure, Panel, Series
-from headwise.report.statistics import seed_range
-from headwise.study.claim import Claim, Plan, distinct, select_rows
+from headwise.report.figures import Figure, Panel
+from headwise.study.claim import Claim, Plan, distinct, select_rows, series_by
 from headwise.study.statement import NoRows, NotMeasured, Row, Statement, over_problems
 from headwise.study.translation import GENERATED, HOPELESS, Condition, train_translator, tried_rates, write_language
 
@@ -161,8 +160,8 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
     panels = []
     for corpus in distinct(rows, "corpus"):
         here = [row for row in rows if row["corpus"] == corpus and row["links"]]
-        panels.append(_bars(f"{corpus}: links", "alignment error rate (share)", here, error_rate, "diagonal_"))
-        panels.append(_bars(f"{corpus}: deletion", "loss (nats per target word)", here, deletion_difference, None))
+        panels.append(_by_seed(f"{corpus}: links", "alignment error rate (share)", here, error_rate, "diagonal_"))
+        panels.append(_by_seed(f"{corpus}: deletion", "loss (nats per target word)", here, deletion_difference, None))
     return [
         Figure(
             "interpretability",
@@ -175,15 +174,14 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
     ]
 
 
-def _bars(title: str, label: str, rows: Sequence[Row], value: Any, baseline: str | None) -> Panel:
-    lines = []
-    for place, name in enumerate(distinct(rows, "network"), start=1):
-        own = select_rows(rows, network=name)
-        seeds = [value(select_rows(own, seed=seed)) for seed in distinct(own, "seed")]
-        lines.append(Series(name, [place], [seed_range(seeds)]))
+def _by_seed(title: str, label: str, rows: Sequence[Row], value: Any, baseline: str | None) -> Panel:
+    points = [
+        {"network": name, "seed": seed, "value": value(select_rows(rows, network=name, seed=seed))}
+        for name in distinct(rows, "network")
+        for seed in distinct(select_rows(rows, network=name), "seed")
+    ]
     levels = {"diagonal": error_rate(rows, baseline)} if baseline and rows else {}
-    x_label = ", ".join(f"{place}: {line.name}" for place, line in enumerate(lines, start=1))
-    return Panel(title, x_label, label, lines, log_x=False, levels=levels)
+    return Panel(title, "seed", label, series_by(points, "network", "seed", "value"), levels=levels)
 
 
 def _on(corpus: str, network: str, value: Any) -> Any:

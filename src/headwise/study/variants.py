@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from headwise.report.figures import Figure, Panel, Series
-from headwise.report.statistics import seed_range
-from headwise.study.claim import Plan, column, distinct, select_rows
+from headwise.report.figures import Figure, Panel
+from headwise.study.claim import Plan, column, distinct, select_rows, series_by
 from headwise.study.statement import NotMeasured, Row
 from headwise.study.translation import GENERATED, Condition, measure, tried_rates
 
@@ -44,13 +43,15 @@ def difference(corpus: str, first: str, second: str) -> Callable[[Sequence[Row]]
     return value
 
 
-def variant_figure(rows: Sequence[Row], variants: Variants, name: str, caption: str, x_label: str) -> Figure:
-    """BLEU of each variant, a point each, in their order; a panel for each corpus."""
-    panels = []
-    for corpus in distinct(rows, "corpus"):
-        scores = {v: column(select_rows(rows, corpus=corpus, variant=v), "bleu") for v in variants}
-        found = {v: values for v, values in scores.items() if values}
-        lines = [Series(v, [list(variants).index(v) + 1], [seed_range(values)]) for v, values in found.items()]
-        title = "Generated language" if corpus == GENERATED else corpus.capitalize()
-        panels.append(Panel(title, x_label, "BLEU", lines, log_x=False))
-    return Figure(name, caption, f"BLEU of {', '.join(variants)} on each corpus.", panels)
+def variant_figure(rows: Sequence[Row], variants: Variants, name: str, caption: str) -> Figure:
+    """BLEU of each variant by seed; a panel for each corpus."""
+    panels = [
+        Panel(
+            "Generated language" if corpus == GENERATED else corpus.capitalize(),
+            "seed",
+            "BLEU",
+            series_by(select_rows(rows, corpus=corpus), "variant", "seed", "bleu"),
+        )
+        for corpus in distinct(rows, "corpus")
+    ]
+    return Figure(name, caption, f"BLEU by seed of {', '.join(variants)}, on each corpus.", panels)

@@ -30,9 +30,8 @@ measure = measure_variant(VARIANTS)
 
 def figures(rows: Sequence[Row]) -> list[Figure]:
     """BLEU with warm-up and without."""
-    caption = "Each variant keeps the best of three learning rates; brackets show the range of seeds."
-    labels = ", ".join(f"{number}: {name}" for number, name in enumerate(VARIANTS, start=1))
-    return [variant_figure(rows, VARIANTS, "warmup", caption, labels)]
+    caption = '"None" is without warm-up. Each variant keeps the best of three learning rates.'
+    return [variant_figure(rows, VARIANTS, "warmup", caption)]
 
 
 STATEMENTS = tuple(
