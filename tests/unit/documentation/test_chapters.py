@@ -126,9 +126,15 @@ def test_a_chapter_is_executed_again_when_something_changes(
 
 
 @quiet
-def test_a_failing_cell_is_named_and_not_kept(chapters: Any, chapter: Path) -> None:
-    text = "# 1\n\n```python\nx = 1\n```\n\n```python\n# why\nraise ValueError('no x')\n```\n"
-    chapter.write_text(text, encoding="utf-8")
-    with pytest.raises(chapters.CellFailed, match=r"1-small.md, cell 2 \(# why\): ValueError: no x"):
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("# why\nraise ValueError('no x')", r"1-small.md, cell 2 \(# why\): ValueError: no x"),
+        ("import os\nos._exit(1)", "1-small.md: Kernel died"),
+    ],
+)
+def test_a_failing_cell_is_named_and_not_kept(chapters: Any, chapter: Path, code: str, message: str) -> None:
+    chapter.write_text(f"# 1\n\n```python\nx = 1\n```\n\n```python\n{code}\n```\n", encoding="utf-8")
+    with pytest.raises(chapters.CellFailed, match=message):
         chapters.executed(chapter)
     assert not chapters.CACHE.exists()
