@@ -26,7 +26,7 @@ from headwise.data.prepared import prepare
 from headwise.data.tokenizer import Tokenizer
 from headwise.network.parameters import parameters_of
 
-collect_ignore_glob = [] if os.environ.get("HEADWISE_BROWSER") else ["test_*.py"]
+collect_ignore_glob = [] if os.environ.get("HEADWISE_BROWSER") else ["test_*.py", "axe.py"]
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PATIENCE = 30_000  # milliseconds, for a busy machine

@@ -221,7 +221,7 @@ def test_a_text_is_read_on_and_gone_on_with(folders: dict[str, Path], new_page: 
         candidate.click()
         expect(shown.locator(".pane .source")).to_have_text(f"A dog{written}".replace("▁", " "))
         shown.locator(".masks summary").click()
-        shown.get_by_role("button", name="silence decoder layer 0 head 1").click()
+        shown.get_by_role("button", name="silence decoder self-attention layer 0 head 1").click()
         expect(shown.locator(".masks summary")).to_contain_text(": 1")
         expect(shown.locator(".status")).to_have_text("")
 
