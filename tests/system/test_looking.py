@@ -253,7 +253,7 @@ def test_formats(
     ran = cli("inspect", made(family), given(family), "-o", tmp_path / f"a.{ending}")
     assert ran.code == 0, ran.err
     written = (tmp_path / f"a.{ending}").read_bytes()
-    starts = {"html": b"<!doctype html>", "png": b"\x89PNG", "txt": f"{PART[family]} attention, layer".encode()}
+    starts = {"html": b"<!doctype html>", "png": b"\x89PNG", "txt": f"{ATTENTION[PART[family]]}, layer".encode()}
     assert written.startswith(starts[ending])
     if ending == "html":
         data = json.loads(re.findall(r'type="application/json">(.*?)</script>', written.decode())[0])
@@ -262,12 +262,13 @@ def test_formats(
 
 
 PART = {"bert": "encoder", "llama": "decoder", "vit": "encoder", CAPTIONS: "cross", "whisper": "cross"}
+ATTENTION = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
 ABOUT = {
-    "bert": {"reads": "pieces", "writes": False, "traced": True},
-    "llama": {"reads": "", "writes": True, "traced": True},
-    "vit": {"reads": "patches", "writes": False, "traced": True},
-    CAPTIONS: {"reads": "patches", "writes": True, "traced": True},
-    "whisper": {"reads": "times", "writes": True, "traced": True},
+    "bert": {"reads": "pieces", "writes": False, "traced": True, "walk": True},
+    "llama": {"reads": "", "writes": True, "traced": True, "walk": True},
+    "vit": {"reads": "patches", "writes": False, "traced": True, "walk": False},
+    CAPTIONS: {"reads": "patches", "writes": True, "traced": True, "walk": False},
+    "whisper": {"reads": "times", "writes": True, "traced": True, "walk": False},
 }
 
 

@@ -76,8 +76,8 @@ class FileStore:
 def attachment(name: str) -> str:
     """The Content-Disposition of a download: the name in ASCII, and in full (RFC 6266).
 
-    >>> attachment("maße.txt")
-    'attachment; filename="ma_e.txt"; filename*=UTF-8\'\'ma%C3%9Fe.txt'
+    >>> print(attachment("maße.txt"))
+    attachment; filename="ma_e.txt"; filename*=UTF-8''ma%C3%9Fe.txt
     """
     plain = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

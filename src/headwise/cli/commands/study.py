@@ -16,7 +16,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     jobs = "processes that measure at the same time, one core each; times are measured alone (default: %(default)s)"
     parser.add_argument("--jobs", type=whole_number(1), default=1, metavar="N", help=jobs)
     report = "measure nothing, and report what has been measured in --out"
-    parser.add_argument("--report", action="store_true", help=report)
+    parser.add_argument("--report-only", action="store_true", help=report)
     data = "folder that may have the corpora multi30k, tatoeba, lm and align (default: none)"
     parser.add_argument("--data", metavar="DIR", help=data)
     device_option(parser)
@@ -25,6 +25,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Measure what is missing, and print where the report is."""
     o = options
-    request = request_of(o.out, o.quick, o.only, o.seeds, o.data, o.device, o.jobs, o.report)
+    request = request_of(o.out, o.quick, o.only, o.seeds, o.data, o.device, o.jobs, o.report_only)
     for line in study(request):
         print(line)
