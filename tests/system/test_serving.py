@@ -68,9 +68,10 @@ class Server:
         assert status == 200, answer
         return answer["translatedText"]
 
-    def end(self) -> tuple[int, list[dict[str, Any]]]:
-        """Exit code and log after SIGTERM."""
+    def end(self, signalled: Callable[[], object] = lambda: None) -> tuple[int, list[dict[str, Any]]]:
+        """Exit code and log after SIGTERM; `signalled` is called after the signal."""
         self.process.send_signal(signal.SIGTERM)
+        signalled()
         code = self.process.wait(PATIENCE)
         self.reader.join(PATIENCE)
         return code, [json.loads(line) for line in self.log]
@@ -278,14 +279,52 @@ def test_no_answer_is_lost_or_mixed_up(server: Server, lines: Letters, wanted: A
     assert found == [wanted(some) for some in asked]
 
 
-def test_a_short_request_overtakes_a_long_document(server: Server, lines: Letters) -> None:
-    with ThreadPoolExecutor(1) as clients:
-        long = clients.submit(server.translate, lines(1000, 11))
-        while waiting(server) < 500:
-            assert not long.done()
-        server.translate("a b c")
-        assert waiting(server) > 100 and not long.done()
-        assert len(long.result()) == 1000
+HELD = """
+import sys
+import time
+from pathlib import Path
+from headwise.cli import main
+from headwise.serve.models import ServedModel
+
+translate, closed = ServedModel.translate, Path({!r})
+
+def held(self, sentences, options):
+    while closed.exists():
+        time.sleep(0.001)
+    return translate(self, sentences, options)
+
+ServedModel.translate = held
+sys.exit(main())
+"""
+
+
+@contextmanager
+def held_server(model_path: Path, closed: Path, *arguments: Any) -> Iterator[Server]:
+    """A server that translates nothing while the file `closed` exists, so that what it is asked stays in its queue."""
+    code = HELD.format(str(closed))
+    closed.touch()
+    with serving(model_path, "--languages", "en-de", "--batch-tokens", 400, *arguments, code=code) as server:
+        yield server
+
+
+def wait_for(server: Server, sentences: int) -> None:
+    """Until this many sentences are queued."""
+    while waiting(server) < sentences:
+        time.sleep(0.01)
+
+
+def test_a_short_request_overtakes_a_long_document(model_path: Path, tmp_path: Path, lines: Letters) -> None:
+    long_text, closed = lines(1000, 11), tmp_path / "closed"
+    with held_server(model_path, closed, "--log-text") as server, ThreadPoolExecutor(2) as clients:
+        long = clients.submit(server.translate, long_text)
+        wait_for(server, 500)
+        queued = waiting(server)
+        short = clients.submit(server.translate, "a b c")
+        wait_for(server, int(queued) + 1)
+        closed.unlink()
+        assert short.result() and len(long.result()) == 1000
+        _, log = server.end()
+    assert [entry["source"] for entry in log if entry["event"] == "translated"] == ["a b c", *long_text]
 
 
 def test_disconnected_clients_are_dropped(server: Server, lines: Letters) -> None:
@@ -513,14 +552,14 @@ def test_keys_are_required(model_path: Path, tmp_path: Path) -> None:
 # Failures and signals ------------------------------------------------------------------------------------------------
 
 
-def test_sigterm_finishes_requests_and_exits_with_0(model_path: Path, lines: Letters, wanted: Any) -> None:
-    asked = [lines(100, seed) for seed in range(4)]
-    with serving(model_path, "--languages", "en-de") as server, ThreadPoolExecutor(4) as clients:
-        server.translate("a")
+def test_sigterm_finishes_requests_and_exits_with_0(
+    model_path: Path, tmp_path: Path, lines: Letters, wanted: Any
+) -> None:
+    asked, closed = [lines(100, seed) for seed in range(4)], tmp_path / "closed"
+    with held_server(model_path, closed) as server, ThreadPoolExecutor(4) as clients:
         found = [clients.submit(server.translate, some) for some in asked]
-        while waiting(server) < 100:
-            time.sleep(0.01)
-        code, log = server.end()
+        wait_for(server, 301)  # at least one sentence of each
+        code, log = server.end(closed.unlink)
         assert [one.result() for one in found] == [wanted(some) for some in asked]
     assert code == 0 and log[-1]["event"] == "ended"
     said = json.dumps(log)
@@ -595,12 +634,13 @@ def test_an_error_while_translating_affects_its_request_only(model_path: Path, l
     assert code == 0 and "boom" not in json.dumps(log)
 
 
-def test_a_killed_server_gives_no_wrong_answer_and_restarts_at_once(model_path: Path, lines: Letters) -> None:
+def test_a_killed_server_gives_no_wrong_answer_and_restarts_at_once(
+    model_path: Path, tmp_path: Path, lines: Letters
+) -> None:
     body = {"q": lines(900, 14), **LANGUAGES}
-    with serving(model_path, "--languages", "en-de") as server, ThreadPoolExecutor(4) as clients:
+    with held_server(model_path, tmp_path / "closed") as server, ThreadPoolExecutor(4) as clients:
         found = [clients.submit(server.ask, "POST", "/translate", body) for _ in range(4)]
-        while waiting(server) < 900:
-            time.sleep(0.01)
+        wait_for(server, 900)
         server.process.kill()
         for one in found:
             with pytest.raises((ConnectionError, http.client.HTTPException)):

@@ -1,5 +1,6 @@
 """Answers to the exercises of all chapters: `check`, `solution`."""
 
+import textwrap
 from dataclasses import dataclass
 
 from headwise.errors import unknown
@@ -12,6 +13,7 @@ from headwise.tutorial.chapter_6 import EXERCISES as CHAPTER_6
 from headwise.tutorial.exercises import Exercise
 
 ALL: dict[str, Exercise] = {**CHAPTER_1, **CHAPTER_2, **CHAPTER_3, **CHAPTER_4, **CHAPTER_5, **CHAPTER_6}
+LINE_LENGTH = 88  # of printed explanations
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ def check_answer(exercise: str, answer: object) -> CheckedAnswer:
 def print_solution(exercise: str) -> None:
     """Print the solution of an exercise and why it is right; `UserError` if there is no such exercise."""
     found = exercise_of(exercise)
-    print(f"# Exercise {exercise}: {found.question}\n\n{found.solution.strip()}\n\n{found.explanation.strip()}")
+    explanation = textwrap.fill(found.explanation.strip(), LINE_LENGTH)
+    print(f"# Exercise {exercise}: {found.question}\n\n{found.solution.strip()}\n\n{explanation}")
 
 
 def exercise_of(number: str) -> Exercise:

@@ -34,7 +34,9 @@ def test_dots_are_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_solution_is_printed_with_question_and_explanation(capsys: pytest.CaptureFixture[str]) -> None:
     solution("1.2")
     printed, exercise = capsys.readouterr().out, ALL["1.2"]
-    assert all(text.strip() in printed for text in (exercise.question, exercise.solution, exercise.explanation))
+    assert exercise.question in printed and exercise.solution.strip() in printed
+    explanation = printed.rsplit("\n\n", 1)[1].splitlines()
+    assert " ".join(explanation) == exercise.explanation.strip() and max(map(len, explanation)) <= 88
 
 
 def test_an_unknown_exercise_is_an_error() -> None:
