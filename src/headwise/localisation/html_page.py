@@ -1,173 +1,139 @@
 """HTML (.html, .htm, .xhtml): the text between block-level tags is a unit; other tags are inline codes.
 
 Scripts, styles, code and preformatted text stay, as do elements with `translate="no"` or the class `notranslate`
-(https://html.spec.whatwg.org/#the-translate-attribute). The attributes `alt`, `title`, `placeholder` and `aria-label`
-are units. Whitespace in a translated text collapses to one blank, as in a browser.
+(https://html.spec.whatwg.org/#the-translate-attribute). The attributes that the standard calls translatable are units,
+and so are labels of buttons and the descriptions of a page for search engines. Whitespace in a translated text
+collapses to one blank, as in a browser. If the target language is known, a filled page gets it as its `lang`, and the
+`dir` of its script.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from html import escape
 
+from headwise.localisation.html_pieces import Offsets, PagePiece, element_end, is_xhtml, page_pieces
 from headwise.localisation.passages import Characters, Passages, TextPassage
 from headwise.localisation.unit import Code, Parts, join_parts, plain, unescape_html
 
 CHARSET = re.compile(rb"<meta[^>]*\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
-MARKUP = re.compile(r"<(?:/?([a-zA-Z][a-zA-Z0-9:-]*)|[!?])")
-WHOLE = ("script", "style", "code", "pre", "textarea")  # up to the first end tag
-CLOSED_BY = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in WHOLE}
-ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'>]+))?")
-TEXTS = ("alt", "title", "placeholder", "aria-label")
-KEPT = ("kbd", "samp", "var", "math", "svg")
+TEXTS = (
+    *("alt", "title", "placeholder", "label", "abbr", "aria-label", "aria-description", "aria-placeholder"),
+    *("aria-roledescription", "aria-valuetext"),
+)
+BUTTONS = ("submit", "button", "reset")  # types of `input` whose value is their label
+DESCRIPTIONS = {
+    *("description", "og:title", "og:description", "og:image:alt", "twitter:title", "twitter:description"),
+    *("twitter:image:alt",),
+}
+KEPT_INLINE = ("code", "kbd", "samp", "var", "math", "svg")
+KEPT = (*KEPT_INLINE, "script", "style", "pre", "textarea")  # with all their content
 VOID = ("img", "input", "wbr", "")  # the last one is a comment
 INLINE = {
-    *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "ins"),
-    *("mark", "nobr", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", *KEPT, *VOID),
+    *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "ins", "mark"),
+    *("nobr", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", *KEPT_INLINE, *VOID),
 }
 BLANKS = re.compile(r"[ \t\r\n\f]+")
-
-
-@dataclass(frozen=True)
-class Markup:
-    """A span of a page: a tag, a comment, an element that stays whole, or text between them."""
-
-    start: int
-    end: int
-    name: str  # of the tag, in lower case; else ""
-    kind: str  # "text", "open", "close", or "whole"
+LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})*")
+RIGHT_TO_LEFT = re.compile(
+    r"(?:ar|ara|arc|ckb|dv|fa|fas|he|heb|iw|nqo|pes|prs|ps|sd|syr|ug|ur|urd|yi)(?![a-z])(?!.*_latn)|"
+    r".*_(?:arab|hebr|syrc|thaa|nkoo|adlm|rohg)"
+)
 
 
 def read_html(path: str, data: bytes, languages: Sequence[str]) -> Passages:
-    """Read a page in its declared encoding, else UTF-8; `languages` are ignored."""
+    """Read a page in its declared encoding, else UTF-8; a filled page gets the second of the `languages`."""
     named = CHARSET.search(data[:2048])
-    return parse_html(Characters(path, data, (named[1].decode(), "utf-8") if named else ("utf-8",)))
+    characters = Characters(path, data, (named[1].decode(), "utf-8") if named else ("utf-8",))
+    return parse_html(characters, languages[1])
 
 
-def parse_html(characters: Characters) -> Passages:
-    """The document of a page, whatever encoding it declares."""
-    return Passages(characters, _passages(characters.text))
+def parse_html(characters: Characters, language: str = "") -> Passages:
+    """The document of a page, whatever encoding it declares; `language` is that of the translation, if known."""
+    text = characters.text
+    pieces = page_pieces(characters.path, text)
+    nbsp = "&#160;" if is_xhtml(characters.path, text) else "&nbsp;"
+    root = next((piece for piece in pieces if piece.name == "html" and piece.kind == "open"), None)
+    edits = _language_edits(text, root, language) if root and LANGUAGE.fullmatch(language) else ()
+    return Passages(characters, _passages(text, pieces, nbsp), edits)
 
 
-def _passages(text: str) -> Iterator[TextPassage]:
-    pieces = list(_pieces(text))
-    closed = _closed(pieces)
-    run: list[Markup] = []
+def _passages(text: str, pieces: Sequence[PagePiece], nbsp: str) -> Iterator[TextPassage]:
+    run: list[PagePiece] = []
     number = 0
     while number < len(pieces):
         piece = pieces[number]
-        attributes = _attributes(text, piece) if piece.kind == "open" else {}
-        if piece.name in KEPT or _is_kept(text, attributes):
-            number = closed.get(number, number)
-            piece = Markup(piece.start, pieces[number].end, piece.name, "whole")
-        elif attributes:
-            yield from _attribute_passages(text, attributes)
+        if piece.kind in ("open", "empty") and (piece.name in KEPT or _is_kept(text, piece.attributes)):
+            number = element_end(pieces, number) if piece.kind == "open" else number
+            piece = PagePiece(piece.start, pieces[number].end, piece.name, "other")
+        elif piece.attributes:
+            yield from _attribute_passages(text, piece)
         if piece.kind == "text" or piece.name in INLINE:
             run.append(piece)
         else:
-            yield from _run_passages(text, run)
+            yield from _run_passages(text, run, nbsp)
             run = []
         number += 1
-    yield from _run_passages(text, run)
-
-
-# --- tags
-
-
-def _pieces(text: str) -> Iterator[Markup]:
-    """Spans that make up the page when joined, found in linear time."""
-    start = place = 0
-    while (place := text.find("<", place)) >= 0:
-        end, found = _markup_end(text, place), MARKUP.match(text, place)
-        if end < 0:  # an unclosed tag: the rest is text
-            break
-        if end == 0:  # not a tag
-            place += 1
-            continue
-        if start < place:
-            yield Markup(start, place, "", "text")
-        name = (found[1] or "").lower() if found else ""
-        closes = text.startswith("</", place)
-        is_whole = not name or (name in WHOLE and not closes)
-        yield Markup(place, end, name, "whole" if is_whole else "close" if closes else "open")
-        start = place = end
-    if start < len(text):
-        yield Markup(start, len(text), "", "text")
-
-
-def _markup_end(text: str, start: int) -> int:
-    """The end of the markup that starts with this `<`; 0 if it is not markup, -1 if it has no end."""
-    if text.startswith("<!--", start):
-        end = text.find("-->", start + 4)
-        return len(text) if end < 0 else end + 3
-    opening = MARKUP.match(text, start)
-    if not opening:
-        return 0
-    end = _tag_end(text, opening.end())
-    closed_by = CLOSED_BY.get((opening[1] or "").lower())
-    if closed_by is None or end < 0 or text[start + 1] == "/":
-        return end
-    found = closed_by.search(text, end)
-    return found.end() if found else len(text)
-
-
-def _tag_end(text: str, place: int) -> int:
-    """The index after the `>` of a tag, not one in quotes; -1 without any."""
-    quote = ""
-    for i in range(place, len(text)):
-        character = text[i]
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        elif character == ">":
-            return i + 1
-    return -1
-
-
-def _closed(pieces: Sequence[Markup]) -> dict[int, int]:
-    """The number of the end tag for each start tag that has one."""
-    waiting: dict[str, list[int]] = {}
-    found: dict[int, int] = {}
-    for number, piece in enumerate(pieces):
-        if piece.kind == "open":
-            waiting.setdefault(piece.name, []).append(number)
-        elif piece.kind == "close" and waiting.get(piece.name):
-            found[waiting[piece.name].pop()] = number
-    return found
+    yield from _run_passages(text, run, nbsp)
 
 
 # --- attributes
 
 
-def _attributes(text: str, tag: Markup) -> Mapping[str, tuple[int, int]]:
-    """The spans of attribute values, without quotes; attributes without a value are omitted."""
-    found: dict[str, tuple[int, int]] = {}
-    for match in ATTRIBUTE.finditer(text, tag.start + 1 + len(tag.name), tag.end - 1):
-        if match[2] is not None:
-            start, end = match.span(2)
-            quoted = text[start] in "\"'"
-            found.setdefault(match[1].lower(), (start + quoted, end - quoted))
-    return found
+def _text_of(text: str, attributes: Mapping[str, Offsets], name: str) -> str:
+    """The value of an attribute, without quotes."""
+    start, end = _inner(text, attributes[name]) if name in attributes else (0, 0)
+    return unescape_html(text[start:end])
 
 
-def _is_kept(text: str, attributes: Mapping[str, tuple[int, int]]) -> bool:
-    translate, classes = (text[slice(*attributes.get(name, (0, 0)))].lower() for name in ("translate", "class"))
+def _inner(text: str, value: Offsets) -> Offsets:
+    start, end = value
+    quoted = text[start : start + 1] in ("'", '"')
+    return (start + 1, end - 1) if quoted else value
+
+
+def _is_kept(text: str, attributes: Mapping[str, Offsets]) -> bool:
+    translate, classes = (_text_of(text, attributes, name).lower() for name in ("translate", "class"))
     return translate == "no" or "notranslate" in classes.split()
 
 
-def _attribute_passages(text: str, attributes: Mapping[str, tuple[int, int]]) -> Iterator[TextPassage]:
-    for name in TEXTS:
-        start, end = attributes.get(name, (0, 0))
-        if text[start:end].strip() and text[start - 1] in "\"'":
+def _attribute_passages(text: str, tag: PagePiece) -> Iterator[TextPassage]:
+    names = list(TEXTS)
+    if tag.name == "input" and _text_of(text, tag.attributes, "type").lower() in BUTTONS:
+        names.append("value")
+    if tag.name == "meta" and DESCRIPTIONS & {
+        _text_of(text, tag.attributes, name).strip().lower() for name in ("name", "property")
+    }:
+        names.append("content")
+    for name in names:
+        value = tag.attributes.get(name, (0, 0))
+        start, end = _inner(text, value)
+        if text[start:end].strip():
+            quote = "" if start > value[0] else '"'
             source = BLANKS.sub(" ", unescape_html(text[start:end]))
-            yield TextPassage(start, end, (source,), lambda parts: escape(plain(parts)))
+            yield TextPassage(start, end, (source,), lambda parts, quote=quote: f"{quote}{escape(plain(parts))}{quote}")
+
+
+def _language_edits(text: str, root: PagePiece, language: str) -> Iterator[TextPassage]:
+    """`lang` and `dir` of a translated page."""
+    right_to_left = RIGHT_TO_LEFT.match(language.lower().replace("-", "_")) is not None
+    wanted = {"lang": language.replace("_", "-")}
+    if "xml:lang" in root.attributes:
+        wanted["xml:lang"] = wanted["lang"]
+    if right_to_left or "dir" in root.attributes:
+        wanted["dir"] = "rtl" if right_to_left else "ltr"
+    behind = root.start + len("<html")
+    new = "".join(f' {name}="{value}"' for name, value in wanted.items() if name not in root.attributes)
+    yield TextPassage(behind, behind, (), lambda _: new)
+    for name in wanted.keys() & root.attributes.keys():
+        start, end = root.attributes[name]
+        yield TextPassage(start, end, (), lambda _, value=wanted[name]: f'"{value}"')
 
 
 # --- texts
 
 
-def _run_passages(text: str, run: Sequence[Markup]) -> Iterator[TextPassage]:
+def _run_passages(text: str, run: Sequence[PagePiece], nbsp: str) -> Iterator[TextPassage]:
     """The text of a block, without the tags and blanks around it."""
     run = _trimmed(text, run)
     if not any(piece.kind == "text" and any(map(str.isalpha, text[piece.start : piece.end])) for piece in run):
@@ -182,10 +148,22 @@ def _run_passages(text: str, run: Sequence[Markup]) -> Iterator[TextPassage]:
         raw = text[max(start, piece.start) : min(end, piece.end)]
         parts.append(unescape_html(BLANKS.sub(" ", raw)) if piece.kind == "text" else Code(raw, inline=True))
     codes = tuple((piece.start, piece.end) for piece in run if piece.kind != "text")
-    yield TextPassage(start, end, join_parts(parts), _to_html, codes)
+    yield TextPassage(start, end, join_parts(parts), partial(_to_html, nbsp), codes)
 
 
-def _trimmed(text: str, run: Sequence[Markup]) -> list[Markup]:
+def _closed(run: Sequence[PagePiece]) -> dict[int, int]:
+    """The number of the end tag for each start tag that has one."""
+    waiting: dict[str, list[int]] = {}
+    found: dict[int, int] = {}
+    for number, piece in enumerate(run):
+        if piece.kind == "open":
+            waiting.setdefault(piece.name, []).append(number)
+        elif piece.kind == "close" and waiting.get(piece.name):
+            found[waiting[piece.name].pop()] = number
+    return found
+
+
+def _trimmed(text: str, run: Sequence[PagePiece]) -> list[PagePiece]:
     """A run without what surrounds its text: blanks, comments, images, and pairs of tags that enclose all of it."""
     closed, begin, end = _closed(run), 0, len(run)
     pairs = {run[start].start: run[end].start for start, end in closed.items()}
@@ -203,16 +181,16 @@ def _trimmed(text: str, run: Sequence[Markup]) -> list[Markup]:
     return list(run[begin:end])
 
 
-def _is_around(text: str, piece: Markup) -> bool:
+def _is_around(text: str, piece: PagePiece) -> bool:
     if piece.kind == "text":
         return not text[piece.start : piece.end].strip()
-    return piece.name in VOID
+    return piece.name in VOID or piece.kind == "empty"
 
 
-def _to_html(parts: Parts) -> str:
-    raw = [part.text if isinstance(part, Code) and part.inline else _escaped(plain((part,))) for part in parts]
-    return "".join(raw)
-
-
-def _escaped(text: str) -> str:
-    return escape(text, quote=False).replace("\u00a0", "&nbsp;")
+def _to_html(nbsp: str, parts: Parts) -> str:
+    return "".join(
+        part.text
+        if isinstance(part, Code) and part.inline
+        else escape(plain((part,)), quote=False).replace("\u00a0", nbsp)
+        for part in parts
+    )

@@ -66,8 +66,12 @@ class TextPassage:
 class Passages:
     """A monolingual document. Passages may lie inside codes of others, such as the title of an image in a sentence."""
 
-    def __init__(self, characters: Characters, passages: Iterable[TextPassage]) -> None:
+    def __init__(
+        self, characters: Characters, passages: Iterable[TextPassage], edits: Iterable[TextPassage] = ()
+    ) -> None:
+        """`edits` are made with any translation, such as that of a declared language; they are not units."""
         self._characters = characters
+        self._edits = tuple(edits)
         self._passages = sorted(passages, key=lambda one: (one.start, -one.end))
         self.units = [
             Unit(one.source, (), _state(one.source), characters.line(one.start), one.markup, one.key)
@@ -76,7 +80,9 @@ class Passages:
 
     def filled(self, targets: Mapping[int, Parts]) -> bytes:
         """See `unit.Document`."""
-        changed = [(self._passages[number], parts) for number, parts in sorted(targets.items())]
+        changed = [(self._passages[number], parts) for number, parts in targets.items()]
+        changed += [(edit, edit.source) for edit in self._edits if changed]
+        changed.sort(key=lambda one: (one[0].start, -one[0].end))
         return self._characters.encoded(self._between(0, len(self._characters.text), changed))
 
     def _between(self, start: int, end: int, changed: Sequence[tuple[TextPassage, Parts]]) -> str:

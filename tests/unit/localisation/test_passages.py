@@ -129,7 +129,7 @@ SAMPLES = {
             '<b>A</b> dog <a href="a>b" title=\'the "page"\'>is <i>here</i></a>.',
             *('the "page"', "Next line"),
             'Press <kbd>Ctrl</kbd>, <code>x < y</code> or <img src="a.png" alt="a picture"/> it',
-            *("a picture", "your name", "5 < 6 a"),
+            *("a picture", "your name", "short", "5 < 6 a"),
         ],
     ),
     "a.json": (NESTED, ["Hello {{name}}", "one", "two", "a\nb / $t(home.title)", "deep"]),
