@@ -11,8 +11,9 @@ from headwise.cli.files import output
 from headwise.cli.loading import model_or_ensemble
 from headwise.localisation import is_document
 from headwise.localisation.fill import TranslatedUnit, targets_of, translate_units
+from headwise.localisation.not_translated import not_translated, not_translated_summary
 from headwise.localisation.reading import read_document
-from headwise.localisation.unit import plain
+from headwise.localisation.unit import Skipped, plain
 from headwise.localisation.unsupported_types import check_file_name
 
 
@@ -25,14 +26,16 @@ def fill_document(options: argparse.Namespace) -> None:
     model = model_or_ensemble(options)
     language = options.source_language or options.languages[0]
     filled = translate_units(document, model, language, **decode_overrides(options, model.decode_config))
-    data = document.filled(targets_of(filled))
+    data, skipped = document.filled(targets_of(filled)), not_translated(document)
     with output(options.output) as file:
         file.buffer.write(data)
     if options.report:
         with output(options.report) as file:
             ranked = sorted(filled, key=lambda one: (-len(one.warnings), one.log_prob))
-            file.writelines(json.dumps(_row(one), ensure_ascii=False) + "\n" for one in ranked)
-    print(fill_summary(len(document.units), filled), file=sys.stderr)
+            rows = [*map(_row, ranked), *map(_skipped_row, skipped)]
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    for line in (fill_summary(len(document.units), filled), not_translated_summary(skipped)):
+        print(line, end="\n" * bool(line), file=sys.stderr)
 
 
 def _row(one: TranslatedUnit) -> dict[str, Any]:
@@ -43,6 +46,10 @@ def _row(one: TranslatedUnit) -> dict[str, Any]:
         "log_prob": round(one.log_prob, 4),
         "warnings": list(one.warnings),
     }
+
+
+def _skipped_row(one: Skipped) -> dict[str, Any]:
+    return {"line": one.line, "source": one.text, "not_translated": one.kind}
 
 
 def fill_summary(units: int, filled: list[TranslatedUnit]) -> str:

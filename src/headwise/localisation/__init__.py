@@ -7,7 +7,8 @@ placeholders, addresses), and `code_transfer.py` transfers it. Not here: text li
 
 A new format is a row of `FORMATS`, a function `read_FORMAT(path, data, languages)` that returns a `Document`, and its
 entry in `reading.READERS`. For a monolingual format it returns `Passages(Characters(path, data), passages)`: the
-position of each text, and how to write its translation. `plain_text.py` is the shortest example.
+position of each text, and how to write its translation. `plain_text.py` is the shortest example. Every text of a file
+is in a unit or in `skipped`, which the command line and the server report (`not_translated.py`).
 """
 
 import os

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from headwise.errors import UserError
 from headwise.localisation.encodings import decode_file
 from headwise.localisation.markup import BOMS
-from headwise.localisation.unit import Code, Parts, Unit, UnitState
+from headwise.localisation.not_translated import beginning_of
+from headwise.localisation.unit import Code, Parts, Skipped, Unit, UnitState
 
 
 class Characters:
@@ -41,6 +42,10 @@ class Characters:
             raise UserError(f"{path}: its {self.encoding} bytes cannot be reproduced; convert the file to UTF-8")
         self._ends = [at for at, character in enumerate(self.text) if character == "\n"]
 
+    def skipped(self, kind: str, start: int, end: int) -> Skipped:
+        """The characters `start` to `end` as a text that is not translated."""
+        return Skipped(kind, self.line(start), beginning_of(self.text[start:end]))
+
     def line(self, at: int) -> int:
         """The line number of a character, from 1."""
         return bisect_right(self._ends, at - 1) + 1
@@ -67,11 +72,15 @@ class Passages:
     """A monolingual document. Passages may lie inside codes of others, such as the title of an image in a sentence."""
 
     def __init__(
-        self, characters: Characters, passages: Iterable[TextPassage], edits: Iterable[TextPassage] = ()
+        self,
+        characters: Characters,
+        passages: Iterable[TextPassage],
+        edits: Iterable[TextPassage] = (),
+        skipped: Iterable[Skipped] = (),
     ) -> None:
         """`edits` are made with any translation, such as that of a declared language; they are not units."""
         self._characters = characters
-        self._edits = tuple(edits)
+        self._edits, self.skipped = tuple(edits), tuple(skipped)
         self._passages = sorted(passages, key=lambda one: (one.start, -one.end))
         self.units = [
             Unit(one.source, (), _state(one.source), characters.line(one.start), one.markup, one.key)

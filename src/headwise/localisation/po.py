@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 
 from headwise.errors import UserError
 from headwise.localisation.encodings import decode_file
-from headwise.localisation.unit import Parts, Unit, UnitState, plain
+from headwise.localisation.not_translated import beginning_of
+from headwise.localisation.unit import Parts, Skipped, Unit, UnitState, plain
 
 CHARSET = re.compile(rb'"Content-Type:[^"]*?charset=([\w.:-]+)', re.IGNORECASE)
 FORMS = re.compile(r"nplurals\s*=\s*(\d)")
 WIDTH = 78  # of written lines, the default of gettext
+OBSOLETE = re.compile(r"#~[ \t]*msgid[ \t]")
 ROLE = re.compile(r":[\w:.+-]{1,64}:`|``|`_\b")
 STRING = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[\d\])?)?[ \t]*"((?:[^"\\]|\\.)*+)"$')
 ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{2}|.)")
@@ -67,11 +69,19 @@ class Msgstr:
 class Catalogue:
     """A gettext catalogue."""
 
-    def __init__(self, lines: Sequence[str], encoding: str, entries: Sequence[CatalogueEntry], forms: int) -> None:
+    def __init__(
+        self,
+        lines: Sequence[str],
+        encoding: str,
+        entries: Sequence[CatalogueEntry],
+        forms: int,
+        obsolete: Sequence[Skipped],
+    ) -> None:
         """`lines` include their line ends; `forms` is the number of plural forms, from the header."""
         self._encoding, self._entries, self._lines = encoding, entries, lines
         found = [pair for number, entry in enumerate(entries) for pair in _units(number, entry, forms)]
         self._places = [place for place, _ in found]
+        self.skipped = obsolete
         self.units = [unit for _, unit in found]
 
     def filled(self, targets: Mapping[int, Parts]) -> bytes:
@@ -140,10 +150,15 @@ def read_po(path: str, data: bytes, languages: Sequence[str]) -> Catalogue:
         raise UserError(f"{path}: {why}; convert the file") from error
     lines = [found[0] for found in re.finditer(r"[^\n]*+\n|[^\n]++", text)]
     entries = list(_EntryReader(path).entries(lines))
+    obsolete = [
+        Skipped("obsolete entry", number, beginning_of(line[2:]))
+        for number, line in enumerate(lines, 1)
+        if OBSOLETE.match(line)
+    ]
     header = next((entry.text("msgstr") for entry in entries if not entry.text("msgid")), "")
     forms = FORMS.search(header)
     texts = [entry for entry in entries if entry.text("msgid")]
-    return Catalogue(lines, encoding, texts, int(forms[1]) if forms else 2)
+    return Catalogue(lines, encoding, texts, int(forms[1]) if forms else 2, obsolete)
 
 
 class _EntryReader:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from headwise.errors import UserError
 from headwise.localisation.markup import Element, Source, same_language, to_xml, with_attributes
-from headwise.localisation.unit import Parts, Unit, UnitState
+from headwise.localisation.unit import Parts, Skipped, Unit, UnitState
 
 WHOLE = ("bpt", "ept", "it", "ph", "ut")  # contain codes of the original document
 
@@ -31,6 +31,7 @@ class TranslationMemory:
         self._source, self.languages = source, languages
         self._variants: list[Variants] = []
         self.units: list[Unit] = []
+        self.skipped: list[Skipped] = []
         for tu in source.root.every("tu"):
             self._add(tu)
 
@@ -40,11 +41,12 @@ class TranslationMemory:
             next((v for v in variants if same_language(variant_language(v), code)), None) for code in self.languages
         ]
         if pair[0] is None:
+            self.skipped.append(Skipped("unit without the source language", tu.line))
             return
         source, target = self._text(pair[0]), self._text(pair[1]) if pair[1] else ()
         state = UnitState.KEPT if not source else UnitState.TRANSLATED if target else UnitState.UNTRANSLATED
         self._variants.append(Variants(pair[0], pair[1], variants[-1]))
-        self.units.append(Unit(source, target, state, tu.line))
+        self.units.append(Unit(source, target, state, tu.line, kept="" if source else "empty unit"))
 
     def _text(self, tuv: Element) -> Parts:
         segment = tuv.child("seg")

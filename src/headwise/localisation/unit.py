@@ -49,6 +49,16 @@ class Unit:
     line: int  # of the file, from 1
     markup: str = ""  # markup language inside its strings: "rst", "markdown", "extension"
     key: str = ""  # message key, in formats that have keys
+    kept: str = ""  # the kind of text, for units that are `KEPT`, as `Skipped.kind`
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A text of a file that is in no unit, and therefore never translated."""
+
+    kind: str  # such as "code block", in the singular
+    line: int  # of the file, from 1
+    text: str = ""  # its beginning
 
 
 @runtime_checkable
@@ -58,6 +68,11 @@ class Document(Protocol):
     @property
     def units(self) -> Sequence[Unit]:
         """In the order of the file."""
+        ...
+
+    @property
+    def skipped(self) -> Sequence[Skipped]:
+        """The texts that are in no unit; with the units, all texts of the file."""
         ...
 
     def filled(self, targets: Mapping[int, Parts]) -> bytes:

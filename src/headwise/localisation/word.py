@@ -21,7 +21,7 @@ from zlib import error as ZlibError
 
 from headwise.errors import UserError
 from headwise.localisation.markup import Element, Source
-from headwise.localisation.unit import Code, Parts, Unit, UnitState, join_parts, plain
+from headwise.localisation.unit import Code, Parts, Skipped, Unit, UnitState, join_parts, plain
 
 TEXT_PART = re.compile(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml")
 MAX_FILES, MAX_UNPACKED_BYTES = 10_000, 1 << 29  # files of an archive, and bytes when unpacked
@@ -90,6 +90,7 @@ class WordDocument:
         self._paragraphs = [
             (name, one) for name, part in parts.items() for one in _paragraphs(part, part.root, part.prefix, _Fields())
         ]
+        self.skipped: list[Skipped] = []
         ends = {name: [end.start() for end in re.finditer(b"\n", part.data)] for name, part in parts.items()}
         self.units = [
             Unit(one.source, (), UnitState.UNTRANSLATED, bisect_left(ends[name], one.start) + 1)

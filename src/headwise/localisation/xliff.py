@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from headwise.errors import UserError
 from headwise.localisation.markup import Element, Source, same_language, to_xml, with_attributes
-from headwise.localisation.unit import Parts, Unit, UnitState
+from headwise.localisation.unit import Parts, Skipped, Unit, UnitState
 
 PAIRED = ("g", "mrk", "pc")  # elements whose content is text
 TO_REVIEW = ("needs-review", "needs-l10n", "needs-adaptation")
@@ -36,6 +36,7 @@ class Exchange:
         self._new = source.root.attributes.get("version", "1.2").startswith("2")
         self._places: list[SegmentElements] = []
         self.units: list[Unit] = []
+        self.skipped: list[Skipped] = []
         self._named = dict(self._languages(languages[1]))
         for unit, kept in _with_translate(source.root, kept=False):
             self._add(unit, kept)
@@ -54,13 +55,14 @@ class Exchange:
     def _add(self, segment: Element, kept: bool) -> None:
         source, target = segment.child("source"), segment.child("target")
         if source is None:
+            self.skipped.append(Skipped("unit without a source", segment.line))
             return
         texts = [self._source.parts(e, lambda e: e.name in PAIRED) if e else () for e in (source, target)]
         state = _state(segment, target, bool(texts[1]))
         if kept or not any(part.strip() for part in texts[0] if isinstance(part, str)):
             state = UnitState.KEPT
         self._places.append(SegmentElements(segment, source, target))
-        self.units.append(Unit(texts[0], texts[1], state, segment.line))
+        self.units.append(Unit(texts[0], texts[1], state, segment.line, kept='translate="no"' if kept else ""))
 
     def filled(self, targets: Mapping[int, Parts]) -> bytes:
         """See `unit.Document`."""

@@ -19,6 +19,18 @@ ERRORS = {
 NUMBER, TEXT = {"type": "number"}, {"type": "string"}
 CODE = {"type": "string", "example": "en"}
 JSON_ONLY = ("terms", "kept")  # kinds of parameters not available in forms
+FILE_ANSWER = {
+    "type": "object",
+    "properties": {
+        "translatedFileUrl": TEXT,
+        "notTranslated": {
+            "type": "object",
+            "additionalProperties": {"type": "integer"},
+            "description": "Texts of the file that are never translated: their number by kind",
+        },
+    },
+    "required": ["translatedFileUrl", "notTranslated"],
+}
 ERROR = {"type": "object", "properties": {"error": TEXT}, "required": ["error"]}
 DETECTED_LANGUAGE = {
     "type": "object",
@@ -83,7 +95,7 @@ def openapi_document(limits: RequestLimits, sources: Sequence[str], targets: Seq
     paths = {
         "/translate": _post("Translate, in LibreTranslate's format", TRANSLATE, limits, TRANSLATION, known),
         "/detect": _post("Detect the language of a text", DETECT, limits, _list(DETECTED_LANGUAGE), known),
-        "/translate_file": _post("Translate a file", FILE, limits, _object(translatedFileUrl=TEXT), known),
+        "/translate_file": _post("Translate a file", FILE, limits, FILE_ANSWER, known),
         "/download_file/{name}": _download(),
         "/languages": _get("Languages with their possible targets", LANGUAGES),
         "/frontend/settings": _get("Settings for a web page", SETTINGS),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from headwise.errors import UserError
+from headwise.localisation.not_translated import count_kinds, not_translated
 from headwise.localisation.reading import ENDINGS
 from headwise.localisation.unit import without_inline_codes
 from headwise.serve.access import AccessRules, log_event
@@ -107,7 +108,8 @@ class RequestHandlers:
         )
         self.record(found)
         key = self.files.put(name, written)
-        return {"translatedFileUrl": f"{request.url.scheme}://{request.url.netloc}/download_file/{quote(key)}"}
+        url = f"{request.url.scheme}://{request.url.netloc}/download_file/{quote(key)}"
+        return {"translatedFileUrl": url, "notTranslated": count_kinds(not_translated(document))}
 
     async def download_file(self, request: "Request") -> Any:
         """Download a translated file."""
