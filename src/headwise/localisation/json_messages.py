@@ -1,21 +1,23 @@
-"""JSON messages: nested or flat (i18next, ngx-translate, vue-i18n), of browser extensions, and ARB.
+"""JSON messages: nested or flat (i18next, ngx-translate, vue-i18n), of browser extensions, FormatJS, and ARB.
 
-Every string value is a unit. In a browser extension's messages.json (every entry has a `message`) only the messages
-are; in ARB (https://github.com/google/app-resource-bundle/wiki) nothing under a key with `@`. Strings without letters
-stay; keys are never translated.
+Every string value is a unit. In catalogues whose entries are objects (`MESSAGE_KEYS`), such as the messages.json of a
+browser extension, only the message of each entry is; in ARB (https://github.com/google/app-resource-bundle/wiki)
+nothing under a key with `@`. Strings without letters stay; keys are never translated. JSON that is not a catalogue is
+rejected (`json_kinds.py`).
 """
 
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from headwise.errors import UserError
+from headwise.localisation.json_kinds import MESSAGE_KEYS, kind_of, why_not_messages
 from headwise.localisation.passages import Characters, Passages, TextPassage
-from headwise.localisation.unit import plain
+from headwise.localisation.unit import Code, Parts, join_parts, plain
 
 TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]')
 MAX_DEPTH = 100  # nested objects and lists
+LINKED = re.compile(r"(@(?:\.\w+)?:(?:\{[^{}]*\}|\([^()]*\)|[\w.-]*\w))")  # another message, in vue-i18n
 ESCAPED = re.compile(r"\\u(?!00[0-7])[0-9A-Fa-f]{4}")
 
 
@@ -29,17 +31,10 @@ def read_json_messages(path: str, data: bytes, languages: Sequence[str]) -> Pass
         raise UserError(f"{where}: invalid JSON ({error.msg}); remove comments and trailing commas") from error
     except (RecursionError, ValueError) as error:
         raise UserError(f"{path}: JSON beyond the limits of the parser ({error}); split the file") from error
+    if why := why_not_messages(whole):
+        raise UserError(f"{path}: not a message catalogue but {why}; move its texts to a catalogue")
     in_ascii = characters.text.isascii() and ESCAPED.search(characters.text) is not None
-    return Passages(characters, _passages(characters, _kind(whole), in_ascii))
-
-
-def _kind(whole: Any) -> str:
-    """ "extension", "arb", or "" for any other."""
-    if not isinstance(whole, dict) or not whole:
-        return ""
-    if all(isinstance(entry, dict) and isinstance(entry.get("message"), str) for entry in whole.values()):
-        return "extension"
-    return "arb" if any(key.startswith("@@") or f"@{key}" in whole for key in whole) else ""
+    return Passages(characters, _passages(characters, kind_of(whole), in_ascii))
 
 
 def _passages(characters: Characters, kind: str, in_ascii: bool) -> Iterator[TextPassage]:
@@ -48,7 +43,7 @@ def _passages(characters: Characters, kind: str, in_ascii: bool) -> Iterator[Tex
         if len(path) > MAX_DEPTH:
             where = f"{characters.path}: line {characters.line(start)}"
             raise UserError(f"{where}: more than {MAX_DEPTH} nested objects and lists; split the file")
-        if kind == "extension" and (len(path) != 2 or path[1] != "message"):
+        if kind in MESSAGE_KEYS and (len(path) != 2 or path[1] != MESSAGE_KEYS[kind]):
             continue
         if kind == "arb" and any(key.startswith("@") for key in path):
             continue
@@ -56,11 +51,16 @@ def _passages(characters: Characters, kind: str, in_ascii: bool) -> Iterator[Tex
         yield TextPassage(
             start,
             end,
-            (value,) if value else (),
+            _parts(value),
             lambda parts: json.dumps(plain(parts), ensure_ascii=in_ascii),
             key="/".join(path),
             markup="extension" if kind == "extension" else "",
         )
+
+
+def _parts(value: str) -> Parts:
+    """A text; links to other messages are codes."""
+    return join_parts([Code(p) if i % 2 else p for i, p in enumerate(LINKED.split(value)) if p])
 
 
 def _values(text: str) -> Iterator[tuple[list[str], int, int]]:

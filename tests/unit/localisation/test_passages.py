@@ -361,6 +361,7 @@ def test_no_text_takes_long(name: str, part: str) -> None:
 
 @given(JSON, st.sampled_from([None, 1]), st.booleans())
 def test_any_messages_come_back_and_can_be_filled(whole: object, indent: int | None, ascii_only: bool) -> None:
+    whole = {"texts": [f"dog {n}" for n in range(40)], "any": whole}  # more texts than data
     text = json.dumps(whole, indent=indent, ensure_ascii=ascii_only)
     assert (
         changed("a.json", text, lambda unit: unit.source) == text
