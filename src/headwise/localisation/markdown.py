@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from headwise.errors import UserError
+from headwise.localisation.markdown_dialects import masked_dialects, without_filler
 from headwise.localisation.passages import Characters, Passages, TextPassage
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.unit import Code, Parts, join_parts, plain
@@ -21,11 +22,12 @@ from headwise.localisation.unit import Code, Parts, join_parts, plain
 FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*?\r?\n)??(?:\1|\.\.\.)[ \t]*(?:\r?\n|$)", re.DOTALL)
 LINE_END = re.compile(r"\r\n?|\n")
 BREAKS = re.compile(r"(?:(?<! ) {2,}|\\)$")  # at a line's end
-ALONE = re.compile(r":{3}|\[!\w+\]\s*$|\{%.*%\}\s*$|\{\{[<%].*[>%]\}\}\s*$")  # containers, alerts, template tags
 TASK = re.compile(r"\[[ xX]\](?:\s+|$)")
 OPENING = re.compile(r"!?\[|[*_~]+")
 EMPHASIS = re.compile(r"[*_]+|~~")
-BLOCK = re.compile(r"(?:#{1,6}|[-+*]|\d{1,9}[.)])(?=\s|$)|>|~~~")  # start of another block
+BLOCK = re.compile(
+    r"(?:#{1,6}|[-+*]|\d{1,9}[.)])(?=\s|$)|(?:>|~~~|:{3}|!{3}|\?{3}|={3}|:(?=\s)|\$\$)"
+)  # start of another block
 PIPE = re.compile(r"(?<!\\)\|")
 BLANKS = re.compile(r"[ \t\r\n]+")
 OPENS, CLOSES = "\ue000", "\ue001"  # private characters that mark emphasis during output
@@ -47,11 +49,14 @@ def read_markdown(path: str, data: bytes, languages: Sequence[str]) -> Passages:
     front = FRONT_MATTER.match(characters.text)
     begin = front.end() if front else 0
     blocks = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
-    tokens = blocks.parse(characters.text[begin:], found)
-    return Passages(characters, _passages(characters.text, begin, tokens, found.get("references", {})))
+    masked = characters.text[:begin] + masked_dialects(characters.text[begin:])
+    tokens = blocks.parse(masked[begin:], found)
+    return Passages(characters, _passages(characters.text, masked, begin, tokens, found.get("references", {})))
 
 
-def _passages(text: str, begin: int, tokens: Sequence[Any], references: Collection[str]) -> Iterator[TextPassage]:
+def _passages(
+    text: str, masked: str, begin: int, tokens: Sequence[Any], references: Collection[str]
+) -> Iterator[TextPassage]:
     """A passage for every inline token; text that does not occur as parsed stays."""
     ends = [found.span() for found in LINE_END.finditer(text, begin)]
     lines = list(zip([begin, *(end for _, end in ends)], [*(start for start, _ in ends), len(text)], strict=True))
@@ -63,11 +68,11 @@ def _passages(text: str, begin: int, tokens: Sequence[Any], references: Collecti
         is_cell = before.type in ("th_open", "td_open")
         if is_cell:
             content = token.content.replace("|", r"\|")
-            at = text.find(content, max(cells_end, lines[first][0]), lines[first][1])
+            at = masked.find(content, max(cells_end, lines[first][0]), lines[first][1])
             cells_end = max(cells_end, at + len(content))
             runs = [[(at, at + len(content))]] if at >= 0 else []
         else:
-            runs = _runs(text, lines[first : first + token.content.count("\n") + 1], token.content.split("\n"))
+            runs = _runs(masked, lines[first : first + token.content.count("\n") + 1], token.content.split("\n"))
         for run in runs:
             yield _passage(text, run, references, is_cell)
 
@@ -81,11 +86,12 @@ def _runs(text: str, lines: Sequence[tuple[int, int]], read: Sequence[str]) -> l
             return []
         task = None if number else TASK.match(line)
         at, line = (at + task.end(), line[task.end() :]) if task else (at, line)
-        alone, breaks = ALONE.match(line), BREAKS.search(text, at, end)
-        if alone:
+        breaks = BREAKS.search(text, at, end)
+        start, end = without_filler(text, at, breaks.start() if breaks else at + len(line))
+        if start < end:
+            runs[-1].append((start, end))
+        else:  # a line without text
             runs.append([])
-        elif shown := text[at : breaks.start() if breaks else at + len(line)].rstrip():
-            runs[-1].append((at, at + len(shown)))
         if breaks:
             runs.append([])
     return [run for run in runs if run]

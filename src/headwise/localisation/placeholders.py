@@ -22,6 +22,13 @@ PERCENT = rf"%(?:\d++\$)?(?:\(\w+\))?[-+#0]*+\d*+(?:\.\d+)?{SIZE}[diouxXeEfFgGcr
 COMMENT = r"<!--(?:[^<\n-]|<(?!!--)|-(?!->))*+-->"
 TAGS = rf"</?[A-Za-z][\w:.-]*+(?:\s[^<>]*)?/?>|{COMMENT}|&(?:[A-Za-z]\w*|#\d+|#x[0-9A-Fa-f]+);"
 ANYWHERE = "|".join((ADDRESS, BRACES, PERCENT, TAGS))
+# In Markdown: `{: .class }`, `{#id}`, `{ width=3 }`, `:name:`, `$x$`, and `\\(x\\)`.
+ATTRIBUTES = r"(?:\{:?[ \t]*(?:[.#][^{}\n]*|[\w-]+=[^{}\n]*)\})"
+EMOJI = r"(?<![\w:`]):[a-z][\w+-]*:(?![\w:`])"
+MATHS = (
+    r"\$\$[^$]+\$\$|(?<![\w$\\])\$(?![\s$])(?:[^$\\]|\\.)*+(?<!\s)\$(?![\w$])|"
+    r"\\\((?:[^\\]|\\[^()])*+\\\)"
+)
 OF_MARKUP = {
     "": re.compile(ANYWHERE),
     # A role with its target, a literal, a substitution, a footnote reference, and both ends of a link with a text; also
@@ -31,12 +38,18 @@ OF_MARKUP = {
         rf"\s?::(?=\s*$)|``|{ANYWHERE}"
     ),
     "extension": re.compile(rf"\$\w+\$|\$\d|{ANYWHERE}"),
-    # An escaped character, a reference whose text is code, code, a footnote, an address, both ends of links, images and
-    # emphasis, which starts or ends at a word; not `_` inside a word.
+    # An escaped character, a reference whose text is code, a role, code, a footnote, an address, a wiki link, maths, an
+    # emoji, an attribute list, a key, critic markup, super- and subscripts, both ends of links, images and emphasis,
+    # which starts or ends at a word; not `_` inside a word.
     "markdown": re.compile(
-        r"\\[!-/:-@\[-`{-~]|\[`+[^`\[\]]+`+\](?!\()(?:\[[^\[\]]*\])?|(?<!`)(`{1,9})(?!`).*?(?<!`)\1(?!`)|\[\^[^\s\[\]]+\]:?|"
-        r"<[^<>\s:@]*[:@][^<>\s]*>|!?\[(?=[^\]]{0,999}+\][(\[])|\]\[[^\[\]]*\]|"
-        r"\]\((?:<[^<>]*>|(?:[^()\s]|\([^()\s]*\))*+)(?:\s+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?\s*\)|"
+        rf"{MATHS}|"
+        r"\\[!-/:-@\[-`{-~]|\[`+[^`\[\]]+`+\](?!\()(?:\[[^\[\]]*\])?|"
+        rf"(?:\{{[\w:+.-]{{1,64}}\}})?(?<!`)(`{{1,9}})(?!`).*?(?<!`)\1(?!`){ATTRIBUTES}?|\[\^[^\s\[\]]+\]:?|"
+        rf"<[^<>\s:@]*[:@][^<>\s]*>|\[\[[^\[\]\n]+\]\]|{EMOJI}{ATTRIBUTES}?|"
+        r"\+\+[\w+-]+\+\+|\{(?:\+\+|--|~~|==|>>)|(?:\+\+|--|~~|==|<<)\}|~>|==|\^\^|"
+        r"(?<=\w)~[^~\s]{1,64}~(?!~)|\^[^\^\s\[\]]{1,64}\^|!?\[(?=[^\]]{0,999}+\][(\[])|\]\[[^\[\]]*\]|"
+        r"\]\((?:<[^<>]*>|(?:[^()\s]|\([^()\s]*\))*+)(?:\s+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?\s*\)"
+        rf"{ATTRIBUTES}?|{ATTRIBUTES}|"
         rf"{ANYWHERE}|(?<!\s)\*+|\*+(?!\s)|(?<!\w)_++(?!\s)|(?<![\s_])_++(?!\w)|~~|`+"
     ),
 }

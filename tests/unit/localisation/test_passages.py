@@ -119,7 +119,7 @@ SAMPLES = {
             'A **black dog** runs to [its *house*](http://a.org/x_(y) "no"), with `code *x*` and ![a picture](i.png).',
             *("Done: a_b_c <b>bold</b> &amp; 2 * 3 goes on", "All link"),
             "[`Code`][it] and [The Ref][The Ref] or [it][it] or [that][the ref] [sic]",
-            *("cut here \\*no\\*", "Quoted *text lazy*", "Name", "`x` \\| y", "**a** \\| b", "[^1]: A note."),
+            *("cut here \\*no\\*", "Quoted *text lazy*", "Name", "`x` \\| y", "**a** \\| b", "A note."),
         ],
     ),
     "a.html": (
