@@ -1,8 +1,9 @@
 """Markdown (.md) by `markdown-it-py`, which finds the blocks (CommonMark with GitHub's tables).
 
-Paragraphs, headings, list items and table cells are units. The texts of links and images are part of them, between two
-codes. Code and HTML blocks, front matter and reference definitions stay, as do code, HTML, addresses and escapes inside
-a text. A translated paragraph is one line. Hard line breaks, and lines such as `[!NOTE]` and `:::`, separate units.
+Paragraphs, headings, list items, table cells and titles of blocks are units. The texts of links and images are part of
+them, between two codes. Code and HTML blocks, front matter and reference definitions stay, as do code, HTML, addresses
+and escapes inside a text. A translated paragraph is one line. Hard line breaks, and lines without text, separate units.
+`markdown_dialects.py` hides the markup of other dialects from the parser.
 Deviation: `[a text]` that is its own reference becomes `[a translation][a text]`.
 """
 
@@ -25,9 +26,9 @@ BREAKS = re.compile(r"(?:(?<! ) {2,}|\\)$")  # at a line's end
 TASK = re.compile(r"\[[ xX]\](?:\s+|$)")
 OPENING = re.compile(r"!?\[|[*_~]+")
 EMPHASIS = re.compile(r"[*_]+|~~")
-BLOCK = re.compile(
-    r"(?:#{1,6}|[-+*]|\d{1,9}[.)])(?=\s|$)|(?:>|~~~|:{3}|!{3}|\?{3}|={3}|:(?=\s)|\$\$)"
-)  # start of another block
+BLOCK = re.compile(  # start of another block
+    r"(?:#{1,6}|[-+*]|\d{1,9}[.)]|:)(?=\s|$)|>|~~~|:{3}|!{3}|\?{3}|={3}|\$\$|\[\^[^\s\]]+\]:"
+)
 PIPE = re.compile(r"(?<!\\)\|")
 BLANKS = re.compile(r"[ \t\r\n]+")
 OPENS, CLOSES = "\ue000", "\ue001"  # private characters that mark emphasis during output

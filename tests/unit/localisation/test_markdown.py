@@ -1,0 +1,226 @@
+"""Dialects of Markdown: their markup stays, their texts are units, and `Python-Markdown` sees the same elements."""
+
+import re
+
+import markdown
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headwise.localisation.markdown_dialects import masked_dialects
+from headwise.localisation.placeholders import with_codes
+from headwise.localisation.reading import parse_document
+from headwise.localisation.unit import UnitState, plain
+
+
+def texts(page: str) -> list[str]:
+    units = parse_document("a.md", page.encode()).units
+    return [plain(unit.source) for unit in units if unit.state is UnitState.UNTRANSLATED]
+
+
+def shouted(page: str) -> str:
+    """A page whose words are capitals."""
+    document = parse_document("a.md", page.encode())
+    changed = {
+        number: tuple(part.upper() if isinstance(part, str) else part for part in with_codes(unit.source, unit.markup))
+        for number, unit in enumerate(document.units)
+        if unit.state is UnitState.UNTRANSLATED
+    }
+    return document.filled(changed).decode()
+
+
+@pytest.mark.parametrize(
+    "page,expected",
+    [
+        ('!!! note "A *title*"\n    b\n    c\n\n    d', '!!! note "A *TITLE*"\n    B C\n\n    D'),
+        ('??? tip\n\n    b\n\n???+ note ""\n    c\n\n', '??? tip\n\n    B\n\n???+ note ""\n    C\n\n'),
+        ('!!! quote inline end "a"\n    b\nc', '!!! quote inline end "A"\n    B C'),
+        (
+            '=== "a"\n\n    - c\n\n        d\n=== "E"\n    ```\n    f\n    ```',
+            '=== "A"\n\n    - C\n\n        D\n=== "E"\n    ```\n    f\n    ```',
+        ),
+        ("Term\n:   Text\n    more\n\n: b", "TERM\n:   TEXT MORE\n\n: B"),
+        ("a[^1]\n\n[^1]: b\n    c\n\n    d\n[^long-x]:\n    e", "A[^1]\n\n[^1]: B C\n\n    D\n[^long-x]:\n    E"),
+        ("*[HTML]: hyper text\n*[CSS]: b", "*[HTML]: HYPER TEXT\n*[CSS]: B"),
+        ("[a](b){ .md-button target=_blank } c", "[A](b){ .md-button target=_blank } C"),
+        (
+            "# a {#b .c}\n\nd\n{: .e #f }\n\n![g](h){ loading=lazy }",
+            "# A {#b .c}\n\nD\n{: .e #f }\n\n![G](h){ loading=lazy }",
+        ),
+        (":smile: :material-a-b:{ .c } d :e 10:20:30 f: g", ":smile: :material-a-b:{ .c } D :E 10:20:30 F: G"),
+        (r"a $x_i=b$, \(c\) $$d$$ $5 e $6", r"A $x_i=b$, \(c\) $$d$$ $5 E $6"),
+        (
+            "a\n$$\nx = y\n- z\n$$\nb\n\n\\[\nc\n\\]\n\n\\[ d = e \\]",
+            "A\n$$\nx = y\n- z\n$$\nB\n\n\\[\nc\n\\]\n\n\\[ d = e \\]",
+        ),
+        (
+            "++ctrl+alt+a++ ==b== ^^c^^ H~2~O x^n^ {++d++} {--e--}",
+            "++ctrl+alt+a++ ==B== ^^C^^ H~2~O X^n^ {++D++} {--E--}",
+        ),
+        (
+            '--8<-- "a.md"\n\na\n\n--8<--\n\n[TOC]\n\n[[_TOC_]]\n[[b c]]',
+            '--8<-- "a.md"\n\nA\n\n--8<--\n\n[TOC]\n\n[[_TOC_]]\n[[b c]]',
+        ),
+        ("/// note | a b\n    type: c\n\nd\n///", "/// note | A B\n    type: c\n\nD\n///"),
+        (":::tip[A b]\nc\n:::\n\n::: details D {open}\ne\n:::", ":::tip[A B]\nC\n:::\n\n::: details D {open}\nE\n:::"),
+        ("::::{note} a\n:class: b\n:::{tip}\nc\n:::\n::::\nd", "::::{note} A\n:class: b\n:::{tip}\nC\n:::\n::::\nD"),
+        ("```{warning} a\n:name: b\n\nc `d`\n```\ne", "```{warning} A\n:name: b\n\nC `d`\n```\nE"),
+        ("```{code} a\nb\n```\n\n:::{math}\nc\n:::\nd", "```{code} a\nb\n```\n\n:::{math}\nc\n:::\nD"),
+        ("(a)=\n# b {ref}`c <d>` {a}`e`\n\n% no\n+++ no\n", "(a)=\n# B {ref}`c <d>` {a}`e`\n\n% no\n+++ no\n"),
+        ("> [!NOTE]\n> a\n> b\n\n> [!tip]- A b\n> c", "> [!NOTE]\n> A B\n\n> [!tip]- A B\n> C"),
+        (
+            "{% raw %}\na {{ b }} {% if c %}d{% endif %}\n{%\n  x=y\n%}",
+            "{% raw %}\nA {{ b }} {% if c %}D{% endif %}\n{%\n  x=y\n%}",
+        ),
+        (
+            "import A from './a'\n\nexport const b = 1\n\nImport a from b",
+            "import A from './a'\n\nexport const b = 1\n\nIMPORT A FROM B",
+        ),
+        ("````md\n!!! note\n```\n:::tip\n````\na", "````md\n!!! note\n```\n:::tip\n````\nA"),
+        ("- ```\n  $$\n  ```\n- a\n\n    !!! b\n        c", "- ```\n  $$\n  ```\n- A\n\n    !!! b\n        C"),
+        ("$$\na", "$$ A"),  # without an end it is a text
+    ],
+)
+def test_the_markup_of_dialects_stays(page: str, expected: str) -> None:
+    assert shouted(page) == expected
+    assert parse_document("a.md", page.encode()).filled({}).decode() == page
+
+
+def test_texts_of_dialects_are_units_of_their_own() -> None:
+    page = '!!! note "A"\n    b\n\n=== "C"\n    d\n\ne\n: f\n\n[^1]: g\n\n> [!TIP] h\n> i\n\n:::tip j\nk\n:::\nl\n'
+    assert texts(page) == list("AbCdefghijkl")
+
+
+def test_a_translation_starts_no_block_of_a_dialect() -> None:
+    for words in (":::x", "!!! x", "=== x", ": x", "$$x", "[^1]: x"):
+        found = parse_document("a.md", b"a\n").filled({0: (words,)}).decode()
+        assert texts(found) == [f"\\{words}"]
+
+
+EXTENSIONS = [
+    *("abbr", "admonition", "attr_list", "def_list", "footnotes", "md_in_html", "tables", "toc"),
+    *("pymdownx.arithmatex", "pymdownx.betterem", "pymdownx.caret", "pymdownx.critic", "pymdownx.details"),
+    *("pymdownx.keys", "pymdownx.mark", "pymdownx.superfences", "pymdownx.tilde", "pymdownx.tabbed"),
+    *("pymdownx.tasklist", "pymdownx.blocks.admonition"),
+]
+SETTINGS = {"toc": {"slugify": lambda text, separator: "x"}, "pymdownx.tabbed": {"alternate_style": True}}
+PAGE = """# Dogs and *cats* { #dogs .big }
+
+A **dog** runs to [its house](a.html){ .md-button } with $x_{n}^2$ and ++ctrl+c++, see HTML.[^1]
+
+!!! note "Read *this*"
+
+    Some text, `code` and \\(a + b\\)
+
+    === "One"
+
+        - an item
+        - [x] another ==item==
+
+    === "Two words"
+
+        | head | other |
+        |------|-------|
+        | cell | H~2~O x^2^ |
+
+??? tip
+    Hidden text
+    over lines
+
+Term
+:   Its definition
+
+    A second paragraph
+
+A line
+{: #id .class }
+
+$$
+\\alpha = b
+$$
+
+/// warning | A block
+Text inside
+///
+
+*[HTML]: Hyper text
+
+[^1]: A note
+    that goes on
+"""
+
+
+def test_another_parser_sees_the_same_elements() -> None:
+    before, after = (
+        markdown.markdown(page, extensions=EXTENSIONS, extension_configs=SETTINGS) for page in (PAGE, shouted(PAGE))
+    )
+    assert before != after
+    tag = re.compile(r"<[^>]*>")
+    assert tag.findall(before.replace("Hyper text", "")) == tag.findall(after.replace("HYPER TEXT", ""))
+    assert re.sub(r"\s+", " ", before).upper() == re.sub(r"\s+", " ", after).upper()
+
+
+PIECES = [
+    *(
+        "!!! note",
+        '"a"',
+        "???",
+        '=== "',
+        ":::",
+        "::: a",
+        "{note}",
+        "```",
+        "````",
+        "~~~",
+        "\n",
+        "\n\n",
+        "    ",
+        "> ",
+        "- ",
+    ),
+    *(
+        "[!NOTE]",
+        ": ",
+        "[^1]: ",
+        "$$",
+        "$",
+        "\\[",
+        "\\]",
+        "{%",
+        "%}",
+        "{{",
+        "}}",
+        "{: .a }",
+        "a",
+        " B ",
+        "+++",
+        "///",
+        "%",
+    ),
+    *(
+        "*[a]: ",
+        "--8<-- ",
+        "(a)=",
+        ":a:",
+        "=",
+        "#",
+        "|",
+        "\r\n",
+        "\r",
+        "\t",
+        "\ufdd0",
+        "`",
+        "import a from 'b'",
+        "[TOC]",
+    ),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
+@example("!!! \n===\n:::\n:::{note}\n:\n[^1]:\n*[a]:")
+def test_a_masked_text_has_the_same_lines(page: str) -> None:
+    masked = masked_dialects(page)
+    assert [len(line) for line in re.split(r"\r\n?|\n", masked)] == [len(line) for line in re.split(r"\r\n?|\n", page)]
+    document = parse_document("a.md", page.encode())
+    assert document.filled({}).decode() == page
+    document.filled({number: unit.source for number, unit in enumerate(document.units)})
