@@ -84,7 +84,8 @@ SHAPES = {  # what a text repeats, with what it begins and ends with
             *("%d ", ":a:`", ":a"),
             *("`_", " <a>", "_[", "00:", "a=", "a: b\n", "'{", "! ", "|a", "| ", "|a\\|", "> ", "# "),
             *("- ", "{n, plural, "),
-            *("!!! a\n", ":::a\n", "$$\n", "{%\n", "\\[\n", "$a", ":a:", "{: .a", "[[a", "{a}`", "^a", "a~", "\\(", "```{a}\n"),
+            *("!!! a\n", ":::a\n", "$$\n", "{%\n", "\\[\n", "$a", ":a:", "{: .a", "[[a"),
+            *("{a}`", "^a", "a~", "\\(", "```{a}\n"),
             *("{a} ", "<0x0A>", "[^a", "[a]: b\n", "a\n\n", "  a\n", "\u200d", "\ue000*", "漢 ", "Ã©"),
         )
     },
@@ -340,7 +341,8 @@ def _per_byte(scan: Scan, data: str | bytes) -> float:
 PACKAGES = ("data", "decode", "evaluate", "generation", "glossary", "inspect", "localisation", "serve", "corpora")
 AT_THE_BEGINNING = (  # which are only tried where a text begins
     "data.split.COUNT_PATTERN", "data.split.SHARE_PATTERN", "data.corruption.FULL_STOP", "localisation.po.STRING",
-    "data.file_checks.LANGUAGE_CODE", "data.file_checks.MARKUP", "data.links.LINK", "localisation.markdown.ALONE",
+    "data.file_checks.LANGUAGE_CODE", "data.file_checks.MARKUP", "data.links.LINK",
+    "localisation.markdown_dialects.ALONE",
     "localisation.markdown.FRONT_MATTER", "localisation.properties.KEY", "localisation.subtitles.TIMES",
     "localisation.markup.DECLARED_ENCODING", "localisation.unsupported_types.BEGINNING",
     "localisation.unsupported_types.LINE_PATTERNSXML or HTML",

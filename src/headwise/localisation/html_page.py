@@ -35,10 +35,30 @@ INLINE = {
 }
 BLANKS = re.compile(r"[ \t\r\n\f]+")
 LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})*")
-RIGHT_TO_LEFT = re.compile(
-    r"(?:ar|ara|arc|ckb|dv|fa|fas|he|heb|iw|nqo|pes|prs|ps|sd|syr|ug|ur|urd|yi)(?![a-z])(?!.*_latn)|"
-    r".*_(?:arab|hebr|syrc|thaa|nkoo|adlm|rohg)"
-)
+RTL_LANGUAGES = {
+    *(
+        "ar",
+        "ara",
+        "arc",
+        "ckb",
+        "dv",
+        "fa",
+        "fas",
+        "he",
+        "heb",
+        "iw",
+        "nqo",
+        "pes",
+        "prs",
+        "ps",
+        "sd",
+        "syr",
+        "ug",
+        "ur",
+    ),
+    *("urd", "yi"),
+}
+RTL_SCRIPTS = {"adlm", "arab", "hebr", "nkoo", "rohg", "syrc", "thaa"}
 
 
 def read_html(path: str, data: bytes, languages: Sequence[str]) -> Passages:
@@ -116,7 +136,9 @@ def _attribute_passages(text: str, tag: PagePiece) -> Iterator[TextPassage]:
 
 def _language_edits(text: str, root: PagePiece, language: str) -> Iterator[TextPassage]:
     """`lang` and `dir` of a translated page."""
-    right_to_left = RIGHT_TO_LEFT.match(language.lower().replace("-", "_")) is not None
+    base, *subtags = language.lower().replace("_", "-").split("-")
+    scripts = [tag for tag in subtags if len(tag) == 4 and tag.isalpha()]
+    right_to_left = bool(RTL_SCRIPTS & set(scripts)) if scripts else base in RTL_LANGUAGES
     wanted = {"lang": language.replace("_", "-")}
     if "xml:lang" in root.attributes:
         wanted["xml:lang"] = wanted["lang"]

@@ -16,7 +16,7 @@ PREFIX = re.compile(r"[ \t]*(?:>[ \t]*)*(?:(?:[-+*]|\d{1,9}[.)])[ \t]+)?")
 FENCE = re.compile(r"(`{3,}(?=[^`]*$)|~{3,}|:{3,})(.*)")
 DIRECTIVE = re.compile(r"[ \t]*\{(\w[\w:+.-]*)\}[ \t]*")  # behind a fence, in MyST
 NAME = re.compile(r"[ \t]*[\w-]*[ \t]*\[?")  # behind `:::`, in Docusaurus and VitePress
-TITLE_END = re.compile(r"[ \t]*(?:\{[^{}]*\}|\])+$|\"$")
+TITLE_END = re.compile(r"(?<![ \t])[ \t]*(?:\]?\{[^{}]*\}|\])$|\"$")
 WITH_TEXT = {  # directives of MyST whose content is Markdown
     *(
         "admonition",
