@@ -39,10 +39,11 @@ from headwise.decode.translator import clean_text, split_text
 from headwise.errors import UserError
 from headwise.evaluate import answers, spacing, transcripts
 from headwise.glossary.terms import Glossary, Term, contains_term
-from headwise.localisation.fill import SentenceOutput, targets_of, translation_steps
+from headwise.localisation.fill import targets_of, translation_steps
 from headwise.localisation.placeholders import adds_codes, is_icu_choice, with_codes
 from headwise.localisation.quality_checks import quality_warnings
 from headwise.localisation.reading import parse_document
+from headwise.localisation.segments import SentenceOutput
 from headwise.localisation.sentences import split_into_sentences
 from headwise.localisation.unit import Document
 from headwise.serve.languages import detect_languages

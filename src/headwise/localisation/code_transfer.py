@@ -202,7 +202,8 @@ def _insert_codes(text: str, codes: Sequence[_PlacedCode]) -> Parts:
     done = 0
     for at, number in sorted((at, number) for number, at in enumerate(positions)):
         one, left, right = codes[number], text[max(0, at - 1) : at], text[at : at + 1]
-        pieces += [text[done:at], " " * (one.blank_before and left.isalnum()), one.code]
+        needs_blank = not pieces[-1] if pieces and at == done else left.isalnum()  # beside another code, or a word
+        pieces += [text[done:at], " " * (one.blank_before and needs_blank), one.code]
         pieces.append(" " * (one.blank_after and right.isalnum()))
         done = at
     return join_parts([*pieces, text[done:]])

@@ -1,4 +1,4 @@
-"""Finds text that a translation must contain unchanged: addresses, placeholders, tags, roles of reStructuredText.
+"""Finds text that a translation must contain unchanged: addresses, placeholders, tags, emoji, reStructuredText roles.
 
 Formats: C and Python (`%s`, `%(name)s`, `%1$d`), braces of Python, .NET and ICU (`{0}`, `{name:.2f}`), templates
 (`{{name}}`, `{% if name %}`, `${name}`, `%name%`, `$t(name)`), `$NAME$` of browser extensions, HTML tags and character
@@ -21,7 +21,10 @@ SIZE = r"(?:hh?|ll?|[Lqjzt])?"
 PERCENT = rf"%(?:\d++\$)?(?:\(\w+\))?[-+#0]*+\d*+(?:\.\d+)?{SIZE}[diouxXeEfFgGcrsa@](?![A-Za-z])|%%|%\w+%"
 COMMENT = r"<!--(?:[^<\n-]|<(?!!--)|-(?!->))*+-->"
 TAGS = rf"</?[A-Za-z][\w:.-]*+(?:\s[^<>]*)?/?>|{COMMENT}|&(?:[A-Za-z]\w*|#\d+|#x[0-9A-Fa-f]+);"
-ANYWHERE = "|".join((ADDRESS, BRACES, PERCENT, TAGS))
+# Flags, pictures with their variants and joined ones (https://unicode.org/reports/tr51), keycaps; no digits alone.
+PICTURE = "[\u2600-\u27bf\u2b50\u2b55\U0001f000-\U0001f1e5\U0001f200-\U0001faff][\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]?"
+EMOJI = f"[\U0001f1e6-\U0001f1ff]{{2}}|{PICTURE}(?:\u200d{PICTURE})*|[0-9#*]\ufe0f?\u20e3"
+ANYWHERE = "|".join((ADDRESS, BRACES, PERCENT, TAGS, EMOJI))
 # In Markdown: `{: .class }`, `{#id}`, `{ width=3 }`, `:name:`, `$x$`, and `\\(x\\)`.
 ATTRIBUTES = r"(?:\{:?[ \t]*(?:[.#][^{}\n]*|[\w-]+=[^{}\n]*)\})"
 EMOJI = r"(?<![\w:`]):[a-z][\w+-]*:(?![\w:`])"

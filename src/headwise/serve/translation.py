@@ -1,29 +1,32 @@
 """Translation of texts and documents: their sentences are queued for a model, and joined again.
 
-The sentences of a text are translated as they are. In a document (HTML, a file) placeholders and tags are preserved, as
-in `headwise translate`. Not here: HTTP (`routes`) and files (`files`).
+Placeholders, addresses and emoji are preserved (`sentences`), and in a document (HTML, a file) its tags, too, as in
+`headwise translate`. Not here: HTTP (`routes`) and files (`files`).
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from headwise.localisation.fill import (
-    SentenceOutput,
-    SentenceRequest,
-    TranslatedUnit,
-    TranslationSteps,
-    targets_of,
-    translation_steps,
-)
+from headwise.localisation.fill import targets_of, translation_steps
 from headwise.localisation.html_page import parse_html
 from headwise.localisation.passages import Characters
+from headwise.localisation.placeholders import is_icu_choice, with_codes
 from headwise.localisation.sentences import SentenceSpan, split_into_sentences
-from headwise.localisation.unit import Document, plain
+from headwise.localisation.unit import Document, Parts, plain
 from headwise.serve.languages import base_language
 from headwise.serve.models import ModelRouter, SentenceOptions, SentenceTranslation, ServedModel
+from headwise.serve.sentences import (
+    KnownSentences,
+    is_queued_as_it_is,
+    load_model,
+    nth_best,
+    run_steps,
+    submit,
+    translate_protected,
+)
 
 
 @dataclass(frozen=True)
@@ -57,13 +60,18 @@ class SegmentedText:
     spans: Sequence[SentenceSpan]
 
     @property
+    def parts(self) -> list[Parts]:
+        """The sentences with their codes."""
+        return [one.parts for one in self.spans if one.parts]
+
+    @property
     def sentences(self) -> list[str]:
-        """The sentences to translate."""
-        return [plain(one.parts) for one in self.spans if one.parts]
+        """The sentences."""
+        return [plain(parts) for parts in self.parts]
 
     def joined(self, sentences: Sequence[SentenceTranslation], n_best: int) -> TextTranslation:
         """The text with its sentences replaced by translations."""
-        texts = [self._with(iter([nth_best(one, rank) for one in sentences])) for rank in range(n_best)]
+        texts = [self._with(iter([nth_best(one, rank)[0] for one in sentences])) for rank in range(n_best)]
         return TextTranslation(tuple(texts), tuple(sentences))
 
     def _with(self, texts: Iterator[str]) -> str:
@@ -74,16 +82,14 @@ class SegmentedText:
 def segment_text(text: str, language: str) -> SegmentedText:
     """Split a text in this language into sentences; keeps what is before, between and after them.
 
+    An ICU message with alternatives has none.
+
     >>> segment_text("A dog. A cat.\\n\\n  Dr. Smith left. ", "en").sentences
     ['A dog.', 'A cat.', 'Dr. Smith left.']
     """
-    return SegmentedText(*split_into_sentences((text,), base_language(language)))
-
-
-def nth_best(one: SentenceTranslation, rank: int) -> str:
-    """The translation of a sentence with this rank, from 0, or its last one."""
-    texts = (one.text, *(text for text, _ in one.alternatives))
-    return texts[min(rank, len(texts) - 1)]
+    if is_icu_choice((text,)):
+        return SegmentedText(text, ())
+    return SegmentedText(*split_into_sentences(with_codes((text,)), base_language(language)))
 
 
 async def translate_texts(
@@ -99,8 +105,16 @@ async def translate_texts(
     if is_html:
         return await gather_or_cancel([_translate_html(model, text, options) for text in texts])
     segmented = [segment_text(text, options.source) for text in texts]
-    sentences = iter(await _submit(model, [sentence for text in segmented for sentence in text.sentences], options))
-    return [text.joined([next(sentences) for _ in text.sentences], options.n_best) for text in segmented]
+    sentences = [parts for text in segmented for parts in text.parts]
+    bare, protected = [plain(one) for one in sentences if is_queued_as_it_is(one)], _protected(sentences)
+    answers = await gather_or_cancel([submit(model, bare, options), translate_protected(model, protected, options)])
+    plain_ones, others = map(iter, answers)
+    translated = iter([next(plain_ones if is_queued_as_it_is(one) else others) for one in sentences])
+    return [text.joined([next(translated) for _ in text.parts], options.n_best) for text in segmented]
+
+
+def _protected(sentences: Sequence[Parts]) -> list[Parts]:
+    return [one for one in sentences if not is_queued_as_it_is(one)]
 
 
 async def stream_texts(
@@ -110,14 +124,23 @@ async def stream_texts(
     model = router.find(options.source, options.target)
     segmented = [segment_text(text, options.source) for text in texts]
     assert model.queue, "the server has not started"
-    waiting = [sentence for text in segmented for sentence in text.sentences]
-    async with aclosing(model.queue.answers(waiting, options, model.hypotheses(options))) as translations:
-        for number, text in enumerate(segmented):
-            sentences: list[SentenceTranslation] = []
-            for _ in text.sentences:
-                sentences.append(await anext(translations))
-                yield number, sentences[-1]
-            yield number, text.joined(sentences, options.n_best)
+    all_parts = [parts for text in segmented for parts in text.parts]
+    waiting = [plain(one) for one in all_parts if is_queued_as_it_is(one)]
+    others = asyncio.ensure_future(translate_protected(model, _protected(all_parts), options))
+    try:
+        async with aclosing(model.queue.answers(waiting, options, model.hypotheses(options))) as translations:
+            done = 0
+            for number, text in enumerate(segmented):
+                sentences: list[SentenceTranslation] = []
+                for parts in text.parts:
+                    is_bare = is_queued_as_it_is(parts)
+                    sentences.append(await anext(translations) if is_bare else (await others)[done])
+                    done += not is_bare
+                    yield number, sentences[-1]
+                yield number, text.joined(sentences, options.n_best)
+    finally:
+        others.cancel()
+        await asyncio.gather(others, return_exceptions=True)
 
 
 async def _translate_html(model: ServedModel, text: str, options: SentenceOptions) -> TextTranslation:
@@ -134,42 +157,14 @@ async def translate_document(
         UserError: an invalid setting.
         QueueFull: too many sentences are queued.
     """
-    known: dict[tuple[str, bool], SentenceTranslation] = {}
-    if not model.is_loaded:
-        await _submit(model, [""], options)  # loads it: its vocabulary decides whether markers are used
+    known: KnownSentences = {}
+    await load_model(model, options)
     written: list[bytes] = []
     for rank in range(options.n_best):
         steps = translation_steps(document, base_language(options.source), model.supports_markers)
-        request, units = await asyncio.to_thread(_next_step, steps, None)
-        while request:
-            new = [text for text in dict.fromkeys(request.texts) if (text, request.aligned) not in known]
-            translations = await _submit(model, new, replace(options, aligned=request.aligned))
-            known |= {(text, request.aligned): one for text, one in zip(new, translations, strict=True)}
-            outputs = [_sentence_output(known[text, request.aligned], rank) for text in request.texts]
-            request, units = await asyncio.to_thread(_next_step, steps, outputs)
+        units = await run_steps(model, steps, options, rank, known)
         written.append(await asyncio.to_thread(document.filled, targets_of(units)))
     return written, tuple(known.values())
-
-
-def _next_step(
-    steps: TranslationSteps, answers: list[SentenceOutput] | None
-) -> tuple[SentenceRequest | None, list[TranslatedUnit]]:
-    """The next sentences to translate, or the translated units at the end."""
-    try:
-        return next(steps) if answers is None else steps.send(answers), []
-    except StopIteration as end:
-        return None, end.value
-
-
-def _sentence_output(one: SentenceTranslation, rank: int) -> SentenceOutput:
-    """Alternatives use the alignment of the best translation, because they share most words."""
-    links = None if one.alignment is None else frozenset(one.alignment)
-    return SentenceOutput(nth_best(one, rank), one.log_prob, one.n_tokens[1] + 1, links)
-
-
-async def _submit(model: ServedModel, texts: Sequence[str], options: SentenceOptions) -> list[SentenceTranslation]:
-    assert model.queue, "the server has not started"
-    return await model.queue.ask(texts, options, model.hypotheses(options))
 
 
 async def gather_or_cancel(parts: Sequence[Any]) -> list[Any]:

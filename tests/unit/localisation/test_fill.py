@@ -4,14 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from headwise.localisation.fill import (
-    CODES_CHANGED,
-    PLACED_BY_ALIGNMENT,
-    SentenceOutput,
-    TranslatedUnit,
-    translation_steps,
-)
+from headwise.localisation.fill import TranslatedUnit, translation_steps
 from headwise.localisation.po import read_po
+from headwise.localisation.segments import CODES_CHANGED, PLACED_BY_ALIGNMENT, SentenceOutput
 from headwise.localisation.unit import plain
 
 

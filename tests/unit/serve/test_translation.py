@@ -18,7 +18,7 @@ from headwise.serve.batching import BatchSettings
 from headwise.serve.files import parse_upload
 from headwise.serve.models import ModelRouter, SentenceOptions, SentenceTranslation, ServedModel
 from headwise.serve.parameters import RequestError
-from headwise.serve.translation import TextTranslation, segment_text, translate_document, translate_texts
+from headwise.serve.translation import TextTranslation, segment_text, stream_texts, translate_document, translate_texts
 
 PLAIN = st.text(st.sampled_from("aB .!?\n\r\t\u00a0\u3002\u2028,Dr"), max_size=80) | st.text(max_size=40)
 
@@ -159,3 +159,49 @@ def test_no_text_takes_long(part: str) -> None:
     started = time.process_time()
     segment_text(part * (40_000 // len(part)), "en")
     assert time.process_time() - started < 2
+
+
+def texts(text: str, say: Callable[[str], str], n_best: int = 1) -> TextTranslation:
+    return told(say, lambda router, _: translate_texts(router, [text], SentenceOptions("en", "de", n_best=n_best)))[0]
+
+
+CODES = "Write to a.b@example.org, see https://example.org/a?b=c, 👩‍💻 {0} %s!"
+
+
+def test_texts_keep_their_codes_as_pages_do() -> None:
+    assert texts(CODES, str.lower).text == CODES.lower()
+    found = texts(CODES, str.upper)  # which destroys codes, but not those that are placed by alignment
+    assert found.text == "WRITE TO a.b@example.org, SEE https://example.org/a?b=c, 👩‍💻 {0} %s!"
+    assert [one.text for one in found.sentences] == [found.text]
+    assert texts("See {0} now. A dog.", str.upper, 2).alternatives == ["SEE {0} NOW.! A DOG.!"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "12,345.6 (7) %s",
+        "👍🏽",
+        "{{name}}: https://a.org ",
+        "{n, plural, one {a file} other {# files}}",
+        "\U000f0000 1",
+    ],
+)
+def test_text_without_language_is_not_sent_to_a_model(text: str) -> None:
+    def say(asked: str) -> str:
+        raise AssertionError(asked)
+
+    assert texts(text, say).text == text
+
+
+@pytest.mark.parametrize("private", ["\U000f0000", "\U000f0001\U000f0000", "\ue000", "⓵ ⓶"])
+def test_private_characters_of_a_text_are_no_markers(private: str) -> None:
+    text = f"A {private} dog {{0}} and {{1}} runs."
+    assert texts(text, str.lower).text == text.lower()
+
+
+def test_a_stream_has_protected_sentences_in_order() -> None:
+    async def streamed(router: ModelRouter, model: ServedModel) -> list[Any]:
+        return [one async for one in stream_texts(router, ["A dog. See {0}. A cat."], SentenceOptions("en", "de"))]
+
+    found = told(str.upper, streamed)
+    assert [one.text for _, one in found] == ["A DOG.", "SEE {0}.", "A CAT.", "A DOG. SEE {0}. A CAT."]

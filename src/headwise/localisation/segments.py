@@ -1,0 +1,132 @@
+"""The segment pipeline: sentences are translated with their codes preserved, in texts, web pages and files.
+
+A sentence without words stays as it is, and one that a translation memory has is taken from it. Any other is translated
+by up to three methods, until one preserves exactly its codes: with markers, if the model was trained on them; as it is;
+and without codes, which are then placed by word alignment. Not here: units of documents (`fill`), and splitting of
+texts (`sentences`).
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+
+from headwise.data.links import Links
+from headwise.localisation.code_transfer import (
+    codes_of,
+    place_codes,
+    restore_copies,
+    restore_markers,
+    strings_only,
+    with_markers,
+    without_codes,
+)
+from headwise.localisation.placeholders import adds_codes
+from headwise.localisation.sentences import MAX_SENTENCE
+from headwise.localisation.unit import Parts, plain
+
+PLACED_BY_ALIGNMENT = "placeholders put beside words by alignment"
+MARKUP_LOST = "markup lost"
+CODES_CHANGED = "left untranslated: a placeholder was lost or added"
+
+
+@dataclass(frozen=True)
+class SentenceRequest:
+    """Sentences to translate; `aligned` if word alignments are needed."""
+
+    texts: Sequence[str]
+    aligned: bool = False
+
+
+@dataclass(frozen=True)
+class SentenceOutput:
+    """The translation of a sentence."""
+
+    text: str
+    log_prob: float  # natural log
+    n_tokens: int  # with the end-of-sequence token
+    links: Links | None = None  # word alignment, if requested and available
+
+
+@dataclass(frozen=True)
+class TranslatedSentence:
+    """A translated sentence with its codes."""
+
+    parts: Parts  # empty if no method preserved its codes
+    log_prob: float = 0.0
+    n_tokens: int = 0  # 0 if no model was asked
+    warning: str = ""
+    asked: tuple[str, bool] | None = None  # the requested text, and whether its alignment was requested
+
+
+SegmentSteps = Generator[SentenceRequest, list[SentenceOutput], list[TranslatedSentence]]
+Lookup = Callable[[Parts], Parts | None]  # the translation of a sentence in a memory
+
+
+def has_words(parts: Parts) -> bool:
+    """Whether there is anything to translate: letters outside codes.
+
+    >>> has_words(("5 + 7 = 12 ",)), has_words(("5 km",))
+    (False, True)
+    """
+    return any(character.isalpha() for character in strings_only(parts))
+
+
+def translate_segments(
+    sentences: Sequence[tuple[Parts, str]], markers: bool, lookup: Lookup = lambda parts: None
+) -> SegmentSteps:
+    """Translate sentences, as a generator: it yields sentences to translate, and the caller sends the translations.
+
+    Args:
+        sentences: each with its markup language (`Unit.markup`).
+        markers: whether the model was trained on markers (`fill.supports_markers`).
+        lookup: finds translations that need no model.
+    """
+    done: dict[int, TranslatedSentence] = {}
+    for n, (parts, _) in enumerate(sentences):
+        if known := (parts if not has_words(parts) else lookup(parts)):
+            done[n] = TranslatedSentence(known)
+    for to_text, to_sentence, aligned in (
+        (with_markers if markers else _no_markers, _from_markers, False),
+        (_as_written, _from_written, False),
+        (_bare, _beside_words, True),
+    ):
+        rest = {n: to_text(parts) for n, (parts, _) in enumerate(sentences) if n not in done}
+        texts = {n: text for n, text in rest.items() if text is not None}
+        if texts:
+            outputs = yield SentenceRequest(list(texts.values()), aligned)
+            for (n, text), output in zip(texts.items(), outputs, strict=True):
+                source, markup = sentences[n]
+                found, warning = to_sentence(source, output)
+                if found is not None and not adds_codes(source, found, markup):
+                    done[n] = TranslatedSentence(found, output.log_prob, output.n_tokens, warning, (text, aligned))
+    return [done.get(n) or TranslatedSentence((), warning=CODES_CHANGED) for n in range(len(sentences))]
+
+
+def _no_markers(parts: Parts) -> None:
+    """For a model without markers in its vocabulary."""
+
+
+def _from_markers(parts: Parts, output: SentenceOutput) -> tuple[Parts | None, str]:
+    return restore_markers(output.text, codes_of(parts)), ""
+
+
+def _as_written(parts: Parts) -> str | None:
+    """The text as it is, if its codes are text: many models copy unknown words. None with codes that make it long."""
+    text = plain(parts)
+    is_short = len(text) <= MAX_SENTENCE or len(parts) == 1
+    return text if is_short and not any(code.inline for code in codes_of(parts)) else None
+
+
+def _from_written(parts: Parts, output: SentenceOutput) -> tuple[Parts | None, str]:
+    codes = codes_of(parts)
+    return (restore_copies(output.text, codes) if codes else (output.text,)), ""
+
+
+def _bare(parts: Parts) -> str | None:
+    return without_codes(parts) if codes_of(parts) else None
+
+
+def _beside_words(parts: Parts, output: SentenceOutput) -> tuple[Parts | None, str]:
+    """The text translated without codes, and with each code placed by word alignment."""
+    if output.links is not None:
+        return place_codes(parts, output.text, output.links), PLACED_BY_ALIGNMENT
+    return ((output.text,), MARKUP_LOST) if all(code.inline for code in codes_of(parts)) else (None, "")
