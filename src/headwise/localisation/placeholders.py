@@ -23,8 +23,8 @@ COMMENT = r"<!--(?:[^<\n-]|<(?!!--)|-(?!->))*+-->"
 TAGS = rf"</?[A-Za-z][\w:.-]*+(?:\s[^<>]*)?/?>|{COMMENT}|&(?:[A-Za-z]\w*|#\d+|#x[0-9A-Fa-f]+);"
 # Flags, pictures with their variants and joined ones (https://unicode.org/reports/tr51), keycaps; no digits alone.
 PICTURE = "[\u2600-\u27bf\u2b50\u2b55\U0001f000-\U0001f1e5\U0001f200-\U0001faff][\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]?"
-EMOJI = f"[\U0001f1e6-\U0001f1ff]{{2}}|{PICTURE}(?:\u200d{PICTURE})*|[0-9#*]\ufe0f?\u20e3"
-ANYWHERE = "|".join((ADDRESS, BRACES, PERCENT, TAGS, EMOJI))
+PICTURES = f"[\U0001f1e6-\U0001f1ff]{{2}}|{PICTURE}(?:\u200d{PICTURE})*|[0-9#*]\ufe0f?\u20e3"
+ANYWHERE = "|".join((ADDRESS, BRACES, PERCENT, TAGS, PICTURES))
 # In Markdown: `{: .class }`, `{#id}`, `{ width=3 }`, `:name:`, `$x$`, and `\\(x\\)`.
 ATTRIBUTES = r"(?:\{:?[ \t]*(?:[.#][^{}\n]*|[\w-]+=[^{}\n]*)\})"
 EMOJI = r"(?<![\w:`]):[a-z][\w+-]*:(?![\w:`])"
