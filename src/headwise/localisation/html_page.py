@@ -14,7 +14,7 @@ from html import escape
 
 from headwise.localisation.html_pieces import Offsets, PagePiece, element_end, is_xhtml, page_pieces
 from headwise.localisation.passages import Characters, Passages, TextPassage
-from headwise.localisation.unit import Code, Parts, join_parts, plain, unescape_html
+from headwise.localisation.unit import Code, Parts, Skipped, join_parts, plain, unescape_html
 
 CHARSET = re.compile(rb"<meta[^>]*\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 TEXTS = (
@@ -26,8 +26,14 @@ DESCRIPTIONS = {
     *("description", "og:title", "og:description", "og:image:alt", "twitter:title", "twitter:description"),
     *("twitter:image:alt",),
 }
+KEPT = {  # elements that stay with all their content, and what they are
+    **dict.fromkeys(("code", "kbd", "samp", "var"), "code"),
+    **{"math": "formula", "svg": "drawing", "script": "script", "style": "style"},
+    **{"pre": "preformatted text", "textarea": "text field"},
+}
 KEPT_INLINE = ("code", "kbd", "samp", "var", "math", "svg")
-KEPT = (*KEPT_INLINE, "script", "style", "pre", "textarea")  # with all their content
+UNSEEN = ("script", "style")
+NOT_FOR_TRANSLATION = 'translate="no"'
 VOID = ("img", "input", "wbr", "")  # the last one is a comment
 INLINE = {
     *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "ins", "mark"),
@@ -75,19 +81,31 @@ def parse_html(characters: Characters, language: str = "") -> Passages:
     nbsp = "&#160;" if is_xhtml(characters.path, text) else "&nbsp;"
     root = next((piece for piece in pieces if piece.name == "html" and piece.kind == "open"), None)
     edits = _language_edits(text, root, language) if root and LANGUAGE.fullmatch(language) else ()
-    return Passages(characters, _passages(text, pieces, nbsp), edits)
+    skipped: dict[int, Skipped] = {}
+    passages = list(_passages(characters, pieces, nbsp, skipped))
+    shown = {start for passage in passages for start, _ in passage.codes}  # within a text
+    return Passages(characters, passages, edits, [one for start, one in skipped.items() if start not in shown])
 
 
-def _passages(text: str, pieces: Sequence[PagePiece], nbsp: str) -> Iterator[TextPassage]:
+def _passages(
+    characters: Characters, pieces: Sequence[PagePiece], nbsp: str, skipped: dict[int, Skipped]
+) -> Iterator[TextPassage]:
+    """Fills `skipped` with the texts that stay, by position."""
+    text = characters.text
     run: list[PagePiece] = []
     number = 0
     while number < len(pieces):
         piece = pieces[number]
         if piece.kind in ("open", "empty") and (piece.name in KEPT or _is_kept(text, piece.attributes)):
-            number = element_end(pieces, number) if piece.kind == "open" else number
+            first, number = number, element_end(pieces, number) if piece.kind == "open" else number
+            if any(_has_letters(text, inner) for inner in pieces[first:number]) and piece.name not in UNSEEN:
+                kind = KEPT.get(piece.name, NOT_FOR_TRANSLATION)
+                skipped[piece.start] = characters.skipped(kind, piece.start, pieces[number].end)
             piece = PagePiece(piece.start, pieces[number].end, piece.name, "other")
         elif piece.attributes:
             yield from _attribute_passages(text, piece)
+        elif piece.kind == "other" and (text.startswith("<![CDATA[", piece.start) or text[piece.end - 1] != ">"):
+            skipped[piece.start] = characters.skipped("CDATA section or unclosed tag", piece.start, piece.end)
         if piece.kind == "text" or piece.name in INLINE:
             run.append(piece)
         else:
@@ -158,7 +176,7 @@ def _language_edits(text: str, root: PagePiece, language: str) -> Iterator[TextP
 def _run_passages(text: str, run: Sequence[PagePiece], nbsp: str) -> Iterator[TextPassage]:
     """The text of a block, without the tags and blanks around it."""
     run = _trimmed(text, run)
-    if not any(piece.kind == "text" and any(map(str.isalpha, text[piece.start : piece.end])) for piece in run):
+    if not any(_has_letters(text, piece) for piece in run):
         return
     start, end = run[0].start, run[-1].end
     if run[0].kind == "text":
@@ -171,6 +189,10 @@ def _run_passages(text: str, run: Sequence[PagePiece], nbsp: str) -> Iterator[Te
         parts.append(unescape_html(BLANKS.sub(" ", raw)) if piece.kind == "text" else Code(raw, inline=True))
     codes = tuple((piece.start, piece.end) for piece in run if piece.kind != "text")
     yield TextPassage(start, end, join_parts(parts), partial(_to_html, nbsp), codes)
+
+
+def _has_letters(text: str, piece: PagePiece) -> bool:
+    return piece.kind == "text" and any(map(str.isalpha, text[piece.start : piece.end]))
 
 
 def _closed(run: Sequence[PagePiece]) -> dict[int, int]:

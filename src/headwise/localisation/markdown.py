@@ -16,9 +16,10 @@ from typing import Any
 
 from headwise.errors import UserError
 from headwise.localisation.markdown_dialects import masked_dialects, without_filler
+from headwise.localisation.not_translated import beginning_of
 from headwise.localisation.passages import Characters, Passages, TextPassage
 from headwise.localisation.placeholders import with_codes
-from headwise.localisation.unit import Code, Parts, join_parts, plain
+from headwise.localisation.unit import Code, Parts, Skipped, join_parts, plain
 
 FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*?\r?\n)??(?:\1|\.\.\.)[ \t]*(?:\r?\n|$)", re.DOTALL)
 LINE_END = re.compile(r"\r\n?|\n")
@@ -29,6 +30,8 @@ EMPHASIS = re.compile(r"[*_]+|~~")
 BLOCK = re.compile(  # start of another block
     r"(?:#{1,6}|[-+*]|\d{1,9}[.)]|:)(?=\s|$)|>|~~~|:{3}|!{3}|\?{3}|={3}|\$\$|\[\^[^\s\]]+\]:"
 )
+SKIPPED = {"fence": "code block", "code_block": "code block", "html_block": "HTML block"}
+TAG = re.compile(r"<!--(?:[^-]|-(?!->))*+-->|<[^<>]*>")
 PIPE = re.compile(r"(?<!\\)\|")
 BLANKS = re.compile(r"[ \t\r\n]+")
 OPENS, CLOSES = "\ue000", "\ue001"  # private characters that mark emphasis during output
@@ -52,7 +55,20 @@ def read_markdown(path: str, data: bytes, languages: Sequence[str]) -> Passages:
     blocks = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
     masked = characters.text[:begin] + masked_dialects(characters.text[begin:])
     tokens = blocks.parse(masked[begin:], found)
-    return Passages(characters, _passages(characters.text, masked, begin, tokens, found.get("references", {})))
+    passages = _passages(characters.text, masked, begin, tokens, found.get("references", {}))
+    return Passages(characters, passages, skipped=_skipped(characters, begin, tokens))
+
+
+def _skipped(characters: Characters, begin: int, tokens: Sequence[Any]) -> Iterator[Skipped]:
+    """Front matter, and blocks of code and HTML."""
+    if any(map(str.isalpha, characters.text[:begin])):
+        yield characters.skipped("front matter", 0, begin)
+    first = characters.line(begin)
+    for token in tokens:
+        text = TAG.sub("", token.content) if token.type == "html_block" else token.content
+        if token.type in SKIPPED and any(map(str.isalpha, text)):
+            kind = "directive" if token.info.lstrip().startswith("{") else SKIPPED[token.type]
+            yield Skipped(kind, first + token.map[0], beginning_of(text))
 
 
 def _passages(

@@ -80,12 +80,12 @@ def _lines(text: str) -> Iterator[str]:
             shown = FILLER * len(body)
         elif fences and fence and _closes(line[:at], fence, *fences[-1]):
             _, has_text, _ = fences.pop()
-            shown = _headed(body, len(body)) if has_text or body[0] == ":" else body
+            shown = _headed(body, len(body)) if has_text else body.replace(":", "~")
         elif fences and not fences[-1][1]:
-            shown = FILLER * len(body) if fences[-1][0][0] == ":" else body
+            pass  # code
         elif fence:
             shown, has_text = _opened(body, fence[1], fence[2])
-            is_option = shown != body
+            is_option = has_text
             fences += [(fence[1], has_text, at)] if fence[2] or fence[1][0] != ":" else []
         elif options and OPTION.match(body):
             shown, is_option = FILLER * len(body), True
@@ -104,10 +104,10 @@ def _closes(prefix: str, fence: re.Match[str], marker: str, _: bool, column: int
 def _opened(body: str, marker: str, rest: str) -> tuple[str, bool]:
     """The masked line that opens a fence or directive, and whether its content is text."""
     directive = DIRECTIVE.match(rest)
-    if marker[0] != ":" and not (directive and directive[1] in WITH_TEXT):
-        return body, False
+    if (directive and directive[1] not in WITH_TEXT) or (marker[0] != ":" and not directive):
+        return marker.replace(":", "~") + rest, False
     if directive and directive[1] not in TITLED:
-        return _headed(body, len(body)), directive[1] in WITH_TEXT
+        return _headed(body, len(body)), True
     name = directive or NAME.match(rest)
     return _headed(body, len(marker) + (name.end() if name else 0)), True
 

@@ -125,6 +125,17 @@ d <textarea rows="1" />e</p></body></html>"""
     assert before == after
 
 
+def test_what_stays_is_counted() -> None:
+    page = """<p>a <code>b</code></p><p><code>c</code></p>
+<pre>d</pre><textarea>e</textarea><p translate=no>f</p><script>g</script><style>h</style><pre>12</pre>
+<svg><text>i</text></svg><math><mi>j</mi></math><!-- k -->
+<p>l</p><a title="m"""
+    assert [(one.line, one.kind) for one in read(page).skipped] == [
+        *[(1, "code"), (2, "preformatted text"), (2, "text field"), (2, 'translate="no"'), (3, "drawing")],
+        *[(3, "formula"), (4, "CDATA section or unclosed tag")],
+    ]
+
+
 PIECES = [
     *("<p>", "</p>", "a", " B ", "<br/>", "<!-- c -->", "<script>if (a < b) c();</script>", '<a href="a>b">', "</a>"),
     *("<", ">", "\n", "\r\n", "\r", "</a >", "<!doctype html>", "<pre>", "</pre>", "\u00e9", "<style>", "</STYLE>"),

@@ -97,6 +97,15 @@ def test_a_translation_starts_no_block_of_a_dialect() -> None:
         assert texts(found) == [f"\\{words}"]
 
 
+def test_what_stays_is_counted() -> None:
+    page = (
+        "---\ntitle: a\n---\n\n```\nb\n```\n\n    c\n\n<div>\n<b>d</b>\n</div>\n\n<img alt='e'>\n\n:::{math}\nf\n:::\n"
+    )
+    assert [(one.line, one.kind) for one in parse_document("a.md", page.encode()).skipped] == [
+        *[(1, "front matter"), (5, "code block"), (9, "code block"), (11, "HTML block"), (17, "directive")],
+    ]
+
+
 EXTENSIONS = [
     *("abbr", "admonition", "attr_list", "def_list", "footnotes", "md_in_html", "tables", "toc"),
     *("pymdownx.arithmatex", "pymdownx.betterem", "pymdownx.caret", "pymdownx.critic", "pymdownx.details"),
