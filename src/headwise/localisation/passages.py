@@ -13,7 +13,7 @@ from headwise.errors import UserError
 from headwise.localisation.encodings import decode_file
 from headwise.localisation.markup import BOMS
 from headwise.localisation.not_translated import beginning_of
-from headwise.localisation.unit import Code, Parts, Skipped, Unit, UnitState
+from headwise.localisation.unit import Code, Parts, Skipped, Unit, UnitState, has_letters
 
 
 class Characters:
@@ -131,5 +131,4 @@ def _passages_within(
 
 def _state(source: Parts) -> UnitState:
     """Only texts with letters are translated."""
-    has_letters = any(character.isalpha() for part in source if isinstance(part, str) for character in part)
-    return UnitState.UNTRANSLATED if has_letters else UnitState.KEPT
+    return UnitState.UNTRANSLATED if has_letters(source) else UnitState.KEPT

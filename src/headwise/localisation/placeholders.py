@@ -40,6 +40,8 @@ OF_MARKUP = {
         r":[\w:.+-]{1,64}:`[^`]+`|``.+?``|\|[\w.-]+\||\[[#\w*]+\]_|`_{1,2}(?!\w)|\s<[^<>`]+>`_{1,2}|(?<!\w)`(?=[^`\s])|"
         rf"\s?::(?=\s*$)|``|{ANYWHERE}"
     ),
+    "qt": re.compile(rf"%L?(?:\d{{1,2}}|n\b)|{ANYWHERE}"),
+    "ruby": re.compile(rf"%\{{[^{{}}]*\}}|%<\w+>[-+ #\d.]*+\w|{ANYWHERE}"),
     "extension": re.compile(rf"\$\w+\$|\$\d|{ANYWHERE}"),
     # An escaped character, a reference whose text is code, a role, code, a footnote, an address, a wiki link, maths, an
     # emoji, an attribute list, a key, critic markup, super- and subscripts, both ends of links, images and emphasis,

@@ -6,12 +6,15 @@ from pathlib import Path, PurePath
 from headwise.data.corpus import unreadable
 from headwise.errors import UserError
 from headwise.localisation import FORMATS
+from headwise.localisation.android import read_android
 from headwise.localisation.html_page import read_html
 from headwise.localisation.json_messages import read_json_messages
 from headwise.localisation.markdown import read_markdown
 from headwise.localisation.plain_text import read_plain_text
 from headwise.localisation.po import read_po
 from headwise.localisation.properties import read_properties
+from headwise.localisation.qt import read_qt
+from headwise.localisation.resx import read_resx
 from headwise.localisation.subtitles import read_subtitles
 from headwise.localisation.tmx import read_tmx
 from headwise.localisation.unit import Document
@@ -27,6 +30,9 @@ READERS: dict[str, Callable[[str, bytes, Sequence[str]], Document]] = {
     "xliff": read_xliff,
     "json_messages": read_json_messages,
     "properties": read_properties,
+    "android": read_android,
+    "resx": read_resx,
+    "qt": read_qt,
     "subtitles": read_subtitles,
     "html_page": read_html,
     "markdown": read_markdown,

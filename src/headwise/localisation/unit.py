@@ -47,7 +47,7 @@ class Unit:
     target: Parts
     state: UnitState
     line: int  # of the file, from 1
-    markup: str = ""  # markup language inside its strings: "rst", "markdown", "extension"
+    markup: str = ""  # markup language inside its strings: "rst", "markdown", "extension", "qt", "ruby"
     key: str = ""  # message key, in formats that have keys
     kept: str = ""  # the kind of text, for units that are `KEPT`, as `Skipped.kind`
 
@@ -90,6 +90,15 @@ def plain(parts: Parts) -> str:
     'a <b>dog'
     """
     return "".join(part if isinstance(part, str) else part.text for part in parts)
+
+
+def has_letters(parts: Parts) -> bool:
+    """Whether there is anything to translate.
+
+    >>> has_letters(("5 %",)), has_letters(("5 ", Code("<b>"))), has_letters(("five",))
+    (False, False, True)
+    """
+    return any(character.isalpha() for part in parts if isinstance(part, str) for character in part)
 
 
 def without_inline_codes(parts: Parts) -> str:

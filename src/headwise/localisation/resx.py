@@ -1,0 +1,46 @@
+"""Resources of .NET (`.resx`, `.resw`): https://learn.microsoft.com/dotnet/core/extensions/work-with-resx-files-programmatically.
+
+The `value` of a `data` element is a unit. Objects and files (`type`, `mimetype`), properties of forms that are no texts
+(`>>button.Name`, `$this.Size`) and metadata stay.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from headwise.errors import UserError
+from headwise.localisation.markup import Element, Source, to_xml
+from headwise.localisation.unit import Skipped
+from headwise.localisation.xml_texts import ElementText, XmlTexts
+
+STRING_TYPES = ("", "System.String")
+# Values of these properties of a form are no texts; designers write them without a type.
+NO_TEXT = re.compile(r">>.*|.*\.(?:Name|ImeMode|Anchor|Dock|Font|Location|Size|TabIndex|Type|ZOrder)")
+
+
+def read_resx(path: str, data: bytes, languages: Sequence[str]) -> XmlTexts:
+    """Read resources; `languages` are ignored."""
+    source = Source(path, data)
+    if source.root.name != "root":
+        where = f"{path}: line {source.root.line}"
+        raise UserError(f"{where}: not .NET resources: the root element is <{source.root.name}>, not <root>")
+    skipped = [
+        Skipped("object or file", element.line, element.attributes.get("name", ""))
+        for element in source.root.children
+        if element.name in ("data", "metadata") and not _is_text(element)
+    ]
+    return XmlTexts(source, _texts(source), skipped)
+
+
+def _is_text(element: Element) -> bool:
+    type_name = element.attributes.get("type", "").partition(",")[0].strip()
+    return element.name == "data" and type_name in STRING_TYPES and "mimetype" not in element.attributes
+
+
+def _texts(source: Source) -> Iterator[ElementText]:
+    for element in source.root.children:
+        value = element.child("value")
+        if not _is_text(element) or value is None:
+            continue
+        key = element.attributes.get("name", "")
+        kept = "property of a form" if NO_TEXT.fullmatch(key) else ""
+        yield ElementText.of(value, source.parts(value, lambda child: False), to_xml, key, kept)

@@ -1,0 +1,48 @@
+"""Monolingual XML files: a translation replaces the content of an element, or stands in a new element.
+
+Not here: which elements are texts (`android.py`, `resx.py`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from headwise.localisation.markup import Element, Source
+from headwise.localisation.not_translated import NO_LETTERS
+from headwise.localisation.unit import Parts, Skipped, Unit, UnitState, has_letters
+
+
+@dataclass(frozen=True)
+class ElementText:
+    """A text to translate, and the bytes that its translation replaces."""
+
+    start: int
+    end: int
+    line: int
+    source: Parts
+    to_file: Callable[[Parts], str]  # a translation in the syntax of the file
+    key: str = ""  # as `Unit.key`
+    kept: str = ""  # as `Unit.kept`; not for translation
+
+    @classmethod
+    def of(cls, element: Element, source: Parts, to_file: Callable[[Parts], str], key: str, kept: str) -> "ElementText":
+        """The content of an element."""
+        return cls(element.inner, element.inner_end, element.line, source, to_file, key, kept)
+
+
+class XmlTexts:
+    """A monolingual XML document."""
+
+    def __init__(self, source: Source, texts: Iterable[ElementText], skipped: Iterable[Skipped] = ()) -> None:
+        self._source, self._texts, self.skipped = source, list(texts), tuple(skipped)
+        self.units = [_unit(text) for text in self._texts]
+
+    def filled(self, targets: Mapping[int, Parts]) -> bytes:
+        """See `unit.Document`."""
+        texts = [(self._texts[number], parts) for number, parts in sorted(targets.items())]
+        return self._source.edited((text.start, text.end, text.to_file(parts)) for text, parts in texts)
+
+
+def _unit(text: ElementText) -> Unit:
+    kept = text.kept or ("" if has_letters(text.source) else NO_LETTERS)
+    state = UnitState.KEPT if kept else UnitState.UNTRANSLATED
+    return Unit(text.source, (), state, text.line, key=text.key, kept=kept)

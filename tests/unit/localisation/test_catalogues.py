@@ -1,0 +1,171 @@
+"""Catalogues of programs: what is a text, what a filled file looks like, and which files are rejected."""
+
+import re
+from collections.abc import Callable
+from xml.etree import ElementTree
+
+import pytest
+from babel import Locale, localedata
+
+from headwise.errors import UserError
+from headwise.localisation.not_translated import count_kinds, not_translated
+from headwise.localisation.placeholders import with_codes
+from headwise.localisation.plurals import _BY_LANGUAGE, plural_categories
+from headwise.localisation.reading import parse_document
+from headwise.localisation.unit import Code, Parts, Unit, UnitState, plain
+
+ANDROID = r"""<?xml version="1.0" encoding="utf-8"?>
+<!-- menu --><resources xmlns:xliff="urn:oasis:names:tc:xliff:document:1.2" xmlns:tools="t">
+    <string name="app" translatable="false">App</string>
+    <string name="hi">It\'s <b>%1$s</b>,\n   &lt;new&gt;</string>
+    <string name="q">"two  blanks" </string>
+    <string name="c"><![CDATA[<a href=\"x\">Read</a> it]]></string>
+    <string name="x">Sent by <xliff:g id="n" example="Ann">%s</xliff:g></string>
+    <string name="ref">@string/hi</string><string name="none"/>
+    <string-array name="days"><item>Mon</item><item>Tue</item></string-array>
+    <plurals name="files">
+        <item quantity="one">%d file</item>
+        <item quantity="other">%d files</item>
+    </plurals>
+    <color name="red">#f00</color>
+</resources>
+"""
+RESX = """<?xml version="1.0" encoding="utf-8"?>
+<root><resheader name="version"><value>2.0</value></resheader>
+  <data name="Hi" xml:space="preserve"><value>Hello &amp; {0}
+again</value><comment>greets</comment></data>
+  <data name="Icon" type="System.Resources.ResXFileRef, System.Windows.Forms"><value>a.png</value></data>
+  <data name="Pic" mimetype="application/x-microsoft.net.object.binary.base64"><value>AAEC</value></data>
+  <data name=">>ok.Name" xml:space="preserve"><value>ok</value></data>
+  <data name="ok.Text" type="System.String"><value>OK now</value></data>
+</root>"""
+QT = """<?xml version="1.0" encoding="utf-8"?>
+<!DOCTYPE TS>
+<TS version="2.1">
+<context><name>Main</name>
+    <message><source>&amp;Open %1</source><translation type="unfinished"></translation></message>
+    <message numerus="yes">
+        <source>%n file(s)</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message><source>Done</source><translation>Fertig</translation></message>
+    <message><source>Bad</source><translation type="unfinished">Schlecht</translation></message>
+    <message><source>Old</source><translation type="vanished">Alt</translation></message>
+    <message><source>New</source><translation type="unfinished"/></message>
+    <message numerus="yes"><source>%n day(s)</source></message>
+</context>
+</TS>
+"""
+SAMPLES = {
+    "strings.xml": (
+        ANDROID,
+        *(["It's <b>%1$s</b>,\n <new>", "two  blanks", '<a href="x">Read</a> it'],),
+        {'translatable="false"': 1, "reference": 1, "text without letters": 1, "<color>": 1},
+    ),
+    "a.resx": (RESX, ["Hello & {0}\nagain", "OK now"], {"object or file": 2, "property of a form": 1}),
+    "a.ts": (
+        QT,
+        ["&Open %1", "%n file(s)", "%n file(s)", "New", "%n day(s)", "%n day(s)"],
+        {"vanished message": 1},
+    ),
+}
+SAMPLES["strings.xml"][1].extend(
+    ['Sent by <xliff:g id="n" example="Ann">%s</xliff:g>', "Mon", "Tue", "%d file", "%d files"]
+)
+
+
+def to_do(name: str, text: str, languages: tuple[str, str] = ("", "")) -> list[Unit]:
+    units = parse_document(name, text.encode(), languages).units
+    return [unit for unit in units if unit.state is UnitState.UNTRANSLATED]
+
+
+def filled(name: str, text: str, change: Callable[[Unit], Parts], languages: tuple[str, str] = ("", "")) -> str:
+    document = parse_document(name, text.encode(), languages)
+    units = enumerate(document.units)
+    return document.filled({n: change(u) for n, u in units if u.state is UnitState.UNTRANSLATED}).decode()
+
+
+def shouted(unit: Unit) -> Parts:
+    return tuple(part.upper() if isinstance(part, str) else part for part in with_codes(unit.source, unit.markup))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_texts_are_found_and_the_rest_is_counted(name: str) -> None:
+    text, expected, rest = SAMPLES[name]
+    assert [plain(unit.source) for unit in to_do(name, text)] == expected
+    assert count_kinds(not_translated(parse_document(name, text.encode()))) == rest
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_an_unfilled_file_keeps_its_bytes(name: str, mark: bytes) -> None:
+    data = mark + SAMPLES[name][0].replace("\n", "\r\n").encode()
+    assert parse_document(name, data).filled({}) == data
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_texts_of_a_filled_file_are_read_again(name: str) -> None:
+    text, sources, _ = SAMPLES[name]
+    again = parse_document(name, filled(name, text, shouted).encode()).units
+    found = [plain(unit.target or unit.source).lower() for unit in again]
+    assert [source for source in sources if source.lower() not in found] == []
+
+
+@pytest.mark.parametrize("name", ["strings.xml", "a.resx", "a.ts"])
+@pytest.mark.parametrize("text", ["<&>\"'\\ %d", "@string/x", "a  b\u00a0\n", " a ", "?x"])
+def test_any_translation_can_be_written(name: str, text: str) -> None:
+    found = filled(name, SAMPLES[name][0], lambda unit: (text,))
+    ElementTree.fromstring(found)  # is valid XML
+    units = parse_document(name, found.encode()).units
+    written = [plain(unit.target or unit.source) for unit in units]
+    assert written.count(text) == len(SAMPLES[name][1])
+
+
+def test_android_escapes_and_plurals_of_the_target_language() -> None:
+    found = filled("strings.xml", ANDROID, lambda unit: ('l\'"é"\n',), ("en", "ru"))
+    assert r"""<string name="hi">l\'\"é\"\n</string>""" in found
+    assert r"""<string name="q">"l'\"é\"\n" </string>""" in found
+    assert r"""<string name="c"><![CDATA[l\'\"é\"\n]]></string>""" in found
+    quantities = [item.attrib["quantity"] for item in ElementTree.fromstring(found).findall("plurals/item")]
+    assert sorted(quantities) == ["few", "many", "one", "other"]
+    assert '\n        <item quantity="few">l' in found
+    assert len(to_do("strings.xml", ANDROID, ("en", "ja"))) == len(to_do("strings.xml", ANDROID))
+
+
+def test_qt_translations_stay_unfinished_and_get_the_forms_of_the_language() -> None:
+    found = filled("a.ts", QT, lambda unit: ("x",), ("en", "ru"))
+    assert '<TS version="2.1" language="ru">' in found
+    assert '<source>&amp;Open %1</source><translation type="unfinished">x</translation>' in found
+    assert '<source>New</source><translation type="unfinished">x</translation>' in found
+    forms = [message.findall("translation/numerusform") for message in ElementTree.fromstring(found).iter("message")]
+    assert [len(one) for one in forms if one] == [2, 3]  # those of the file, and those of Russian
+    assert re.search(r'unfinished">\n            <numerusform>x</numerusform>\n            <numerusform>x', found)
+    assert [part for part in with_codes(("%n of %L1",), "qt")] == [Code("%n"), " of ", Code("%L1")]
+
+
+def test_plural_categories_are_those_of_cldr() -> None:
+    for code in _BY_LANGUAGE:
+        if localedata.exists(code.replace("pt-pt", "pt_PT")):
+            found = Locale.parse(code, sep="-").plural_form.tags
+            assert {*found, "other"} == {*_BY_LANGUAGE[code]}, code
+    assert plural_categories("pl_PL") == ["one", "few", "many", "other"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.xml", "<feed><a>b</a></feed>", "a.xml: line 1: not Android resources but <feed>; --lines"),
+        ("a.xml", "<resources><string>", "a.xml: line 1: invalid XML"),
+        ("a.resx", "<a/>", "a.resx: line 1: not .NET resources"),
+        ("a.ts", "export const a = 1;\n", "a.ts: not a file of Qt Linguist; move texts of a TypeScript module to JSON"),
+        ("a.ts", "<a/>", "a.ts: not a file of Qt Linguist"),
+        ("a.ts", '<TS language="de"/>', "a.ts: line 1: its language is 'de', not 'fr'; remove --languages"),
+    ],
+)
+def test_other_files_are_rejected(name: str, text: str, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_document(name, text.encode(), ("en", "fr"))
+    assert str(caught.value).startswith(said) and "\n" not in str(caught.value)
