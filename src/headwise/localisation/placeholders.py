@@ -40,6 +40,7 @@ OF_MARKUP = {
         r":[\w:.+-]{1,64}:`[^`]+`|``.+?``|\|[\w.-]+\||\[[#\w*]+\]_|`_{1,2}(?!\w)|\s<[^<>`]+>`_{1,2}|(?<!\w)`(?=[^`\s])|"
         rf"\s?::(?=\s*$)|``|{ANYWHERE}"
     ),
+    "apple": re.compile(rf"%(?:\d+\$)?#@\w+@|{ANYWHERE}"),
     "qt": re.compile(rf"%L?(?:\d{{1,2}}|n\b)|{ANYWHERE}"),
     "ruby": re.compile(rf"%\{{[^{{}}]*\}}|%<\w+>[-+ #\d.]*+\w|{ANYWHERE}"),
     "extension": re.compile(rf"\$\w+\$|\$\d|{ANYWHERE}"),

@@ -7,6 +7,7 @@ from headwise.data.corpus import unreadable
 from headwise.errors import UserError
 from headwise.localisation import FORMATS
 from headwise.localisation.android import read_android
+from headwise.localisation.apple_strings import read_apple_strings, read_stringsdict
 from headwise.localisation.html_page import read_html
 from headwise.localisation.json_messages import read_json_messages
 from headwise.localisation.markdown import read_markdown
@@ -19,6 +20,7 @@ from headwise.localisation.subtitles import read_subtitles
 from headwise.localisation.tmx import read_tmx
 from headwise.localisation.unit import Document
 from headwise.localisation.word import read_word
+from headwise.localisation.xcstrings import read_xcstrings
 from headwise.localisation.xliff import read_xliff
 
 MAX_FILE_BYTES = 1 << 30  # bytes of a file
@@ -33,6 +35,9 @@ READERS: dict[str, Callable[[str, bytes, Sequence[str]], Document]] = {
     "android": read_android,
     "resx": read_resx,
     "qt": read_qt,
+    "apple_strings": read_apple_strings,
+    "stringsdict": read_stringsdict,
+    "xcstrings": read_xcstrings,
     "subtitles": read_subtitles,
     "html_page": read_html,
     "markdown": read_markdown,

@@ -22,11 +22,14 @@ class ElementText:
     to_file: Callable[[Parts], str]  # a translation in the syntax of the file
     key: str = ""  # as `Unit.key`
     kept: str = ""  # as `Unit.kept`; not for translation
+    markup: str = ""  # as `Unit.markup`
 
     @classmethod
-    def of(cls, element: Element, source: Parts, to_file: Callable[[Parts], str], key: str, kept: str) -> "ElementText":
+    def of(
+        cls, element: Element, source: Parts, to_file: Callable[[Parts], str], key: str, kept: str, markup: str = ""
+    ) -> "ElementText":
         """The content of an element."""
-        return cls(element.inner, element.inner_end, element.line, source, to_file, key, kept)
+        return cls(element.inner, element.inner_end, element.line, source, to_file, key, kept, markup)
 
 
 class XmlTexts:
@@ -45,4 +48,4 @@ class XmlTexts:
 def _unit(text: ElementText) -> Unit:
     kept = text.kept or ("" if has_letters(text.source) else NO_LETTERS)
     state = UnitState.KEPT if kept else UnitState.UNTRANSLATED
-    return Unit(text.source, (), state, text.line, key=text.key, kept=kept)
+    return Unit(text.source, (), state, text.line, text.markup, text.key, kept)

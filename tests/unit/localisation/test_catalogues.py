@@ -1,5 +1,7 @@
 """Catalogues of programs: what is a text, what a filled file looks like, and which files are rejected."""
 
+import json
+import plistlib
 import re
 from collections.abc import Callable
 from xml.etree import ElementTree
@@ -13,6 +15,7 @@ from headwise.localisation.placeholders import with_codes
 from headwise.localisation.plurals import _BY_LANGUAGE, plural_categories
 from headwise.localisation.reading import parse_document
 from headwise.localisation.unit import Code, Parts, Unit, UnitState, plain
+from headwise.localisation.xcstrings import _to_json
 
 ANDROID = r"""<?xml version="1.0" encoding="utf-8"?>
 <!-- menu --><resources xmlns:xliff="urn:oasis:names:tc:xliff:document:1.2" xmlns:tools="t">
@@ -59,6 +62,75 @@ QT = """<?xml version="1.0" encoding="utf-8"?>
 </context>
 </TS>
 """
+STRINGS = r"""/* menu = "x"; */
+"hi" = "Say \"hi\"\n%1$@ \U00e9"; // comment
+open="Open";
+"%d" = "%d";
+shown;
+"""
+STRINGSDICT = """<?xml version="1.0" encoding="UTF-8"?>
+<plist version="1.0"><dict>
+    <key>files</key>
+    <dict>
+        <key>NSStringLocalizedFormatKey</key><string>%#@n@</string>
+        <key>n</key>
+        <dict>
+            <key>NSStringFormatSpecTypeKey</key><string>NSStringPluralRuleType</string>
+            <key>NSStringFormatValueTypeKey</key><string>d</string>
+            <key>one</key>
+            <string>%d file</string>
+            <key>other</key>
+            <string>%d files</string>
+        </dict>
+    </dict>
+</dict></plist>
+"""
+XCSTRINGS = """{
+  "sourceLanguage" : "en",
+  "strings" : {
+    "" : {
+
+    },
+    "%lld files" : {
+      "localizations" : {
+        "en" : {
+          "variations" : {
+            "plural" : {
+              "one" : {
+                "stringUnit" : {
+                  "state" : "translated",
+                  "value" : "%lld file"
+                }
+              },
+              "other" : {
+                "stringUnit" : {
+                  "state" : "translated",
+                  "value" : "%lld files"
+                }
+              }
+            }
+          }
+        },
+        "fr" : {
+          "stringUnit" : {
+            "state" : "translated",
+            "value" : "fichiers"
+          }
+        }
+      }
+    },
+    "Close" : {
+      "extractionState" : "stale"
+    },
+    "Open {it}" : {
+
+    },
+    "Xcode" : {
+      "shouldTranslate" : false
+    }
+  },
+  "version" : "1.0"
+}"""
 SAMPLES = {
     "strings.xml": (
         ANDROID,
@@ -71,19 +143,27 @@ SAMPLES = {
         ["&Open %1", "%n file(s)", "%n file(s)", "New", "%n day(s)", "%n day(s)"],
         {"vanished message": 1},
     ),
+    "a.strings": (STRINGS, ['Say "hi"\n%1$@ \u00e9', "Open", "%d"], {}),
+    "a.stringsdict": (STRINGSDICT, ["%d file", "%d files"], {"format": 1}),
+    "a.xcstrings": (
+        XCSTRINGS,
+        ["%lld file", "%lld files", "Open {it}"],
+        {"text without letters": 1, "stale string": 1, "shouldTranslate: false": 1},
+    ),
 }
+TARGETS = {"a.xcstrings": ("", "de")}
 SAMPLES["strings.xml"][1].extend(
     ['Sent by <xliff:g id="n" example="Ann">%s</xliff:g>', "Mon", "Tue", "%d file", "%d files"]
 )
 
 
 def to_do(name: str, text: str, languages: tuple[str, str] = ("", "")) -> list[Unit]:
-    units = parse_document(name, text.encode(), languages).units
+    units = parse_document(name, text.encode(), TARGETS.get(name, languages)).units
     return [unit for unit in units if unit.state is UnitState.UNTRANSLATED]
 
 
 def filled(name: str, text: str, change: Callable[[Unit], Parts], languages: tuple[str, str] = ("", "")) -> str:
-    document = parse_document(name, text.encode(), languages)
+    document = parse_document(name, text.encode(), TARGETS.get(name, languages))
     units = enumerate(document.units)
     return document.filled({n: change(u) for n, u in units if u.state is UnitState.UNTRANSLATED}).decode()
 
@@ -96,30 +176,31 @@ def shouted(unit: Unit) -> Parts:
 def test_texts_are_found_and_the_rest_is_counted(name: str) -> None:
     text, expected, rest = SAMPLES[name]
     assert [plain(unit.source) for unit in to_do(name, text)] == expected
-    assert count_kinds(not_translated(parse_document(name, text.encode()))) == rest
+    assert count_kinds(not_translated(parse_document(name, text.encode(), TARGETS.get(name, ("", ""))))) == rest
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_an_unfilled_file_keeps_its_bytes(name: str, mark: bytes) -> None:
     data = mark + SAMPLES[name][0].replace("\n", "\r\n").encode()
-    assert parse_document(name, data).filled({}) == data
+    assert parse_document(name, data, TARGETS.get(name, ("", ""))).filled({}) == data
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_texts_of_a_filled_file_are_read_again(name: str) -> None:
     text, sources, _ = SAMPLES[name]
-    again = parse_document(name, filled(name, text, shouted).encode()).units
+    again = parse_document(name, filled(name, text, shouted).encode(), TARGETS.get(name, ("", ""))).units
     found = [plain(unit.target or unit.source).lower() for unit in again]
     assert [source for source in sources if source.lower() not in found] == []
 
 
-@pytest.mark.parametrize("name", ["strings.xml", "a.resx", "a.ts"])
+@pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("text", ["<&>\"'\\ %d", "@string/x", "a  b\u00a0\n", " a ", "?x"])
 def test_any_translation_can_be_written(name: str, text: str) -> None:
     found = filled(name, SAMPLES[name][0], lambda unit: (text,))
-    ElementTree.fromstring(found)  # is valid XML
-    units = parse_document(name, found.encode()).units
+    if found.startswith("<"):
+        ElementTree.fromstring(found)  # is valid XML
+    units = parse_document(name, found.encode(), TARGETS.get(name, ("", ""))).units
     written = [plain(unit.target or unit.source) for unit in units]
     assert written.count(text) == len(SAMPLES[name][1])
 
@@ -146,6 +227,37 @@ def test_qt_translations_stay_unfinished_and_get_the_forms_of_the_language() -> 
     assert [part for part in with_codes(("%n of %L1",), "qt")] == [Code("%n"), " of ", Code("%L1")]
 
 
+def test_string_tables_may_be_in_utf_16() -> None:
+    data = STRINGS.encode("utf-16")
+    document = parse_document("a.strings", data)
+    assert document.filled({}) == data
+    assert document.filled({0: ('\u00fc"',)}) == STRINGS.replace(
+        r'"Say \"hi\"\n%1$@ \U00e9"', '"\u00fc\\""'
+    ).encode("utf-16")  # fmt: skip
+
+
+def test_stringsdict_gets_the_categories_of_the_target_language() -> None:
+    found = plistlib.loads(filled("a.stringsdict", STRINGSDICT, lambda unit: ("a & b",), ("en", "pl")).encode())
+    texts = {name: text for name, text in found["files"]["n"].items() if not name.startswith("NS")}
+    assert texts == dict.fromkeys(["one", "few", "many", "other"], "a & b")
+
+
+def test_a_string_catalogue_is_written_as_by_xcode() -> None:
+    document = parse_document("a.xcstrings", XCSTRINGS.encode(), ("en", "pl"))
+    numbers = [n for n, unit in enumerate(document.units) if unit.state is UnitState.UNTRANSLATED]
+    found = document.filled({n: (f"t{n}",) for n in numbers}).decode()
+    whole = json.loads(found)
+    assert found == _to_json(whole, 0, "\n")
+    plural = whole["strings"]["%lld files"]["localizations"]["pl"]["variations"]["plural"]
+    assert list(plural) == ["one", "few", "many", "other"]
+    assert plural["few"] == {"stringUnit": {"state": "needs_review", "value": "t2"}}
+    again = parse_document("a.xcstrings", found.encode(), ("en", "pl")).units
+    assert [unit.state for unit in again] == [UnitState.KEPT] + [UnitState.FUZZY] * 5
+    assert count_kinds(not_translated(parse_document("a.xcstrings", XCSTRINGS.encode(), ("", "fr")))) == {
+        "text without letters": 1, "stale string": 1, "shouldTranslate: false": 1,
+    }  # fmt: skip
+
+
 def test_plural_categories_are_those_of_cldr() -> None:
     for code in _BY_LANGUAGE:
         if localedata.exists(code.replace("pt-pt", "pt_PT")):
@@ -161,6 +273,14 @@ def test_plural_categories_are_those_of_cldr() -> None:
         ("a.xml", "<resources><string>", "a.xml: line 1: invalid XML"),
         ("a.resx", "<a/>", "a.resx: line 1: not .NET resources"),
         ("a.ts", "export const a = 1;\n", "a.ts: not a file of Qt Linguist; move texts of a TypeScript module to JSON"),
+        ("a.strings", '"a" = "b"\n"c" = "d";', 'a.strings: line 1: invalid string table; expected "key" = "value";'),
+        ("a.strings", '"a" = "b";\n"c', "a.strings: line 2: invalid string table"),
+        ("a.strings", "<?xml ?>", "a.strings: a property list, not a string table"),
+        ("a.stringsdict", "<a/>", "a.stringsdict: line 1: not a property list"),
+        ("a.xcstrings", "{}", "a.xcstrings: not a string catalogue of Xcode"),
+        ("a.xcstrings", "{", "a.xcstrings: line 1: invalid JSON"),
+        ("a.xcstrings", '{"sourceLanguage": "de", "strings": {}}', "a.xcstrings: its source language is 'de'"),
+        ("a.xcstrings", '{"sourceLanguage": "en", "strings": {"a": 1}}', "a.xcstrings: the entry 'a' is no object"),
         ("a.ts", "<a/>", "a.ts: not a file of Qt Linguist"),
         ("a.ts", '<TS language="de"/>', "a.ts: line 1: its language is 'de', not 'fr'; remove --languages"),
     ],
