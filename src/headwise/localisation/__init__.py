@@ -22,6 +22,7 @@ FORMATS = {  # file name endings by format; `reading.READERS` has the readers
     "android": (".xml",),
     "resx": (".resx", ".resw"),
     "qt": (".ts",),
+    "rails": (".yml", ".yaml"),
     "apple_strings": (".strings",),
     "stringsdict": (".stringsdict",),
     "xcstrings": (".xcstrings",),

@@ -37,7 +37,8 @@ def _passages(characters: Characters) -> Iterator[TextPassage]:
         key = STRING.match(text, at)
         equals = _after_blank(text, key.end()) if key else at
         value = STRING.match(text, _after_blank(text, equals + 1)) if text[equals : equals + 1] == "=" else None
-        end = _after_blank(text, (value or key).end()) if value or key else at
+        last = value or key
+        end = _after_blank(text, last.end()) if last else at
         if not key or text[end : end + 1] != ";" or (value is None and text[equals : equals + 1] == "="):
             where = f"{characters.path}: line {characters.line(min(at, len(text) - 1))}"
             raise UserError(f'{where}: invalid string table; expected "key" = "value"; with its quotes and semicolon')

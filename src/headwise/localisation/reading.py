@@ -15,6 +15,7 @@ from headwise.localisation.plain_text import read_plain_text
 from headwise.localisation.po import read_po
 from headwise.localisation.properties import read_properties
 from headwise.localisation.qt import read_qt
+from headwise.localisation.rails import read_rails
 from headwise.localisation.resx import read_resx
 from headwise.localisation.subtitles import read_subtitles
 from headwise.localisation.tmx import read_tmx
@@ -35,6 +36,7 @@ READERS: dict[str, Callable[[str, bytes, Sequence[str]], Document]] = {
     "android": read_android,
     "resx": read_resx,
     "qt": read_qt,
+    "rails": read_rails,
     "apple_strings": read_apple_strings,
     "stringsdict": read_stringsdict,
     "xcstrings": read_xcstrings,

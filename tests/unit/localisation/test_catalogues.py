@@ -7,6 +7,7 @@ from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 from babel import Locale, localedata
 
 from headwise.errors import UserError
@@ -131,6 +132,32 @@ XCSTRINGS = """{
   },
   "version" : "1.0"
 }"""
+RAILS = """# comment
+en:
+  hi: &hi Hello %{name}  # greets
+  again: *hi
+  quoted: 'It''s "here"'
+  double: "a\\tb"
+  on: true
+  n: 5
+  block: |
+    First line.
+    Second: line.
+
+  folded: >-
+    One
+    sentence.
+  files:
+    one: "%{count} file"
+    other: "%{count} files"
+  flow: {one: a dog, other: dogs}
+  date:
+    formats:
+      short: "%b %d"
+    order: [":year", ":month"]
+    days: [Mon, Tue]
+  stamp: "%H:%M"
+"""
 SAMPLES = {
     "strings.xml": (
         ANDROID,
@@ -143,6 +170,14 @@ SAMPLES = {
         ["&Open %1", "%n file(s)", "%n file(s)", "New", "%n day(s)", "%n day(s)"],
         {"vanished message": 1},
     ),
+    "a.yml": (
+        RAILS,
+        [
+            *("Hello %{name}", 'It\'s "here"', "a\tb", "First line.\nSecond: line.\n", "One sentence."),
+            *("%{count} file", "%{count} files", "a dog", "dogs", "Mon", "Tue"),
+        ],
+        {"format": 2, "symbol": 2},
+    ),
     "a.strings": (STRINGS, ['Say "hi"\n%1$@ \u00e9', "Open", "%d"], {}),
     "a.stringsdict": (STRINGSDICT, ["%d file", "%d files"], {"format": 1}),
     "a.xcstrings": (
@@ -151,7 +186,7 @@ SAMPLES = {
         {"text without letters": 1, "stale string": 1, "shouldTranslate: false": 1},
     ),
 }
-TARGETS = {"a.xcstrings": ("", "de")}
+TARGETS = {"a.xcstrings": ("", "de"), "a.yml": ("en", "de")}
 SAMPLES["strings.xml"][1].extend(
     ['Sent by <xliff:g id="n" example="Ann">%s</xliff:g>', "Mon", "Tue", "%d file", "%d files"]
 )
@@ -195,7 +230,7 @@ def test_texts_of_a_filled_file_are_read_again(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-@pytest.mark.parametrize("text", ["<&>\"'\\ %d", "@string/x", "a  b\u00a0\n", " a ", "?x"])
+@pytest.mark.parametrize("text", ["<&>\"'\\ %d", "@string/x", "a  b\u00a0\n", " a ", "?x", "a, b] }"])
 def test_any_translation_can_be_written(name: str, text: str) -> None:
     found = filled(name, SAMPLES[name][0], lambda unit: (text,))
     if found.startswith("<"):
@@ -258,6 +293,23 @@ def test_a_string_catalogue_is_written_as_by_xcode() -> None:
     }  # fmt: skip
 
 
+def test_rails_keeps_styles_and_renames_the_language() -> None:
+    found = filled("a.yml", RAILS, lambda unit: ("x: 'y'\nz # 1\n",))
+    whole = yaml.safe_load(found)["de"]
+    assert {whole[name] for name in ("hi", "quoted", "double", "block", "folded")} == {"x: 'y'\nz # 1\n"}
+    assert "  block: |\n    x: 'y'\n    z # 1\n\n  folded:" in found and "  on: true\n  n: 5\n" in found
+    found = filled("a.yml", RAILS, lambda unit: ("it's",))
+    assert "hi: &hi it's  # greets\n  again: *hi\n  quoted: 'it''s'\n  double: \"it's\"\n" in found
+    assert "folded: >-\n    it's\n" in found
+    assert (
+        filled("a.yml", RAILS, lambda unit: ("true",)).count('"true"') == 11 - 2
+    )  # "folded" and "quoted" keep their style
+    document = parse_document("a.yml", RAILS.encode(), ("en", "pl"))
+    found = document.filled(dict.fromkeys(range(len(document.units)), ("x",))).decode()
+    assert list(yaml.safe_load(found)["pl"]["files"]) == list(yaml.safe_load(found)["pl"]["flow"])
+    assert yaml.safe_load(found)["pl"]["flow"] == dict.fromkeys(["few", "many", "one", "other"], "x")
+
+
 def test_plural_categories_are_those_of_cldr() -> None:
     for code in _BY_LANGUAGE:
         if localedata.exists(code.replace("pt-pt", "pt_PT")):
@@ -281,6 +333,10 @@ def test_plural_categories_are_those_of_cldr() -> None:
         ("a.xcstrings", "{", "a.xcstrings: line 1: invalid JSON"),
         ("a.xcstrings", '{"sourceLanguage": "de", "strings": {}}', "a.xcstrings: its source language is 'de'"),
         ("a.xcstrings", '{"sourceLanguage": "en", "strings": {"a": 1}}', "a.xcstrings: the entry 'a' is no object"),
+        ("a.yml", "services:\n  web: x\nversion: 3\n", "a.yml: not a Rails catalogue: its only top-level key"),
+        ("a.yml", "en:\n  a: 'b\n", "a.yml: line 3: invalid YAML (found unexpected end of stream); correct it"),
+        ("a.yml", "en:\n  a: " + "[" * 5000, "a.yml: more nested keys"),
+        ("a.yml", "", "a.yml: not a Rails catalogue"),
         ("a.ts", "<a/>", "a.ts: not a file of Qt Linguist"),
         ("a.ts", '<TS language="de"/>', "a.ts: line 1: its language is 'de', not 'fr'; remove --languages"),
     ],
