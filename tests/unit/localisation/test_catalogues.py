@@ -230,7 +230,7 @@ def test_texts_of_a_filled_file_are_read_again(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-@pytest.mark.parametrize("text", ["<&>\"'\\ %d", "@string/x", "a  b\u00a0\n", " a ", "?x", "a, b] }"])
+@pytest.mark.parametrize("text", ["<&>\"'\\ a %d", "@string/x", "a  b\u00a0\n", " a ", "?x", "a, b] }"])
 def test_any_translation_can_be_written(name: str, text: str) -> None:
     found = filled(name, SAMPLES[name][0], lambda unit: (text,))
     if found.startswith("<"):
