@@ -157,6 +157,17 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, pairs: list[str],
     assert all(torch.equal(whole[key], parts[key]) for key in whole)
 
 
+@pytest.mark.filterwarnings("ignore:.*ignored sparsity.*:UserWarning")
+def test_import_ignores_keys_on_request(cli: Cli, tmp_path: Path) -> None:
+    folder = write(tmp_path / "model")
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**values, "zeal": "b", "sparsity": 3}))
+    assert "not supported: sparsity = 3, zeal = 'b'" in cli("import", folder, tmp_path / "ours").complaint
+    ran = cli("import", folder, tmp_path / "ours", "--ignore-keys", "zeal,sparsity")
+    assert ran.code == 0, ran.err
+    assert headwise.load(tmp_path / "ours", "cpu").hf_config == values
+
+
 def test_an_imported_folder_stays_imported(cli: Cli, files: list[str], tmp_path: Path) -> None:
     assert cli("import", write(tmp_path / "model"), tmp_path / "ours").code == 0
     ran = cli("train", "--task", "classify", "--init", tmp_path / "ours", *files, "--out", tmp_path / "out",

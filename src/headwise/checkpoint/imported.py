@@ -5,6 +5,7 @@ with parameters under our names, `unread.safetensors` with tensors that the netw
 the files of the tokenizer and of sentence-transformers unchanged.
 """
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +30,24 @@ from headwise.network.config import network_config
 from headwise.network.parameters import replace_parameter
 
 
-def read_pretrained(folder: Path, device: str, dtype: str) -> Folder:
-    """A model in the Hugging Face layout, or an imported one; arguments as of `read_folder`."""
+def read_pretrained(folder: Path, device: str, dtype: str, ignore_keys: Collection[str] = ()) -> Folder:
+    """A model in the Hugging Face layout, or an imported one; arguments as of `read_folder` and `read_checkpoint`."""
     digests = [Digests(part) for part in folders_of(folder)]
     for part in digests:
         part.begin(part.names)
     home = home_of(folder)
     values = read_json(home / CONFIG)
     numbers = None if dtype == "file" else dtype_for(dtype, torch.device(device))
+    if ignore_keys and ("family" in values or values.get("model_type") == "xlnet"):
+        raise UserError(f"{home / CONFIG}: keys are ignored when a checkpoint in the Hugging Face layout is read")
     if values.get("model_type") == "xlnet":
         found = read_xlnet(folder, values, numbers)
     else:
-        found = _read_ours(folder, values, numbers) if "family" in values else read_checkpoint(folder, numbers, home)
+        found = (
+            _read_ours(folder, values, numbers)
+            if "family" in values
+            else read_checkpoint(folder, numbers, home, ignore_keys)
+        )
     for part in digests:
         part.check(part.names)
     found.network.to(device)

@@ -5,7 +5,8 @@ file that has not been read yet.
 """
 
 import re
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -14,7 +15,7 @@ from headwise.checkpoint.compiled import ShapesByName
 from headwise.checkpoint.layout import CONFIG
 from headwise.errors import UserError, unknown
 from headwise.families.family import Family
-from headwise.families.keys import Keys
+from headwise.families.keys import Keys, UnknownKeys, short_value
 from headwise.families.registry import FAMILIES
 from headwise.families.table import Entry, entries
 from headwise.network.config import NetworkConfig
@@ -42,6 +43,7 @@ class Matched(Generic[T]):
 
     config: NetworkConfig
     entries: list[tuple[Entry, T]]
+    notes: tuple[str, ...] = ()  # what config.json says differently, and what was left out
 
 
 def family_of(values: Mapping[str, Any]) -> Family:
@@ -66,6 +68,25 @@ def checkpoint_config(values: Mapping[str, Any], folder: Path) -> tuple[Family, 
         raise UserError(f"{folder}/{error}") from None
 
 
+def without_keys(values: Mapping[str, Any], ignored: Collection[str], folder: Path) -> dict[str, Any]:
+    """A config.json without unknown keys that the user wants to ignore; with a warning.
+
+    Raises:
+        UserError: one of them is known, so that ignoring it would change the network, or does not exist.
+    """
+    unknown_keys: Collection[str] = ()
+    try:
+        family_of(values).config_from_hf(values)
+    except UnknownKeys as error:
+        unknown_keys = error.names
+    if others := sorted(set(ignored) - set(unknown_keys)):
+        found = f"its unknown keys are {', '.join(sorted(unknown_keys))}" if unknown_keys else "it has no unknown keys"
+        raise UserError(f"{folder / CONFIG}: {others[0]} cannot be ignored; {found}")
+    listed = ", ".join(f"{key} = {short_value(values[key])}" for key in sorted(ignored))
+    warnings.warn(f"{folder / CONFIG}: ignored {listed}; results may differ from those of other software", stacklevel=2)
+    return {key: value for key, value in values.items() if key not in ignored}
+
+
 def match_tensors(
     family: Family,
     config: NetworkConfig,
@@ -75,12 +96,17 @@ def match_tensors(
 ) -> Matched[T]:
     """The tensors of a file matched to our parameters; `shapes_of` gives the shapes of a network's parameters."""
     found = found.renamed(with_todays_names(found.tensors, family))
-    config = _as_saved(config, found, family)
-    tensors = _without_repeats(found.tensors, family, config)
-    shapes = shapes_of(config)
-    wanted = entries(family.table(config), config, shapes)
-    _refuse_misfits(wanted, found.renamed(tensors), shapes, family.ignored, origin)
-    return Matched(config, [(entry, tensors[entry.key]) for entry in wanted])
+    saved = _as_saved(config, found, family)
+    tensors = _without_repeats(found.tensors, family, saved)
+    shapes = shapes_of(saved)
+    wanted = entries(family.table(saved), saved, shapes)
+    more = _other_heads(tensors, family, {entry.key for entry in wanted})
+    used = found.renamed({key: tensor for key, tensor in tensors.items() if key not in more})
+    _refuse_misfits(wanted, used, shapes, family.ignored, origin)
+    notes = [f"{', '.join(more[:5])}{', ...' * (len(more) > 5)} of another head: not read"] if more else []
+    if saved.n_classes != config.n_classes:
+        notes.append(f"has {saved.n_classes} classes, although {CONFIG} lists {config.n_classes}")
+    return Matched(saved, [(entry, tensors[entry.key]) for entry in wanted], tuple(f"{origin}: {n}" for n in notes))
 
 
 def with_todays_names(tensors: Mapping[str, T], family: Family) -> dict[str, T]:
@@ -104,7 +130,18 @@ def _as_saved(config: NetworkConfig, found: TensorsOf[Any], family: Family) -> N
         config = replace(config, tie_head=False)
     if config.head_bias and not any(key.endswith("logits_bias") for key in found.tensors):
         config = replace(config, head_bias=False)
+    classes = found.tensors.get(_keys_of(family, config, "head.classes"))
+    if classes is not None and config.n_classes and classes.shape[0]:
+        config = replace(config, n_classes=classes.shape[0])
     return config
+
+
+def _other_heads(tensors: Mapping[str, T], family: Family, used: Collection[str]) -> list[str]:
+    """Tensors beside the network, such as further heads, whose values cannot change it."""
+    if not family.heads:
+        return []
+    outside = [key for key in tensors if not key.startswith(family.prefix) and not re.search(family.ignored, key)]
+    return [key for key in outside if key not in used]
 
 
 def _keys_of(family: Family, config: NetworkConfig, name: str) -> str:

@@ -3,7 +3,7 @@
 A module of its own, because it imports every family, which a model trained here does not need.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from headwise.checkpoint.adapter_folders import home_of
@@ -17,10 +17,16 @@ from headwise.checkpoint.vocabulary import read_vocabulary
 from headwise.native.library import library
 
 
-def read_pretrained_folder(folder: Path, device: str, dtype: str, torch_side: Callable[[], TorchSide]) -> Folder:
-    """The model in a folder in the Hugging Face layout, or in an imported one; arguments as of `read.read_folder`."""
-    found = _for_library(folder, torch_side) if device == "cpu" and dtype in ("auto", "float32") else None
-    return found or torch_side().read_published(folder, device, dtype)
+def read_pretrained_folder(
+    folder: Path, device: str, dtype: str, torch_side: Callable[[], TorchSide], ignore_keys: Collection[str] = ()
+) -> Folder:
+    """The model in a folder in the Hugging Face layout, or in an imported one.
+
+    Arguments as of `read.read_folder`; `ignore_keys` are unknown keys of its config.json to ignore.
+    """
+    by_library = device == "cpu" and dtype in ("auto", "float32") and not ignore_keys
+    found = _for_library(folder, torch_side) if by_library else None
+    return found or torch_side().read_published(folder, device, dtype, ignore_keys)
 
 
 def _for_library(folder: Path, torch_side: Callable[[], TorchSide]) -> Folder | None:

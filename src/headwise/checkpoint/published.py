@@ -6,7 +6,8 @@ tokenizers (`vocabulary`), writing (`write`).
 """
 
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,16 @@ import torch
 from torch import Tensor
 
 from headwise.checkpoint.adapters import open_tensors
+from headwise.checkpoint.identify import complete_config, names_network
 from headwise.checkpoint.layout import CONFIG, UNREAD, read_json
-from headwise.checkpoint.matching import TensorsOf, checkpoint_config, family_of, match_tensors, with_todays_names
+from headwise.checkpoint.matching import (
+    TensorsOf,
+    checkpoint_config,
+    family_of,
+    match_tensors,
+    with_todays_names,
+    without_keys,
+)
 from headwise.checkpoint.precision import name_of, refuse_quantised, refuse_quantised_config, widest
 from headwise.checkpoint.tensors import _mapped
 from headwise.families.registry import FAMILIES
@@ -35,19 +44,28 @@ class ReadCheckpoint:
     hf_config: dict[str, Any]  # the original config.json
 
 
-def read_checkpoint(folder: Path, dtype: torch.dtype | None = None, home: Path | None = None) -> ReadCheckpoint:
+def read_checkpoint(
+    folder: Path, dtype: torch.dtype | None = None, home: Path | None = None, ignore_keys: Collection[str] = ()
+) -> ReadCheckpoint:
     """The network of `folder` with its weights; `UserError` lists everything that does not fit.
 
     `dtype` is its precision; None = that of the file, the widest of several. Its config.json is in `home`, if that is
-    another folder.
+    another folder. `ignore_keys` are unknown keys in it to ignore.
     """
     values = read_json((home or folder) / CONFIG)
+    if ignore_keys:
+        values = without_keys(values, ignore_keys, home or folder)
     refuse_quantised_config(folder, values)
+    tensors = None
+    if not names_network(values):
+        tensors = open_tensors(folder)
+        values = complete_config(values, _torch_tensors(tensors), _shapes, home or folder)
     family, config = checkpoint_config(values, folder)
-    tensors = open_tensors(folder)
+    tensors = open_tensors(folder) if tensors is None else tensors
     refuse_quantised(folder, {key: tensor for key, tensor in tensors.items() if not re.search(family.ignored, key)})
-    found = TensorsOf(tensors, lambda tensor: name_of(tensor.dtype), torch.equal)
-    fitting = match_tensors(family, config, found, _shapes, str(folder))
+    fitting = match_tensors(family, config, _torch_tensors(tensors), _shapes, str(folder))
+    for note in fitting.notes:
+        warnings.warn(note, stacklevel=2)
     network = build_empty(fitting.config)
     dtype = dtype or widest(tensor for _, tensor in fitting.entries)
     for entry, tensor in fitting.entries:
@@ -55,6 +73,10 @@ def read_checkpoint(folder: Path, dtype: torch.dtype | None = None, home: Path |
             replace_parameter(network, name, value)
     tie_head(network, fitting.config)
     return ReadCheckpoint(network, fitting.config, values)
+
+
+def _torch_tensors(tensors: Mapping[str, Tensor]) -> TensorsOf[Tensor]:
+    return TensorsOf(tensors, lambda tensor: name_of(tensor.dtype), torch.equal)
 
 
 def _shapes(config: NetworkConfig) -> dict[str, tuple[int, ...]]:
@@ -73,9 +95,11 @@ def file_shapes(values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def unread_tensors(folder: Path) -> dict[str, Tensor]:
     """Tensors of `folder` that the network does not use, such as a pooler, by the keys of the family's files."""
-    values = read_json(folder / CONFIG)
+    values, tensors = read_json(folder / CONFIG), open_tensors(folder)
     if "family" in values:
         return _mapped(folder / UNREAD) if (folder / UNREAD).is_file() else {}
+    if not names_network(values):
+        values = complete_config(values, _torch_tensors(tensors), _shapes, folder)
     family = family_of(values)
-    tensors = with_todays_names(open_tensors(folder), family)
+    tensors = with_todays_names(tensors, family)
     return {key: tensor.clone() for key, tensor in tensors.items() if re.search(family.ignored, key)}

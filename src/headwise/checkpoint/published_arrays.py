@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from headwise.checkpoint.companions import FORMAT
 from headwise.checkpoint.compiled import fits, library_shape, parameter_shapes
+from headwise.checkpoint.identify import names_network
 from headwise.checkpoint.layout import CONFIG, adapters_in, weight_files
 from headwise.checkpoint.matching import TensorsOf, checkpoint_config, match_tensors
 from headwise.checkpoint.weights import KINDS, Arrays, WeightsFile
@@ -84,6 +85,8 @@ def published_arrays(folder: Path, values: Mapping[str, Any]) -> tuple[NetworkCo
         return None
     if AXES in values:
         family, config = None, network_config(values[AXES], str(folder / CONFIG))
+    elif not names_network(values):
+        return None
     else:
         family, config = checkpoint_config(values, folder)
     if not library_shape(config):

@@ -3,7 +3,7 @@
 Nothing here needs torch: the module that builds networks of torch and searches with them is passed in (`TorchSide`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
@@ -35,7 +35,7 @@ class TorchSide(Protocol):
     def native_available(self, network: Any) -> bool: ...
     def unsupported_module(self, network: Any) -> str: ...
     def engine_of(self, model: Any) -> SearchEngine: ...
-    def read_published(self, folder: Path, device: str, dtype: str) -> Folder: ...
+    def read_published(self, folder: Path, device: str, dtype: str, ignore_keys: Collection[str] = ()) -> Folder: ...
 
 
 @dataclass(frozen=True)

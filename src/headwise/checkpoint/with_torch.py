@@ -5,8 +5,9 @@ imports this module when it is first needed.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,11 @@ def read_any(
     dtype: str = "file",
     tasks: Sequence[str] | None = None,
     published: bool = True,
+    ignore_keys: Collection[str] = (),
 ) -> Folder:
     """`read.read_folder` for code that uses torch anyway."""
-    return read_folder(path, device, dtype, tasks, read_pretrained_folder if published else None, _torch_side)
+    read_pretrained = partial(read_pretrained_folder, ignore_keys=ignore_keys) if published else None
+    return read_folder(path, device, dtype, tasks, read_pretrained, _torch_side)
 
 
 def _torch_side() -> Any:
@@ -66,9 +69,9 @@ def build_published(folder: Path, device: str, dtype: str) -> tuple[Any, Any]:
     return prepared(read_pretrained(folder, device, dtype).network)
 
 
-def read_published(folder: Path, device: str, dtype: str) -> Folder:
+def read_published(folder: Path, device: str, dtype: str, ignore_keys: Collection[str] = ()) -> Folder:
     """A pretrained model of any kind; arguments as of `read_folder`."""
-    found = read_pretrained(folder, device, dtype)
+    found = read_pretrained(folder, device, dtype, ignore_keys)
     return replace(found, weights=StoredNetwork(_torch_side, lambda side: side.prepared(found.network), None))
 
 

@@ -127,6 +127,7 @@ FAMILY = Family(
     NAMES,
     head_names,
     prefix="bert.",
+    heads=HEADS,
     ignored=r"position_ids$|^bert\.pooler\.|^cls\.seq_relationship\.|^cls\.predictions\.bias$",
     same={"cls.predictions.decoder.bias": "cls.predictions.bias"},
     config_to_hf=config_to_hf,

@@ -35,4 +35,4 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return replace(config, n_class_states=2 if with_teacher else 1)
 
 
-FAMILY = Family(config_from_hf, NAMES, _head_names, prefix="deit.", ignored=r"^deit\.pooler\.|mask_token$")
+FAMILY = Family(config_from_hf, NAMES, _head_names, prefix="deit.", heads=HEADS, ignored=r"^deit\.pooler\.|mask_token$")

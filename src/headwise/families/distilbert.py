@@ -72,5 +72,10 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
 
 
 FAMILY = Family(
-    config_from_hf, NAMES, lambda c: HEAD_NAMES.get(c.head, {}), prefix="distilbert.", ignored=r"position_ids$"
+    config_from_hf,
+    NAMES,
+    lambda c: HEAD_NAMES.get(c.head, {}),
+    prefix="distilbert.",
+    heads=HEADS,
+    ignored=r"position_ids$",
 )

@@ -69,6 +69,7 @@ FAMILY = Family(
     NAMES,
     lambda c: HEAD_NAMES.get(c.head, {}),
     prefix="electra.",
+    heads=HEADS,
     ignored=r"position_ids$",
     config_to_hf=config_to_hf,
 )

@@ -20,6 +20,7 @@ class Family:
     more_names: Callable[[NetworkConfig], Mapping[str, str]] = _none  # names that depend on the configuration
     prefix: str = ""  # of keys in a file; missing in files without a head
     ignored: str = "$^"  # keys in a file to ignore: regular expression
+    heads: Mapping[str, str] = field(default_factory=dict)  # class in `architectures`: head, if the family has several
     same: Mapping[str, str] = field(default_factory=dict)  # keys that may repeat another one
     config_to_hf: Callable[[NetworkConfig], dict[str, Any]] | None = None  # for export
 

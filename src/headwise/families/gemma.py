@@ -84,5 +84,5 @@ def _config(family: str, k: Keys, stack: StackConfig, ignored: str, cap: float =
     return config
 
 
-FAMILY = Family(config_from_hf, llama.NAMES, prefix="model.", ignored=llama.IGNORED)
-FAMILY_2 = Family(config_from_hf_2, NAMES_2, prefix="model.", ignored=llama.IGNORED)
+FAMILY = Family(config_from_hf, llama.NAMES, prefix="model.", heads=HEADS, ignored=llama.IGNORED)
+FAMILY_2 = Family(config_from_hf_2, NAMES_2, prefix="model.", heads=HEADS, ignored=llama.IGNORED)

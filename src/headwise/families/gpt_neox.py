@@ -51,4 +51,6 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return config
 
 
-FAMILY = Family(config_from_hf, NAMES, prefix="gpt_neox.", ignored=r"attention\.(masked_)?bias$|rotary_emb\.inv_freq$")
+FAMILY = Family(
+    config_from_hf, NAMES, prefix="gpt_neox.", heads=HEADS, ignored=r"attention\.(masked_)?bias$|rotary_emb\.inv_freq$"
+)

@@ -6,7 +6,7 @@ ranges of values are checked when they are read.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from headwise.errors import UserError
@@ -25,9 +25,11 @@ tokenizer_class model_max_length max_sequence_length prefix task_specific_params
 label2id num_labels tf_legacy_loss initializer_range initializer_factor init_std dropout attention_dropout
 activation_dropout classifier_dropout classif_dropout hidden_dropout hidden_dropout_prob attention_probs_dropout_prob
 encoder_layerdrop decoder_layerdrop dropout_rate layerdrop cross_attention_hidden_size language name save_step
-directionality author kobart_version transformers.js_config
+directionality author kobart_version transformers.js_config seed dataset datasets max_seq_length model_name
+sentence_transformers learning_rate weight_decay warmup_steps batch_size epochs
 """
 IGNORED_STARTS = ("_", "output_", "summary_", "pooler_", "unsloth_")
+IGNORED_ENDS = ("_token_id", "_token_ids")
 REASONS = {  # keys of unsupported networks
     "auto_map": "it needs custom code, which is never run",
     "dual_chunk_attention_config": "attention in chunks is not supported",
@@ -53,6 +55,14 @@ WIDEST = 1 << 17  # d_model, number and width of heads
 DEEPEST = 1 << 10  # layers
 TALLEST = 1 << 15  # a side of an image, pixels
 LAYER_KINDS = ("full_attention", "sliding_attention")
+
+
+class UnknownKeys(UserError):
+    """Keys that no network is known to read, or that need what is not supported; `names` are theirs."""
+
+    def __init__(self, message: str, names: Collection[str]) -> None:
+        super().__init__(message)
+        self.names = names
 
 
 class Keys:
@@ -213,12 +223,13 @@ class Keys:
             self._checked([name], 0, _is_token, "the id of a token")
         known = self._handled | {*IGNORED.split(), *ignored.split()}
         left = [name for name in self.values if name not in known and not name.startswith(IGNORED_STARTS)]
-        left = [name for name in left if self.values[name] is not None]
+        left = [name for name in left if self.values[name] is not None and not name.endswith(IGNORED_ENDS)]
+        names = ", ".join(f"{self.prefix}{name} = {short_value(self.values[name])}" for name in sorted(left))
+        problem = f"not supported: {names}; ignoring it could load a different network"
         for name in left:
-            self.refuse(name in REASONS, f"{name}: {REASONS.get(name)}")
-        names = ", ".join(f"{self.prefix}{name} = {_short(self.values[name])}" for name in sorted(left))
+            problem = f"{self.prefix}{name}: {REASONS[name]}" if name in REASONS else problem
         if left:
-            raise UserError(f"config.json: not supported: {names}; ignoring it could load a different network")
+            raise UnknownKeys(f"config.json: {problem}", [self.prefix + name for name in left])
 
     # --- How ---
 
@@ -235,13 +246,13 @@ class Keys:
             if default is None:
                 raise UserError(f"config.json: has no '{self.prefix}{name}'")
             return default
-        self.refuse(not fits(value), f"{name} = {_short(value)}: must be {wanted}")
+        self.refuse(not fits(value), f"{name} = {short_value(value)}: must be {wanted}")
         return value
 
     def _not_supported(self, name: str, value: Any, allowed: Iterable[str]) -> UserError:
         wanted = [*allowed]
         joined = " or ".join(wanted) if len(wanted) < 3 else ", ".join(wanted)
-        return UserError(f"config.json: {self.prefix}{name} = {_short(value)} is not supported, only {joined}")
+        return UserError(f"config.json: {self.prefix}{name} = {short_value(value)} is not supported, only {joined}")
 
 
 def _is_number(value: Any) -> bool:
@@ -260,7 +271,7 @@ def _is_id(key: str) -> bool:
     return key.isascii() and key.isdigit() and len(key) < 9
 
 
-def _short(value: Any) -> str:
+def short_value(value: Any) -> str:
     """A shortened value for a message."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

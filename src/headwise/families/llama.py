@@ -100,4 +100,4 @@ def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
     }
 
 
-FAMILY = Family(config_from_hf, NAMES, prefix="model.", ignored=IGNORED, config_to_hf=config_to_hf)
+FAMILY = Family(config_from_hf, NAMES, prefix="model.", heads=HEADS, ignored=IGNORED, config_to_hf=config_to_hf)

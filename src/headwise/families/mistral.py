@@ -31,4 +31,4 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return config
 
 
-FAMILY = Family(config_from_hf, llama.NAMES, prefix="model.", ignored=llama.IGNORED)
+FAMILY = Family(config_from_hf, llama.NAMES, prefix="model.", heads=HEADS, ignored=llama.IGNORED)

@@ -58,5 +58,5 @@ def _windows(k: Keys, n_layers: int) -> tuple[int, ...]:
     return windows if any(windows) else ()
 
 
-FAMILY_2 = Family(config_from_hf_2, NAMES, prefix="model.", ignored=llama.IGNORED)
-FAMILY_3 = Family(config_from_hf_3, NAMES, prefix="model.", ignored=llama.IGNORED)
+FAMILY_2 = Family(config_from_hf_2, NAMES, prefix="model.", heads=HEADS, ignored=llama.IGNORED)
+FAMILY_3 = Family(config_from_hf_3, NAMES, prefix="model.", heads=HEADS, ignored=llama.IGNORED)

@@ -66,6 +66,7 @@ FAMILY = Family(
     NAMES,
     head_names,
     prefix="roberta.",
+    heads=HEADS,
     ignored=r"position_ids$|^roberta\.pooler\.|^lm_head\.bias$",
     same={"lm_head.decoder.bias": "lm_head.bias"},
 )

@@ -95,4 +95,6 @@ def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
     }
 
 
-FAMILY = Family(config_from_hf, NAMES, prefix="vit.", ignored=r"^vit\.pooler\.|mask_token$", config_to_hf=config_to_hf)
+FAMILY = Family(
+    config_from_hf, NAMES, prefix="vit.", heads=HEADS, ignored=r"^vit\.pooler\.|mask_token$", config_to_hf=config_to_hf
+)

@@ -4,8 +4,9 @@ This module imports by name the class for the kind that it finds, and when it is
 what needs torch. The compiled library translates without torch (`checkpoint.compiled`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
@@ -25,7 +26,12 @@ from headwise.models.translator import Translator
 from headwise.models.workers import Loading
 
 
-def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: str = "auto") -> Model:
+def load(
+    path: str | Path | Sequence[str | Path],
+    device: str = "auto",
+    dtype: str = "auto",
+    ignore_keys: Collection[str] = (),
+) -> Model:
     """The model in a directory that `train` wrote, or in a folder in the Hugging Face layout; or several as one.
 
     Args:
@@ -37,6 +43,8 @@ def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: s
             processes share and the system may drop; others are converted, a copy of 4 bytes (half precision: 2) a
             parameter beside the file. Networks that Headwise has trained stay float32: these numbers are what they
             decode with, as `translate(..., compute=...)` has it for one call.
+        ignore_keys: unknown keys of a config.json in the Hugging Face layout to ignore, which are errors otherwise.
+            Results may then differ from those of other software.
 
     Returns:
         A `Model`. Its methods depend on what its network reads and writes; any other one is a `UserError` that lists
@@ -46,16 +54,19 @@ def load(path: str | Path | Sequence[str | Path], device: str = "auto", dtype: s
         UserError: there is no such model, or something in it is missing, not understood or does not fit.
     """
     if not isinstance(path, str | Path):
+        if ignore_keys:
+            raise UserError("ignore_keys is for one model; import the models with it first")
         return load_translators(path, device, dtype)
-    return _model_of(_read(path, device, dtype), dtype)
+    return _model_of(_read(path, device, dtype, ignore_keys=ignore_keys), dtype)
 
 
 def _torch_side() -> Any:
     return _needing_torch("headwise.checkpoint.with_torch")
 
 
-def _read_pretrained(*given: Any) -> Folder:
-    return resolve_name("headwise.checkpoint.pretrained_folder:read_pretrained_folder")(*given)
+def _read_pretrained(ignore_keys: Collection[str], *given: Any) -> Folder:
+    read = resolve_name("headwise.checkpoint.pretrained_folder:read_pretrained_folder")
+    return read(*given, ignore_keys=ignore_keys)
 
 
 def _inspector(*given: Any) -> Any:
@@ -81,9 +92,15 @@ def _loading(paths: Sequence[str | Path], device: str, dtype: str) -> Loading:
 
 
 def _read(
-    path: str | Path, device: str, dtype: str = "file", tasks: Sequence[str] | None = None, published: bool = True
+    path: str | Path,
+    device: str,
+    dtype: str = "file",
+    tasks: Sequence[str] | None = None,
+    published: bool = True,
+    ignore_keys: Collection[str] = (),
 ) -> Folder:
-    return read_folder(path, device_name(device), dtype, tasks, _read_pretrained if published else None, _torch_side)
+    read_pretrained = partial(_read_pretrained, ignore_keys) if published else None
+    return read_folder(path, device_name(device), dtype, tasks, read_pretrained, _torch_side)
 
 
 def _model_of(folder: Folder, dtype: str) -> Model:

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,6 @@ def output(network: FamilyNetwork) -> Tensor:
         ({"sparsity": 3, "zeal": "b"}, r"not supported: sparsity = 3, zeal = 'b'"),
         ({"hidden_act": "mish"}, "hidden_act = 'mish' is not supported, only relu, gelu"),
         ({"is_decoder": True}, "is_decoder = True is not supported, only False"),
-        ({"architectures": ["BertForMultipleChoice"]}, "BertForMultipleChoice is not supported, only BertForM"),
         ({"hidden_size": None}, "config.json: has no 'hidden_size'"),
     ],
 )
@@ -57,6 +57,111 @@ def test_a_configuration_that_is_not_understood(changes: dict[str, Any], message
     (folder / "config.json").write_text(json.dumps({**values, **changes}))
     with pytest.raises(UserError, match=message):
         headwise.load(folder, "cpu")
+
+
+def configure(folder: Path, **changes: Any) -> None:
+    """Change a config.json; None removes a key."""
+    values = json.loads((folder / "config.json").read_text()) | changes
+    values = {key: value for key, value in values.items() if value is not None}
+    (folder / "config.json").write_text(json.dumps(values))
+
+
+# --- What the tensors say ---
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "gpt_neox"])
+def test_the_tensors_identify_a_family(family: str, write: Any) -> None:
+    folder = write(family)
+    expected = read_checkpoint(folder)
+    configure(folder, model_type=None, architectures=None)
+    with pytest.warns(UserWarning, match=f"has no model_type; read as {family}, which its tensors fit"):
+        found = read_checkpoint(folder)
+    assert found.config == expected.config
+    assert found.network.state_dict().keys() == expected.network.state_dict().keys()
+
+
+@pytest.mark.parametrize(("n_types", "family"), [(2, "bert"), (1, "roberta")])
+def test_encoders_without_a_prefix_differ_in_their_segments(n_types: int, family: str, write: Any) -> None:
+    """As rxnfp's encoder, saved without its name."""
+    folder = write("bert", type_vocab_size=n_types)
+    rename(folder, lambda key: key.removeprefix("bert."))
+    change(folder, lambda tensors: [tensors.pop(key) for key in [*tensors] if key.startswith("cls.")])
+    configure(folder, model_type=None, architectures=None)
+    with pytest.warns(UserWarning, match=f"read as {family}, which its tensors fit"):
+        assert read_checkpoint(folder).config.head == "none"
+
+
+def test_families_with_the_same_tensors_are_listed(write: Any) -> None:
+    folder = write("llama")
+    configure(folder, model_type=None)
+    with pytest.raises(
+        UserError, match=r'config\.json: has no model_type, and its tensors fit .*llama.*; add "model_type"'
+    ):
+        read_checkpoint(folder)
+
+
+def test_a_class_of_another_project_is_read_by_its_tensors(write: Any) -> None:
+    """As AntiBERTy's, which has further heads."""
+    folder = write("bert")
+    expected = output(read_checkpoint(folder).network)
+    configure(folder, architectures=["BertWithSpecies"])
+    change(folder, lambda tensors: tensors.update({"cls.species.weight": torch.ones(3, 8)}))
+    with pytest.warns(UserWarning) as said:
+        found = read_checkpoint(folder)
+    assert torch.equal(output(found.network), expected) and found.config.head == "masked"
+    assert [str(one.message).removeprefix(str(folder)) for one in said] == [
+        "/config.json: architectures = BertWithSpecies is unknown; read as BertForMaskedLM, which its tensors fit",
+        ": cls.species.weight of another head: not read",
+    ]
+
+
+def test_tensors_inside_the_network_are_not_passed_over(write: Any) -> None:
+    folder = write("bert")
+    configure(folder, architectures=["BertWithAdapters"])
+    change(folder, lambda tensors: tensors.update({"bert.encoder.layer.0.adapter.weight": torch.ones(3, 8)}))
+    with pytest.raises(UserError, match="architectures = BertWithAdapters is not supported, only BertForMaskedLM"):
+        read_checkpoint(folder)
+
+
+def test_the_number_of_classes_is_that_of_the_tensors(write: Any) -> None:
+    """As rxnfp's, whose config.json lists two."""
+    folder = write("bert")
+    configure(folder, architectures=["BertForSequenceClassification"], id2label=None, num_labels=2)
+    head = {"bert.pooler.dense.weight": torch.eye(8), "bert.pooler.dense.bias": torch.ones(8)}
+    head |= {"classifier.weight": torch.ones(5, 8), "classifier.bias": torch.ones(5)}
+
+    def other_head(tensors: dict[str, Tensor]) -> None:
+        for key in [key for key in tensors if key.startswith("cls.")]:
+            del tensors[key]
+        tensors.update(head)
+
+    change(folder, other_head)
+    with pytest.warns(UserWarning, match=r"has 5 classes, although config\.json lists 2"):
+        found = read_checkpoint(folder)
+    assert output(found.network).shape == (1, 5)
+
+
+def test_unknown_keys_are_ignored_on_request(write: Any) -> None:
+    folder = write("bert")
+    expected = output(read_checkpoint(folder).network)
+    configure(folder, zeal="b", sparsity=3)
+    for keys, message in (
+        (["zeal"], "not supported: sparsity = 3"),
+        (["zeal", "sparsity", "hidden_size"], "hidden_size cannot be ignored; its unknown keys are sparsity, zeal"),
+    ):
+        with pytest.raises(UserError, match=message), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            headwise.load(folder, "cpu", ignore_keys=keys)
+    with pytest.warns(UserWarning, match="ignored sparsity = 3, zeal = 'b'; results may differ"):
+        assert torch.equal(output(headwise.load(folder, "cpu", ignore_keys=["zeal", "sparsity"]).network), expected)
+
+
+@pytest.mark.parametrize("key", ["seed", "mask_token_id", "max_seq_length", "sentence_transformers"])
+def test_keys_of_training_and_tokens_are_harmless(key: str, write: Any) -> None:
+    folder = write("bert")
+    expected = output(read_checkpoint(folder).network)
+    configure(folder, **{key: 3})
+    assert torch.equal(output(read_checkpoint(folder).network), expected)
 
 
 @pytest.mark.parametrize("rope", [{"rope_type": "yarn", "factor": 2.0}, {"rope_theta": 1e4, "twist": 1}])
