@@ -23,7 +23,7 @@ FittingConfig = tuple[int, str, dict[str, Any]]  # number of tensors, family, co
 def names_network(values: Mapping[str, Any]) -> bool:
     """Whether a config.json names a family and, if any, a known class; without a class it is the family's first."""
     kind = values.get("model_type")
-    if not kind:
+    if kind is None or kind == "":
         return False
     family = FAMILIES.get(str(kind))
     return family is None or not family.heads or _saved_class(values) in ("", *family.heads)
