@@ -16,7 +16,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     keys = (
         "unknown keys of config.json to ignore, separated by commas; without it they are errors, and with it results "
     )
-    keys += "may differ from those of other software"
+    keys += "may differ from those of other software (default: none)"
     parser.add_argument("--ignore-keys", type=lambda text: text.split(","), default=(), metavar="KEYS", help=keys)
     parser.add_argument("out", metavar="OUT", help="new model folder to write")
 
