@@ -7,20 +7,20 @@ tables of `parameters`. Not here: access control (`access`), and running the ser
 import asyncio
 import json
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from headwise.errors import UserError
-from headwise.localisation.not_translated import count_kinds, not_translated
 from headwise.localisation.reading import ENDINGS
-from headwise.localisation.unit import without_inline_codes
 from headwise.serve.access import AccessRules, log_event
 from headwise.serve.batching import QueueFull
-from headwise.serve.files import FileStore, attachment, parse_upload
+from headwise.serve.documents import DocumentProcesses
+from headwise.serve.files import FileStore, attachment
 from headwise.serve.languages import detect_languages, language_name, most_likely_language
 from headwise.serve.metrics import Metrics
 from headwise.serve.models import ModelRouter, ModelUnavailable, SentenceOptions, SentenceTranslation
@@ -42,7 +42,8 @@ from headwise.serve.translation import (
     cancel_when,
     gather_or_cancel,
     stream_texts,
-    translate_document,
+    translate_documents,
+    translate_html,
     translate_texts,
 )
 
@@ -63,6 +64,7 @@ class RequestHandlers:
     access: AccessRules
     metrics: Metrics
     files: FileStore
+    documents: DocumentProcesses
     log_text: bool = False  # log translated sentences
 
     # --- LibreTranslate's API
@@ -97,19 +99,21 @@ class RequestHandlers:
         name = values["file"].filename or ""
         if not name:
             raise RequestError(400, "Invalid request: empty file")
-        languages = ("" if values["source"] == "auto" else values["source"], values["target"])
-        content = await values["file"].read()
-        document = await asyncio.to_thread(parse_upload, name, content, languages, self.limits.body)
-        text = "\n".join(without_inline_codes(unit.source) for unit in document.units)
-        source = self.sources(values["source"], [text])[0]["language"]
-        model = self.router.find(source, values["target"])
-        (written,), found = await self.with_timeout(
-            request, translate_document(model, document, SentenceOptions(source, values["target"]))
-        )
+        work = self.translated_file(name, await values["file"].read(), values["source"], values["target"])
+        written, not_translated = await self.with_timeout(request, work)
+        url = f"{request.url.scheme}://{request.url.netloc}/download_file/{quote(self.files.put(name, written))}"
+        return {"translatedFileUrl": url, "notTranslated": not_translated}
+
+    async def translated_file(self, name: str, content: bytes, source: str, target: str) -> tuple[bytes, Any]:
+        """A file with its translation, and the number of texts that are never translated, by kind."""
+        languages = ("" if source == "auto" else source, target)
+        async with self.documents.open(is_html=False) as documents:
+            sample, not_translated = await documents.read_file(name, content, languages, self.limits.body)
+            source = self.sources(source, [sample])[0]["language"]
+            options = SentenceOptions(source, target)
+            (written,), (found,) = await translate_documents(self.router.find(source, target), documents, options)
         self.record(found)
-        key = self.files.put(name, written)
-        url = f"{request.url.scheme}://{request.url.netloc}/download_file/{quote(key)}"
-        return {"translatedFileUrl": url, "notTranslated": count_kinds(not_translated(document))}
+        return written, not_translated
 
     async def download_file(self, request: "Request") -> Any:
         """Download a translated file."""
@@ -234,11 +238,17 @@ class RequestHandlers:
         work = []
         for source, numbers in by_source.items():
             options = SentenceOptions(source, target, n_best=n_best)
-            work.append(translate_texts(self.router, [texts[i] for i in numbers], options, is_html))
+            translate = self.translated_html if is_html else partial(translate_texts, self.router)
+            work.append(translate([texts[i] for i in numbers], options))
         translated = chain.from_iterable(await gather_or_cancel(work))
         by_number = dict(zip(chain.from_iterable(by_source.values()), translated, strict=True))
         self.record(chain.from_iterable(one.sentences for one in by_number.values()))
         return [by_number[number] for number in range(len(texts))]
+
+    async def translated_html(self, texts: Sequence[str], options: SentenceOptions) -> list[TextTranslation]:
+        """Translate HTML texts."""
+        async with self.documents.open(is_html=True) as documents:
+            return await translate_html(self.router, documents, texts, options)
 
     def record(self, sentences: Iterable[SentenceTranslation]) -> None:
         """Count sentences, and log them if enabled."""

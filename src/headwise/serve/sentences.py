@@ -62,7 +62,7 @@ async def run_steps(
         wanted = replace(options, aligned=request.aligned or options.aligned)
         translations = await submit(model, new, wanted)
         known |= {(text, request.aligned): one for text, one in zip(new, translations, strict=True)}
-        outputs = [_sentence_output(known[text, request.aligned], rank) for text in request.texts]
+        outputs = [sentence_output(known[text, request.aligned], rank) for text in request.texts]
         request, result = await asyncio.to_thread(_next_step, steps, outputs)
     return result
 
@@ -77,7 +77,7 @@ def _next_step(
         return None, end.value
 
 
-def _sentence_output(one: SentenceTranslation, rank: int) -> SentenceOutput:
+def sentence_output(one: SentenceTranslation, rank: int) -> SentenceOutput:
     """Alternatives use the alignment of the best translation, because they share most words."""
     links = None if one.alignment is None else frozenset(one.alignment)
     return SentenceOutput(nth_best(one, rank)[0], one.log_prob, one.n_tokens[1] + 1, links)

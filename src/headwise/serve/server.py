@@ -17,6 +17,7 @@ from headwise.errors import UserError
 from headwise.serve.access import AccessMiddleware, AccessRules, log_event, log_request
 from headwise.serve.batching import BatchSettings
 from headwise.serve.connections import ConnectionLimits, limited_protocol
+from headwise.serve.documents import DocumentLimits, DocumentProcesses
 from headwise.serve.files import FileStore
 from headwise.serve.metrics import Metrics
 from headwise.serve.models import ModelRouter, ServedModel
@@ -35,6 +36,7 @@ class ServerSettings:
     limits: RequestLimits = field(default_factory=RequestLimits)
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     batching: BatchSettings = field(default_factory=BatchSettings)
+    documents: DocumentLimits = field(default_factory=DocumentLimits)
     log_text: bool = False
     drain: int = 30  # seconds for running requests after SIGTERM
 
@@ -52,8 +54,10 @@ def application(models: Sequence[ServedModel], settings: ServerSettings, folder:
     except ImportError:
         raise UserError(f"serving needs starlette and uvicorn: {INSTALL}") from None
     metrics = Metrics(models, ROUTES)
+    documents = DocumentProcesses(settings.documents)
+    store = FileStore(folder)
     handlers = RequestHandlers(
-        ModelRouter(models), settings.limits, settings.access, metrics, FileStore(folder), settings.log_text
+        ModelRouter(models), settings.limits, settings.access, metrics, store, documents, settings.log_text
     )
     routes = [
         Route(path + "{name}" * (path == DOWNLOADS), handlers.guarded(getattr(handlers, name)), methods=[method])
@@ -64,7 +68,9 @@ def application(models: Sequence[ServedModel], settings: ServerSettings, folder:
     async def working(app: Any) -> AsyncIterator[None]:
         for model in models:
             model.open(settings.batching, partial(metrics.batched, model))
+        await documents.start()
         yield
+        await documents.close()
         for model in models:
             await model.close()
 

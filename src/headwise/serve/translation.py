@@ -7,15 +7,15 @@ Placeholders, addresses and emoji are preserved (`sentences`), and in a document
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
-from headwise.localisation.fill import targets_of, translation_steps
-from headwise.localisation.html_page import parse_html
-from headwise.localisation.passages import Characters
 from headwise.localisation.placeholders import is_icu_choice, with_codes
+from headwise.localisation.segments import SentenceRequest
 from headwise.localisation.sentences import SentenceSpan, split_into_sentences
-from headwise.localisation.unit import Document, Parts, plain
+from headwise.localisation.unit import Parts, plain
+from headwise.serve.documents import OpenDocuments
 from headwise.serve.languages import base_language
 from headwise.serve.models import ModelRouter, SentenceOptions, SentenceTranslation, ServedModel
 from headwise.serve.sentences import (
@@ -23,7 +23,7 @@ from headwise.serve.sentences import (
     is_queued_as_it_is,
     load_model,
     nth_best,
-    run_steps,
+    sentence_output,
     submit,
     translate_protected,
 )
@@ -92,9 +92,7 @@ def segment_text(text: str, language: str) -> SegmentedText:
     return SegmentedText(*split_into_sentences(with_codes((text,)), base_language(language)))
 
 
-async def translate_texts(
-    router: ModelRouter, texts: Sequence[str], options: SentenceOptions, is_html: bool = False
-) -> list[TextTranslation]:
+async def translate_texts(router: ModelRouter, texts: Sequence[str], options: SentenceOptions) -> list[TextTranslation]:
     """Translate texts; all their sentences are queued together.
 
     Raises:
@@ -102,8 +100,6 @@ async def translate_texts(
         QueueFull: too many sentences are queued.
     """
     model = router.find(options.source, options.target)
-    if is_html:
-        return await gather_or_cancel([_translate_html(model, text, options) for text in texts])
     segmented = [segment_text(text, options.source) for text in texts]
     sentences = [parts for text in segmented for parts in text.parts]
     bare, protected = [plain(one) for one in sentences if is_queued_as_it_is(one)], _protected(sentences)
@@ -143,28 +139,50 @@ async def stream_texts(
         await asyncio.gather(others, return_exceptions=True)
 
 
-async def _translate_html(model: ServedModel, text: str, options: SentenceOptions) -> TextTranslation:
-    written, sentences = await translate_document(model, parse_html(Characters("q", text.encode())), options)
-    return TextTranslation(tuple(one.decode() for one in written), sentences)
+async def translate_html(
+    router: ModelRouter, documents: OpenDocuments, texts: Sequence[str], options: SentenceOptions
+) -> list[TextTranslation]:
+    """Translate HTML texts; errors as for `translate_documents`."""
+    model = router.find(options.source, options.target)
+    await documents.read_html(texts)
+    written, sentences = await translate_documents(model, documents, options)
+    ranks = [
+        tuple(one.decode() for one in written[start : start + options.n_best])
+        for start in range(0, len(written), options.n_best)
+    ]
+    return [TextTranslation(*both) for both in zip(ranks, sentences, strict=True)]
 
 
-async def translate_document(
-    model: ServedModel, document: Document, options: SentenceOptions
-) -> tuple[list[bytes], tuple[SentenceTranslation, ...]]:
-    """Translate the untranslated units of a document, once for each rank; also returns the sentences.
+async def translate_documents(
+    model: ServedModel, documents: OpenDocuments, options: SentenceOptions
+) -> tuple[list[bytes], list[tuple[SentenceTranslation, ...]]]:
+    """Translate the untranslated units of documents, once for each rank; also returns the sentences of each document.
 
     Raises:
         UserError: an invalid setting.
+        RequestError: a limit of the process of the documents is exceeded.
         QueueFull: too many sentences are queued.
     """
     known: KnownSentences = {}
     await load_model(model, options)
-    written: list[bytes] = []
-    for rank in range(options.n_best):
-        steps = translation_steps(document, base_language(options.source), model.supports_markers)
-        units = await run_steps(model, steps, options, rank, known)
-        written.append(await asyncio.to_thread(document.filled, targets_of(units)))
-    return written, tuple(known.values())
+    requests = await documents.start(base_language(options.source), model.supports_markers, options.n_best)
+    by_run: list[KnownSentences] = [{} for _ in requests]
+    while any(requests):
+        keys = [_sentence_keys(request) for request in requests]
+        for aligned in (False, True):
+            new = [key for key in dict.fromkeys(chain.from_iterable(keys)) if key not in known and key[1] is aligned]
+            found = await submit(model, [text for text, _ in new], replace(options, aligned=aligned))
+            known |= dict(zip(new, found, strict=True))
+        for run, wanted in zip(by_run, keys, strict=True):
+            run |= {key: known[key] for key in wanted}
+        requests = await documents.answer(
+            [[sentence_output(known[key], n % options.n_best) for key in wanted] for n, wanted in enumerate(keys)]
+        )
+    return await documents.filled(), [tuple(run.values()) for run in by_run[:: options.n_best]]
+
+
+def _sentence_keys(request: SentenceRequest | None) -> list[tuple[str, bool]]:
+    return [(text, request.aligned) for text in request.texts] if request else []
 
 
 async def gather_or_cancel(parts: Sequence[Any]) -> list[Any]:

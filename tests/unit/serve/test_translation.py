@@ -15,10 +15,19 @@ from hypothesis import strategies as st
 
 from headwise.localisation.sentences import MAX_SENTENCE
 from headwise.serve.batching import BatchSettings
+from headwise.serve.document_session import DocumentSession
+from headwise.serve.documents import OpenDocuments, in_thread
 from headwise.serve.files import parse_upload
 from headwise.serve.models import ModelRouter, SentenceOptions, SentenceTranslation, ServedModel
 from headwise.serve.parameters import RequestError
-from headwise.serve.translation import TextTranslation, segment_text, stream_texts, translate_document, translate_texts
+from headwise.serve.translation import (
+    TextTranslation,
+    segment_text,
+    stream_texts,
+    translate_documents,
+    translate_html,
+    translate_texts,
+)
 
 PLAIN = st.text(st.sampled_from("aB .!?\n\r\t\u00a0\u3002\u2028,Dr"), max_size=80) | st.text(max_size=40)
 
@@ -46,13 +55,13 @@ class Speaker(ServedModel):
         ]
 
 
-def told(say: Callable[[str], str], work: Callable[[ModelRouter, ServedModel], Any]) -> Any:
+def told(say: Callable[[str], str], work: Callable[[ModelRouter, ServedModel, OpenDocuments], Any]) -> Any:
     async def run() -> Any:
         model = Speaker(Path("m"), (("en", "de"),), lambda path: None)
         model.say = say
         model.open(BatchSettings(wait=0.0), lambda sentences, seconds: None)
         try:
-            return await work(ModelRouter([model]), model)
+            return await work(ModelRouter([model]), model, OpenDocuments(in_thread(DocumentSession())))
         finally:
             await model.close()
 
@@ -60,9 +69,8 @@ def told(say: Callable[[str], str], work: Callable[[ModelRouter, ServedModel], A
 
 
 def page(text: str, say: Callable[[str], str], n_best: int = 1) -> TextTranslation:
-    return told(
-        say, lambda router, _: translate_texts(router, [text], SentenceOptions("en", "de", n_best=n_best), True)
-    )[0]
+    options = SentenceOptions("en", "de", n_best=n_best)
+    return told(say, lambda router, _, documents: translate_html(router, documents, [text], options))[0]
 
 
 def test_tags_of_a_page_stay_at_their_words_whatever_the_model_does_with_them() -> None:
@@ -81,14 +89,17 @@ def test_alternatives_of_a_page_are_of_every_sentence() -> None:
 
 
 def test_a_sentence_that_stands_often_in_a_file_is_translated_once() -> None:
-    document = parse_upload("a.txt", b"A dog.\nA dog. A cat.\r\n", ("en", "de"), 99)
     heard: list[str] = []
 
     def say(text: str) -> str:
         heard.append(text)
         return text.upper()
 
-    written, found = told(say, lambda _, model: translate_document(model, document, SentenceOptions("en", "de")))
+    async def work(router: ModelRouter, model: ServedModel, documents: OpenDocuments) -> Any:
+        assert await documents.read_file("a.txt", b"A dog.\nA dog. A cat.\r\n", ("en", "de"), 99)
+        return await translate_documents(model, documents, SentenceOptions("en", "de"))
+
+    written, (found,) = told(say, work)
     assert written == [b"A DOG.\nA DOG. A CAT.\r\n"]
     assert [one.source for one in found] == ["A dog.", "A cat."] and heard.count("A dog.") == 1
 
@@ -148,10 +159,9 @@ def test_long_sentences_are_split(part: str) -> None:
     ],
 )
 def test_between_sentences_stands_what_the_language_has_there(text: str, said: dict[str, str], whole: str) -> None:
-    assert (
-        told(said.__getitem__, lambda router, _: translate_texts(router, [text], SentenceOptions("en", "de")))[0].text
-        == whole
-    )
+    options = SentenceOptions("en", "de")
+    found = told(said.__getitem__, lambda router, *_: translate_texts(router, [text], options))
+    assert found[0].text == whole
 
 
 @pytest.mark.parametrize("part", ["<", "A. ", "a.\n", "。", "\"'", "\r", " \n"])
@@ -162,7 +172,7 @@ def test_no_text_takes_long(part: str) -> None:
 
 
 def texts(text: str, say: Callable[[str], str], n_best: int = 1) -> TextTranslation:
-    return told(say, lambda router, _: translate_texts(router, [text], SentenceOptions("en", "de", n_best=n_best)))[0]
+    return told(say, lambda router, *_: translate_texts(router, [text], SentenceOptions("en", "de", n_best=n_best)))[0]
 
 
 CODES = "Write to a.b@example.org, see https://example.org/a?b=c, 👩‍💻 {0} %s!"
@@ -200,7 +210,7 @@ def test_private_characters_of_a_text_are_no_markers(private: str) -> None:
 
 
 def test_a_stream_has_protected_sentences_in_order() -> None:
-    async def streamed(router: ModelRouter, model: ServedModel) -> list[Any]:
+    async def streamed(router: ModelRouter, model: ServedModel, documents: OpenDocuments) -> list[Any]:
         return [one async for one in stream_texts(router, ["A dog. See {0}. A cat."], SentenceOptions("en", "de"))]
 
     found = told(str.upper, streamed)

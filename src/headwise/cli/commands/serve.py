@@ -22,6 +22,7 @@ from headwise.models.load import load_translator
 from headwise.serve.access import AccessRules, read_keys
 from headwise.serve.batching import BatchSettings
 from headwise.serve.connections import ConnectionLimits
+from headwise.serve.documents import DocumentLimits
 from headwise.serve.hosts import is_loopback
 from headwise.serve.models import load_served_models
 from headwise.serve.parameters import RequestLimits
@@ -80,6 +81,9 @@ def _limit_options(parser: argparse.ArgumentParser) -> None:
         ("max-texts", 1000, "texts of a request"),
         ("max-terms", 1000, "terms of a request, in glossary and keep"),
         ("max-body-memory", 256 * 1024 * 1024, "bytes of all requests that are not answered yet"),
+        ("max-documents", 4, "files that are translated at the same time; others wait"),
+        ("document-memory", 512 * 1024 * 1024, "bytes of memory for reading and filling a file"),
+        ("document-seconds", 20, "seconds of processor time for reading and filling the documents of a request"),
         ("max-connections", 1000, "open connections"),
         ("max-client-connections", 400, "open connections of an IP address; all clients of a proxy are one address"),
         ("max-seconds", 60, "seconds until a request is answered"),
@@ -124,7 +128,12 @@ def run(options: argparse.Namespace) -> None:
     )
     batching = BatchSettings(options.wait / 1000, options.batch_tokens, options.max_waiting, float(options.idle))
     access = AccessRules(options.host, tuple(options.hosts), tuple(options.origins), keys)
-    wanted = ServerSettings(options.port, access, limits, connections, batching, options.log_text, options.drain)
+    documents = DocumentLimits(
+        files=options.max_documents, seconds=options.document_seconds, memory=options.document_memory
+    )
+    wanted = ServerSettings(
+        options.port, access, limits, connections, batching, documents, options.log_text, options.drain
+    )
     if options.ray is None:
         return serve(models, wanted)
     serve_replicas(options.ray, models, options.device, not options.idle, wanted, options.replicas)

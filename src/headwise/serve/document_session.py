@@ -1,0 +1,144 @@
+"""The documents of a request in the process that reads and fills them: calls in, sentences and filled files out.
+
+A call and its reply are JSON values, each with bytes (`frame`). Documents stay here from reading to filling. Not here:
+processes (`document_process`) and the server's side (`documents`).
+"""
+
+import json
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from io import BufferedIOBase
+from itertools import accumulate, pairwise
+from typing import Any
+
+from headwise.localisation.fill import TranslationSteps, targets_of, translation_steps
+from headwise.localisation.html_page import parse_html
+from headwise.localisation.not_translated import count_kinds, not_translated
+from headwise.localisation.passages import Characters
+from headwise.localisation.segments import SentenceOutput, SentenceRequest
+from headwise.localisation.unit import Document, Parts, without_inline_codes
+from headwise.serve.files import parse_upload
+
+LENGTHS = struct.Struct("!QQ")  # bytes of the JSON value, and of what follows it
+SAMPLE = 20_000  # characters of the text by which the language is detected
+Message = tuple[dict[str, Any], bytes]
+
+
+class DocumentRun:
+    """A document on its way to one translation."""
+
+    def __init__(self, document: Document, steps: TranslationSteps) -> None:
+        self.document, self._steps = document, steps
+        self.targets: Mapping[int, Parts] = {}
+        self.request: SentenceRequest | None = None  # None at the end
+        self._resume(lambda: next(steps))
+
+    def answer(self, outputs: list[SentenceOutput]) -> None:
+        """Continue with the translations of `request`."""
+        self._resume(lambda: self._steps.send(outputs))
+
+    def _resume(self, step: Callable[[], SentenceRequest]) -> None:
+        try:
+            self.request = step()
+        except StopIteration as end:
+            self.request, self.targets = None, targets_of(end.value)
+
+
+class DocumentSession:
+    """The documents of a request: `read`, `start`, `answer` until nothing is requested, `fill`."""
+
+    def __init__(self) -> None:
+        self._documents: list[Document] = []
+        self._runs: list[DocumentRun] = []
+
+    def handle(self, call: Mapping[str, Any], content: bytes) -> Message:
+        """The reply to a call; `call["do"]` names the method.
+
+        Raises:
+            UserError: an invalid document.
+        """
+        return getattr(self, f"_{call['do']}")(call, content)
+
+    def _read(self, call: Mapping[str, Any], content: bytes) -> Message:
+        """Parse documents; returns the beginning of their text."""
+        parts = split_content(content, call["sizes"])
+        if call["is_html"]:
+            self._documents = [parse_html(Characters("q", part)) for part in parts]
+        else:
+            name, languages, limit = call["name"], call["languages"], call["limit"]
+            self._documents = [parse_upload(name, part, languages, limit) for part in parts]
+        sample, size = [], 0
+        for unit in (unit for document in self._documents for unit in document.units):
+            sample.append(without_inline_codes(unit.source))
+            size += len(sample[-1]) + 1
+            if size > SAMPLE:
+                break
+        left = [one for document in self._documents for one in not_translated(document)]
+        return {"sample": "\n".join(sample)[:SAMPLE], "not_translated": count_kinds(left)}, b""
+
+    def _start(self, call: Mapping[str, Any], content: bytes) -> Message:
+        """Split into sentences: a run for every document and rank."""
+        self._runs = [
+            DocumentRun(document, translation_steps(document, call["language"], call["markers"]))
+            for document in self._documents
+            for _ in range(call["n_best"])
+        ]
+        return self._requests()
+
+    def _answer(self, call: Mapping[str, Any], content: bytes) -> Message:
+        """Continue with the translations of all requested sentences."""
+        for run, outputs in zip(self._runs, call["outputs"], strict=True):
+            if run.request:
+                run.answer([output_of(values) for values in outputs])
+        return self._requests()
+
+    def _fill(self, call: Mapping[str, Any], content: bytes) -> Message:
+        """The files with their translations."""
+        written = [run.document.filled(run.targets) for run in self._runs]
+        return {"sizes": [len(one) for one in written]}, b"".join(written)
+
+    def _requests(self) -> Message:
+        requests = [run.request and {"texts": list(run.request.texts), "aligned": run.request.aligned}
+                    for run in self._runs]  # fmt: skip
+        return {"requests": requests}, b""
+
+
+def split_content(content: bytes, sizes: Sequence[int]) -> list[bytes]:
+    """The parts of joined bytes.
+
+    >>> split_content(b"abcde", [2, 0, 3])
+    [b'ab', b'', b'cde']
+    """
+    return [content[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
+
+
+def output_values(output: SentenceOutput) -> list[Any]:
+    """An output as a JSON value."""
+    links = None if output.links is None else [list(link) for link in sorted(output.links)]
+    return [output.text, output.log_prob, output.n_tokens, links]
+
+
+def output_of(values: Sequence[Any]) -> SentenceOutput:
+    """The output of `output_values`.
+
+    >>> output = SentenceOutput("a", -1.0, 2, frozenset({(0, 1)}))
+    >>> output_of(output_values(output)) == output
+    True
+    """
+    text, log_prob, n_tokens, links = values
+    return SentenceOutput(text, log_prob, n_tokens, None if links is None else frozenset(map(tuple, links)))
+
+
+def frame(value: Mapping[str, Any], content: bytes = b"") -> bytes:
+    """A message in bytes."""
+    encoded = json.dumps(value).encode()
+    return LENGTHS.pack(len(encoded), len(content)) + encoded + content
+
+
+def read_frame(stream: BufferedIOBase) -> Message | None:
+    """The next message of a blocking stream; None at its end."""
+    start = stream.read(LENGTHS.size)
+    if len(start) < LENGTHS.size:
+        return None
+    length, size = LENGTHS.unpack(start)
+    return json.loads(stream.read(length)), stream.read(size)
