@@ -6,6 +6,7 @@ so, or when the server has ended for any reason. Not here: the server's side (`d
 """
 
 import gc
+import math
 import os
 import select
 import signal
@@ -106,12 +107,12 @@ def _work(handle: int) -> None:
 
 
 def _reply_to_all(stream: BufferedRWPair) -> None:
-    session = DocumentSession()
+    session, before = DocumentSession(), address_space()
     while message := read_frame(stream):
         call, content = message
         try:
             if call["do"] == "limit":
-                limit_process(call["seconds"], call["memory"])
+                limit_process(call["seconds"], before + call["memory"])
                 continue
             reply = frame(*session.handle(call, content))
         except MemoryError:
@@ -125,9 +126,17 @@ def _reply_to_all(stream: BufferedRWPair) -> None:
 
 
 def limit_process(seconds: int, memory: int) -> None:
-    """Limit this process to so many seconds of processor time, and to so many bytes more than it has (Linux)."""
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    with suppress(OSError):  # without /proc
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        most = pages * resource.getpagesize() + memory
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    """Limit this process to so many more seconds of processor time, and to an address space of so many bytes."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    resource.setrlimit(
+        resource.RLIMIT_CPU, (math.ceil(used.ru_utime + used.ru_stime) + seconds, resource.RLIM_INFINITY)
+    )
+    with suppress(OSError, ValueError):  # not on macOS
+        resource.setrlimit(resource.RLIMIT_AS, (memory, resource.RLIM_INFINITY))
+
+
+def address_space() -> int:
+    """The bytes of this process's address space; a large number where the system has no /proc."""
+    with suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    return 1 << 40

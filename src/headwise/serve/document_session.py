@@ -59,6 +59,11 @@ class DocumentSession:
         """
         return getattr(self, f"_{call['do']}")(call, content)
 
+    def _forget(self, call: Mapping[str, Any], content: bytes) -> Message:
+        """Release the documents."""
+        self._documents, self._runs = [], []
+        return {}, b""
+
     def _read(self, call: Mapping[str, Any], content: bytes) -> Message:
         """Parse documents; returns the beginning of their text."""
         parts = split_content(content, call["sizes"])

@@ -26,6 +26,8 @@ from headwise.serve.parameters import RequestError
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 HTML_SHARE = 8  # an HTML text, which is limited in characters, gets this part of the memory of a file
 MOST_BYTES = 256 * 1024 * 1024  # of a message from a process
+IDLE = 16  # processes of HTML texts that are kept for later ones
+USES = 200  # requests with HTML texts that a process serves
 PATIENCE = 5.0  # seconds for a process to end
 
 
@@ -96,32 +98,50 @@ class DocumentProcesses:
         self._limits = limits
         self._slots = {False: asyncio.Semaphore(limits.files), True: asyncio.Semaphore(limits.html)}
         self._fork_server: ForkServer | None = None
+        self._idle: list[DocumentProcess] = []
 
     async def start(self) -> None:
         """Start the process from which those of documents are forked, if it does not run."""
         if hasattr(os, "fork") and not (self._fork_server and self._fork_server.runs):
-            self._fork_server = ForkServer()
+            ended, self._fork_server = self._fork_server, ForkServer()
+            if ended:
+                await ended.close()
 
     async def close(self) -> None:
         """End all processes."""
+        for process in self._idle:
+            process.end()
         if self._fork_server:
             await self._fork_server.close()
 
     @asynccontextmanager
     async def open(self, is_html: bool) -> AsyncIterator[OpenDocuments]:
-        """A process for documents, which ends with the block."""
+        """A process for documents. It ends with the block; one for HTML texts serves later ones, unless it failed."""
         async with self._slots[is_html]:
             await self.start()
             if not self._fork_server:
                 yield OpenDocuments(in_thread(DocumentSession()))
                 return
-            process = await DocumentProcess.start(self._fork_server)
+            process = self._idle_process() if is_html else None
+            process = process or await DocumentProcess.start(self._fork_server)
             try:
                 memory = self._limits.memory // (HTML_SHARE if is_html else 1)
-                await process.limit(self._limits.seconds, memory)
+                process.limit(self._limits.seconds, memory)
                 yield OpenDocuments(process.exchange)
+                if is_html and process.uses < USES and len(self._idle) < IDLE:
+                    await process.exchange({"do": "forget"}, b"")
+                    self._idle.append(process)
             finally:
-                process.end()
+                if process not in self._idle:
+                    process.end()
+
+    def _idle_process(self) -> "DocumentProcess | None":
+        while self._idle:
+            process = self._idle.pop()
+            if not process.reader.at_eof():
+                return process
+            process.end()
+        return None
 
 
 def in_thread(session: DocumentSession) -> Exchange:
@@ -181,7 +201,8 @@ class ForkServer:
                     if waiting := self._endings.pop(process, None):
                         waiting.set_result(code)
         self.runs = False  # it ended by itself
-        self._program.poll()
+        for waiting in self._endings.values():
+            waiting.set_result(1)
 
     async def close(self) -> None:
         """End it, with all processes that it forked."""
@@ -196,7 +217,7 @@ class ForkServer:
             self._program.wait()
 
 
-@dataclass
+@dataclass(eq=False)
 class DocumentProcess:
     """The server's end of a process for documents."""
 
@@ -205,7 +226,8 @@ class DocumentProcess:
     writer: asyncio.StreamWriter
     number: int
     ending: "asyncio.Future[int]"
-    limits: tuple[int, int] = (0, 0)
+    limits: tuple[int, int] = (0, 0)  # seconds and bytes
+    uses: int = 0
 
     @classmethod
     async def start(cls, server: ForkServer) -> "DocumentProcess":
@@ -224,8 +246,9 @@ class DocumentProcess:
         number = hello["process"]
         return cls(server, reader, writer, number, server.ending(number))
 
-    async def limit(self, seconds: int, memory: int) -> None:
-        """Set its limits."""
+    def limit(self, seconds: int, memory: int) -> None:
+        """Set the limits of its next documents."""
+        self.uses += 1
         self.limits = seconds, memory
         self.writer.write(frame({"do": "limit", "seconds": seconds, "memory": memory}))
 
