@@ -1,8 +1,8 @@
 """The processes in which documents are read and filled, each forked from a small one for the documents of a request.
 
-The server starts `main` as its own program, without torch and without threads, so that forking is safe and takes
-milliseconds. A process has limits of processor time and memory, set by the kernel; it is killed when the server says
-so, or when the server has ended for any reason. Not here: the server's side (`documents`).
+The server starts `fork_documents` as its own program, without torch and without threads, so that forking is safe and
+takes milliseconds. A process has limits of processor time and memory, set by the kernel; it is killed when the server
+says so, or when the server has ended for any reason. Not here: the server's side (`documents`).
 """
 
 import gc
@@ -19,6 +19,8 @@ from io import BufferedRWPair
 from pathlib import Path
 
 from headwise.errors import UserError
+from headwise.localisation.fill import translation_steps
+from headwise.localisation.reading import parse_document
 from headwise.serve.document_session import DocumentSession, frame, read_frame
 
 if sys.platform != "win32":
@@ -31,11 +33,12 @@ OUT_OF_MEMORY = 3  # exit code
 NICENESS = 5  # below the server's own work
 
 
-def main(control: int) -> None:
+def fork_documents(control: int) -> None:
     """Fork and kill processes until the socket with this number is closed."""
     for number in (signal.SIGINT, signal.SIGTERM):  # sent to a whole group; the server finishes its requests first
         signal.signal(number, signal.SIG_IGN)
     os.nice(NICENESS)
+    load_optional_libraries()
     gc.collect()
     gc.freeze()  # so that collections in forked processes do not copy this memory
     server, children = socket.socket(fileno=control), set[int]()
@@ -51,6 +54,14 @@ def main(control: int) -> None:
     finally:
         for child in children:
             os.kill(child, signal.SIGKILL)
+
+
+def load_optional_libraries() -> None:
+    """Load the libraries of formats, which would otherwise be loaded in every process, within its limits."""
+    for name in ("a.html", "a.md"):
+        with suppress(UserError):  # not installed
+            for _ in translation_steps(parse_document(name, b"A dog."), "en", markers=False):
+                break
 
 
 def _wake_at_endings() -> int:

@@ -94,7 +94,7 @@ class DocumentSession:
         """Continue with the translations of all requested sentences."""
         for run, outputs in zip(self._runs, call["outputs"], strict=True):
             if run.request:
-                run.answer([output_of(values) for values in outputs])
+                run.answer([output_from_values(values) for values in outputs])
         return self._requests()
 
     def _fill(self, call: Mapping[str, Any], content: bytes) -> Message:
@@ -123,11 +123,11 @@ def output_values(output: SentenceOutput) -> list[Any]:
     return [output.text, output.log_prob, output.n_tokens, links]
 
 
-def output_of(values: Sequence[Any]) -> SentenceOutput:
+def output_from_values(values: Sequence[Any]) -> SentenceOutput:
     """The output of `output_values`.
 
     >>> output = SentenceOutput("a", -1.0, 2, frozenset({(0, 1)}))
-    >>> output_of(output_values(output)) == output
+    >>> output_from_values(output_values(output)) == output
     True
     """
     text, log_prob, n_tokens, links = values

@@ -45,14 +45,14 @@ class DocumentFault(Exception):
     """A bug in the process of a document; the log has the details."""
 
 
-Exchange = Callable[[Mapping[str, Any], bytes], Awaitable[Message]]
+DocumentCall = Callable[[Mapping[str, Any], bytes], Awaitable[Message]]
 
 
 @dataclass(frozen=True)
 class OpenDocuments:
     """The documents of a request, one translation of each for every rank."""
 
-    exchange: Exchange
+    exchange: DocumentCall
 
     async def read_file(
         self, name: str, content: bytes, languages: Sequence[str], limit: int
@@ -144,7 +144,7 @@ class DocumentProcesses:
         return None
 
 
-def in_thread(session: DocumentSession) -> Exchange:
+def in_thread(session: DocumentSession) -> DocumentCall:
     """The calls of a session in a thread of this process, without limits."""
 
     async def exchange(call: Mapping[str, Any], content: bytes) -> Message:
@@ -162,7 +162,11 @@ class ForkServer:
             number = theirs.fileno()
             path = os.pathsep.join(filter(None, sys.path))
             self._program = subprocess.Popen(
-                [sys.executable, "-c", f"from headwise.serve.document_process import main; main({number})"],
+                [
+                    sys.executable,
+                    "-c",
+                    f"from headwise.serve.document_process import fork_documents; fork_documents({number})",
+                ],
                 env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
                 pass_fds=[number],
                 stdin=subprocess.DEVNULL,

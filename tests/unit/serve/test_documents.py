@@ -97,12 +97,12 @@ def test_too_much_memory_ends_that_document_alone() -> None:
     async def work(processes: DocumentProcesses) -> None:
         async with processes.open(is_html=True) as other:
             await other.read_html(["A dog."])
-            with pytest.raises(RequestError, match="needed more than 40 MiB of memory") as caught:
+            with pytest.raises(RequestError, match="needed more than 80 MiB of memory") as caught:
                 await read(processes, "a.docx", hostile())
             assert caught.value.status == 413
             assert await upper(other) == [b"A DOG."]
 
-    run(work, memory=40 * 1024 * 1024)
+    run(work, memory=80 * 1024 * 1024)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="documents are read in threads")

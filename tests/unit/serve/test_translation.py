@@ -96,7 +96,8 @@ def test_a_sentence_that_stands_often_in_a_file_is_translated_once() -> None:
         return text.upper()
 
     async def work(router: ModelRouter, model: ServedModel, documents: OpenDocuments) -> Any:
-        assert await documents.read_file("a.txt", b"A dog.\nA dog. A cat.\r\n", ("en", "de"), 99)
+        sample, _ = await documents.read_file("a.txt", b"A dog.\nA dog. A cat.\r\n", ("en", "de"), 99)
+        assert sample == "A dog.\nA dog. A cat."
         return await translate_documents(model, documents, SentenceOptions("en", "de"))
 
     written, (found,) = told(say, work)
