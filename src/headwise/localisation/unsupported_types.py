@@ -16,7 +16,7 @@ ENDINGS_BY_KIND = {
     "XML": "xsl xslt dita docbook plist svg tbx wxl xhtm idml mif ttml dfxp txml ttx mxliff mqxliff sdlxliff",
     "resources of a program": "toml ini cfg conf ftl lang rc php js jsx tsx "
     "json5 jsonc py java kt swift vue svelte css scss sql qm",
-    "a table": "csv tsv jsonl ndjson xls xlsx ods parquet",
+    "a table": "tsv jsonl ndjson xls xlsx ods parquet",
     "a document": "tex ltx bib rst adoc asciidoc textile org wiki mediawiki ipynb rtf odt "
     "odp doc ppt pptx pdf epub typ",
     "subtitles of another kind": "sbv ass ssa sub",

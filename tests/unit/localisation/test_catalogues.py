@@ -1,5 +1,6 @@
 """Catalogues of programs: what is a text, what a filled file looks like, and which files are rejected."""
 
+import csv
 import json
 import plistlib
 import re
@@ -158,6 +159,16 @@ en:
     days: [Mon, Tue]
   stamp: "%H:%M"
 """
+CSV = '''Key,Source,Target,Note
+a,"Hello, ""you""",,x
+b,A dog,"",y
+c,Done,Fertig,
+d,5,,
+
+e
+f,"two
+lines",
+'''
 SAMPLES = {
     "strings.xml": (
         ANDROID,
@@ -177,6 +188,11 @@ SAMPLES = {
             *("%{count} file", "%{count} files", "a dog", "dogs", "Mon", "Tue"),
         ],
         {"format": 2, "symbol": 2},
+    ),
+    "a.csv": (
+        CSV,
+        ['Hello, "you"', "A dog", "two\nlines"],
+        {"text without letters": 1, "row without both columns": 1},
     ),
     "a.strings": (STRINGS, ['Say "hi"\n%1$@ \u00e9', "Open", "%d"], {}),
     "a.stringsdict": (STRINGSDICT, ["%d file", "%d files"], {"format": 1}),
@@ -310,6 +326,16 @@ def test_rails_keeps_styles_and_renames_the_language() -> None:
     assert yaml.safe_load(found)["pl"]["flow"] == dict.fromkeys(["few", "many", "one", "other"], "x")
 
 
+def test_tables_are_read_by_the_names_of_their_columns() -> None:
+    found = filled("a.csv", CSV, lambda unit: ('a, "b"',))
+    rows = list(csv.reader(found.splitlines(keepends=True)))
+    assert rows[1] == ["a", 'Hello, "you"', 'a, "b"', "x"] and rows[2] == ["b", "A dog", 'a, "b"', "y"]
+    assert 'b,A dog,"a, ""b""",y\nc,Done,Fertig,\nd,5,,\n\ne\nf,"two\nlines","a, ""b"""\n' in found
+    by_code = "en;id;de-DE\r\nA dog;1;\r\n"
+    assert filled("a.csv", by_code, lambda unit: ("x; y",), ("en", "de")) == by_code.replace("1;", '1;"x; y"')
+    assert filled("a.csv", "id\tsource\ttarget\n1\tA\t", lambda unit: ("B",), ("en", "id")).endswith("1\tA\tB")
+
+
 def test_plural_categories_are_those_of_cldr() -> None:
     for code in _BY_LANGUAGE:
         if localedata.exists(code.replace("pt-pt", "pt_PT")):
@@ -337,6 +363,9 @@ def test_plural_categories_are_those_of_cldr() -> None:
         ("a.yml", "en:\n  a: 'b\n", "a.yml: line 3: invalid YAML (found unexpected end of stream); correct it"),
         ("a.yml", "en:\n  a: " + "[" * 5000, "a.yml: more nested keys"),
         ("a.yml", "", "a.yml: not a Rails catalogue"),
+        ("a.csv", "a,b\n1,2\n", "a.csv: line 1: no columns of sources and translations; name two columns"),
+        ("a.csv", 'source,target\na"b,\n', "a.csv: line 2: a quote inside a field; write it twice"),
+        ("a.csv", "", "a.csv: line 1: no columns"),
         ("a.ts", "<a/>", "a.ts: not a file of Qt Linguist"),
         ("a.ts", '<TS language="de"/>', "a.ts: line 1: its language is 'de', not 'fr'; remove --languages"),
     ],

@@ -92,7 +92,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     draft = "speculative decoding: faster for single sentences, with the output of --beam-size 1. Drafts come from the "
     draft += "'input', from the folder of a smaller model, or from a translation memory"
     file_option(parser, "--draft", draft, "FROM")
-    documents = parser.add_argument_group("documents", "Files such as .po, .xliff, .docx, .md, .html, .srt and .json.")
+    documents = parser.add_argument_group(
+        "documents", "Files such as .po, .xliff, strings.xml, .docx, .md, .html and .srt."
+    )
     report = "file to list the translations in, as JSON lines; those with warnings come first"
     documents.add_argument("--report", type=out_file, default="", metavar="FILE", help=report)
     sentences = "split the lines of a text into sentences, and translate each"

@@ -1,0 +1,111 @@
+"""Tables with a column of sources and one of translations (`.csv`): RFC 4180, with `,`, `;` or a tab between fields.
+
+The columns are those whose names are `source` and `target` (or `translation`), or the codes of the languages. A row
+with an empty translation is a unit; all other fields keep their bytes. Not here: parallel text for training (`data`).
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from headwise.errors import UserError
+from headwise.localisation.markup import same_language
+from headwise.localisation.passages import Characters
+from headwise.localisation.unit import Parts, Skipped, Unit, UnitState, has_letters, plain
+
+SOURCES = ("source", "source text", "source_text", "original", "msgid")
+TARGETS = ("target", "target text", "target_text", "translation", "msgstr")
+SEPARATORS = ",;\t"
+FIELD = {mark: re.compile(rf'"((?:[^"]|"")*+)"|([^{mark}\r\n"]*+)') for mark in SEPARATORS}
+Span = tuple[int, int]
+
+
+class Table:
+    """A table of sources and translations."""
+
+    def __init__(self, characters: Characters, separator: str, rows: Sequence[Sequence[Span]], columns: Span) -> None:
+        self._characters, self._separator = characters, separator
+        self._spans: list[Span] = []
+        self.units: list[Unit] = []
+        self.skipped: list[Skipped] = []
+        for row in rows:
+            if len(row) > max(columns):
+                self._add(*(row[column] for column in columns))
+            elif any(end > start for start, end in row):
+                self.skipped.append(characters.skipped("row without both columns", row[0][0], row[-1][1]))
+
+    def _add(self, source_span: Span, target_span: Span) -> None:
+        source, target = (_value(self._characters.text[slice(*span)]) for span in (source_span, target_span))
+        parts = [(text,) if text else () for text in (source, target)]
+        state = UnitState.TRANSLATED if target.strip() else UnitState.UNTRANSLATED
+        state = state if has_letters(parts[0]) else UnitState.KEPT
+        self._spans.append(target_span)
+        self.units.append(Unit(parts[0], parts[1], state, self._characters.line(source_span[0])))
+
+    def filled(self, targets: Mapping[int, Parts]) -> bytes:
+        """See `unit.Document`."""
+        text, pieces, at = self._characters.text, list[str](), 0
+        for number, parts in sorted(targets.items()):
+            start, end = self._spans[number]
+            quoted = text[start:end].startswith('"')
+            pieces += [text[at:start], _to_field(plain(parts), self._separator, quoted)]
+            at = end
+        return self._characters.encoded("".join([*pieces, text[at:]]))
+
+
+def _value(raw: str) -> str:
+    return raw[1:-1].replace('""', '"') if raw.startswith('"') else raw
+
+
+def _to_field(text: str, separator: str, quoted: bool) -> str:
+    """A text as a field.
+
+    >>> _to_field("a, b", ",", False), _to_field("a", ",", False), _to_field(" a", ";", False)
+    ('"a, b"', 'a', '" a"')
+    """
+    needed = quoted or any(mark in text for mark in (separator, '"', "\r", "\n")) or text != text.strip()
+    return '"' + text.replace('"', '""') + '"' if needed else text
+
+
+def _rows(characters: Characters, separator: str) -> Iterator[list[Span]]:
+    """The span of each field, by row."""
+    text, at, row = characters.text, 0, list[Span]()
+    while at <= len(text):
+        field = FIELD[separator].match(text, at)
+        assert field is not None  # it matches the empty text
+        row.append(field.span())
+        at = field.end()
+        if text[at : at + 1] == separator:
+            at += 1
+        elif at == len(text) or text[at] in "\r\n":
+            yield row
+            row = []
+            at += 2 if text.startswith("\r\n", at) else 1
+            if at >= len(text):
+                return
+        else:
+            where = f"{characters.path}: line {characters.line(at)}"
+            raise UserError(f"{where}: a quote inside a field; write it twice, and quote the whole field")
+
+
+def _columns(names: Sequence[str], languages: Sequence[str]) -> Span | None:
+    """The numbers of the columns of sources and translations."""
+    found = list[int]()
+    for known, language in zip((SOURCES, TARGETS), languages, strict=True):
+        fitting = [n for n, name in enumerate(names) if name in known]
+        fitting += [n for n, name in enumerate(names) if language and same_language(name, language)]
+        found += fitting[:1]
+    return (found[0], found[1]) if len({*found}) == 2 else None
+
+
+def read_csv(path: str, data: bytes, languages: Sequence[str]) -> Table:
+    """Read a table; its first row names the columns."""
+    characters = Characters(path, data)
+    first = characters.text.split("\n", 1)[0]
+    separator = max(SEPARATORS, key=first.count)
+    rows = list(_rows(characters, separator))
+    names = [_value(characters.text[slice(*span)]).strip().lower() for span in rows[0]]
+    columns = _columns(names, languages)
+    if columns is None:
+        known = "name two columns in the first row 'source' and 'target', or by --languages FROM-TO"
+        raise UserError(f"{path}: line 1: no columns of sources and translations; {known}")
+    return Table(characters, separator, rows[1:], columns)
