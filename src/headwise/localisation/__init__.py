@@ -30,6 +30,7 @@ FORMATS = {  # file name endings by format; `reading.READERS` has the readers
     "subtitles": (".srt", ".vtt"),
     "html_page": (".html", ".htm", ".xhtml"),
     "markdown": (".md", ".markdown"),
+    "rst": (".rst", ".rest"),
     "word": (".docx",),
     "plain_text": (".txt",),
 }

@@ -18,6 +18,7 @@ from headwise.localisation.properties import read_properties
 from headwise.localisation.qt import read_qt
 from headwise.localisation.rails import read_rails
 from headwise.localisation.resx import read_resx
+from headwise.localisation.rst import read_rst
 from headwise.localisation.subtitles import read_subtitles
 from headwise.localisation.tmx import read_tmx
 from headwise.localisation.unit import Document
@@ -45,6 +46,7 @@ READERS: dict[str, Callable[[str, bytes, Sequence[str]], Document]] = {
     "subtitles": read_subtitles,
     "html_page": read_html,
     "markdown": read_markdown,
+    "rst": read_rst,
     "word": read_word,
     "plain_text": read_plain_text,
 }

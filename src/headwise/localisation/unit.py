@@ -47,7 +47,7 @@ class Unit:
     target: Parts
     state: UnitState
     line: int  # of the file, from 1
-    markup: str = ""  # markup language inside its strings: "rst", "markdown", "extension", "qt", "apple", "ruby"
+    markup: str = ""  # markup language inside its strings, a key of `placeholders.OF_MARKUP`
     key: str = ""  # message key, in formats that have keys
     kept: str = ""  # the kind of text, for units that are `KEPT`, as `Skipped.kind`
 
