@@ -43,12 +43,12 @@ OF_MARKUP = {
     "apple": re.compile(rf"%(?:\d+\$)?#@\w+@|{ANYWHERE}"),
     "qt": re.compile(rf"%L?(?:\d{{1,2}}|n\b)|{ANYWHERE}"),
     "ruby": re.compile(rf"%\{{[^{{}}]*\}}|%<\w+>[-+ #\d.]*+\w|{ANYWHERE}"),
-    # Of a file: also interpreted text, references by name, citations, escapes and emphasis.
+    # Of a file: also interpreted text, references by name, citations and escapes.
     "restructuredtext": re.compile(
         r":[\w:.+-]{1,64}:`[^`]+`|``.+?``(?!`)|\|[^\s|](?:[^|\n]{0,80}[^\s|])?\|_{0,2}|\[[#*\w.-]+\]_|\\.|"
         r"(?<![\w`])`[^`<>]+`(?![_`\w])(?::[\w:.+-]{1,64}:)?|`_{1,2}(?!\w)|\s<[^<>`]+>`_{1,2}|(?<!\w)`(?=[^`\s])|"
         r"(?<![\w.+-])[A-Za-z0-9](?:[\w.+-]{0,80}[A-Za-z0-9])?_{1,2}(?![\w])|\s?::(?=\s*$)|``|"
-        rf"(?<![\w*])\*{{1,2}}(?=[^\s*])|(?<=[^\s*])\*{{1,2}}(?![\w*])|{ANYWHERE}"
+        rf"{ANYWHERE}"
     ),
     "extension": re.compile(rf"\$\w+\$|\$\d|{ANYWHERE}"),
     # An escaped character, a reference whose text is code, a role, code, a footnote, an address, a wiki link, maths, an

@@ -19,7 +19,7 @@ LINE = re.compile(r"([^\r\n]*)(?:\r\n?|\n|$)")
 ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*")
 BULLET = re.compile(r"[-+*\u2022\u2023\u2043](?: +|$)")
 ENUMERATOR = re.compile(r"\(?(?:\d{1,9}|[a-zA-Z]|#|[ivxlcdmIVXLCDM]{1,9})[.)](?: +|$)")
-FIELD = re.compile(r":(?![: ])((?:[^:\\]|\\.|:(?! |$))+):(?: +|$)")
+FIELD = re.compile(r":(?![: ])((?:[^:\\]|\\.|:(?![ `]|$))+)(?<! ):(?: +|$)")
 OPTION = re.compile(r"(?:-\w|--[\w-]+|/\w)(?:[ =][\w<>-]+)?(?:, (?:-\w|--[\w-]+|/\w)(?:[ =][\w<>-]+)?)*(?: {2,}|$)")
 DIRECTIVE = re.compile(r"\.\. +([\w:+.-]*\w) ?::(?: +|$)")
 FOOTNOTE = re.compile(r"\.\. +\[[^\[\]]+\](?: +|$)")
@@ -33,10 +33,15 @@ BLOCK = re.compile(
     rf"{BULLET.pattern}|{ENUMERATOR.pattern}|{FIELD.pattern}|(?:\.\.|__|>>>|\|)(?: |$)|\+-|::|-{{1,2}}\w", re.DOTALL
 )
 NAMED_REFERENCE = re.compile(r"(?<![\w`:\\])`([^`<>\\]+)`_(?![\w_])")
+TARGET = re.compile(r"^[ \t]*\.\. _`?([^`:\r\n]+)`?:", re.MULTILINE)
 SIMPLE_REFERENCE = re.compile(r"(?<![\w`])([A-Za-z0-9](?:[\w.+-]*[A-Za-z0-9])?)_(?![\w_])")
 ADMONITIONS = {
     *("attention", "caution", "danger", "error", "hint", "important", "note", "tip", "warning", "seealso", "todo"),
 }
+PAIR = re.compile(  # code and roles, which may contain stars; a reference; emphasis
+    r"``.+?``|:[\w:.+-]{1,64}:`[^`]+`|(?<![\w`:\\])`(?P<name>[^`<>\\]+)`_(?![\w_])|"
+    r"(?<![\w*\\])(?P<stars>\*{1,2})(?![\s*)\]}'\"])(?P<emphasis>[^*\\]+)(?<!\s)(?P=stars)(?![\w*])"
+)
 TITLES = ADMONITIONS | {  # directives whose first line is text
     *("admonition", "topic", "sidebar", "rubric", "epigraph", "highlights", "pull-quote", "list-table", "centered"),
     *("card", "dropdown", "tab-item", "tab", "grid-item-card"),
@@ -72,8 +77,9 @@ class _Blocks:
         self.skipped: list[Skipped] = []
         self._characters = characters
         self._text = characters.text
+        targets = {" ".join(found[1].lower().split()) for found in TARGET.finditer(self._text)}
         names = (found[1] for pattern in (NAMED_REFERENCE, SIMPLE_REFERENCE) for found in pattern.finditer(self._text))
-        self._referenced = {" ".join(name.lower().split()) for name in names}
+        self._referenced = {" ".join(name.lower().split()) for name in names} - targets
         self._begun = False  # whether a block that is no title was read
 
     def read(self, lines: Lines, depth: int) -> Iterator[TextPassage]:
@@ -116,7 +122,9 @@ class _Blocks:
                 self._skip(DOCUMENT_FIELDS, lines[at:end])
                 self._begun = False
             else:
-                yield from self._marked(lines[at:end], found.end(), depth, FIELD.match(line) is not None)
+                is_field = FIELD.match(line) is not None
+                is_list = not is_field and not OPTION.match(line)  # an item's marker sets the indentation of its text
+                yield from self._marked(lines[at:end], found.end(), depth, is_field, found.end() if is_list else 0)
             return end
         return (yield from self._paragraph(lines, at, depth))
 
@@ -219,7 +227,7 @@ class _Blocks:
             return None
         start, end = lines[at][0], lines[number + 1][0] + len(under)
         indent = len(self._line(lines, number)) - len(self._line(lines, number).lstrip())
-        name = " ".join(title.split())
+        name = " ".join(title.replace("`", "").replace("*", "").split())
         target = f".. _{name}:" if name.lower() in self._referenced else ""
         if ":" in name and target:
             target = f".. _`{name}`:"
@@ -237,10 +245,16 @@ class _Blocks:
             yield TextPassage(start, end, self._parts(text.strip()), _to_rst, markup="restructuredtext")
 
     def _parts(self, text: str) -> Parts:
-        """The parts of a text; a reference by name has the name in its last code."""
+        """The parts of a text, with codes at both ends of emphasis; a reference by name has it in its last code."""
         pieces, at = list[str | Code](), 0
-        for found in NAMED_REFERENCE.finditer(text):
-            pieces += [text[at : found.start()], Code("`"), found[1], Code(f" <{found[1]}_>`_")]
+        for found in PAIR.finditer(text):
+            if found["name"]:
+                ends, inner = ("`", f" <{found['name']}_>`_"), found["name"]
+            elif found["stars"]:
+                ends, inner = (found["stars"], found["stars"]), found["emphasis"]
+            else:
+                continue  # code
+            pieces += [text[at : found.start()], Code(ends[0]), inner, Code(ends[1])]
             at = found.end()
         return join_parts([*pieces, text[at:]])
 
@@ -251,7 +265,9 @@ class _Blocks:
         else:
             self._skip("block nested too deeply", lines)
 
-    def _marked(self, lines: Lines, marker: int, depth: int, hangs: bool = False) -> Iterator[TextPassage]:
+    def _marked(
+        self, lines: Lines, marker: int, depth: int, hangs: bool = False, indent: int = 0
+    ) -> Iterator[TextPassage]:
         """The texts of lines of which the first one has a marker. With `hangs`, the second line sets the indentation.
 
         Then a paragraph of several lines goes below its marker, so that there still is such a line.
@@ -259,18 +275,18 @@ class _Blocks:
         first = (lines[0][0] + marker, lines[0][1])
         if depth >= MAX_DEPTH:
             return self._skip("block nested too deeply", lines)
-        for passage in self.read([first, *self._dedented(lines[1:])], depth + 1):
-            below = passage.end > first[1] and passage.start < first[1] and hangs
-            if below:
+        for passage in self.read([first, *self._dedented(lines[1:], indent)], depth + 1):
+            if hangs and passage.start < first[1] < passage.end:
                 start, end = lines[1]
-                indent = self._text[first[1] : end - len(self._text[start:end].lstrip(" \t"))]
-                passage = replace(passage, to_file=lambda parts, indent=indent: indent + _to_rst(parts))
+                below = self._text[first[1] : end - len(self._text[start:end].lstrip(" \t"))]
+                passage = replace(passage, to_file=lambda parts, below=below: below + _to_rst(parts))
             yield passage
 
-    def _dedented(self, lines: Lines) -> Lines:
-        """Lines without the indentation that all have."""
+    def _dedented(self, lines: Lines, indent: int = 0) -> Lines:
+        """Lines without the indentation that all have, at most `indent` if it is set."""
         texts = [self._text[start:end] for start, end in lines]
-        indent = min((len(text) - len(text.lstrip(" \t")) for text in texts if text.strip()), default=0)
+        found = min((len(text) - len(text.lstrip(" \t")) for text in texts if text.strip()), default=0)
+        indent = min(found, indent or found)
         return [(min(start + indent, end), end) for start, end in lines]
 
     def _skip(self, kind: str, lines: Lines) -> None:
