@@ -347,7 +347,8 @@ PACKAGES = ("data", "decode", "evaluate", "generation", "glossary", "inspect", "
 AT_THE_BEGINNING = (  # which are only tried where a text begins
     "data.split.COUNT_PATTERN", "data.split.SHARE_PATTERN", "data.corruption.FULL_STOP", "localisation.po.STRING",
     "data.file_checks.LANGUAGE_CODE", "data.file_checks.MARKUP", "data.links.LINK",
-    "localisation.markdown_dialects.ALONE",
+    "localisation.markdown_dialects.ALONE", "localisation.rst.FIELD", "localisation.rst.DIRECTIVE_OPTION",
+    "localisation.rst.SIMPLE_TABLE", "localisation.rst.BLOCK",
     "localisation.markdown.FRONT_MATTER", "localisation.properties.KEY", "localisation.subtitles.TIMES",
     "localisation.markup.DECLARED_ENCODING", "localisation.unsupported_types.BEGINNING",
     "localisation.unsupported_types.LINE_PATTERNSXML or HTML",

@@ -34,7 +34,7 @@ BLOCK = re.compile(
 )
 NAMED_REFERENCE = re.compile(r"(?<![\w`:\\])`([^`<>\\]+)`_(?![\w_])")
 TARGET = re.compile(r"^[ \t]*\.\. _`?([^`:\r\n]+)`?:", re.MULTILINE)
-SIMPLE_REFERENCE = re.compile(r"(?<![\w`])([A-Za-z0-9](?:[\w.+-]*[A-Za-z0-9])?)_(?![\w_])")
+SIMPLE_REFERENCE = re.compile(r"(?<![\w`.+-])([A-Za-z0-9](?:[\w.+-]{0,80}[A-Za-z0-9])?)_(?![\w_])")
 ADMONITIONS = {
     *("attention", "caution", "danger", "error", "hint", "important", "note", "tip", "warning", "seealso", "todo"),
 }
