@@ -27,6 +27,7 @@ from headwise.localisation.segments import (
 from headwise.localisation.sentences import SentenceSpan, split_into_sentences
 from headwise.localisation.unit import Code, Document, Parts, Unit, UnitState, join_parts, without_inline_codes
 
+TOO_LONG = "left untranslated: longer than the file allows"
 ICU_CHOICE = "left untranslated: chooses among texts (ICU)"
 
 
@@ -130,6 +131,8 @@ def _join_unit(
     warnings = dict.fromkeys(one.warning for one in sentences if one.warning)
     if CODES_CHANGED in warnings:
         return TranslatedUnit(number, unit, (), warnings=(CODES_CHANGED,))
+    if unit.max_length and len(without_inline_codes(target)) > unit.max_length:
+        return TranslatedUnit(number, unit, (), warnings=(TOO_LONG,))
     log_prob = sum(one.log_prob for one in sentences) / max(1, sum(one.n_tokens for one in sentences))
     quality = quality_warnings(with_codes(unit.source, unit.markup), target, log_prob)
     return TranslatedUnit(number, unit, target, log_prob, (*warnings, *quality))

@@ -2,7 +2,9 @@
 
 https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html. A plural entry has a unit for each form: the source
 of the first is the singular, of the others the plural. Machine translations are marked `fuzzy`, as by gettext's tools,
-so that programs do not use them before review. Obsolete entries (`#~`) stay.
+so that programs do not use them before review. Obsolete entries (`#~`) stay. A template (.pot) becomes a catalogue of
+the target language, if that is given: its header gets the charset, the language and the plural forms. A charset that
+cannot represent a translation becomes UTF-8.
 
 `polib` writes entries. It does not read them: it accepts entries without a closing quote or without a `msgstr`, and its
 time is quadratic in the lines of an entry.
@@ -15,12 +17,16 @@ from dataclasses import dataclass, field
 from headwise.errors import UserError
 from headwise.localisation.encodings import decode_file
 from headwise.localisation.not_translated import beginning_of
+from headwise.localisation.plural_forms import plural_rule
 from headwise.localisation.unit import Parts, Skipped, Unit, UnitState, plain
 
 CHARSET = re.compile(rb'"Content-Type:[^"]*?charset=([\w.:-]+)', re.IGNORECASE)
+CHARSET_NAME = re.compile(r'("Content-Type:[^"]*?charset=)[\w.:-]+', re.IGNORECASE)
 FORMS = re.compile(r"nplurals\s*=\s*(\d)")
+PLACEHOLDERS = {"Language": "", "Plural-Forms": "nplurals=INTEGER; plural=EXPRESSION;"}  # in headers of templates
 WIDTH = 78  # of written lines, the default of gettext
 OBSOLETE = re.compile(r"#~[ \t]*msgid[ \t]")
+FIELD = re.compile(r"^Plural-Forms:[ \t]*(.*)$", re.MULTILINE)
 ROLE = re.compile(r":[\w:.+-]{1,64}:`|``|`_\b")
 STRING = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[\d\])?)?[ \t]*"((?:[^"\\]|\\.)*+)"$')
 ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{2}|.)")
@@ -66,6 +72,60 @@ class Msgstr:
     form: int  # plural form; -1 for an entry without
 
 
+@dataclass(frozen=True)
+class CatalogueHeader:
+    """The header of a catalogue: the entry with an empty `msgid`."""
+
+    entry: CatalogueEntry | None
+    language: str  # the target language, "" if unknown
+    is_template: bool
+
+    @property
+    def end(self) -> int:
+        """The line after it."""
+        return self.entry.end if self.entry else 0
+
+    @property
+    def plural_rule(self) -> str:
+        """The value of `Plural-Forms`, of the target language if the header has none."""
+        there = FIELD.search(self.entry.text("msgstr")) if self.entry else None
+        rule = there[1] if there else ""
+        return rule if FORMS.search(rule) else plural_rule(self.language) or rule
+
+    def for_language(self, lines: Sequence[str]) -> list[str]:
+        """The lines up to its end, with charset, language and plural forms where it has placeholders."""
+        end = "\r\n" if lines[0].endswith("\r\n") else "\n"
+        if self.entry is None:
+            return [line + end for line in ('msgid ""', 'msgstr ""', *self._fields(""), "")] if self.is_template else []
+        head = list(lines[self.entry.start : self.entry.msgstr])
+        if self.is_template:
+            head = [line for line in map(_without_fuzzy, head) if line]
+        body = [line.replace("charset=CHARSET", "charset=UTF-8") for line in lines[self.entry.msgstr : self.entry.end]]
+        for field_line in self._fields(self.entry.text("msgstr")):
+            name = field_line[: field_line.index(":") + 1]
+            there = next((i for i, line in enumerate(body) if line.lstrip().startswith(name)), len(body))
+            body[there : there + 1] = [field_line + end]
+        return [*lines[: self.entry.start], *head, *body]
+
+    def _fields(self, value: str) -> list[str]:
+        """The missing fields of a header with this value, as quoted lines."""
+        fields = [] if value else ["Content-Type: text/plain; charset=UTF-8", "Content-Transfer-Encoding: 8bit"]
+        wanted = {"Language": self.language.replace("-", "_"), "Plural-Forms": plural_rule(self.language)}
+        for name, text in wanted.items():
+            there = re.search(rf"^{name}:[ \t]*(.*)$", value, re.MULTILINE)
+            is_missing = self.is_template if there is None else there[1].strip() == PLACEHOLDERS[name]
+            fields += [f"{name}: {text}"] * bool(text and is_missing)
+        return [f'"{one}\\n"' for one in fields]
+
+
+def _without_fuzzy(line: str) -> str:
+    """A line of flags without `fuzzy`; "" if none is left."""
+    if not line.lstrip().startswith("#,"):
+        return line
+    flags = [flag.strip() for flag in line.strip()[2:].split(",") if flag.strip() not in ("", "fuzzy")]
+    return f"#, {', '.join(flags)}{line[len(line.rstrip()) :]}" if flags else ""
+
+
 class Catalogue:
     """A gettext catalogue."""
 
@@ -76,8 +136,10 @@ class Catalogue:
         entries: Sequence[CatalogueEntry],
         forms: int,
         obsolete: Sequence[Skipped],
+        header: "CatalogueHeader",
     ) -> None:
-        """`lines` include their line ends; `forms` is the number of plural forms, from the header."""
+        """`lines` include their line ends; `forms` is the number of plural forms."""
+        self._header, self._forms = header, forms
         self._encoding, self._entries, self._lines = encoding, entries, lines
         found = [pair for number, entry in enumerate(entries) for pair in _units(number, entry, forms)]
         self._places = [place for place, _ in found]
@@ -91,11 +153,20 @@ class Catalogue:
             place = self._places[number]
             changed.setdefault(place.entry, {})[place.form] = plain(parts)
         lines, at = list[str](), 0
+        if targets:
+            lines, at = self._header.for_language(self._lines), self._header.end
+            for number, entry in enumerate(self._entries if self._header.is_template else ()):
+                if entry.is_plural and len(entry.forms) != self._forms:
+                    changed.setdefault(number, {})
         for number, texts in sorted(changed.items()):
             entry = self._entries[number]
             lines += [*self._lines[at : entry.start], *self._written(entry, texts)]
             at = entry.end
-        return "".join([*lines, *self._lines[at:]]).encode(self._encoding)
+        text = "".join([*lines, *self._lines[at:]])
+        try:
+            return text.encode(self._encoding)
+        except UnicodeEncodeError:
+            return CHARSET_NAME.sub(r"\g<1>UTF-8", text, count=1).encode()
 
     def _written(self, entry: CatalogueEntry, texts: Mapping[int, str]) -> list[str]:
         """The lines of an entry with these translations by form, marked fuzzy."""
@@ -107,19 +178,21 @@ class Catalogue:
         if -1 in texts:
             fresh = polib.POEntry(msgid="x", msgstr=with_outer_newlines(msgid, texts[-1]))
         else:
-            forms = {i: with_outer_newlines(msgid, text) for i, text in {**entry.forms, **texts}.items()}
+            there = {i: entry.forms.get(i, "") for i in range(max(self._forms, *(i + 1 for i in entry.forms)))}
+            there = {i: there[i] for i in range(self._forms)} if self._header.is_template else there
+            forms = {i: with_outer_newlines(msgid, text) if text else "" for i, text in {**there, **texts}.items()}
             fresh = polib.POEntry(msgid="x", msgid_plural="x", msgstr_plural=forms)
         written = fresh.__unicode__(wrapwidth=WIDTH).split("\n")
         first = next(i for i, line in enumerate(written) if line.startswith("msgstr"))
-        return _fuzzy(head, end) + [line + end for line in written[first:] if line]
+        return (_fuzzy(head, end) if texts else head) + [line + end for line in written[first:] if line]
 
 
 def _fuzzy(head: list[str], end: str) -> list[str]:
     """The lines before the translation, with the fuzzy flag."""
-    if any(line.startswith("#,") and "fuzzy" in line for line in head):
+    if any(line.lstrip().startswith("#,") and "fuzzy" in line for line in head):
         return head
     for i, line in enumerate(head):
-        if line.startswith("#,"):
+        if line.lstrip().startswith("#,"):
             return [*head[:i], line.replace("#,", "#, fuzzy,", 1), *head[i + 1 :]]
     at = next(i for i, line in enumerate(head) if line.lstrip().startswith(("msg", "#|")))
     return [*head[:at], f"#, fuzzy{end}", *head[at:]]
@@ -136,7 +209,7 @@ def with_outer_newlines(source: str, text: str) -> str:
 
 
 def read_po(path: str, data: bytes, languages: Sequence[str]) -> Catalogue:
-    """Read a catalogue; `languages` are ignored, because it is bilingual."""
+    """Read a catalogue; the target language completes the header of a template."""
     try:
         import polib  # noqa: F401  (used for writing)
     except ImportError:
@@ -155,10 +228,11 @@ def read_po(path: str, data: bytes, languages: Sequence[str]) -> Catalogue:
         for number, line in enumerate(lines, 1)
         if OBSOLETE.match(line)
     ]
-    header = next((entry.text("msgstr") for entry in entries if not entry.text("msgid")), "")
-    forms = FORMS.search(header)
+    first = next((entry for entry in entries if not entry.text("msgid") and "msgctxt" not in entry.strings), None)
+    header = CatalogueHeader(first, languages[1], path.lower().endswith(".pot"))
+    forms = FORMS.search(header.plural_rule)
     texts = [entry for entry in entries if entry.text("msgid")]
-    return Catalogue(lines, encoding, texts, int(forms[1]) if forms else 2, obsolete)
+    return Catalogue(lines, encoding, texts, int(forms[1]) if forms else 2, obsolete, header)
 
 
 class _EntryReader:

@@ -49,6 +49,7 @@ class Unit:
     line: int  # of the file, from 1
     markup: str = ""  # markup language inside its strings, a key of `placeholders.OF_MARKUP`
     key: str = ""  # message key, in formats that have keys
+    max_length: int = 0  # characters that its translation may have; 0 = any number
     kept: str = ""  # the kind of text, for units that are `KEPT`, as `Skipped.kind`
 
 

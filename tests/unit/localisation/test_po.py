@@ -1,13 +1,16 @@
 """gettext's catalogues keep every byte but those of the translations that are filled in."""
 
+import gettext
 import shutil
 import subprocess
 import tarfile
 from pathlib import Path
 
+import polib
 import pytest
 
 from headwise.errors import UserError
+from headwise.localisation.plural_forms import RULES
 from headwise.localisation.po import read_po
 from headwise.localisation.unit import UnitState
 
@@ -140,3 +143,97 @@ def test_python_s_documentation_is_read_whole_and_comes_back_byte_by_byte(shared
                 states[unit.state] += 1
     assert states[UnitState.TRANSLATED] > 5000
     assert states[UnitState.UNTRANSLATED] > 3000
+
+
+TEMPLATE = """# A title.
+#, fuzzy
+msgid ""
+msgstr ""
+"Project-Id-Version: a 1\\n"
+"PO-Revision-Date: 2026-01-01 00:00+0000\\n"
+"Last-Translator: A <a@example.org>\\n"
+"Language-Team: none\\n"
+"Language: \\n"
+"MIME-Version: 1.0\\n"
+"Content-Type: text/plain; charset=CHARSET\\n"
+"Content-Transfer-Encoding: 8bit\\n"
+"Plural-Forms: nplurals=INTEGER; plural=EXPRESSION;\\n"
+
+msgid "Done"
+msgstr ""
+
+msgid "one file"
+msgid_plural "%d files"
+msgstr[0] ""
+msgstr[1] ""
+
+msgid "one dog"
+msgid_plural "%d dogs"
+msgstr[0] ""
+msgstr[1] ""
+"""
+
+
+@pytest.mark.parametrize("language,forms", [("de", 2), ("ja", 1), ("ar", 6), ("pt-BR", 2), ("pl", 3)])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_template_becomes_a_catalogue_of_the_target_language(
+    language: str, forms: int, end: str, tmp_path: Path
+) -> None:
+    text = TEMPLATE.replace("\n", end)
+    document = read_po("a.pot", text.encode(), ("en", language))
+    assert document.filled({}).decode() == text
+    assert len(document.units) == 1 + 2 * forms
+    found = document.filled({n: ("%d \u00fc",) for n in range(1 + forms)}).decode()
+    (tmp_path / "a.po").write_bytes(found.encode())
+    read = polib.pofile(str(tmp_path / "a.po"), check_for_duplicates=True)
+    assert read.metadata["Language"] == language.replace("-", "_")
+    assert read.metadata["Plural-Forms"].startswith(f"nplurals={forms};")
+    assert read.metadata["Content-Type"] == "text/plain; charset=UTF-8"
+    assert not read.metadata_is_fuzzy
+    assert [len(entry.msgstr_plural) for entry in read] == [0, forms, forms]
+    assert [entry.fuzzy for entry in read] == [True, True, False]
+    if shutil.which("msgfmt"):
+        command = ["msgfmt", "--check-header", "--check-format", "-o", str(tmp_path / "a.mo"), str(tmp_path / "a.po")]
+        assert subprocess.run(command, capture_output=True, text=True, check=False).stderr == ""
+
+
+def test_a_template_without_a_header_gets_one() -> None:
+    found = read_po("a.pot", b'msgid "Done"\nmsgstr ""\n', ("en", "de")).filled({0: ("Zur\u00fcck",)}).decode()
+    assert found.startswith('msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n')
+    assert '"Language: de\\n"\n"Plural-Forms: nplurals=2; plural=(n != 1);\\n"\n\n#, fuzzy\nmsgid "Done"' in found
+
+
+def test_a_charset_that_lacks_a_character_becomes_utf_8() -> None:
+    text = ENTRIES.replace("UTF-8", "iso-8859-1")
+    found = read_po("a.po", text.encode("latin-1"), ("", "")).filled({0: ("\u017durn\u00e1l %s",)})
+    assert b"charset=UTF-8" in found
+    assert read_po("a.po", found, ("", "")).units[0].target == ("\u017durn\u00e1l %s\n",)
+
+
+def test_indented_files_are_read_and_filled() -> None:
+    text = '  #, python-format\n  msgid\t"A %s"\n  \t"B"\n  msgstr\t""\n\n  msgid "C"\n  msgstr "D"\n'
+    document = read_po("a.po", text.encode(), ("", ""))
+    assert document.filled({}).decode() == text
+    assert document.filled({0: ("x %s",)}).decode() == text.replace("#,", "#, fuzzy,").replace(
+        '  msgstr\t""', 'msgstr "x %s"'
+    )
+
+
+def test_plural_rules_are_those_of_unicode() -> None:
+    pytest.importorskip("babel")
+    from babel import Locale, UnknownLocaleError
+
+    n_checked = 0
+    for rule, languages in RULES.items():
+        expression = rule.partition("plural=")[2].rstrip(";")
+        form_of = gettext.c2py(expression)
+        forms = [form_of(n) for n in range(1000)]
+        assert max(forms) + 1 == int(rule[9])
+        for language in languages.split():
+            try:
+                unicode = [str(Locale.parse(language).plural_form(n)) for n in range(1000)]
+            except UnknownLocaleError:
+                continue
+            assert len(set(zip(forms, unicode, strict=True))) == len(set(forms)) == len(set(unicode)), language
+            n_checked += 1
+    assert n_checked > 100
