@@ -16,7 +16,7 @@ import os
 FORMATS = {  # file name endings by format; `reading.READERS` has the readers
     "po": (".po", ".pot"),
     "tmx": (".tmx",),
-    "xliff": (".xliff", ".xlf"),
+    "xliff": (".xliff", ".xlf", ".sdlxliff", ".mqxliff"),
     "json_messages": (".json", ".arb"),
     "properties": (".properties",),
     "android": (".xml",),
