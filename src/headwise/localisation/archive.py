@@ -50,7 +50,9 @@ class XmlTexts:
 
     def filled(self, targets: Mapping[int, Parts]) -> bytes:
         """See `unit.Document`."""
-        edits = [(self._passages[n].start, self._passages[n].end, self._passages[n].to_xml(t)) for n, t in targets.items()]
+        edits = [
+            (self._passages[n].start, self._passages[n].end, self._passages[n].to_xml(t)) for n, t in targets.items()
+        ]
         outer: list[tuple[int, int, str]] = []
         for start, end, text in sorted(edits, key=lambda edit: (edit[0], -edit[1])):
             if outer and end <= outer[-1][1]:

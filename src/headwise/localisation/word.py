@@ -1,31 +1,29 @@
-"""Word documents (.docx, ECMA-376): paragraphs of the text, tables, headers, footers, footnotes and endnotes.
+"""Word documents (.docx, ECMA-376): text, tables, text boxes, headers, footers, notes and comments.
 
 A paragraph is a unit. Its most frequent format has no code; other formats (bold, a link) are between two codes, and
 objects (an image, a tab, a field, a note number) are one code each. All other parts of the archive stay unchanged, as
-do the paragraph's properties. Fields (a table of contents, page numbers), tracked deletions, and text boxes inside a
-paragraph with text stay.
+do the paragraph's properties. Fields (a table of contents, page numbers; not `fldSimple` links), tracked deletions and
+choices of content controls stay.
 """
 
 import re
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from io import BytesIO
 from itertools import groupby
-from pathlib import PurePosixPath
 from typing import NamedTuple
-from zipfile import BadZipFile, ZipFile
-from zlib import error as ZlibError
 
 from headwise.errors import UserError
+from headwise.localisation.archive import ArchiveDocument, XmlPassage, XmlTexts, read_archive
 from headwise.localisation.markup import Element, Source
-from headwise.localisation.unit import Code, Parts, Skipped, Unit, UnitState, join_parts, plain
+from headwise.localisation.not_translated import beginning_of
+from headwise.localisation.unit import Code, Parts, Skipped, join_parts, plain
 
-TEXT_PART = re.compile(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml")
-MAX_FILES, MAX_UNPACKED_BYTES = 10_000, 1 << 29  # files of an archive, and bytes when unpacked
-CONTAINERS = ("hyperlink", "ins", "smartTag")
+TEXT_PART = re.compile(r"word/(?:document|header|footer|footnotes|endnotes|comments)\d*\.xml")
+MAX_INNER = 200  # paragraphs inside a paragraph with text
+CONTAINERS = ("hyperlink", "ins", "smartTag", "moveTo")
+CHOICES = ("dropDownList", "comboBox", "date", "picture", "checkbox", "docPartObj", "equation")  # content controls
+STAYS = {"del": "deleted text", "moveFrom": "deleted text", "sdt": "choice", "r": "field", "oMath": "formula"}
 NOISE = ("proofErr", "lastRenderedPageBreak")
 INVISIBLE = re.compile(r"<\w+:(?:lang|noProof)\b[^<>]*/>")  # properties of a run without visible effect
 CODE = re.compile(r"<(/?)([gx])(\d+)/?>")
@@ -59,6 +57,7 @@ class Paragraph:
     settings: Sequence[RunSetting]  # code `<gN>` is for number N; 0 is the most frequent
     objects: Sequence[str]  # code `<xN/>` is for number N
     prefix: str  # namespace prefix
+    text_attributes: str
 
     def to_xml(self, parts: Parts) -> str:
         """A translation as runs; objects without a code in it are appended."""
@@ -76,41 +75,37 @@ class Paragraph:
     def _run(self, setting: RunSetting, text: str) -> str:
         w = self.prefix
         lines = [
-            f'<{w}t xml:space="preserve">{escape(line, quote=False)}</{w}t>'
+            f"<{w}t{self.text_attributes}>{escape(line, quote=False)}</{w}t>"
             for line in CONTROLS.sub("", text).split("\n")
         ]
         return f"{setting.opens}<{w}r>{setting.properties}{f'<{w}br/>'.join(lines)}</{w}r>{setting.closes}"
 
 
-class WordDocument:
-    """A Word document."""
+@dataclass(frozen=True)
+class Dialect:
+    """What differs between Word and PowerPoint."""
 
-    def __init__(self, data: bytes, parts: Mapping[str, Source]) -> None:
-        self._data, self._parts = data, parts
-        self._paragraphs = [
-            (name, one) for name, part in parts.items() for one in _paragraphs(part, part.root, part.prefix, _Fields())
-        ]
-        self.skipped: list[Skipped] = []
-        ends = {name: [end.start() for end in re.finditer(b"\n", part.data)] for name, part in parts.items()}
-        self.units = [
-            Unit(one.source, (), UnitState.UNTRANSLATED, bisect_left(ends[name], one.start) + 1)
-            for name, one in self._paragraphs
-        ]
+    text_attributes: str  # of an element with text
+    nested: bool  # whether paragraphs may contain others, in text boxes
 
-    def filled(self, targets: Mapping[int, Parts]) -> bytes:
-        """See `unit.Document`."""
-        edits: dict[str, list[tuple[int, int, str]]] = {}
-        for number, parts in targets.items():
-            name, one = self._paragraphs[number]
-            edits.setdefault(name, []).append((one.start, one.end, one.to_xml(parts)))
-        changed = {name: self._parts[name].edited(found) for name, found in edits.items()}
-        return _repack(self._data, changed) if changed else self._data
+
+WORD = Dialect(' xml:space="preserve"', nested=True)
 
 
 class _Fields:
     """The number of open fields; a field may span paragraphs."""
 
-    depth = 0
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.depth = 0
+        self.skipped: list[Skipped] = []
+
+    def skip(self, part: Source, element: Element, kind: str) -> None:
+        """Note the text of an element that stays, if it has letters; paragraphs inside are texts of their own."""
+        for one in _own_texts(element):
+            text = part.text(one.inner, one.inner_end)
+            if any(map(str.isalpha, text)):
+                self.skipped.append(Skipped(kind, one.line, beginning_of(text)))
 
     def step(self, run: Element) -> bool:
         """Whether a run belongs to a field."""
@@ -121,44 +116,22 @@ class _Fields:
         return before > 0 or self.depth > 0
 
 
-def read_word(path: str, data: bytes, languages: Sequence[str]) -> WordDocument:
+def read_word(path: str, data: bytes, languages: Sequence[str]) -> ArchiveDocument:
     """Read a Word document; `languages` are ignored."""
-    try:
-        with ZipFile(BytesIO(data)) as archive:
-            _check(path, archive)
-            names = [name for name in archive.namelist() if TEXT_PART.fullmatch(name)]
-            parts = {name: Source(f"{path}: {name}", archive.read(name)) for name in names}
-    except (BadZipFile, ZlibError, EOFError, OSError, RuntimeError, NotImplementedError) as error:
-        raise UserError(f"{path}: not a Word document ({error}); open it in Word and save it as .docx") from error
+    parts = read_archive(path, data, "Word document", lambda name: TEXT_PART.fullmatch(name) is not None)
     if not any(name.startswith("word/document") for name in parts):
         raise UserError(f"{path}: the archive has no word/document.xml; open it in Word and save it as .docx")
-    return WordDocument(data, parts)
+    texts = {name: Source(f"{path}: {name}", part) for name, part in parts.items()}
+    return ArchiveDocument(data, {name: read_runs(part, part.prefix, WORD) for name, part in texts.items()})
 
 
-def _check(path: str, archive: ZipFile) -> None:
-    """`UserError` for archives that are too large when unpacked, or with unsafe paths."""
-    files = archive.infolist()
-    if len(files) > MAX_FILES or sum(one.file_size for one in files) > MAX_UNPACKED_BYTES:
-        raise UserError(
-            f"{path}: unpacks to more than {MAX_FILES:,} files or {MAX_UNPACKED_BYTES >> 20} MiB; split the document"
-        )
-    for one in files:
-        if one.filename.startswith("/") or "\\" in one.filename or ".." in PurePosixPath(one.filename).parts:
-            raise UserError(f"{path}: unsafe path '{one.filename}' in the archive; open it in Word and save it again")
-    names = archive.namelist()
-    if len(set(names)) < len(names):
-        raise UserError(f"{path}: two files of the same name in the archive; open it in Word and save it again")
-
-
-def _repack(data: bytes, changed: Mapping[str, bytes]) -> bytes:
-    """The archive with new contents for some of its files."""
-    written = BytesIO()
-    with ZipFile(BytesIO(data)) as old, ZipFile(written, "w") as new:
-        new.comment = old.comment
-        for one in old.infolist():
-            content = changed[one.filename] if one.filename in changed else old.read(one)
-            new.writestr(copy(one), content)
-    return written.getvalue()
+def read_runs(part: Source, prefix: str, dialect: Dialect) -> XmlTexts:
+    """The paragraphs of an XML file; `prefix` is that of their namespace."""
+    fields = _Fields(dialect)
+    found = [
+        XmlPassage(one.start, one.end, one.source, one.to_xml) for one in _paragraphs(part, part.root, prefix, fields)
+    ]
+    return XmlTexts(part, found, fields.skipped)
 
 
 # --- paragraphs
@@ -170,8 +143,29 @@ def _paragraphs(part: Source, element: Element, prefix: str, fields: _Fields) ->
         found = _paragraph(part, child, prefix, fields) if is_paragraph else None
         if found:
             yield found
-        elif child.children:
-            yield from _paragraphs(part, child, prefix, fields if not is_paragraph else _Fields())
+        if found and fields.dialect.nested:
+            inner = list(_paragraphs(part, child, prefix, _nested(fields)))
+            yield from inner if len(inner) <= MAX_INNER else ()
+            if len(inner) > MAX_INNER:
+                fields.skipped.append(Skipped("text boxes of a paragraph", child.line))
+        elif not found and child.children:
+            yield from _paragraphs(part, child, prefix, fields if not is_paragraph else _nested(fields))
+
+
+def _nested(fields: _Fields) -> _Fields:
+    """The fields of a paragraph inside another one."""
+    inner = _Fields(fields.dialect)
+    inner.skipped = fields.skipped
+    return inner
+
+
+def _own_texts(element: Element) -> Iterator[Element]:
+    """The elements with text in an element, without those of paragraphs inside it."""
+    for child in element.children:
+        if child.name in ("t", "delText"):
+            yield child
+        elif child.name != "p":
+            yield from _own_texts(child)
 
 
 def _paragraph(part: Source, element: Element, prefix: str, fields: _Fields) -> Paragraph | None:
@@ -185,7 +179,7 @@ def _paragraph(part: Source, element: Element, prefix: str, fields: _Fields) -> 
     inside = _merge_objects([piece for piece in pieces if texts[0] <= piece.child <= texts[-1]])
     source, settings = _with_format_codes(inside)
     objects = [piece.raw for piece in inside if piece.raw]
-    return Paragraph(first.start, last.end, source, settings, objects, prefix)
+    return Paragraph(first.start, last.end, source, settings, objects, prefix, fields.dialect.text_attributes)
 
 
 def _merge_objects(pieces: Sequence[RunPiece]) -> list[RunPiece]:
@@ -202,15 +196,31 @@ def _pieces(
 ) -> Iterator[RunPiece]:
     """The parts of a child of a paragraph."""
     around = around or RunSetting("", "", "")
-    if element.name in CONTAINERS and element.inner_end > element.inner:
-        opens, closes = part.text(element.start, element.inner), part.text(element.inner_end, element.end)
+    content = _container(element)
+    if content is not None and fields.depth == 0:
+        opens, closes = part.text(element.start, content.inner), part.text(content.inner_end, element.end)
         inner = RunSetting(around.opens + opens, closes + around.closes, "")
-        for one in element.children:
+        for one in content.children:
             yield from _pieces(part, one, child, prefix, fields, inner)
     elif element.name == "r" and not fields.step(element):
         yield from _run(part, element, child, prefix, around)
     elif element.name not in (*NOISE, "pPr"):
+        fields.skip(part, element, STAYS.get(element.name, "field"))
         yield RunPiece(child, around, "", around.opens + part.text(element.start, element.end) + around.closes)
+
+
+def _container(element: Element) -> Element | None:
+    """The element with the runs of a container; None for an object, such as a list of choices."""
+    if element.inner_end <= element.inner:
+        return None
+    if element.name == "sdt":
+        settings, content = element.child("sdtPr"), element.child("sdtContent")
+        is_text = settings is None or not any(one.name in CHOICES for one in settings.children)
+        return content if is_text else None
+    if element.name == "fldSimple":
+        instruction = next((text for name, text in element.attributes.items() if name.endswith("instr")), "")
+        return element if instruction.split()[:1] == ["HYPERLINK"] else None
+    return element if element.name in CONTAINERS else None
 
 
 def _run(part: Source, run: Element, child: int, prefix: str, around: RunSetting) -> Iterator[RunPiece]:

@@ -153,15 +153,15 @@ BOMB = '<!DOCTYPE a [<!ENTITY x "y">]><w:document xmlns:w="a">&x;</w:document>'
 @pytest.mark.parametrize(
     "content,said",
     [
-        (b"", "not a Word document"),
-        (b"\xd0\xcf\x11\xe0 an old .doc", "not a Word document"),
+        (b"", "not a valid Word document"),
+        (b"\xd0\xcf\x11\xe0 an old .doc", "not a valid Word document"),
         (archive(("a.txt", "x")), "no word/document.xml"),
         (archive(("word/document.xml", "<a>")), "word/document.xml: line 1: invalid XML"),
         (archive(("word/document.xml", BOMB)), "entity declarations are not supported"),
         (archive(("word/document.xml", "<a/>"), ("../../x", "")), "unsafe path '../../x'"),
         (archive(("word/document.xml", "<a/>"), ("/etc/x", "")), "unsafe path '/etc/x'"),
         (archive(("word/document.xml", "<a/>"), *((f"{n}", "") for n in range(10_001))), "unpacks to more than"),
-        (archive(("word/document.xml", "<a>" + "b" * 9000 + "</a>"))[:-300], "not a Word document"),
+        (archive(("word/document.xml", "<a>" + "b" * 9000 + "</a>"))[:-300], "not a valid Word document"),
     ],
 )
 def test_what_is_no_document_or_not_safe_is_refused_in_a_line(content: bytes, said: str) -> None:
@@ -172,6 +172,84 @@ def test_what_is_no_document_or_not_safe_is_refused_in_a_line(content: bytes, sa
 
 
 def test_an_archive_that_grows_without_end_is_refused_before_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwise.localisation.word.MAX_UNPACKED_BYTES", 1 << 20)
+    monkeypatch.setattr("headwise.localisation.archive.MAX_UNPACKED_BYTES", 1 << 20)
     with pytest.raises(UserError, match="unpacks to more than"):
         parse_document("a.docx", archive(("word/document.xml", " " * (1 << 21))))
+
+
+def written(xml: str) -> bytes:
+    """A document with one more paragraph."""
+    document = docx.Document()
+    document.element.body.insert(0, parse_xml(xml.replace("<w:p>", f"<w:p {NAMESPACES}>", 1)))
+    return saved(document)
+
+
+NAMESPACES = nsdecls("w") + (
+    ' xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
+    ' xmlns:wps="http://schemas.microsoft.com/office/word/2010/wordprocessingShape"'
+    ' xmlns:v="urn:schemas-microsoft-com:vml"'
+)
+BOX = "<w:txbxContent><w:p><w:r><w:t>In the box</w:t></w:r></w:p></w:txbxContent>"
+ALTERNATIVES = (
+    f'<w:r><mc:AlternateContent><mc:Choice Requires="wps"><wps:txbx>{BOX}</wps:txbx></mc:Choice>'
+    f"<mc:Fallback><w:pict><v:textbox>{BOX}</v:textbox></w:pict></mc:Fallback></mc:AlternateContent></w:r>"
+)
+
+
+def test_both_copies_of_a_text_box_are_filled_with_their_paragraph() -> None:
+    data = written(f"<w:p><w:r><w:t>Before </w:t></w:r>{ALTERNATIVES}<w:r><w:t>after</w:t></w:r></w:p>")
+    document = parse_document("a.docx", data)
+    assert [plain(unit.source) for unit in document.units] == ["Before <x0/>after", "In the box", "In the box"]
+    code = document.units[0].source[1]
+    for targets, texts in (
+        ({0: ("vor ", code, "nach")}, ["vor ", "In the box", "In the box", "nach"]),
+        ({1: ("Im Kasten",), 2: ("Im Kasten",)}, ["Before ", "Im Kasten", "Im Kasten", "after"]),
+        (
+            {0: ("vor ", code, "nach"), 1: ("Im Kasten",), 2: ("Im Kasten",)},
+            ["vor ", "Im Kasten", "Im Kasten", "nach"],
+        ),
+    ):
+        found = opened(document.filled(targets)).element.body[0]
+        assert [one.text for one in found.iter("{*}t")] == texts
+
+
+@pytest.mark.parametrize(
+    "opening,closing",
+    [
+        ("<w:sdt><w:sdtPr/><w:sdtContent>", "</w:sdtContent></w:sdt>"),
+        ('<w:moveTo w:id="1" w:author="a">', "</w:moveTo>"),
+        ('<w:fldSimple w:instr=" HYPERLINK &quot;a&quot; ">', "</w:fldSimple>"),
+    ],
+)
+def test_text_in_containers_is_translated_inside_them(opening: str, closing: str) -> None:
+    data = written(f"<w:p><w:r><w:t>A long text and </w:t></w:r>{opening}<w:r><w:t>more</w:t></w:r>{closing}</w:p>")
+    document = parse_document("a.docx", data)
+    source = document.units[0].source
+    assert plain(source) == "A long text and <g1>more</g1>"
+    xml = zipfile.ZipFile(BytesIO(document.filled({0: ("Text ", source[1], "mehr", source[3])}))).read(
+        "word/document.xml"
+    )
+    assert f'{opening}<w:r><w:t xml:space="preserve">mehr</w:t></w:r>{closing}'.encode() in xml
+
+
+def test_what_stays_is_counted() -> None:
+    run = "<w:r><w:t>gone</w:t></w:r>"
+    data = written(
+        "<w:p><w:r><w:t>Text </w:t></w:r><w:del><w:r><w:delText>gone</w:delText></w:r></w:del>"
+        f'<w:moveFrom>{run}</w:moveFrom><w:fldSimple w:instr="AUTHOR">{run}</w:fldSimple>'
+        f"<w:sdt><w:sdtPr><w:dropDownList/></w:sdtPr><w:sdtContent>{run}</w:sdtContent></w:sdt></w:p>"
+    )
+    document = parse_document("a.docx", data)
+    assert [(one.kind, one.text) for one in document.skipped] == [
+        ("deleted text", "gone"),
+        ("deleted text", "gone"),
+        ("field", "gone"),
+        ("choice", "gone"),
+    ]
+
+
+def test_comments_are_translated() -> None:
+    document = docx.Document()
+    run = document.add_paragraph("A text").runs[0]
+    document.add_comment(run, "A remark", author="A", initials="a")
+    assert sources(saved(document)) == ["A text", "A remark"]

@@ -11,8 +11,10 @@ from headwise.localisation.unit import Parts, UnitState, plain
 
 HEAD = '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"{}><file source-language="en" '
 HEAD += 'target-language="de"><body>\n'
-SEGMENTS = """<trans-unit id="1"><source>One dog. Two dogs.</source><seg-source><mrk mtype="seg" mid="a">One dog.</mrk> <g
- id="1"><mrk mtype="seg" mid="b">Two <mrk mtype="protected">DOGS</mrk>.</mrk></g></seg-source>{}</trans-unit>"""
+SEGMENTS = (
+    '<trans-unit id="1"><source>One dog. Two dogs.</source><seg-source><mrk mtype="seg" mid="a">One dog.</mrk> '
+    '<g id="1"><mrk mtype="seg" mid="b">Two <mrk mtype="protected">DOGS</mrk>.</mrk></g></seg-source>{}</trans-unit>'
+)
 TRADOS = ' xmlns:sdl="http://sdl.com/FileTypes/SdlXliff/1.0"'
 DEFS = (
     '<sdl:seg-defs><sdl:seg id="a" conf="Translated"/><sdl:seg id="b" percent="0"/>'
@@ -42,8 +44,8 @@ def test_each_segment_is_a_unit_and_the_target_has_the_same_segments() -> None:
     assert [len(unit.source) for unit in document.units] == [1, 3]  # the protected text is one code
     code = document.units[1].source[1]
     target = (
-        '<target state="needs-review-translation" state-qualifier="mt-suggestion">'
-        '<mrk mtype="seg" mid="a">{}</mrk> <g\n id="1"><mrk mtype="seg" mid="b">Zwei <mrk mtype="protected">DOGS</mrk>.</mrk></g></target>'
+        '<target state="needs-review-translation" state-qualifier="mt-suggestion"><mrk mtype="seg" mid="a">{}</mrk> '
+        '<g id="1"><mrk mtype="seg" mid="b">Zwei <mrk mtype="protected">DOGS</mrk>.</mrk></g></target>'
     )
     for wanted, one in (({0: ("Ein & Hund.",)}, "Ein &amp; Hund."), ({}, "")):
         found = filled(text, {**wanted, 1: ("Zwei ", code, ".")})
