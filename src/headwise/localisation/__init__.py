@@ -32,6 +32,10 @@ FORMATS = {  # file name endings by format; `reading.READERS` has the readers
     "markdown": (".md", ".markdown"),
     "rst": (".rst", ".rest"),
     "word": (".docx",),
+    "presentation": (".pptx",),
+    "workbook": (".xlsx",),
+    "open_document": (".odt", ".ods", ".odp"),
+    "epub": (".epub",),
     "plain_text": (".txt",),
 }
 MEMORIES = sum((FORMATS[name] for name in ("po", "tmx", "xliff")), ())  # bilingual files, for training

@@ -21,7 +21,7 @@ MAX_FILES, MAX_UNPACKED_BYTES = 10_000, 1 << 29  # files of an archive, and byte
 
 
 @dataclass(frozen=True)
-class XmlPassage:
+class PartPassage:
     """A text: bytes of an XML file, and how its translation is written."""
 
     start: int
@@ -31,10 +31,18 @@ class XmlPassage:
     kept: str = ""  # as `Unit.kept`
 
 
-class XmlTexts:
+class PartTexts:
     """An XML file with texts to replace. A text may contain others, such as a note in a paragraph."""
 
-    def __init__(self, part: Source, passages: Sequence[XmlPassage], skipped: Sequence[Skipped]) -> None:
+    def __init__(
+        self,
+        part: Source,
+        passages: Sequence[PartPassage],
+        skipped: Sequence[Skipped],
+        edits: Sequence[tuple[int, int, str]] = (),
+    ) -> None:
+        """`edits` are made with any translation, such as that of a declared language."""
+        self._edits = tuple(edits)
         self._part, self._passages, self.skipped = part, passages, skipped
         ends = [end.start() for end in finditer(b"\n", part.data)]
         self.units = [
@@ -50,9 +58,8 @@ class XmlTexts:
 
     def filled(self, targets: Mapping[int, Parts]) -> bytes:
         """See `unit.Document`."""
-        edits = [
-            (self._passages[n].start, self._passages[n].end, self._passages[n].to_xml(t)) for n, t in targets.items()
-        ]
+        filled = [(self._passages[number], parts) for number, parts in targets.items()]
+        edits = [(one.start, one.end, one.to_xml(parts)) for one, parts in filled]
         outer: list[tuple[int, int, str]] = []
         for start, end, text in sorted(edits, key=lambda edit: (edit[0], -edit[1])):
             if outer and end <= outer[-1][1]:
@@ -60,7 +67,7 @@ class XmlTexts:
                 outer[-1] = (*outer[-1][:2], outer[-1][2].replace(original, text, 1))
             else:
                 outer.append((start, end, text))
-        return self._part.edited(outer)
+        return self._part.edited([*outer, *self._edits])
 
 
 class ArchiveDocument:

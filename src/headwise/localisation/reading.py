@@ -9,9 +9,12 @@ from headwise.localisation import FORMATS
 from headwise.localisation.android import read_android
 from headwise.localisation.apple_strings import read_apple_strings, read_stringsdict
 from headwise.localisation.csv_table import read_csv
+from headwise.localisation.epub import read_epub
 from headwise.localisation.html_page import read_html
 from headwise.localisation.json_messages import read_json_messages
 from headwise.localisation.markdown import read_markdown
+from headwise.localisation.office_xml import read_presentation, read_workbook
+from headwise.localisation.open_document import read_open_document
 from headwise.localisation.plain_text import read_plain_text
 from headwise.localisation.po import read_po
 from headwise.localisation.properties import read_properties
@@ -48,6 +51,10 @@ READERS: dict[str, Callable[[str, bytes, Sequence[str]], Document]] = {
     "markdown": read_markdown,
     "rst": read_rst,
     "word": read_word,
+    "presentation": read_presentation,
+    "workbook": read_workbook,
+    "open_document": read_open_document,
+    "epub": read_epub,
     "plain_text": read_plain_text,
 }
 ENDINGS = {ending: READERS[name] for name, endings in FORMATS.items() for ending in endings}

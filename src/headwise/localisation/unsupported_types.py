@@ -16,8 +16,8 @@ ENDINGS_BY_KIND = {
     "XML": "xsl xslt dita docbook plist svg tbx wxl xhtm idml mif ttml dfxp txml ttx mxliff",
     "resources of a program": "toml ini cfg conf ftl lang rc php js jsx tsx "
     "json5 jsonc py java kt swift vue svelte css scss sql qm",
-    "a table": "tsv jsonl ndjson xls xlsx ods parquet",
-    "a document": "tex ltx bib adoc asciidoc textile org wiki mediawiki ipynb rtf odt odp doc ppt pptx pdf epub typ",
+    "a table": "tsv jsonl ndjson xls parquet",
+    "a document": "tex ltx bib adoc asciidoc textile org wiki mediawiki ipynb rtf doc ppt pdf typ",
     "subtitles of another kind": "sbv ass ssa sub",
     "an archive, or a picture, sound or program": "bz2 xz zst zip 7z tar tgz rar png jpg jpeg gif webp wav "
     "flac mp3 mp4 exe",

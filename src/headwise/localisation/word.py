@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from headwise.errors import UserError
-from headwise.localisation.archive import ArchiveDocument, XmlPassage, XmlTexts, read_archive
+from headwise.localisation.archive import ArchiveDocument, PartPassage, PartTexts, read_archive
 from headwise.localisation.markup import Element, Source
 from headwise.localisation.not_translated import beginning_of
 from headwise.localisation.unit import Code, Parts, Skipped, join_parts, plain
@@ -122,16 +122,16 @@ def read_word(path: str, data: bytes, languages: Sequence[str]) -> ArchiveDocume
     if not any(name.startswith("word/document") for name in parts):
         raise UserError(f"{path}: the archive has no word/document.xml; open it in Word and save it as .docx")
     texts = {name: Source(f"{path}: {name}", part) for name, part in parts.items()}
-    return ArchiveDocument(data, {name: read_runs(part, part.prefix, WORD) for name, part in texts.items()})
+    return ArchiveDocument(data, {name: read_paragraphs(part, part.prefix, WORD) for name, part in texts.items()})
 
 
-def read_runs(part: Source, prefix: str, dialect: Dialect) -> XmlTexts:
+def read_paragraphs(part: Source, prefix: str, dialect: Dialect) -> PartTexts:
     """The paragraphs of an XML file; `prefix` is that of their namespace."""
     fields = _Fields(dialect)
     found = [
-        XmlPassage(one.start, one.end, one.source, one.to_xml) for one in _paragraphs(part, part.root, prefix, fields)
+        PartPassage(one.start, one.end, one.source, one.to_xml) for one in _paragraphs(part, part.root, prefix, fields)
     ]
-    return XmlTexts(part, found, fields.skipped)
+    return PartTexts(part, found, fields.skipped)
 
 
 # --- paragraphs
@@ -150,6 +150,11 @@ def _paragraphs(part: Source, element: Element, prefix: str, fields: _Fields) ->
                 fields.skipped.append(Skipped("text boxes of a paragraph", child.line))
         elif not found and child.children:
             yield from _paragraphs(part, child, prefix, fields if not is_paragraph else _nested(fields))
+
+
+def rich_text(part: Source, element: Element, prefix: str) -> Paragraph | None:
+    """The runs in an element as a text, such as a cell of a workbook; None without letters."""
+    return _paragraph(part, element, prefix, _Fields(WORD))
 
 
 def _nested(fields: _Fields) -> _Fields:

@@ -48,4 +48,4 @@ class XmlTexts:
 def _unit(text: ElementText) -> Unit:
     kept = text.kept or ("" if has_letters(text.source) else NO_LETTERS)
     state = UnitState.KEPT if kept else UnitState.UNTRANSLATED
-    return Unit(text.source, (), state, text.line, text.markup, text.key, kept)
+    return Unit(text.source, (), state, text.line, text.markup, text.key, kept=kept)
