@@ -1,22 +1,23 @@
-"""Weights packed for the compiled library ahead of time, in a memory-mapped file next to the weights.
+"""Weights packed for the compiled library ahead of time, in a file next to the weights.
 
-The first translation does not wait for packing, and processes share the memory. The file holds the parts of
+The first translation does not wait for packing. The file holds the parts of
 `native.network.PackedMemory` one after another; the addresses at the start of a layer are set in each process. The
 header identifies what was packed: the digest of `model.safetensors`, a checksum of the unpacked parameters, the
 network's settings, the precision, and the sources of the packing code. If any differs, the file is ignored with a
 warning. The header also has a checksum of the content, so a damaged file is an error.
 
-A packed file is replaced atomically; a program that overwrites it in place kills the processes that have it mapped. Not
-here: packing itself (`native`).
+The file is read into memory, not mapped: a process that has it mapped would be killed when another program overwrites
+it in place. Not here: packing itself (`native`).
 """
 
 import json
-import mmap
+import os
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import sizeof
 from functools import cache
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class Collected(PackedMemory):
             yield bytes(-part.nbytes % REGISTER)
 
 
-class Mapped(PackedMemory):
+class Stored(PackedMemory):
     """The parts of a file, in the order of packing."""
 
     filled = True
@@ -133,9 +134,9 @@ def read_packed(path: Path, c: NetworkConfig, arrays: Arrays, compute: str, dige
         UserError: the file is not a packed file, is damaged, or cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with path.open("rb", buffering=0) as file:
             content = file.read(HEADER)
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) if content else b""
+            body = _read_body(file)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); make it readable, or delete it") from None
     try:
@@ -147,12 +148,22 @@ def read_packed(path: Path, c: NetworkConfig, arrays: Arrays, compute: str, dige
         what = "was packed from other weights or by another version of Headwise, and is ignored"
         warnings.warn(f"{path}: {what}; {made_anew(path)}", stacklevel=2)
         return None
-    if size != len(mapped):
-        raise damaged(path, f"it has {len(mapped):,} bytes, not {size:,}")
-    body = np.frombuffer(mapped, np.uint8)[HEADER:]
+    if size != HEADER + len(body):
+        raise damaged(path, f"it has {len(content) + len(body):,} bytes, not {size:,}")
     if about.get("checksum") != checksum(body):
         raise damaged(path, "its content does not have the checksum in its header")
-    return Unread(arrays), compute, Mapped(path, body)
+    return Unread(arrays), compute, Stored(path, body)
+
+
+def _read_body(file: FileIO) -> NDArray[np.uint8]:
+    """The rest of a file, aligned to a register; shorter if another program shortens the file meanwhile."""
+    size = max(os.fstat(file.fileno()).st_size - HEADER, 0)
+    memory = np.empty(size + REGISTER, np.uint8)
+    body = memory[-memory.ctypes.data % REGISTER :][:size]
+    done = 0
+    while count := file.readinto(body[done:].data):
+        done += count
+    return body[:done]
 
 
 def made_of(c: NetworkConfig, arrays: Arrays, compute: str, digest: str) -> list[Any]:

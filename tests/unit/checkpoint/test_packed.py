@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -247,7 +249,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest
     def refuse(*_: Any, **__: Any) -> Any:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(packed.mmap, "mmap", refuse)
+    monkeypatch.setattr(packed, "_read_body", refuse)
     with pytest.raises(UserError, match=r"packed\.int8: cannot be read \(Permission denied\); make it readable"):
         translated(folder)
 
@@ -273,6 +275,26 @@ def test_a_new_model_does_not_disturb_one_that_is_loaded(tmp_path: Path) -> None
     os.utime(folder / WEIGHTS, ns=(1, 1))
     pack_model(folder, "int8")
     assert model.translate(TEXTS, compute="int8") == wanted
+
+
+def test_a_file_overwritten_in_place_leaves_a_loaded_model_alone(tmp_path: Path) -> None:
+    """In a process of its own, which a mapped file would kill with SIGBUS."""
+    folder = write(tmp_path / "model")
+    path = pack_model(folder, "int8")
+    code = (
+        "import os, sys, headwise\n"
+        "folder, path = sys.argv[1:]\n"
+        "model = headwise.load(folder, 'cpu')\n"
+        "before = model.translate(['a b'], compute='int8')\n"
+        "size = os.stat(path).st_size\n"
+        "os.truncate(path, 0)\n"
+        "assert model.translate(['a b'], compute='int8') == before\n"
+        "open(path, 'r+b').write(bytes(range(256)) * (size // 256))\n"
+        "assert model.translate(['a b'], compute='int8') == before\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code, folder, path], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
