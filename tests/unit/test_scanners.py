@@ -351,6 +351,7 @@ AT_THE_BEGINNING = (  # which are only tried where a text begins
     "localisation.rst.SIMPLE_TABLE", "localisation.rst.BLOCK",
     "localisation.markdown.FRONT_MATTER", "localisation.properties.KEY", "localisation.subtitles.TIMES",
     "localisation.markup.DECLARED_ENCODING", "localisation.unsupported_types.BEGINNING",
+    "localisation.rails.PROPERTIES", "localisation.rails.HEADER",
     "localisation.unsupported_types.LINE_PATTERNSXML or HTML",
     "localisation.unsupported_types.LINE_PATTERNSresources of a program", "serve.languages.PAIR_PATTERN",
 )  # fmt: skip

@@ -16,7 +16,7 @@ from headwise.localisation.xml_texts import ElementText, XmlTexts
 
 TOKEN = re.compile(r"\\u[0-9a-fA-F]{4}|\\.|\"|\s+|[^\\\"\s]+|\\$", re.DOTALL)
 MEANINGS = {"n": "\n", "t": "\t"}
-REFERENCE = re.compile(r"\s*[@?](?:\+|\*)?(?:[\w.]+:)?\w+/[\w.]+\s*")
+REFERENCE = re.compile(r"[@?](?:\+|\*)?(?:[\w.]++:)?\w++/[\w.]++")
 KINDS = ("string", "string-array", "plurals")
 
 
@@ -49,7 +49,7 @@ def _texts(source: Source, language: str) -> Iterator[ElementText]:
 
 def _text(source: Source, element: Element, key: str, kept: str) -> ElementText:
     raw = source.text(element.inner, element.inner_end)
-    kept = "reference" if REFERENCE.fullmatch(raw) else kept
+    kept = "reference" if REFERENCE.fullmatch(raw.strip()) else kept
     quantity = element.attributes.get("quantity", "")
     content = _content(source, element)
     return ElementText.of(

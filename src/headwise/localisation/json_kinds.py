@@ -26,7 +26,7 @@ OTHER_FILES = {  # top-level keys that only such files have, and the beginning o
     "content-hash": ("a package lock", r"\w{32}"),
 }
 GEOJSON = ("FeatureCollection", "Feature", "GeometryCollection", "Topology")
-IDENTIFIER = re.compile(r"[!-~]*(?:[\d/\\_=#@~^]|[.:](?=[!-~]))[!-~]*")
+IDENTIFIER_SIGN = re.compile(r"[\d/\\_=#@~^]|[.:](?=[!-~])")  # a word with one is no text
 
 
 def kind_of(whole: Any) -> str:
@@ -70,12 +70,22 @@ def why_not_messages(whole: Any) -> str:
         if not isinstance(leaf, str):
             others += 1
         elif any(letter.isalpha() for letter in leaf):
-            if "{" not in leaf and IDENTIFIER.fullmatch(leaf):
+            if "{" not in leaf and _is_identifier(leaf):
                 others += 1
             else:
                 (words if leaf.isascii() and leaf.isalpha() and leaf.islower() else texts).add(leaf)
     likely = len(texts) + len(words) / 2  # a word may be a text or an identifier, such as "module"
     return f"data: {others:,} numbers and identifiers, and {len(texts):,} texts" if others > likely else ""
+
+
+def _is_identifier(text: str) -> bool:
+    """Whether a text is one ASCII word with a digit or another sign of an identifier.
+
+    >>> _is_identifier("^1.2.0"), _is_identifier("Sign-in."), _is_identifier("2 dogs")
+    (True, False, False)
+    """
+    is_word = text.isascii() and text.isprintable() and " " not in text
+    return is_word and IDENTIFIER_SIGN.search(text) is not None
 
 
 def _leaves(whole: Any) -> Iterator[Any]:

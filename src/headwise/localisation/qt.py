@@ -92,7 +92,8 @@ class LinguistFile:
         """The translation of a message, unfinished."""
         old = message.child("translation")
         opening = self._source.text(old.start, old.inner) if old else "<translation>"
-        opening = with_attributes(re.sub(r"\s*/>$", ">", opening), type="unfinished")
+        opening = opening[:-2].rstrip() + ">" if opening.endswith("/>") else opening
+        opening = with_attributes(opening, type="unfinished")
         content = to_xml(texts[-1]) if -1 in texts else self._numerus(message, texts)
         if old:
             return old.start, old.end, f"{opening}{content}</translation>"

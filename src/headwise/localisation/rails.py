@@ -15,9 +15,9 @@ from headwise.localisation.plurals import CATEGORIES, missing_categories
 from headwise.localisation.unit import Skipped, plain
 
 LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
-PROPERTIES = re.compile(r"(?:[&!]\S*\s+)+")
+PROPERTIES = re.compile(r"(?:[&!]\S*+\s++)+")
 HEADER = re.compile(r"[|>][^\n]*\n")
-FORMAT = re.compile(r"%[-^0_#:]*\d*[A-Za-z%]|%<\w+>[^A-Za-z]*[A-Za-z]")
+FORMAT = re.compile(r"%[-^_#:]*+\d*+[A-Za-z%]|%<\w++>[-+ #\d.]*+[A-Za-z]")
 FORMAT_KEYS = ("format", "formats", "order", "delimiter", "separator")
 TEXT = "tag:yaml.org,2002:str"
 MAX_DEPTH = 100  # nested mappings and lists

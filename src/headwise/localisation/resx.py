@@ -14,7 +14,7 @@ from headwise.localisation.xml_texts import ElementText, XmlTexts
 
 STRING_TYPES = ("", "System.String")
 # Values of these properties of a form are no texts; designers write them without a type.
-NO_TEXT = re.compile(r">>.*|.*\.(?:Name|ImeMode|Anchor|Dock|Font|Location|Size|TabIndex|Type|ZOrder)")
+NO_TEXT = re.compile(r"^>>|\.(?:Name|ImeMode|Anchor|Dock|Font|Location|Size|TabIndex|Type|ZOrder)$")
 
 
 def read_resx(path: str, data: bytes, languages: Sequence[str]) -> XmlTexts:
@@ -42,5 +42,5 @@ def _texts(source: Source) -> Iterator[ElementText]:
         if not _is_text(element) or value is None:
             continue
         key = element.attributes.get("name", "")
-        kept = "property of a form" if NO_TEXT.fullmatch(key) else ""
+        kept = "property of a form" if NO_TEXT.search(key) else ""
         yield ElementText.of(value, source.parts(value, lambda child: False), to_xml, key, kept)
