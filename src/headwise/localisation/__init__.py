@@ -23,6 +23,7 @@ FORMATS = {  # file name endings by format; `reading.READERS` has the readers
     "resx": (".resx", ".resw"),
     "qt": (".ts",),
     "rails": (".yml", ".yaml"),
+    "fluent_file": (".ftl",),
     "csv_table": (".csv",),
     "apple_strings": (".strings",),
     "stringsdict": (".stringsdict",),

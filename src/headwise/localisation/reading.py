@@ -10,6 +10,7 @@ from headwise.localisation.android import read_android
 from headwise.localisation.apple_strings import read_apple_strings, read_stringsdict
 from headwise.localisation.csv_table import read_csv
 from headwise.localisation.epub import read_epub
+from headwise.localisation.fluent_file import read_fluent
 from headwise.localisation.html_page import read_html
 from headwise.localisation.json_messages import read_json_messages
 from headwise.localisation.markdown import read_markdown
@@ -42,6 +43,7 @@ READERS: dict[str, Callable[[str, bytes, Sequence[str]], Document]] = {
     "resx": read_resx,
     "qt": read_qt,
     "rails": read_rails,
+    "fluent_file": read_fluent,
     "csv_table": read_csv,
     "apple_strings": read_apple_strings,
     "stringsdict": read_stringsdict,

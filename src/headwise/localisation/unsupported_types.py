@@ -14,7 +14,7 @@ HEAD_BYTES = 1 << 16  # bytes of a file that are inspected
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".7z", ".tar", ".tgz")
 ENDINGS_BY_KIND = {
     "XML": "xsl xslt dita docbook plist svg tbx wxl xhtm idml mif ttml dfxp txml ttx mxliff",
-    "resources of a program": "toml ini cfg conf ftl lang rc php js jsx tsx "
+    "resources of a program": "toml ini cfg conf lang rc php js jsx tsx "
     "json5 jsonc py java kt swift vue svelte css scss sql qm",
     "a table": "tsv jsonl ndjson xls parquet",
     "a document": "tex ltx bib adoc asciidoc textile org wiki mediawiki ipynb rtf doc ppt pdf typ",

@@ -5,13 +5,16 @@ import json
 import plistlib
 import re
 from collections.abc import Callable
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 import yaml
 from babel import Locale, localedata
+from fluent.syntax import FluentParser
 
 from headwise.errors import UserError
+from headwise.localisation.code_transfer import codes_of
 from headwise.localisation.not_translated import count_kinds, not_translated
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.plurals import _BY_LANGUAGE, plural_categories
@@ -169,6 +172,24 @@ e
 f,"two
 lines",
 '''
+FLUENT = """# comment
+hi = Hello { $name }, <a data-l10n-name="x">read</a>
+    two { "{" }lines
+    .title = A title
+files = You have { $n ->
+    [one] a file
+   *[other] { $n } files
+ } here.
+kind = { PLATFORM() ->
+    [mac] Mac
+   *[other] Other
+ }
+-brand =
+    Long
+    brand
+empty = { $x }
+junk here
+"""
 SAMPLES = {
     "strings.xml": (
         ANDROID,
@@ -193,6 +214,15 @@ SAMPLES = {
         CSV,
         ['Hello, "you"', "A dog", "two\nlines"],
         {"text without letters": 1, "row without both columns": 1},
+    ),
+    "a.ftl": (
+        FLUENT,
+        [
+            *('Hello { $name }, <a data-l10n-name="x">read</a>\ntwo { "{" }lines', "A title"),
+            *("You have { $n ->\n    [one] a file\n   *[other] { $n } files\n } here.", "a file", "{ $n } files"),
+            *("Mac", "Other", "Long\nbrand"),
+        ],
+        {"invalid entry": 1},
     ),
     "a.strings": (STRINGS, ['Say "hi"\n%1$@ \u00e9', "Open", "%d"], {}),
     "a.stringsdict": (STRINGSDICT, ["%d file", "%d files"], {"format": 1}),
@@ -248,6 +278,8 @@ def test_texts_of_a_filled_file_are_read_again(name: str) -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("text", ["<&>\"'\\ a %d", "@string/x", "a  b\u00a0\n", " a ", "?x", "a, b] }"])
 def test_any_translation_can_be_written(name: str, text: str) -> None:
+    if name == "a.ftl":
+        return  # with literals, see `test_fluent_translations_are_read_by_its_parser`
     found = filled(name, SAMPLES[name][0], lambda unit: (text,))
     if found.startswith("<"):
         ElementTree.fromstring(found)  # is valid XML
@@ -336,6 +368,23 @@ def test_tables_are_read_by_the_names_of_their_columns() -> None:
     assert filled("a.csv", "id\tsource\ttarget\n1\tA\t", lambda unit: ("B",), ("en", "id")).endswith("1\tA\tB")
 
 
+@pytest.mark.parametrize("text", ["a { b } c", "[a]\n[b]\n.c\n*d", " a\n  b\n\nc ", "}"])
+def test_fluent_translations_are_read_by_its_parser(text: str) -> None:
+    found = filled("a.ftl", FLUENT, lambda unit: (text, *codes_of(unit.source)))
+    body: dict[str, Any] = {one.id.name: one for one in FluentParser().parse(found).body if hasattr(one, "id")}
+    assert list(body) == ["hi", "files", "kind", "brand", "empty"]
+    for pattern in (body["hi"].attributes[0].value, body["brand"].value):
+        assert "".join(getattr(one, "value", "") or one.expression.value for one in pattern.elements) == text
+    assert found.startswith("# comment\nhi = ") and found.endswith("empty = { $x }\njunk here\n")
+
+
+def test_fluent_selectors_get_the_categories_of_the_target_language() -> None:
+    document = parse_document("a.ftl", FLUENT.encode(), ("en", "pl"))
+    found = document.filled({n: ("x", *codes_of(unit.source)) for n, unit in enumerate(document.units)}).decode()
+    assert "files = x{ $n ->\n    [one] x\n    [few] x{ $n }\n    [many] x{ $n }\n   *[other] x{ $n }\n }\n" in found
+    assert "    [mac] x\n   *[other] x\n }\n" in found
+
+
 def test_plural_categories_are_those_of_cldr() -> None:
     for code in _BY_LANGUAGE:
         if localedata.exists(code.replace("pt-pt", "pt_PT")):
@@ -366,6 +415,8 @@ def test_plural_categories_are_those_of_cldr() -> None:
         ("a.csv", "a,b\n1,2\n", "a.csv: line 1: no columns of sources and translations; name two columns"),
         ("a.csv", 'source,target\na"b,\n', "a.csv: line 2: a quote inside a field; write it twice"),
         ("a.csv", "", "a.csv: line 1: no columns"),
+        ("a.ftl", "\nno entry\n", "a.ftl: line 2: not Fluent: expected an entry such as 'key = Text'"),
+        ("a.ftl", "a = " + "{" * 9999, "a.ftl: more nested placeables"),
         ("a.ts", "<a/>", "a.ts: not a file of Qt Linguist"),
         ("a.ts", '<TS language="de"/>', "a.ts: line 1: its language is 'de', not 'fr'; remove --languages"),
     ],

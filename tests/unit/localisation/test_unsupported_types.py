@@ -11,7 +11,7 @@ from headwise.localisation.reading import parse_document
 from headwise.localisation.unsupported_types import HEAD_BYTES, check_content, check_file_name
 
 NAMES = (
-    "a.ftl", "a.tex", "a.adoc", "a.mxliff",
+    "a.tex", "a.adoc", "a.mxliff",
     "a.tsv", "a.jsonl", "a.xz", "dir.d/a.ini",
 )  # fmt: skip
 TEXTS = (
