@@ -16,15 +16,17 @@ SOURCES = ("source", "source text", "source_text", "original", "msgid")
 TARGETS = ("target", "target text", "target_text", "translation", "msgstr")
 SEPARATORS = ",;\t"
 FIELD = {mark: re.compile(rf'"((?:[^"]|"")*+)"|([^{mark}\r\n"]*+)') for mark in SEPARATORS}
-Span = tuple[int, int]
+CellSpan = tuple[int, int]
 
 
-class Table:
+class TranslationTable:
     """A table of sources and translations."""
 
-    def __init__(self, characters: Characters, separator: str, rows: Sequence[Sequence[Span]], columns: Span) -> None:
+    def __init__(
+        self, characters: Characters, separator: str, rows: Sequence[Sequence[CellSpan]], columns: CellSpan
+    ) -> None:
         self._characters, self._separator = characters, separator
-        self._spans: list[Span] = []
+        self._spans: list[CellSpan] = []
         self.units: list[Unit] = []
         self.skipped: list[Skipped] = []
         for row in rows:
@@ -33,7 +35,7 @@ class Table:
             elif any(end > start for start, end in row):
                 self.skipped.append(characters.skipped("row without both columns", row[0][0], row[-1][1]))
 
-    def _add(self, source_span: Span, target_span: Span) -> None:
+    def _add(self, source_span: CellSpan, target_span: CellSpan) -> None:
         source, target = (_value(self._characters.text[slice(*span)]) for span in (source_span, target_span))
         parts = [(text,) if text else () for text in (source, target)]
         state = UnitState.TRANSLATED if target.strip() else UnitState.UNTRANSLATED
@@ -66,9 +68,9 @@ def _to_field(text: str, separator: str, quoted: bool) -> str:
     return '"' + text.replace('"', '""') + '"' if needed else text
 
 
-def _rows(characters: Characters, separator: str) -> Iterator[list[Span]]:
+def _rows(characters: Characters, separator: str) -> Iterator[list[CellSpan]]:
     """The span of each field, by row."""
-    text, at, row = characters.text, 0, list[Span]()
+    text, at, row = characters.text, 0, list[CellSpan]()
     while at <= len(text):
         field = FIELD[separator].match(text, at)
         assert field is not None  # it matches the empty text
@@ -87,7 +89,7 @@ def _rows(characters: Characters, separator: str) -> Iterator[list[Span]]:
             raise UserError(f"{where}: a quote inside a field; write it twice, and quote the whole field")
 
 
-def _columns(names: Sequence[str], languages: Sequence[str]) -> Span | None:
+def _columns(names: Sequence[str], languages: Sequence[str]) -> CellSpan | None:
     """The numbers of the columns of sources and translations."""
     found = list[int]()
     for known, language in zip((SOURCES, TARGETS), languages, strict=True):
@@ -97,7 +99,7 @@ def _columns(names: Sequence[str], languages: Sequence[str]) -> Span | None:
     return (found[0], found[1]) if len({*found}) == 2 else None
 
 
-def read_csv(path: str, data: bytes, languages: Sequence[str]) -> Table:
+def read_csv(path: str, data: bytes, languages: Sequence[str]) -> TranslationTable:
     """Read a table; its first row names the columns."""
     characters = Characters(path, data)
     first = characters.text.split("\n", 1)[0]
@@ -108,4 +110,4 @@ def read_csv(path: str, data: bytes, languages: Sequence[str]) -> Table:
     if columns is None:
         known = "name two columns in the first row 'source' and 'target', or by --languages FROM-TO"
         raise UserError(f"{path}: line 1: no columns of sources and translations; {known}")
-    return Table(characters, separator, rows[1:], columns)
+    return TranslationTable(characters, separator, rows[1:], columns)

@@ -17,7 +17,7 @@ from headwise.localisation.unit import Code, Parts, has_letters, join_parts
 SPECIAL = re.compile(r"[{}]|(?<=\n)[\[*.]")
 
 
-class _Reader:
+class _FluentReader:
     """Walks the syntax tree."""
 
     def __init__(self, characters: Characters, language: str) -> None:
@@ -108,7 +108,7 @@ def read_fluent(path: str, data: bytes, languages: Sequence[str]) -> Passages:
         body: Sequence[Any] = FluentParser(with_spans=True).parse(characters.text).body
     except RecursionError as error:
         raise UserError(f"{path}: more nested placeables than can be read; simplify the file") from error
-    reader = _Reader(characters, languages[1])
+    reader = _FluentReader(characters, languages[1])
     entries = [one for one in body if type(one).__name__ in ("Message", "Term")]
     junk: list[Any] = [one for one in body if type(one).__name__ == "Junk"]
     if junk and not entries:

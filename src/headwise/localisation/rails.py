@@ -23,7 +23,7 @@ TEXT = "tag:yaml.org,2002:str"
 MAX_DEPTH = 100  # nested mappings and lists
 
 
-class _Reader:
+class _CatalogueReader:
     """Walks the nodes of a catalogue."""
 
     def __init__(self, characters: Characters, language: str) -> None:
@@ -160,7 +160,7 @@ def read_rails(path: str, data: bytes, languages: Sequence[str]) -> Passages:
     key, body = pairs[0]
     if not languages[1]:
         raise UserError(f"{path}: which target language? Add --languages {key.value}-TO")
-    reader = _Reader(characters, languages[1])
+    reader = _CatalogueReader(characters, languages[1])
     reader.walk(body, ())
     edit = TextPassage(key.start_mark.index, key.end_mark.index, (languages[1],), plain)
     return Passages(characters, reader.passages, [edit], reader.skipped)
