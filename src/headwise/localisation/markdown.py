@@ -31,7 +31,7 @@ BLOCK = re.compile(  # start of another block
     r"(?:#{1,6}|[-+*]|\d{1,9}[.)]|:)(?=\s|$)|>|~~~|:{3}|!{3}|\?{3}|={3}|\$\$|\[\^[^\s\]]+\]:"
 )
 SKIPPED = {"fence": "code block", "code_block": "code block", "html_block": "HTML block"}
-TAG = re.compile(r"<!--(?:[^-]|-(?!->))*+-->|<[^<>]*>")
+TAG = re.compile(r"<!--(?:[^<-]|<(?!!--)|-(?!->))*+-->|<[^<>]*>")
 PIPE = re.compile(r"(?<!\\)\|")
 BLANKS = re.compile(r"[ \t\r\n]+")
 OPENS, CLOSES = "\ue000", "\ue001"  # private characters that mark emphasis during output
