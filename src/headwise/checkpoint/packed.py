@@ -71,7 +71,7 @@ class Collected(PackedMemory):
             yield bytes(-part.nbytes % REGISTER)
 
 
-class Stored(PackedMemory):
+class PackedFile(PackedMemory):
     """The parts of a file, in the order of packing."""
 
     filled = True
@@ -152,7 +152,7 @@ def read_packed(path: Path, c: NetworkConfig, arrays: Arrays, compute: str, dige
         raise damaged(path, f"it has {len(content) + len(body):,} bytes, not {size:,}")
     if about.get("checksum") != checksum(body):
         raise damaged(path, "its content does not have the checksum in its header")
-    return Unread(arrays), compute, Stored(path, body)
+    return Unread(arrays), compute, PackedFile(path, body)
 
 
 def _read_body(file: FileIO) -> NDArray[np.uint8]:
