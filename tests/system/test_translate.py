@@ -194,7 +194,7 @@ def test_refused_settings_and_files(arguments: list[Any], complaint: str, model_
     assert complaint in cli("translate", model_path, *arguments, stdin=b"a\n").complaint
 
 
-@pytest.mark.parametrize("name", ["strings.xml", "a.csv", "train.en"])
+@pytest.mark.parametrize("name", ["picture.svg", "a.tsv", "train.en"])
 @pytest.mark.parametrize("options", [[], ["--sentences"]])
 def test_a_file_of_another_type_requires_the_lines_option(
     name: str, options: list[str], model_path: Path, cli: Any, tmp_path: Path
