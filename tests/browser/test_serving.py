@@ -14,7 +14,7 @@ import pytest
 import headwise
 
 KEY = "0123456789abcdef"
-LINES = "A dog runs . Zwei Männer reden .\n\nDer Hund sieht <b>"
+LINES = "A dog runs . Zwei Männer reden .\n\nDer Hund sieht a < b"
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +65,17 @@ def test_every_sentence_is_the_models(opened: Callable[..., Any], model_paths: d
     page = opened()
     model = headwise.load(model_paths["transformer"], "cpu")
     one, two, three = (
-        found.text for found in model.translate(["A dog runs .", "Zwei Männer reden .", "Der Hund sieht <b>"])
+        found.text for found in model.translate(["A dog runs .", "Zwei Männer reden .", "Der Hund sieht a < b"])
     )
     assert translated(page, LINES) == f"{one} {two}\n\n{three}"
     assert page.locator(".unit").all_text_contents() == [one, two, three]
     assert "seconds" in page.text_content("#status")
+
+
+def test_tags_are_text(opened: Callable[..., Any]) -> None:
+    page = opened()
+    assert "<b>" in translated(page, "Der Hund sieht <b>")
+    assert page.locator("#output b").count() == page.locator(".words b").count() == 0
 
 
 def test_a_word_shows_where_it_came_from(opened: Callable[..., Any], model_paths: dict[str, Path]) -> None:
