@@ -95,9 +95,10 @@ def file_shapes(values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def unread_tensors(folder: Path) -> dict[str, Tensor]:
     """Tensors of `folder` that the network does not use, such as a pooler, by the keys of the family's files."""
-    values, tensors = read_json(folder / CONFIG), open_tensors(folder)
+    values = read_json(folder / CONFIG)
     if "family" in values:
         return _mapped(folder / UNREAD) if (folder / UNREAD).is_file() else {}
+    tensors = open_tensors(folder)
     if not names_network(values):
         values = complete_config(values, _torch_tensors(tensors), _shapes, folder)
     family = family_of(values)
