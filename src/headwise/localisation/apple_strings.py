@@ -85,9 +85,7 @@ def _quoted(text: str) -> str:
 def read_stringsdict(path: str, data: bytes, languages: Sequence[str]) -> XmlTexts:
     """Read plurals; without a target language they keep their categories."""
     source = Source(path, data)
-    if source.root.name != "plist":
-        where = f"{path}: line {source.root.line}"
-        raise UserError(f"{where}: not a property list: the root element is <{source.root.name}>, not <plist>")
+    source.check_root("plist", "a property list")
     skipped = [
         Skipped("format", value.line, source.text(value.inner, value.inner_end))
         for table in source.root.every("dict")

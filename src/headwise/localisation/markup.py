@@ -66,6 +66,12 @@ class Source:
             raise UserError(f"{path}: {why}; convert the file") from error
         self.root = _TreeBuilder(path).read(self.data)
 
+    def check_root(self, name: str, kind: str) -> None:
+        """`UserError` if the root element is another one, so that the file is not of this kind."""
+        if self.root.name != name:
+            where = f"{self.path}: line {self.root.line}"
+            raise UserError(f"{where}: not {kind}: the root element is <{self.root.name}>, not <{name}>")
+
     def text(self, start: int, end: int) -> str:
         """The text of a byte span."""
         return self.data[start:end].decode()

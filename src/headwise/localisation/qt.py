@@ -125,7 +125,5 @@ def read_qt(path: str, data: bytes, languages: Sequence[str]) -> LinguistFile:
     if not re.match(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml|<!DOCTYPE TS|<TS[\s>])", data):
         raise UserError(f"{path}: not a file of Qt Linguist; move texts of a TypeScript module to JSON")
     source = Source(path, data)
-    if source.root.name != "TS":
-        where = f"{path}: line {source.root.line}"
-        raise UserError(f"{where}: not a file of Qt Linguist: the root element is <{source.root.name}>, not <TS>")
+    source.check_root("TS", "a file of Qt Linguist")
     return LinguistFile(source, languages)

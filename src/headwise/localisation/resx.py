@@ -7,7 +7,6 @@ The `value` of a `data` element is a unit. Objects and files (`type`, `mimetype`
 import re
 from collections.abc import Iterator, Sequence
 
-from headwise.errors import UserError
 from headwise.localisation.markup import Element, Source, to_xml
 from headwise.localisation.unit import Skipped
 from headwise.localisation.xml_texts import ElementText, XmlTexts
@@ -20,9 +19,7 @@ NO_TEXT = re.compile(r"^>>|\.(?:Name|ImeMode|Anchor|Dock|Font|Location|Size|TabI
 def read_resx(path: str, data: bytes, languages: Sequence[str]) -> XmlTexts:
     """Read resources; `languages` are ignored."""
     source = Source(path, data)
-    if source.root.name != "root":
-        where = f"{path}: line {source.root.line}"
-        raise UserError(f"{where}: not .NET resources: the root element is <{source.root.name}>, not <root>")
+    source.check_root("root", ".NET resources")
     skipped = [
         Skipped("object or file", element.line, element.attributes.get("name", ""))
         for element in source.root.children
