@@ -143,6 +143,10 @@ class EncoderDecoder(Protocol):
     def start_cache(self, memory: Any, src_mask: Any) -> Any: ...
 
 
+class SearchCancelled(Exception):
+    """The caller cancelled the search."""
+
+
 @runtime_checkable
 class SearchEngine(Protocol):
     """A network with a search: the compiled library (`native.network`) or torch (`decode.stepwise`).
@@ -150,8 +154,8 @@ class SearchEngine(Protocol):
     `search` takes sources with their end tokens, `request.Bounds`, `SearchOptions` and `candidates.Candidates` or None.
     It samples if the bounds have `streams`. It returns the hypotheses of each source, best first, and raises
     `MemoryError` if the batch is too large. Several threads call the library at once, unless `single_threaded` is true.
-    `stop` is an int32 array of one number: on Ctrl-C it becomes non-zero, and the library raises an error within a
-    tenth of a second. `begin` returns the same search step by step, for one source.
+    `stop` is an int32 array of one number. When it becomes non-zero, `search` raises `SearchCancelled` at its next
+    step; the library checks it within steps, too. `begin` returns the same search step by step, for one source.
     """
 
     def search(

@@ -327,6 +327,42 @@ def test_a_short_request_overtakes_a_long_document(model_path: Path, tmp_path: P
     assert [entry["source"] for entry in log if entry["event"] == "translated"] == ["a b c", *long_text]
 
 
+SLOW = """
+import sys
+from dataclasses import replace
+from headwise.cli import main
+from headwise.serve.models import ServedModel
+
+translate = ServedModel.translate
+
+def slow(self, sentences, options):
+    if "slow" in sentences:  # 100,000 tokens, which take minutes
+        self = replace(self, settings={**self.settings, "min_length_extra": 100_000, "max_length_extra": 100_000})
+    return translate(self, sentences, options)
+
+ServedModel.translate = slow
+sys.exit(main())
+"""
+
+
+def test_decoding_ends_with_the_time_of_its_request(model_path: Path) -> None:
+    """The model answers the next request, which would time out, too, if the model still decoded the first."""
+    with serving(model_path, "--languages", "en-de", "--max-seconds", 3, code=SLOW) as server:
+        assert server.translate("a b")
+        for _ in range(2):
+            assert server.ask("POST", "/translate", {"q": "slow", **LANGUAGES})[0] == 504
+            assert server.translate("a b")
+
+
+def test_decoding_ends_with_the_time_of_draining(model_path: Path) -> None:
+    with serving(model_path, "--languages", "en-de", "--drain", 1, code=SLOW) as server, ThreadPoolExecutor(1) as pool:
+        assert server.translate("a b")
+        slow = pool.submit(server.ask, "POST", "/translate", {"q": "slow", **LANGUAGES})
+        time.sleep(0.5)
+        assert server.end()[0] == 0
+        assert slow.result()[0] == 500
+
+
 def test_disconnected_clients_are_dropped(server: Server, lines: Letters) -> None:
     body = json.dumps({"q": lines(900, 12), **LANGUAGES}).encode()
     for _ in range(5):

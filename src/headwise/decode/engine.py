@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from headwise.config.settings import SearchSettings
 from headwise.contract import Continuation, Hypothesis, SearchEngine, SpecialIds, StepCallback, StepwiseSearch
+from headwise.decode.cancellation import check_cancelled, set_when_cancelled
 from headwise.decode.candidates import CandidateTable
 from headwise.decode.request import (
     DecodeBatch,
@@ -59,10 +60,12 @@ def execute(engine: SearchEngine, request: SearchRequest) -> list[list[Hypothesi
     Raises:
         UserError: the settings are invalid, the model's outputs are not finite, or a single source does not fit into
             memory (`TooLarge`).
+        SearchCancelled: another thread has cancelled the search (`cancellation`).
     """
     request.settings.check()
     found: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0, [])] for _ in request.sources]
-    with closing(_results(engine, request)) as finished:
+    stop = np.zeros(1, np.int32)
+    with set_when_cancelled(stop), closing(_results(engine, request, stop)) as finished:
         for batch, results in finished:
             for i, hypotheses in zip(batch, results, strict=True):
                 may_be_empty = request.phrases and request.phrases[i]
@@ -72,12 +75,12 @@ def execute(engine: SearchEngine, request: SearchRequest) -> list[list[Hypothesi
     return found
 
 
-def _results(engine: SearchEngine, request: SearchRequest) -> Results:
+def _results(engine: SearchEngine, request: SearchRequest, stop: NDArray[np.int32]) -> Results:
     """Runs batches in threads, which share the memory of one batch, or one after another.
 
     Even a single batch gets its own thread, so that the main thread can handle signals.
     """
-    stop, settings = np.zeros(1, np.int32), request.settings
+    settings = request.settings
 
     def decode(batch: list[int]) -> list[list[Hypothesis]]:
         return engine.search(*request.of(batch).arguments(), stop)
@@ -136,6 +139,7 @@ def run_in_threads(decode: DecodeBatch, waiting: list[list[int]], stop: NDArray[
                 stop[0] = 1
                 pool.shutdown(cancel_futures=True)
         threads, stop[0] = min(threads - 1, len(futures)), 0
+        check_cancelled()  # `stop` may have been set meanwhile
     yield from run_sequentially(decode, waiting, advice)
 
 

@@ -12,9 +12,17 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.contract import Continuation, EncoderDecoder, Hypothesis, SearchEngine, SearchOptions
+from headwise.contract import (
+    Continuation,
+    EncoderDecoder,
+    Hypothesis,
+    SearchCancelled,
+    SearchEngine,
+    SearchOptions,
+)
 from headwise.decode.candidates import Candidates
 from headwise.decode.constraints import Limits
 from headwise.decode.phrases import phrase_search
@@ -56,12 +64,13 @@ class TorchEngine:
         limits: Bounds,
         options: SearchOptions,
         candidates: Candidates | None,
-        stop: object = None,
+        stop: NDArray[np.int32] | None = None,
     ) -> list[list[Hypothesis]]:
-        """See `SearchEngine`; `stop` is ignored."""
+        """See `SearchEngine`."""
         with evaluating(self.model), torch.inference_mode(), _memory_errors():
             start = start_search(self.model, sources, limits, options, candidates)
-            arguments = start.step, start.cache, start.limits, start.options
+            step = start.step if stop is None else _cancellable(start.step, stop)
+            arguments = step, start.cache, start.limits, start.options
             if start.limits.phrases is not None:
                 return phrase_search(*arguments)
             if limits.streams is None:
@@ -164,6 +173,17 @@ def step_of(model: EncoderDecoder) -> Step:
         return model.logits(hidden[:, -1])
 
     return step
+
+
+def _cancellable(step: Step, stop: NDArray[np.int32]) -> Step:
+    """A step function that raises `SearchCancelled` once `stop` is non-zero."""
+
+    def next_logits(tokens: Int[Tensor, "rows new"], cache: Any) -> Float[Tensor, "rows vocab"]:
+        if stop[0]:
+            raise SearchCancelled
+        return step(tokens, cache)
+
+    return next_logits
 
 
 def _after(step: Step, prompt: Sequence[int]) -> Step:

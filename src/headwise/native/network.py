@@ -11,7 +11,7 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.contract import Hypothesis, SearchOptions
+from headwise.contract import Hypothesis, SearchCancelled, SearchOptions
 from headwise.errors import UserError
 from headwise.native import library as c
 from headwise.native.arrays import Floats, Ints, all_below, at, floats
@@ -24,10 +24,6 @@ BLOCK = 64 << 20  # bytes allocated at once
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "quick_gelu", "silu")  # in the order of activations.h
 NORMS = ("layer", "rms", "rms_shifted")
 NUMBERS = ("float32", "int8", "bfloat16")  # of weights, in the order of products.h
-
-
-class SearchCancelled(Exception):
-    """The caller cancelled the search."""
 
 
 @dataclass(frozen=True)

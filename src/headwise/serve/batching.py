@@ -2,7 +2,7 @@
 
 The model works in one thread, a batch at a time; meanwhile sentences gather on the event loop. Requests take turns
 sentence by sentence, so that a long document delays a short request by at most a batch. Sentences of cancelled requests
-leave the queue untranslated. Not here: HTTP, and models.
+leave the queue untranslated, and a batch that nobody waits for any more is cancelled. Not here: HTTP, and models.
 """
 
 import asyncio
@@ -15,6 +15,8 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from headwise.contract import SearchCancelled
+from headwise.decode.cancellation import Cancellation, check_cancelled
 from headwise.errors import UserError
 
 DecodeSentences = Callable[[list[str], Any], list[Any]]  # texts and options -> a result for each
@@ -56,6 +58,19 @@ class QueuedRequest:
     arrived: float = field(default_factory=time.monotonic)
 
 
+@dataclass(eq=False)
+class RunningBatch:
+    """A batch that is being decoded, and what cancels it."""
+
+    sentences: list[QueuedSentence]
+    cancellation: Cancellation = field(default_factory=Cancellation)
+
+    def cancel_if_unwanted(self) -> None:
+        """Stop decoding if no request waits for any of the sentences."""
+        if all(one.answer.done() for one in self.sentences):
+            self.cancellation.cancel()
+
+
 @dataclass
 class Throughput:
     """Counts of the work done so far."""
@@ -78,6 +93,7 @@ class Batcher:
         """`decode` and `rest` are called in the thread of the model, `done` after every batch."""
         self._decode, self._settings, self._done, self._rest = decode, batching, done, rest
         self._queue: deque[QueuedRequest] = deque()
+        self._running = RunningBatch([])
         self._arrived, self._full = asyncio.Event(), asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "translating")
         self._loop = asyncio.create_task(self._serve())
@@ -111,13 +127,14 @@ class Batcher:
             return [answer async for answer in answers]
 
     async def close(self) -> None:
-        """Stop after the current batch; queued requests are cancelled."""
+        """Cancel all requests, also those that are being decoded."""
         self._loop.cancel()
         with suppress(asyncio.CancelledError):
             await self._loop
         for request in self._queue:
             for one in request.waiting:
                 one.answer.cancel()
+        self._running.cancellation.cancel()
         await asyncio.to_thread(self._thread.shutdown)
 
     def _enter(self, texts: Sequence[str], options: Hashable, hypotheses: int) -> QueuedRequest:
@@ -140,6 +157,7 @@ class Batcher:
         for one in sentences:
             if not one.answer.cancel() and not one.answer.cancelled():
                 one.answer.exception()  # retrieved, to avoid a warning of asyncio
+        self._running.cancel_if_unwanted()
 
     def _is_full(self) -> bool:
         size = 0
@@ -200,8 +218,12 @@ class Batcher:
 
     async def _run(self, batch: list[QueuedSentence], options: Hashable) -> None:
         loop, started = asyncio.get_running_loop(), time.monotonic()
+        running = self._running = RunningBatch(batch)
+        running.cancel_if_unwanted()
         try:
-            results = await loop.run_in_executor(self._thread, self._decode, [one.text for one in batch], options)
+            results = await loop.run_in_executor(self._thread, self._decode_batch, running, options)
+        except SearchCancelled:
+            return
         except Exception as error:
             if len(batch) > 1:  # one text may be the cause: retry each alone
                 for one in batch:
@@ -213,6 +235,11 @@ class Batcher:
             if not one.answer.done():
                 one.answer.set_result(answer)
         self._count(batch, time.monotonic() - started)
+
+    def _decode_batch(self, batch: RunningBatch, options: Hashable) -> list[Any]:
+        with batch.cancellation.context():
+            check_cancelled()
+            return self._decode([one.text for one in batch.sentences], options)
 
     def _count(self, batch: list[QueuedSentence], seconds: float) -> None:
         stats = self.throughput

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import TypeCheckError
 
 from headwise.config.settings import SearchSettings
-from headwise.contract import SearchOptions
+from headwise.contract import SearchCancelled, SearchOptions
 from headwise.decode.candidates import Candidates
 from headwise.decode.engine import decode_tokens
 from headwise.decode.request import Bounds
@@ -23,7 +23,7 @@ from headwise.decode.stepwise import engine_of
 from headwise.errors import UserError
 from headwise.native import library as c
 from headwise.native.build import FLAGS, FOLDER, SOURCES, builds, compiler
-from headwise.native.network import CompiledEnsemble, Decoding, Linear, SearchCancelled
+from headwise.native.network import CompiledEnsemble, Decoding, Linear
 from headwise.native.search import Search
 from headwise.network.attention import merge_heads, split_heads
 from headwise.network.compiled import pack_network

@@ -1,6 +1,7 @@
 """The line before a model, without a model: whose answer is whose, whose turn it is, and who leaves."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from threading import Event
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headwise.decode.cancellation import check_cancelled
 from headwise.errors import UserError
 from headwise.serve.batching import Batcher, BatchSettings, QueueFull
 
@@ -28,7 +30,7 @@ class Echo:
         return [(text, options) for text in texts]
 
 
-def run(work: Callable[[Batcher, Echo], Awaitable[None]], echo: Echo, batching: BatchSettings, **more: Any) -> None:
+def run(work: Callable[[Batcher, Any], Awaitable[None]], echo: Echo, batching: BatchSettings, **more: Any) -> None:
     async def main() -> None:
         batcher = Batcher(echo, batching, **more)
         try:
@@ -85,6 +87,61 @@ def test_what_nobody_waits_for_any_more_is_not_computed() -> None:
         assert sum(text.startswith("staying") for text in computed) == 40
 
     run(work, Echo(is_let=False), BatchSettings(batch_tokens=20))
+
+
+class Endless(Echo):
+    """Decodes a batch with an endless text until it is cancelled."""
+
+    def __call__(self, texts: list[str], options: Any) -> list[Any]:
+        results = super().__call__(texts, options)
+        deadline = time.monotonic() + 20
+        while any(text.startswith("endless") for text in texts) and not self.done and time.monotonic() < deadline:
+            check_cancelled()
+            time.sleep(0.001)
+        return results
+
+    done = False
+
+
+def test_a_batch_that_nobody_waits_for_is_cancelled() -> None:
+    async def work(batcher: Batcher, echo: Echo) -> None:
+        first, second = (asyncio.create_task(batcher.ask([f"endless {i}"], None)) for i in range(2))
+        await begun(echo, 1)
+        next_one = asyncio.create_task(batcher.ask(["next"], None))
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        await asyncio.sleep(0.05)
+        assert len(echo.batches) == 1, "the second still waits"
+        second.cancel()
+        assert await next_one == [("next", None)]
+        assert echo.batches == [["endless 0", "endless 1"], ["next"]]
+
+    run(work, Endless(), BatchSettings(wait=0.05))
+
+
+def test_a_batch_goes_on_for_those_who_wait() -> None:
+    async def work(batcher: Batcher, echo: Endless) -> None:
+        first, second = (asyncio.create_task(batcher.ask([f"endless {i}"], None)) for i in range(2))
+        await begun(echo, 1)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        echo.done = True
+        assert await second == [("endless 1", None)]
+
+    run(work, Endless(), BatchSettings(wait=0.05))
+
+
+def test_closing_cancels_what_is_decoded() -> None:
+    async def main() -> None:
+        echo = Endless()
+        batcher = Batcher(echo, BatchSettings())
+        asked = asyncio.create_task(batcher.ask(["endless"], None))
+        await begun(echo, 1)
+        async with asyncio.timeout(10):
+            await batcher.close()
+        asked.cancel()
+
+    asyncio.run(main())
 
 
 def test_a_reader_who_leaves_a_stream_leaves_the_line() -> None:
