@@ -7,6 +7,7 @@ stays untranslated where a missing or additional code would break programs (`%s`
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from headwise.data.links import Links
@@ -17,6 +18,7 @@ from headwise.errors import UserError
 from headwise.localisation.code_transfer import MARKERS
 from headwise.localisation.placeholders import is_icu_choice, with_codes
 from headwise.localisation.quality_checks import quality_warnings
+from headwise.localisation.segment_memory import SegmentMemory, merge_known, recall, segment_keys
 from headwise.localisation.segments import (
     CODES_CHANGED,
     SentenceOutput,
@@ -52,13 +54,19 @@ class TranslatedUnit:
     target: Parts  # empty if not translated
     log_prob: float = 0.0  # mean natural log per token
     warnings: tuple[str, ...] = ()
+    segments: tuple[Parts, ...] = ()  # source segments that were translated or found in a memory
 
 
 TranslationSteps = Generator[SentenceRequest, list[SentenceOutput], list[TranslatedUnit]]
 
 
 def translate_units(
-    document: Document, model: TranslatingModel, language: str = "", again: bool = False, **overrides: Any
+    document: Document,
+    model: TranslatingModel,
+    language: str = "",
+    again: bool = False,
+    memory: SegmentMemory | None = None,
+    **overrides: Any,
 ) -> list[TranslatedUnit]:
     """Translate the untranslated units of a document.
 
@@ -67,13 +75,17 @@ def translate_units(
         model: a translation model for both languages.
         language: code of the source language, for sentence splitting; "" = rules of English.
         again: also translate units that are fuzzy or translated.
+        memory: a translation memory, whose exact matches are used.
         **overrides: settings of `SearchSettings`.
     """
-    steps = translation_steps(document, language, supports_markers(model.tokenizer), again)
+    steps = translation_steps(document, language, supports_markers(model.tokenizer), again, memory is not None)
     try:
         request = next(steps)
         while True:
-            request = steps.send(_translate(request, model, overrides))
+            if request.is_lookup and memory:
+                request = steps.send(look_up(request.texts, memory))
+            else:
+                request = steps.send(_translate(request, model, overrides))
     except StopIteration as end:
         return end.value
 
@@ -88,17 +100,34 @@ def _translate(request: SentenceRequest, model: TranslatingModel, overrides: Map
     return [SentenceOutput(one.text, one.log_prob, len(one.pieces) + 1, alignment) for one, alignment in pairs]
 
 
-def translation_steps(document: Document, language: str, markers: bool, again: bool = False) -> TranslationSteps:
+def look_up(keys: Sequence[str], memory: SegmentMemory) -> list[SentenceOutput]:
+    """The answer to a request with `is_lookup`."""
+    known = memory.known(keys)
+    return [SentenceOutput(known.get(key, ""), 0.0, 0) for key in keys]
+
+
+def translation_steps(
+    document: Document, language: str, markers: bool, again: bool = False, has_memory: bool = False
+) -> TranslationSteps:
     """`translate_units` as a generator: it yields sentences to translate, and the caller sends the translations.
 
     Args:
         document: as for `translate_units`, like `language` and `again`.
         markers: whether the model was trained on markers (`supports_markers`).
+        has_memory: first yield a request with the keys of all segments (`SentenceRequest.is_lookup`).
     """
     units = [(n, unit) for n, unit in enumerate(document.units) if _needs_translation(unit, again)]
     split = [_split(unit, language) for _, unit in units]
+    known: dict[str, str] = {}
+    if has_memory:
+        keys = list(dict.fromkeys(key for _, spans in split for key in segment_keys(spans)))
+        found = yield SentenceRequest(keys, is_lookup=True)
+        known = {key: output.text for key, output in zip(keys, found, strict=True) if output.text}
+    recalled = partial(recall, known=known)
+    split = [(before, merge_known(spans, recalled) if known else spans) for before, spans in split]
     sentences = [(span.parts, u.markup) for (_, u), (_, spans) in zip(units, split, strict=True) for span in spans]
-    translated = iter((yield from translate_segments([sentence for sentence in sentences if sentence[0]], markers)))
+    with_parts = [sentence for sentence in sentences if sentence[0]]
+    translated = iter((yield from translate_segments(with_parts, markers, recalled)))
     return [_join_unit(n, unit, *spans, translated) for (n, unit), spans in zip(units, split, strict=True)]
 
 
@@ -127,15 +156,15 @@ def _join_unit(
     parts: list[str | Code] = [before]
     for one, span in zip(sentences, spans, strict=True):
         parts += [*one.parts, span.behind_translation(without_inline_codes(one.parts))]
-    target = join_parts(parts)
+    target, segments = join_parts(parts), tuple(span.parts for span in spans if span.parts)
     warnings = dict.fromkeys(one.warning for one in sentences if one.warning)
     if CODES_CHANGED in warnings:
-        return TranslatedUnit(number, unit, (), warnings=(CODES_CHANGED,))
+        return TranslatedUnit(number, unit, (), warnings=(CODES_CHANGED,), segments=segments)
     if unit.max_length and len(without_inline_codes(target)) > unit.max_length:
-        return TranslatedUnit(number, unit, (), warnings=(TOO_LONG,))
+        return TranslatedUnit(number, unit, (), warnings=(TOO_LONG,), segments=segments)
     log_prob = sum(one.log_prob for one in sentences) / max(1, sum(one.n_tokens for one in sentences))
     quality = quality_warnings(with_codes(unit.source, unit.markup), target, log_prob)
-    return TranslatedUnit(number, unit, target, log_prob, (*warnings, *quality))
+    return TranslatedUnit(number, unit, target, log_prob, (*warnings, *quality), segments)
 
 
 def supports_markers(tokenizer: PairTokenizer) -> bool:

@@ -48,7 +48,7 @@ def read_memory_pairs(paths: Sequence[str], languages: Sequence[str] = ("", ""))
     for path in paths:
         for unit in read_document(path, languages).units:
             report.units += 1
-            if reason := _exclusion_reason(unit):
+            if reason := exclusion_reason(unit):
                 report.dropped[reason] += 1
                 continue
             pair, has_markers = _pair(unit)
@@ -62,7 +62,7 @@ def read_memory_pairs(paths: Sequence[str], languages: Sequence[str] = ("", ""))
     return list(seen), report
 
 
-def _exclusion_reason(unit: Unit) -> str:
+def exclusion_reason(unit: Unit) -> str:
     """Why a unit is excluded; "" if it is not."""
     if unit.state is not UnitState.TRANSLATED:
         return unit.state.value

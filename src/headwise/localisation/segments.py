@@ -30,10 +30,14 @@ CODES_CHANGED = "left untranslated: a placeholder was lost or added"
 
 @dataclass(frozen=True)
 class SentenceRequest:
-    """Sentences to translate; `aligned` if word alignments are needed."""
+    """Sentences to translate; `aligned` if word alignments are needed.
+
+    With `is_lookup`, keys of segments to look up in a translation memory instead; an unknown one has no text.
+    """
 
     texts: Sequence[str]
     aligned: bool = False
+    is_lookup: bool = False
 
 
 @dataclass(frozen=True)
