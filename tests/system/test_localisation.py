@@ -147,6 +147,24 @@ def test_options_that_do_not_fit_a_document_are_refused(
     assert not list(tmp_path.iterdir())
 
 
+def test_stored_translations_are_used_and_similar_ones_reported(cli: Cli, model_path: Path, tmp_path: Path) -> None:
+    (tmp_path / "m.po").write_text('msgid "a b c"\nmsgstr "stored"\n\nmsgid "a {n}"\nmsgstr "{n} stored"\n')
+    (tmp_path / "a.json").write_text('{"x": "a b c", "y": "a  {n}", "z": "a b c d", "w": "j j"}')
+    ran = cli("translate", model_path, tmp_path / "a.json", "-o", tmp_path / "b.json", "--memory", tmp_path / "m.po",
+              "--report", tmp_path / "r.jsonl", "--beam-size", "1")  # fmt: skip
+    assert ran.code == 0, ran.err
+    found = json.loads((tmp_path / "b.json").read_text())
+    assert (found["x"], found["y"]) == ("stored", "{n} stored") and "stored" not in found["z"]
+    rows = {row["source"]: row["memory"] for row in map(json.loads, (tmp_path / "r.jsonl").read_text().splitlines())}
+    assert rows["a b c"] == [{"score": 1.0, "source": "a b c", "target": "stored"}] and rows["j j"] == []
+    assert rows["a b c d"] == [{"score": round(10 / 12, 4), "source": "a b c", "target": "stored"}]
+
+    (tmp_path / "a.txt").write_text("a b c\nj j\n\na b c\n")
+    lines = cli("translate", model_path, tmp_path / "a.txt", "--memory", tmp_path / "m.po", "--beam-size", "1").out
+    without = cli("translate", model_path, tmp_path / "a.txt", "--beam-size", "1").out.split("\n")
+    assert lines.split("\n") == ["stored", without[1], "", "stored", ""]
+
+
 def test_a_memory_without_a_pair_is_refused_before_anything_is_written(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "a.po").write_text(catalogue([("open", "")]))
     ran = cli("train", "--recipe", "tiny", "--train", tmp_path / "a.po", "--valid", "5%", "--out", tmp_path / "m")

@@ -247,6 +247,42 @@ def test_terms_are_used_for_their_own_request_only(server: Server, copying: Any,
             assert [target in text for text in texts] == [term in text or target in text for text in asked]
 
 
+def test_a_translation_memory_answers_before_the_model(
+    model_path: Path, tmp_path: Path, lines: Letters, wanted: Any
+) -> None:
+    known, other = "a b c d e f", lines(1, 14)[0]
+    (tmp_path / "m.po").write_text(f'msgid "{known}"\nmsgstr "stored {{n}}"\n\nmsgid "{known}."\nmsgstr "stored."\n')
+    with serving(model_path, "--languages", "en-de", "--memory", tmp_path / "m.po") as server:
+        assert server.translate(f"{known}.\n\n{other}") == f"stored.\n\n{wanted([other])[0]}"
+        assert server.translate(f"<p>{known}.</p>{other}", format="html") == f"<p>stored.</p>{wanted([other])[0]}"
+        _, answer = upload(server, "a.txt", f"{other}\n{known}.\n".encode())
+        _, content = server.ask("GET", urlsplit(answer["translatedFileUrl"]).path)
+        assert content == f"{wanted([other])[0]}\nstored.\n"
+        _, answer = server.ask("POST", "/v1/translate", {"text": [f"{known}.", f"{known}!"], **LANGUAGES})
+        exact, fuzzy = (one["sentences"][0] for one in answer["translations"])
+        assert (exact["text"], exact["memory"]) == (
+            "stored.",
+            {"score": 1.0, "source": f"{known}.", "target": "stored."},
+        )
+        assert 0.7 <= fuzzy["memory"]["score"] < 1 and fuzzy["memory"]["target"] == "stored."
+        assert fuzzy["text"] == wanted([f"{known}!"])[0]
+        body = {"text": [f"{known}.", f"{known}!"], **LANGUAGES, "stream": True}
+        events = [json.loads(line[6:]) for line in server.ask("POST", "/v1/translate", body)[1].splitlines()
+                  if line.startswith("data: ")]  # fmt: skip
+        assert [one["memory"]["target"] for one in events if "memory" in one] == ["stored."] * 2
+        body = {"text": f"{known}.", **LANGUAGES, "prefix": known[0]}
+        (one,) = server.ask("POST", "/v1/translate", body)[1]["translations"]
+        assert one["text"].startswith(known[0])
+
+
+def test_a_memory_names_its_language_pair(cli: Any, model_path: Path, tmp_path: Path) -> None:
+    (tmp_path / "m.po").write_text('msgid "a b."\nmsgstr "stored."\n')
+    (tmp_path / "m.en-fr.po").write_text('msgid "a b."\nmsgstr "stored."\n')
+    two = ["serve", model_path, model_path, "--languages", "en-de", "de-en", "--memory"]
+    assert "its language pair is unknown; add it to the name" in cli(*two, tmp_path / "m.po").complaint
+    assert "no model translates en-fr" in cli(*two, tmp_path / "m.en-fr.po").complaint
+
+
 def test_untranslatable_text_is_kept(server: Server) -> None:
     body = {"text": "a b a c", **LANGUAGES, "keep": ["c"], "glossary": {"b": "c c"}}
     status, stream = server.ask("POST", "/v1/translate", {**body, "stream": True})

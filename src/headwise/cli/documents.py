@@ -4,15 +4,21 @@ import argparse
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import tee
 from typing import Any
 
 from headwise.cli.decoding import decode_overrides
 from headwise.cli.files import output
 from headwise.cli.loading import model_or_ensemble
+from headwise.decode.translator import Translation
 from headwise.localisation import is_document
-from headwise.localisation.fill import TranslatedUnit, targets_of, translate_units
+from headwise.localisation.fill import TranslatedUnit, memory_matches, targets_of, translate_units
 from headwise.localisation.not_translated import not_translated, not_translated_summary
+from headwise.localisation.placeholders import with_codes
 from headwise.localisation.reading import read_document
+from headwise.localisation.segment_memory import SegmentMemory, match_values, read_segment_memory
 from headwise.localisation.unit import Skipped, plain
 from headwise.localisation.unsupported_types import check_file_name
 
@@ -25,27 +31,58 @@ def fill_document(options: argparse.Namespace) -> None:
     document = read_document(options.input, options.languages, ".txt" if is_plain else "")
     model = model_or_ensemble(options)
     language = options.source_language or options.languages[0]
-    filled = translate_units(document, model, language, **decode_overrides(options, model.decode_config))
+    memory = requested_memory(options)
+    overrides = decode_overrides(options, model.decode_config)
+    filled = translate_units(document, model, language, memory=memory, **overrides)
     data, skipped = document.filled(targets_of(filled)), not_translated(document)
     with output(options.output) as file:
         file.buffer.write(data)
     if options.report:
         with output(options.report) as file:
             ranked = sorted(filled, key=lambda one: (-len(one.warnings), one.log_prob))
-            rows = [*map(_row, ranked), *map(_skipped_row, skipped)]
+            rows = [*(_row(one, memory) for one in ranked), *map(_skipped_row, skipped)]
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     for line in (fill_summary(len(document.units), filled), not_translated_summary(skipped)):
         print(line, end="\n" * bool(line), file=sys.stderr)
 
 
-def _row(one: TranslatedUnit) -> dict[str, Any]:
-    return {
+def _row(one: TranslatedUnit, memory: SegmentMemory | None) -> dict[str, Any]:
+    row: dict[str, Any] = {
         "line": one.unit.line,
         "source": plain(one.unit.source),
         "translation": plain(one.target),
         "log_prob": round(one.log_prob, 4),
         "warnings": list(one.warnings),
     }
+    if memory:
+        row["memory"] = [match_values(match) for match in memory_matches(one, memory)]
+    return row
+
+
+def requested_memory(options: argparse.Namespace) -> SegmentMemory | None:
+    """The translation memory of `--memory`."""
+    return _memory(tuple(options.memory), options.languages) if options.memory else None
+
+
+@cache
+def _memory(paths: tuple[str, ...], languages: tuple[str, str]) -> SegmentMemory:
+    return read_segment_memory(paths, languages)
+
+
+def recalled_or_translated(
+    memory: SegmentMemory, translate: Callable[[Iterable[str]], Iterable[Translation]], lines: Iterable[str]
+) -> Iterator[Translation]:
+    """The translations of lines, from the memory if it has them."""
+    lines, again = tee(lines)
+    rest = iter(translate(line for line in again if _recalled(memory, line) is None))
+    for line in lines:
+        text = _recalled(memory, line)
+        yield next(rest) if text is None else Translation(text, 0.0, 0.0, [], [], [], 1)
+
+
+def _recalled(memory: SegmentMemory, line: str) -> str | None:
+    parts = memory.recall(with_codes((line,)))
+    return " ".join(plain(parts).split()) if parts else None
 
 
 def _skipped_row(one: Skipped) -> dict[str, Any]:

@@ -134,6 +134,11 @@ def direction(text: str) -> tuple[str, str]:
     return source, target
 
 
+def memory_option(parser: argparse._ActionsContainer, more: str = "") -> None:
+    text = f"translation memories, such as .tmx: exact matches are used instead of a translation{more} (default: none)"
+    parser.add_argument("--memory", nargs="+", type=in_file, default=[], metavar="FILE", help=text)
+
+
 def glossary_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("terms")
     text = "terms that translations must contain: lines of source TAB target, or a .csv or .tbx file"

@@ -18,7 +18,7 @@ from headwise.errors import UserError
 from headwise.localisation.code_transfer import MARKERS
 from headwise.localisation.placeholders import is_icu_choice, with_codes
 from headwise.localisation.quality_checks import quality_warnings
-from headwise.localisation.segment_memory import SegmentMemory, merge_known, recall, segment_keys
+from headwise.localisation.segment_memory import MemoryMatch, SegmentMemory, merge_known, recall, segment_keys
 from headwise.localisation.segments import (
     CODES_CHANGED,
     SentenceOutput,
@@ -129,6 +129,13 @@ def translation_steps(
     with_parts = [sentence for sentence in sentences if sentence[0]]
     translated = iter((yield from translate_segments(with_parts, markers, recalled)))
     return [_join_unit(n, unit, *spans, translated) for (n, unit), spans in zip(units, split, strict=True)]
+
+
+def memory_matches(one: TranslatedUnit, memory: SegmentMemory) -> list[MemoryMatch]:
+    """The best match of a whole unit, or else those of its segments."""
+    whole = memory.best_match(with_codes(one.unit.source, one.unit.markup))
+    found = [whole] if whole else [memory.best_match(parts) for parts in one.segments]
+    return [match for match in found if match]
 
 
 def targets_of(units: Sequence[TranslatedUnit]) -> Mapping[int, Parts]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
+from typing import Any
 
 from headwise.data.scripts import split_words
 from headwise.errors import UserError
@@ -97,6 +98,11 @@ class SegmentMemory:
             for word in set(split_words(key)):
                 numbers[word].append(number)
         return keys, [len(key) for key in keys], numbers
+
+
+def match_values(match: MemoryMatch) -> dict[str, Any]:
+    """A match as a JSON value."""
+    return {"score": round(match.score, 4), "source": match.source, "target": match.target}
 
 
 def memory_key(parts: Parts) -> str:

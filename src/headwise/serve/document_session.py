@@ -7,6 +7,7 @@ processes (`document_process`) and the server's side (`documents`).
 import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from io import BufferedIOBase
 from itertools import accumulate, pairwise
 from typing import Any
@@ -84,7 +85,10 @@ class DocumentSession:
     def _start(self, call: Mapping[str, Any], content: bytes) -> Message:
         """Split into sentences: a run for every document and rank."""
         self._runs = [
-            DocumentRun(document, translation_steps(document, call["language"], call["markers"]))
+            DocumentRun(
+                document,
+                translation_steps(document, call["language"], call["markers"], has_memory=call["has_memory"]),
+            )
             for document in self._documents
             for _ in range(call["n_best"])
         ]
@@ -103,9 +107,7 @@ class DocumentSession:
         return {"sizes": [len(one) for one in written]}, b"".join(written)
 
     def _requests(self) -> Message:
-        requests = [run.request and {"texts": list(run.request.texts), "aligned": run.request.aligned}
-                    for run in self._runs]  # fmt: skip
-        return {"requests": requests}, b""
+        return {"requests": [run.request and asdict(run.request) for run in self._runs]}, b""
 
 
 def split_content(content: bytes, sizes: Sequence[int]) -> list[bytes]:

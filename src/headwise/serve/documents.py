@@ -71,10 +71,12 @@ class OpenDocuments:
         parts = [text.encode() for text in texts]
         await self.exchange({"do": "read", "is_html": True, "sizes": [len(part) for part in parts]}, b"".join(parts))
 
-    async def start(self, language: str, markers: bool, n_best: int) -> list[SentenceRequest | None]:
+    async def start(
+        self, language: str, markers: bool, n_best: int, has_memory: bool = False
+    ) -> list[SentenceRequest | None]:
         """The sentences to translate for each document and rank; None if there are none."""
-        return self._requests(await self.exchange({"do": "start", "language": language, "markers": markers,
-                                                   "n_best": n_best}, b""))  # fmt: skip
+        call = {"do": "start", "language": language, "markers": markers, "n_best": n_best, "has_memory": has_memory}
+        return self._requests(await self.exchange(call, b""))
 
     async def answer(self, outputs: Sequence[Sequence[SentenceOutput]]) -> list[SentenceRequest | None]:
         """Continue with the translations of all sentences; returns the next ones."""
@@ -88,7 +90,7 @@ class OpenDocuments:
 
     @staticmethod
     def _requests(message: Message) -> list[SentenceRequest | None]:
-        return [one and SentenceRequest(one["texts"], one["aligned"]) for one in message[0]["requests"]]
+        return [one and SentenceRequest(**one) for one in message[0]["requests"]]
 
 
 class DocumentProcesses:

@@ -8,12 +8,14 @@ import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from headwise.errors import UserError
 from headwise.generation.languages import CODED
 from headwise.glossary.translation import MIN_BEAM_SIZE
 from headwise.localisation import fill
+from headwise.localisation.segment_memory import MemoryMatch, SegmentMemory
 from headwise.serve.batching import Batcher, BatchSettings
 from headwise.serve.languages import LanguagePair, language_name, language_pair_of
 
@@ -41,6 +43,7 @@ class SentenceTranslation:
     n_tokens: tuple[int, int]  # of source and target
     alternatives: tuple[tuple[str, float], ...] = ()  # texts and their scores
     alignment: tuple[tuple[int, int], ...] | None = None  # pairs of word numbers, if requested
+    memory: MemoryMatch | None = None  # similar to it, if requested
 
 
 @dataclass
@@ -198,8 +201,10 @@ def _check_duplicate(models: Sequence[ServedModel], source: str, target: str, pa
 class ModelRouter:
     """All served models by language pair."""
 
-    def __init__(self, models: Sequence[ServedModel]) -> None:
-        self.models = tuple(models)
+    def __init__(
+        self, models: Sequence[ServedModel], memories: Mapping[LanguagePair, SegmentMemory] = MappingProxyType({})
+    ) -> None:
+        self.models, self.memories = tuple(models), memories
         self.by_pair = {pair: model for model in models for pair in model.language_pairs}
         self.sources = tuple(dict.fromkeys(source for source, _ in self.by_pair))
         self.targets = tuple(dict.fromkeys(target for _, target in self.by_pair))
@@ -214,6 +219,10 @@ class ModelRouter:
                 raise UserError(f"{code} is not supported")
         named = f"{language_name(target)} ({target}) is not available as a target language"
         raise UserError(f"{named} from {language_name(source)} ({source})")
+
+    def memory(self, options: SentenceOptions) -> SegmentMemory | None:
+        """The translation memory of a language pair; none for a forced start, which it would ignore."""
+        return None if options.prefix else self.memories.get((options.source, options.target))
 
     def languages(self) -> list[dict[str, object]]:
         """The languages in LibreTranslate's format: each with its possible targets."""

@@ -73,6 +73,12 @@ SENTENCE = _object(
         "items": {"type": "array", "items": {"type": "integer"}},
         "description": "pairs of word numbers (source, translation) from 0; words are separated by blanks",
     },
+    memory={
+        "type": ["object", "null"],
+        "properties": {"score": NUMBER, "source": TEXT, "target": TEXT},
+        "required": ["score", "source", "target"],
+        "description": "best match of the translation memory, from 0.7; with score 1 the text is its target",
+    },
 )
 NATIVE_TRANSLATION = _object(
     source=CODE, target=CODE, translations=_list(_object(text=TEXT, score=NUMBER, sentences=_list(SENTENCE)))

@@ -9,7 +9,7 @@ import json
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from headwise.errors import UserError
 from headwise.localisation.reading import ENDINGS
+from headwise.localisation.segment_memory import match_values
 from headwise.serve.access import AccessRules, log_event
 from headwise.serve.batching import QueueFull
 from headwise.serve.documents import DocumentProcesses
@@ -45,6 +46,7 @@ from headwise.serve.translation import (
     translate_documents,
     translate_html,
     translate_texts,
+    with_memory_matches,
 )
 
 if TYPE_CHECKING:
@@ -111,7 +113,9 @@ class RequestHandlers:
             sample, not_translated = await documents.read_file(name, content, languages, self.limits.body)
             source = self.sources(source, [sample])[0]["language"]
             options = SentenceOptions(source, target)
-            (written,), (found,) = await translate_documents(self.router.find(source, target), documents, options)
+            (written,), (found,) = await translate_documents(
+                self.router.find(source, target), documents, options, self.router.memory(options)
+            )
         self.record(found)
         return written, not_translated
 
@@ -155,9 +159,15 @@ class RequestHandlers:
         options = SentenceOptions(source, values["target"], values["prefix"], n_best, values["alignment"], terms)
         if values["stream"]:
             return await self.events(texts, options)
-        found = await self.with_timeout(request, translate_texts(self.router, texts, options))
+        found = await self.with_timeout(request, self.translated_with_matches(texts, options))
         self.record(chain.from_iterable(one.sentences for one in found))
         return {"source": source, "target": options.target, "translations": [text_json(one) for one in found]}
+
+    async def translated_with_matches(self, texts: Sequence[str], options: SentenceOptions) -> list[TextTranslation]:
+        """Translate texts, and find each sentence in the translation memory."""
+        memory = self.router.memory(options)
+        found = await translate_texts(self.router, texts, options)
+        return [replace(one, sentences=tuple(await with_memory_matches(one.sentences, memory))) for one in found]
 
     async def events(self, texts: list[str], options: SentenceOptions) -> Any:
         """A stream of events. Errors of the request are raised before it starts."""
@@ -337,6 +347,7 @@ def sentence_json(one: SentenceTranslation) -> dict[str, Any]:
         "log_prob": one.log_prob,
         "alternatives": [{"text": text, "score": score} for text, score in one.alternatives],
         "alignment": one.alignment,
+        "memory": one.memory and match_values(one.memory),
     }
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from headwise.localisation.code_transfer import codes_of
+from headwise.localisation.segment_memory import SegmentMemory
 from headwise.localisation.segments import (
     SentenceOutput,
     SentenceRequest,
@@ -23,21 +24,22 @@ from headwise.serve.models import SentenceOptions, SentenceTranslation, ServedMo
 KnownSentences = dict[tuple[str, bool], SentenceTranslation]  # by text, and whether its alignment was requested
 
 
-def is_queued_as_it_is(parts: Parts) -> bool:
-    """Whether a sentence needs no protection."""
-    return has_words(parts) and not codes_of(parts)
+def is_queued_as_it_is(parts: Parts, memory: SegmentMemory | None = None) -> bool:
+    """Whether a sentence needs no protection, and is not in the memory."""
+    return has_words(parts) and not codes_of(parts) and not (memory and memory.recall(parts))
 
 
 async def translate_protected(
-    model: ServedModel, sentences: Sequence[Parts], options: SentenceOptions
+    model: ServedModel, sentences: Sequence[Parts], options: SentenceOptions, memory: SegmentMemory | None = None
 ) -> list[SentenceTranslation]:
-    """Translate sentences that need protection; the alternatives have every code, too."""
-    if any(map(has_words, sentences)):
+    """Translate sentences that need protection or are in a memory; the alternatives have every code, too."""
+    recall = memory.recall if memory else lambda parts: None
+    if any(has_words(parts) and not recall(parts) for parts in sentences):
         await load_model(model, options)
     known: KnownSentences = {}
     ranked: list[list[TranslatedSentence]] = []
     for rank in range(options.n_best):
-        steps = translate_segments([(parts, "") for parts in sentences], model.supports_markers)
+        steps = translate_segments([(parts, "") for parts in sentences], model.supports_markers, recall)
         ranked.append(await run_steps(model, steps, options, rank, known))
     return [_joined(*found, known, options) for found in zip(sentences, zip(*ranked, strict=True), strict=True)]
 

@@ -6,7 +6,7 @@ SIGTERM stops it gracefully: new connections are rejected, running requests are 
 import logging
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from headwise.errors import UserError
+from headwise.localisation.segment_memory import SegmentMemory
 from headwise.serve.access import AccessMiddleware, AccessRules, log_event, log_request
 from headwise.serve.batching import BatchSettings
 from headwise.serve.connections import ConnectionLimits, limited_protocol
 from headwise.serve.documents import DocumentLimits, DocumentProcesses
 from headwise.serve.files import FileStore
+from headwise.serve.languages import LanguagePair
 from headwise.serve.metrics import Metrics
 from headwise.serve.models import ModelRouter, ServedModel
 from headwise.serve.parameters import RequestLimits
@@ -39,6 +41,7 @@ class ServerSettings:
     documents: DocumentLimits = field(default_factory=DocumentLimits)
     log_text: bool = False
     drain: int = 30  # seconds for running requests after SIGTERM
+    memories: Mapping[LanguagePair, SegmentMemory] = field(default_factory=dict)  # translation memories
 
 
 def application(models: Sequence[ServedModel], settings: ServerSettings, folder: Path) -> Any:
@@ -57,7 +60,13 @@ def application(models: Sequence[ServedModel], settings: ServerSettings, folder:
     documents = DocumentProcesses(settings.documents)
     store = FileStore(folder)
     handlers = RequestHandlers(
-        ModelRouter(models), settings.limits, settings.access, metrics, store, documents, settings.log_text
+        ModelRouter(models, settings.memories),
+        settings.limits,
+        settings.access,
+        metrics,
+        store,
+        documents,
+        settings.log_text,
     )
     routes = [
         Route(path + "{name}" * (path == DOWNLOADS), handlers.guarded(getattr(handlers, name)), methods=[method])

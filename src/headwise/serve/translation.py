@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+from headwise.localisation.fill import look_up
 from headwise.localisation.placeholders import is_icu_choice, with_codes
-from headwise.localisation.segments import SentenceRequest
+from headwise.localisation.segment_memory import SegmentMemory, merge_known
+from headwise.localisation.segments import SentenceRequest, has_words
 from headwise.localisation.sentences import SentenceSpan, split_into_sentences
 from headwise.localisation.unit import Parts, plain
 from headwise.serve.documents import OpenDocuments
@@ -79,17 +81,18 @@ class SegmentedText:
         return self.before + "".join(text + one.behind_translation(text) for one, text in pairs)
 
 
-def segment_text(text: str, language: str) -> SegmentedText:
+def segment_text(text: str, language: str, memory: SegmentMemory | None = None) -> SegmentedText:
     """Split a text in this language into sentences; keeps what is before, between and after them.
 
-    An ICU message with alternatives has none.
+    A text or line that the memory has as a whole is one sentence. An ICU message with alternatives has none.
 
     >>> segment_text("A dog. A cat.\\n\\n  Dr. Smith left. ", "en").sentences
     ['A dog.', 'A cat.', 'Dr. Smith left.']
     """
     if is_icu_choice((text,)):
         return SegmentedText(text, ())
-    return SegmentedText(*split_into_sentences(with_codes((text,)), base_language(language)))
+    before, spans = split_into_sentences(with_codes((text,)), base_language(language))
+    return SegmentedText(before, merge_known(spans, memory.recall) if memory else spans)
 
 
 async def translate_texts(router: ModelRouter, texts: Sequence[str], options: SentenceOptions) -> list[TextTranslation]:
@@ -99,39 +102,55 @@ async def translate_texts(router: ModelRouter, texts: Sequence[str], options: Se
         UserError: no model for these languages, or an invalid setting.
         QueueFull: too many sentences are queued.
     """
-    model = router.find(options.source, options.target)
-    segmented = [segment_text(text, options.source) for text in texts]
+    model, memory = router.find(options.source, options.target), router.memory(options)
+    segmented = [segment_text(text, options.source, memory) for text in texts]
     sentences = [parts for text in segmented for parts in text.parts]
-    bare, protected = [plain(one) for one in sentences if is_queued_as_it_is(one)], _protected(sentences)
-    answers = await gather_or_cancel([submit(model, bare, options), translate_protected(model, protected, options)])
-    plain_ones, others = map(iter, answers)
-    translated = iter([next(plain_ones if is_queued_as_it_is(one) else others) for one in sentences])
+    is_bare = [is_queued_as_it_is(one, memory) for one in sentences]
+    bare = [plain(one) for one, as_it_is in zip(sentences, is_bare, strict=True) if as_it_is]
+    protected = [one for one, as_it_is in zip(sentences, is_bare, strict=True) if not as_it_is]
+    work = [submit(model, bare, options), translate_protected(model, protected, options, memory)]
+    plain_ones, others = map(iter, await gather_or_cancel(work))
+    translated = iter([next(plain_ones if as_it_is else others) for as_it_is in is_bare])
     return [text.joined([next(translated) for _ in text.parts], options.n_best) for text in segmented]
 
 
-def _protected(sentences: Sequence[Parts]) -> list[Parts]:
-    return [one for one in sentences if not is_queued_as_it_is(one)]
+async def with_memory_matches(
+    sentences: Sequence[SentenceTranslation], memory: SegmentMemory | None
+) -> list[SentenceTranslation]:
+    """Sentences, each with its best match in the memory."""
+    if not memory:
+        return list(sentences)
+    return [
+        replace(one, memory=await asyncio.to_thread(memory.best_match, (one.source,)))
+        if has_words((one.source,))
+        else one
+        for one in sentences
+    ]
 
 
 async def stream_texts(
     router: ModelRouter, texts: Sequence[str], options: SentenceOptions
 ) -> AsyncGenerator[tuple[int, SentenceTranslation | TextTranslation], None]:
     """Every sentence as soon as it and all before it are translated, and every text when it is complete, numbered."""
-    model = router.find(options.source, options.target)
-    segmented = [segment_text(text, options.source) for text in texts]
+    model, memory = router.find(options.source, options.target), router.memory(options)
+    segmented = [segment_text(text, options.source, memory) for text in texts]
     assert model.queue, "the server has not started"
     all_parts = [parts for text in segmented for parts in text.parts]
-    waiting = [plain(one) for one in all_parts if is_queued_as_it_is(one)]
-    others = asyncio.ensure_future(translate_protected(model, _protected(all_parts), options))
+    is_bare = [is_queued_as_it_is(one, memory) for one in all_parts]
+    waiting = [plain(one) for one, as_it_is in zip(all_parts, is_bare, strict=True) if as_it_is]
+    protected = [one for one, as_it_is in zip(all_parts, is_bare, strict=True) if not as_it_is]
+    others = asyncio.ensure_future(translate_protected(model, protected, options, memory))
+    queued = iter(is_bare)
     try:
         async with aclosing(model.queue.answers(waiting, options, model.hypotheses(options))) as translations:
             done = 0
             for number, text in enumerate(segmented):
                 sentences: list[SentenceTranslation] = []
-                for parts in text.parts:
-                    is_bare = is_queued_as_it_is(parts)
-                    sentences.append(await anext(translations) if is_bare else (await others)[done])
-                    done += not is_bare
+                for _ in text.parts:
+                    as_it_is = next(queued)
+                    found = await anext(translations) if as_it_is else (await others)[done]
+                    done += not as_it_is
+                    sentences += await with_memory_matches([found], memory)
                     yield number, sentences[-1]
                 yield number, text.joined(sentences, options.n_best)
     finally:
@@ -145,7 +164,7 @@ async def translate_html(
     """Translate HTML texts; errors as for `translate_documents`."""
     model = router.find(options.source, options.target)
     await documents.read_html(texts)
-    written, sentences = await translate_documents(model, documents, options)
+    written, sentences = await translate_documents(model, documents, options, router.memory(options))
     ranks = [
         tuple(one.decode() for one in written[start : start + options.n_best])
         for start in range(0, len(written), options.n_best)
@@ -154,7 +173,7 @@ async def translate_html(
 
 
 async def translate_documents(
-    model: ServedModel, documents: OpenDocuments, options: SentenceOptions
+    model: ServedModel, documents: OpenDocuments, options: SentenceOptions, memory: SegmentMemory | None = None
 ) -> tuple[list[bytes], list[tuple[SentenceTranslation, ...]]]:
     """Translate the untranslated units of documents, once for each rank; also returns the sentences of each document.
 
@@ -165,7 +184,11 @@ async def translate_documents(
     """
     known: KnownSentences = {}
     await load_model(model, options)
-    requests = await documents.start(base_language(options.source), model.supports_markers, options.n_best)
+    language = base_language(options.source)
+    requests = await documents.start(language, model.supports_markers, options.n_best, memory is not None)
+    if memory:
+        found = await asyncio.to_thread(lambda: [look_up(one.texts, memory) if one else [] for one in requests])
+        requests = await documents.answer(found)
     by_run: list[KnownSentences] = [{} for _ in requests]
     while any(requests):
         keys = [_sentence_keys(request) for request in requests]

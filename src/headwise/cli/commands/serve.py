@@ -11,6 +11,7 @@ from headwise.cli.options import (
     direction,
     file_option,
     host_option,
+    memory_option,
     port_option,
     ray_option,
     whole_number,
@@ -25,6 +26,7 @@ from headwise.serve.connections import ConnectionLimits
 from headwise.serve.documents import DocumentLimits
 from headwise.serve.hosts import is_loopback
 from headwise.serve.models import load_served_models
+from headwise.serve.pair_files import read_memories
 from headwise.serve.parameters import RequestLimits
 from headwise.serve.server import ServerSettings, serve
 
@@ -49,6 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("models", metavar="MODEL", nargs="+", help=TRANSLATION_MODEL)
     pairs = "language pairs, such as en-de, if the models do not name theirs; with several models, one pair each"
     parser.add_argument("--languages", nargs="+", type=direction, default=[], metavar="FROM-TO", help=pairs)
+    memory_option(parser, "; with several language pairs, name the pair: NAME.en-de.po")
     host_option(parser)
     port_option(parser, 5000)
     device_option(parser)
@@ -112,6 +115,7 @@ def run(options: argparse.Namespace) -> None:
     settings.pop("batch_tokens", None)
     load = partial(load_translator, device=options.device)
     models = load_served_models(options.models, options.languages, load, settings, not options.idle)
+    memories = read_memories(options.memory, [pair for model in models for pair in model.language_pairs])
     limits = RequestLimits(
         body=options.max_body,
         body_memory=options.max_body_memory,
@@ -132,7 +136,7 @@ def run(options: argparse.Namespace) -> None:
         files=options.max_documents, seconds=options.document_seconds, memory=options.document_memory
     )
     wanted = ServerSettings(
-        options.port, access, limits, connections, batching, documents, options.log_text, options.drain
+        options.port, access, limits, connections, batching, documents, options.log_text, options.drain, memories
     )
     if options.ray is None:
         return serve(models, wanted)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from itertools import islice, tee
 from typing import Any
 
@@ -25,6 +26,7 @@ from headwise.cli.options import (
     format_option,
     glossary_options,
     input_option,
+    memory_option,
     output_option,
 )
 from headwise.cli.rules import FlagRule, out_file
@@ -43,7 +45,7 @@ def _is_document(options: argparse.Namespace) -> bool:
     return is_document(options.input, options.sentences, options.lines)
 
 
-NEEDS = {"documents": _is_document}
+NEEDS = {"documents": lambda o: _is_document(o) or bool(o.memory)}
 RULES = (
     FlagRule(("sentences",), lambda o: o.lines, "does not go with --lines: say how the file is to be cut, once"),
     FlagRule(
@@ -58,9 +60,10 @@ RULES = (
     ),
     FlagRule(
         ("languages",),
-        lambda o: not (o.glossary or _is_document(o)),
-        "is for documents and for --glossary, which may have several",
+        lambda o: not (o.glossary or o.memory or _is_document(o)),
+        "is for documents, --glossary and --memory, which may have several",
     ),
+    FlagRule(("memory",), lambda o: o.prefix, "does not go with --prefix: stored translations begin otherwise"),
     FlagRule(("draft_length",), lambda o: not o.draft, "is for --draft, which is not given"),
     FlagRule(
         ("workers", "sample", "shortlist", "n_best", "batch_tokens", *TERMS),
@@ -102,6 +105,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     lines = "translate a document as lines of text, with its tags and keys"
     documents.add_argument("--lines", action="store_true", help=lines)
     document_languages(documents)
+    memory_option(documents, "; --report lists similar ones")
     glossary_options(parser)
     decode_options(parser, n_best="translations per line, separated by tabs")
 
@@ -153,10 +157,14 @@ def _translated(
     draft: Any,
 ) -> Linked:
     settings = {"chunk_lines": CHUNK_LINES, "workers": workers, "draft": draft, **overrides}
+    translate = partial(model.translate_lines, prefix=options.prefix, **settings)
+    if options.memory:
+        memory = options.modules["documents"].requested_memory(options)
+        translate = partial(options.modules["documents"].recalled_or_translated, memory, translate)
     if not options.alignment:
-        return ((translation, None) for translation in model.translate_lines(lines, options.prefix, **settings))
+        return ((translation, None) for translation in translate(lines))
     lines, again = tee(lines)
-    return _with_links(model, again, model.translate_lines(lines, options.prefix, **settings))
+    return _with_links(model, again, translate(lines))
 
 
 def _with_links(model: Any, lines: Iterable[str], translations: Iterable[Translation]) -> Iterator[tuple[Any, str]]:
