@@ -226,6 +226,9 @@ def test_scores_alternatives_and_words(server: Server, copying: Any, lines: Lett
     assert [{tuple(pair) for pair in one["alignment"]} for one in sentences] == list(map(set, links))
     status, answer = server.ask("POST", "/v1/translate", {"text": asked[0], **LANGUAGES, "prefix": "j j"})
     assert answer["translations"][0]["text"].startswith("j j")
+    status, answer = server.ask("POST", "/v1/translate", {"text": ["a b 777 c", "..."], **LANGUAGES})
+    warned, kept = (one["sentences"][0]["warnings"] for one in answer["translations"])
+    assert "other numbers" in warned and kept == []
 
 
 def test_terms_are_used_for_their_own_request_only(server: Server, copying: Any, lines: Letters, wanted: Any) -> None:

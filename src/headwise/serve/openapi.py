@@ -79,6 +79,7 @@ SENTENCE = _object(
         "required": ["score", "source", "target"],
         "description": "best match of the translation memory, from 0.7; with score 1 the text is its target",
     },
+    warnings={**_list(TEXT), "description": "formal errors, such as 'other numbers'"},
 )
 NATIVE_TRANSLATION = _object(
     source=CODE, target=CODE, translations=_list(_object(text=TEXT, score=NUMBER, sentences=_list(SENTENCE)))

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from headwise.errors import UserError
+from headwise.localisation.placeholders import with_codes
+from headwise.localisation.quality_checks import quality_warnings
 from headwise.localisation.reading import ENDINGS
 from headwise.localisation.segment_memory import match_values
 from headwise.serve.access import AccessRules, log_event
@@ -348,7 +350,20 @@ def sentence_json(one: SentenceTranslation) -> dict[str, Any]:
         "alternatives": [{"text": text, "score": score} for text, score in one.alternatives],
         "alignment": one.alignment,
         "memory": one.memory and match_values(one.memory),
+        "warnings": sentence_warnings(one),
     }
+
+
+def sentence_warnings(one: SentenceTranslation) -> list[str]:
+    """The quality warnings for a sentence that a model translated.
+
+    >>> sentence_warnings(SentenceTranslation("He has 3 dogs.", "Er hat 4 Hunde.", -0.2, -1.0, (5, 5)))
+    ['other numbers']
+    """
+    if not one.n_tokens[1]:
+        return []
+    source, target = with_codes((one.source,)), with_codes((one.text,))
+    return list(quality_warnings(source, target, one.log_prob / (one.n_tokens[1] + 1)))
 
 
 def to_response(value: Any) -> "Response":
