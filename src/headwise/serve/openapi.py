@@ -6,7 +6,7 @@ Not here: its page (`page`), and the responses (`routes`).
 from collections.abc import Sequence
 from typing import Any
 
-from headwise.serve.parameters import DETECT, FILE, NATIVE, TRANSLATE, Parameter, RequestLimits
+from headwise.serve.parameters import DETECT, FILE, NATIVE, SUGGEST, TRANSLATE, Parameter, RequestLimits
 
 ERRORS = {
     400: "Invalid request, or no model for these languages",
@@ -106,6 +106,7 @@ def openapi_document(limits: RequestLimits, sources: Sequence[str], targets: Seq
         "/download_file/{name}": _download(),
         "/languages": _get("Languages with their possible targets", LANGUAGES),
         "/frontend/settings": _get("Settings for a web page", SETTINGS),
+        "/suggest": _suggest(limits, {"source": list(sources), "target": list(targets)}),
         "/health": _get("Health check", _object(status=TEXT)),
         "/v1/translate": _native(limits, known),
     }
@@ -145,6 +146,14 @@ def _native(limits: RequestLimits, known: dict[str, list[str]]) -> dict[str, Any
         known,
     )
     operation["post"]["responses"]["200"]["content"]["text/event-stream"] = {"schema": {}}
+    return operation
+
+
+def _suggest(limits: RequestLimits, known: dict[str, list[str]]) -> dict[str, Any]:
+    operation = _post("Suggest a translation", SUGGEST, limits, _object(success={"type": "boolean"}), known)
+    operation["post"]["responses"] |= {
+        "507": {"description": "No more suggestions can be stored", "content": _content(ERROR)}
+    }
     return operation
 
 

@@ -139,6 +139,13 @@ TRANSLATE = (
     KEY,
 )
 DETECT = (Parameter("q", "text", "a text", required=True, example="A dog runs."), KEY)
+SUGGEST = (
+    Parameter("q", "text", "the original text", required=True, example="A dog runs."),
+    Parameter("s", "text", "the suggested translation", required=True, example="Ein Hund rennt."),
+    Parameter("source", "text", "source language code", required=True),
+    TARGET,
+    KEY,
+)
 FILE = (Parameter("file", "file", "a file to translate", required=True), SOURCE, TARGET, KEY)
 NATIVE = (
     Parameter("text", "texts", "a text to translate, or a list of texts", required=True, example="A dog runs."),

@@ -33,6 +33,7 @@ from headwise.serve.parameters import (
     DETECT,
     FILE,
     NATIVE,
+    SUGGEST,
     TRANSLATE,
     Parameter,
     RequestError,
@@ -40,6 +41,7 @@ from headwise.serve.parameters import (
     glossary_terms,
     read_values,
 )
+from headwise.serve.suggestions import Suggestions
 from headwise.serve.translation import (
     TextTranslation,
     cancel_when,
@@ -70,6 +72,7 @@ class RequestHandlers:
     files: FileStore
     documents: DocumentProcesses
     log_text: bool = False  # log translated sentences
+    suggestions: Suggestions | None = None  # None: clients cannot suggest translations
 
     # --- LibreTranslate's API
 
@@ -142,9 +145,19 @@ class RequestHandlers:
                 "source": {"code": source, "name": language_name(source)},
                 "target": {"code": target, "name": language_name(target)},
             },
-            "suggestions": False,
+            "suggestions": self.suggestions is not None,
             "supportedFilesFormat": list(ENDINGS),
         }
+
+    async def suggest(self, request: "Request") -> Any:
+        """Store a suggested translation."""
+        if not self.suggestions:
+            raise RequestError(403, "Suggestions are disabled on this server.")
+        values = await self.parameters(request, SUGGEST)
+        languages = (values["source"], values["target"])
+        self.router.find(*languages)
+        self.suggestions.add(values["q"], values["s"], languages)
+        return {"success": True}
 
     async def health(self, request: "Request") -> Any:
         """Health check."""

@@ -25,6 +25,7 @@ from headwise.serve.metrics import Metrics
 from headwise.serve.models import ModelRouter, ServedModel
 from headwise.serve.parameters import RequestLimits
 from headwise.serve.routes import RequestHandlers, error_response
+from headwise.serve.suggestions import Suggestions, suggestions_file
 
 INSTALL = 'pip install "headwise[serve]"'
 
@@ -40,11 +41,14 @@ class ServerSettings:
     batching: BatchSettings = field(default_factory=BatchSettings)
     documents: DocumentLimits = field(default_factory=DocumentLimits)
     log_text: bool = False
+    suggestions: str = ""  # file of suggested translations
     drain: int = 30  # seconds for running requests after SIGTERM
     memories: Mapping[LanguagePair, SegmentMemory] = field(default_factory=dict)  # translation memories
 
 
-def application(models: Sequence[ServedModel], settings: ServerSettings, folder: Path) -> Any:
+def application(
+    models: Sequence[ServedModel], settings: ServerSettings, folder: Path, suggestions: Suggestions | None = None
+) -> Any:
     """The ASGI application; `folder` stores translated files.
 
     Raises:
@@ -67,6 +71,7 @@ def application(models: Sequence[ServedModel], settings: ServerSettings, folder:
         store,
         documents,
         settings.log_text,
+        suggestions,
     )
     routes = [
         Route(path + "{name}" * (path == DOWNLOADS), handlers.guarded(getattr(handlers, name)), methods=[method])
@@ -99,11 +104,13 @@ ROUTES = {  # HTTP method, and method of `RequestHandlers`
     "/": ("GET", "page"),
     "/docs": ("GET", "description"),
     "/openapi.json": ("GET", "openapi"),
+    "/spec": ("GET", "openapi"),
     "/metrics": ("GET", "prometheus"),
     "/translate": ("POST", "translate"),
     "/detect": ("POST", "detect"),
     "/translate_file": ("POST", "translate_file"),
     DOWNLOADS: ("GET", "download_file"),
+    "/suggest": ("POST", "suggest"),
     "/languages": ("GET", "languages"),
     "/frontend/settings": ("GET", "settings"),
     "/health": ("GET", "health"),
@@ -133,8 +140,11 @@ def serve(models: Sequence[ServedModel], settings: ServerSettings) -> None:
     except ImportError:
         raise UserError(f"serving needs starlette and uvicorn: {INSTALL}") from None
     logging.basicConfig(handlers=[JsonHandler()], force=True)  # of all libraries
-    with tempfile.TemporaryDirectory(prefix="headwise-") as folder:
-        app = application(models, settings, Path(folder))
+    with (
+        tempfile.TemporaryDirectory(prefix="headwise-") as folder,
+        suggestions_file(settings.suggestions) as suggestions,
+    ):
+        app = application(models, settings, Path(folder), suggestions)
         host = settings.access.host
         config = uvicorn.Config(
             app,

@@ -34,6 +34,7 @@ UNSERVED = ("n_best", "sample", "temperature", "top_k", "top_p", "seed", "draft_
 RULES = (
     FlagRule(("replicas",), lambda o: o.ray is None, "is for --ray: one process has one server"),
     FlagRule(("no_key",), lambda o: o.api_keys, "does not go with --api-keys, which requires a key"),
+    FlagRule(("suggestions",), lambda o: o.ray is not None, "does not go with --ray, whose replicas share no file"),
     FlagRule(
         ("max_connections", "max_client_connections"),
         lambda o: o.ray is not None,
@@ -73,6 +74,8 @@ def _access_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--hosts", nargs="+", default=[], metavar="NAME", help=names)
     origins = "other sites whose pages may send requests, such as https://example.org; '*' allows all (default: none)"
     group.add_argument("--origins", nargs="+", default=[], metavar="SITE", help=origins)
+    suggestions = "translation memory (.tmx), to which clients' suggested translations are appended (default: none)"
+    group.add_argument("--suggestions", default="", metavar="FILE", help=suggestions)
     group.add_argument("--log-text", action="store_true", help="log the translated texts, too")
 
 
@@ -136,7 +139,16 @@ def run(options: argparse.Namespace) -> None:
         files=options.max_documents, seconds=options.document_seconds, memory=options.document_memory
     )
     wanted = ServerSettings(
-        options.port, access, limits, connections, batching, documents, options.log_text, options.drain, memories
+        options.port,
+        access,
+        limits,
+        connections,
+        batching,
+        documents,
+        options.log_text,
+        options.suggestions,
+        options.drain,
+        memories,
     )
     if options.ray is None:
         return serve(models, wanted)
