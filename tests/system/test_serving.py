@@ -192,10 +192,10 @@ def test_every_format_is_translated(server: Server, lines: Letters, wanted: Any)
     assert {f".{name.partition('.')[2]}" for name in files} < set(known) == set(ENDINGS)
 
 
-def upload(server: Server, name: str, content: bytes) -> tuple[int, Any]:
+def upload(server: Server, name: str, content: bytes, values: dict[str, str] = LANGUAGES) -> tuple[int, Any]:
     mark = "x" * 20
     fields = "".join(
-        f'--{mark}\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in LANGUAGES.items()
+        f'--{mark}\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in values.items()
     )
     head = f'--{mark}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
     body = f"{fields}{head}".encode() + content + f"\r\n--{mark}--\r\n".encode()
@@ -347,6 +347,34 @@ def test_no_answer_is_lost_or_mixed_up(server: Server, lines: Letters, wanted: A
     with ThreadPoolExecutor(16) as clients:
         found = list(clients.map(server.translate, asked))
     assert found == [wanted(some) for some in asked]
+
+
+def test_a_cache_changes_no_answer(server: Server, model_path: Path, lines: Letters) -> None:
+    rng, texts = random.Random(4), lines(40, 14)
+    bodies: list[dict[str, Any]] = [
+        {"text": rng.sample(texts, 5), **LANGUAGES, "n_best": rng.choice([1, 3]), "alignment": rng.random() < 0.3}
+        | rng.choice([{}, {"prefix": "j"}, {"glossary": {"a": "k"}}])
+        for _ in range(60)
+    ]
+    with serving(model_path, "--languages", "en-de", "--cache", 50) as cached:
+        answers = [
+            list(map(lambda body: one.ask("POST", "/v1/translate", body), bodies)) for one in (server, cached, cached)
+        ]
+        assert cached.translate(texts) == server.translate(texts)
+        _, metrics = cached.ask("GET", "/metrics")
+    for body, plain, *others in zip(bodies, *answers, strict=True):
+        for status, answer in others:
+            assert status == 200 and texts_of(answer) == texts_of(plain[1]), body
+    counts = {line.split("{")[0]: float(line.split()[-1]) for line in metrics.splitlines() if "headwise_cache_" in line}
+    assert counts["headwise_cache_hits_total"] > 50 and counts["headwise_cache_misses_total"] > 50
+
+
+def texts_of(answer: Any) -> Any:
+    """Translations with alternatives and alignments, without scores, whose last bits depend on the batch."""
+    return [
+        [(one["text"], [other["text"] for other in one["alternatives"]], one["alignment"]) for one in text["sentences"]]
+        for text in answer["translations"]
+    ]
 
 
 HELD = """
@@ -654,6 +682,42 @@ def test_keys_are_required(model_path: Path, tmp_path: Path) -> None:
         <= next(entry for entry in log if entry["event"] == "translated").items()
     )
     assert not any("0123456789abcdef" in json.dumps(entry) for entry in log)
+
+
+def test_usage_of_keys_is_counted_and_limited(model_path: Path, tmp_path: Path) -> None:
+    keys = ["0123456789abcdef", "fedcba9876543210"]
+    (tmp_path / "keys").write_text(f"{keys[0]} team a\n{keys[1]}\n", encoding="utf-8")
+    limits = ("--max-requests-per-hour", 5, "--max-characters-per-hour", 20)
+    with serving(model_path, "--languages", "en-de", "--api-keys", tmp_path / "keys", *limits) as server:
+        asked = {**LANGUAGES, "api_key": keys[0]}
+        for path, name, texts in (("/translate", "q", ["a b", "c"]), ("/v1/translate", "text", "d e f")):
+            assert server.ask("POST", path, {**asked, name: texts})[0] == 200
+        bearer = {"Authorization": f"Bearer {keys[0]}"}
+        assert upload(server, "a.txt", b"a b c d", {**LANGUAGES, "api_key": keys[0]})[0] == 200
+        status, usage = server.ask("GET", "/v1/usage", headers=bearer)
+        assert status == 200 and usage["key"] == "team a" and (usage["requests"], usage["characters"]) == (3, 16)
+        assert usage["hour"]["max_characters"] == 20 and usage["hour"]["characters"] == 16
+        status, answer = server.ask("POST", "/translate", {**asked, "q": "a b c"})
+        assert status == 429 and "20 characters per hour" in answer["error"]
+        assert 3500 < int(server.headers["retry-after"]) <= 3600
+        assert server.ask("GET", f"/v1/usage?api_key={keys[1]}")[1]["requests"] == 0
+        assert server.ask("POST", "/translate", {**asked, "q": "a b", "api_key": keys[1]})[0] == 200
+        assert server.ask("GET", "/v1/usage")[0] == 403
+        _, metrics = server.ask("GET", "/metrics")
+        _, log = server.end()
+    assert 'headwise_key_characters_total{key="team a"} 16.0' in metrics
+    assert 'headwise_key_requests_total{key="3465f6e6"} 1.0' in metrics
+    assert not any(key in text for key in keys for text in [metrics, json.dumps(log)])
+
+
+def test_without_keys_addresses_are_limited(model_path: Path) -> None:
+    with serving(model_path, "--languages", "en-de", "--max-requests-per-hour", 2) as server:
+        body = {"q": "a", **LANGUAGES}
+        statuses = [server.ask("POST", "/translate", body)[0] for _ in range(3)]
+        assert statuses == [200, 200, 429]
+        forwarded = {**JSON, "X-Forwarded-For": "192.0.2.1"}  # by a proxy on this computer
+        assert server.ask("POST", "/translate", body, forwarded)[0] == 200
+        assert server.ask("GET", "/v1/usage")[0] == 404
 
 
 # Failures and signals ------------------------------------------------------------------------------------------------

@@ -6,13 +6,14 @@ permission. Plain ASGI, so that a body is counted while it is received. Not here
 """
 
 import asyncio
+import hashlib
 import hmac
 import json
 import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ class AccessRules:
     host: str = "127.0.0.1"  # address that the server is bound to
     names: tuple[str, ...] = ()  # further host names, such as those of a proxy
     origins: tuple[str, ...] = ()  # other sites whose pages may send requests
-    keys: tuple[str, ...] = ()  # valid API keys; none: no key is required
+    keys: Mapping[str, str] = field(default_factory=dict)  # API keys and their names; none: no key is required
 
     def check(self, headers: Mapping[str, str]) -> None:
         """`RequestError` for a foreign host name, or a page of another site."""
@@ -67,19 +68,27 @@ class AccessRules:
         is_link = headers.get("sec-fetch-mode", "") == "navigate"
         return headers.get("sec-fetch-site", "") in ("cross-site", "same-site") and not is_link
 
-    def check_key(self, given: str) -> None:
-        """`RequestError` without a valid key; compares with every key in constant time."""
-        if self.keys:
-            encoded = given.encode("utf-8", "replace")  # JSON allows unpaired surrogates
-            matches = [hmac.compare_digest(encoded, key.encode()) for key in self.keys]
-            if not given:
-                raise RequestError(403, "Please contact the server operator to get an API key")
-            if not any(matches):
-                raise RequestError(403, "Invalid API key")
+    def check_key(self, given: str) -> str:
+        """The name of an API key, "" if none is required; compares with every key in constant time.
+
+        Raises:
+            RequestError: the key is not valid.
+        """
+        if not self.keys:
+            return ""
+        encoded = given.encode("utf-8", "replace")  # JSON allows unpaired surrogates
+        names = [name for key, name in self.keys.items() if hmac.compare_digest(encoded, key.encode())]
+        if not given:
+            raise RequestError(403, "Please contact the server operator to get an API key")
+        if not names:
+            raise RequestError(403, "Invalid API key")
+        return names[0]
 
 
-def read_keys(path: str) -> tuple[str, ...]:
-    """Read API keys: one a line, with an optional note after a blank.
+def read_keys(path: str) -> dict[str, str]:
+    """Read API keys and their names: one key a line, with an optional note after a blank, which is its name.
+
+    The name of a key without a note is a digest. Keys with the same note share a name.
 
     Raises:
         UserError: the file cannot be read or is empty, or a key is too short.
@@ -88,12 +97,16 @@ def read_keys(path: str) -> tuple[str, ...]:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--api-keys {path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
-    keys = tuple(line.split()[0] for line in lines if line.strip() and not line.startswith("#"))
+    keys: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        key, *note = line.split(maxsplit=1)
+        if len(key) < 16:
+            raise UserError(f"--api-keys {path}, line {number}: the key is too short; use at least 16 characters")
+        keys[key] = note[0].strip() if note else hashlib.sha256(key.encode()).hexdigest()[:8]
     if not keys:
         raise UserError(f"--api-keys {path}: no keys; write one per line, such as {secrets.token_urlsafe(24)}")
-    short = next((number for number, line in enumerate(lines, 1) if line.split() and len(line.split()[0]) < 16), 0)
-    if short and not lines[short - 1].startswith("#"):
-        raise UserError(f"--api-keys {path}, line {short}: the key is too short; use at least 16 characters")
     return keys
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from headwise.contract import SearchCancelled
 from headwise.decode.cancellation import Cancellation, check_cancelled
 from headwise.errors import UserError
+from headwise.serve.cache import SentenceCache
 
 DecodeSentences = Callable[[list[str], Any], list[Any]]  # texts and options -> a result for each
 
@@ -38,6 +39,7 @@ class BatchSettings:
     batch_tokens: int = 4096  # approximate source tokens times hypotheses of a batch
     most_waiting: int = 5000  # queued sentences; a request may have more if the queue is empty
     idle: float = 0.0  # idle seconds before `rest` is called; 0 = never
+    cached: int = 0  # sentences in the cache
 
 
 @dataclass(eq=False)
@@ -89,9 +91,11 @@ class Batcher:
         batching: BatchSettings,
         done: Callable[[int, float], None] = lambda sentences, seconds: None,
         rest: Callable[[], None] = lambda: None,
+        cache: SentenceCache | None = None,
     ) -> None:
         """`decode` and `rest` are called in the thread of the model, `done` after every batch."""
         self._decode, self._settings, self._done, self._rest = decode, batching, done, rest
+        self._cache = SentenceCache(0) if cache is None else cache
         self._queue: deque[QueuedRequest] = deque()
         self._running = RunningBatch([])
         self._arrived, self._full = asyncio.Event(), asyncio.Event()
@@ -113,8 +117,7 @@ class Batcher:
             QueueFull: too many sentences are queued.
             UserError: raised by `decode` for these texts.
         """
-        request = self._enter(texts, options, hypotheses)
-        sentences = list(request.waiting)
+        request, sentences = self._enter(texts, options, hypotheses)
         try:
             for one in sentences:
                 yield await one.answer
@@ -137,18 +140,24 @@ class Batcher:
         self._running.cancellation.cancel()
         await asyncio.to_thread(self._thread.shutdown)
 
-    def _enter(self, texts: Sequence[str], options: Hashable, hypotheses: int) -> QueuedRequest:
+    def _enter(
+        self, texts: Sequence[str], options: Hashable, hypotheses: int
+    ) -> tuple[QueuedRequest, list[QueuedSentence]]:
+        """Queue the sentences that are not cached; returns the request, and all its sentences."""
         loop, waiting = asyncio.get_running_loop(), self.waiting
-        if waiting and waiting + len(texts) > self._settings.most_waiting:
+        sentences = [QueuedSentence(text, estimate_tokens(text) * hypotheses, loop.create_future()) for text in texts]
+        for one in sentences:
+            if (cached := self._cache.get(one.text, options)) is not None:
+                one.answer.set_result(cached)
+        request = QueuedRequest(options, deque(one for one in sentences if not one.answer.done()))
+        if waiting and request.waiting and waiting + len(request.waiting) > self._settings.most_waiting:
             raise QueueFull(waiting, math.ceil(waiting * self.throughput.seconds_per_sentence) or 1)
-        sentences = (QueuedSentence(text, estimate_tokens(text) * hypotheses, loop.create_future()) for text in texts)
-        request = QueuedRequest(options, deque(sentences))
         if request.waiting:
             self._queue.append(request)
             self._arrived.set()
             if self._is_full():
                 self._full.set()
-        return request
+        return request, sentences
 
     def _leave(self, request: QueuedRequest, sentences: Sequence[QueuedSentence]) -> None:
         request.waiting.clear()
@@ -184,6 +193,7 @@ class Batcher:
                     await self._arrived.wait()
             except TimeoutError:
                 await asyncio.get_running_loop().run_in_executor(self._thread, self._rest)
+                self._cache.clear()
                 await self._arrived.wait()
 
     async def _gather(self) -> None:
@@ -232,6 +242,7 @@ class Batcher:
                 batch[0].answer.set_exception(error)
             return
         for one, answer in zip(batch, results, strict=True):
+            self._cache.put(one.text, options, answer)
             if not one.answer.done():
                 one.answer.set_result(answer)
         self._count(batch, time.monotonic() - started)

@@ -1,6 +1,6 @@
-"""Prometheus metrics: requests, latencies, queued sentences, batch sizes.
+"""Prometheus metrics: requests, latencies, queued sentences, batch sizes, usage by API key.
 
-They contain no text, and no label from a client. Not here: the calls (`routes`, `access`).
+They contain no text, no key, and no label from a client. Not here: the calls (`routes`, `access`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,6 +28,11 @@ class Metrics:
         self.computing = Histogram("batch_seconds", "Time per batch", ("model",), buckets=SECONDS, **about)
         self.read = Counter("source_pieces", "Source tokens", **about)
         self.written = Counter("target_pieces", "Target tokens", **about)
+        self.hits = Counter("cache_hits", "Sentences found in the cache", ("model",), **about)
+        self.misses = Counter("cache_misses", "Sentences not found in the cache", ("model",), **about)
+        of_key = ("key",)  # its name
+        self.key_requests = Counter("key_requests", "Requests with an API key", of_key, **about)
+        self.key_characters = Counter("key_characters", "Characters of its texts", of_key, **about)
         waiting = Gauge("waiting_sentences", "Queued sentences", ("model",), **about)
         loaded = Gauge("model_loaded", "1 while it is in memory", ("model",), **about)
         for model in models:
@@ -48,6 +53,15 @@ class Metrics:
         """Record sentences."""
         self.read.inc(sum(one.n_tokens[0] for one in sentences))
         self.written.inc(sum(one.n_tokens[1] for one in sentences))
+
+    def looked_up(self, model: ServedModel, is_hit: bool) -> None:
+        """Record a sentence that was looked up in the cache."""
+        (self.hits if is_hit else self.misses).labels(self.name_of(model)).inc()
+
+    def key_used(self, name: str, requests: int, characters: int) -> None:
+        """Record the usage of an API key."""
+        self.key_requests.labels(name).inc(requests)
+        self.key_characters.labels(name).inc(characters)
 
     def ended(self, path: str, status: int, seconds: float) -> None:
         """Record a request."""

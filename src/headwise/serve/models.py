@@ -17,6 +17,7 @@ from headwise.glossary.translation import MIN_BEAM_SIZE
 from headwise.localisation import fill
 from headwise.localisation.segment_memory import MemoryMatch, SegmentMemory
 from headwise.serve.batching import Batcher, BatchSettings
+from headwise.serve.cache import SentenceCache
 from headwise.serve.languages import LanguagePair, language_name, language_pair_of
 
 
@@ -67,9 +68,19 @@ class ServedModel:
         """Whether it was trained on markers for placeholders; False while it is not loaded."""
         return self.model is not None and fill.supports_markers(self.model.tokenizer)
 
-    def open(self, batching: BatchSettings, done: Callable[[int, float], None]) -> None:
+    def caches(self, options: SentenceOptions) -> bool:
+        """Whether sentences with these options are cached: not if sampled, or with glossaries, which can be large."""
+        return not (options.terms or getattr(getattr(self.model, "decode_config", None), "sample", False))
+
+    def open(
+        self,
+        batching: BatchSettings,
+        done: Callable[[int, float], None],
+        looked_up: Callable[[bool], None] = lambda is_hit: None,
+    ) -> None:
         """Start accepting sentences; call on the event loop, and `close` at the end."""
-        self.queue = Batcher(self.translate, batching, done, self.unload)
+        cache = SentenceCache(batching.cached, self.caches, looked_up)
+        self.queue = Batcher(self.translate, batching, done, self.unload, cache)
 
     async def close(self) -> None:
         """Stop accepting sentences."""

@@ -13,7 +13,7 @@ ERRORS = {
     403: "An API key is required, or this client is not allowed",
     408: "The request was not received in time",
     413: "The request is too large",
-    429: "The queue is full; see Retry-After",
+    429: "The queue is full, or a limit per hour is reached; see Retry-After",
     504: "Time limit exceeded",
 }
 NUMBER, TEXT = {"type": "number"}, {"type": "string"}
@@ -94,6 +94,14 @@ SETTINGS = _object(
     suggestions={"type": "boolean"},
     supportedFilesFormat=_list(TEXT),
 )
+KEY_IN_QUERY = ({"name": "api_key", "in": "query", "description": "or Authorization: Bearer", "schema": TEXT},)
+COUNT, LIMIT = {"type": "integer"}, {"type": ["integer", "null"]}
+USAGE = _object(
+    key={"type": "string", "description": "name of the key"},
+    requests=COUNT,
+    characters=COUNT,
+    hour=_object(requests=COUNT, characters=COUNT, max_requests=LIMIT, max_characters=LIMIT, seconds_left=COUNT),
+)
 
 
 def openapi_document(limits: RequestLimits, sources: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
@@ -109,12 +117,15 @@ def openapi_document(limits: RequestLimits, sources: Sequence[str], targets: Seq
         "/suggest": _suggest(limits, {"source": list(sources), "target": list(targets)}),
         "/health": _get("Health check", _object(status=TEXT)),
         "/v1/translate": _native(limits, known),
+        "/v1/usage": _get("Usage of the API key of the request", USAGE, (403, 404), KEY_IN_QUERY),
     }
     return {"openapi": "3.1.0", "info": {"title": "Headwise", "version": "1"}, "paths": paths}
 
 
-def _get(summary: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"get": {"summary": summary, "responses": _responses(_content(schema), (403,))}}
+def _get(
+    summary: str, schema: dict[str, Any], errors: Sequence[int] = (403,), parameters: Sequence[Any] = ()
+) -> dict[str, Any]:
+    return {"get": {"summary": summary, "parameters": parameters, "responses": _responses(_content(schema), errors)}}
 
 
 def _post(

@@ -36,6 +36,8 @@ class RequestLimits:
     alternatives: int = 10
     seconds: float = 60.0  # for a response
     body_seconds: float = 30.0  # for receiving a body
+    requests_per_hour: int = 0  # of a client; 0 = no limit
+    characters_per_hour: int = 0  # of a client; 0 = no limit
 
 
 @dataclass(frozen=True)

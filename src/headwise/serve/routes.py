@@ -7,7 +7,7 @@ tables of `parameters`. Not here: access control (`access`), and running the ser
 import asyncio
 import json
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -52,6 +52,7 @@ from headwise.serve.translation import (
     translate_texts,
     with_memory_matches,
 )
+from headwise.serve.usage import UsageCounter, client_address
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -71,6 +72,7 @@ class RequestHandlers:
     metrics: Metrics
     files: FileStore
     documents: DocumentProcesses
+    usage: UsageCounter
     log_text: bool = False  # log translated sentences
     suggestions: Suggestions | None = None  # None: clients cannot suggest translations
 
@@ -121,6 +123,7 @@ class RequestHandlers:
             (written,), (found,) = await translate_documents(
                 self.router.find(source, target), documents, options, self.router.memory(options)
             )
+        self.usage.add_characters(sum(len(one.source) for one in found))
         self.record(found)
         return written, not_translated
 
@@ -213,6 +216,13 @@ class RequestHandlers:
         whole = {"number": number, "text": found.text, "score": found.score}
         return f"event: translation\ndata: {json.dumps(whole)}\n\n"
 
+    async def key_usage(self, request: "Request") -> Any:
+        """The usage of an API key, which the request has."""
+        name = self.access.check_key(given_key(request, request.query_params))
+        if not name:
+            raise RequestError(404, "this server has no API keys, whose usage it could count")
+        return self.usage.report(name)
+
     async def prometheus(self, request: "Request") -> Any:
         """Prometheus metrics."""
         from starlette.responses import Response
@@ -239,12 +249,14 @@ class RequestHandlers:
     # --- shared by the handlers
 
     async def parameters(self, request: "Request", parameters: tuple[Parameter, ...]) -> dict[str, Any]:
-        """The parameters of a request with a valid API key."""
+        """The parameters of a request with a valid API key; it is counted."""
         values = await request_values(request)
-        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-        key = values.get("api_key") or (bearer.strip() if scheme.lower() == "bearer" else "")
-        self.access.check_key(key if isinstance(key, str) else "")
-        return read_values(parameters, values, self.limits)
+        name = self.access.check_key(given_key(request, values))
+        found = read_values(parameters, values, self.limits)
+        texts = found.get("q", found.get("text", ()))
+        client = name or client_address(request.client.host if request.client else "")
+        self.usage.start(client, len(texts) if isinstance(texts, str) else sum(map(len, texts)))
+        return found
 
     def sources(self, source: str, texts: list[str]) -> list[dict[str, Any]]:
         """The language of each text in LibreTranslate's format: as given, or detected."""
@@ -326,6 +338,13 @@ async def client_disconnected(request: "Request") -> None:
     """Wait until the client disconnects, after its request has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def given_key(request: "Request", values: Mapping[str, Any]) -> str:
+    """The API key of a request, "" if it has none."""
+    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+    key = values.get("api_key") or (bearer.strip() if scheme.lower() == "bearer" else "")
+    return key if isinstance(key, str) else ""
 
 
 async def request_values(request: "Request") -> dict[str, Any]:

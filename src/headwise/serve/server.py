@@ -26,6 +26,7 @@ from headwise.serve.models import ModelRouter, ServedModel
 from headwise.serve.parameters import RequestLimits
 from headwise.serve.routes import RequestHandlers, error_response
 from headwise.serve.suggestions import Suggestions, suggestions_file
+from headwise.serve.usage import UsageCounter
 
 INSTALL = 'pip install "headwise[serve]"'
 
@@ -70,6 +71,7 @@ def application(
         metrics,
         store,
         documents,
+        UsageCounter(settings.limits, settings.access.keys.values(), metrics.key_used),
         settings.log_text,
         suggestions,
     )
@@ -81,7 +83,7 @@ def application(
     @asynccontextmanager
     async def working(app: Any) -> AsyncIterator[None]:
         for model in models:
-            model.open(settings.batching, partial(metrics.batched, model))
+            model.open(settings.batching, partial(metrics.batched, model), partial(metrics.looked_up, model))
         await documents.start()
         yield
         await documents.close()
@@ -115,6 +117,7 @@ ROUTES = {  # HTTP method, and method of `RequestHandlers`
     "/frontend/settings": ("GET", "settings"),
     "/health": ("GET", "health"),
     "/v1/translate": ("POST", "native"),
+    "/v1/usage": ("GET", "key_usage"),
 }
 
 

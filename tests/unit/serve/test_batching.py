@@ -12,6 +12,7 @@ import pytest
 from headwise.decode.cancellation import check_cancelled
 from headwise.errors import UserError
 from headwise.serve.batching import Batcher, BatchSettings, QueueFull
+from headwise.serve.cache import MOST_CHARACTERS, SentenceCache
 
 
 class Echo:
@@ -221,3 +222,56 @@ def test_counts_of_batches() -> None:
         assert (sum(counted), batcher.throughput.sentences, batcher.throughput.batches) == (50, 50, len(counted))
 
     run(work, Echo(), BatchSettings(batch_tokens=10), done=lambda sentences, seconds: counted.append(sentences))
+
+
+def test_cached_sentences_are_not_translated_again() -> None:
+    lookups: list[bool] = []
+    cache = SentenceCache(3, lambda options: options != "random", lookups.append)
+
+    async def work(batcher: Batcher, echo: Echo) -> None:
+        assert await batcher.ask(["a", "b"], 0) == [("a", 0), ("b", 0)]
+        assert await batcher.ask(["b", "c", "a"], 0) == [("b", 0), ("c", 0), ("a", 0)]
+        assert await batcher.ask(["a", "b", "c"], 0) == [("a", 0), ("b", 0), ("c", 0)]
+        assert [sorted(batch) for batch in echo.batches] == [["a", "b"], ["c"]] and len(lookups) == 8
+        await batcher.ask(["a"], 1)  # other options; "a" was used least recently, and is dropped
+        await batcher.ask(["b", "c"], 0)
+        assert echo.batches[2:] == [["a"]] and len(cache) == 3
+        await batcher.ask(["a"], 0)
+        for _ in range(2):
+            await batcher.ask(["b"], "random")
+            await batcher.ask(["x" * (MOST_CHARACTERS + 1)], 0)
+        assert len(echo.batches) == 8 and len(lookups) == 12 and len(cache) == 3
+
+    run(work, Echo(), BatchSettings(wait=0.0), cache=cache)
+
+
+def test_errors_are_not_cached_and_an_unloaded_model_has_no_cache() -> None:
+    cache = SentenceCache(9)
+
+    async def work(batcher: Batcher, echo: Echo) -> None:
+        for _ in range(2):
+            with pytest.raises(UserError, match="wrong"):
+                await batcher.ask(["wrong"], 0)
+        assert len(echo.batches) == 2 and not len(cache)
+        await batcher.ask(["a"], 0)
+        while len(cache):
+            await asyncio.sleep(0.01)
+        await batcher.ask(["a"], 0)
+        assert len(echo.batches) == 4
+
+    run(work, Echo(), BatchSettings(wait=0.0, idle=0.05), cache=cache)
+
+
+def test_requests_of_cached_sentences_are_answered_while_the_queue_is_full() -> None:
+    async def work(batcher: Batcher, echo: Echo) -> None:
+        await batcher.ask(["a"], 0)
+        echo.go.clear()
+        held = asyncio.gather(batcher.ask(["b"], 0), batcher.ask(["c", "d"], 1))
+        await begun(echo, 2)
+        assert await batcher.ask(["a"] * 9, 0) == [("a", 0)] * 9
+        with pytest.raises(QueueFull):
+            await batcher.ask(["e"] * 9, 0)
+        echo.go.set()
+        await held
+
+    run(work, Echo(), BatchSettings(wait=0.0, most_waiting=5), cache=SentenceCache(9))

@@ -153,12 +153,12 @@ def test_all_origins_can_be_allowed() -> None:
 def test_keys(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("# ours\n0123456789abcdef Ada\n\nfedcba9876543210\n", encoding="utf-8")
     access = AccessRules(keys=read_keys(str(tmp_path / "keys")))
-    access.check_key("0123456789abcdef")
-    access.check_key("fedcba9876543210")
+    assert access.check_key("0123456789abcdef") == "Ada"
+    assert access.check_key("fedcba9876543210") == "3465f6e6"
     for wrong in ("", "0123456789abcde", "Ada", "\u00e9", "\ud800"):
         with pytest.raises(RequestError, match="API key"):
             access.check_key(wrong)
-    AccessRules().check_key("")
+    assert AccessRules().check_key("") == ""
 
 
 @pytest.mark.parametrize(("content", "complaint"), [("", "no keys"), ("long-enough-to-be-one\nshort\n", "line 2")])

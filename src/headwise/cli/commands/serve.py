@@ -67,7 +67,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _access_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("access")
-    file_option(group, "--api-keys", "API keys, one per line; requests must then have one of them")
+    file_option(
+        group, "--api-keys", "API keys, one per line, with an optional name; requests must then have one of them"
+    )
     no_key = "accept requests from other computers without an API key (needed for such a --host without --api-keys)"
     group.add_argument("--no-key", action="store_true", help=no_key)
     names = "more host names that requests may use, such as a proxy's (default: the address alone)"
@@ -100,15 +102,20 @@ def _limit_options(parser: argparse.ArgumentParser) -> None:
     ):
         text += " (default: %(default)s)"
         group.add_argument(f"--{name}", type=whole_number(1), default=default, metavar="N", help=text)
+    for name in ("requests", "characters"):
+        text = f"{name} per hour of an API key or, without keys, of an IP address (default: no limit)"
+        group.add_argument(f"--max-{name}-per-hour", type=whole_number(0), default=0, metavar="N", help=text)
     wait = "milliseconds that a sentence waits for others to share its batch (default: %(default)s)"
     group.add_argument("--wait", type=whole_number(0), default=2, metavar="N", help=wait)
+    cache = "translated sentences that each model keeps in memory for requests with the same ones (default: none)"
+    group.add_argument("--cache", type=whole_number(0), default=0, metavar="N", help=cache)
     idle = "unload a model after this many seconds without a request, until the next one (default: never)"
     group.add_argument("--idle", type=whole_number(0), default=0, metavar="N", help=idle)
 
 
 def run(options: argparse.Namespace) -> None:
     """Serve until SIGTERM or Ctrl-C."""
-    keys = read_keys(options.api_keys) if options.api_keys else ()
+    keys = read_keys(options.api_keys) if options.api_keys else {}
     if not (keys or options.no_key or is_loopback(options.host)):
         raise UserError(
             f"--host {options.host} lets other computers use the model: require keys with --api-keys FILE, or allow "
@@ -127,13 +134,17 @@ def run(options: argparse.Namespace) -> None:
         terms=options.max_terms,
         seconds=float(options.max_seconds),
         body_seconds=float(options.arrival_seconds),
+        requests_per_hour=options.max_requests_per_hour,
+        characters_per_hour=options.max_characters_per_hour,
     )
     connections = ConnectionLimits(
         seconds=float(options.arrival_seconds),
         total=options.max_connections,
         per_client=options.max_client_connections,
     )
-    batching = BatchSettings(options.wait / 1000, options.batch_tokens, options.max_waiting, float(options.idle))
+    batching = BatchSettings(
+        options.wait / 1000, options.batch_tokens, options.max_waiting, float(options.idle), options.cache
+    )
     access = AccessRules(options.host, tuple(options.hosts), tuple(options.origins), keys)
     documents = DocumentLimits(
         files=options.max_documents, seconds=options.document_seconds, memory=options.document_memory
