@@ -24,7 +24,8 @@ TAGS = rf"</?[A-Za-z][\w:.-]*+(?:\s[^<>]*)?/?>|{COMMENT}|&(?:[A-Za-z]\w*|#\d+|#x
 # Flags, pictures with their variants and joined ones (https://unicode.org/reports/tr51), keycaps; no digits alone.
 PICTURE = "[\u2600-\u27bf\u2b50\u2b55\U0001f000-\U0001f1e5\U0001f200-\U0001faff][\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]?"
 PICTURES = f"[\U0001f1e6-\U0001f1ff]{{2}}|{PICTURE}(?:\u200d{PICTURE})*|[0-9#*]\ufe0f?\u20e3"
-ANYWHERE = "|".join((ADDRESS, BRACES, PERCENT, TAGS, PICTURES))
+HIGHLIGHTED = r"\[X\d{1,9}X\]"  # what Weblate sends for a placeholder
+ANYWHERE = "|".join((ADDRESS, BRACES, PERCENT, TAGS, PICTURES, HIGHLIGHTED))
 # In Markdown: `{: .class }`, `{#id}`, `{ width=3 }`, `:name:`, `$x$`, and `\\(x\\)`.
 ATTRIBUTES = r"(?:\{:?[ \t]*(?:[.#][^{}\n]*|[\w-]+=[^{}\n]*)\})"
 EMOJI = r"(?<![\w:`]):[a-z][\w+-]*:(?![\w:`])"
