@@ -69,14 +69,14 @@ def suggestions_file(path: str) -> Iterator[Suggestions | None]:
     except OSError as error:
         raise UserError(f"--suggestions {path}: {error.strerror}") from None
     try:
-        _lock(path, descriptor)
-        _check_content(path, descriptor)
+        _lock_suggestions(path, descriptor)
+        _begin_or_check(path, descriptor)
         yield Suggestions(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _lock(path: str, descriptor: int) -> None:
+def _lock_suggestions(path: str, descriptor: int) -> None:
     if fcntl:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -84,7 +84,7 @@ def _lock(path: str, descriptor: int) -> None:
             raise UserError(f"--suggestions {path}: another server writes to this file; give each its own") from None
 
 
-def _check_content(path: str, descriptor: int) -> None:
+def _begin_or_check(path: str, descriptor: int) -> None:
     """Begin an empty file; `UserError` for one that does not end as the server left it."""
     size = os.fstat(descriptor).st_size
     if not size:
@@ -99,9 +99,9 @@ def _write_at(descriptor: int, content: bytes, offset: int) -> None:
     size = os.fstat(descriptor).st_size
     before = _read_at(descriptor, offset, size - offset)
     try:
-        _write_all(descriptor, content, offset)
+        _write_fully(descriptor, content, offset)
     except OSError as error:
-        _write_all(descriptor, before, offset)
+        _write_fully(descriptor, before, offset)
         os.ftruncate(descriptor, size)
         raise RequestError(507, f"the suggestion cannot be stored: {error.strerror}") from None
 
@@ -111,7 +111,7 @@ def _read_at(descriptor: int, offset: int, size: int) -> bytes:
     return os.read(descriptor, size)
 
 
-def _write_all(descriptor: int, content: bytes, offset: int) -> None:
+def _write_fully(descriptor: int, content: bytes, offset: int) -> None:
     os.lseek(descriptor, offset, os.SEEK_SET)
     while content:
         content = content[os.write(descriptor, content) :]
