@@ -5,7 +5,7 @@ with parameters under our names, `unread.safetensors` with tensors that the netw
 the files of the tokenizer and of sentence-transformers unchanged.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from safetensors.torch import save_file
 
 from headwise.checkpoint.adapter_folders import folders_of, home_of
 from headwise.checkpoint.adapters import open_tensors
-from headwise.checkpoint.companions import FORMAT, copy_companions
+from headwise.checkpoint.companions import FORMAT, copy_companions, copy_file
+from headwise.checkpoint.ctranslate2_folder import ForeignModel
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.layout import CONFIG, UNREAD, WEIGHTS, read_json
 from headwise.checkpoint.manifest import Digests, seal
@@ -26,7 +27,7 @@ from headwise.checkpoint.vocabulary import read_vocabulary
 from headwise.checkpoint.xlnet import read_xlnet
 from headwise.errors import UserError
 from headwise.network.build import build_empty, tie_head
-from headwise.network.config import network_config
+from headwise.network.config import NetworkConfig, network_config
 from headwise.network.parameters import replace_parameter
 
 
@@ -56,19 +57,38 @@ def read_pretrained(folder: Path, device: str, dtype: str, ignore_keys: Collecti
 
 def write_imported(folder: Path, model: Folder) -> None:
     """Write an imported model; `UserError` if the folder exists and is not empty."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder}: already exists; name a new folder")
     _ = module_files(model.path)  # a UserError before anything is written
-    folder.mkdir(parents=True, exist_ok=True)
+    _make_new(folder)
     tensors = {
         name: parameter.detach().cpu().contiguous().clone() for name, parameter in model.network.named_parameters()
     }
-    write_file(folder / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
     if unread := unread_tensors(model.path):
         write_file(folder / UNREAD, lambda path: save_file(unread, path, {"format": "pt"}))
     copy_companions(model.path, folder)
-    values = {"format": FORMAT, "family": model.config.as_dict(), "hf": model.about}
-    write_json(folder / CONFIG, values)
+    _write_network(folder, tensors, model.config, model.about)
+
+
+def write_foreign(folder: Path, model: ForeignModel) -> None:
+    """Write a model of another program; `UserError` if the folder exists and is not empty."""
+    _make_new(folder)
+    for name, tokens in model.lists.items():
+        write_json(folder / name, tokens)
+    for name, path in model.copies.items():
+        copy_file(path, folder / name)
+    _write_network(folder, model.tensors, model.config, model.about)
+
+
+def _make_new(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder}: already exists; name a new folder")
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _write_network(
+    folder: Path, tensors: Mapping[str, torch.Tensor], config: NetworkConfig, about: Mapping[str, Any]
+) -> None:
+    write_file(folder / WEIGHTS, lambda path: save_file(dict(tensors), path, {"format": "pt"}))
+    write_json(folder / CONFIG, {"format": FORMAT, "family": config.as_dict(), "hf": about})
     seal(folder)
 
 

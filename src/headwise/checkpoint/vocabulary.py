@@ -40,6 +40,7 @@ class Vocabulary:
     written: "Vocabulary | None" = None  # of what the model writes, where that is another one
     declared: Mapping[int, str] = field(default_factory=dict)  # pieces that a text may have in front, such as >>fra<<
     encode_two: "EncodeTwo | None" = None  # where the family reads two texts at once
+    ends_texts: bool = True  # whether an end token follows a text; not in models of OpenNMT
     encode_at: "EncodeAt | None" = None  # where it is known which characters of a text a token is
 
 
@@ -295,29 +296,35 @@ def _own_ids(model: Any, before: list[int], behind: list[int], more: Mapping[str
 
 
 def _marian(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """Pieces of the source's model, numbered by vocab.json, and an end mark; >>codes<< before a text are one piece."""
+    """Pieces of the source's model, numbered by vocab.json, and an end mark; >>codes<< before a text are one piece.
+
+    Models of OpenNMT have no end mark after the source (`add_source_eos`).
+    """
     listed = folder / "target_vocab.json"  # two vocabularies
     ids = read_json(folder / "vocab.json")
     target_ids = read_json(listed) if listed.is_file() else ids
     target = _sentencepiece(folder / "target.spm")
-    written = _marian_side(target, target_ids, target, target_ids)
-    return replace(_marian_side(_sentencepiece(folder / "source.spm"), ids, target, target_ids), written=written)
+    written = _marian_side(target, target_ids, target, target_ids, ["</s>"])
+    ends = ["</s>"] if hf_config.get("add_source_eos", True) else []
+    return replace(_marian_side(_sentencepiece(folder / "source.spm"), ids, target, target_ids, ends), written=written)
 
 
-def _marian_side(read: Any, ids: Mapping[str, int], wrote: Any, written_ids: Mapping[str, int]) -> Vocabulary:
-    """Texts are cut by one model, outputs put together by the other."""
+def _marian_side(
+    read: Any, ids: Mapping[str, int], wrote: Any, written_ids: Mapping[str, int], ends: Sequence[str]
+) -> Vocabulary:
+    """Texts are cut by one model, and end with `ends`; outputs are put together by the other."""
     names, pieces = ({i: piece for piece, i in one.items()} for one in (ids, written_ids))
 
     def encode(text: str) -> list[int]:
         code, text = _language_code(text)
-        found = [*code, *read.encode(text, out_type=str), "</s>"]
+        found = [*code, *read.encode(text, out_type=str), *ends]
         return [ids.get(piece, ids["<unk>"]) for piece in found]
 
     def decode(tokens: Sequence[int]) -> str:
         return wrote.decode([pieces[i] for i in tokens if pieces.get(i) not in (None, "</s>", "<pad>", "<unk>")])
 
     codes = {i: piece for piece, i in ids.items() if piece.startswith(">>") and piece.endswith("<<")}
-    return Vocabulary(encode, decode, ids.get, piece_of=names.get, declared=codes)
+    return Vocabulary(encode, decode, ids.get, piece_of=names.get, declared=codes, ends_texts=bool(ends))
 
 
 def _language_code(text: str) -> tuple[list[str], str]:

@@ -1,8 +1,8 @@
 """Export to CTranslate2, with its own converter library.
 
 It represents our Transformers, trained here or pretrained: post- or pre-norm, any position table or T5's relative
-positions, gated or plain feed-forward layers; not layers with different head counts or sizes. A table maps its tensor
-names to ours, in the notation of the families. Its length penalty has another formula than ours.
+positions, gated or plain feed-forward layers; not layers with different head counts or sizes. A table of
+`checkpoint.ctranslate2_names` maps its tensor names to ours. Its length penalty has another formula than ours.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headwise.checkpoint.ctranslate2_names import ACTIVATIONS, EPS, NORM, ctranslate2_names, stacks_of
 from headwise.checkpoint.tensors import file_tensor
 from headwise.errors import UserError
 from headwise.export.exported import (
@@ -60,30 +61,6 @@ print(tokenizer.decode(tokenizer.convert_tokens_to_ids(found), skip_special_toke
 ```
 """
 
-LINEAR = {  # of a layer: CTranslate2's name, and ours to concatenate
-    "self_attention.linear_0": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-    "self_attention.linear_1": ("self_attn.o_proj",),
-    "self_attention.layer_norm": ("self_attn_sublayer.norm",),
-    "attention.linear_0": ("cross_attn.q_proj",),
-    "attention.linear_1": ("cross_attn.k_proj", "cross_attn.v_proj"),
-    "attention.linear_2": ("cross_attn.o_proj",),
-    "attention.layer_norm": ("cross_attn_sublayer.norm",),
-    "ffn.linear_1": ("ffn.down_proj",),
-    "ffn.layer_norm": ("ffn_sublayer.norm",),
-}
-PLAIN = {"ffn.linear_0": ("ffn.up_proj",)}
-GATED = {"ffn.linear_0": ("ffn.gate_proj",), "ffn.linear_0_noact": ("ffn.up_proj",)}
-NAMES = {  # in the notation of `families.table`; positions are computed
-    "encoder.embeddings_0": "src_embeddings.tokens",
-    "decoder.embeddings": "tgt_embeddings.tokens",
-    "encoder.layernorm_embedding": "src_embeddings.norm",
-    "decoder.layernorm_embedding": "tgt_embeddings.norm",
-    "encoder.layer_norm": "encoder.norm",  # where layers normalise first
-    "decoder.layer_norm": "decoder.norm",
-    "decoder.projection": "head.output",
-}
-NORM = {"weight": "gamma", "bias": "beta"}
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "quick_gelu": "GELUSigmoid", "silu": "SWISH"}
 SUPPORTED = {  # settings of a stack with the supported values
     "activation": tuple(ACTIVATIONS),
     "gated": (False, True),
@@ -97,7 +74,6 @@ SUPPORTED = {  # settings of a stack with the supported values
 SIZES = {"d_model", "n_layers", "n_heads", "d_head", "d_ff", "max_len", "position_offset", "count_from"}
 RELATIVE = {"relative_buckets", "relative_distance", "score_scale"}
 FREE = SIZES | RELATIVE | {"dropout", "embedding_scale", "norm_eps"}  # settings of any value
-EPS = {"layer": 1e-5, "rms": 1e-6}  # default epsilon of CTranslate2's norms
 
 
 def check_ctranslate2(exported: Exportable) -> None:
@@ -119,7 +95,7 @@ def check_ctranslate2(exported: Exportable) -> None:
 
 def unsupported_axes(config: NetworkConfig) -> list[str]:
     """The settings of an encoder-decoder that this export does not support."""
-    stacks = _stacks(config)
+    stacks = stacks_of(config)
     uneven = ["two different norms"] if len({(stack.norm, stack.norm_eps) for stack in stacks.values()}) > 1 else []
     return uneven + [f"{side}.{axis}" for side, stack in stacks.items() for axis in _unsupported_axes(stack)]
 
@@ -130,11 +106,6 @@ def _unsupported_axes(stack: StackConfig) -> list[str]:
     held |= SUPPORTED | {"d_v": (0, stack.d_head), "n_kv_heads": (0, stack.n_heads)}
     values = {name: value for name, value in asdict(stack).items() if name not in FREE}
     return [f"{name} = {value!r}" for name, value in values.items() if value not in held[name]]
-
-
-def _stacks(config: NetworkConfig) -> dict[str, StackConfig]:
-    assert config.encoder and config.decoder
-    return {"encoder": config.encoder, "decoder": config.decoder}
 
 
 def write_ctranslate2(exported: Exportable, folder: Path, example: str, int8: bool) -> None:
@@ -207,11 +178,11 @@ def empty_spec(config: NetworkConfig) -> Any:
         return spec
 
     kinds = transformer_spec.TransformerEncoderSpec, transformer_spec.TransformerDecoderSpec
-    sides = (side(kind, stack) for kind, stack in zip(kinds, _stacks(config).values(), strict=True))
+    sides = (side(kind, stack) for kind, stack in zip(kinds, stacks_of(config).values(), strict=True))
     spec: Any = TransformerSpec(*sides)
     if config.logit_scale != 1.0:
         spec.decoder.scale_outputs = config.logit_scale
-    first = _stacks(config)["encoder"]
+    first = stacks_of(config)["encoder"]
     if first.norm_eps != EPS[first.norm]:
         spec.config.layer_norm_epsilon = first.norm_eps
     return spec
@@ -220,7 +191,7 @@ def empty_spec(config: NetworkConfig) -> Any:
 def _set_positions(spec: Any, config: NetworkConfig, network: Transformer) -> None:
     """Position tables or relative attention biases (shared by the layers of a stack), and attention scales."""
     fronts = {"encoder": network.src_embeddings, "decoder": network.tgt_embeddings}
-    for side, stack in _stacks(config).items():
+    for side, stack in stacks_of(config).items():
         their, own = getattr(spec, side), getattr(network, side)
         if not stack.relative_buckets:
             their.position_encodings.encodings = position_table(fronts[side]).numpy()
@@ -231,16 +202,6 @@ def _set_positions(spec: Any, config: NetworkConfig, network: Transformer) -> No
             for attention in (layer.self_attention, getattr(layer, "attention", None)):
                 if stack.score_scale and attention is not None:
                     attention.queries_scale = stack.score_scale
-
-
-def ctranslate2_names(config: NetworkConfig) -> dict[str, str]:
-    """Tensor names of CTranslate2 and ours, for this network."""
-    layers = {
-        f"{side}.layer_{{i}}.{theirs}": "|".join(f"{side}.layers.{{i}}.{name}" for name in ours)
-        for side, stack in _stacks(config).items()
-        for theirs, ours in (LINEAR | (GATED if stack.gated else PLAIN)).items()
-    }
-    return {**NAMES, **layers}
 
 
 def _set(spec: Any, key: str, value: NDArray[np.float32]) -> None:

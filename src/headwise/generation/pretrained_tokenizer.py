@@ -161,16 +161,21 @@ def pretrained_tokenizer(
     """
     vocabulary = languages.vocabulary
     written, special = vocabulary.written or vocabulary, languages.special(special, target_language)
-    if NEVER in (special.bos_id, special.eos_id) or not vocabulary.encode(""):
+    if NEVER in (special.bos_id, special.eos_id) or not vocabulary.encode("") and vocabulary.ends_texts:
         raise UserError("the model's files name no start token of outputs, or no end token of texts")
 
     def whole(text: str) -> list[int]:
         return languages.encode(instruction + text, source_language, target_language)
 
-    end, forced = whole("")[-1], list(special.forced)
+    ends, forced = whole("")[-1:] if vocabulary.ends_texts else [], list(special.forced)
     unknown = next((i for name in UNKNOWN if (i := written.id_of(name)) is not None), NEVER)
-    source_ids = encoder_special_ids(special.pad_id, special.bos_id, end)
-    sources = PretrainedTokenizer(vocabulary, lambda text: whole(text)[:-1], source_ids, declared=vocabulary.declared)
+    source_ids = encoder_special_ids(special.pad_id, special.bos_id, (ends or [special.eos_id])[0])
+
+    def source(text: str) -> list[int]:
+        ids = whole(text)
+        return ids[: len(ids) - len(ends)]
+
+    sources = PretrainedTokenizer(vocabulary, source, source_ids, declared=vocabulary.declared)
     before, behind = marks_around(written.encode(""), written.encode("a"))
 
     def target(text: str) -> list[int]:
@@ -183,7 +188,7 @@ def pretrained_tokenizer(
     return PretrainedTokenizer(
         written,
         target,
-        replace(special, source_end=(end,), unk_id=unknown),
+        replace(special, source_end=tuple(ends), unk_id=unknown),
         sources,
         fingerprint=own,
         vocab_size=vocab_size,

@@ -1,0 +1,130 @@
+"""The file of weights of CTranslate2 (`model.bin`), read without its library.
+
+Format (https://github.com/OpenNMT/CTranslate2, python/ctranslate2/specs/model_spec.py), little-endian: version, kind of
+network, its revision, variables (name, shape, type, bytes), and aliases of variables. Quantised weights become float32.
+"""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.errors import UserError
+
+MODEL_FILE = "model.bin"
+VERSIONS = (4, 5, 6)  # of the format; earlier ones have no type in their variables
+MAX_RANK, MAX_VARIABLES = 8, 100_000
+TYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")  # by number
+
+
+@dataclass(frozen=True)
+class CTranslate2File:
+    """The content of the file."""
+
+    kind: str  # such as "TransformerSpec"
+    revision: int
+    variables: Mapping[str, NDArray[Any]]  # by name, such as "encoder/layer_0/ffn/linear_0/weight"; as in the file
+
+    def number(self, name: str, default: float = 0.0) -> float:
+        """A setting."""
+        return float(self.variables[name]) if name in self.variables else default
+
+    def weight(self, name: str) -> NDArray[np.float32]:
+        """A tensor as float32; an int8 matrix has a scale for each row, and an int16 matrix one."""
+        values = self.variables[name]
+        if values.dtype in (np.int8, np.int16):
+            scale = self.variables[f"{name}_scale"].astype(np.float32)
+            return values.astype(np.float32) / (scale[:, None] if scale.ndim else scale)
+        return values.astype(np.float32)
+
+
+def starts_like_ctranslate2(path: Path) -> bool:
+    """Whether a file begins as `model.bin` does."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(64)
+    except OSError:
+        return False
+    if len(head) < 8 or int.from_bytes(head[:4], "little") not in range(1, 16):
+        return False
+    length = int.from_bytes(head[4:6], "little")
+    name = head[6 : 6 + min(length, 58)]
+    return 1 < length < 58 and name.endswith(b"\0") and name[:-1].isalnum()
+
+
+def read_ctranslate2_file(path: Path) -> CTranslate2File:
+    """Read the file; `UserError` if it is damaged, or of another version."""
+    try:
+        return _Reader(path, path.read_bytes()).file()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+
+
+class _Reader:
+    def __init__(self, path: Path, data: bytes) -> None:
+        self.path, self.data, self.at = path, data, 0
+
+    def file(self) -> CTranslate2File:
+        version = self._integer("<I")
+        if version not in VERSIONS:
+            known = f"{VERSIONS[0]} to {VERSIONS[-1]}"
+            raise UserError(
+                f"{self.path}: version {version} of CTranslate2's format; known are {known}; convert it again"
+            )
+        kind, revision = self._text(), self._integer("<I")
+        variables = dict(self._variable() for _ in range(self._count()))
+        for _ in range(self._count() if version >= 3 and self.at < len(self.data) else 0):
+            alias, name = self._text(), self._text()
+            if name not in variables:
+                raise self._damaged(f"{alias} is another name of {name}, which is missing")
+            variables[alias] = variables[name]
+        return CTranslate2File(kind, revision, variables)
+
+    def _variable(self) -> tuple[str, NDArray[Any]]:
+        name, rank = self._text(), self._integer("<B")
+        if rank > MAX_RANK:
+            raise self._damaged(f"{name} has {rank} dimensions")
+        shape = [self._integer("<I") for _ in range(rank)]
+        number, size = self._integer("<B"), self._integer("<I")
+        if number >= len(TYPES):
+            raise self._damaged(f"{name} has the unknown type {number}")
+        content, kind = self._bytes(size), TYPES[number]
+        values = np.frombuffer(content, np.uint16 if kind == "bfloat16" else kind) if self._fits(size, kind) else None
+        if values is None or values.size != int(np.prod(shape, dtype=object)):
+            raise self._damaged(f"{name} has {size} bytes, which do not fit its shape")
+        if kind == "bfloat16":
+            values = (values.astype(np.uint32) << 16).view(np.float32)
+        return name, values.reshape(shape)
+
+    @staticmethod
+    def _fits(size: int, kind: str) -> bool:
+        return size % (2 if kind == "bfloat16" else np.dtype(kind).itemsize) == 0
+
+    def _count(self) -> int:
+        count = self._integer("<I")
+        if count > MAX_VARIABLES:
+            raise self._damaged(f"{count} variables")
+        return count
+
+    def _text(self) -> str:
+        try:
+            return self._bytes(self._integer("<H")).decode().removesuffix("\0")
+        except UnicodeDecodeError:
+            raise self._damaged("a name that is not UTF-8") from None
+
+    def _integer(self, kind: str) -> int:
+        (value,) = struct.unpack(kind, self._bytes(struct.calcsize(kind)))
+        return value
+
+    def _bytes(self, size: int) -> bytes:
+        self.at += size
+        if self.at > len(self.data):
+            raise self._damaged("it ends early")
+        return self.data[self.at - size : self.at]
+
+    def _damaged(self, why: str) -> UserError:
+        return UserError(f"{self.path}: not a file of CTranslate2, or damaged ({why}); copy the model again")

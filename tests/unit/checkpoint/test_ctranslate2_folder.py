@@ -1,0 +1,164 @@
+"""Translation models of CTranslate2, as its own converters write them, translate the same after an import."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from headwise.checkpoint.ctranslate2_file import read_ctranslate2_file
+from headwise.checkpoint.ctranslate2_folder import is_ctranslate2, read_ctranslate2
+from headwise.checkpoint.imported import write_foreign
+from headwise.checkpoint.vocabulary import read_vocabulary
+from headwise.errors import UserError
+from headwise.models.load import load
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+transformer_spec = pytest.importorskip("ctranslate2.specs.transformer_spec")
+common_spec = pytest.importorskip("ctranslate2.specs.common_spec")
+
+TEXTS = ["a dog runs", "two men talk about a cat", "the dog"]
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SentencePiece model."""
+    trainer = pytest.importorskip("sentencepiece").SentencePieceTrainer
+    folder = tmp_path_factory.mktemp("pieces")
+    (folder / "text").write_text("\n".join(TEXTS * 20), encoding="utf-8")
+    trainer.train(
+        input=str(folder / "text"), model_prefix=str(folder / "m"), vocab_size=30, hard_vocab_limit=False, minloglevel=2
+    )
+    return folder / "m.model"
+
+
+def tokens_of(pieces: Path) -> list[str]:
+    from sentencepiece import SentencePieceProcessor
+
+    model = SentencePieceProcessor(model_file=str(pieces))
+    return [model.id_to_piece(i) for i in range(model.get_piece_size())]
+
+
+def fill(spec: Any, rng: np.random.Generator, shapes: dict[str, tuple[int, ...]]) -> None:
+    """Random weights of a layer."""
+    for name, shape in shapes.items():
+        *path, last = name.split(".")
+        part = spec
+        for one in path:
+            part = part[int(one)] if one.isdigit() else getattr(part, one)
+        setattr(part, last, rng.normal(0, 0.3, shape).astype(np.float32))
+
+
+def sides(width: int, inner: int, gated: bool) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+    norm = {"layer_norm.gamma": (width,), "layer_norm.beta": (width,)}
+
+    def linear(name: str, rows: int, columns: int) -> dict[str, tuple[int, ...]]:
+        return {f"{name}.weight": (rows, columns), f"{name}.bias": (rows,)}
+
+    own = {
+        **linear("self_attention.linear.0", 3 * width, width),
+        **linear("self_attention.linear.1", width, width),
+        **linear("ffn.linear_0", inner, width),
+        **(linear("ffn.linear_0_noact", inner, width) if gated else {}),
+        **linear("ffn.linear_1", width, inner),
+        **{f"{part}.{name}": shape for part in ("self_attention", "ffn") for name, shape in norm.items()},
+    }
+    cross = {
+        **linear("attention.linear.0", width, width),
+        **linear("attention.linear.1", 2 * width, width),
+        **linear("attention.linear.2", width, width),
+        **{f"attention.{name}": shape for name, shape in norm.items()},
+    }
+    return own, {**own, **cross}
+
+
+def write_model(
+    folder: Path,
+    tokens: Sequence[str],
+    *,
+    pre_norm: bool = True,
+    positions: bool = True,
+    gated: bool = False,
+    shared: bool = True,
+    quantization: str | None = None,
+    **settings: Any,
+) -> None:
+    """A model of random weights, as the converters of CTranslate2 write them."""
+    rng, width, inner, heads = np.random.default_rng(1), 16, 24, 2
+    both = {"num_layers": 2, "num_heads": heads, "pre_norm": pre_norm, "ffn_glu": gated, "activation": 2 * gated}
+    encoder = transformer_spec.TransformerEncoderSpec(**both)
+    decoder = transformer_spec.TransformerDecoderSpec(**both)
+    own, whole = sides(width, inner, gated)
+    for spec, shapes in ((encoder, own), (decoder, whole)):
+        for layer in spec.layer:
+            fill(layer, rng, shapes)
+        if pre_norm:
+            fill(spec, rng, {"layer_norm.gamma": (width,), "layer_norm.beta": (width,)})
+        if positions:
+            spec.position_encodings.encodings = rng.normal(0, 1, (40, width)).astype(np.float32)
+    table = rng.normal(0, 1, (len(tokens), width)).astype(np.float32)
+    encoder.embeddings[0].weight = table
+    decoder.embeddings.weight = table if shared else rng.normal(0, 1, table.shape).astype(np.float32)
+    decoder.projection.weight = table if shared else rng.normal(0, 1, table.shape).astype(np.float32)
+    if not shared:
+        decoder.projection.bias = rng.normal(0, 1, len(tokens)).astype(np.float32)
+    spec = transformer_spec.TransformerSpec(encoder, decoder)
+    for name, value in settings.items():
+        setattr(spec.decoder, name, value)
+    spec.register_source_vocabulary(list(tokens))
+    spec.register_target_vocabulary(list(tokens))
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(folder))
+
+
+def log_probs(folder: Path, ends: list[str], pieces: Path) -> tuple[list[list[str]], list[list[float]]]:
+    """Greedy translations of CTranslate2 in float32, with the log-probability of each token."""
+    from sentencepiece import SentencePieceProcessor
+
+    model = SentencePieceProcessor(model_file=str(pieces))
+    sources = [[*model.encode(text, out_type=str), *ends] for text in TEXTS]
+    translator = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
+    found = [one.hypotheses[0] for one in translator.translate_batch(sources, beam_size=1, max_decoding_length=12)]
+    scored = translator.score_batch(sources, found)
+    return found, [list(one.log_probs) for one in scored]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"pre_norm": False},
+        {"positions": False},
+        {"gated": True, "shared": False},
+        {"start_from_zero_embedding": True, "pre_norm": False},
+        {"scale_embeddings": 1.0},
+        {"quantization": "int8"},
+        {"quantization": "int16"},
+        {"quantization": "float16"},
+        {"quantization": "bfloat16", "positions": False},
+    ],
+)
+def test_a_model_translates_as_in_ctranslate2(settings: dict[str, Any], pieces: Path, tmp_path: Path) -> None:
+    folder, out = tmp_path / "theirs", tmp_path / "ours"
+    folder.mkdir()
+    write_model(folder, tokens_of(pieces), **settings)
+    (folder / "sentencepiece.model").write_bytes(pieces.read_bytes())
+    assert is_ctranslate2(folder)
+    found = read_ctranslate2(folder)
+    write_foreign(out, found)
+    model: Any = load(out, dtype="float32")
+    vocabulary = read_vocabulary(out, found.about)
+    ends = ["</s>"] if "start_from_zero_embedding" in settings else []
+    theirs, scores = log_probs(folder, ends, pieces)
+    ours = [one.text for one in model.translate(TEXTS, beam_size=1, max_length_extra=12)]
+    assert ours == ["".join(tokens).replace("<unk>", "").replace("\u2581", " ").strip() for tokens in theirs]
+    network, ids = model.network.double(), found.lists["vocab.json"]
+    for text, tokens, score in zip(TEXTS, theirs, scores, strict=True):
+        source = torch.tensor([vocabulary.encode(text)])
+        target = [found.about["decoder_start_token_id"], *(ids[token] for token in tokens)]
+        wanted = torch.tensor([*target[1:], ids["</s>"]])
+        logits = network(source, torch.tensor([target]))[0].log_softmax(-1)
+        np.testing.assert_allclose(logits[torch.arange(len(wanted)), wanted].detach().numpy(), score, atol=1e-4)
