@@ -42,10 +42,10 @@ class CTranslate2File:
         return values.astype(np.float32)
 
 
-def starts_like_ctranslate2(path: Path) -> bool:
-    """Whether a file begins as `model.bin` does."""
+def is_ctranslate2(folder: Path) -> bool:
+    """Whether a folder holds a model of CTranslate2: its `model.bin` begins as the format does."""
     try:
-        with path.open("rb") as file:
+        with (folder / MODEL_FILE).open("rb") as file:
             head = file.read(64)
     except OSError:
         return False
@@ -81,7 +81,9 @@ class _Reader:
             alias, name = self._text(), self._text()
             if name not in variables:
                 raise self._damaged(f"{alias} is another name of {name}, which is missing")
-            variables[alias] = variables[name]
+            variables |= {
+                f"{alias}{end}": variables[f"{name}{end}"] for end in ("", "_scale") if f"{name}{end}" in variables
+            }
         return CTranslate2File(kind, revision, variables)
 
     def _variable(self) -> tuple[str, NDArray[Any]]:

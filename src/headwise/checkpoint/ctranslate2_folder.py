@@ -17,12 +17,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.checkpoint.ctranslate2_file import (
-    MODEL_FILE,
-    CTranslate2File,
-    read_ctranslate2_file,
-    starts_like_ctranslate2,
-)
+from headwise.checkpoint.ctranslate2_file import MODEL_FILE, CTranslate2File, read_ctranslate2_file
 from headwise.checkpoint.ctranslate2_names import EPS, NORM, ctranslate2_names, stacks_of
 from headwise.checkpoint.layout import CONFIG, read_json
 from headwise.errors import UserError
@@ -55,11 +50,6 @@ class ForeignModel:
     about: Mapping[str, Any]  # in the form of a config.json of the Hugging Face layout
     lists: Mapping[str, Mapping[str, int]]  # files of vocabularies, and the tokens with their ids
     copies: Mapping[str, Path]  # files to copy, by their new names
-
-
-def is_ctranslate2(folder: Path) -> bool:
-    """Whether a folder holds a model of CTranslate2."""
-    return starts_like_ctranslate2(folder / MODEL_FILE)
 
 
 def read_ctranslate2(folder: Path, pieces_from: Path | None = None) -> ForeignModel:

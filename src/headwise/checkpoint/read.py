@@ -8,8 +8,10 @@ from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.hub import folder_of
 from headwise.checkpoint.layout import PACKED, WEIGHTS, is_family
 from headwise.checkpoint.manifest import Digests
+from headwise.checkpoint.other_formats import other_format
 from headwise.checkpoint.stored_network import LibraryParameters, StoredNetwork, TorchSide
 from headwise.checkpoint.trained import read_tokenizer, read_weights, settings_for
+from headwise.errors import UserError
 
 
 def read_folder(
@@ -35,6 +37,8 @@ def read_folder(
             model for something else.
     """
     folder = folder_of(path)
+    if found := other_format(folder):
+        raise UserError(f"{path}: {found}")
     if read_pretrained and is_family(folder):
         return read_pretrained(folder, device, dtype, torch_side)
     digests = Digests(folder)

@@ -161,7 +161,7 @@ def pretrained_tokenizer(
     """
     vocabulary = languages.vocabulary
     written, special = vocabulary.written or vocabulary, languages.special(special, target_language)
-    if NEVER in (special.bos_id, special.eos_id) or not vocabulary.encode("") and vocabulary.ends_texts:
+    if NEVER in (special.bos_id, special.eos_id) or (not vocabulary.encode("") and vocabulary.ends_texts):
         raise UserError("the model's files name no start token of outputs, or no end token of texts")
 
     def whole(text: str) -> list[int]:

@@ -1,5 +1,7 @@
 """Translation models of CTranslate2, as its own converters write them, translate the same after an import."""
 
+import json
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,12 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.checkpoint.ctranslate2_file import read_ctranslate2_file
-from headwise.checkpoint.ctranslate2_folder import is_ctranslate2, read_ctranslate2
+from headwise import cli
+from headwise.checkpoint.ctranslate2_file import is_ctranslate2
+from headwise.checkpoint.ctranslate2_folder import read_ctranslate2
 from headwise.checkpoint.imported import write_foreign
 from headwise.checkpoint.vocabulary import read_vocabulary
 from headwise.errors import UserError
 from headwise.models.load import load
+from headwise.serve.languages import language_pair_of
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 transformer_spec = pytest.importorskip("ctranslate2.specs.transformer_spec")
@@ -162,3 +166,68 @@ def test_a_model_translates_as_in_ctranslate2(settings: dict[str, Any], pieces: 
         wanted = torch.tensor([*target[1:], ids["</s>"]])
         logits = network(source, torch.tensor([target]))[0].log_softmax(-1)
         np.testing.assert_allclose(logits[torch.arange(len(wanted)), wanted].detach().numpy(), score, atol=1e-4)
+
+
+@pytest.fixture
+def folder(pieces: Path, tmp_path: Path) -> Path:
+    """A model of CTranslate2 with its SentencePiece model."""
+    made = tmp_path / "theirs"
+    made.mkdir()
+    write_model(made, tokens_of(pieces))
+    (made / "sentencepiece.model").write_bytes(pieces.read_bytes())
+    return made
+
+
+def test_a_package_of_argos_is_imported_with_its_languages(folder: Path, tmp_path: Path) -> None:
+    package, out = tmp_path / "a.argosmodel", tmp_path / "out"
+    with zipfile.ZipFile(package, "w") as archive:
+        archive.writestr("en_de/metadata.json", json.dumps({"from_code": "en", "to_code": "de"}))
+        archive.write(folder / "sentencepiece.model", "en_de/sentencepiece.model")
+        archive.writestr("en_de/stanza/large.pt", b"unused")
+        for name in ("model.bin", "config.json", "shared_vocabulary.json"):
+            archive.write(folder / name, f"en_de/model/{name}")
+    with pytest.raises(UserError, match=r"an Argos package; convert it with: headwise import .*a\.argosmodel"):
+        load(package)
+    assert cli.main(["import", str(package), str(out)]) == 0
+    model: Any = load(out)
+    assert language_pair_of(model) == ("en", "de")
+    assert model.translate(TEXTS[:1], beam_size=1, max_length_extra=3)
+
+
+def test_a_damaged_file_is_an_error_in_one_line(folder: Path) -> None:
+    path = folder / "model.bin"
+    data = path.read_bytes()
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        damaged = bytearray(data[: rng.integers(40, len(data))] if rng.random() < 0.5 else data)
+        for at in rng.integers(0, min(len(damaged), 600), 3):
+            damaged[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        try:
+            read_ctranslate2(folder)
+        except UserError as error:
+            assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "name,content,said",
+    [
+        ("sentencepiece.model", "", "has no tokenizer; copy source.spm"),
+        ("shared_vocabulary.json", "", "has no vocabulary"),
+        ("shared_vocabulary.json", "{}", "must be a list of tokens"),
+        ("shared_vocabulary.json", '["</s>", "<s>"]', "have 2 and 2 tokens"),
+    ],
+)
+def test_what_is_missing_is_named(name: str, content: str, said: str, folder: Path) -> None:
+    (folder / name).unlink()
+    if content:
+        (folder / name).write_text(content)
+    with pytest.raises(UserError, match=said):
+        read_ctranslate2(folder)
+
+
+def test_a_setting_without_a_counterpart_is_refused(pieces: Path, tmp_path: Path) -> None:
+    write_model(tmp_path, tokens_of(pieces), alibi=True)
+    (tmp_path / "sentencepiece.model").write_bytes(pieces.read_bytes())
+    with pytest.raises(UserError, match="has decoder/alibi, which is not supported"):
+        read_ctranslate2(tmp_path)

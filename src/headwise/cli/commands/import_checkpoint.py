@@ -3,16 +3,21 @@
 import argparse
 from pathlib import Path
 
+from headwise.checkpoint.argos import open_argos
+from headwise.checkpoint.ctranslate2_file import is_ctranslate2
+from headwise.checkpoint.ctranslate2_folder import ForeignModel, read_ctranslate2
 from headwise.checkpoint.hub import folder_of
-from headwise.checkpoint.imported import write_imported
+from headwise.checkpoint.imported import write_foreign, write_imported
 from headwise.checkpoint.layout import CONFIG, is_family, read_json
+from headwise.checkpoint.other_formats import is_argos, other_format
 from headwise.checkpoint.with_torch import read_any
 from headwise.errors import UserError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    text = "model: a Hugging Face folder, OWNER/NAME from the local cache, or hf:OWNER/NAME"
-    parser.add_argument("source", metavar="HF_DIR", help=text)
+    text = "model: a Hugging Face folder, OWNER/NAME from the local cache, or hf:OWNER/NAME; a translation model of "
+    text += "CTranslate2, a folder with its SentencePiece model; or a package of Argos Translate (.argosmodel)"
+    parser.add_argument("source", metavar="MODEL", help=text)
     keys = (
         "unknown keys of config.json to ignore, separated by commas; without it they are errors, and with it results "
     )
@@ -24,11 +29,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Convert a checkpoint and print what it is."""
     folder = folder_of(options.source)
+    if is_argos(folder):
+        with open_argos(folder) as model:
+            return _write(options, model)
+    if is_ctranslate2(folder):
+        return _write(options, read_ctranslate2(folder))
+    if found := other_format(folder):
+        raise UserError(f"{options.source}: {found}")
     if not is_family(folder):
         raise UserError(f"{options.source}: is no folder in the Hugging Face layout (config.json with a model_type)")
     if read_json(folder / CONFIG).get("model_type") == "xlnet":
         raise UserError(f"{options.source}: an XLNet stays in its layout; all commands read the folder as it is")
     model = read_any(folder, ignore_keys=options.ignore_keys)
     write_imported(Path(options.out), model)
-    parameters = sum(parameter.numel() for parameter in model.network.parameters())
-    print(f"{options.out}: {model.config.family}, {parameters:,} parameters")
+    _report(options.out, model.config.family, sum(parameter.numel() for parameter in model.network.parameters()))
+
+
+def _write(options: argparse.Namespace, model: ForeignModel) -> None:
+    if options.ignore_keys:
+        raise UserError("--ignore-keys is for folders in the Hugging Face layout")
+    write_foreign(Path(options.out), model)
+    _report(options.out, model.config.family, sum(tensor.numel() for tensor in model.tensors.values()))
+
+
+def _report(out: str, family: str, parameters: int) -> None:
+    print(f"{out}: {family}, {parameters:,} parameters")
