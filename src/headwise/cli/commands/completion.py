@@ -15,7 +15,7 @@ SHELLS = {  # where each reads the script
     "zsh": "a folder of $fpath, as _headwise",
     "fish": "~/.config/fish/completions/headwise.fish",
 }
-FOLDERS = ("MODEL", "DIR", "RUN", "HF_DIR", "VIT", "GPT2", "OUT")
+FOLDERS = ("MODEL", "DIR", "RUN", "VIT", "GPT2", "OUT")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
