@@ -3,23 +3,22 @@
 import argparse
 import json
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import tee
-from typing import Any
 
 from headwise.cli.decoding import decode_overrides
 from headwise.cli.files import output
 from headwise.cli.loading import model_or_ensemble
 from headwise.decode.translator import Translation
 from headwise.localisation import is_document
-from headwise.localisation.fill import TranslatedUnit, memory_matches, targets_of, translate_units
+from headwise.localisation.fill import targets_of, translate_units, TranslatedUnit
+from headwise.localisation.fill_report import count_units, count_warnings, report_rows
 from headwise.localisation.not_translated import not_translated, not_translated_summary
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.reading import read_document
-from headwise.localisation.segment_memory import SegmentMemory, match_values, read_segment_memory
-from headwise.localisation.unit import Skipped, plain
+from headwise.localisation.segment_memory import SegmentMemory, read_segment_memory
+from headwise.localisation.unit import plain
 from headwise.localisation.unsupported_types import check_file_name
 
 
@@ -39,24 +38,10 @@ def fill_document(options: argparse.Namespace) -> None:
         file.buffer.write(data)
     if options.report:
         with output(options.report) as file:
-            ranked = sorted(filled, key=lambda one: (-len(one.warnings), one.log_prob))
-            rows = [*(_row(one, memory) for one in ranked), *map(_skipped_row, skipped)]
+            rows = report_rows(filled, skipped, memory)
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     for line in (fill_summary(len(document.units), filled), not_translated_summary(skipped)):
         print(line, end="\n" * bool(line), file=sys.stderr)
-
-
-def _row(one: TranslatedUnit, memory: SegmentMemory | None) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "line": one.unit.line,
-        "source": plain(one.unit.source),
-        "translation": plain(one.target),
-        "log_prob": round(one.log_prob, 4),
-        "warnings": list(one.warnings),
-    }
-    if memory:
-        row["memory"] = [match_values(match) for match in memory_matches(one, memory)]
-    return row
 
 
 def requested_memory(options: argparse.Namespace) -> SegmentMemory | None:
@@ -85,14 +70,11 @@ def _recalled(memory: SegmentMemory, line: str) -> str | None:
     return " ".join(plain(parts).split()) if parts else None
 
 
-def _skipped_row(one: Skipped) -> dict[str, Any]:
-    return {"line": one.line, "source": one.text, "not_translated": one.kind}
-
-
 def fill_summary(units: int, filled: list[TranslatedUnit]) -> str:
     """What was translated, with the quality flags for a reviewer."""
-    done = sum(bool(one.target) for one in filled)
-    warnings = Counter(warning for one in filled for warning in one.warnings)
-    lines = "".join(f"\n  {count:>6,}  {warning}" for warning, count in warnings.most_common())
-    kept = units - len(filled)
-    return f"{units:,} units: {done:,} translated, {len(filled) - done:,} left open, {kept:,} kept as they were{lines}"
+    counts = count_units(units, filled)
+    lines = "".join(f"\n  {count:>6,}  {warning}" for warning, count in count_warnings(filled).items())
+    return (
+        f"{units:,} units: {counts['translated']:,} translated, {counts['left_open']:,} left open, "
+        f"{counts['kept']:,} kept as they were{lines}"
+    )

@@ -38,6 +38,7 @@ class SentenceRequest:
     texts: Sequence[str]
     aligned: bool = False
     is_lookup: bool = False
+    later: int = 0  # sentences that only a later method can translate
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def translate_segments(
         rest = {n: to_text(parts) for n, (parts, _) in enumerate(sentences) if n not in done}
         texts = {n: text for n, text in rest.items() if text is not None}
         if texts:
-            outputs = yield SentenceRequest(list(texts.values()), aligned)
+            outputs = yield SentenceRequest(list(texts.values()), aligned, len(rest) - len(texts))
             for (n, text), output in zip(texts.items(), outputs, strict=True):
                 source, markup = sentences[n]
                 found, warning = to_sentence(source, output)

@@ -108,6 +108,11 @@ class Batcher:
         """The number of queued sentences."""
         return sum(len(request.waiting) for request in self._queue)
 
+    @property
+    def most_waiting(self) -> int:
+        """The number of queued sentences beyond which new requests are rejected."""
+        return self._settings.most_waiting
+
     async def answers(self, texts: Sequence[str], options: Hashable, hypotheses: int = 1) -> AsyncGenerator[Any, None]:
         """The results of texts in order, each as soon as it is ready.
 
@@ -124,10 +129,16 @@ class Batcher:
         finally:
             self._leave(request, sentences)
 
-    async def ask(self, texts: Sequence[str], options: Hashable, hypotheses: int = 1) -> list[Any]:
-        """All results at once."""
+    async def ask(
+        self, texts: Sequence[str], options: Hashable, hypotheses: int = 1, answered: Callable[[], None] = lambda: None
+    ) -> list[Any]:
+        """All results at once; `answered` is called for each as soon as it and those before it are ready."""
+        found = []
         async with aclosing(self.answers(texts, options, hypotheses)) as answers:
-            return [answer async for answer in answers]
+            async for answer in answers:
+                found.append(answer)
+                answered()
+        return found
 
     async def close(self) -> None:
         """Cancel all requests, also those that are being decoded."""

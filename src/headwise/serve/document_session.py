@@ -12,12 +12,13 @@ from io import BufferedIOBase
 from itertools import accumulate, pairwise
 from typing import Any
 
-from headwise.localisation.fill import TranslationSteps, targets_of, translation_steps
+from headwise.localisation.fill import TranslatedUnit, TranslationSteps, targets_of, translation_steps
+from headwise.localisation.fill_report import fill_report
 from headwise.localisation.html_page import parse_html
 from headwise.localisation.not_translated import count_kinds, not_translated
 from headwise.localisation.passages import Characters
 from headwise.localisation.segments import SentenceOutput, SentenceRequest
-from headwise.localisation.unit import Document, Parts, without_inline_codes
+from headwise.localisation.unit import Document, without_inline_codes
 from headwise.serve.files import parse_upload
 
 LENGTHS = struct.Struct("!QQ")  # bytes of the JSON value, and of what follows it
@@ -30,7 +31,7 @@ class DocumentRun:
 
     def __init__(self, document: Document, steps: TranslationSteps) -> None:
         self.document, self._steps = document, steps
-        self.targets: Mapping[int, Parts] = {}
+        self.filled: Sequence[TranslatedUnit] = ()
         self.request: SentenceRequest | None = None  # None at the end
         self._resume(lambda: next(steps))
 
@@ -42,11 +43,11 @@ class DocumentRun:
         try:
             self.request = step()
         except StopIteration as end:
-            self.request, self.targets = None, targets_of(end.value)
+            self.request, self.filled = None, end.value
 
 
 class DocumentSession:
-    """The documents of a request: `read`, `start`, `answer` until nothing is requested, `fill`."""
+    """The documents of a request: `read`, `start`, `answer` until nothing is requested, `fill`, `report`."""
 
     def __init__(self) -> None:
         self._documents: list[Document] = []
@@ -103,8 +104,14 @@ class DocumentSession:
 
     def _fill(self, call: Mapping[str, Any], content: bytes) -> Message:
         """The files with their translations."""
-        written = [run.document.filled(run.targets) for run in self._runs]
+        written = [run.document.filled(targets_of(run.filled)) for run in self._runs]
         return {"sizes": [len(one) for one in written]}, b"".join(written)
+
+    def _report(self, call: Mapping[str, Any], content: bytes) -> Message:
+        """The report on the first translation of the first document, as JSON."""
+        run = self._runs[0]
+        report = fill_report(len(run.document.units), run.filled, not_translated(run.document))
+        return {}, json.dumps(report, ensure_ascii=False).encode("utf-8", "replace")
 
     def _requests(self) -> Message:
         return {"requests": [run.request and asdict(run.request) for run in self._runs]}, b""

@@ -88,6 +88,10 @@ class OpenDocuments:
         reply, content = await self.exchange({"do": "fill"}, b"")
         return split_content(content, reply["sizes"])
 
+    async def report(self) -> bytes:
+        """The report on the first translation (`fill_report`), as JSON."""
+        return (await self.exchange({"do": "report"}, b""))[1]
+
     @staticmethod
     def _requests(message: Message) -> list[SentenceRequest | None]:
         return [one and SentenceRequest(**one) for one in message[0]["requests"]]

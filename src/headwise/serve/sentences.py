@@ -5,7 +5,7 @@ A sentence without codes is queued as it is. One with codes goes through the seg
 """
 
 import asyncio
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -124,7 +124,12 @@ def _alignment(source: str, text: str, asked: str, output: SentenceTranslation) 
     return output.alignment if same else None
 
 
-async def submit(model: ServedModel, texts: Sequence[str], options: SentenceOptions) -> list[SentenceTranslation]:
-    """Queue sentences for a model, and wait for their translations."""
+async def submit(
+    model: ServedModel,
+    texts: Sequence[str],
+    options: SentenceOptions,
+    answered: Callable[[], None] = lambda: None,
+) -> list[SentenceTranslation]:
+    """Queue sentences for a model, and wait for their translations; `answered` is called for each."""
     assert model.queue, "the server has not started"
-    return await model.queue.ask(texts, options, model.hypotheses(options))
+    return await model.queue.ask(texts, options, model.hypotheses(options), answered)

@@ -20,6 +20,7 @@ from headwise.localisation.unit import Parts, plain
 from headwise.serve.documents import OpenDocuments
 from headwise.serve.languages import base_language
 from headwise.serve.models import ModelRouter, SentenceOptions, SentenceTranslation, ServedModel
+from headwise.serve.progress import JobProgress, submit_when_free
 from headwise.serve.sentences import (
     KnownSentences,
     is_queued_as_it_is,
@@ -173,9 +174,15 @@ async def translate_html(
 
 
 async def translate_documents(
-    model: ServedModel, documents: OpenDocuments, options: SentenceOptions, memory: SegmentMemory | None = None
+    model: ServedModel,
+    documents: OpenDocuments,
+    options: SentenceOptions,
+    memory: SegmentMemory | None = None,
+    progress: JobProgress | None = None,
 ) -> tuple[list[bytes], list[tuple[SentenceTranslation, ...]]]:
     """Translate the untranslated units of documents, once for each rank; also returns the sentences of each document.
+
+    With `progress` the sentences of the first document are counted, and wait while the queue is full.
 
     Raises:
         UserError: an invalid setting.
@@ -183,6 +190,8 @@ async def translate_documents(
         QueueFull: too many sentences are queued.
     """
     known: KnownSentences = {}
+    if progress and not model.is_loaded:
+        await submit_when_free(model, [""], options)
     await load_model(model, options)
     language = base_language(options.source)
     requests = await documents.start(language, model.supports_markers, options.n_best, memory is not None)
@@ -191,16 +200,21 @@ async def translate_documents(
         requests = await documents.answer(found)
     by_run: list[KnownSentences] = [{} for _ in requests]
     while any(requests):
+        if progress:
+            progress.request(requests[0])
         keys = [_sentence_keys(request) for request in requests]
         for aligned in (False, True):
             new = [key for key in dict.fromkeys(chain.from_iterable(keys)) if key not in known and key[1] is aligned]
-            found = await submit(model, [text for text, _ in new], replace(options, aligned=aligned))
+            send = progress.submit if progress else submit
+            found = await send(model, [text for text, _ in new], replace(options, aligned=aligned))
             known |= dict(zip(new, found, strict=True))
         for run, wanted in zip(by_run, keys, strict=True):
             run |= {key: known[key] for key in wanted}
         requests = await documents.answer(
             [[sentence_output(known[key], n % options.n_best) for key in wanted] for n, wanted in enumerate(keys)]
         )
+    if progress:
+        progress.request(None)
     return await documents.filled(), [tuple(run.values()) for run in by_run[:: options.n_best]]
 
 

@@ -1,0 +1,59 @@
+"""The report on a translated document for its reviewer: counts, and a row for each text."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from headwise.localisation.fill import TranslatedUnit, memory_matches
+from headwise.localisation.not_translated import count_kinds
+from headwise.localisation.segment_memory import SegmentMemory, match_values
+from headwise.localisation.unit import Skipped, plain
+
+
+def report_rows(
+    filled: Sequence[TranslatedUnit], skipped: Sequence[Skipped], memory: SegmentMemory | None = None
+) -> list[dict[str, Any]]:
+    """The translated units, those with most warnings and the least probable first; then texts never translated.
+
+    With a translation memory, each unit has its matches.
+    """
+    ranked = sorted(filled, key=lambda one: (-len(one.warnings), one.log_prob))
+    return [*(_row(one, memory) for one in ranked), *map(_skipped_row, skipped)]
+
+
+def _row(one: TranslatedUnit, memory: SegmentMemory | None) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "line": one.unit.line,
+        "source": plain(one.unit.source),
+        "translation": plain(one.target),
+        "log_prob": round(one.log_prob, 4),
+        "warnings": list(one.warnings),
+    }
+    if memory:
+        row["memory"] = [match_values(match) for match in memory_matches(one, memory)]
+    return row
+
+
+def _skipped_row(one: Skipped) -> dict[str, Any]:
+    return {"line": one.line, "source": one.text, "not_translated": one.kind}
+
+
+def count_units(units: int, filled: Sequence[TranslatedUnit]) -> dict[str, int]:
+    """The units of a document that were translated, that have no translation, and that were kept as they were."""
+    done = sum(bool(one.target) for one in filled)
+    return {"all": units, "translated": done, "left_open": len(filled) - done, "kept": units - len(filled)}
+
+
+def count_warnings(filled: Sequence[TranslatedUnit]) -> dict[str, int]:
+    """The number of each warning, the most frequent first."""
+    return dict(Counter(warning for one in filled for warning in one.warnings).most_common())
+
+
+def fill_report(units: int, filled: Sequence[TranslatedUnit], skipped: Sequence[Skipped]) -> dict[str, Any]:
+    """The whole report as a JSON value."""
+    return {
+        "units": count_units(units, filled),
+        "warnings": count_warnings(filled),
+        "not_translated": count_kinds(skipped),
+        "texts": report_rows(filled, skipped),
+    }
