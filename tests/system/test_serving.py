@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import random
 import shutil
 import signal
@@ -11,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -192,14 +193,15 @@ def test_every_format_is_translated(server: Server, lines: Letters, wanted: Any)
     assert {f".{name.partition('.')[2]}" for name in files} < set(known) == set(ENDINGS)
 
 
-def upload(server: Server, name: str, content: bytes, values: dict[str, str] = LANGUAGES) -> tuple[int, Any]:
+def upload(server: Server, name: str, content: bytes, path: str = "/translate_file", key: str = "") -> tuple[int, Any]:
     mark = "x" * 20
     fields = "".join(
-        f'--{mark}\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in values.items()
+        f'--{mark}\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'
+        for k, v in {**LANGUAGES, "api_key": key}.items()
     )
     head = f'--{mark}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
     body = f"{fields}{head}".encode() + content + f"\r\n--{mark}--\r\n".encode()
-    return server.ask("POST", "/translate_file", body, {"Content-Type": f"multipart/form-data; boundary={mark}"})
+    return server.ask("POST", path, body, {"Content-Type": f"multipart/form-data; boundary={mark}"})
 
 
 def test_settings_and_health(server: Server) -> None:
@@ -336,6 +338,132 @@ def test_a_stream_contains_every_sentence_in_order(server: Server, lines: Letter
     whole = ["\n".join(wanted(asked[:5])), "", *wanted(asked[5:])]
     assert [data["text"] for kind, data in parsed if kind == "translation"] == whole
     assert parsed[-1] == ("done", {})
+
+
+# Document jobs --------------------------------------------------------------------------------------------------------
+
+
+def create_job(server: Server, name: str, content: bytes, key: str = "") -> Any:
+    status, job = upload(server, name, content, "/v1/documents", key)
+    assert status == 202 and server.headers["location"] == job["url"], job
+    return job
+
+
+def states(server: Server, job: Any, until: str) -> list[Any]:
+    """The different answers about a job until it has this state, or has ended."""
+    found: list[Any] = []
+    while not found or found[-1]["state"] not in (until, "done", "failed", "cancelled"):
+        status, answer = server.ask("GET", job["url"])
+        assert status == 200
+        found += [answer] if not found or answer != found[-1] else []
+        time.sleep(0.01)
+    return found
+
+
+def test_a_job_has_progress_a_result_and_a_report(server: Server, lines: Letters, wanted: Any) -> None:
+    asked = lines(300, 31)
+    page = f"# {asked[0]}\n\n```\nkept\n```\n\n" + "\n\n".join(asked[1:]) + "\n"
+    job = create_job(server, "maße 1.md", page.encode())
+    found = states(server, job, "done")
+    counts = [one["progress"]["translated"] for one in found]
+    assert found[-1]["state"] == "done" and found[-1]["error"] is None
+    assert counts == sorted(counts) and len(set(counts)) > 3, "a batch has 400 tokens at most"
+    assert found[-1]["progress"] == {"sentences": 300, "translated": 300, "percent": 100}
+    status, content = server.ask("GET", job["result"])
+    translated = wanted(asked)
+    assert status == 200 and content == f"# {translated[0]}\n\n```\nkept\n```\n\n" + "\n\n".join(translated[1:]) + "\n"
+    assert "filename*=UTF-8''ma%C3%9Fe%201.md" in server.headers["content-disposition"]
+    status, report = server.ask("GET", job["report"])
+    assert status == 200 and report["units"] == {"all": 300, "translated": 300, "left_open": 0, "kept": 0}
+    assert report["not_translated"] == {"code block": 1} and len(report["texts"]) == 301
+    assert {row["translation"] for row in report["texts"] if "translation" in row} == set(translated)
+    assert report["warnings"] and all(count <= 300 for count in report["warnings"].values())
+    assert server.ask("DELETE", job["url"])[0] == 200
+    for name in ("url", "result", "report"):
+        assert server.ask("GET", job[name])[0] == 404
+
+
+def test_a_job_that_fails_says_why(server: Server) -> None:
+    job = create_job(server, "a.txt", b"a\n\xff")
+    last = states(server, job, "failed")[-1]
+    assert (last["state"], last["error"]) == ("failed", "a.txt: line 2: not valid UTF-8; convert the file to UTF-8")
+    assert server.ask("GET", job["result"]) == (404, {"error": "this job has no result: failed"})
+
+
+def test_a_cancelled_job_leaves_the_queue_and_its_process_ends(
+    model_path: Path, tmp_path: Path, lines: Letters
+) -> None:
+    closed = tmp_path / "closed"
+    with held_server(model_path, closed, "--log-text") as server:
+        job = create_job(server, "a.txt", "\n".join(lines(1000, 33)).encode())
+        wait_for(server, 100)
+        assert len(document_processes(server)) == 1 and waiting(server) <= 200
+        assert server.ask("GET", job["url"])[1]["state"] == "translating"
+        status, answer = server.ask("DELETE", job["url"])
+        assert (status, answer["state"], waiting(server)) == (200, "cancelled", 0)
+        while document_processes(server):
+            time.sleep(0.01)
+        assert server.ask("GET", job["url"])[1]["state"] == "cancelled"
+        closed.unlink()
+        assert server.translate("a b")
+        batches = server.ask("GET", "/metrics")[1].split('headwise_batch_sentences_sum{model="en-de"} ')[1]
+        assert float(batches.split()[0]) < 150  # the batch that was held, and the last one
+        code, log = server.end()
+    assert code == 0 and [one["state"] for one in log if one["event"] == "job"] == ["cancelled"]
+
+
+def document_processes(server: Server) -> list[int]:
+    """The processes of documents; those of the server with two ancestors."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    return [number for number, parent in parents.items() if parents.get(parent) == server.process.pid]
+
+
+def test_a_job_fails_when_its_process_is_killed(model_path: Path, tmp_path: Path, lines: Letters) -> None:
+    closed = tmp_path / "closed"
+    with held_server(model_path, closed) as server:
+        job = create_job(server, "a.txt", "\n".join(lines(50, 34)).encode())
+        wait_for(server, 1)
+        for number in document_processes(server):
+            os.kill(number, signal.SIGKILL)
+        closed.unlink()
+        last = states(server, job, "failed")[-1]
+        assert last["state"] == "failed" and "of memory; send a smaller document" in last["error"]
+        assert server.translate("a b")
+
+
+def test_jobs_are_limited_and_belong_to_their_key(model_path: Path, tmp_path: Path, lines: Letters) -> None:
+    ada, bob = "0123456789abcdef", "fedcba9876543210"
+    (tmp_path / "keys").write_text(f"{ada}\n{bob}\n", encoding="utf-8")
+    closed, content = tmp_path / "closed", "\n".join(lines(20, 35)).encode()
+    options = ("--api-keys", tmp_path / "keys", "--max-jobs", 3, "--max-key-jobs", 2)
+    with held_server(model_path, closed, *options) as server:
+        job, _ = (create_job(server, "a.txt", content, ada) for _ in range(2))
+        for key, more in ((ada, "of this API key "), (bob, "")):
+            status, answer = upload(server, "a.txt", content, "/v1/documents", key)
+            assert (status, server.headers["retry-after"]) == (429, "10")
+            assert answer["error"] == f"Slowdown: too many document jobs {more}are waiting; try again in 10 s"
+            if key == ada:
+                create_job(server, "a.txt", content, bob)
+        for path in (job["url"], job["result"], job["report"]):
+            assert server.ask("GET", path)[0] == 403
+            assert server.ask("GET", path, headers={"Authorization": f"Bearer {bob}"})[0] == 404
+        assert server.ask("DELETE", f"{job['url']}?api_key={bob}")[0] == 404
+        closed.unlink()
+        while server.ask("GET", f"{job['url']}?api_key={ada}")[1]["state"] != "done":
+            time.sleep(0.01)
+        assert server.ask("GET", job["result"], headers={"Authorization": f"Bearer {ada}"})[0] == 200
+
+
+def test_sigterm_cancels_jobs(model_path: Path, tmp_path: Path, lines: Letters) -> None:
+    with serving(model_path, "--languages", "en-de", "--batch-tokens", 100) as server:
+        for _ in range(3):
+            create_job(server, "a.txt", "\n".join(lines(3000, 36)).encode())
+        wait_for(server, 1)
+        code, log = server.end()
+    assert code == 0 and [one["state"] for one in log if one["event"] == "job"] == ["cancelled"] * 3
 
 
 # Concurrency ----------------------------------------------------------------------------------------------------------
@@ -514,6 +642,8 @@ def test_answers_match_the_openapi_document(model_path: Path, tmp_path: Path) ->
         assert {operation.label for operation in operations} >= {
             "POST /translate",
             "POST /v1/translate",
+            "POST /v1/documents",
+            "GET /v1/documents/{id}",
             "GET /languages",
         }
         for operation in operations:
@@ -693,7 +823,7 @@ def test_usage_of_keys_is_counted_and_limited(model_path: Path, tmp_path: Path) 
         for path, name, texts in (("/translate", "q", ["a b", "c"]), ("/v1/translate", "text", "d e f")):
             assert server.ask("POST", path, {**asked, name: texts})[0] == 200
         bearer = {"Authorization": f"Bearer {keys[0]}"}
-        assert upload(server, "a.txt", b"a b c d", {**LANGUAGES, "api_key": keys[0]})[0] == 200
+        assert upload(server, "a.txt", b"a b c d", key=keys[0])[0] == 200
         status, usage = server.ask("GET", "/v1/usage", headers=bearer)
         assert status == 200 and usage["key"] == "team a" and (usage["requests"], usage["characters"]) == (3, 16)
         assert usage["hour"]["max_characters"] == 20 and usage["hour"]["characters"] == 16

@@ -28,7 +28,7 @@ HEADERS = {
     "referrer-policy": "no-referrer",
 }
 CORS_HEADERS = {
-    "access-control-allow-methods": "GET, POST",
+    "access-control-allow-methods": "GET, POST, DELETE",
     "access-control-allow-headers": "authorization, content-type",
 }
 OnRequestEnd = Callable[[str, str, int, float], None]  # method, path, status, seconds

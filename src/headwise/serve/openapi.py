@@ -6,7 +6,7 @@ Not here: its page (`page`), and the responses (`routes`).
 from collections.abc import Sequence
 from typing import Any
 
-from headwise.serve.parameters import DETECT, FILE, NATIVE, SUGGEST, TRANSLATE, Parameter, RequestLimits
+from headwise.serve.parameters import DETECT, FILE, KEY, NATIVE, SUGGEST, TRANSLATE, Parameter, RequestLimits
 
 ERRORS = {
     400: "Invalid request, or no model for these languages",
@@ -16,7 +16,7 @@ ERRORS = {
     429: "The queue is full, or a limit per hour is reached; see Retry-After",
     504: "Time limit exceeded",
 }
-NUMBER, TEXT = {"type": "number"}, {"type": "string"}
+NUMBER, INTEGER, TEXT = {"type": "number"}, {"type": "integer"}, {"type": "string"}
 CODE = {"type": "string", "example": "en"}
 JSON_ONLY = ("terms", "kept")  # kinds of parameters not available in forms
 FILE_ANSWER = {
@@ -102,9 +102,31 @@ USAGE = _object(
     characters=COUNT,
     hour=_object(requests=COUNT, characters=COUNT, max_requests=LIMIT, max_characters=LIMIT, seconds_left=COUNT),
 )
+COUNTS = {"type": "object", "additionalProperties": INTEGER}
+JOB = _object(
+    id=TEXT,
+    state={"enum": ["queued", "reading", "translating", "done", "failed", "cancelled"]},
+    progress=_object(
+        sentences={"type": "integer", "description": "all sentences to translate; 0 until the file is read"},
+        translated=INTEGER,
+        percent={"type": "integer", "minimum": 0, "maximum": 100},
+    ),
+    error={"type": ["string", "null"]},
+    url=TEXT,
+    result=TEXT,
+    report=TEXT,
+)
+REPORT = _object(
+    units=_object(all=INTEGER, translated=INTEGER, left_open=INTEGER, kept=INTEGER),
+    warnings=COUNTS | {"description": "quality warnings: their number by kind"},
+    not_translated=COUNTS | {"description": "texts that are never translated: their number by kind"},
+    texts=_list({"type": "object", "description": "as in the file of `headwise translate --report`"}),
+)
 
 
-def openapi_document(limits: RequestLimits, sources: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
+def openapi_document(
+    limits: RequestLimits, sources: Sequence[str], targets: Sequence[str], has_jobs: bool = True
+) -> dict[str, Any]:
     """The document, with the limits and languages of this server."""
     known = {"source": [*sources, "auto"], "target": list(targets)}
     paths = {
@@ -118,6 +140,7 @@ def openapi_document(limits: RequestLimits, sources: Sequence[str], targets: Seq
         "/health": _get("Health check", _object(status=TEXT)),
         "/v1/translate": _native(limits, known),
         "/v1/usage": _get("Usage of the API key of the request", USAGE, (403, 404), KEY_IN_QUERY),
+        **(_job_paths(limits, known) if has_jobs else {}),
     }
     return {"openapi": "3.1.0", "info": {"title": "Headwise", "version": "1"}, "paths": paths}
 
@@ -166,6 +189,29 @@ def _suggest(limits: RequestLimits, known: dict[str, list[str]]) -> dict[str, An
         "507": {"description": "No more suggestions can be stored", "content": _content(ERROR)}
     }
     return operation
+
+
+def _job_paths(limits: RequestLimits, known: dict[str, list[str]]) -> dict[str, Any]:
+    """The addresses of document jobs."""
+    create = _post("Translate a file in the background", FILE, limits, JOB, known)["post"]
+    accepted = create["responses"].pop("200")
+    create["responses"] = {"202": accepted | {"description": "The job is queued"}, **create["responses"]}
+    key = {"name": KEY.name, "in": "query", "description": KEY.help, "schema": TEXT}
+    shared = [{"name": "id", "in": "path", "required": True, "schema": TEXT}, key]
+
+    def operation(summary: str, content: dict[str, Any]) -> dict[str, Any]:
+        return {"summary": summary, "parameters": shared, "responses": _responses(content, (400, 403, 404))}
+
+    job, file = _content(JOB), {"application/octet-stream": {"schema": {}}}
+    return {
+        "/v1/documents": {"post": create},
+        "/v1/documents/{id}": {
+            "get": operation("State and progress of a job", job),
+            "delete": operation("Cancel a job, or delete one that has ended", job),
+        },
+        "/v1/documents/{id}/result": {"get": operation("The translated file of a job", file)},
+        "/v1/documents/{id}/report": {"get": operation("The report on a translated file", _content(REPORT))},
+    }
 
 
 def _download() -> dict[str, Any]:

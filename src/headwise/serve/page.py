@@ -13,10 +13,12 @@ from headwise.localisation.reading import ENDINGS
 from headwise.report.document import as_script_json, asset, document, fill_template, script_text
 
 
-def translation_page(languages: Sequence[Mapping[str, Any]], needs_key: bool) -> str:
+def translation_page(languages: Sequence[Mapping[str, Any]], needs_key: bool, has_jobs: bool) -> str:
     """The HTML."""
     style = asset("paper.css") + _read("headwise.export.web", "page.css") + _own("serve.css")
-    data = as_script_json({"languages": list(languages), "needsKey": needs_key, "formats": list(ENDINGS)})
+    data = as_script_json(
+        {"languages": list(languages), "needsKey": needs_key, "hasJobs": has_jobs, "formats": list(ENDINGS)}
+    )
     body = fill_template(_own("page.html"), {"data": data})
     return document("Headwise", style, body, script_text("main.js", _own_or_shared), ("connect-src 'self'",))
 

@@ -24,6 +24,7 @@ from headwise.serve.access import AccessRules, log_event
 from headwise.serve.batching import QueueFull
 from headwise.serve.documents import DocumentProcesses
 from headwise.serve.files import FileStore, attachment
+from headwise.serve.jobs import UNAVAILABLE
 from headwise.serve.languages import detect_languages, language_name, most_likely_language
 from headwise.serve.metrics import Metrics
 from headwise.serve.models import ModelRouter, ModelUnavailable, SentenceOptions, SentenceTranslation
@@ -41,6 +42,7 @@ from headwise.serve.parameters import (
     glossary_terms,
     read_values,
 )
+from headwise.serve.progress import JobProgress
 from headwise.serve.suggestions import Suggestions
 from headwise.serve.translation import (
     TextTranslation,
@@ -75,6 +77,7 @@ class RequestHandlers:
     usage: UsageCounter
     log_text: bool = False  # log translated sentences
     suggestions: Suggestions | None = None  # None: clients cannot suggest translations
+    has_jobs: bool = True  # the page uses document jobs
 
     # --- LibreTranslate's API
 
@@ -109,23 +112,28 @@ class RequestHandlers:
         if not name:
             raise RequestError(400, "Invalid request: empty file")
         work = self.translated_file(name, await values["file"].read(), values["source"], values["target"])
-        written, not_translated = await self.with_timeout(request, work)
+        written, not_translated, _ = await self.with_timeout(request, work)
         url = f"{request.url.scheme}://{request.url.netloc}/download_file/{quote(self.files.put(name, written))}"
         return {"translatedFileUrl": url, "notTranslated": not_translated}
 
-    async def translated_file(self, name: str, content: bytes, source: str, target: str) -> tuple[bytes, Any]:
-        """A file with its translation, and the number of texts that are never translated, by kind."""
+    async def translated_file(
+        self, name: str, content: bytes, source: str, target: str, progress: JobProgress | None = None
+    ) -> tuple[bytes, Any, bytes]:
+        """A file with its translation, and the number of texts that are never translated, by kind.
+
+        With `progress` also a report (`fill_report`), in JSON.
+        """
         languages = ("" if source == "auto" else source, target)
         async with self.documents.open(is_html=False) as documents:
             sample, not_translated = await documents.read_file(name, content, languages, self.limits.body)
             source = self.sources(source, [sample])[0]["language"]
             options = SentenceOptions(source, target)
-            (written,), (found,) = await translate_documents(
-                self.router.find(source, target), documents, options, self.router.memory(options)
-            )
+            model, memory = self.router.find(source, target), self.router.memory(options)
+            (written,), (found,) = await translate_documents(model, documents, options, memory, progress)
+            report = await documents.report() if progress else b""
         self.usage.add_characters(sum(len(one.source) for one in found))
         self.record(found)
-        return written, not_translated
+        return written, not_translated, report
 
     async def download_file(self, request: "Request") -> Any:
         """Download a translated file."""
@@ -234,7 +242,7 @@ class RequestHandlers:
         """The translation page."""
         from starlette.responses import HTMLResponse
 
-        return HTMLResponse(translation_page(self.router.languages(), bool(self.access.keys)))
+        return HTMLResponse(translation_page(self.router.languages(), bool(self.access.keys), self.has_jobs))
 
     async def description(self, request: "Request") -> Any:
         """The OpenAPI document as a page."""
@@ -244,7 +252,7 @@ class RequestHandlers:
 
     async def openapi(self, request: "Request") -> Any:
         """The OpenAPI document of this server."""
-        return openapi_document(self.limits, self.router.sources, self.router.targets)
+        return openapi_document(self.limits, self.router.sources, self.router.targets, self.has_jobs)
 
     # --- shared by the handlers
 
@@ -319,7 +327,7 @@ class RequestHandlers:
                 return error_response(error.status, str(error), error.headers)
             except ModelUnavailable as error:
                 log_event(event="unavailable", error=str(error))
-                return error_response(400, "the model for these languages is currently not available")
+                return error_response(400, UNAVAILABLE)
             except UserError as error:
                 return error_response(400, str(error))
             except HTTPException as error:

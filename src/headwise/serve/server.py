@@ -1,6 +1,7 @@
 """The server: an ASGI application for a list of models, and a process that runs it until it is stopped.
 
-SIGTERM stops it gracefully: new connections are rejected, running requests are finished, and the exit code is 0.
+SIGTERM stops it gracefully: new connections are rejected, running requests are finished, document jobs
+are cancelled, and the exit code is 0.
 """
 
 import logging
@@ -20,6 +21,8 @@ from headwise.serve.batching import BatchSettings
 from headwise.serve.connections import ConnectionLimits, limited_protocol
 from headwise.serve.documents import DocumentLimits, DocumentProcesses
 from headwise.serve.files import FileStore
+from headwise.serve.job_routes import JOB_ROUTES, JobHandlers, without_job_id
+from headwise.serve.jobs import JobLimits, JobStore
 from headwise.serve.languages import LanguagePair
 from headwise.serve.metrics import Metrics
 from headwise.serve.models import ModelRouter, ServedModel
@@ -41,6 +44,7 @@ class ServerSettings:
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     batching: BatchSettings = field(default_factory=BatchSettings)
     documents: DocumentLimits = field(default_factory=DocumentLimits)
+    jobs: JobLimits = field(default_factory=JobLimits)
     log_text: bool = False
     suggestions: str = ""  # file of suggested translations
     drain: int = 30  # seconds for running requests after SIGTERM
@@ -50,7 +54,7 @@ class ServerSettings:
 def application(
     models: Sequence[ServedModel], settings: ServerSettings, folder: Path, suggestions: Suggestions | None = None
 ) -> Any:
-    """The ASGI application; `folder` stores translated files.
+    """The ASGI application; `folder` stores the files of requests.
 
     Raises:
         UserError: a required library is not installed.
@@ -61,9 +65,11 @@ def application(
         from starlette.routing import Route
     except ImportError:
         raise UserError(f"serving needs starlette and uvicorn: {INSTALL}") from None
-    metrics = Metrics(models, ROUTES)
+    metrics = Metrics(models, [*ROUTES, *(path for _, path in JOB_ROUTES)])
     documents = DocumentProcesses(settings.documents)
-    store = FileStore(folder)
+    for name in ("files", "jobs"):
+        (folder / name).mkdir(exist_ok=True)
+    store, jobs = FileStore(folder / "files"), JobStore(folder / "jobs", settings.jobs)
     handlers = RequestHandlers(
         ModelRouter(models, settings.memories),
         settings.limits,
@@ -74,10 +80,16 @@ def application(
         UsageCounter(settings.limits, settings.access.keys.values(), metrics.key_used),
         settings.log_text,
         suggestions,
+        bool(settings.jobs.most),
     )
+    of_jobs = JobHandlers(handlers, jobs)
     routes = [
         Route(path + "{name}" * (path == DOWNLOADS), handlers.guarded(getattr(handlers, name)), methods=[method])
         for path, (method, name) in ROUTES.items()
+    ]
+    routes += [
+        Route(path, handlers.guarded(getattr(of_jobs, name)), methods=[method])
+        for (method, path), name in JOB_ROUTES.items()
     ]
 
     @asynccontextmanager
@@ -86,6 +98,7 @@ def application(
             model.open(settings.batching, partial(metrics.batched, model), partial(metrics.looked_up, model))
         await documents.start()
         yield
+        await jobs.close()
         await documents.close()
         for model in models:
             await model.close()
@@ -94,7 +107,7 @@ def application(
         return error_response(error.status_code, error.detail, error.headers)
 
     def ended(method: str, path: str, status: int, seconds: float) -> None:
-        metrics.ended(path, status, seconds)
+        metrics.ended(without_job_id(path), status, seconds)
         log_request(method, path, status, seconds)
 
     app = Starlette(routes=routes, lifespan=working, exception_handlers={HTTPException: not_found})

@@ -25,6 +25,7 @@ from headwise.serve.batching import BatchSettings
 from headwise.serve.connections import ConnectionLimits
 from headwise.serve.documents import DocumentLimits
 from headwise.serve.hosts import is_loopback
+from headwise.serve.jobs import JobLimits
 from headwise.serve.models import load_served_models
 from headwise.serve.pair_files import read_memories
 from headwise.serve.parameters import RequestLimits
@@ -92,6 +93,8 @@ def _limit_options(parser: argparse.ArgumentParser) -> None:
         ("max-documents", 4, "files that are translated at the same time; others wait"),
         ("document-memory", 512 * 1024 * 1024, "bytes of memory for reading and filling a file"),
         ("document-seconds", 20, "seconds of processor time for reading and filling the documents of a request"),
+        ("max-key-jobs", 5, "document jobs of an API key that wait or run"),
+        ("job-seconds", 3600, "seconds until a running document job ends"),
         ("max-connections", 1000, "open connections"),
         ("max-client-connections", 400, "open connections of an IP address; all clients of a proxy are one address"),
         ("max-seconds", 60, "seconds until a request is answered"),
@@ -105,6 +108,8 @@ def _limit_options(parser: argparse.ArgumentParser) -> None:
     for name in ("requests", "characters"):
         text = f"{name} per hour of an API key or, without keys, of an IP address (default: no limit)"
         group.add_argument(f"--max-{name}-per-hour", type=whole_number(0), default=0, metavar="N", help=text)
+    jobs = "document jobs that wait or run, beyond which new ones are rejected; 0: none (default: %(default)s)"
+    group.add_argument("--max-jobs", type=whole_number(0), default=20, metavar="N", help=jobs)
     wait = "milliseconds that a sentence waits for others to share its batch (default: %(default)s)"
     group.add_argument("--wait", type=whole_number(0), default=2, metavar="N", help=wait)
     cache = "translated sentences that each model keeps in memory for requests with the same ones (default: none)"
@@ -149,6 +154,12 @@ def run(options: argparse.Namespace) -> None:
     documents = DocumentLimits(
         files=options.max_documents, seconds=options.document_seconds, memory=options.document_memory
     )
+    jobs = JobLimits(
+        most=0 if options.replicas > 1 else options.max_jobs,  # a replica does not know the jobs of others
+        per_key=options.max_key_jobs,
+        running=max(1, options.max_documents // 2),  # the others are for requests
+        seconds=float(options.job_seconds),
+    )
     wanted = ServerSettings(
         options.port,
         access,
@@ -156,6 +167,7 @@ def run(options: argparse.Namespace) -> None:
         connections,
         batching,
         documents,
+        jobs,
         options.log_text,
         options.suggestions,
         options.drain,
