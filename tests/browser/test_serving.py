@@ -1,6 +1,7 @@
 """The page of `headwise serve`: it shows what its server answers, by mouse, by keyboard, on a phone, in the dark."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -124,6 +125,27 @@ def test_a_file_comes_back_translated(opened: Callable[..., Any], model_paths: d
     text = headwise.load(model_paths["transformer"], "cpu").translate(["A dog runs ."])[0].text
     assert Path(download.value.path()).read_text(encoding="utf-8") == f"{text}\n"
     assert download.value.suggested_filename == "a.txt"
+    assert "1 of 1 texts translated" in page.text_content("#status") and page.is_hidden("#job")
+
+
+def choose_long_file(page: Any) -> None:
+    lines = "".join(f"Der Hund {number} sieht die Männer .\n" for number in range(4000))
+    page.set_input_files("#file", {"name": "lang.txt", "mimeType": "text/plain", "buffer": lines.encode()})
+    page.wait_for_selector("#job:not([hidden]) progress[value]")
+
+
+def test_a_file_has_progress_and_is_cancelled(opened: Callable[..., Any]) -> None:
+    page = opened()
+    choose_long_file(page)
+    assert page.get_by_role("progressbar", name="lang.txt").count() == 1
+    page.wait_for_selector('#job-count:text-matches("^[1-9][0-9,]* of 4,000 sentences$")')
+    assert 0 <= page.evaluate("document.querySelector('#job-bar').value") < 100
+    assert page.text_content("#status") == "Translating …"
+    with page.expect_request(lambda request: request.method == "DELETE") as deleted:
+        page.get_by_role("button", name="Cancel").click()
+    assert deleted.value.response().json()["state"] == "cancelled"
+    page.wait_for_selector('#status:text-is("Stopped.")')
+    assert page.is_hidden("#job") and translated(page, "A dog")
 
 
 def test_languages_are_swapped_and_detected(opened: Callable[..., Any]) -> None:
@@ -156,6 +178,11 @@ def test_nothing_is_cut_off_and_all_can_be_read(opened: Callable[..., Any], widt
         "() => [...document.querySelectorAll('main *')].filter((n) => n.getBoundingClientRect().right > innerWidth + 1)"
     )
     assert page.evaluate(f"({wide})().map((n) => n.className || n.tagName)") == []
+    choose_long_file(page)
+    assert page.evaluate(f"({wide})().map((n) => n.className || n.tagName)") == []
+    if folder := os.environ.get("HEADWISE_PICTURES"):
+        page.screenshot(path=f"{folder}/job-{width}-{scheme}.png", full_page=True)
+    page.keyboard.press("Escape")
     colours = "() => { const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]; }"
     ink, paper = (sum(map(int, text[4:-1].split(","))) for text in page.evaluate(colours))
     assert (ink > paper) == (scheme == "dark") and abs(ink - paper) > 400

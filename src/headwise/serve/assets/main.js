@@ -10,8 +10,9 @@ const byId = (/** @type {string} */ id) => /** @type {any} */ (document.getEleme
 const [form, source, output, status, details] = ["form", "source", "output", "status", "details"].map(byId);
 const [start, stop, copy, from, to] = ["translate", "stop", "copy", "from", "to"].map(byId);
 const [file, key, swap] = ["file", "key", "swap"].map(byId);
-/** @type {{languages: {code: string, name: string, targets: string[]}[], needsKey: boolean, formats: string[]}} */
-const { languages, needsKey, formats } = JSON.parse(byId("data").textContent);
+const [job, bar, cancel] = ["job", "job-bar", "job-cancel"].map(byId);
+/** @type {{languages: {code: string, name: string, targets: string[]}[], needsKey: boolean, hasJobs: boolean, formats: string[]}} */
+const { languages, needsKey, hasJobs, formats } = JSON.parse(byId("data").textContent);
 const OTHERS = 4; // translations of each sentence that are asked for
 
 /** @type {AbortController | null} */
@@ -156,18 +157,92 @@ function listOf(others, best) {
   return element("ol", { class: "alternatives" }, ...others.map((text) => element("li", {}, element("span", { dir: "auto" }, ...words(text)))));
 }
 
+/** @typedef {{id: string, state: string, progress: {sentences: number, translated: number, percent: number}, error: string | null}} Job */
+/** @typedef {{units: Record<string, number>, warnings: Record<string, number>, not_translated: Record<string, number>}} Report */
+
+const STATES = /** @type {Record<string, string>} */ ({ queued: "Waiting for other files …", reading: "Reading the file …", translating: "Translating …" });
+const PAUSE = 500; // milliseconds between questions about a job
+
 async function translateFile() {
   const [chosen] = file.files;
   if (!chosen) return;
   await during(async () => {
     const body = new FormData();
     for (const [name, value] of [["file", chosen], ["source", from.value], ["target", to.value], ["api_key", key.value]]) body.append(name, value);
-    const { translatedFileUrl } = await ask("translate_file", { body });
-    const address = translatedFileUrl.slice(translatedFileUrl.indexOf("download_file/")); // whatever a proxy calls this server
-    say("");
-    status.append(element("a", { href: address, download: chosen.name }, `${chosen.name}, translated`));
+    await (hasJobs ? runJob(chosen.name, body) : translateAtOnce(chosen.name, body));
   });
   file.value = "";
+}
+
+/** @param {string} name @param {FormData} body */
+async function translateAtOnce(name, body) {
+  const { translatedFileUrl } = await ask("translate_file", { body });
+  offer(name, translatedFileUrl.slice(translatedFileUrl.indexOf("download_file/"))); // whatever a proxy calls this server
+}
+
+/** Translates a file in the background of the server. @param {string} name @param {FormData} body */
+async function runJob(name, body) {
+  const { id } = await ask("v1/documents", { body });
+  const address = `v1/documents/${id}`;
+  const headers = key.value ? { authorization: `Bearer ${key.value}` } : {};
+  byId("job-name").textContent = name;
+  showJob(null);
+  job.hidden = false;
+  cancel.focus();
+  let ended = false;
+  try {
+    const found = await waitForJob(address, headers);
+    ended = true;
+    if (found.state !== "done") throw new Error(found.error ?? "The job was cancelled.");
+    const report = await ask(`${address}/report`, { method: "GET", headers });
+    const answer = await fetch(`${address}/result`, { headers, signal: asking?.signal });
+    if (!answer.ok) throw new Error((await answer.json()).error);
+    offer(name, URL.createObjectURL(await answer.blob()), summary(report));
+  } finally {
+    if (document.activeElement === cancel) byId("choose").focus();
+    job.hidden = true;
+    if (!ended) await fetch(address, { method: "DELETE", headers }).catch(() => {});
+  }
+}
+
+/** The job when it has ended. @param {string} address @param {Record<string, string>} headers @returns {Promise<Job>} */
+async function waitForJob(address, headers) {
+  for (;;) {
+    /** @type {Job} */
+    const found = await ask(address, { method: "GET", headers });
+    showJob(found);
+    if (!(found.state in STATES)) return found;
+    await new Promise((resolve) => setTimeout(resolve, PAUSE));
+  }
+}
+
+/** @param {Job | null} found */
+function showJob(found) {
+  const { sentences, translated, percent } = found?.progress ?? { sentences: 0, translated: 0, percent: 0 };
+  const state = STATES[found?.state ?? "queued"];
+  if (state && state !== status.textContent) say(state); // announced once; a screen reader reads the percentage from the bar
+  if (sentences) bar.value = percent;
+  else bar.removeAttribute("value");
+  byId("job-count").textContent = sentences ? `${translated.toLocaleString("en")} of ${sentences.toLocaleString("en")} sentences` : "";
+}
+
+/** The main figures of a report. @param {Report} report */
+function summary({ units, warnings, not_translated: others }) {
+  const sum = (/** @type {Record<string, number>} */ counts) => Object.values(counts).reduce((a, b) => a + b, 0);
+  const figures = [
+    `${units.translated} of ${units.all} texts translated`,
+    units.left_open && `${units.left_open} left untranslated`,
+    units.kept && `${units.kept} kept`,
+    sum(warnings) && `${sum(warnings)} quality warnings (${Object.keys(warnings).slice(0, 3).join("; ")})`,
+    sum(others) && `never translated: ${Object.entries(others).slice(0, 5).map(([kind, count]) => `${kind} (${count})`).join(", ")}`,
+  ];
+  return figures.filter(Boolean).join(" · ");
+}
+
+/** A link to a translated file. @param {string} name @param {string} address @param {string} [figures] */
+function offer(name, address, figures = "") {
+  say("");
+  status.append(element("a", { href: address, download: name }, `${name}, translated`), ...(figures ? [element("span", { class: "figures" }, figures)] : []));
 }
 
 from.append(option("auto", "Detect the language"), ...languages.filter(({ targets }) => targets.length).map(({ code, name }) => option(code, name)));
@@ -185,7 +260,7 @@ swap.addEventListener("click", () => {
   offerTargets();
 });
 form.addEventListener("submit", (/** @type {Event} */ event) => (event.preventDefault(), translate()));
-stop.addEventListener("click", () => asking?.abort());
+for (const button of [stop, cancel]) button.addEventListener("click", () => asking?.abort());
 byId("choose").addEventListener("click", () => file.click());
 file.addEventListener("change", translateFile);
 copy.addEventListener("click", async () => {
