@@ -12,7 +12,7 @@ from headwise.cli.files import output
 from headwise.cli.loading import model_or_ensemble
 from headwise.decode.translator import Translation
 from headwise.localisation import is_document
-from headwise.localisation.fill import targets_of, translate_units, TranslatedUnit
+from headwise.localisation.fill import TranslatedUnit, targets_of, translate_units
 from headwise.localisation.fill_report import count_units, count_warnings, report_rows
 from headwise.localisation.not_translated import not_translated, not_translated_summary
 from headwise.localisation.placeholders import with_codes

@@ -97,7 +97,7 @@ def translate_segments(
         rest = {n: to_text(parts) for n, (parts, _) in enumerate(sentences) if n not in done}
         texts = {n: text for n, text in rest.items() if text is not None}
         if texts:
-            outputs = yield SentenceRequest(list(texts.values()), aligned, len(rest) - len(texts))
+            outputs = yield SentenceRequest(list(texts.values()), aligned, later=len(rest) - len(texts))
             for (n, text), output in zip(texts.items(), outputs, strict=True):
                 source, markup = sentences[n]
                 found, warning = to_sentence(source, output)
