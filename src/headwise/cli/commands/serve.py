@@ -1,6 +1,7 @@
 """Example: headwise serve runs/ende runs/deen --languages en-de de-en"""
 
 import argparse
+from collections.abc import Mapping
 from functools import partial
 
 from headwise.cli.decoding import decode_overrides
@@ -19,6 +20,7 @@ from headwise.cli.options import (
 from headwise.cli.rules import FlagRule
 from headwise.cluster.serving import serve_replicas
 from headwise.errors import UserError
+from headwise.localisation.segment_memory import SegmentMemory
 from headwise.models.load import load_translator
 from headwise.serve.access import AccessRules, read_keys
 from headwise.serve.batching import BatchSettings
@@ -26,6 +28,7 @@ from headwise.serve.connections import ConnectionLimits
 from headwise.serve.documents import DocumentLimits
 from headwise.serve.hosts import is_loopback
 from headwise.serve.jobs import JobLimits
+from headwise.serve.languages import LanguagePair
 from headwise.serve.models import load_served_models
 from headwise.serve.pair_files import read_memories
 from headwise.serve.parameters import RequestLimits
@@ -131,17 +134,15 @@ def run(options: argparse.Namespace) -> None:
     load = partial(load_translator, device=options.device)
     models = load_served_models(options.models, options.languages, load, settings, not options.idle)
     memories = read_memories(options.memory, [pair for model in models for pair in model.language_pairs])
-    limits = RequestLimits(
-        body=options.max_body,
-        body_memory=options.max_body_memory,
-        characters=options.max_characters,
-        texts=options.max_texts,
-        terms=options.max_terms,
-        seconds=float(options.max_seconds),
-        body_seconds=float(options.arrival_seconds),
-        requests_per_hour=options.max_requests_per_hour,
-        characters_per_hour=options.max_characters_per_hour,
-    )
+    wanted = _server_settings(options, keys, memories)
+    if options.ray is None:
+        return serve(models, wanted)
+    serve_replicas(options.ray, models, options.device, not options.idle, wanted, options.replicas)
+
+
+def _server_settings(
+    options: argparse.Namespace, keys: Mapping[str, str], memories: Mapping[LanguagePair, SegmentMemory]
+) -> ServerSettings:
     connections = ConnectionLimits(
         seconds=float(options.arrival_seconds),
         total=options.max_connections,
@@ -160,10 +161,10 @@ def run(options: argparse.Namespace) -> None:
         running=max(1, options.max_documents // 2),  # the others are for requests
         seconds=float(options.job_seconds),
     )
-    wanted = ServerSettings(
+    return ServerSettings(
         options.port,
         access,
-        limits,
+        _request_limits(options),
         connections,
         batching,
         documents,
@@ -173,6 +174,17 @@ def run(options: argparse.Namespace) -> None:
         options.drain,
         memories,
     )
-    if options.ray is None:
-        return serve(models, wanted)
-    serve_replicas(options.ray, models, options.device, not options.idle, wanted, options.replicas)
+
+
+def _request_limits(options: argparse.Namespace) -> RequestLimits:
+    return RequestLimits(
+        body=options.max_body,
+        body_memory=options.max_body_memory,
+        characters=options.max_characters,
+        texts=options.max_texts,
+        terms=options.max_terms,
+        seconds=float(options.max_seconds),
+        body_seconds=float(options.arrival_seconds),
+        requests_per_hour=options.max_requests_per_hour,
+        characters_per_hour=options.max_characters_per_hour,
+    )
