@@ -65,23 +65,11 @@ def application(
         from starlette.routing import Route
     except ImportError:
         raise UserError(f"serving needs starlette and uvicorn: {INSTALL}") from None
-    metrics = Metrics(models, [*ROUTES, *(path for _, path in JOB_ROUTES)])
-    documents = DocumentProcesses(settings.documents)
     for name in ("files", "jobs"):
         (folder / name).mkdir(exist_ok=True)
-    store, jobs = FileStore(folder / "files"), JobStore(folder / "jobs", settings.jobs)
-    handlers = RequestHandlers(
-        ModelRouter(models, settings.memories),
-        settings.limits,
-        settings.access,
-        metrics,
-        store,
-        documents,
-        UsageCounter(settings.limits, settings.access.keys.values(), metrics.key_used),
-        settings.log_text,
-        suggestions,
-        bool(settings.jobs.most),
-    )
+    metrics = Metrics(models, [*ROUTES, *(path for _, path in JOB_ROUTES)])
+    handlers = _request_handlers(models, settings, metrics, FileStore(folder / "files"), suggestions)
+    documents, jobs = handlers.documents, JobStore(folder / "jobs", settings.jobs)
     of_jobs = JobHandlers(handlers, jobs)
     routes = [
         Route(path + "{name}" * (path == DOWNLOADS), handlers.guarded(getattr(handlers, name)), methods=[method])
@@ -112,6 +100,27 @@ def application(
 
     app = Starlette(routes=routes, lifespan=working, exception_handlers={HTTPException: not_found})
     return AccessMiddleware(app, settings.access, settings.limits, ended)
+
+
+def _request_handlers(
+    models: Sequence[ServedModel],
+    settings: ServerSettings,
+    metrics: Metrics,
+    files: FileStore,
+    suggestions: Suggestions | None,
+) -> RequestHandlers:
+    return RequestHandlers(
+        ModelRouter(models, settings.memories),
+        settings.limits,
+        settings.access,
+        metrics,
+        files,
+        DocumentProcesses(settings.documents),
+        UsageCounter(settings.limits, settings.access.keys.values(), metrics.key_used),
+        settings.log_text,
+        suggestions,
+        bool(settings.jobs.most),
+    )
 
 
 DOWNLOADS = "/download_file/"  # followed by a name
