@@ -493,7 +493,11 @@ def test_a_cache_changes_no_answer(server: Server, model_path: Path, lines: Lett
     for body, plain, *others in zip(bodies, *answers, strict=True):
         for status, answer in others:
             assert status == 200 and texts_of(answer) == texts_of(plain[1]), body
-    counts = {line.split("{")[0]: float(line.split()[-1]) for line in metrics.splitlines() if "headwise_cache_" in line}
+    counts = {
+        line.split("{")[0]: float(line.split()[-1])
+        for line in metrics.splitlines()
+        if line.startswith("headwise_cache_")
+    }
     assert counts["headwise_cache_hits_total"] > 50 and counts["headwise_cache_misses_total"] > 50
 
 
