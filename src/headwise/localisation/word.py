@@ -2,8 +2,8 @@
 
 A paragraph is a unit. Its most frequent format has no code; other formats (bold, a link) are between two codes, and
 objects (an image, a tab, a field, a note number) are one code each. All other parts of the archive stay unchanged, as
-do the paragraph's properties. Fields (a table of contents, page numbers; not `fldSimple` links), tracked deletions and
-choices of content controls stay.
+do the paragraph's properties. Fields (a table of contents, page numbers; not links in one paragraph), tracked deletions
+and choices of content controls stay.
 """
 
 import re
@@ -111,8 +111,7 @@ class _Fields:
         """Whether a run belongs to a field."""
         before = self.depth
         for mark in run.every("fldChar"):
-            kind = next((value for name, value in mark.attributes.items() if name.endswith("fldCharType")), "")
-            self.depth += {"begin": 1, "end": -1}.get(kind, 0)
+            self.depth += {"begin": 1, "end": -1}.get(_mark_kind(mark), 0)
         return before > 0 or self.depth > 0
 
 
@@ -176,15 +175,63 @@ def _own_texts(element: Element) -> Iterator[Element]:
 def _paragraph(part: Source, element: Element, prefix: str, fields: _Fields) -> Paragraph | None:
     """None without text, and inside a field that spans paragraphs."""
     open_before = fields.depth > 0
-    pieces = [p for n, child in enumerate(element.children) for p in _pieces(part, child, n, prefix, fields, None)]
+    links = {} if open_before else {n: link for link in _links(part, element) for n in range(link.first, link.last + 1)}
+    pieces = [
+        piece
+        for n, child in enumerate(element.children)
+        if n not in links or n in links[n].content
+        for piece in _pieces(part, child, n, prefix, fields, links[n].setting if n in links else None)
+    ]
     texts = [piece.child for piece in pieces if not piece.raw and any(map(str.isalpha, piece.text))]
     if not texts or open_before or fields.depth > 0:
         return None
-    first, last = element.children[texts[0]], element.children[texts[-1]]
-    inside = _merge_objects([piece for piece in pieces if texts[0] <= piece.child <= texts[-1]])
+    first = links[texts[0]].first if texts[0] in links else texts[0]
+    last = links[texts[-1]].last if texts[-1] in links else texts[-1]
+    inside = _merge_objects([piece for piece in pieces if first <= piece.child <= last])
     source, settings = _with_format_codes(inside)
     objects = [piece.raw for piece in inside if piece.raw]
-    return Paragraph(first.start, last.end, source, settings, objects, prefix, fields.dialect.text_attributes)
+    start, end = element.children[first].start, element.children[last].end
+    return Paragraph(start, end, source, settings, objects, prefix, fields.dialect.text_attributes)
+
+
+class FieldLink(NamedTuple):
+    """A link that is a field: its runs are children of a paragraph."""
+
+    first: int  # index of the child that begins the field
+    content: range  # children with its text
+    last: int  # child that ends it
+    setting: RunSetting
+
+
+def _links(part: Source, paragraph: Element) -> Iterator[FieldLink]:
+    """The HYPERLINK fields of a paragraph that are in no other field, and whose marks have runs of their own."""
+    children, opened = paragraph.children, list[tuple[int, list[str], list[int]]]()
+    for n, child in enumerate(children):
+        for mark in child.children if child.name == "r" else ():
+            if mark.name == "instrText" and opened:
+                opened[-1][1].append(part.text(mark.inner, mark.inner_end))
+            kind = _mark_kind(mark) if mark.name == "fldChar" else ""
+            if kind == "begin":
+                opened.append((n, [], []))
+            elif kind == "separate" and opened:
+                opened[-1][2].append(n)
+            elif kind == "end" and opened:
+                first, instruction, separators = opened.pop()
+                marks = [*children[first : separators[0] + 1], child] if separators else []
+                is_link = "".join(instruction).split()[:1] == ["HYPERLINK"]
+                if is_link and marks and not opened and all(map(_has_only_marks, marks)):
+                    opens = part.text(children[first].start, children[separators[0]].end)
+                    setting = RunSetting(opens, part.text(child.start, child.end), "")
+                    yield FieldLink(first, range(separators[0] + 1, n), n, setting)
+
+
+def _has_only_marks(child: Element) -> bool:
+    return child.name == "r" and all(one.name in ("rPr", "fldChar", "instrText") for one in child.children)
+
+
+def _mark_kind(mark: Element) -> str:
+    """begin, separate or end."""
+    return next((value for name, value in mark.attributes.items() if name.endswith("fldCharType")), "")
 
 
 def _merge_objects(pieces: Sequence[RunPiece]) -> list[RunPiece]:

@@ -253,3 +253,28 @@ def test_comments_are_translated() -> None:
     run = document.add_paragraph("A text").runs[0]
     document.add_comment(run, "A remark", author="A", initials="a")
     assert sources(saved(document)) == ["A text", "A remark"]
+
+
+def field(instruction: str, content: str) -> str:
+    begin = f'<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText>{instruction}</w:instrText></w:r>'
+    separate = '<w:r><w:fldChar w:fldCharType="separate"/></w:r>'
+    return f'{begin}{separate}{content}<w:r><w:fldChar w:fldCharType="end"/></w:r>'
+
+
+def test_the_text_of_a_link_that_is_a_field_is_translated() -> None:
+    see = field("HYPERLINK a", "<w:r><w:t>See </w:t></w:r>" + field("PAGEREF _1", "<w:r><w:t>seven</w:t></w:r>"))
+    rest, page = "<w:r><w:t> and a long rest on </w:t></w:r>", "<w:r><w:t>the page</w:t></w:r>"
+    document = parse_document("a.docx", written(f"<w:p>{see}{rest}{field('HYPERLINK b', page)}</w:p>"))
+    source = document.units[0].source
+    assert plain(source) == "<g1>See </g1><x0/> and a long rest on <g2>the page</g2>"
+    assert [one.text for one in document.skipped] == ["seven"]
+    filled = document.filled({0: (source[5], "Seite", source[7], " ", source[0], "Siehe ", *source[2:4])})
+    xml = zipfile.ZipFile(BytesIO(filled)).read("word/document.xml").decode()
+    texts = ["HYPERLINK b", "Seite", '"end"', "HYPERLINK a", "Siehe ", "PAGEREF", "seven"]
+    assert [xml.index(one) for one in texts] == sorted(xml.index(one) for one in texts)
+    assert xml.count('"begin"') == xml.count('"separate"') == xml.count('"end"')
+
+
+def test_a_link_in_another_field_stays() -> None:
+    contents = field("TOC", field("HYPERLINK b", "<w:r><w:t>Chapter</w:t></w:r>"))
+    assert sources(written(f"<w:p><w:r><w:t>Contents</w:t></w:r>{contents}</w:p>")) == ["Contents"]
