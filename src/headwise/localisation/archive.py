@@ -4,7 +4,7 @@ Not here: the formats of the files (`word.py`, `office_xml.py`, `open_document.p
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from io import BytesIO
@@ -14,7 +14,8 @@ from zipfile import BadZipFile, ZipFile
 from zlib import error as ZlibError
 
 from headwise.errors import UserError
-from headwise.localisation.markup import Source
+from headwise.localisation.markup import Element, Source
+from headwise.localisation.not_translated import beginning_of
 from headwise.localisation.unit import Document, Parts, Skipped, Unit, UnitState
 
 MAX_FILES, MAX_UNPACKED_BYTES = 10_000, 1 << 29  # files of an archive, and bytes when unpacked
@@ -87,6 +88,14 @@ class ArchiveDocument:
                 changed[name] = part.filled(own)
             first += len(part.units)
         return _repack(self._data, changed) if changed else self._data
+
+
+def skipped_texts(part: Source, element: Element, kind: str, names: Sequence[str]) -> Iterator[Skipped]:
+    """The texts of elements with these names as texts that stay; those without letters are not counted."""
+    for one in element.every(*names):
+        text = part.text(one.inner, one.inner_end)
+        if not one.children and any(map(str.isalpha, text)):
+            yield Skipped(kind, one.line, beginning_of(text))
 
 
 def read_archive(path: str, data: bytes, kind: str, is_wanted: Callable[[str], bool]) -> dict[str, bytes]:

@@ -1,7 +1,7 @@
 """E-books (.epub, https://www.w3.org/TR/epub-33/): chapters, navigation, and titles of the package.
 
-Chapters and the navigation document are read as HTML. With a target language the package declares it. Not here: the
-text of pictures (SVG) and media overlays. Encrypted books are rejected.
+Chapters and the navigation document are read as HTML. With a target language the package declares it. Not translated:
+the text of pictures (SVG), which is counted, and media overlays. Encrypted books are rejected.
 """
 
 import re
@@ -10,15 +10,16 @@ from posixpath import dirname, join, normpath
 from urllib.parse import unquote
 
 from headwise.errors import UserError
-from headwise.localisation.archive import ArchiveDocument, PartPassage, PartTexts, read_archive
+from headwise.localisation.archive import ArchiveDocument, PartPassage, PartTexts, read_archive, skipped_texts
 from headwise.localisation.html_page import read_html
 from headwise.localisation.markup import Element, Source, to_xml
-from headwise.localisation.unit import Document
+from headwise.localisation.unit import Document, Skipped
 
 CONTAINER, ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
-CHAPTER, NCX = "application/xhtml+xml", "application/x-dtbncx+xml"
+CHAPTER, NCX, PICTURE = "application/xhtml+xml", "application/x-dtbncx+xml", "image/svg+xml"
+PICTURE_TEXTS = ("text", "tspan", "textPath", "title", "desc")  # elements of SVG
 PACKAGE_TEXTS = ("title", "description", "subject")  # elements of Dublin Core
-NAME = re.compile(r"META-INF/(?:container|encryption)\.xml|.*\.(?:opf|ncx|x?html?|xml)", re.IGNORECASE)
+NAME = re.compile(r"META-INF/(?:container|encryption)\.xml|.*\.(?:opf|ncx|svg|x?html?|xml)", re.IGNORECASE)
 
 
 def read_epub(path: str, data: bytes, languages: Sequence[str]) -> ArchiveDocument:
@@ -32,6 +33,7 @@ def read_epub(path: str, data: bytes, languages: Sequence[str]) -> ArchiveDocume
         raise UserError(f"{path}: its package document '{package}' is missing; create the e-book again")
     source = Source(f"{path}: {package}", files[package])
     parts: dict[str, Document] = {package: _package(source, languages[1])}
+    pictures: list[Skipped] = []
     encrypted = Source(f"{path}: {ENCRYPTION}", files[ENCRYPTION]).root if ENCRYPTION in files else None
     locked = {one.attributes.get("URI", "") for one in encrypted.every("CipherReference")} if encrypted else set[str]()
     for item in source.root.every("item"):
@@ -44,7 +46,10 @@ def read_epub(path: str, data: bytes, languages: Sequence[str]) -> ArchiveDocume
                 parts[name] = read_html(f"{path}: {name}", files[name], languages)
             elif kind == NCX:
                 parts[name] = _xml_texts(Source(f"{path}: {name}", files[name]), "text")
-    return ArchiveDocument(data, parts)
+            elif kind == PICTURE:
+                picture = Source(f"{path}: {name}", files[name])
+                pictures += skipped_texts(picture, picture.root, "text of a picture", PICTURE_TEXTS)
+    return ArchiveDocument(data, parts, pictures)
 
 
 def _package(source: Source, language: str) -> PartTexts:

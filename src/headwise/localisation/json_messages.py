@@ -2,8 +2,8 @@
 
 Every string value is a unit. In catalogues whose entries are objects (`MESSAGE_KEYS`), such as the messages.json of a
 browser extension, only the message of each entry is; in ARB (https://github.com/google/app-resource-bundle/wiki)
-nothing under a key with `@`. Strings without letters stay; keys are never translated. JSON that is not a catalogue is
-rejected (`json_kinds.py`).
+nothing under a key with `@`. Other strings are counted as metadata. Strings without letters stay; keys are never
+translated. JSON that is not a catalogue is rejected (`json_kinds.py`).
 """
 
 import json
@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 
 from headwise.errors import UserError
 from headwise.localisation.json_kinds import MESSAGE_KEYS, kind_of, why_not_messages
+from headwise.localisation.not_translated import beginning_of
 from headwise.localisation.passages import Characters, Passages, TextPassage
-from headwise.localisation.unit import Code, Parts, join_parts, plain
+from headwise.localisation.unit import Code, Parts, Skipped, has_letters, join_parts, plain
 
 TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]')
 MAX_DEPTH = 100  # nested objects and lists
@@ -34,20 +35,23 @@ def read_json_messages(path: str, data: bytes, languages: Sequence[str]) -> Pass
     if why := why_not_messages(whole):
         raise UserError(f"{path}: not a message catalogue but {why}; move its texts to a catalogue")
     in_ascii = characters.text.isascii() and ESCAPED.search(characters.text) is not None
-    return Passages(characters, _passages(characters, kind_of(whole), in_ascii))
+    metadata: list[Skipped] = []
+    passages = list(_passages(characters, kind_of(whole), in_ascii, metadata))
+    return Passages(characters, passages, skipped=metadata)
 
 
-def _passages(characters: Characters, kind: str, in_ascii: bool) -> Iterator[TextPassage]:
+def _passages(characters: Characters, kind: str, in_ascii: bool, metadata: list[Skipped]) -> Iterator[TextPassage]:
+    """The messages of a catalogue; appends its other texts to `metadata`."""
     text = characters.text
     for path, start, end in _values(text):
         if len(path) > MAX_DEPTH:
             where = f"{characters.path}: line {characters.line(start)}"
             raise UserError(f"{where}: more than {MAX_DEPTH} nested objects and lists; split the file")
-        if kind in MESSAGE_KEYS and (len(path) != 2 or path[1] != MESSAGE_KEYS[kind]):
-            continue
-        if kind == "arb" and any(key.startswith("@") for key in path):
-            continue
         value = json.loads(text[start:end])
+        if not _is_message(path, kind):
+            if has_letters((value,)):
+                metadata.append(Skipped("metadata", characters.line(start), beginning_of(value)))
+            continue
         yield TextPassage(
             start,
             end,
@@ -56,6 +60,13 @@ def _passages(characters: Characters, kind: str, in_ascii: bool) -> Iterator[Tex
             key="/".join(path),
             markup="extension" if kind == "extension" else "",
         )
+
+
+def _is_message(path: Sequence[str], kind: str) -> bool:
+    """Whether the string with these keys is a message in this kind of catalogue."""
+    if kind in MESSAGE_KEYS:
+        return len(path) == 2 and path[1] == MESSAGE_KEYS[kind]
+    return kind != "arb" or not any(key.startswith("@") for key in path)
 
 
 def _parts(value: str) -> Parts:

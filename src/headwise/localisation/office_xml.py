@@ -2,7 +2,8 @@
 
 In a presentation the paragraphs of slides, tables and notes are units, as in Word documents. In a workbook the shared
 and inline strings are units, so that cells that share a string get the same translation. Formulas and their results,
-names of sheets, and headers of tables stay, because formulas refer to them; so do comments, charts and diagrams.
+names of sheets, and headers of tables stay, because formulas refer to them; so do comments, charts, diagrams and the
+texts of slide layouts.
 """
 
 import re
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from html import escape, unescape
 
 from headwise.errors import UserError
-from headwise.localisation.archive import ArchiveDocument, PartPassage, PartTexts, read_archive
+from headwise.localisation.archive import ArchiveDocument, PartPassage, PartTexts, read_archive, skipped_texts
 from headwise.localisation.markup import Element, Source
 from headwise.localisation.not_translated import NO_LETTERS, beginning_of
 from headwise.localisation.unit import Parts, Skipped, plain
@@ -21,9 +22,11 @@ SLIDE = re.compile(r"ppt/(?:slides/slide|notesSlides/notesSlide)(\d+)\.xml")
 DRAWING = re.compile(rb"xmlns:(\w+)\s*=\s*[\"']http://[\w.]+/[\w/.]*drawingml[\w/.]*main[\"']")
 STRINGS, SHEET = "xl/sharedStrings.xml", re.compile(r"xl/worksheets/sheet\d+\.xml")
 TABLE = re.compile(r"xl/tables/table\d+\.xml")
+LAYOUT_TEXT = "text of a slide layout"
 UNREAD = {  # files whose texts stay
     re.compile(r"(?:ppt|xl)/(?:charts/chart|diagrams/data)\d+\.xml"): "text of a chart or diagram",
     re.compile(r"(?:ppt|xl)/(?:threadedComments/|comments)(?:.*)\.xml"): "comment",
+    re.compile(r"ppt/slide(?:Layouts/slideLayout|Masters/slideMaster)\d+\.xml"): LAYOUT_TEXT,
     re.compile(r"xl/drawings/drawing\d+\.xml"): "text of a drawing",
 }
 
@@ -80,13 +83,14 @@ def _unread(name: str) -> str:
 
 
 def _unread_texts(path: str, files: dict[str, bytes]) -> Iterator[Skipped]:
+    """The texts that stay; not the instructions in the placeholders of a slide layout."""
     for name, content in files.items():
         if kind := _unread(name):
             part = Source(f"{path}: {name}", content)
-            for one in part.root.every("t", "text"):
-                text = part.text(one.inner, one.inner_end)
-                if "<" not in text and any(map(str.isalpha, text)):
-                    yield Skipped(kind, one.line, beginning_of(text))
+            is_layout = kind == LAYOUT_TEXT
+            shapes = [one for one in part.root.every("sp") if not any(one.every("ph"))] if is_layout else [part.root]
+            for shape in shapes:
+                yield from skipped_texts(part, shape, kind, ("t", "text"))
 
 
 def _strings(part: Source, headers: set[str]) -> PartTexts:

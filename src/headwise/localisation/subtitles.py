@@ -1,8 +1,8 @@
 """Subtitles: SubRip (.srt) and WebVTT (.vtt, https://www.w3.org/TR/webvtt1/).
 
 The lines of a cue are one unit, except that a line with a dash starts another speaker's. A translation gets as many
-lines, of similar lengths. Numbers, times, settings, notes, styles and tags stay. Deviation: a sentence over two cues is
-translated as two, because its words must keep their times.
+lines, of similar lengths. Numbers, times, settings, styles and tags stay, as do notes, which are counted. Deviation: a
+sentence over two cues is translated as two, because its words must keep their times.
 """
 
 import re
@@ -13,7 +13,7 @@ from html import escape
 from headwise.data.scripts import HAN, KANA, join_sentences
 from headwise.errors import UserError
 from headwise.localisation.passages import Characters, Passages, TextPassage
-from headwise.localisation.unit import Code, Parts, join_parts, unescape_html
+from headwise.localisation.unit import Code, Parts, Skipped, join_parts, unescape_html
 
 TIME = r"(?:\d+:)?\d{1,2}:\d{1,2}[,.]\d{1,3}"
 TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}(?:\s.*)?$")
@@ -34,13 +34,19 @@ def read_subtitles(path: str, data: bytes, languages: Sequence[str]) -> Passages
     is_vtt = path.lower().endswith(".vtt")
     if is_vtt and not re.match(r"WEBVTT(?:\s|$)", characters.text):
         raise UserError(f"{path}: line 1: not a WebVTT file; the first line must be WEBVTT")
-    return Passages(characters, _passages(characters, is_vtt))
+    notes: list[Skipped] = []
+    passages = list(_passages(characters, is_vtt, notes))
+    return Passages(characters, passages, skipped=notes)
 
 
-def _passages(characters: Characters, is_vtt: bool) -> Iterator[TextPassage]:
+def _passages(characters: Characters, is_vtt: bool, notes: list[Skipped]) -> Iterator[TextPassage]:
+    """The texts of the cues; appends notes to `notes`."""
     text, timed = characters.text, False
     for block in _blocks(text):
+        start, end = block[0][0], block[-1][1]
         if is_vtt and NOT_A_CUE.match(text[slice(*block[0])]):
+            if text.startswith("NOTE", start):
+                notes.append(characters.skipped("note", start, end))
             continue
         head = next((n for n, span in enumerate(block[:2]) if TIMES.match(text[slice(*span)])), -1)
         if head < 0 and (not timed or any("-->" in text[slice(*span)] for span in block)):

@@ -21,6 +21,18 @@ EXCHANGE = """<xliff version="1.2"><file source-language="en" target-language="d
 <trans-unit id="2"><source>12</source></trans-unit>
 <trans-unit id="3"/></body></file></xliff>
 """
+SUBTITLES = """WEBVTT
+
+NOTE by the translator
+over two lines
+
+00:01.000 --> 00:02.000
+A dog
+"""
+EXTENSION = """{"a": {"message": "A dog", "description":
+"an animal", "placeholders": {"n": {"content": "$1"}}}}"""
+ARB = """{"@@locale": "en", "hi": "Hi",
+"@hi": {"description": "greets"}}"""
 
 
 def kinds(name: str, content: str) -> list[tuple[int, str]]:
@@ -31,6 +43,9 @@ def test_every_format_counts_what_it_leaves_alone() -> None:
     assert kinds("a.po", CATALOGUE) == [(4, "obsolete entry")]
     assert kinds("a.tmx", MEMORY) == [(3, "unit without the source language"), (4, "empty unit")]
     assert kinds("a.xlf", EXCHANGE) == [(2, 'translate="no"'), (4, "unit without a source")]
+    assert kinds("a.vtt", SUBTITLES) == [(3, "note")]
+    assert kinds("a.json", EXTENSION) == [(2, "metadata")]
+    assert kinds("a.arb", ARB) == [(1, "metadata"), (2, "metadata")]
     assert kinds("a.txt", "A line\n\n12\n") == [(3, "text without letters")]
 
 

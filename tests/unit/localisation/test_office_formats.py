@@ -2,6 +2,7 @@
 
 import zipfile
 from collections.abc import Callable
+from copy import deepcopy
 from io import BytesIO
 from typing import Any
 from xml.etree import ElementTree
@@ -215,6 +216,27 @@ def test_a_lost_note_is_appended() -> None:
 def test_numbers_and_results_of_formulas_are_counted() -> None:
     kinds = count_kinds(parse_document("a.ods", spreadsheet()).skipped)
     assert kinds == {"number or date": 1, "result of a formula": 1}
+
+
+def test_the_text_of_a_slide_layout_is_counted_without_its_placeholders() -> None:
+    made: Any = pptx.Presentation()
+    layout = made.slide_layouts[6]
+    layout.shapes._spTree.append(deepcopy(made.slides.add_slide(layout).shapes.add_textbox(0, 0, 10, 10)._element))
+    layout.shapes[-1].text_frame.text = "A company"
+    (found,) = parse_document("a.pptx", in_memory(made.save)).skipped
+    assert (found.kind, found.text) == ("text of a slide layout", "A company")
+
+
+def test_the_text_of_a_picture_in_a_book_is_counted() -> None:
+    drawing = b"<svg xmlns='http://www.w3.org/2000/svg'><title>1</title><text>A <tspan>dog</tspan></text></svg>"
+    with zipfile.ZipFile(BytesIO(book())) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    item = b'<item href="a.svg" id="a" media-type="image/svg+xml"/></manifest>'
+    files["EPUB/content.opf"] = files["EPUB/content.opf"].replace(b"</manifest>", item)
+    made = BytesIO()
+    with_files(made, files | {"EPUB/a.svg": drawing})
+    (found,) = parse_document("a.epub", made.getvalue()).skipped
+    assert (found.kind, found.text) == ("text of a picture", "dog")
 
 
 def test_a_book_is_translated_with_its_table_of_contents_and_language() -> None:
