@@ -3,22 +3,54 @@
     python benchmarks/round_trips.py FOLDER [FOLDER ...]
 
 Reads every file of a supported format (except `.txt`) below the folders. Without translations, the written file must
-have the same bytes. With every text in capitals, the written file must have as many texts as before. A file that cannot
-be read must give a one-line error. The page lists these files and all failures. Writes `results/round-trips_*`.
+have the same bytes. With every text in capitals, it must have as many texts as before. If the original is valid, so
+must be this file: its XML (also in archives) is well-formed, its JSON or YAML can be parsed, and python-docx,
+python-pptx or openpyxl opens it. A file that cannot be read must give a one-line error. The page lists these files and
+all failures, and counts the texts that are never translated. Writes `results/round-trips_*`.
 """
 
 import argparse
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from io import BytesIO
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+from zipfile import ZipFile
 
+import docx
 import machine
+import openpyxl
+import pptx
+import yaml
 
 from headwise.errors import UserError
 from headwise.localisation import is_document
+from headwise.localisation.not_translated import NO_LETTERS, not_translated
 from headwise.localisation.reading import parse_document, read_document
 from headwise.localisation.unit import Code, Parts, UnitState
+
+OFFICE: dict[str, Callable[[BytesIO], Any]] = {
+    ".docx": docx.Document,
+    ".pptx": pptx.Presentation,
+    ".xlsx": partial(openpyxl.load_workbook, rich_text=True),
+}
+ARCHIVES = (*OFFICE, ".odt", ".ods", ".odp", ".epub")
+XML_MEMBERS = (".xml", ".rels", ".opf", ".ncx", ".xhtml")
+PARSERS: dict[str, Callable[[bytes], Any]] = {
+    ".json": json.loads,
+    ".arb": json.loads,
+    ".xcstrings": json.loads,
+    ".yml": yaml.safe_load,
+    ".yaml": yaml.safe_load,
+    **dict.fromkeys(
+        (".xml", ".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".tmx", ".resx", ".ts", ".stringsdict"),
+        ElementTree.fromstring,
+    ),
+}
 
 
 @dataclass
@@ -27,6 +59,7 @@ class Tried:
 
     files: int = 0
     texts: int = 0
+    not_translated: int = 0
     refused: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
@@ -47,19 +80,40 @@ def capitals(parts: Parts) -> Parts:
     return tuple(part if isinstance(part, Code) else part.upper() for part in parts)
 
 
-def wrong(path: Path) -> tuple[int, list[str]]:
-    """The number of texts of a file, and the failures of its round trips.
+def error_of(name: str, data: bytes) -> str:
+    """Why another reader cannot read a file; "" if it can, or if there is none."""
+    suffix = Path(name).suffix.lower()
+    try:
+        if suffix in ARCHIVES:
+            if open_office := OFFICE.get(suffix):
+                open_office(BytesIO(data))
+            with ZipFile(BytesIO(data)) as archive:
+                for member in archive.namelist():
+                    if member.endswith(XML_MEMBERS):
+                        ElementTree.fromstring(archive.read(member))
+        elif suffix in PARSERS:
+            PARSERS[suffix](data)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def wrong(path: Path) -> tuple[int, int, list[str]]:
+    """The number of texts of a file and of those that stay, and the failures of its round trips.
 
     Raises:
         UserError: the file cannot be read in its format.
     """
-    document = read_document(path)
-    found = [] if document.filled({}) == path.read_bytes() else ["without changes, the bytes differ"]
+    document, data = read_document(path), path.read_bytes()
+    found = [] if document.filled({}) == data else ["without changes, the bytes differ"]
     texts = {n: unit.source for n, unit in enumerate(document.units) if unit.state is not UnitState.KEPT}
     filled = document.filled({n: capitals(source) for n, source in texts.items() if source})
     again = len(parse_document(str(path), filled).units)
     found += [] if again == len(document.units) else [f"in capitals, it has {again} texts, not {len(document.units)}"]
-    return len(document.units), found
+    if (error := error_of(path.name, filled)) and not error_of(path.name, data):
+        found.append(f"in capitals, it is invalid: {error}")
+    stays = sum(one.kind != NO_LETTERS for one in not_translated(document))
+    return len(document.units), stays, found
 
 
 def tried(folders: Sequence[Path]) -> dict[str, Tried]:
@@ -69,13 +123,14 @@ def tried(folders: Sequence[Path]) -> dict[str, Tried]:
         result = results.setdefault(path.suffix.lower(), Tried())
         result.files += 1
         try:
-            texts, mistakes = wrong(path)
+            texts, stays, mistakes = wrong(path)
         except UserError as error:
             result.refused.append(str(error))
         except Exception as error:
             result.wrong.append(f"{path}: {error!r}")
         else:
             result.texts += texts
+            result.not_translated += stays
             result.wrong += [f"{path}: {mistake}" for mistake in mistakes]
     return results
 
@@ -88,10 +143,13 @@ def main() -> None:
     options = parser.parse_args()
     about = machine.description(machine.prepare(options))
     results = tried(options.folders)
-    header = ["ending", "files", "texts", "refused", "wrong"]
-    every = [(ending, [r.files, r.texts, len(r.refused), len(r.wrong)]) for ending, r in sorted(results.items())]
+    header = ["suffix", "files", "texts", "not translated", "refused", "wrong"]
+    every = [
+        (suffix, [r.files, r.texts, r.not_translated, len(r.refused), len(r.wrong)])
+        for suffix, r in sorted(results.items())
+    ]
     every.append(("all", [sum(column) for column in zip(*(counts for _, counts in every), strict=True)]))
-    rows = [[ending, *(f"{count:,}" for count in counts)] for ending, counts in every]
+    rows = [[suffix, *(f"{count:,}" for count in counts)] for suffix, counts in every]
     sections = [machine.table(header, rows)]
     for title, lines in (
         ("Refused", [line for result in results.values() for line in result.refused]),
@@ -99,7 +157,7 @@ def main() -> None:
     ):
         sections += [f"## {title}", "\n".join(f"- {line}" for line in lines)] if lines else []
     print("\n\n".join(sections))
-    data = {ending: vars(result) for ending, result in results.items()}
+    data = {suffix: vars(result) for suffix, result in results.items()}
     machine.write_result(machine.result_path("round-trips"), "Round trips of public files", about, sections, data)
 
 
