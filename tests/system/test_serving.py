@@ -575,6 +575,12 @@ sys.exit(main())
 """
 
 
+def test_prefixes_are_limited_in_tokens(server: Server) -> None:
+    body = {"text": "a b", "source": "en", "target": "de", "prefix": "a b " * 124}
+    status, answer = server.ask("POST", "/v1/translate", body)
+    assert status == 400 and "tokens, 200 at most" in answer["error"]
+
+
 def test_decoding_ends_with_the_time_of_its_request(model_path: Path) -> None:
     """The model answers the next request, which would time out, too, if the model still decoded the first."""
     with serving(model_path, "--languages", "en-de", "--max-seconds", 3, code=SLOW) as server:

@@ -1,8 +1,10 @@
 """Batching of the sentences of all requests for one model: queueing, fair turns, and batches.
 
-The model works in one thread, a batch at a time; meanwhile sentences gather on the event loop. Requests take turns
-sentence by sentence, so that a long document delays a short request by at most a batch. Sentences of cancelled requests
-leave the queue untranslated, and a batch that nobody waits for any more is cancelled. Not here: HTTP, and models.
+The model works in one thread, a batch at a time; meanwhile sentences gather on the event loop. Requests get equal
+shares of tokens (start-time fair queueing, Goyal et al. 1996: each sentence is tagged with the tokens that its request
+has had, and the lowest tag is next), so that a long document delays a short request by at most a batch. Sentences of
+cancelled requests leave the queue untranslated, and a batch that nobody waits for any more is cancelled. Not here:
+HTTP, and models.
 """
 
 import asyncio
@@ -13,6 +15,8 @@ from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Any
 
 from headwise.contract import SearchCancelled
@@ -21,6 +25,7 @@ from headwise.errors import UserError
 from headwise.serve.cache import SentenceCache
 
 DecodeSentences = Callable[[list[str], Any], list[Any]]  # texts and options -> a result for each
+CountTokens = Callable[[Sequence[str]], list[int]]  # texts -> the source tokens of each
 
 
 class QueueFull(UserError):
@@ -36,7 +41,7 @@ class BatchSettings:
     """When a batch starts, and its size."""
 
     wait: float = 0.002  # seconds that the first sentence waits for others after a pause
-    batch_tokens: int = 4096  # approximate source tokens times hypotheses of a batch
+    batch_tokens: int = 4096  # source tokens times hypotheses of a batch
     most_waiting: int = 5000  # queued sentences; a request may have more if the queue is empty
     idle: float = 0.0  # idle seconds before `rest` is called; 0 = never
     cached: int = 0  # sentences in the cache
@@ -47,8 +52,8 @@ class QueuedSentence:
     """A sentence, and the future of its translation."""
 
     text: str
-    size: int  # approximate source tokens times hypotheses
     answer: asyncio.Future[Any]
+    size: int = 0  # source tokens times hypotheses
 
 
 @dataclass(eq=False)
@@ -57,6 +62,8 @@ class QueuedRequest:
 
     options: Hashable  # the sentences of a batch share these
     waiting: deque[QueuedSentence]
+    tag: int  # tokens that it has had, counted from the tag of the sentence that was next when it arrived
+    number: int
     arrived: float = field(default_factory=time.monotonic)
 
 
@@ -92,11 +99,17 @@ class Batcher:
         done: Callable[[int, float], None] = lambda sentences, seconds: None,
         rest: Callable[[], None] = lambda: None,
         cache: SentenceCache | None = None,
+        count_tokens: CountTokens | None = None,
     ) -> None:
-        """`decode` and `rest` are called in the thread of the model, `done` after every batch."""
+        """`decode` and `rest` are called in the thread of the model, `done` after every batch.
+
+        `count_tokens` is called in other threads; without it, tokens are estimated.
+        """
         self._decode, self._settings, self._done, self._rest = decode, batching, done, rest
         self._cache = SentenceCache(0) if cache is None else cache
-        self._queue: deque[QueuedRequest] = deque()
+        self._count_tokens = count_tokens
+        self._queue: list[QueuedRequest] = []
+        self._tag, self._numbers = 0, count()
         self._running = RunningBatch([])
         self._arrived, self._full = asyncio.Event(), asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "translating")
@@ -122,7 +135,14 @@ class Batcher:
             QueueFull: too many sentences are queued.
             UserError: raised by `decode` for these texts.
         """
-        request, sentences = self._enter(texts, options, hypotheses)
+        loop = asyncio.get_running_loop()
+        sentences = [QueuedSentence(text, loop.create_future()) for text in texts]
+        for one in sentences:
+            if (cached := self._cache.get(one.text, options)) is not None:
+                one.answer.set_result(cached)
+        new = [one for one in sentences if not one.answer.done()]
+        await self._measure(new, hypotheses)
+        request = self._enter(new, options)
         try:
             for one in sentences:
                 yield await one.answer
@@ -151,24 +171,29 @@ class Batcher:
         self._running.cancellation.cancel()
         await asyncio.to_thread(self._thread.shutdown)
 
-    def _enter(
-        self, texts: Sequence[str], options: Hashable, hypotheses: int
-    ) -> tuple[QueuedRequest, list[QueuedSentence]]:
-        """Queue the sentences that are not cached; returns the request, and all its sentences."""
-        loop, waiting = asyncio.get_running_loop(), self.waiting
-        sentences = [QueuedSentence(text, estimate_tokens(text) * hypotheses, loop.create_future()) for text in texts]
-        for one in sentences:
-            if (cached := self._cache.get(one.text, options)) is not None:
-                one.answer.set_result(cached)
-        request = QueuedRequest(options, deque(one for one in sentences if not one.answer.done()))
-        if waiting and request.waiting and waiting + len(request.waiting) > self._settings.most_waiting:
+    async def _measure(self, sentences: Sequence[QueuedSentence], hypotheses: int) -> None:
+        """Set the sizes of sentences; `QueueFull` before their tokens are counted."""
+        self._check_room(len(sentences))
+        texts = [one.text for one in sentences]
+        count_tokens = self._count_tokens
+        counts = await asyncio.to_thread(count_tokens, texts) if count_tokens and texts else estimate_tokens(texts)
+        for one, tokens in zip(sentences, counts, strict=True):
+            one.size = tokens * hypotheses
+
+    def _check_room(self, sentences: int) -> None:
+        waiting = self.waiting
+        if waiting and sentences and waiting + sentences > self._settings.most_waiting:
             raise QueueFull(waiting, math.ceil(waiting * self.throughput.seconds_per_sentence) or 1)
+
+    def _enter(self, sentences: Sequence[QueuedSentence], options: Hashable) -> QueuedRequest:
+        self._check_room(len(sentences))
+        request = QueuedRequest(options, deque(sentences), self._tag, next(self._numbers))
         if request.waiting:
             self._queue.append(request)
             self._arrived.set()
             if self._is_full():
                 self._full.set()
-        return request, sentences
+        return request
 
     def _leave(self, request: QueuedRequest, sentences: Sequence[QueuedSentence]) -> None:
         request.waiting.clear()
@@ -217,24 +242,23 @@ class Batcher:
                     await self._full.wait()
 
     def _next(self) -> tuple[list[QueuedSentence], Hashable]:
-        """A batch: sentences of each request in turn, as far as options match the first and there is room."""
+        """A batch: the sentences with the lowest tags, as far as options match the first and there is room."""
         batch: list[QueuedSentence] = []
         if not self._queue:
             return batch, None
-        options, size, others = self._queue[0].options, 0, []
-        while self._queue:
-            request = self._queue.popleft()
-            if request.options != options:
-                others.append(request)
-                continue
+        options, size = min(self._queue, key=lambda one: (one.tag, one.number)).options, 0
+        heap = [(one.tag, one.number, one) for one in self._queue if one.options == options]
+        heapify(heap)
+        while heap:
+            tag, number, request = heappop(heap)
             if batch and size + request.waiting[0].size > self._settings.batch_tokens:
-                self._queue.appendleft(request)
                 break
             batch.append(request.waiting.popleft())
             size += batch[-1].size
+            self._tag, request.tag = tag, tag + batch[-1].size
             if request.waiting:
-                self._queue.append(request)
-        self._queue.extendleft(reversed(others))  # whose turn is next
+                heappush(heap, (request.tag, number, request))
+        self._queue = [one for one in self._queue if one.waiting]
         return batch, options
 
     async def _run(self, batch: list[QueuedSentence], options: Hashable) -> None:
@@ -270,10 +294,10 @@ class Batcher:
         self._done(len(batch), seconds)
 
 
-def estimate_tokens(text: str) -> int:
-    """A rough number of tokens with EOS, without a tokenizer, because the model may not be loaded.
+def estimate_tokens(texts: Sequence[str]) -> list[int]:
+    """A rough number of tokens with EOS of each text, while the model and its tokenizer are not loaded.
 
-    >>> estimate_tokens("A dog runs.")
-    3
+    >>> estimate_tokens(["A dog runs."])
+    [3]
     """
-    return len(text.encode("utf-8", errors="replace")) // 4 + 1
+    return [len(text.encode("utf-8", errors="replace")) // 4 + 1 for text in texts]

@@ -11,14 +11,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from headwise.decode.translator import clean_text
 from headwise.errors import UserError
 from headwise.generation.languages import CODED
 from headwise.glossary.translation import MIN_BEAM_SIZE
 from headwise.localisation import fill
 from headwise.localisation.segment_memory import MemoryMatch, SegmentMemory
-from headwise.serve.batching import Batcher, BatchSettings
+from headwise.serve.batching import Batcher, BatchSettings, estimate_tokens
 from headwise.serve.cache import SentenceCache
 from headwise.serve.languages import LanguagePair, language_name, language_pair_of
+
+MAX_PREFIX_TOKENS = 200  # every sentence of a request gets the prefix
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class ServedModel:
     ) -> None:
         """Start accepting sentences; call on the event loop, and `close` at the end."""
         cache = SentenceCache(batching.cached, self.caches, looked_up)
-        self.queue = Batcher(self.translate, batching, done, self.unload, cache)
+        self.queue = Batcher(self.translate, batching, done, self.unload, cache, self.count_tokens)
 
     async def close(self) -> None:
         """Stop accepting sentences."""
@@ -97,9 +100,17 @@ class ServedModel:
         default = getattr(getattr(self.model, "decode_config", None), "beam_size", 1)
         return max(options.n_best, int(self.settings.get("beam_size", default)), MIN_BEAM_SIZE if options.terms else 1)
 
+    def count_tokens(self, sentences: Sequence[str]) -> list[int]:
+        """The source tokens of each sentence with its end; estimated while the model is not loaded."""
+        model = self.model
+        if model is None:
+            return estimate_tokens(sentences)
+        return [len(tokens) + 1 for tokens in model.tokenizer.source.encode_batch(list(map(clean_text, sentences)))]
+
     def translate(self, sentences: list[str], options: SentenceOptions) -> list[SentenceTranslation]:
         """Translate sentences, in the thread of the model."""
         model = self.model = self.model or self._load()
+        _check_prefix(model, options.prefix)
         languages = language_arguments(model, options.source, options.target)
         settings = {**self.settings, **({"n_best": options.n_best} if options.n_best > 1 else {}), **languages}
         if options.terms:
@@ -138,6 +149,12 @@ class ServedModel:
             return self.load(str(self.path))
         except UserError as error:
             raise ModelUnavailable(f"{self.path}: {error}") from error
+
+
+def _check_prefix(model: Any, prefix: str) -> None:
+    tokens = len(model.tokenizer.encode(prefix)) if prefix else 0
+    if tokens > MAX_PREFIX_TOKENS:
+        raise UserError(f"Invalid request: prefix has {tokens} tokens, {MAX_PREFIX_TOKENS} at most")
 
 
 class ModelUnavailable(UserError):

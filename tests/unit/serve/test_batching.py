@@ -192,6 +192,31 @@ def test_one_who_asks_otherwise_has_the_next_turn() -> None:
     run(work, Echo(), BatchSettings(batch_tokens=20))
 
 
+def test_requests_get_equal_shares_of_tokens() -> None:
+    async def work(batcher: Batcher, echo: Echo) -> None:
+        first = asyncio.create_task(batcher.ask(["first"], None))
+        await begun(echo, 1)
+        long, short = "long" * 50, "short"
+        asked = [asyncio.create_task(batcher.ask([text] * n, None)) for text, n in ((long, 20), (short, 1000))]
+        while batcher.waiting < 1020:
+            await asyncio.sleep(0.001)
+        echo.go.set()
+        await asyncio.gather(first, *asked)
+        order = [text for batch in echo.batches[1:] for text in batch]
+        before = order[: len(order) - order[::-1].index(long)]
+        assert before.count(short) * len(short) > 0.9 * 19 * len(long)
+
+    run(work, Echo(is_let=False), BatchSettings(batch_tokens=1000), count_tokens=lambda texts: list(map(len, texts)))
+
+
+def test_a_batch_has_as_many_tokens_as_the_tokenizer_counts() -> None:
+    async def work(batcher: Batcher, echo: Echo) -> None:
+        await batcher.ask(["漢" * 10] * 40, None, hypotheses=2)
+        assert [len(batch) for batch in echo.batches] == [5] * 8
+
+    run(work, Echo(), BatchSettings(batch_tokens=100), count_tokens=lambda texts: list(map(len, texts)))
+
+
 def test_the_first_waits_for_others_only_so_long() -> None:
     async def work(batcher: Batcher, echo: Echo) -> None:
         await asyncio.gather(*(batcher.ask([str(i)], None) for i in range(5)))
