@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,10 @@ class Speaker(ServedModel):
     def supports_markers(self) -> bool:
         """Of those in small letters alone."""
         return self.is_loaded and self.say("x") == "x"
+
+    def count_tokens(self, sentences: Sequence[str]) -> list[int]:
+        """Its words."""
+        return [len(text.split()) for text in sentences]
 
     def translate(self, sentences: list[str], options: SentenceOptions) -> list[SentenceTranslation]:
         """Word n comes from word n."""
