@@ -133,6 +133,9 @@ def _repack(data: bytes, changed: Mapping[str, bytes]) -> bytes:
     with ZipFile(BytesIO(data)) as old, ZipFile(written, "w") as new:
         new.comment = old.comment
         for one in old.infolist():
-            content = changed[one.filename] if one.filename in changed else old.read(one)
+            try:
+                content = changed[one.filename] if one.filename in changed else old.read(one)
+            except (BadZipFile, ZlibError, EOFError) as error:
+                raise UserError(f"{one.filename} in the archive is damaged ({error}); save the file again") from error
             new.writestr(copy(one), content)
     return written.getvalue()

@@ -257,6 +257,8 @@ def _pieces(
     elif element.name == "r" and not fields.step(element):
         yield from _run(part, element, child, prefix, around)
     elif element.name not in (*NOISE, "pPr"):
+        if element.name != "r":
+            fields.step(element)  # tracked changes may contain the end of a field
         fields.skip(part, element, STAYS.get(element.name, "field"))
         yield RunPiece(child, around, "", around.opens + part.text(element.start, element.end) + around.closes)
 

@@ -120,7 +120,7 @@ REPORT = _object(
     units=_object(all=INTEGER, translated=INTEGER, left_open=INTEGER, kept=INTEGER),
     warnings=COUNTS | {"description": "quality warnings: their number by kind"},
     not_translated=COUNTS | {"description": "texts that are never translated: their number by kind"},
-    texts=_list({"type": "object", "description": "as in the file of `headwise translate --report`"}),
+    texts=_list({"type": "object", "description": "as in the report of `headwise translate`"}),
 )
 
 

@@ -275,6 +275,16 @@ def test_the_text_of_a_link_that_is_a_field_is_translated() -> None:
     assert xml.count('"begin"') == xml.count('"separate"') == xml.count('"end"')
 
 
+def test_a_field_ends_in_a_tracked_insertion() -> None:
+    begin, separate, rest = field("PAGE", "|<w:r><w:t>7</w:t></w:r>").partition(
+        '<w:r><w:fldChar w:fldCharType="separate"/>'
+    )
+    inserted = f"<w:ins><w:r><w:t>On page</w:t></w:r>{begin}</w:ins><w:ins>{separate}{rest.replace('|', '')}</w:ins>"
+    document = docx.Document(BytesIO(written(f"<w:p>{inserted}</w:p>")))
+    document.add_paragraph("After the field")
+    assert sources(saved(document)) == ["On page<x0/>", "After the field"]
+
+
 def test_a_link_in_another_field_stays() -> None:
     contents = field("TOC", field("HYPERLINK b", "<w:r><w:t>Chapter</w:t></w:r>"))
     assert sources(written(f"<w:p><w:r><w:t>Contents</w:t></w:r>{contents}</w:p>")) == ["Contents"]

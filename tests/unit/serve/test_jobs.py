@@ -1,7 +1,7 @@
 """Document jobs: states, limits, deadlines, and files that do not outlive them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 
 from headwise.errors import UserError
 from headwise.localisation.segments import SentenceRequest
-from headwise.serve.batching import BatchSettings
+from headwise.serve.batching import BatchSettings, estimate_tokens
 from headwise.serve.document_session import DocumentSession
 from headwise.serve.documents import OpenDocuments, in_thread
 from headwise.serve.jobs import DocumentJob, JobLimits, JobStore
@@ -177,6 +177,9 @@ class SlowModel(ServedModel):
     """Translates into capital letters, and notes how many sentences are queued and done."""
 
     supports_markers = False  # type: ignore[assignment]
+
+    def count_tokens(self, sentences: Sequence[str]) -> list[int]:
+        return estimate_tokens(sentences)
 
     def translate(self, sentences: list[str], options: SentenceOptions) -> list[SentenceTranslation]:
         assert self.queue

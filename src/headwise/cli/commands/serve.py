@@ -17,7 +17,7 @@ from headwise.cli.options import (
     ray_option,
     whole_number,
 )
-from headwise.cli.rules import FlagRule
+from headwise.cli.rules import FlagRule, out_file
 from headwise.cluster.serving import serve_replicas
 from headwise.errors import UserError
 from headwise.localisation.segment_memory import SegmentMemory
@@ -81,7 +81,7 @@ def _access_options(parser: argparse.ArgumentParser) -> None:
     origins = "other sites whose pages may send requests, such as https://example.org; '*' allows all (default: none)"
     group.add_argument("--origins", nargs="+", default=[], metavar="SITE", help=origins)
     suggestions = "translation memory (.tmx), to which clients' suggested translations are appended (default: none)"
-    group.add_argument("--suggestions", default="", metavar="FILE", help=suggestions)
+    group.add_argument("--suggestions", type=out_file, default="", metavar="FILE", help=suggestions)
     group.add_argument("--log-text", action="store_true", help="log the translated texts, too")
 
 
