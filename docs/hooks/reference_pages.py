@@ -183,16 +183,20 @@ def http_page() -> str:
 
 def operation_text(method: str, path: str, operation: Mapping[str, Any]) -> str:
     """A request: its parameters, its response and its errors."""
-    parts = [f"## {method.upper()} {path} {{ #{method}{path.translate(str.maketrans('/{}', '-  ')).strip()} }}"]
+    parts = [f"## {method.upper()} {path} {{ #{method}-{re.sub('[/{}]+', '-', path).strip('-')} }}"]
     parts.append(f"{operation['summary']}.")
     contents = operation.get("requestBody", {}).get("content", {})
     if contents:
         schema = next(iter(contents.values()))["schema"]
         parts += [f"Content types: {', '.join(map(code, contents))}.", parameter_table(schema)]
     for status, response in operation["responses"].items():
-        if status == "200":
+        if status.startswith("2"):
             parts += [f"Response: {', '.join(map(code, response['content']))}", *_example(response["content"])]
-    errors = [(code(status), one["description"]) for status, one in operation["responses"].items() if status != "200"]
+    errors = [
+        (code(status), one["description"])
+        for status, one in operation["responses"].items()
+        if not status.startswith("2")
+    ]
     return "\n\n".join([*parts, table(("Error", "Meaning"), errors)])
 
 

@@ -1,7 +1,6 @@
 """The page of `headwise serve`: it shows what its server answers, by mouse, by keyboard, on a phone, in the dark."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -143,7 +142,9 @@ def test_a_file_has_progress_and_is_cancelled(opened: Callable[..., Any]) -> Non
     assert page.text_content("#status") == "Translating …"
     with page.expect_request(lambda request: request.method == "DELETE") as deleted:
         page.get_by_role("button", name="Cancel").click()
-    assert deleted.value.response().json()["state"] == "cancelled"
+    assert deleted.value.response().ok
+    found = page.request.get(deleted.value.url, headers={"authorization": f"Bearer {KEY}"})
+    assert found.json()["state"] == "cancelled"
     page.wait_for_selector('#status:text-is("Stopped.")')
     assert page.is_hidden("#job") and translated(page, "A dog")
 
@@ -180,8 +181,6 @@ def test_nothing_is_cut_off_and_all_can_be_read(opened: Callable[..., Any], widt
     assert page.evaluate(f"({wide})().map((n) => n.className || n.tagName)") == []
     choose_long_file(page)
     assert page.evaluate(f"({wide})().map((n) => n.className || n.tagName)") == []
-    if folder := os.environ.get("HEADWISE_PICTURES"):
-        page.screenshot(path=f"{folder}/job-{width}-{scheme}.png", full_page=True)
     page.keyboard.press("Escape")
     colours = "() => { const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]; }"
     ink, paper = (sum(map(int, text[4:-1].split(","))) for text in page.evaluate(colours))
