@@ -5,13 +5,15 @@
 Reads every file of a supported format (except `.txt`) below the folders. Without translations, the written file must
 have the same bytes. With every text in capitals, it must have as many texts as before. If the original is valid, so
 must be this file: its XML (also in archives) is well-formed, its JSON or YAML can be parsed, and python-docx,
-python-pptx or openpyxl opens it. A file that cannot be read must give a one-line error. The page lists these files and
-all failures, and counts the texts that are never translated. Writes `results/round-trips_*`.
+python-pptx or openpyxl opens it. A file that cannot be read must give a one-line error. The page lists all failures,
+and counts the refused files by reason and the texts that are never translated. Writes `results/round-trips_*`.
 """
 
 import argparse
 import json
 import os
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -60,7 +62,7 @@ class Tried:
     files: int = 0
     texts: int = 0
     not_translated: int = 0
-    refused: list[str] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
 
@@ -116,6 +118,18 @@ def wrong(path: Path) -> tuple[int, int, list[str]]:
     return len(document.units), stays, found
 
 
+def general_reason(error: str, path: Path) -> str:
+    """Why a file was refused, without what only this file has.
+
+    >>> general_reason("a.po: line 3: not valid UTF-8; convert the file", Path("a.po"))
+    'not valid UTF-8; convert the file'
+    >>> general_reason("a.json: not a catalogue but data: 346 numbers (see --help)", Path("a.json"))
+    'not a catalogue but data: … numbers (…)'
+    """
+    message = re.sub(r"^line \d+: ", "", error.removeprefix(f"{path}: "))
+    return re.sub(r"(?<=\().*(?=\))|(?<=')[^']*(?=')|(?<=<)[^>]*(?=>)|(?<![-\d,])\d[\d,]*", "…", message)
+
+
 def tried(folders: Sequence[Path]) -> dict[str, Tried]:
     """Results by suffix."""
     results: dict[str, Tried] = {}
@@ -125,7 +139,7 @@ def tried(folders: Sequence[Path]) -> dict[str, Tried]:
         try:
             texts, stays, mistakes = wrong(path)
         except UserError as error:
-            result.refused.append(str(error))
+            result.refused[general_reason(str(error), path)] += 1
         except Exception as error:
             result.wrong.append(f"{path}: {error!r}")
         else:
@@ -145,17 +159,18 @@ def main() -> None:
     results = tried(options.folders)
     header = ["suffix", "files", "texts", "not translated", "refused", "wrong"]
     every = [
-        (suffix, [r.files, r.texts, r.not_translated, len(r.refused), len(r.wrong)])
+        (suffix, [r.files, r.texts, r.not_translated, r.refused.total(), len(r.wrong)])
         for suffix, r in sorted(results.items())
     ]
     every.append(("all", [sum(column) for column in zip(*(counts for _, counts in every), strict=True)]))
     rows = [[suffix, *(f"{count:,}" for count in counts)] for suffix, counts in every]
     sections = [machine.table(header, rows)]
-    for title, lines in (
-        ("Refused", [line for result in results.values() for line in result.refused]),
-        ("Wrong", [line for result in results.values() for line in result.wrong]),
-    ):
-        sections += [f"## {title}", "\n".join(f"- {line}" for line in lines)] if lines else []
+    refused = [(n, suffix, reason) for suffix, r in results.items() for reason, n in r.refused.items()]
+    if refused:
+        rows = [[suffix, f"{n:,}", reason] for n, suffix, reason in sorted(refused, reverse=True)]
+        sections += ["## Refused", machine.table(["suffix", "files", "reason"], rows)]
+    if wrong_lines := [line for result in results.values() for line in result.wrong]:
+        sections += ["## Wrong", "\n".join(f"- {line}" for line in wrong_lines)]
     print("\n\n".join(sections))
     data = {suffix: vars(result) for suffix, result in results.items()}
     machine.write_result(machine.result_path("round-trips"), "Round trips of public files", about, sections, data)
