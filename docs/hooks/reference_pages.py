@@ -189,14 +189,12 @@ def operation_text(method: str, path: str, operation: Mapping[str, Any]) -> str:
     if contents:
         schema = next(iter(contents.values()))["schema"]
         parts += [f"Content types: {', '.join(map(code, contents))}.", parameter_table(schema)]
+    errors = []
     for status, response in operation["responses"].items():
         if status.startswith("2"):
             parts += [f"Response: {', '.join(map(code, response['content']))}", *_example(response["content"])]
-    errors = [
-        (code(status), one["description"])
-        for status, one in operation["responses"].items()
-        if not status.startswith("2")
-    ]
+        else:
+            errors.append((code(status), response["description"]))
     return "\n\n".join([*parts, table(("Error", "Meaning"), errors)])
 
 

@@ -88,6 +88,7 @@ SHAPES = {  # what a text repeats, with what it begins and ends with
             *("!!! a\n", ":::a\n", "$$\n", "{%\n", "\\[\n", "$a", ":a:", "{: .a", "[[a"),
             *("{a}`", "^a", "a~", "\\(", "```{a}\n"),
             *("{a} ", "<0x0A>", "[^a", "[a]: b\n", "a\n\n", "  a\n", "\u200d", "\ue000*", "漢 ", "Ã©", "a.\n", "\"'"),
+            *("。", " \n"),
         )
     },
     **{f"{first!r} and {unit!r}": (first, unit, last) for first, unit, last in (
