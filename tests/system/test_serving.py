@@ -319,6 +319,55 @@ def test_a_memory_names_its_language_pair(cli: Any, model_path: Path, tmp_path: 
     assert "no model translates en-fr" in cli(*two, tmp_path / "m.en-fr.po").complaint
 
 
+def test_stored_glossaries_apply_to_all_requests(
+    model_path: Path, tmp_path: Path, copying: Any, lines: Letters
+) -> None:
+    (tmp_path / "terms.tsv").write_text("a\tj\nb\tk\n")
+    asked = lines(6, 12)
+
+    def expected(**terms: str) -> list[str]:
+        return [one.text for one in copying[0].translate(asked, glossary=list(terms.items()))]
+
+    with serving(model_path, "--languages", "en-de", "--glossary", tmp_path / "terms.tsv") as server:
+        assert server.translate(asked) == expected(a="j", b="k") != [one.text for one in copying[0].translate(asked)]
+        assert server.translate(asked, format="html") == expected(a="j", b="k")
+        _, answer = server.ask("POST", "/v1/translate", {"text": asked, **LANGUAGES, "glossary": {"a": "c"}})
+        assert [one["text"] for one in answer["translations"]] == expected(a="c", b="k")
+
+
+def test_pairs_without_a_model_are_translated_through_a_third_language(
+    model_path: Path, tmp_path: Path, copying: Any, lines: Letters
+) -> None:
+    (tmp_path / "terms.en-fr.tsv").write_text("a\tj\n")
+    (tmp_path / "m.de-fr.po").write_text('msgid "a b c d e."\nmsgstr "stored."\n')
+    files = ("--glossary", tmp_path / "terms.en-fr.tsv", "--memory", tmp_path / "m.de-fr.po")
+    asked, pair = lines(6, 12), {"source": "de", "target": "fr"}
+    first = copying[0].translate(asked)
+    second = copying[0].translate([one.text for one in first], glossary=[("a", "j")])
+    with serving(model_path, model_path, "--languages", "de-en", "en-fr", "--pivot", "en", *files) as server:
+        _, languages = server.ask("GET", "/languages")
+        assert {one["code"]: one["targets"] for one in languages} == {"de": ["en", "fr"], "en": ["fr"], "fr": []}
+        assert server.translate(asked, **pair) == [one.text for one in second]
+        assert server.translate(f"<p>{asked[0]}</p>", **pair, format="html") == f"<p>{second[0].text}</p>"
+        assert server.translate("a b c d e.", **pair) == "stored."
+        body = {"text": asked, **pair, "alignment": True, "n_best": 2, "keep": ["h"]}
+        status, answer = server.ask("POST", "/v1/translate", body)
+        assert status == 200 and all(one["sentences"][0]["alignment"] for one in answer["translations"])
+        _, answer = server.ask("POST", "/v1/translate", {"text": asked, **pair})
+        found = [one["sentences"][0]["log_prob"] for one in answer["translations"]]
+        assert found == pytest.approx([a.log_prob + b.log_prob for a, b in zip(first, second, strict=True)], rel=1e-4)
+        status, answer = server.ask("POST", "/v1/translate", {"text": asked, **pair, "glossary": {"a": "j"}})
+        assert status == 400 and "de-fr is translated through en" in answer["error"]
+
+
+def test_pivots_and_glossaries_that_fit_no_model(cli: Any, model_path: Path, tmp_path: Path) -> None:
+    two = ["serve", model_path, model_path, "--languages", "de-en", "en-fr"]
+    assert "--pivot es: no pair is translated through it" in cli(*two, "--pivot", "es").complaint
+    for name, complaint in (("a.tsv", "its language pair is unknown"), ("a.de-fr.tsv", "no model translates de-fr")):
+        (tmp_path / name).write_text("a\tj\n")
+        assert complaint in cli(*two, "--pivot", "en", "--glossary", tmp_path / name).complaint
+
+
 def test_untranslatable_text_is_kept(server: Server) -> None:
     body = {"text": "a b a c", **LANGUAGES, "keep": ["c"], "glossary": {"b": "c c"}}
     status, stream = server.ask("POST", "/v1/translate", {**body, "stream": True})

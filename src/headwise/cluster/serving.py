@@ -20,7 +20,8 @@ from headwise.errors import UserError
 from headwise.models.load import load_translator
 from headwise.serve.access import log_event
 from headwise.serve.hosts import is_loopback
-from headwise.serve.models import LanguagePair, ServedModel
+from headwise.serve.languages import LanguagePair
+from headwise.serve.models import ServedModel
 from headwise.serve.server import ServerSettings, application
 
 MAX_ONGOING_REQUESTS = 10_000  # requests per replica; it limits its queue itself

@@ -5,21 +5,21 @@ sentences (`translation`).
 """
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from headwise.decode.translator import clean_text
 from headwise.errors import UserError
 from headwise.generation.languages import CODED
+from headwise.glossary.terms import Glossary, Term
 from headwise.glossary.translation import MIN_BEAM_SIZE
 from headwise.localisation import fill
-from headwise.localisation.segment_memory import MemoryMatch, SegmentMemory
+from headwise.localisation.segment_memory import MemoryMatch
 from headwise.serve.batching import Batcher, BatchSettings, estimate_tokens
 from headwise.serve.cache import SentenceCache
-from headwise.serve.languages import LanguagePair, language_name, language_pair_of
+from headwise.serve.languages import LanguagePair, language_pair_of
 
 MAX_PREFIX_TOKENS = 200  # every sentence of a request gets the prefix
 
@@ -50,6 +50,28 @@ class SentenceTranslation:
     memory: MemoryMatch | None = None  # similar to it, if requested
 
 
+@runtime_checkable
+class PairModel(Protocol):
+    """What translates the sentences of a language pair: a model, or two models through a third language (`pivot`)."""
+
+    @property
+    def is_loaded(self) -> bool: ...  # whether it is in memory
+
+    @property
+    def supports_markers(self) -> bool: ...  # whether it was trained on markers for placeholders
+
+    @property
+    def most_waiting(self) -> int: ...  # queued sentences beyond which new requests are rejected
+
+    def answers(  # in order, each as soon as it is ready
+        self, sentences: Sequence[str], options: SentenceOptions
+    ) -> AsyncGenerator[SentenceTranslation, None]: ...
+
+    async def ask(  # all at once; `answered` is called for each as soon as it and those before it are ready
+        self, sentences: Sequence[str], options: SentenceOptions, answered: Callable[[], None] = lambda: None
+    ) -> list[SentenceTranslation]: ...
+
+
 @dataclass
 class ServedModel:
     """A model and its queue."""
@@ -59,6 +81,7 @@ class ServedModel:
     load: Callable[[str], Any]  # loads a model from its path
     settings: Mapping[str, Any] = field(default_factory=dict)  # search settings
     model: Any = None
+    glossaries: Mapping[LanguagePair, Glossary] = field(default_factory=dict)  # of all requests
     queue: Batcher | None = None
 
     @property
@@ -70,6 +93,25 @@ class ServedModel:
     def supports_markers(self) -> bool:
         """Whether it was trained on markers for placeholders; False while it is not loaded."""
         return self.model is not None and fill.supports_markers(self.model.tokenizer)
+
+    @property
+    def most_waiting(self) -> int:
+        """The number of queued sentences beyond which new requests are rejected; 0 before the server has started."""
+        return self.queue.most_waiting if self.queue else 0
+
+    def answers(self, sentences: Sequence[str], options: SentenceOptions) -> AsyncGenerator[SentenceTranslation, None]:
+        """The translations of sentences in order, each as soon as it is ready (`Batcher.answers`)."""
+        return self._opened().answers(sentences, options, self.hypotheses(options))
+
+    async def ask(
+        self, sentences: Sequence[str], options: SentenceOptions, answered: Callable[[], None] = lambda: None
+    ) -> list[SentenceTranslation]:
+        """All translations at once (`Batcher.ask`)."""
+        return await self._opened().ask(sentences, options, self.hypotheses(options), answered)
+
+    def _opened(self) -> Batcher:
+        assert self.queue, "the server has not started"
+        return self.queue
 
     def caches(self, options: SentenceOptions) -> bool:
         """Whether sentences with these options are cached: not if sampled, or with glossaries, which can be large."""
@@ -113,8 +155,8 @@ class ServedModel:
         _check_prefix(model, options.prefix)
         languages = language_arguments(model, options.source, options.target)
         settings = {**self.settings, **({"n_best": options.n_best} if options.n_best > 1 else {}), **languages}
-        if options.terms:
-            settings["glossary"] = options.terms
+        if terms := self._terms(sentences, options):
+            settings["glossary"] = Glossary(terms)
         outputs = model.translate(sentences, prefix=options.prefix, **settings)
         links = self._links(model, sentences, outputs, languages) if options.aligned else [None] * len(outputs)
         return [
@@ -129,6 +171,15 @@ class ServedModel:
             )
             for text, one, pairs in zip(sentences, outputs, links, strict=True)
         ]
+
+    def _terms(self, sentences: Sequence[str], options: SentenceOptions) -> list[Term]:
+        """The terms of the request, and those of the stored glossary for other words of the sentences."""
+        terms = [Term(source, target) for source, target in options.terms]
+        if stored := self.glossaries.get((options.source, options.target)):
+            requested = {term.source.casefold() for term in terms}
+            found = dict.fromkeys(match.term for text in sentences for match in stored.matches(text))
+            terms += [term for term in found if term.source.casefold() not in requested]
+        return terms
 
     def _links(
         self, model: Any, sentences: Sequence[str], outputs: Sequence[Any], languages: Mapping[str, str]
@@ -224,41 +275,3 @@ def _check_duplicate(models: Sequence[ServedModel], source: str, target: str, pa
     for other in models:
         if (source, target) in other.language_pairs:
             raise UserError(f"{path}: {other.path} also translates {source}-{target}; serve only one of them")
-
-
-class ModelRouter:
-    """All served models by language pair."""
-
-    def __init__(
-        self, models: Sequence[ServedModel], memories: Mapping[LanguagePair, SegmentMemory] = MappingProxyType({})
-    ) -> None:
-        self.models, self.memories = tuple(models), memories
-        self.by_pair = {pair: model for model in models for pair in model.language_pairs}
-        self.sources = tuple(dict.fromkeys(source for source, _ in self.by_pair))
-        self.targets = tuple(dict.fromkeys(target for _, target in self.by_pair))
-        self.codes = tuple(dict.fromkeys(code for pair in self.by_pair for code in pair))
-
-    def find(self, source: str, target: str) -> ServedModel:
-        """The model for a language pair; `UserError` with LibreTranslate's message if there is none."""
-        if (source, target) in self.by_pair:
-            return self.by_pair[source, target]
-        for code in (source, target):
-            if code not in self.codes:
-                raise UserError(f"{code} is not supported")
-        named = f"{language_name(target)} ({target}) is not available as a target language"
-        raise UserError(f"{named} from {language_name(source)} ({source})")
-
-    def memory(self, options: SentenceOptions) -> SegmentMemory | None:
-        """The translation memory of a language pair; none for a forced start, which it would ignore."""
-        return None if options.prefix else self.memories.get((options.source, options.target))
-
-    def languages(self) -> list[dict[str, object]]:
-        """The languages in LibreTranslate's format: each with its possible targets."""
-        return [
-            {
-                "code": code,
-                "name": language_name(code),
-                "targets": [to for from_, to in self.by_pair if from_ == code],
-            }
-            for code in self.codes
-        ]

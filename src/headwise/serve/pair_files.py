@@ -1,4 +1,4 @@
-"""Files of the server that belong to a language pair, such as translation memories.
+"""Files of the server that belong to a language pair: translation memories and glossaries.
 
 The pair is in the file's name (`NAME.en-de.tmx`), or it is the only pair that the server translates, or a .tmx file has
 segments in both languages.
@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from headwise.errors import UserError
+from headwise.glossary.files import read_glossary
+from headwise.glossary.terms import Glossary, Term
 from headwise.localisation.segment_memory import SegmentMemory, read_segment_memory
 from headwise.serve.languages import LanguagePair, base_language
 
@@ -45,6 +47,23 @@ def read_memories(paths: Sequence[str], pairs: Sequence[LanguagePair]) -> dict[L
         for pair in named_pairs("--memory", path, pairs) or _pairs_inside(path, pairs):
             files.setdefault(pair, []).append(path)
     return {pair: _read(several, pair) for pair, several in files.items()}
+
+
+def read_glossaries(paths: Sequence[str], pairs: Sequence[LanguagePair]) -> dict[LanguagePair, Glossary]:
+    """The glossary of each pair.
+
+    Raises:
+        UserError: an invalid file, one whose pair is unknown, or two translations of a term.
+    """
+    terms: dict[LanguagePair, list[Term]] = {}
+    for path in paths:
+        found = named_pairs("--glossary", path, pairs)
+        if not found:
+            raise UserError(f"--glossary {path}: its language pair is unknown; add it to the name: NAME.en-de.tsv")
+        for pair in found:
+            languages = _base(pair) if path.lower().endswith((".tbx", ".csv")) else ("", "")
+            terms.setdefault(pair, []).extend(read_glossary(path, languages))
+    return {pair: Glossary(several) for pair, several in terms.items()}
 
 
 def _pairs_inside(path: str, pairs: Sequence[LanguagePair]) -> list[LanguagePair]:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from headwise.localisation.segments import SentenceRequest
 from headwise.serve.batching import QueueFull
-from headwise.serve.models import SentenceOptions, SentenceTranslation, ServedModel
-from headwise.serve.sentences import submit
+from headwise.serve.models import PairModel, SentenceOptions, SentenceTranslation
 
 MOST_QUEUED = 200  # sentences of a job in the queue at the same time, to leave room for requests
 MAX_PAUSE = 2.0  # seconds until a job tries again when the queue is full
@@ -43,13 +42,12 @@ class JobProgress:
         self.done = max(self.done, self._before)
 
     async def submit(
-        self, model: ServedModel, texts: Sequence[str], options: SentenceOptions
+        self, model: PairModel, texts: Sequence[str], options: SentenceOptions
     ) -> list[SentenceTranslation]:
-        """`sentences.submit` for the different texts of a request, in parts; waits while the queue is full."""
-        assert model.queue, "the server has not started"
+        """`translate_sentences` for the different texts of a request, in parts; waits while the queue is full."""
         found: list[SentenceTranslation] = []
         self._distinct, self._answered = len(texts), 0
-        size = max(1, min(MOST_QUEUED, model.queue.most_waiting // 4))
+        size = max(1, min(MOST_QUEUED, model.most_waiting // 4))
         for start in range(0, len(texts), size):
             found += await submit_when_free(model, texts[start : start + size], options, self._count)
         return found
@@ -60,14 +58,14 @@ class JobProgress:
 
 
 async def submit_when_free(
-    model: ServedModel,
+    model: PairModel,
     texts: Sequence[str],
     options: SentenceOptions,
     answered: Callable[[], None] = lambda: None,
 ) -> list[SentenceTranslation]:
-    """`sentences.submit`, repeated while the queue is full."""
+    """`translate_sentences`, repeated while the queue is full."""
     while True:
         try:
-            return await submit(model, texts, options, answered)
+            return await model.ask(texts, options, answered)
         except QueueFull as error:
             await asyncio.sleep(min(error.seconds, MAX_PAUSE))

@@ -27,7 +27,7 @@ from headwise.serve.files import FileStore, attachment
 from headwise.serve.jobs import UNAVAILABLE
 from headwise.serve.languages import detect_languages, language_name, most_likely_language
 from headwise.serve.metrics import Metrics
-from headwise.serve.models import ModelRouter, ModelUnavailable, SentenceOptions, SentenceTranslation
+from headwise.serve.models import ModelUnavailable, SentenceOptions, SentenceTranslation
 from headwise.serve.openapi import openapi_document
 from headwise.serve.page import api_page, translation_page
 from headwise.serve.parameters import (
@@ -43,6 +43,7 @@ from headwise.serve.parameters import (
     read_values,
 )
 from headwise.serve.progress import JobProgress
+from headwise.serve.router import ModelRouter
 from headwise.serve.suggestions import Suggestions
 from headwise.serve.translation import (
     TextTranslation,

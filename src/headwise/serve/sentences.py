@@ -5,7 +5,7 @@ A sentence without codes is queued as it is. One with codes goes through the seg
 """
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from headwise.localisation.segments import (
     translate_segments,
 )
 from headwise.localisation.unit import Parts, plain
-from headwise.serve.models import SentenceOptions, SentenceTranslation, ServedModel
+from headwise.serve.models import PairModel, SentenceOptions, SentenceTranslation
 
 KnownSentences = dict[tuple[str, bool], SentenceTranslation]  # by text, and whether its alignment was requested
 
@@ -30,7 +30,7 @@ def is_queued_as_it_is(parts: Parts, memory: SegmentMemory | None = None) -> boo
 
 
 async def translate_protected(
-    model: ServedModel, sentences: Sequence[Parts], options: SentenceOptions, memory: SegmentMemory | None = None
+    model: PairModel, sentences: Sequence[Parts], options: SentenceOptions, memory: SegmentMemory | None = None
 ) -> list[SentenceTranslation]:
     """Translate sentences that need protection or are in a memory; the alternatives have every code, too."""
     recall = memory.recall if memory else lambda parts: None
@@ -44,14 +44,14 @@ async def translate_protected(
     return [_joined(*found, known, options) for found in zip(sentences, zip(*ranked, strict=True), strict=True)]
 
 
-async def load_model(model: ServedModel, options: SentenceOptions) -> None:
+async def load_model(model: PairModel, options: SentenceOptions) -> None:
     """Load a model before its steps begin: its vocabulary decides whether markers are used."""
     if not model.is_loaded:
-        await submit(model, [""], options)
+        await model.ask([""], options)
 
 
 async def run_steps(
-    model: ServedModel,
+    model: PairModel,
     steps: Generator[SentenceRequest, list[SentenceOutput], Any],
     options: SentenceOptions,
     rank: int,
@@ -62,7 +62,7 @@ async def run_steps(
     while request:
         new = [text for text in dict.fromkeys(request.texts) if (text, request.aligned) not in known]
         wanted = replace(options, aligned=request.aligned or options.aligned)
-        translations = await submit(model, new, wanted)
+        translations = await model.ask(new, wanted)
         known |= {(text, request.aligned): one for text, one in zip(new, translations, strict=True)}
         outputs = [sentence_output(known[text, request.aligned], rank) for text in request.texts]
         request, result = await asyncio.to_thread(_next_step, steps, outputs)
@@ -122,14 +122,3 @@ def _alignment(source: str, text: str, asked: str, output: SentenceTranslation) 
     """The word alignment, if both sides have as many words as the model read and wrote."""
     same = len(source.split()) == len(asked.split()) and len(text.split()) == len(output.text.split())
     return output.alignment if same else None
-
-
-async def submit(
-    model: ServedModel,
-    texts: Sequence[str],
-    options: SentenceOptions,
-    answered: Callable[[], None] = lambda: None,
-) -> list[SentenceTranslation]:
-    """Queue sentences for a model, and wait for their translations; `answered` is called for each."""
-    assert model.queue, "the server has not started"
-    return await model.queue.ask(texts, options, model.hypotheses(options), answered)

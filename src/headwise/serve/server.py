@@ -9,12 +9,13 @@ import signal
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headwise.errors import UserError
+from headwise.glossary.terms import Glossary
 from headwise.localisation.segment_memory import SegmentMemory
 from headwise.serve.access import AccessMiddleware, AccessRules, log_event, log_request
 from headwise.serve.batching import BatchSettings
@@ -25,8 +26,9 @@ from headwise.serve.job_routes import JOB_ROUTES, JobHandlers, without_job_id
 from headwise.serve.jobs import JobLimits, JobStore
 from headwise.serve.languages import LanguagePair
 from headwise.serve.metrics import Metrics
-from headwise.serve.models import ModelRouter, ServedModel
+from headwise.serve.models import ServedModel
 from headwise.serve.parameters import RequestLimits
+from headwise.serve.router import ModelRouter
 from headwise.serve.routes import RequestHandlers, error_response
 from headwise.serve.suggestions import Suggestions, suggestions_file
 from headwise.serve.usage import UsageCounter
@@ -49,6 +51,8 @@ class ServerSettings:
     suggestions: str = ""  # file of suggested translations
     drain: int = 30  # seconds for running requests after SIGTERM
     memories: Mapping[LanguagePair, SegmentMemory] = field(default_factory=dict)  # translation memories
+    glossaries: Mapping[LanguagePair, Glossary] = field(default_factory=dict)
+    pivot: str = ""  # language through which pairs without a model are translated
 
 
 def application(
@@ -67,6 +71,7 @@ def application(
         raise UserError(f"serving needs starlette and uvicorn: {INSTALL}") from None
     for name in ("files", "jobs"):
         (folder / name).mkdir(exist_ok=True)
+    models = [replace(model, glossaries=settings.glossaries) for model in models]
     metrics = Metrics(models, [*ROUTES, *(path for _, path in JOB_ROUTES)])
     handlers = _request_handlers(models, settings, metrics, FileStore(folder / "files"), suggestions)
     documents, jobs = handlers.documents, JobStore(folder / "jobs", settings.jobs)
@@ -110,7 +115,7 @@ def _request_handlers(
     suggestions: Suggestions | None,
 ) -> RequestHandlers:
     return RequestHandlers(
-        ModelRouter(models, settings.memories),
+        ModelRouter(models, settings.memories, settings.pivot),
         settings.limits,
         settings.access,
         metrics,

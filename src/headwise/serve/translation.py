@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -19,15 +20,15 @@ from headwise.localisation.sentences import SentenceSpan, split_into_sentences
 from headwise.localisation.unit import Parts, plain
 from headwise.serve.documents import OpenDocuments
 from headwise.serve.languages import base_language
-from headwise.serve.models import ModelRouter, SentenceOptions, SentenceTranslation, ServedModel
+from headwise.serve.models import PairModel, SentenceOptions, SentenceTranslation
 from headwise.serve.progress import JobProgress, submit_when_free
+from headwise.serve.router import ModelRouter
 from headwise.serve.sentences import (
     KnownSentences,
     is_queued_as_it_is,
     load_model,
     nth_best,
     sentence_output,
-    submit,
     translate_protected,
 )
 
@@ -109,7 +110,7 @@ async def translate_texts(router: ModelRouter, texts: Sequence[str], options: Se
     is_bare = [is_queued_as_it_is(one, memory) for one in sentences]
     bare = [plain(one) for one, as_it_is in zip(sentences, is_bare, strict=True) if as_it_is]
     protected = [one for one, as_it_is in zip(sentences, is_bare, strict=True) if not as_it_is]
-    work = [submit(model, bare, options), translate_protected(model, protected, options, memory)]
+    work = [model.ask(bare, options), translate_protected(model, protected, options, memory)]
     plain_ones, others = map(iter, await gather_or_cancel(work))
     translated = iter([next(plain_ones if as_it_is else others) for as_it_is in is_bare])
     return [text.joined([next(translated) for _ in text.parts], options.n_best) for text in segmented]
@@ -135,7 +136,6 @@ async def stream_texts(
     """Every sentence as soon as it and all before it are translated, and every text when it is complete, numbered."""
     model, memory = router.find(options.source, options.target), router.memory(options)
     segmented = [segment_text(text, options.source, memory) for text in texts]
-    assert model.queue, "the server has not started"
     all_parts = [parts for text in segmented for parts in text.parts]
     is_bare = [is_queued_as_it_is(one, memory) for one in all_parts]
     waiting = [plain(one) for one, as_it_is in zip(all_parts, is_bare, strict=True) if as_it_is]
@@ -143,7 +143,7 @@ async def stream_texts(
     others = asyncio.ensure_future(translate_protected(model, protected, options, memory))
     queued = iter(is_bare)
     try:
-        async with aclosing(model.queue.answers(waiting, options, model.hypotheses(options))) as translations:
+        async with aclosing(model.answers(waiting, options)) as translations:
             done = 0
             for number, text in enumerate(segmented):
                 sentences: list[SentenceTranslation] = []
@@ -174,7 +174,7 @@ async def translate_html(
 
 
 async def translate_documents(
-    model: ServedModel,
+    model: PairModel,
     documents: OpenDocuments,
     options: SentenceOptions,
     memory: SegmentMemory | None = None,
@@ -205,8 +205,8 @@ async def translate_documents(
         keys = [_sentence_keys(request) for request in requests]
         for aligned in (False, True):
             new = [key for key in dict.fromkeys(chain.from_iterable(keys)) if key not in known and key[1] is aligned]
-            send = progress.submit if progress else submit
-            found = await send(model, [text for text, _ in new], replace(options, aligned=aligned))
+            send = partial(progress.submit, model) if progress else model.ask
+            found = await send([text for text, _ in new], replace(options, aligned=aligned))
             known |= dict(zip(new, found, strict=True))
         for run, wanted in zip(by_run, keys, strict=True):
             run |= {key: known[key] for key in wanted}

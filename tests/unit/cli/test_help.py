@@ -144,6 +144,7 @@ DIFFERENT = {  # options whose value is not the same in every command, and why
     "--source": SEVERAL,
     "--text": SEVERAL,
     "--languages": SEVERAL,
+    "--glossary": "a server has one for each language pair",
     "--seed": "one of the settings of a training",
     "--set": "a sweep takes several values of a setting",
     "--test": "each table names its test sets, and check-corpus needs no references",

@@ -12,8 +12,9 @@ from headwise.errors import UserError
 from headwise.serve.access import AccessRules, read_keys
 from headwise.serve.files import FileStore, parse_upload
 from headwise.serve.languages import detect_languages, language_pair_of
-from headwise.serve.models import ModelRouter, SentenceOptions, ServedModel, load_served_models
+from headwise.serve.models import SentenceOptions, ServedModel, load_served_models
 from headwise.serve.parameters import NATIVE, TRANSLATE, RequestError, RequestLimits, glossary_terms, read_values
+from headwise.serve.router import ModelRouter
 
 ASKED = {"q": "A dog.", "source": "en", "target": "de"}
 SMALL = RequestLimits(characters=20, texts=3, alternatives=4)

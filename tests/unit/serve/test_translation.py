@@ -17,8 +17,9 @@ from headwise.serve.batching import BatchSettings
 from headwise.serve.document_session import DocumentSession
 from headwise.serve.documents import OpenDocuments, in_thread
 from headwise.serve.files import parse_upload
-from headwise.serve.models import ModelRouter, SentenceOptions, SentenceTranslation, ServedModel
+from headwise.serve.models import SentenceOptions, SentenceTranslation, ServedModel
 from headwise.serve.parameters import RequestError
+from headwise.serve.router import ModelRouter
 from headwise.serve.translation import (
     TextTranslation,
     segment_text,

@@ -17,9 +17,10 @@ from headwise.cli.options import (
     ray_option,
     whole_number,
 )
-from headwise.cli.rules import FlagRule, out_file
+from headwise.cli.rules import FlagRule, in_file, out_file
 from headwise.cluster.serving import serve_replicas
 from headwise.errors import UserError
+from headwise.glossary.terms import Glossary
 from headwise.localisation.segment_memory import SegmentMemory
 from headwise.models.load import load_translator
 from headwise.serve.access import AccessRules, read_keys
@@ -30,8 +31,9 @@ from headwise.serve.hosts import is_loopback
 from headwise.serve.jobs import JobLimits
 from headwise.serve.languages import LanguagePair
 from headwise.serve.models import load_served_models
-from headwise.serve.pair_files import read_memories
+from headwise.serve.pair_files import read_glossaries, read_memories
 from headwise.serve.parameters import RequestLimits
+from headwise.serve.router import ModelRouter
 from headwise.serve.server import ServerSettings, serve
 
 UNSERVED = ("n_best", "sample", "temperature", "top_k", "top_p", "seed", "draft_length", "batch_tokens")
@@ -57,6 +59,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     pairs = "language pairs, such as en-de, if the models do not name theirs; with several models, one pair each"
     parser.add_argument("--languages", nargs="+", type=direction, default=[], metavar="FROM-TO", help=pairs)
     memory_option(parser, "; with several language pairs, name the pair: NAME.en-de.po")
+    glossary = "glossaries, as for translate, whose terms apply to all requests; with several language pairs, name "
+    glossary += "the pair: NAME.en-de.tsv (default: none)"
+    parser.add_argument(
+        "--glossary", dest="glossaries", nargs="+", type=in_file, default=[], metavar="FILE", help=glossary
+    )
+    pivot = "language, such as en, through which pairs without a model of their own are translated (default: none)"
+    parser.add_argument("--pivot", default="", metavar="LANGUAGE", help=pivot)
     host_option(parser)
     port_option(parser, 5000)
     device_option(parser)
@@ -133,15 +142,20 @@ def run(options: argparse.Namespace) -> None:
     settings.pop("batch_tokens", None)
     load = partial(load_translator, device=options.device)
     models = load_served_models(options.models, options.languages, load, settings, not options.idle)
-    memories = read_memories(options.memory, [pair for model in models for pair in model.language_pairs])
-    wanted = _server_settings(options, keys, memories)
+    router = ModelRouter(models, pivot=options.pivot)
+    memories = read_memories(options.memory, list(router.by_pair))
+    glossaries = read_glossaries(options.glossaries, [pair for model in models for pair in model.language_pairs])
+    wanted = _server_settings(options, keys, memories, glossaries)
     if options.ray is None:
         return serve(models, wanted)
     serve_replicas(options.ray, models, options.device, not options.idle, wanted, options.replicas)
 
 
 def _server_settings(
-    options: argparse.Namespace, keys: Mapping[str, str], memories: Mapping[LanguagePair, SegmentMemory]
+    options: argparse.Namespace,
+    keys: Mapping[str, str],
+    memories: Mapping[LanguagePair, SegmentMemory],
+    glossaries: Mapping[LanguagePair, Glossary],
 ) -> ServerSettings:
     connections = ConnectionLimits(
         seconds=float(options.arrival_seconds),
@@ -173,6 +187,8 @@ def _server_settings(
         options.suggestions,
         options.drain,
         memories,
+        glossaries,
+        options.pivot,
     )
 
 
