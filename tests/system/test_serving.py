@@ -160,6 +160,8 @@ def test_a_file_is_translated_and_fetched(server: Server, lines: Letters, wanted
     status, content = server.ask("GET", urlsplit(answer["translatedFileUrl"]).path)
     assert (status, content) == (200, "\r\n".join(wanted(asked)))
     assert "my_letters.txt" in server.headers["content-disposition"]
+    _, answer = upload(server, "a.txt", b"a b 777 c\na b 888 c\n")
+    assert answer["warnings"]["other numbers"] == 2 and answer["notTranslated"] == {}
     for name, content, complaint in (
         ("a.exe", b"a", "file format not supported"),
         ("a.txt", b"a\n\xff", "line 2: not valid UTF-8"),

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from headwise.localisation.fill import TranslatedUnit, TranslationSteps, targets_of, translation_steps
-from headwise.localisation.fill_report import fill_report
+from headwise.localisation.fill_report import count_warnings, fill_report
 from headwise.localisation.html_page import parse_html
 from headwise.localisation.not_translated import count_kinds, not_translated
 from headwise.localisation.passages import Characters
@@ -47,7 +47,7 @@ class DocumentRun:
 
 
 class DocumentSession:
-    """The documents of a request: `read`, `start`, `answer` until nothing is requested, `fill`, `report`."""
+    """The documents of a request: `read`, `start`, `answer` until nothing is asked, `fill`, `warnings`, `report`."""
 
     def __init__(self) -> None:
         self._documents: list[Document] = []
@@ -106,6 +106,10 @@ class DocumentSession:
         """The files with their translations."""
         written = [run.document.filled(targets_of(run.filled)) for run in self._runs]
         return {"sizes": [len(one) for one in written]}, b"".join(written)
+
+    def _warnings(self, call: Mapping[str, Any], content: bytes) -> Message:
+        """The number of each quality warning in the first translation of the first document."""
+        return count_warnings(self._runs[0].filled), b""
 
     def _report(self, call: Mapping[str, Any], content: bytes) -> Message:
         """The report on the first translation of the first document, as JSON."""

@@ -88,6 +88,10 @@ class OpenDocuments:
         reply, content = await self.exchange({"do": "fill"}, b"")
         return split_content(content, reply["sizes"])
 
+    async def warnings(self) -> dict[str, int]:
+        """The number of each quality warning in the first translation (`count_warnings`)."""
+        return (await self.exchange({"do": "warnings"}, b""))[0]
+
     async def report(self) -> bytes:
         """The report on the first translation (`fill_report`), as JSON."""
         return (await self.exchange({"do": "report"}, b""))[1]

@@ -48,6 +48,7 @@ class SentenceTranslation:
     alternatives: tuple[tuple[str, float], ...] = ()  # texts and their scores
     alignment: tuple[tuple[int, int], ...] | None = None  # pairs of word numbers, if requested
     memory: MemoryMatch | None = None  # similar to it, if requested
+    warning: str = ""  # about its codes (`localisation.segments`)
 
 
 @runtime_checkable

@@ -28,8 +28,13 @@ FILE_ANSWER = {
             "additionalProperties": {"type": "integer"},
             "description": "Texts of the file that are never translated: their number by kind",
         },
+        "warnings": {
+            "type": "object",
+            "additionalProperties": {"type": "integer"},
+            "description": "Quality warnings: the number of texts with each",
+        },
     },
-    "required": ["translatedFileUrl", "notTranslated"],
+    "required": ["translatedFileUrl", "notTranslated", "warnings"],
 }
 ERROR = {"type": "object", "properties": {"error": TEXT}, "required": ["error"]}
 DETECTED_LANGUAGE = {

@@ -113,14 +113,14 @@ class RequestHandlers:
         if not name:
             raise RequestError(400, "Invalid request: empty file")
         work = self.translated_file(name, await values["file"].read(), values["source"], values["target"])
-        written, not_translated, _ = await self.with_timeout(request, work)
+        written, counts, _ = await self.with_timeout(request, work)
         url = f"{request.url.scheme}://{request.url.netloc}/download_file/{quote(self.files.put(name, written))}"
-        return {"translatedFileUrl": url, "notTranslated": not_translated}
+        return {"translatedFileUrl": url, **counts}
 
     async def translated_file(
         self, name: str, content: bytes, source: str, target: str, progress: JobProgress | None = None
-    ) -> tuple[bytes, Any, bytes]:
-        """A file with its translation, and the number of texts that are never translated, by kind.
+    ) -> tuple[bytes, dict[str, dict[str, int]], bytes]:
+        """A file with its translation, and the numbers of texts that are never translated and of quality warnings.
 
         With `progress` also a report (`fill_report`), in JSON.
         """
@@ -131,10 +131,11 @@ class RequestHandlers:
             options = SentenceOptions(source, target)
             model, memory = self.router.find(source, target), self.router.memory(options)
             (written,), (found,) = await translate_documents(model, documents, options, memory, progress)
+            counts = {"notTranslated": not_translated, "warnings": await documents.warnings()}
             report = await documents.report() if progress else b""
         self.usage.add_characters(sum(len(one.source) for one in found))
         self.record(found)
-        return written, not_translated, report
+        return written, counts, report
 
     async def download_file(self, request: "Request") -> Any:
         """Download a translated file."""
@@ -396,15 +397,16 @@ def sentence_json(one: SentenceTranslation) -> dict[str, Any]:
 
 
 def sentence_warnings(one: SentenceTranslation) -> list[str]:
-    """The quality warnings for a sentence that a model translated.
+    """The warnings for a sentence: about its codes and, if a model translated it, its quality.
 
     >>> sentence_warnings(SentenceTranslation("He has 3 dogs.", "Er hat 4 Hunde.", -0.2, -1.0, (5, 5)))
     ['other numbers']
     """
+    about_codes = [one.warning] if one.warning else []
     if not one.n_tokens[1]:
-        return []
+        return about_codes
     source, target = with_codes((one.source,)), with_codes((one.text,))
-    return list(quality_warnings(source, target, one.log_prob / (one.n_tokens[1] + 1)))
+    return [*about_codes, *quality_warnings(source, target, one.log_prob / (one.n_tokens[1] + 1))]
 
 
 def to_response(value: Any) -> "Response":

@@ -100,7 +100,7 @@ def _joined(
     """The result for a sentence; unchanged if its codes cannot be preserved."""
     source, best = plain(parts), ranked[0]
     if best.asked is None:
-        return SentenceTranslation(source, plain(best.parts) or source, 0.0, 0.0, (0, 0))
+        return SentenceTranslation(source, plain(best.parts) or source, 0.0, 0.0, (0, 0), warning=best.warning)
     texts = [
         (plain(one.parts), nth_best(known[one.asked], rank)[1])
         for rank, one in enumerate(ranked)
@@ -115,6 +115,7 @@ def _joined(
         model_output.n_tokens,
         tuple(texts[1:]),
         _alignment(source, texts[0][0], best.asked[0], model_output) if options.aligned else None,
+        warning=best.warning,
     )
 
 
