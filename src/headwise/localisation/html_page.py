@@ -192,7 +192,7 @@ def _run_passages(text: str, run: Sequence[PagePiece], nbsp: str) -> Iterator[Te
 
 
 def _has_letters(text: str, piece: PagePiece) -> bool:
-    return piece.kind == "text" and any(map(str.isalpha, text[piece.start : piece.end]))
+    return piece.kind == "text" and any(map(str.isalpha, unescape_html(text[piece.start : piece.end])))
 
 
 def _closed(run: Sequence[PagePiece]) -> dict[int, int]:

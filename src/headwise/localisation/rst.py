@@ -339,12 +339,11 @@ def _to_rst(parts: Parts) -> str:
 
 def _in_two_lines(between: str, parts: Parts) -> str:
     text = _to_rst(parts)
-    middle = text.find(" ", len(text) // 2)
-    middle = middle if middle >= 0 else text.find(" ")
-    rest = text[middle + 1 :]
-    if middle < 0 or BLOCK.match(rest):
-        return f"{text}{between}\\"  # an escaped line end
-    return f"{text[:middle]}{between}{rest}"
+    blanks = sorted((one.start() for one in re.finditer(" ", text)), key=lambda at: abs(2 * at - len(text)))
+    at = next((at for at in blanks if not BLOCK.match(text[at + 1 :])), None)
+    if at is None:  # with an escaped line end; a mark of a literal block is at the end of the last line
+        return f"\\{between}{text}" if text.endswith("::") else f"{text}{between}\\"
+    return f"{text[:at]}{between}{text[at + 1 :]}"
 
 
 def _to_title(under: str, indent: str | None, target: str, line_end: str, parts: Parts) -> str:

@@ -52,6 +52,7 @@ def tree(page: str) -> list[tuple[object, tuple[str, ...]]]:
         ('<p>a <a href="x>b</a> c</p><p>d "e</p><p>f', ["a", "f"]),  # browsers drop what a quotation mark swallows
         ("<p title=a'b\"c>d 'e</p><p>f \"g</p>", ["a'b\"c", "d 'e", 'f "g']),
         ("<p>a < b<3 c<p>d", ["a < b<3 c", "d"]),
+        ("<p>&#51060; &#47928;<p>&#160;<p>&nbsp;", ["\uc774 \ubb38"]),  # letters may all be references
         ("<!-- a --!><p>b<!--><p>c<!-- <p>d", ["b", "c"]),
         ("<script>if (a</b>) '</p>'</script><p>b<style>c</p></style>", ["b"]),
         ("<script><!-- <script> </script> a </script><p>b", ["b"]),

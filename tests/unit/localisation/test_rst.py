@@ -188,6 +188,9 @@ def test_what_stays_is_counted() -> None:
         ("A ``b`` c", ("A", Code("``b``"), "c"), "A\\ ``b``\\ c"),
         ("See `b c`_.", ("S", Code("`"), "d", Code(" <b c_>`_"), "e"), "S\\ `d <b c_>`_\\ e"),
         (".. note:: a\n   b\n", ("C",), ".. note:: \n   C\n"),
+        ("a b\nc d::\n   e\n", ("aaa aaa .. bb::",), "aaa aaa ..\nbb::\n   e\n"),  # two lines, and the end stays "::"
+        ("a b\nc d::\n   e\n", ("ab::",), "\\\nab::\n   e\n"),
+        ("a b\nc d\n   e\n", ("ab",), "ab\n\\\n   e\n"),
     ],
 )
 def test_a_translation_is_valid_where_it_stands(content: str, translation: Parts, expected: str) -> None:
