@@ -3,15 +3,22 @@
 import http.client
 import json
 import os
+import signal
+import socket
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import cache
 from io import BytesIO
-from pathlib import Path
+from itertools import count
+from pathlib import Path, PurePosixPath
+from statistics import median
 from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
@@ -21,9 +28,12 @@ BOUNDARY = "a-boundary"
 FORM_DATA = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
 JSON = {"Content-Type": "application/json"}
 PATIENCE = 60  # seconds for work that is limited
+BESIDE = 2  # seconds of an attack
+WITHIN = 1  # second, for half of the answers of GET /health beside an attack
 SOON = 10  # seconds for an answer beside attacks: about a hundredth of a second, on a machine with much other load
 MIB = 1024 * 1024
 DOCUMENT = 64 * MIB
+BODIES = 32 * MIB
 
 
 @contextmanager
@@ -51,14 +61,14 @@ def ask(port: int, method: str, path: str, body: Any = None, headers: Any = None
         connection.close()
 
 
-def upload(port: int, name: str, content: bytes) -> Any:
+def upload(port: int, name: str, content: bytes, path: str = "/translate_file") -> Any:
     fields = "".join(
         f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'
         for key, value in (("source", "en"), ("target", "de"))
     )
     file = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
     body = (fields + file).encode() + content + f"\r\n--{BOUNDARY}--\r\n".encode()
-    return ask(port, "POST", "/translate_file", body, FORM_DATA, PATIENCE)
+    return ask(port, "POST", path, body, FORM_DATA, PATIENCE)
 
 
 def hostile_document() -> bytes:
@@ -124,3 +134,225 @@ def test_hostile_documents_stop_nobody_else(model_path: Path) -> None:
         others = {child for child in children if memory(child)}
         while others:
             others = {child for child in others if memory(child)}
+
+
+# Each kind of attack on one server -----------------------------------------------------------------------------------
+
+Server = tuple[int, int]  # port and number of the process
+LANGUAGES = {"source": "en", "target": "de"}
+ENTITIES = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 10))
+BOMB = f'<!DOCTYPE r [<!ENTITY e0 "ha">{ENTITIES}]>'
+WORD = "word/document.xml"
+
+
+@pytest.fixture(scope="module")
+def attacked(model_path: Path, copying: Any) -> Iterator[Server]:
+    """A server with small limits, which has translated a text and an HTML page."""
+    limits = ("--document-memory", DOCUMENT, "--max-documents", 2, "--document-seconds", 5, "--max-seconds", 5)
+    limits += ("--max-body-memory", BODIES, "--arrival-seconds", 2, "--max-jobs", 4)
+    zip_bomb()  # created before it is sent
+    many_members()
+    with serving(model_path, *limits) as (server, port):
+        translated(port, copying)
+        yield port, server.pid
+
+
+def translated(port: int, copying: Any) -> None:
+    """Checks that the server translates, and detects languages."""
+    for kind, page in (("text", "a b c d"), ("html", "<p>a b c d</p>")):
+        body = {"q": page, **LANGUAGES, "format": kind}
+        wanted = page.replace("a b c d", copying[0].translate(["a b c d"])[0].text)
+        assert ask(port, "POST", "/translate", body, seconds=PATIENCE) == (200, {"translatedText": wanted})
+    assert ask(port, "POST", "/detect", {"q": "A dog runs."}, seconds=PATIENCE)[0] == 200
+
+
+def archive_of(**members: bytes) -> bytes:
+    packed = BytesIO()
+    with ZipFile(packed, "w", ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+def send(port: int, content: bytes, then: Callable[[socket.socket], None] | None = None) -> bytes:
+    """The first bytes of the answer to bytes that need not be HTTP; empty if the connection was closed."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
+        with suppress(OSError):  # closed before everything was sent
+            client.sendall(content)
+            if then:
+                then(client)
+        return client.recv(12)
+    return b""
+
+
+def status_of(port: int, body: Any, headers: Any = None, path: str = "/translate") -> int:
+    """The status of a request; 413 if the server closed the connection while the body was sent."""
+    with suppress(ConnectionError):
+        return ask(port, "POST", path, body, headers, PATIENCE)[0]
+    return 413
+
+
+def slow(client: socket.socket) -> None:
+    """Sends a byte now and then, until the server closes the connection."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        client.sendall(b"a")
+        time.sleep(0.2)
+    raise AssertionError("a slow client is never cut off")
+
+
+def flood_jobs(port: int, _: int) -> int:
+    status, answer = upload(port, "a.txt", b"a b.\n" * 5000, "/v1/documents")
+    if status == 202:
+        assert ask(port, "DELETE", answer["url"], seconds=PATIENCE)[0] == 200
+    return status
+
+
+Attack = Callable[[int, int], int | bytes]  # of a port, and the number of the attempt: a status or the answer's start
+TEXT = {**LANGUAGES, "format": "text"}
+ATTACKS: dict[str, tuple[Attack, set[int | bytes]]] = {
+    "long sentence": (lambda port, _: status_of(port, {"q": "a b c " * 16_500, **TEXT}), {200, 504}),
+    "long word": (lambda port, _: status_of(port, {"q": "ab" * 49_500, **TEXT}), {200, 504}),
+    "many sentences": (lambda port, n: status_of(port, {"q": f"a b {n}. " * 9000, **TEXT}), {200, 429, 504}),
+    "many texts": (lambda port, _: status_of(port, {"q": ["a"] * 500_000, **TEXT}), {400}),
+    "many headers": (
+        lambda port, _: send(port, b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: b\r\n" * 50_000),
+        {b"HTTP/1.1 431", b""},
+    ),
+    "long header": (
+        lambda port, _: send(port, b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: " + b"b" * 8_000_000),
+        {b"HTTP/1.1 431", b""},
+    ),
+    "slow header": (
+        lambda port, _: send(port, b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: ", slow),
+        {b"HTTP/1.1 408", b""},
+    ),
+    "slow body": (
+        lambda port, _: send(port, b"POST /detect HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n", slow),
+        {b"HTTP/1.1 408", b"HTTP/1.1 415", b"HTTP/1.1 400", b""},
+    ),
+    "large body": (lambda port, _: status_of(port, b'{"q": "' + b"a" * (5 * MIB), JSON), {413}),
+    "body of many characters": (lambda port, _: status_of(port, {"q": "a" * (3 * MIB), **TEXT}), {400, 503}),
+    "body without length": (
+        lambda port, _: status_of(port, (b"a" * MIB for _ in range(40)), {**JSON, "Transfer-Encoding": "chunked"}),
+        {413, 503},
+    ),
+    "deep lists": (lambda port, _: status_of(port, b"[" * 3_000_000, JSON), {400, 503}),
+    "deep objects": (lambda port, _: status_of(port, b'{"q":' * 600_000, JSON), {400, 503}),
+    "long number": (lambda port, _: status_of(port, b'{"q": ' + b"9" * 3_000_000 + b"}", JSON), {400, 503}),
+    "deep HTML": (
+        lambda port, _: status_of(port, {"q": "<div>" * 19_000, **LANGUAGES, "format": "html"}),
+        {200, 400, 413, 504},
+    ),
+    "unclosed HTML": (
+        lambda port, _: status_of(port, {"q": "<a <b <!-- " * 9000, **LANGUAGES, "format": "html"}),
+        {200, 400, 413, 504},
+    ),
+    "brackets of Markdown": (lambda port, _: upload(port, "a.md", b"[a](" * 24_000)[0], {200, 400, 413, 504}),
+    "entity bomb": (
+        lambda port, _: upload(port, "a.xliff", f"{BOMB}<xliff>&e9;</xliff>".encode())[0],
+        {400},
+    ),
+    "entity bomb in an archive": (
+        lambda port, _: upload(port, "a.docx", archive_of(**{WORD: f"{BOMB}<r>&e9;</r>".encode()}))[0],
+        {400},
+    ),
+    "zip bomb": (lambda port, _: upload(port, "a.docx", zip_bomb())[0], {400, 413}),
+    "many members": (lambda port, _: upload(port, "a.odt", many_members())[0], {400, 413, 504}),
+    "long name": (lambda port, _: upload(port, "\u00df" * 5000 + ".txt", b"a b")[0], {200, 400}),
+    "half characters": (
+        lambda port, _: status_of(port, b'{"q": "\\ud800", "source": "\\udfff", "target": "de"}', JSON),
+        {400},
+    ),
+    "another site": (
+        lambda port, n: status_of(
+            port,
+            b"q=a&source=en&target=de",
+            {"Content-Type": "application/x-www-form-urlencoded", **SITES[n % len(SITES)]},
+        ),
+        {403},
+    ),
+    "many jobs": (flood_jobs, {202, 429}),
+}
+SITES = ({"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"})
+
+
+@cache
+def zip_bomb() -> bytes:
+    """A Word document of 0.3 MB whose text has 256 MiB."""
+    return archive_of(**{WORD: b"<w:document>" + b" " * (256 * MIB)})
+
+
+@cache
+def many_members() -> bytes:
+    return archive_of(**{"content.xml": b"<r/>"}, **{f"{n}.xml": b"" for n in range(20_000)})
+
+
+def medians_beside(server: Server, attack: Callable[[int], Any], clients: int = 6) -> tuple[list[Any], float, int]:
+    """The results of an attack that clients repeat; beside it, the median seconds of /health and the most memory."""
+    port, process = server
+    end, numbers = time.monotonic() + BESIDE, count()
+    times, most = [], 0
+
+    def repeat() -> list[Any]:
+        found = [attack(next(numbers))]
+        while time.monotonic() < end:
+            found.append(attack(next(numbers)))
+        return found
+
+    with ThreadPoolExecutor(clients) as pool:
+        running = [pool.submit(repeat) for _ in range(clients)]
+        while time.monotonic() < end:
+            start = time.monotonic()
+            assert ask(port, "GET", "/health") == (200, {"status": "ok"})
+            times.append(time.monotonic() - start)
+            most = max(most, sum(map(memory, (process, *family(process)))))
+            time.sleep(0.02)
+        return [result for one in running for result in one.result()], median(times), most
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="looks into /proc")
+@pytest.mark.parametrize("name", ATTACKS)
+def test_attacks_stop_nobody_else(attacked: Server, copying: Any, name: str) -> None:
+    """Memory: two documents, the bodies, what 16 processes of HTML share, and 150 MiB for the model's batches."""
+    attack, answers = ATTACKS[name]
+    before = sum(map(memory, (attacked[1], *family(attacked[1]))))
+    found, seconds, most = medians_beside(attacked, lambda number: attack(attacked[0], number))
+    assert set(found) <= answers
+    assert seconds < WITHIN
+    assert most < before + 2 * DOCUMENT + BODIES + 150 * MIB
+    translated(attacked[0], copying)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="looks into /proc")
+def test_killed_document_processes_are_replaced(attacked: Server, copying: Any) -> None:
+    """Also the process that forks the others; a request whose process is killed gets an error."""
+    port, process = attacked
+
+    def attack(number: int) -> int:
+        if number % 2:
+            for child in family(process):
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+            time.sleep(0.1)
+        return status_of(port, {"q": f"<p>a b {number}</p>", **LANGUAGES, "format": "html"})
+
+    found, seconds, _ = medians_beside(attacked, attack)
+    assert set(found) <= {200, 413, 500}
+    assert seconds < WITHIN
+    translated(port, copying)
+
+
+@pytest.mark.parametrize("folder", ["../", "../../../../tmp/", "/tmp/", "..\\..\\", "%2e%2e%2f"])
+def test_names_of_files_lead_nowhere_else(attacked: Server, copying: Any, folder: str) -> None:
+    name = f"outside-{uuid4().hex}.txt"
+    status, answer = upload(attacked[0], folder + name, b"a b c d")
+    assert status == 200
+    path = urlsplit(answer["translatedFileUrl"]).path
+    assert PurePosixPath(path).parent == PurePosixPath("/download_file") and ".." not in path and "%" not in path
+    client = http.client.HTTPConnection("127.0.0.1", attacked[0], timeout=SOON)
+    client.request("GET", path)
+    assert client.getresponse().read().decode() == copying[0].translate(["a b c d"])[0].text
+    client.close()
+    for elsewhere in (Path.cwd(), Path.cwd().parent, Path(tempfile.gettempdir()), Path("/tmp"), Path("/")):
+        assert not (elsewhere / name).exists()

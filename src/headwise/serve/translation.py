@@ -32,6 +32,8 @@ from headwise.serve.sentences import (
     translate_protected,
 )
 
+INLINE_CHARACTERS = 2000  # of texts that are split on the event loop, which takes milliseconds
+
 
 @dataclass(frozen=True)
 class TextTranslation:
@@ -97,6 +99,15 @@ def segment_text(text: str, language: str, memory: SegmentMemory | None = None) 
     return SegmentedText(before, merge_known(spans, memory.recall) if memory else spans)
 
 
+async def segment_texts(texts: Sequence[str], language: str, memory: SegmentMemory | None) -> list[SegmentedText]:
+    """`segment_text` of texts; in a thread if they are long, because 100,000 characters take half a second."""
+
+    def segment_all() -> list[SegmentedText]:
+        return [segment_text(text, language, memory) for text in texts]
+
+    return segment_all() if sum(map(len, texts)) <= INLINE_CHARACTERS else await asyncio.to_thread(segment_all)
+
+
 async def translate_texts(router: ModelRouter, texts: Sequence[str], options: SentenceOptions) -> list[TextTranslation]:
     """Translate texts; all their sentences are queued together.
 
@@ -105,7 +116,7 @@ async def translate_texts(router: ModelRouter, texts: Sequence[str], options: Se
         QueueFull: too many sentences are queued.
     """
     model, memory = router.find(options.source, options.target), router.memory(options)
-    segmented = [segment_text(text, options.source, memory) for text in texts]
+    segmented = await segment_texts(texts, options.source, memory)
     sentences = [parts for text in segmented for parts in text.parts]
     is_bare = [is_queued_as_it_is(one, memory) for one in sentences]
     bare = [plain(one) for one, as_it_is in zip(sentences, is_bare, strict=True) if as_it_is]
@@ -135,7 +146,7 @@ async def stream_texts(
 ) -> AsyncGenerator[tuple[int, SentenceTranslation | TextTranslation], None]:
     """Every sentence as soon as it and all before it are translated, and every text when it is complete, numbered."""
     model, memory = router.find(options.source, options.target), router.memory(options)
-    segmented = [segment_text(text, options.source, memory) for text in texts]
+    segmented = await segment_texts(texts, options.source, memory)
     all_parts = [parts for text in segmented for parts in text.parts]
     is_bare = [is_queued_as_it_is(one, memory) for one in all_parts]
     waiting = [plain(one) for one, as_it_is in zip(all_parts, is_bare, strict=True) if as_it_is]

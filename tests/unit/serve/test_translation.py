@@ -25,6 +25,7 @@ from headwise.serve.routes import sentence_warnings
 from headwise.serve.translation import (
     TextTranslation,
     segment_text,
+    segment_texts,
     stream_texts,
     translate_documents,
     translate_html,
@@ -217,3 +218,17 @@ def test_a_stream_has_protected_sentences_in_order() -> None:
 
     found = told(str.upper, streamed)
     assert [one.text for _, one in found] == ["A DOG.", "SEE {0}.", "A CAT.", "A DOG. SEE {0}. A CAT."]
+
+
+def test_long_texts_are_split_beside_the_event_loop() -> None:
+    async def turns(text: str) -> int:
+        """Turns of the loop until a text is split; one if the loop waits for it."""
+        task, found = asyncio.create_task(segment_texts([text], "en", None)), 0
+        while not task.done():
+            await asyncio.sleep(0)
+            found += 1
+        assert task.result() == [segment_text(text, "en")]
+        return found
+
+    assert asyncio.run(turns("A dog.")) == 1
+    assert asyncio.run(turns("A dog. " * 1000)) > 1
