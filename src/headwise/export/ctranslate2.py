@@ -1,7 +1,8 @@
 """Export to CTranslate2, with its own converter library.
 
-It represents our Transformers, trained here or pretrained: post- or pre-norm, any position table or T5's relative
-positions, gated or plain feed-forward layers; not layers with different head counts or sizes. A table of
+It represents our Transformers, trained here or pretrained: post- or pre-norm, any position table, rotary positions or
+T5's relative positions, gated or plain feed-forward layers, grouped heads; not layers with different head counts or
+sizes. A table of
 `checkpoint.ctranslate2_names` maps its tensor names to ours. Its length penalty has another formula than ours.
 """
 
@@ -73,7 +74,7 @@ SUPPORTED = {  # settings of a stack with the supported values
 }
 SIZES = {"d_model", "n_layers", "n_heads", "d_head", "d_ff", "max_len", "position_offset", "count_from"}
 RELATIVE = {"relative_buckets", "relative_distance", "score_scale"}
-FREE = SIZES | RELATIVE | {"dropout", "embedding_scale", "norm_eps"}  # settings of any value
+FREE = SIZES | RELATIVE | {"n_kv_heads", "rotary"} | {"dropout", "embedding_scale", "norm_eps"}  # settings of any value
 
 
 def check_ctranslate2(exported: Exportable) -> None:
@@ -83,7 +84,7 @@ def check_ctranslate2(exported: Exportable) -> None:
         check_supported(
             exported,
             "CTranslate2",
-            (c.positions not in ("sinusoidal", "learned"), f"{c.positions} positions"),
+            (c.positions not in ("sinusoidal", "learned", "rotary"), f"{c.positions} positions"),
             (has_uneven_heads(c), "head counts or sizes that differ between layers"),
         )
     check_supported(exported, "CTranslate2", *((True, axis) for axis in unsupported_axes(exported.axes)))
@@ -103,9 +104,17 @@ def unsupported_axes(config: NetworkConfig) -> list[str]:
 def _unsupported_axes(stack: StackConfig) -> list[str]:
     plain = asdict(StackConfig(stack.d_model, stack.n_layers, stack.n_heads, stack.d_ff, stack.d_head))
     held = {name: (value,) for name, value in plain.items()}
-    held |= SUPPORTED | {"d_v": (0, stack.d_head), "n_kv_heads": (0, stack.n_heads)}
+    held |= SUPPORTED | {"d_v": (0, stack.d_head)}
     values = {name: value for name, value in asdict(stack).items() if name not in FREE}
-    return [f"{name} = {value!r}" for name, value in values.items() if value not in held[name]]
+    unsupported = [f"{name} = {value!r}" for name, value in values.items() if value not in held[name]]
+    return unsupported + _unsupported_rotary(stack)
+
+
+def _unsupported_rotary(stack: StackConfig) -> list[str]:
+    if not stack.rotary:
+        return []
+    values = {"rotary.scaling": (stack.rotary.scaling, "none"), "rotary.width": (stack.rotary.width, stack.d_head)}
+    return [f"{name} = {value!r}" for name, (value, held) in values.items() if value != held]
 
 
 def write_ctranslate2(exported: Exportable, folder: Path, example: str, int8: bool) -> None:
@@ -172,6 +181,8 @@ def empty_spec(config: NetworkConfig) -> Any:
             rms_norm=stack.norm == "rms",
             relative_attention_bias=stack.relative_buckets > 0,
             head_dim=stack.d_head if stack.d_head * stack.n_heads != stack.d_model else None,
+            num_heads_kv=stack.n_kv_heads if stack.n_kv_heads not in (0, stack.n_heads) else None,
+            **_rotary(stack),
         )
         if stack.embedding_scale != stack.d_model**0.5:
             spec.scale_embeddings = stack.embedding_scale
@@ -188,12 +199,19 @@ def empty_spec(config: NetworkConfig) -> Any:
     return spec
 
 
+def _rotary(stack: StackConfig) -> dict[str, Any]:
+    """Settings of rotary positions; both rotate components i and i + width / 2."""
+    if not stack.rotary:
+        return {}
+    return {"rotary_dim": stack.rotary.width, "rotary_interleave": False, "rotary_base": stack.rotary.base}
+
+
 def _set_positions(spec: Any, config: NetworkConfig, network: Transformer) -> None:
     """Position tables or relative attention biases (shared by the layers of a stack), and attention scales."""
     fronts = {"encoder": network.src_embeddings, "decoder": network.tgt_embeddings}
     for side, stack in stacks_of(config).items():
         their, own = getattr(spec, side), getattr(network, side)
-        if not stack.relative_buckets:
+        if not stack.relative_buckets and not stack.rotary:
             their.position_encodings.encodings = position_table(fronts[side]).numpy()
         for layer in their.layer:
             if stack.relative_buckets:

@@ -97,9 +97,13 @@ def test_hf_searches_as_the_model_does(make_model: MakeModel, tmp_path: Path) ->
     assert [found[name] for name in ("num_beams", "length_penalty", "no_repeat_ngram_size")] == [3, 1.2, 5]
 
 
+MODERN = {"norm": "rms", "norm_position": "pre", "gated": True, "activation": "silu", "biases": False}
 MORE = {
     "learned": {"positions": "learned", "max_len": 60},
-    "modern": {"norm": "rms", "norm_position": "pre", "gated": True, "activation": "silu", "biases": False},
+    "modern": MODERN,
+    "rotary": {"positions": "rotary"},
+    "grouped heads": {"n_heads": 4, "n_kv_heads": 2},
+    "modern, rotary, one key head": {**MODERN, "positions": "rotary", "n_heads": 4, "n_kv_heads": 1},
 }
 
 

@@ -115,8 +115,6 @@ def test_hf_refuses_what_its_layout_cannot_hold(
     ("shape", "message"),
     [
         ({"d_v": 4}, "head counts or sizes that differ between layers"),
-        ({"positions": "rotary"}, "rotary positions"),
-        ({"n_kv_heads": 1}, "encoder.n_kv_heads = 1 and decoder.n_kv_heads = 1"),
         ({"normalise_heads": True}, "encoder.normalise_heads = True and decoder.normalise_heads = True"),
     ],
 )
