@@ -252,7 +252,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "related.tsv": related,
     "squad.json": squad,
     "load.csv": series,
-    **{name: model("tiny") for name in ("runs/ende", "runs/deen", "runs/large")},
+    **{name: model("tiny") for name in ("runs/ende", "runs/deen", "runs/enfr", "runs/large")},
     **{f"runs/{name}{seed}": model("tiny", f"train.seed={seed}") for name in ("tiny-", "seed") for seed in (1, 2, 3)},
     "runs/wide-1": model("tiny", "model.d_model=32"),
     "runs/bahdanau": model("bahdanau"),
