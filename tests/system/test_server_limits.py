@@ -104,13 +104,17 @@ def family(process: int) -> list[int]:
 
 
 def memory(process: int) -> int:
-    """Bytes of a process."""
+    """Bytes of a process, with its share of the pages that it has in common with others (PSS); 0 if it has ended.
+
+    Forked processes have most of their pages in common; the sum of their resident sets would count these each time.
+    """
     with suppress(OSError):
-        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
     return 0
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="looks into /proc")
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="looks into /proc")
 def test_hostile_documents_stop_nobody_else(model_path: Path) -> None:
     """Six at once: two processes at a time read them, and have no more memory than they may."""
     arguments = ("--document-memory", DOCUMENT, "--max-documents", 2, "--document-seconds", 10)
@@ -311,7 +315,7 @@ def medians_beside(server: Server, attack: Callable[[int], Any], clients: int = 
         return [result for one in running for result in one.result()], median(times), most
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="looks into /proc")
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="looks into /proc")
 @pytest.mark.parametrize("name", ATTACKS)
 def test_attacks_stop_nobody_else(attacked: Server, copying: Any, name: str) -> None:
     """Memory: two documents, the bodies, what 16 processes of HTML share, and 150 MiB for the model's batches."""
@@ -324,7 +328,7 @@ def test_attacks_stop_nobody_else(attacked: Server, copying: Any, name: str) -> 
     translated(attacked[0], copying)
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="looks into /proc")
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="looks into /proc")
 def test_killed_document_processes_are_replaced(attacked: Server, copying: Any) -> None:
     """Also the process that forks the others; a request whose process is killed gets an error."""
     port, process = attacked
