@@ -3,6 +3,8 @@
 Tiny random checkpoints that `transformers` saves, with a vocabulary so small that outputs end by themselves.
 """
 
+import math
+import random
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,7 +13,9 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_families import write_tiny
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 import headwise
 from headwise.checkpoint.generation_config import DEFAULTS, GenerationConfig
@@ -282,6 +286,38 @@ def test_perplexity(pair: Pair) -> None:
     with torch.inference_mode():
         loss = float(pair.theirs(whole, labels=whole).loss)
     assert -perplexity(pair.ours.network, text, 29, 14).log_prob / 28 == pytest.approx(loss, abs=1e-5)
+
+
+@pytest.mark.parametrize(("settings", "length", "step"), [({}, 1100, 550), ({"window": 90, "stride": 40}, 90, 40)])
+def test_perplexity_of_a_long_text_is_that_of_the_recipe(
+    tmp_path: Path, settings: dict[str, int], length: int, step: int
+) -> None:
+    """https://huggingface.co/docs/transformers/perplexity, with windows weighted by their predicted tokens.
+
+    By default windows are the whole context, here of 1,100 tokens. Both compute in float64, and add in another order;
+    the loss is taken from their logits, because `transformers` itself rounds them to float32.
+    """
+    write_tiny(tmp_path, "gpt2", {"n_positions": 1100})
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float64).eval()
+    own: Any = headwise.load(tmp_path, "cpu")
+    own.network.double()
+    text = "".join(random.Random(5).choices("the quick brown fox", k=2400))
+    ids = torch.tensor([own.encode(text)])
+    total, count, before = 0.0, 0, 0
+    for begin in range(0, ids.size(1), step):
+        end = min(begin + length, ids.size(1))
+        labels = ids[:, begin:end].clone()
+        labels[:, : before - end] = -100
+        predicted = int((labels[:, 1:] != -100).sum())
+        with torch.inference_mode():
+            logits = theirs(ids[:, begin:end]).logits[:, :-1]
+        total += float(cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten())) * predicted
+        count, before = count + predicted, end
+        if end == ids.size(1):
+            break
+    found = own.perplexity(text, **settings)
+    assert (found.tokens, found.window, found.stride) == (count, length, step)
+    assert found.perplexity == pytest.approx(math.exp(total / count), rel=1e-12)
 
 
 # --- Whisper ---

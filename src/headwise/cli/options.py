@@ -105,6 +105,15 @@ def target_option(parser: argparse._ActionsContainer, text: str, required: bool 
     parser.add_argument("--target", type=in_file, required=required, metavar="FILE", help=text)
 
 
+def window_options(parser: argparse._ActionsContainer) -> None:
+    """How a language model reads a long text."""
+    window = "tokens that a language model reads at once (default: as many as it can; 1024 if it has no limit)"
+    parser.add_argument("--window", type=whole_number(2), default=0, metavar="N", help=window)
+    stride = "for a language model: tokens between the starts of two windows; fewer are slower, and give each token "
+    stride += "more context (default: half a window)"
+    parser.add_argument("--stride", type=whole_number(1), default=0, metavar="N", help=stride)
+
+
 def corpus_option(parser: argparse.ArgumentParser) -> None:
     files_option(parser, "--train", "parallel files, as for `headwise train`", required=True)
 

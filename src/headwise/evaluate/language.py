@@ -7,6 +7,22 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class Perplexity:
+    """How well a text was predicted."""
+
+    log_prob: float  # natural log, of all predicted tokens
+    tokens: int  # predicted tokens: all but the first
+    window: int  # tokens read at once
+    stride: int  # tokens between the starts of two windows
+
+    @property
+    def perplexity(self) -> float:
+        """exp(- mean log-probability of a token); infinite if that does not fit into a float."""
+        entropy = -self.log_prob / self.tokens
+        return math.exp(entropy) if entropy < 709 else math.inf
+
+
+@dataclass(frozen=True)
 class LanguageReport:
     """Over all files together; the first token of each is given, not predicted."""
 
@@ -14,6 +30,8 @@ class LanguageReport:
     tokens: int  # predicted
     bytes: int  # of the texts in UTF-8
     files: int
+    window: int  # tokens read at once
+    stride: int  # tokens between the starts of two windows
 
     @property
     def loss(self) -> float:
@@ -23,7 +41,8 @@ class LanguageReport:
     def figures(self) -> dict[str, float]:
         """Loss and perplexity depend on the tokenizer; to compare two models use bits per byte.
 
-        >>> LanguageReport(log_prob=-8 * math.log(2), tokens=4, bytes=16, files=1).figures()["bits_per_byte"]
+        >>> report = LanguageReport(log_prob=-8 * math.log(2), tokens=4, bytes=16, files=1, window=8, stride=4)
+        >>> report.figures()["bits_per_byte"]
         0.5
         """
         bits = -self.log_prob / math.log(2) / self.bytes
@@ -31,20 +50,31 @@ class LanguageReport:
 
     def as_json(self) -> dict[str, Any]:
         """The figures with the sizes of the data."""
-        return {**self.figures(), "tokens": self.tokens, "bytes": self.bytes, "files": self.files}
+        read = {"window": self.window, "stride": self.stride}
+        return {**self.figures(), "tokens": self.tokens, "bytes": self.bytes, "files": self.files, **read}
 
     def render(self) -> str:
         """One line for people."""
         found = self.figures()
-        over = f"({self.tokens:,} tokens, {self.bytes:,} bytes)"
+        over = f"({self.tokens:,} tokens, {self.bytes:,} bytes; {windows_text(self.window, self.stride)})"
         loss = f"loss {self.loss:.4f} nats per token, {found['bits_per_byte']:.4f} bits per byte"
         return f"perplexity {found['perplexity']:.6g}, {loss} {over}"
 
 
-def language_report(texts: Sequence[str], scores: Sequence[tuple[float, int]]) -> LanguageReport:
-    """The report for texts with, for each, the log-probability of its tokens and their number."""
+def windows_text(window: int, stride: int) -> str:
+    """How a text was read.
+
+    >>> windows_text(1024, 512)
+    'window 1,024, stride 512'
+    """
+    return f"window {window:,}, stride {stride:,}"
+
+
+def language_report(texts: Sequence[str], found: Sequence[Perplexity]) -> LanguageReport:
+    """The report for texts with the perplexity of each, all in the same windows."""
     size = sum(len(text.encode()) for text in texts)
-    return LanguageReport(math.fsum(p for p, _ in scores), sum(n for _, n in scores), size, len(texts))
+    log_prob, tokens = math.fsum(one.log_prob for one in found), sum(one.tokens for one in found)
+    return LanguageReport(log_prob, tokens, size, len(texts), found[0].window, found[0].stride)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ here: stop strings (`headwise.decode.streaming`), chats (`chat`).
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -18,7 +17,10 @@ from headwise.contract import Hypothesis, Stop
 from headwise.decode.request import non_finite_error, search_options
 from headwise.decode.search import Step
 from headwise.errors import UserError
+from headwise.evaluate.language import Perplexity
 from headwise.generation.decoding import output_limits, prefill, random_streams, search, search_in_batches, stream
+
+LOGITS = 512  # positions whose logits are computed at once: the memory of a long window, by the vocabulary
 
 
 @runtime_checkable
@@ -106,23 +108,9 @@ def room_after(prompt: Sequence[int], max_len: int | None) -> int | None:
     return max_len - len(prompt) + 1
 
 
-@dataclass(frozen=True)
-class Perplexity:
-    """How well a text was predicted."""
-
-    log_prob: float  # natural log, of all predicted tokens
-    tokens: int  # predicted tokens: all but the first
-
-    @property
-    def perplexity(self) -> float:
-        """exp(- mean log-probability of a token); infinite if that does not fit into a float."""
-        entropy = -self.log_prob / self.tokens
-        return math.exp(entropy) if entropy < 709 else math.inf
-
-
 @torch.inference_mode()
 def perplexity(network: CausalNetwork, tokens: Sequence[int], window: int, stride: int) -> Perplexity:
-    """The perplexity of a text in sliding windows.
+    """The perplexity of a text in sliding windows (https://huggingface.co/docs/transformers/perplexity).
 
     Each window starts `stride` tokens after the last. Every token is predicted once, in the first window that has it,
     and so from at least `window - stride` tokens, except in the first window.
@@ -139,11 +127,22 @@ def perplexity(network: CausalNetwork, tokens: Sequence[int], window: int, strid
         end = min(start + window, len(tokens))
         part = torch.tensor([tokens[start:end]], device=device)
         hidden = network.decode(part[:, :-1])[:, done - start - 1 :]
-        log_probs = network.logits(hidden).log_softmax(-1, dtype=torch.float32)
-        total += float(log_probs.gather(-1, part[:, done - start :, None]).sum(dtype=torch.float64))
+        total += _log_prob(network, hidden, part[:, done - start :])
         done = end
         if end == len(tokens):
             break
     if math.isnan(total):
         raise non_finite_error()
-    return Perplexity(total, len(tokens) - 1)
+    return Perplexity(total, len(tokens) - 1, window, stride)
+
+
+def _log_prob(
+    network: CausalNetwork, hidden: Float[Tensor, "1 length d_model"], targets: Int[Tensor, "1 length"]
+) -> float:
+    """The log-probability of the targets together."""
+    total = 0.0
+    for part, tokens in zip(hidden.split(LOGITS, 1), targets.split(LOGITS, 1), strict=True):
+        logits = network.logits(part)
+        log_probs = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+        total += float(log_probs.gather(-1, tokens.unsqueeze(-1)).sum(dtype=torch.float64))
+    return total

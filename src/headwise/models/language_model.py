@@ -10,12 +10,12 @@ from headwise.checkpoint.generation_config import GenerationConfig, read_generat
 from headwise.data.corpus import read_lines
 from headwise.decode.streaming import growing_text, stop_at, until_stop
 from headwise.errors import UserError
-from headwise.evaluate.language import LanguageReport, language_report
+from headwise.evaluate.language import LanguageReport, Perplexity, language_report
 from headwise.generation.chat import Messages, refuse_single
 from headwise.generation.fill import Filling, fillings
 from headwise.generation.output import Detokenise, Output, decode_after, output_of, prompt_ids
 from headwise.generation.permutation import BEHIND, ContentStream, LeftToRight, QueryStream
-from headwise.generation.text import CausalNetwork, Perplexity, continue_prompts, perplexity, stream_continuation
+from headwise.generation.text import CausalNetwork, continue_prompts, perplexity, stream_continuation
 from headwise.generation.vectors import DecoderEmbedder, TextEmbedder, embed_texts, text_embedder
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import ContinuedText
@@ -32,7 +32,7 @@ from headwise.models.introspection import (
 )
 from headwise.models.model import Model, only_with
 
-WINDOW = 1024  # tokens read at once for a perplexity, where the model has no limit
+WINDOW = 1024  # tokens read at once for a perplexity, where neither the network nor its settings have a limit
 DOES = {"language": "continues texts", "permutation": "continues texts and fills in masked tokens"}
 
 
@@ -84,17 +84,16 @@ class LanguageModel(Model):
     @only_with("language", "permutation")
     def perplexity(self, text: str, stride: int = 0, window: int = 0) -> Perplexity:
         longest = self.max_len or int(self.hf_config.get("max_position_embeddings") or WINDOW)
-        window = window or min(longest, WINDOW)
+        window = window or longest
         if window > longest:
             raise UserError(f"window = {window}: the model reads at most {longest} tokens at once")
         return perplexity(self.predictor, self.encode(text), window, stride or max(1, window // 2))
 
     @only_with("language", "permutation")
-    def evaluate(self, paths: Sequence[str]) -> LanguageReport:
+    def evaluate(self, paths: Sequence[str], stride: int = 0, window: int = 0) -> LanguageReport:
         """How well the model predicts text files, each read as `perplexity` reads it."""
         texts = ["\n".join(read_lines(path)) for path in paths]
-        found = [self.perplexity(text) for text in texts]
-        return language_report(texts, [(one.log_prob, one.tokens) for one in found])
+        return language_report(texts, [self.perplexity(text, stride, window) for text in texts])
 
     @only_with("permutation")
     def fill_mask(self, text: str, top: int = 5) -> list[list[Filling]]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # types of results: nothing of this is needed to load or to t
     from headwise.evaluate.classes import LabelReport
     from headwise.evaluate.entities import TagReport
     from headwise.evaluate.forecasts import ForecastReport
-    from headwise.evaluate.language import LanguageReport, MaskedReport
+    from headwise.evaluate.language import LanguageReport, MaskedReport, Perplexity
     from headwise.evaluate.retrieval import RetrievalReport
     from headwise.evaluate.score import PairScore
     from headwise.evaluate.transcripts import TranscriptReport
@@ -43,7 +43,6 @@ if TYPE_CHECKING:  # types of results: nothing of this is needed to load or to t
     from headwise.generation.label import Label
     from headwise.generation.output import Output
     from headwise.generation.tag import Tagging
-    from headwise.generation.text import Perplexity
     from headwise.generation.transcribe import Transcript
     from headwise.glossary.files import GlossaryInput
     from headwise.inspect.alignment import AlignmentHead
@@ -251,7 +250,7 @@ class Model:
             text: its first token is given.
             stride: tokens between the starts of two windows; a smaller stride gives every token more context and takes
                 longer; 0 = half a window.
-            window: tokens read at once; 0 = as many as the model can read, at most 1,024.
+            window: tokens read at once; 0 = as many as the model can read, or 1,024 if it has no limit.
         """
         ...
 

@@ -399,6 +399,12 @@ def test_commands_of_families(make: Make, capsys: pytest.CaptureFixture[str], tm
     model = make("gpt2")
     scored = json.loads(run(capsys, "score", model.path, "--source", tmp_path / "lines", "--stride", 2))
     assert scored["log_prob"] == pytest.approx(model.perplexity("a dog\nb", stride=2).log_prob)
+    assert (scored["window"], scored["stride"]) == (60, 2)
+    read = ["--source", tmp_path / "lines", "--window", 4, "--stride", 3]
+    assert json.loads(run(capsys, "score", model.path, *read))["window"] == 4
+    assert "window 4, stride 3)" in run(capsys, "evaluate", model.path, *read)
+    assert main(["evaluate", str(model.path), *map(str, read[:2]), "--window", "99"]) == 2
+    assert "--window 99: the model reads at most 60 tokens at once" in capsys.readouterr().err
     model = make("m2m")
     asked = ("--source-language", "de", "--target-language", "fr", "--beam-size", 2)
     lines = run(capsys, "translate", model.path, tmp_path / "lines", *asked, "--length-penalty", 1.5).splitlines()

@@ -1,6 +1,7 @@
 """Example: headwise evaluate runs/ende --source test.en --reference test.de"""
 
 import argparse
+import inspect
 import json
 import sys
 from pathlib import Path
@@ -33,6 +34,7 @@ from headwise.cli.options import (
     ray_option,
     source_option,
     target_option,
+    window_options,
 )
 from headwise.cli.parallel_texts import parallel_texts, source_text, target_text, texts_to_score
 from headwise.cli.rules import FlagRule, in_file, out_file
@@ -42,17 +44,43 @@ from headwise.evaluate.alignment import score_alignment
 from headwise.evaluate.report import TranslationReport, evaluate_model, evaluate_text, render_report
 from headwise.evaluate.tuning import Tuning, tune_length_penalty
 
+WINDOWS = ("window", "stride")
 IN_MODEL = ""  # `--save` without a file
 RULES = (
     FlagRule(("target", "reverse"), lambda o: not o.alignments, "is for --alignments: name gold links"),
     ONE_PROCESS,
     FlagRule(
-        ("ensemble", "reference", "against", "multi30k", "tokenize", "tune", "save", "ray", *TERMS, *DECODING),
+        (
+            "ensemble",
+            "reference",
+            "against",
+            "multi30k",
+            "tokenize",
+            "tune",
+            "save",
+            "ray",
+            *TERMS,
+            *DECODING,
+            *WINDOWS,
+        ),
         lambda o: o.alignments,
         "does not go with --alignments, which measures links, not translations",
     ),
     FlagRule(
-        ("model", "ensemble", "source", "target", "reverse", "device", "tune", "save", "ray", *TERMS, *DECODING),
+        (
+            "model",
+            "ensemble",
+            "source",
+            "target",
+            "reverse",
+            "device",
+            "tune",
+            "save",
+            "ray",
+            *TERMS,
+            *DECODING,
+            *WINDOWS,
+        ),
         lambda o: o.hypothesis,
         "does not go with --hypothesis, which is scored as it is",
     ),
@@ -70,6 +98,7 @@ RULES = (
     FlagRule(("save",), lambda o: not o.tune and o.save == "", "needs a FILE to keep the translations in"),
 )
 
+EVALUATION = {"language": "source_language", "normalizer": "normalizer", "window": "window", "stride": "stride"}
 COMMON = (
     *("--source", "--reference", "--hypothesis", "--against", "--metric", "--format", "--save", "--beam-size"),
     *("--device", "--alignments"),
@@ -98,6 +127,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save", type=out_file, nargs="?", const=IN_MODEL, metavar="FILE", help=save)
     normalizer = "how transcripts are normalized; english also unifies numbers and spellings (default: basic)"
     parser.add_argument("--normalizer", choices=("basic", "english"), help=normalizer)
+    window_options(parser)
     _alignment_options(parser)
     glossary_options(parser)
     ray_option(parser)
@@ -133,13 +163,22 @@ def run(options: argparse.Namespace) -> None:
     if hasattr(model, "translate") or not hasattr(model, "evaluate"):
         _evaluate_translator(options, model)
         return
-    settings = {"language": options.source_language, "normalizer": options.normalizer or "basic"} if hears else {}
-    known = ("model", "source", "device", "format", *(["source_language", "normalizer"] if settings else []))
+    settings = {
+        name: getattr(options, option) for name, option in _evaluation_options(model).items() if option in options.flags
+    }
+    known = ("model", "source", "device", "format", *_evaluation_options(model).values())
     stray = [flag for name, flag in options.flags.items() if name not in known]
     if stray:
-        raise UserError(f"{stray[0]} is for translation models; {options.model} needs --source alone")
+        what = "language" if stray[0] in ("--window", "--stride") else "translation"
+        raise UserError(f"{stray[0]} is for {what} models; {options.model} needs --source alone")
     report = model.evaluate([options.source], **settings)
     _print(options, report.as_json(), report.render())
+
+
+def _evaluation_options(model: Any) -> dict[str, str]:
+    """The options of this command that `model.evaluate` takes, by the name of its parameter."""
+    taken = inspect.signature(model.evaluate).parameters
+    return {name: option for name, option in EVALUATION.items() if name in taken}
 
 
 def _print(options: argparse.Namespace, as_json: Any, text: str) -> None:
@@ -165,6 +204,8 @@ def _evaluate_hypotheses(options: argparse.Namespace) -> None:
 
 def _evaluate_translator(options: argparse.Namespace, model: Any) -> None:
     _ = model.translate  # a `UserError` if the model does not translate
+    if options.window or options.stride:
+        raise UserError(f"{'--window' if options.window else '--stride'} is for language models")
     sources, *references = parallel_texts(texts_to_score(options.source, options.reference), options.languages)
     overrides = decode_overrides(options, model.decode_config)
     if options.tune:

@@ -17,11 +17,12 @@ from headwise.cli.options import (
     ray_option,
     source_option,
     target_option,
-    whole_number,
+    window_options,
 )
 from headwise.cli.parallel_texts import parallel_texts, source_text, target_text
 from headwise.data.corpus import read_lines
 from headwise.errors import UserError
+from headwise.evaluate.language import windows_text
 from headwise.evaluate.score import corpus_perplexity
 
 
@@ -30,9 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     compute_option(parser)
     source_option(parser, "source texts, one per line; for a language model, the text to score")
     target_option(parser, "their translations, one per line")
-    stride = "for a language model: tokens between the starts of two windows; fewer are slower, and give each token "
-    stride += "more context (default: half a window)"
-    parser.add_argument("--stride", type=whole_number(1), default=0, metavar="N", help=stride)
+    window_options(parser)
     output_option(parser)
     ray_option(parser)
     language_options(parser)
@@ -45,8 +44,8 @@ def run(options: argparse.Namespace) -> None:
         _score_text(options, model)
         return
     score = model.score
-    if options.stride or not options.target:
-        raise UserError("--target is required for a translation model, and --stride is not for it")
+    if options.stride or options.window or not options.target:
+        raise UserError("--target is required for a translation model, and --window and --stride are not for it")
     if options.compute not in (None, model.dtype):
         raise UserError(f"--compute {options.compute}: this model scores in float32, whatever it decodes with")
     sources, targets = parallel_texts([source_text(options.source), target_text(options.target, "--target")])
@@ -59,9 +58,10 @@ def run(options: argparse.Namespace) -> None:
 
 def _score_text(options: argparse.Namespace, model: Any) -> None:
     """The perplexity that a language model has on one text."""
-    found = model.perplexity("\n".join(read_lines(options.source)), options.stride)
-    _write_records(options.output, [_record(found, tokens=found.tokens)])
-    print(f"perplexity {found.perplexity:.6g} over {found.tokens:,} tokens", file=sys.stderr)
+    found = model.perplexity("\n".join(read_lines(options.source)), options.stride, options.window)
+    _write_records(options.output, [_record(found, tokens=found.tokens, window=found.window, stride=found.stride)])
+    read = windows_text(found.window, found.stride)
+    print(f"perplexity {found.perplexity:.6g} over {found.tokens:,} tokens ({read})", file=sys.stderr)
 
 
 def _record(score: Any, **more: Any) -> dict[str, Any]:
