@@ -218,3 +218,37 @@ def test_a_closed_pipe_is_no_error(model_path: Path, tmp_path: Path) -> None:
     finally:
         os.close(write)
     assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+def test_a_second_model_translates_what_the_first_has_translated(
+    model_path: Path, copying: Any, cli: Any, tmp_path: Path
+) -> None:
+    asked = ["a b c", "", "x y", "j i h g f e d c b a"]
+    first = copying[0].translate(asked)
+    second = copying[0].translate([one.text for one in first], prefix="j", n_best=2)
+    (tmp_path / "input.txt").write_text("\n".join(asked) + "\n", encoding="utf-8")
+    command = ["translate", model_path, tmp_path / "input.txt", "--then", model_path, "--prefix", "j", "--n-best", 2]
+    rows = [json.loads(line) for line in cli(*command, "--format", "jsonl", "--workers", 2).lines]
+    assert [row["text"] for row in rows] == [one.text for one in second]
+    assert [len(row["alternatives"]) for row in rows] == [1, 0, 1, 1]
+    sums = [a.log_prob + b.log_prob for a, b in zip(first, second, strict=True)]
+    assert [row["log_prob"] for row in rows] == pytest.approx(sums, abs=1e-4)
+    assert [row["source_pieces"] for row in rows] == [one.source_pieces for one in first]
+    arriving = cli("translate", model_path, "--then", model_path, stdin=b"a b c\n\nd\n")
+    assert arriving.lines == ["a b c", "", "d"]
+
+
+def test_a_document_is_translated_through_a_third_language(
+    model_path: Path, copying: Any, cli: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("x y z\n", encoding="utf-8")
+    ran = cli("translate", model_path, tmp_path / "a.txt", "--then", model_path, "--sentences", "--prefix", "j")
+    assert "--prefix is for lines of text" in ran.complaint
+    ran = cli("translate", model_path, tmp_path / "a.txt", "--then", model_path, "--sentences")
+    (whole,) = copying[0].translate([copying[0].translate(["x y z"])[0].text])
+    assert ran.code == 0 and ran.lines == [whole.text], ran.err
+
+
+@pytest.mark.parametrize("more", [["--keep", __file__], ["--alignment", "-"], ["--source-language", "de"]])
+def test_options_for_a_single_model_do_not_go_with_a_second(more: list[str], model_path: Path, cli: Any) -> None:
+    assert f"{more[0]} does not go with --then" in cli("translate", model_path, "--then", model_path, *more).complaint

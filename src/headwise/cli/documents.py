@@ -9,7 +9,7 @@ from itertools import tee
 
 from headwise.cli.decoding import decode_overrides
 from headwise.cli.files import output
-from headwise.cli.loading import model_or_ensemble
+from headwise.cli.loading import translating_model
 from headwise.decode.translator import Translation
 from headwise.localisation import is_document
 from headwise.localisation.fill import TranslatedUnit, targets_of, translate_units
@@ -28,7 +28,7 @@ def fill_document(options: argparse.Namespace) -> None:
     if is_plain:
         check_file_name(options.input)
     document = read_document(options.input, options.languages, ".txt" if is_plain else "")
-    model = model_or_ensemble(options)
+    model = translating_model(options)
     language = options.source_language or options.languages[0]
     memory = requested_memory(options)
     overrides = decode_overrides(options, model.decode_config)

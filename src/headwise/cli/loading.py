@@ -26,6 +26,12 @@ def translator_of(options: argparse.Namespace, path: str = "", languages_require
     return _set_up(load_translator(path, options.device, _dtype(options)), options, path, languages_required)
 
 
+def translating_model(options: argparse.Namespace, languages_required: bool = True) -> Any:
+    """`model_or_ensemble` for `headwise translate`, with the model of `--then` behind it."""
+    model = model_or_ensemble(options, languages_required)
+    return options.modules["pivot"].followed_by(model, options) if options.then else model
+
+
 def model_or_ensemble(options: argparse.Namespace, languages_required: bool = True) -> Any:
     """MODEL, or the ensemble of it and the models of `--ensemble`."""
     files = [path for path in options.ensemble if Path(path).is_file()]

@@ -175,14 +175,15 @@ def ray_option(
     parser.add_argument("--ray", nargs="?", const="", default=default, metavar="ADDRESS", help=text)
 
 
-def ensemble_options(parser: argparse.ArgumentParser, what: str = TRANSLATION_MODEL) -> None:
-    """What translates many lines: MODEL or an ensemble, its languages and processes."""
+def ensemble_options(parser: argparse.ArgumentParser, what: str = TRANSLATION_MODEL) -> argparse._ActionsContainer:
+    """What translates many lines: MODEL or an ensemble, its languages and processes; returns the group of options."""
     model_option(parser, what)
     group = parser.add_argument_group("several models, processes or machines")
     ensemble_option(group)
     workers_option(group)
     ray_option(group)
     language_options(parser)
+    return group
 
 
 def seed_option(parser: argparse.ArgumentParser, text: str) -> None:

@@ -8,6 +8,7 @@ error rate is in `evaluate/alignment.py`, alignment by a model in `inspect/align
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -61,6 +62,18 @@ def format_links(links: Collection[Link]) -> str:
     '0-0 1-1 1-2'
     """
     return " ".join(f"{i}-{j}" for i, j in sorted(links))
+
+
+def compose_links(first: Collection[Link], second: Collection[Link]) -> Links:
+    """Links from a text to another through a third one, in which the first links end and the second begin.
+
+    >>> sorted(compose_links({(0, 1), (1, 0)}, {(0, 2), (1, 3)}))
+    [(0, 3), (1, 2)]
+    """
+    targets: dict[int, list[int]] = defaultdict(list)
+    for between, target in second:
+        targets[between].append(target)
+    return frozenset((source, target) for source, between in first for target in targets[between])
 
 
 def check_links(path: str, links: Sequence[Collection[Link]], sources: Sequence[str], targets: Sequence[str]) -> None:

@@ -6,11 +6,10 @@ The glossaries of the server apply in each of the two steps. Not here: which pai
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from headwise.data.links import compose_links
 from headwise.errors import UserError
 from headwise.serve.languages import LanguagePair, base_language
 from headwise.serve.models import SentenceOptions, SentenceTranslation, ServedModel
-
-WordLinks = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -95,6 +94,9 @@ def _joined(first: SentenceTranslation, second: SentenceTranslation) -> Sentence
     """Probabilities are those of both steps, so the log-probability is a lower bound."""
     log_prob = first.log_prob + second.log_prob
     score = first.score + second.score
+    links = None
+    if first.alignment is not None and second.alignment is not None:
+        links = tuple(sorted(compose_links(first.alignment, second.alignment)))
     return replace(
         second,
         source=first.source,
@@ -102,19 +104,5 @@ def _joined(first: SentenceTranslation, second: SentenceTranslation) -> Sentence
         log_prob=log_prob,
         n_tokens=(first.n_tokens[0], second.n_tokens[1]),
         alternatives=tuple((text, first.score + other) for text, other in second.alternatives),
-        alignment=compose_links(first.alignment, second.alignment),
+        alignment=links,
     )
-
-
-def compose_links(first: WordLinks | None, second: WordLinks | None) -> WordLinks | None:
-    """Word links through a third text; None if one alignment is not known.
-
-    >>> compose_links(((0, 1), (1, 0)), ((0, 2), (1, 3)))
-    ((0, 3), (1, 2))
-    """
-    if first is None or second is None:
-        return None
-    targets: dict[int, list[int]] = {}
-    for between, target in second:
-        targets.setdefault(between, []).append(target)
-    return tuple(sorted({(source, target) for source, between in first for target in targets.get(between, ())}))

@@ -35,6 +35,8 @@ UNREAD: list[tuple[list[str], str]] = [
     (["serve", "m", "--suggestions", "s.tmx", "--ray"], "--suggestions does not go with --ray"),
     (["translate", "m", "--draft", "input", "--keep", "k"], "--keep does not go with --draft"),
     ([*TUNE, "--glossary", "g"], "--glossary does not go with --tune"),
+    (["translate", "m", "--then", "n", "--source-language", "de"], "--source-language does not go with --then"),
+    (["translate", "m", "--then", "n", "--keep", "k"], "--keep does not go with --then"),
     (["translate", "m", "--draft-length", "3"], "--draft-length is for --draft"),
     (["translate", "m", "--draft", "input", "--workers", "2"], "--workers does not go with --draft"),
     (["translate", "m", "--draft", "input", "--sample"], "--sample does not go with --draft"),

@@ -14,7 +14,7 @@ from typing import Any
 from headwise.cli.arriving import arrives, arriving
 from headwise.cli.decoding import decode_overrides
 from headwise.cli.files import lines_of, not_too_long, output, with_progress_bar
-from headwise.cli.loading import model_or_ensemble
+from headwise.cli.loading import translating_model
 from headwise.cli.options import (
     ANY_MODEL,
     ONE_PROCESS,
@@ -45,7 +45,7 @@ def _is_document(options: argparse.Namespace) -> bool:
     return is_document(options.input, options.sentences, options.lines)
 
 
-NEEDS = {"documents": lambda o: _is_document(o) or bool(o.memory)}
+NEEDS = {"documents": lambda o: _is_document(o) or bool(o.memory), "pivot": lambda o: bool(o.then)}
 RULES = (
     FlagRule(("sentences",), lambda o: o.lines, "does not go with --lines: say how the file is to be cut, once"),
     FlagRule(
@@ -73,6 +73,16 @@ RULES = (
     FlagRule(("beam_size",), lambda o: o.draft and o.beam_size > 1, "does not go with --draft: it is greedy search"),
     FlagRule(("alignment",), lambda o: o.ensemble, "does not go with --ensemble: links are of one model's attention"),
     FlagRule(("alignment",), lambda o: o.ray is not None, "does not go with --ray: links are read on one machine"),
+    FlagRule(
+        ("source_language", "target_language"),
+        lambda o: o.then,
+        "does not go with --then: a multilingual model translates directly",
+    ),
+    FlagRule(
+        ("alignment", "draft", "shortlist", *TERMS),
+        lambda o: o.then,
+        "does not go with --then: it is for one model; run the command for each model",
+    ),
     ONE_PROCESS,
 )
 
@@ -83,7 +93,9 @@ COMMON = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    ensemble_options(parser, ANY_MODEL)
+    several = ensemble_options(parser, ANY_MODEL)
+    then = "model that translates the translations of MODEL into a third language (pivoting)"
+    several.add_argument("--then", default="", metavar="MODEL", help=then)
     input_option(parser)
     output_option(parser)
     format_option(parser, "output format; jsonl adds scores and tokens")
@@ -117,7 +129,7 @@ def run(options: argparse.Namespace) -> None:
     if not options.lines and os.path.isfile(options.input):
         check_file_name(options.input)
         check_content(options.input, read_head(options.input, HEAD_BYTES))
-    model = model_or_ensemble(options, languages_required=bool(options.alignment))
+    model = translating_model(options, languages_required=bool(options.alignment))
     overrides = decode_overrides(options, model.decode_config)
     apart = options.alignment not in ("", "-")
     with output(options.output) as file, output(options.alignment) if apart else nullcontext() as links_file:
