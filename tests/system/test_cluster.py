@@ -233,12 +233,17 @@ def test_a_killed_command_is_resumed(
     assert cli(*command, "-o", str(whole)).code == 0 and whole.read_bytes() == out.read_bytes()
 
 
-def test_replicas_of_a_server(cluster: Any, model_path: Path, task: Callable[..., Any]) -> None:
+def test_replicas_of_a_server(cluster: Any, model_path: Path, task: Callable[..., Any], tmp_path: Path) -> None:
+    """With a glossary, a memory, and a pair that is translated through a third language."""
+    model = headwise.load(model_path, "cpu")
     asked = [[source for source, _ in task(3, seed)] for seed in range(24)]
-    wanted = [[one.text for one in headwise.load(model_path, "cpu").translate(some)] for some in asked]
-    command = ["serve", str(model_path), "--languages", "en-de", "--device", "cpu", "--port", "0", "--replicas", "2"]
-    command = [sys.executable, "-m", "headwise", *command, "--ray", cluster.address]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as program:
+    wanted = [[one.text for one in model.translate(some)] for some in asked]
+    (tmp_path / "terms.de-fr.tsv").write_text("a\tj\n")
+    (tmp_path / "m.en-fr.po").write_text('msgid "a b c d e."\nmsgstr "stored."\n')
+    files = ["--glossary", str(tmp_path / "terms.de-fr.tsv"), "--memory", str(tmp_path / "m.en-fr.po")]
+    command = ["serve", str(model_path), str(model_path), "--languages", "en-de", "de-fr", "--pivot", "de", *files]
+    command = [sys.executable, "-m", "headwise", *command, "--device", "cpu", "--port", "0", "--replicas", "2"]
+    with subprocess.Popen([*command, "--ray", cluster.address], stderr=subprocess.PIPE, text=True) as program:
         try:
             assert program.stderr
             begun = next(json.loads(line) for line in program.stderr if line.startswith("{"))
@@ -247,7 +252,10 @@ def test_replicas_of_a_server(cluster: Any, model_path: Path, task: Callable[...
             with ThreadPoolExecutor(8) as clients:
                 found = list(clients.map(lambda some: [client.translate(text, "en", "de") for text in some], asked))
             assert found == wanted
-            assert [language["code"] for language in client.languages()] == ["en", "de"]
+            assert [language["code"] for language in client.languages()] == ["en", "de", "fr"]
+            (through,) = model.translate([model.translate(["a b c"])[0].text], glossary=[("a", "j")])
+            assert [client.translate(text, "en", "fr") for text in ("a b c", "a b c d e.")] == [through.text, "stored."]
+            assert "j" in through.text
             program.send_signal(signal.SIGTERM)
             assert program.wait(60) == 0
         finally:

@@ -311,6 +311,10 @@ def test_a_translation_memory_answers_before_the_model(
         body = {"text": f"{known}.", **LANGUAGES, "prefix": known[0]}
         (one,) = server.ask("POST", "/v1/translate", body)[1]["translations"]
         assert one["text"].startswith(known[0])
+        job = create_job(server, "a.txt", f"{known}!\n\nj\n\n{known}.\n".encode())
+        assert states(server, job, "done")[-1]["state"] == "done"
+        rows = {row["source"]: row["memory"] for row in server.ask("GET", job["report"])[1]["texts"]}
+        assert rows == {f"{known}!": [fuzzy["memory"]], "j": [], f"{known}.": [exact["memory"]]}
 
 
 def test_a_memory_names_its_language_pair(cli: Any, model_path: Path, tmp_path: Path) -> None:

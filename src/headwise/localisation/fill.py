@@ -18,7 +18,14 @@ from headwise.errors import UserError
 from headwise.localisation.code_transfer import MARKERS
 from headwise.localisation.placeholders import is_icu_choice, with_codes
 from headwise.localisation.quality_checks import quality_warnings
-from headwise.localisation.segment_memory import MemoryMatch, SegmentMemory, merge_known, recall, segment_keys
+from headwise.localisation.segment_memory import (
+    BestMatch,
+    MemoryMatch,
+    SegmentMemory,
+    merge_known,
+    recall,
+    segment_keys,
+)
 from headwise.localisation.segments import (
     CODES_CHANGED,
     SentenceOutput,
@@ -131,11 +138,16 @@ def translation_steps(
     return [_join_unit(n, unit, *spans, translated) for (n, unit), spans in zip(units, split, strict=True)]
 
 
-def memory_matches(one: TranslatedUnit, memory: SegmentMemory) -> list[MemoryMatch]:
+def memory_matches(one: TranslatedUnit, best_match: BestMatch) -> list[MemoryMatch]:
     """The best match of a whole unit, or else those of its segments."""
-    whole = memory.best_match(with_codes(one.unit.source, one.unit.markup))
-    found = [whole] if whole else [memory.best_match(parts) for parts in one.segments]
-    return [match for match in found if match]
+    whole, *segments = matchable_segments(one)
+    found = best_match(whole)
+    return [found] if found else [match for match in map(best_match, segments) if match]
+
+
+def matchable_segments(one: TranslatedUnit) -> list[Parts]:
+    """The texts of a unit whose matches are of interest: the whole, and its segments."""
+    return [with_codes(one.unit.source, one.unit.markup), *one.segments]
 
 
 def targets_of(units: Sequence[TranslatedUnit]) -> Mapping[int, Parts]:

@@ -6,22 +6,22 @@ from typing import Any
 
 from headwise.localisation.fill import TranslatedUnit, memory_matches
 from headwise.localisation.not_translated import count_kinds
-from headwise.localisation.segment_memory import SegmentMemory, match_values
+from headwise.localisation.segment_memory import BestMatch, match_values
 from headwise.localisation.unit import Skipped, plain
 
 
 def report_rows(
-    filled: Sequence[TranslatedUnit], skipped: Sequence[Skipped], memory: SegmentMemory | None = None
+    filled: Sequence[TranslatedUnit], skipped: Sequence[Skipped], best_match: BestMatch | None = None
 ) -> list[dict[str, Any]]:
     """The translated units, those with most warnings and the least probable first; then texts never translated.
 
-    With a translation memory, each unit has its matches.
+    With `best_match`, of a translation memory, each unit has its matches.
     """
     ranked = sorted(filled, key=lambda one: (-len(one.warnings), one.log_prob))
-    return [*(_row(one, memory) for one in ranked), *map(_skipped_row, skipped)]
+    return [*(_row(one, best_match) for one in ranked), *map(_skipped_row, skipped)]
 
 
-def _row(one: TranslatedUnit, memory: SegmentMemory | None) -> dict[str, Any]:
+def _row(one: TranslatedUnit, best_match: BestMatch | None) -> dict[str, Any]:
     row: dict[str, Any] = {
         "line": one.unit.line,
         "source": plain(one.unit.source),
@@ -29,8 +29,8 @@ def _row(one: TranslatedUnit, memory: SegmentMemory | None) -> dict[str, Any]:
         "log_prob": round(one.log_prob, 4),
         "warnings": list(one.warnings),
     }
-    if memory:
-        row["memory"] = [match_values(match) for match in memory_matches(one, memory)]
+    if best_match:
+        row["memory"] = [match_values(match) for match in memory_matches(one, best_match)]
     return row
 
 
@@ -49,11 +49,13 @@ def count_warnings(filled: Sequence[TranslatedUnit]) -> dict[str, int]:
     return dict(Counter(warning for one in filled for warning in one.warnings).most_common())
 
 
-def fill_report(units: int, filled: Sequence[TranslatedUnit], skipped: Sequence[Skipped]) -> dict[str, Any]:
-    """The whole report as a JSON value."""
+def fill_report(
+    units: int, filled: Sequence[TranslatedUnit], skipped: Sequence[Skipped], best_match: BestMatch | None = None
+) -> dict[str, Any]:
+    """The whole report as a JSON value; `best_match` as for `report_rows`."""
     return {
         "units": count_units(units, filled),
         "warnings": count_warnings(filled),
         "not_translated": count_kinds(skipped),
-        "texts": report_rows(filled, skipped),
+        "texts": report_rows(filled, skipped, best_match),
     }

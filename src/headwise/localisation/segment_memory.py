@@ -38,6 +38,9 @@ class MemoryMatch:
     score: float  # MIN_SCORE to 1: the share of equal characters, by `rapidfuzz.fuzz.ratio`; 1 = exact
 
 
+BestMatch = Callable[[Parts], MemoryMatch | None]  # the most similar segment of a memory
+
+
 class SegmentMemory:
     """Segments with their translations."""
 

@@ -12,11 +12,18 @@ from io import BufferedIOBase
 from itertools import accumulate, pairwise
 from typing import Any
 
-from headwise.localisation.fill import TranslatedUnit, TranslationSteps, targets_of, translation_steps
+from headwise.localisation.fill import (
+    TranslatedUnit,
+    TranslationSteps,
+    matchable_segments,
+    targets_of,
+    translation_steps,
+)
 from headwise.localisation.fill_report import count_warnings, fill_report
 from headwise.localisation.html_page import parse_html
 from headwise.localisation.not_translated import count_kinds, not_translated
 from headwise.localisation.passages import Characters
+from headwise.localisation.segment_memory import MemoryMatch, memory_key
 from headwise.localisation.segments import SentenceOutput, SentenceRequest
 from headwise.localisation.unit import Document, without_inline_codes
 from headwise.serve.files import parse_upload
@@ -111,10 +118,17 @@ class DocumentSession:
         """The number of each quality warning in the first translation of the first document."""
         return count_warnings(self._runs[0].filled), b""
 
+    def _keys(self, call: Mapping[str, Any], content: bytes) -> Message:
+        """The texts of the first document to match with a translation memory."""
+        texts = [memory_key(parts) for one in self._runs[0].filled for parts in matchable_segments(one)]
+        return {"keys": list(dict.fromkeys(texts))}, b""
+
     def _report(self, call: Mapping[str, Any], content: bytes) -> Message:
         """The report on the first translation of the first document, as JSON."""
-        run = self._runs[0]
-        report = fill_report(len(run.document.units), run.filled, not_translated(run.document))
+        run, known = self._runs[0], call["matches"]
+        matches = {key: MemoryMatch(**values) for key, values in known.items()} if known is not None else None
+        best_match = (lambda parts: matches.get(memory_key(parts))) if matches is not None else None
+        report = fill_report(len(run.document.units), run.filled, not_translated(run.document), best_match)
         return {}, json.dumps(report, ensure_ascii=False).encode("utf-8", "replace")
 
     def _requests(self) -> Message:

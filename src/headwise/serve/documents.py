@@ -14,9 +14,10 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from headwise.localisation.segment_memory import SegmentMemory
 from headwise.localisation.segments import SentenceOutput, SentenceRequest
 from headwise.serve.access import log_event
 from headwise.serve.document_process import ENDING, FORK, ORDER, OUT_OF_MEMORY
@@ -92,9 +93,14 @@ class OpenDocuments:
         """The number of each quality warning in the first translation (`count_warnings`)."""
         return (await self.exchange({"do": "warnings"}, b""))[0]
 
-    async def report(self) -> bytes:
-        """The report on the first translation (`fill_report`), as JSON."""
-        return (await self.exchange({"do": "report"}, b""))[1]
+    async def report(self, memory: SegmentMemory | None = None) -> bytes:
+        """The report on the first translation (`fill_report`), as JSON; with the matches of each unit in a memory."""
+        found: dict[str, Any] | None = None
+        if memory:
+            keys = (await self.exchange({"do": "keys"}, b""))[0]["keys"]
+            matches = {key: await asyncio.to_thread(memory.best_match, (key,)) for key in keys}
+            found = {key: asdict(match) for key, match in matches.items() if match}
+        return (await self.exchange({"do": "report", "matches": found}, b""))[1]
 
     @staticmethod
     def _requests(message: Message) -> list[SentenceRequest | None]:

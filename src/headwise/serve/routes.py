@@ -132,7 +132,7 @@ class RequestHandlers:
             model, memory = self.router.find(source, target), self.router.memory(options)
             (written,), (found,) = await translate_documents(model, documents, options, memory, progress)
             counts = {"notTranslated": not_translated, "warnings": await documents.warnings()}
-            report = await documents.report() if progress else b""
+            report = await documents.report(memory) if progress else b""
         self.usage.add_characters(sum(len(one.source) for one in found))
         self.record(found)
         return written, counts, report

@@ -63,13 +63,13 @@ def test_exact_matches_replace_the_model(html: str, expected: str, asked: list[s
 def test_similar_segments_are_offered_with_their_score() -> None:
     memory = SegmentMemory(MEMORY)
     _, _, (one, two) = filled("<p>A bird!</p><p>Nothing like it. A dog. A cats.</p>", memory)
-    (match,) = memory_matches(one, memory)
+    (match,) = memory_matches(one, memory.best_match)
     assert (match.source, match.target, match.score) == (
         "A bird.",
         "Ein Vogel.",
         fuzz.ratio("A bird.", "A bird!") / 100,
     )
-    assert memory_matches(two, memory) == []
+    assert memory_matches(two, memory.best_match) == []
     assert memory.best_match(("A bird.",)).score == 1.0  # type: ignore[union-attr]
     assert memory.best_match(("Quite another text",)) is None
 
