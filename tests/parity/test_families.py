@@ -50,6 +50,7 @@ BERT = {
     "max_position_embeddings": 40,
     "initializer_range": 0.25,
 }
+ALBERT = BERT | {"embedding_size": 10, "num_hidden_layers": 3}
 LLAMA = BERT | {"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 512, "head_dim": 8}
 WINDOW = {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 1}
 BART = {
@@ -145,6 +146,14 @@ CASES = [
     Case("ElectraForQuestionAnswering", BERT | {"embedding_size": 10}),
     Case("ElectraForMaskedLM", BERT | {"embedding_size": 10, "hidden_act": "relu"}),
     Case("ElectraForMaskedLM", BERT | {"embedding_size": 24, "tie_word_embeddings": False}, untied=True, id="untied"),
+    Case("AlbertForMaskedLM", ALBERT),
+    Case("AlbertForMaskedLM", ALBERT | {"num_hidden_layers": 6, "num_hidden_groups": 2, "tie_word_embeddings": False},
+         untied=True, id="groups"),
+    Case("AlbertForPreTraining", ALBERT),
+    Case("AlbertModel", ALBERT | {"hidden_act": "relu"}, id="headless"),
+    Case("AlbertForSequenceClassification", ALBERT | {"num_labels": 4}),
+    Case("AlbertForTokenClassification", ALBERT | {"num_labels": 4}),
+    Case("AlbertForQuestionAnswering", ALBERT),
     Case("GPT2LMHeadModel", GPT2),
     Case("GPT2LMHeadModel", GPT2 | {"n_inner": 30, "activation_function": "relu", "n_head": 4}, id="relu"),
     Case("GPT2LMHeadModel", GPT2 | {"tie_word_embeddings": False, "scale_attn_weights": False}, id="untied"),
@@ -287,6 +296,22 @@ def their_logits(theirs: Any, **inputs: Tensor) -> Tensor:
 def test_logits(pair: Pair) -> None:
     """Whole texts, without a mask."""
     close(pair.network(*pair.inputs.values()), their_logits(pair.theirs, **pair.inputs))
+
+
+# Parts that transformers computes in float32 whatever the precision: norms, and the sinusoids of M2M-100.
+PARTLY_FLOAT32 = ("Llama", "Mistral", "Qwen", "Gemma", "T5", "MT5", "M2M100")
+
+
+def test_logits_in_float64(pair: Pair) -> None:
+    """A logit depends on some thousand sums, each rounded to 2^-53 of its size: at most 1e-13 of the largest."""
+    ours, theirs = copy.deepcopy(pair.network).double(), copy.deepcopy(pair.theirs).double()
+    inputs = {name: x.double() if x.is_floating_point() else x for name, x in pair.inputs.items()}
+    found, expected = ours(*inputs.values()), their_logits(theirs, **inputs)
+    assert found.dtype == expected.dtype == torch.float64
+    if pair.case.kind.startswith(PARTLY_FLOAT32):
+        close(found, expected)
+    else:
+        torch.testing.assert_close(found, expected, atol=1e-13 * expected.abs().max().item(), rtol=0)
 
 
 @pytest.mark.parametrize("side", ["right", "left"])

@@ -45,13 +45,16 @@ KINDS: dict[str, dict[str, Any]] = {
     "Bert": BERT,
     "Roberta": BERT | {"type_vocab_size": 1},
     "Electra": BERT | {"embedding_size": 8},
+    "Albert": BERT | {"embedding_size": 8},
     "DistilBert": {"vocab_size": VOCAB, "max_position_embeddings": 40, "pad_token_id": PAD, "num_labels": 3, "dim": 16,
                    "n_layers": 2, "n_heads": 2, "hidden_dim": 24},
 }  # fmt: skip
 OFF = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+DEFAULT_DROPOUT = {"Albert": 0.0}
 SEEN = {"initializer_range": 0.25}  # with the usual 0.02 what attention adds is too small for its dropout to be seen
 QUIET = {kind: OFF for kind in KINDS} | {
-    "DistilBert": {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0, "qa_dropout": 0.0}
+    "Albert": OFF | {"classifier_dropout_prob": 0.0},
+    "DistilBert": {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0, "qa_dropout": 0.0},
 }
 HEADS = {"SequenceClassification": "text_class", "TokenClassification": "token_class", "QuestionAnswering": "span"}
 SETTINGS = ["train.max_steps=50", "train.learning_rate=0.01", "train.warmup_steps=5"]
@@ -99,12 +102,15 @@ def test_everything_is_dropped_that_transformers_drops(
     rates = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2, "classifier_dropout": 0.3}
     if kind == "DistilBert":
         rates = {"dropout": 0.1, "attention_dropout": 0.2, "seq_classif_dropout": 0.3, "qa_dropout": 0.4}
+    elif kind == "Albert":
+        rates["classifier_dropout_prob"] = 0.3
     theirs, model = made(kind, head, tmp_path, **SEEN, **rates if named else {})
     monkeypatch.setattr(torch.nn.functional, "dropout", scaled)
     monkeypatch.setattr(Dropout, "forward", own_scaled)
     said = model.about if named else {key: value for key, value in model.about.items() if "dropout" not in key}
-    more = with_head_dropout(extra_dropout_rates(said, 0.1), model.config, said, 0.1)
-    own = make_trainable(model.network, 0.1, more).train()
+    rate = 0.1 if named else DEFAULT_DROPOUT.get(kind, 0.1)
+    more = with_head_dropout(extra_dropout_rates(said, rate), model.config, said, rate)
+    own = make_trainable(model.network, rate, more).train()
     mask = SRC != PAD
     expected = logits_of(theirs, SRC, mask)
     found = own(SRC, mask)
@@ -167,7 +173,7 @@ def test_loss_and_gradients(kind: str, head: str, tmp_path: Path) -> None:
     torch.testing.assert_close(found.objective / batch.n_targets, loss, atol=1e-5, rtol=1e-5)
     expected = {name: value.grad for name, value in theirs.named_parameters()}
     gradients = in_file(own, model, gradients=True)
-    assert gradients.keys() == expected.keys() and len(gradients) > 30
+    assert gradients.keys() == expected.keys() and len(gradients) > 20
     for key, value in gradients.items():
         torch.testing.assert_close(
             value, expected[key], atol=1e-5, rtol=1e-4, msg=lambda text, key=key: f"{key}: {text}"
@@ -202,7 +208,7 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(kind: str, before: s
     base = FINE_TUNING.read(str(tmp_path / "in"))
     model = with_head(base, HEADS[head], [] if HEADS[head] == "span" else ["a", "b", "c", "d"])
     known = pretrained_head(base, model)
-    assert (len(known) == 2) == (kind == "Bert" and before == "Model" and head == "SequenceClassification")
+    assert (len(known) == 2) == (kind in ("Bert", "Albert") and before == "Model" and head == "SequenceClassification")
     own = network_with_head(base, model, known, 0.0).eval()
     layout = SameLayout(model)
     layout.write_companions(tmp_path / "out")
@@ -218,7 +224,9 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(kind: str, before: s
     expected = logits_of(theirs.eval(), SRC, mask)[real]
     torch.testing.assert_close(own(SRC, mask)[real], expected, atol=1e-5, rtol=1e-5)
     if known:
-        torch.testing.assert_close(theirs.bert.pooler.dense.weight, saved.pooler.dense.weight)
+        pooler = dict(theirs.base_model.pooler.named_parameters())
+        for name, parameter in saved.pooler.named_parameters():
+            torch.testing.assert_close(pooler[name], parameter)
     again = read_any(tmp_path / "out")
     torch.testing.assert_close(again.network(SRC, mask)[real], expected, atol=1e-5, rtol=1e-5)
 

@@ -26,7 +26,7 @@ from headwise.checkpoint.trained import write_file, write_json
 from headwise.checkpoint.vocabulary import read_vocabulary
 from headwise.checkpoint.xlnet import read_xlnet
 from headwise.errors import UserError
-from headwise.network.build import build_empty, tie_head
+from headwise.network.build import build_empty, tie
 from headwise.network.config import NetworkConfig, network_config
 from headwise.network.parameters import replace_parameter
 
@@ -112,5 +112,5 @@ def _read_ours(folder: Path, values: dict[str, Any], dtype: torch.dtype | None) 
     dtype = dtype or widest(tensors.values())
     for name, tensor in tensors.items():
         replace_parameter(network, name, tensor.to(dtype))
-    tie_head(network, config)
+    tie(network, config)
     return ReadCheckpoint(network, config, values.get("hf", {}))

@@ -30,7 +30,7 @@ from headwise.checkpoint.precision import name_of, refuse_quantised, refuse_quan
 from headwise.checkpoint.tensors import _mapped
 from headwise.families.registry import FAMILIES
 from headwise.families.table import entries
-from headwise.network.build import build_empty, tie_head
+from headwise.network.build import build_empty, tie
 from headwise.network.config import NetworkConfig
 from headwise.network.parameters import replace_parameter
 
@@ -71,7 +71,7 @@ def read_checkpoint(
     for entry, tensor in fitting.entries:
         for name, value in entry.to_own(tensor.to(dtype)).items():
             replace_parameter(network, name, value)
-    tie_head(network, fitting.config)
+    tie(network, fitting.config)
     return ReadCheckpoint(network, fitting.config, values)
 
 

@@ -1,8 +1,8 @@
 """Between text and ids for checkpoints of the families, whichever files their vocabulary came in.
 
 `tokenizer.json` says everything by itself. Families older than it have files of their own kind: two SentencePiece
-models (Marian), one (T5, XLNet, mBART, LLaMA 1 and 2), merges (GPT-2, BART, RoBERTa, Whisper) or WordPieces (BERT,
-ELECTRA).
+models (Marian), one (T5, XLNet, ALBERT, mBART, LLaMA 1 and 2), merges (GPT-2, BART, RoBERTa, Whisper) or WordPieces
+(BERT, ELECTRA).
 
 Not here: our own tokenizer (`headwise.data`), chat templates, language codes.
 """
@@ -199,8 +199,10 @@ def _sentencepiece(path: Path) -> Any:
 
 
 def _spiece(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """Three families call their file so."""
-    return {"xlnet": _xlnet, "pegasus": _pegasus}.get(str(hf_config.get("model_type")), _t5)(folder, hf_config)
+    """Four families call their file so."""
+    return {"albert": _albert, "xlnet": _xlnet, "pegasus": _pegasus}.get(str(hf_config.get("model_type")), _t5)(
+        folder, hf_config
+    )
 
 
 def _pegasus(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
@@ -233,12 +235,7 @@ def _xlnet(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     """The model's own ids, <sep> and <cls> behind them; quotes and, unless told otherwise, accents are simplified."""
     model, settings = _sentencepiece(folder / "spiece.model"), _settings(folder)
     marks = {i for i in range(model.get_piece_size()) if model.is_control(i) or model.is_unknown(i)}
-
-    def simple(text: str) -> str:
-        text = " ".join(text.split()).replace("``", '"').replace("''", '"')
-        if not settings.get("keep_accents", False):
-            text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
-        return text.lower() if settings.get("do_lower_case", False) else text
+    simple = _simplification(settings.get("keep_accents", False), settings.get("do_lower_case", False))
 
     def encode(text: str) -> list[int]:
         first, *others = text.split("<mask>")
@@ -257,6 +254,38 @@ def _xlnet(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
         _own_ids(model, [], [], {}).id_of,
         encode_two=encode_two,
     )
+
+
+def _simplification(accents: bool, lower: bool) -> Callable[[str], str]:
+    """What simplifies quotes and spaces of a text, accents unless they are kept, and capitals if told to."""
+
+    def simple(text: str) -> str:
+        text = " ".join(text.split()).replace("``", '"').replace("''", '"')
+        if not accents:
+            text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+        return text.lower() if lower else text
+
+    return simple
+
+
+def _albert(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
+    """The model's own ids between [CLS] and [SEP]; texts are simplified as for XLNet, and lowercased unless told
+    otherwise.
+    """
+    model, settings = _sentencepiece(folder / "spiece.model"), _settings(folder)
+    simple = _simplification(settings.get("keep_accents", False), settings.get("do_lower_case", True))
+    own = _own_ids(model, [], [], {})
+    start, end, mask = (model.piece_to_id(mark) for mark in ("[CLS]", "[SEP]", "[MASK]"))
+
+    def pieces(text: str) -> list[int]:
+        first, *others = (model.encode(simple(part)) for part in text.split("[MASK]"))
+        return [*first, *(i for part in others for i in (mask, *part))]
+
+    def encode_two(first: str, second: str) -> tuple[list[int], list[int]]:
+        before, behind = [start, *pieces(first), end], [*pieces(second), end]
+        return before + behind, [0] * len(before) + [1] * len(behind)
+
+    return replace(own, encode=lambda text: [start, *pieces(text), end], encode_two=encode_two)
 
 
 def _commas_apart(model: Any, text: str) -> list[str]:

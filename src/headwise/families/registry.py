@@ -1,6 +1,7 @@
 """All families by `model_type` in config.json."""
 
 from headwise.families import (
+    albert,
     bart,
     bert,
     deit,
@@ -26,6 +27,7 @@ from headwise.families import (
 from headwise.families.family import Family
 
 FAMILIES: dict[str, Family] = {
+    "albert": albert.FAMILY,
     "bart": bart.FAMILY,
     "bert": bert.FAMILY,
     "camembert": roberta.FAMILY,

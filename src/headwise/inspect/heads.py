@@ -102,9 +102,14 @@ class HeadMask:
         self._weights: dict[LayerName, Tensor] = {}  # the original W^O where heads are masked
 
     def set(self, heads: Collection[Head]) -> frozenset[Head]:
-        """Mask these heads and no others; returns those that were masked before."""
+        """Mask these heads and no others; returns those that were masked before.
+
+        `UserError` if layers share their parameters (ALBERT), since a head would be masked in all of them.
+        """
+        there = multi_head_attentions(self.model) if self.heads or heads else {}
+        if heads and len({id(attention.o_proj.weight) for attention in there.values()}) < len(there):
+            raise UserError("a head cannot be masked: the layers of this model share their parameters")
         before, self.heads = self.heads, frozenset(heads)
-        there = multi_head_attentions(self.model) if before or heads else {}
         with torch.no_grad():
             for where, weight in self._weights.items():
                 there[where].o_proj.weight.copy_(weight)

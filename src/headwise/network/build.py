@@ -31,6 +31,7 @@ from headwise.network.kernels import Capped, Windowed
 from headwise.network.layers import DecoderLayer, EncoderLayer, ParallelLayer, SandwichSublayer, Sublayer
 from headwise.network.masks import Causal, Everywhere
 from headwise.network.norms import RMSNorm, ShiftedRMSNorm
+from headwise.network.parameters import share_parameters
 from headwise.network.pooled import POOLINGS, PooledEncoder
 from headwise.network.positions import (
     LearnedPositions,
@@ -53,7 +54,7 @@ def build(c: NetworkConfig) -> FamilyNetwork:
     """A network with random initial parameters from torch's global generator."""
     network = _assemble(c)
     initialize(network)
-    tie_head(network, c)
+    tie(network, c)
     return network
 
 
@@ -61,7 +62,7 @@ def build_empty(c: NetworkConfig) -> FamilyNetwork:
     """A network whose parameters have no memory yet, to be replaced by those of a file; fixed tables are computed."""
     with empty_parameters():
         network = _assemble(c)
-        tie_head(network, c)
+        tie(network, c)
     return network.eval()
 
 
@@ -73,11 +74,20 @@ def build_pooled(c: StackConfig, front: nn.Module, pooling: str, n_outputs: int)
     return network
 
 
-def tie_head(network: FamilyNetwork, c: NetworkConfig) -> None:
-    """Tie the head's matrix to the embedding table, if the model does; call it again after replacing either."""
+def tie(network: FamilyNetwork, c: NetworkConfig) -> None:
+    """Share the parameters that the model shares; call it again after replacing one of them.
+
+    These are the head's matrix and the embedding table, and all parameters of the layers of a group. The layers stay
+    modules of their own, so that each has its own hooks; their parameters have the names of the group's first layer.
+    """
     front: Any = network.tgt_embeddings if isinstance(network, Transformer) else network.embeddings
     if c.tie_head and isinstance(front, Embeddings):
         network.head.get_submodule("output").weight = front.tokens.weight
+    for name, stack in (("encoder", c.encoder), ("decoder", c.decoder)):
+        if stack and stack.layer_groups:
+            layers: Any = network.get_submodule(name).layers
+            for i, first in enumerate(stack.first_of_groups):
+                share_parameters(layers[first], layers[i])
 
 
 def _assemble(c: NetworkConfig) -> FamilyNetwork:

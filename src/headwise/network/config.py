@@ -63,13 +63,25 @@ class StackConfig:
     relative_distance: int = 128  # largest distance with its own bucket
     embedding_scale: float = 1.0  # sqrt(d_model) in the paper (Marian, Gemma)
     embedding_norm: bool = False  # (BERT, BART)
-    d_embedding: int = 0  # width of the embeddings if they are projected; 0 = d_model (ELECTRA)
+    d_embedding: int = 0  # width of the embeddings if they are projected; 0 = d_model (ELECTRA, ALBERT)
     n_types: int = 0  # token types (segments); 0 = none (BERT)
+    layer_groups: int = 0  # groups of layers with the same parameters; 0 = every layer has its own (ALBERT)
 
     @property
     def longest(self) -> int | None:
         """The number of learned positions; None without a limit."""
         return self.max_len if self.positions == "learned" else None
+
+    @property
+    def first_of_groups(self) -> list[int]:
+        """For each layer the first one of its group, whose parameters it has.
+
+        >>> StackConfig(d_model=8, n_layers=6, n_heads=2, d_ff=8, d_head=4, layer_groups=2).first_of_groups
+        [0, 0, 0, 3, 3, 3]
+        """
+        size = self.n_layers // (self.layer_groups or self.n_layers)
+        assert self.n_layers % size == 0, "all groups have as many layers"
+        return [i - i % size for i in range(self.n_layers)]
 
 
 @dataclass(frozen=True)

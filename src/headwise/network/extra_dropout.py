@@ -33,6 +33,7 @@ class DropoutRates:
     pool: float = 0.0  # on the input of a text classifier's head (RoBERTa, ELECTRA)
     classes: float = 0.0  # on the input of a classifier's last matrix
     whole_attention: bool = False  # no dropout on the output of self-attention (DistilBERT)
+    whole_ffn: bool = False  # no dropout on the output of the feed-forward network (ALBERT)
 
     def __bool__(self) -> bool:
         """Whether anything is dropped."""
@@ -84,8 +85,12 @@ def add_dropout(network: Transformer | DecoderOnly | EncoderOnly, rates: Dropout
             _replace(module, "kernel", DroppingKernel(module.kernel, rates.attention))
         elif isinstance(module, FeedForward | GatedFeedForward) and rates.activation:
             _replace(module, "activation", DroppingActivation(module.activation, rates.activation))
-        elif isinstance(module, EncoderLayer) and rates.whole_attention:
-            module.self_attn_sublayer.dropout.p = 0.0
+        elif isinstance(module, EncoderLayer):
+            for whole, sublayer in (
+                (rates.whole_attention, module.self_attn_sublayer),
+                (rates.whole_ffn, module.ffn_sublayer),
+            ):
+                sublayer.dropout.p = 0.0 if whole else sublayer.dropout.p
     for part, p in (("pool", rates.pool), ("classes", rates.classes)):
         if p:
             network.get_submodule(f"head.{part}").register_forward_pre_hook(_input_dropout(p))

@@ -27,13 +27,17 @@ class LowRankLinear(nn.Linear):
         a: A, (r, in_features); shared by layers that a file stores as one matrix.
         alpha: the update is scaled by alpha / r.
         dropout: on the input of A.
+        b: B, (out_features, r), if another adapter has the same.
     """
 
-    def __init__(self, layer: nn.Linear, a: nn.Parameter, alpha: float, dropout: float) -> None:
+    def __init__(
+        self, layer: nn.Linear, a: nn.Parameter, alpha: float, dropout: float, b: nn.Parameter | None = None
+    ) -> None:
         super().__init__(layer.in_features, layer.out_features, layer.bias is not None, device="meta")
         self.weight, self.bias = layer.weight, layer.bias
         self.lora_A = a
-        self.lora_B = nn.Parameter(torch.zeros(layer.out_features, len(a), device=layer.weight.device))
+        zeros = torch.zeros(layer.out_features, len(a), device=layer.weight.device)
+        self.lora_B = nn.Parameter(zeros) if b is None else b
         self.scale = alpha / len(a)
         self.dropout = Dropout(dropout)
 
@@ -56,6 +60,8 @@ def adapt(
 ) -> None:
     """Put adapters on `layers` and freeze all parameters except those named in `whole`.
 
+    Linear layers that share their weight (ALBERT) get the same adapter.
+
     Args:
         layers: groups of names of linear layers; a group is one matrix in a file and shares A.
     """
@@ -66,7 +72,12 @@ def adapt(
         a = nn.Parameter(first.new_empty(rank, first.size(1)))
         nn.init.kaiming_uniform_(a, a=math.sqrt(5))
         for name in group:
-            _replace_layer(network, name, LowRankLinear(linear(network, name), a, alpha, dropout))
+            layer = linear(network, name)
+            adapted = LowRankLinear(layer, a, alpha, dropout)
+            for same, other in list(network.named_modules()):
+                if isinstance(other, nn.Linear) and other.weight is layer.weight and other is not layer:
+                    _replace_layer(network, same, LowRankLinear(other, a, alpha, dropout, adapted.lora_B))
+            _replace_layer(network, name, adapted)
 
 
 @contextmanager

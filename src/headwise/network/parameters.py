@@ -39,6 +39,13 @@ def replace_parameter(network: nn.Module, name: str, tensor: Tensor) -> None:
     setattr(network.get_submodule(parent), leaf, nn.Parameter(tensor, requires_grad=False))
 
 
+def share_parameters(source: nn.Module, other: nn.Module) -> None:
+    """Let `other`, a module of the same structure, have the parameters of `source`."""
+    for name, parameter in source.named_parameters(remove_duplicate=False):
+        parent, _, leaf = name.rpartition(".")
+        setattr(other.get_submodule(parent), leaf, parameter)
+
+
 def count_parameters(model: nn.Module) -> int:
     """Number of trained values, shared ones counted once."""
     return sum(parameter.numel() for parameter in model.parameters())

@@ -21,7 +21,7 @@ from headwise.families.registry import FAMILIES
 from headwise.generation.label import class_names
 from headwise.models.load import pretrained_model
 from headwise.models.model import Model
-from headwise.network.build import build_empty, empty_parameters
+from headwise.network.build import build_empty, empty_parameters, tie
 from headwise.network.parameters import parameters_of, replace_parameter
 from headwise.tasks.job import TrainRequest, base_names, notify
 from headwise.tasks.pretrained import (
@@ -37,6 +37,7 @@ from headwise.tasks.pretrained import (
 ENCODERS = "an encoder (BERT or a similar model)"
 TEXT_CLASSIFIERS = f"{ENCODERS} or an XLNet"
 CLASS_PREFIXES = {  # of the classes of a family in transformers
+    "albert": "Albert",
     "bert": "Bert",
     "camembert": "Camembert",
     "deit": "DeiT",
@@ -136,6 +137,7 @@ def network_with_head(base: Model, model: Model, known: Mapping[str, Tensor], dr
         unfreeze(network, dropout)
         network.head.dropout.p = config.head_dropout
         return network
+    tie(network, config)
     rates = with_head_dropout(extra_dropout_rates(model.hf_config, dropout), config, model.hf_config, dropout)
     return make_trainable(network, dropout, rates)
 

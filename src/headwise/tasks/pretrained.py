@@ -41,7 +41,7 @@ DEFAULT_RATES = {  # if config.json has no value
     **{name: {"attention_probs_dropout_prob": 0.1} for name in BERTS},
 }
 # Families without the paper's dropout by default.
-NO_DROPOUT = ("vit", "deit", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")
+NO_DROPOUT = ("albert", "vit", "deit", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")
 
 NetworkT = TypeVar("NetworkT", Transformer, DecoderOnly, EncoderOnly)
 
@@ -82,7 +82,8 @@ def extra_dropout_rates(hf_config: Mapping[str, Any], dropout: float) -> Dropout
     values = {**DEFAULT_RATES.get(str(hf_config.get("model_type")), {}), **hf_config}
     named = [name for name in EXTRA_DROPOUT if values.get(name) is not None]
     rates = {EXTRA_DROPOUT[name]: float(values[name]) for name in named}
-    return DropoutRates(**rates, whole_attention=values.get("model_type") == "distilbert")
+    kind = values.get("model_type")
+    return DropoutRates(**rates, whole_attention=kind == "distilbert", whole_ffn=kind == "albert")
 
 
 def with_head_dropout(
@@ -97,6 +98,8 @@ def with_head_dropout(
     named = hf_config.get("classifier_dropout")
     if config.family == "distilbert":
         named = hf_config.get("seq_classif_dropout", 0.2) if of_texts else None
+    elif config.family == "albert":
+        named = hf_config.get("classifier_dropout_prob", 0.1)
     p = dropout if named is None else float(named)
     return replace(rates, classes=p, pool=p if of_texts and config.family in ("roberta", "electra") else 0.0)
 

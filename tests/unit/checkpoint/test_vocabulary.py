@@ -162,6 +162,33 @@ def test_pegasus_ids_begin_behind_its_marks(sentencepiece_model: Path, tmp_path:
     assert (vocabulary.id_of("</s>"), vocabulary.id_of("no such piece")) == (1, None)
 
 
+@pytest.fixture(scope="module")
+def bracketed_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As ALBERT has it: lowercase, with the marks [CLS], [SEP] and [MASK]."""
+    trainer = pytest.importorskip("sentencepiece").SentencePieceTrainer
+    folder = tmp_path_factory.mktemp("spm")
+    (folder / "text").write_text("\n".join(f"{sentence} 2021, 1" for sentence in SENTENCES * 5).lower())
+    trainer.train(
+        input=str(folder / "text"), model_prefix=str(folder / "m"), vocab_size=32, minloglevel=2, pad_id=0, unk_id=1,
+        bos_id=-1, eos_id=-1, pad_piece="<pad>", control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+    )  # fmt: skip
+    return folder / "m.model"
+
+
+def test_albert_is_lowercase_between_marks(bracketed_model: Path, tmp_path: Path) -> None:
+    folder = copy(bracketed_model, tmp_path, "spiece.model")
+    theirs = pytest.importorskip("transformers").AlbertTokenizer.from_pretrained(folder)
+    vocabulary = read_vocabulary(folder, {"model_type": "albert"})
+    for text in [*TEXTS, "The [MASK] runs.", "The C\u00e1t ``is'' in  2021, here"]:
+        assert vocabulary.encode(text) == theirs(text).input_ids
+    assert vocabulary.decode(vocabulary.encode("The Cat is here.")) == "the cat is here."
+    two, types = vocabulary.encode_two("A dog", "The cat") if vocabulary.encode_two else ([], [])
+    assert two == theirs("A dog", "The cat").input_ids
+    assert types == [0] * len(vocabulary.encode("A dog")) + [1] * (len(vocabulary.encode("The cat")) - 1)
+    write_json(folder / "tokenizer_config.json", {"do_lower_case": False})
+    assert vocabulary.id_of("<unk>") in read_vocabulary(folder, {"model_type": "albert"}).encode("The")
+
+
 def test_m2m_has_a_list_of_its_own(sentencepiece_model: Path, tmp_path: Path) -> None:
     folder, model = copy(sentencepiece_model, tmp_path, "sentencepiece.bpe.model"), model_of(sentencepiece_model)
     pieces = ["<s>", "<pad>", "</s>", "<unk>", *(model.id_to_piece(i) for i in range(44, 2, -1))]

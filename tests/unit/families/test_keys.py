@@ -50,6 +50,8 @@ GPT2 = {
     "activation_function": "relu", "layer_norm_epsilon": 1e-5, "scale_attn_weights": True, "tie_word_embeddings": True,
 }  # fmt: skip
 CONFIGS: dict[str, dict[str, Any]] = {
+    "albert": BERT | {"embedding_size": 4, "num_hidden_layers": 2, "num_hidden_groups": 2, "inner_group_num": 1,
+                      "hidden_act": "gelu_new"},
     "bart": BART,
     "bert": BERT,
     "camembert": BERT,
@@ -126,6 +128,7 @@ def test_every_family_is_here() -> None:
         ("bart", {"force_bos_token_to_be_generated": True, "save_step": 6, "eos_token_ids": [2]}),
         ("llama", {"unsloth_fixed": True, "unsloth_version": "2025.1"}),
         ("roberta", {"language": "english", "name": "Roberta"}),
+        ("albert", {"net_structure_type": 0, "gap_size": 0, "num_memory_blocks": 0, "down_scale_factor": 1}),
     ],
 )
 def test_ignored_keys(family: str, keys: dict[str, Any]) -> None:
@@ -217,6 +220,9 @@ def test_every_family_is_among_the_published() -> None:
         ("bert", {"layer_norm_eps": float("nan")}, "layer_norm_eps = nan: must be a number from 0 to below 1"),
         ("bert", {"architectures": "BertModel"}, "architectures = 'BertModel': must be a list of names"),
         ("bert", {"pad_token_id": "[PAD]"}, "pad_token_id = '[PAD]': must be the id of a token"),
+        ("albert", {"num_hidden_groups": 3}, "num_hidden_layers = 2 is not a multiple of num_hidden_groups = 3"),
+        ("albert", {"embedding_size": 8}, "embedding_size = 8 is also hidden_size, which is not supported"),
+        ("albert", {"inner_group_num": 2}, "inner_group_num = 2 is not supported, only 1"),
         ("roberta", {"max_position_embeddings": 2}, "max_position_embeddings = 2 leaves no positions"),
         ("llama", {"num_key_value_heads": 3}, "num_attention_heads = 4 is not a multiple of num_key_value_heads = 3"),
         ("llama", {"rope_theta": float("inf"), "rope_scaling": None}, "rope_theta = inf: must be a finite number"),

@@ -12,6 +12,7 @@ from headwise.architectures.transformer import build_model
 from headwise.config.model import RecurrentConfig, TransformerConfig
 from headwise.config.settings import RunConfig, check
 from headwise.errors import UserError
+from headwise.families.registry import FAMILIES
 from headwise.inspect.heads import (
     Head,
     HeadMask,
@@ -25,6 +26,7 @@ from headwise.inspect.heads import (
 from headwise.native.library import library
 from headwise.native.network import CompiledNetwork
 from headwise.network.attention import split_heads
+from headwise.network.build import build as build_family
 from headwise.network.inference import PrecisionVariants
 from headwise.network.parameters import load_parameters, parameters_of
 from headwise.network.transformer import Transformer
@@ -178,3 +180,24 @@ def test_other_architectures_have_no_heads() -> None:
 def test_head_counts_that_do_not_fit(counts: tuple[int, ...]) -> None:
     with pytest.raises(UserError, match=r"model.cross_heads = .*from 1 to model.n_heads = 3 for each of 2 layers"):
         check(RunConfig(model=TransformerConfig(**SHAPE, cross_heads=counts)))
+
+
+def test_heads_of_layers_with_the_same_parameters_are_not_masked() -> None:
+    """A head of one layer of an ALBERT would be masked in all of them."""
+    sizes = {"hidden_size": 12, "num_attention_heads": 3, "intermediate_size": 8, "vocab_size": 9}
+    values = {"embedding_size": 4, "num_hidden_layers": 2, **sizes}
+    for groups, refused in ((1, True), (2, False)):
+        model = build_family(FAMILIES["albert"].config_from_hf({**values, "num_hidden_groups": groups}))
+        assert len(all_heads(model)) == 6
+        before = {name: value.clone() for name, value in parameters_of(model).items()}
+        mask = HeadMask(model)
+        if refused:
+            with pytest.raises(UserError, match="the layers of this model share their parameters"):
+                mask.set({Head("encoder", 1, 2)})
+            assert not mask.heads and all(
+                torch.equal(before[name], value) for name, value in parameters_of(model).items()
+            )
+        else:
+            mask.set({Head("encoder", 1, 2)})
+            assert not model.encoder.layers[1].self_attn.o_proj.weight[:, 8:].any()
+            assert model.encoder.layers[0].self_attn.o_proj.weight[:, 8:].all()

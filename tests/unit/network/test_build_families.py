@@ -72,6 +72,7 @@ STACK_AXES = [
     for base, changes in (
         ({}, {"d_model": 18, "d_head": 9}),
         ({}, {"n_layers": 3}),
+        ({}, {"layer_groups": 1}),
         ({}, {"n_heads": 3}),
         ({}, {"d_ff": 20}),
         ({}, {"d_head": 4}),
