@@ -15,6 +15,7 @@ from killing import killed_and_resumed, records
 from safetensors.torch import load_file
 from tiny_families import HEARING, write_tiny
 
+import headwise
 from headwise.generation import fallback
 from headwise.generation.fallback import most_probable
 
@@ -170,11 +171,13 @@ def test_failed_outputs_are_sampled_again(
     marks = [f"<m{i}>" for i in range(56)] + ["<|startofprev|>", "<|nospeech|>"]
     write_tiny(tmp_path, "whisper", {"max_source_positions": 20, "vocab_size": 323}, HEARING, marks)
     (tmp_path / "preprocessor_config.json").write_text('{"feature_size": 8}')
-    sound = ["transcribe", tmp_path, folder / "ab.wav", "--timestamps", "--format", "jsonl"]
-    plain, again = cli(*sound), cli(*sound, "--fallback", "--condition")
+    sound = ["transcribe", tmp_path, folder / "ab.wav", "--format", "json"]
+    plain, again = cli(*sound, "--no-fallback"), cli(*sound, "--condition")
     assert plain.code == again.code == 0, again.err
     assert drawn == [5] * 5
-    assert again.out == cli(*sound, "--fallback", "--condition").out != plain.out
+    assert again.out == cli(*sound, "--condition").out != plain.out
+    in_python: Any = headwise.load(tmp_path, "cpu")
+    assert json.loads(cli(*sound).out)["text"] == in_python.transcribe(folder / "ab.wav").text  # the same defaults
     assert "has no <|startofprev|>" in cli("transcribe", folder / "model", folder / "ab.wav", "--condition").complaint
 
 

@@ -69,6 +69,7 @@ def attempt(attempt_at: Callable[[float], Attempt], temperatures: Sequence[float
 class WindowTranscriber:
     """Transcribes the windows of a recording in order; `listen` does one, with earlier text, at a temperature."""
 
+    encode: Callable[[Tensor], Tensor]  # once for each window, however often it is decoded
     listen: Callable[[Tensor, Sequence[int], float], Attempt]
     first_timestamp: int
     fallback: bool  # try other temperatures, and skip silence
@@ -78,7 +79,8 @@ class WindowTranscriber:
     def __call__(self, window: Tensor) -> list[int]:
         """The tokens of a window; none for silence."""
         temperatures = TEMPERATURES if self.fallback else TEMPERATURES[:1]
-        found = attempt(lambda temperature: self.listen(window, self.history, temperature), temperatures)
+        memory = self.encode(window)
+        found = attempt(lambda temperature: self.listen(memory, self.history, temperature), temperatures)
         if self.fallback and found.is_silence:
             return []
         keeps = self.condition and found.temperature <= FORGETS

@@ -48,24 +48,6 @@ class WhisperTokens:
         return self.no_timestamps + 1
 
 
-@dataclass(frozen=True)
-class Segment:
-    """The text between two times, in seconds from the start of the recording."""
-
-    start: float
-    end: float
-    text: str
-
-
-@dataclass(frozen=True)
-class Transcript:
-    """The transcript of a recording."""
-
-    text: str
-    language: str  # code; "" for English-only models
-    segments: tuple[Segment, ...]  # without timestamps one for each window
-
-
 def whisper_tokens(config: GenerationConfig, values: Mapping[str, Any], vocabulary: Vocabulary) -> WhisperTokens:
     """The special tokens of a model, from its generation_config.json (`values`) or, if that is old, its vocabulary."""
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # types of results: nothing of this is needed to load or to t
     from headwise.generation.label import Label
     from headwise.generation.output import Output
     from headwise.generation.tag import Tagging
-    from headwise.generation.transcribe import Transcript
+    from headwise.generation.transcript_formats import Transcript
     from headwise.glossary.files import GlossaryInput
     from headwise.inspect.alignment import AlignmentHead
     from headwise.inspect.heads import Head, HeadsByLayer
@@ -471,7 +471,7 @@ class Model:
         language: str = "",
         task: str = "transcribe",
         timestamps: bool = True,
-        fallback: bool = False,
+        fallback: bool = True,
         condition: bool = False,
         **settings: Any,
     ) -> Transcript:

@@ -31,8 +31,6 @@ from headwise.generation.fallback import (
 )
 from headwise.generation.transcribe import (
     FRAMES,
-    Segment,
-    Transcript,
     WhisperTokens,
     detect_language,
     start_tokens,
@@ -40,6 +38,7 @@ from headwise.generation.transcribe import (
     whisper_tokens,
     windows,
 )
+from headwise.generation.transcript_formats import Segment, Transcript
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import TranscribedSound
 from headwise.models.inputs import described_input, transcribed_sound
@@ -70,7 +69,7 @@ class SpeechModel(Model):
         language: str = "",
         task: str = "transcribe",
         timestamps: bool = True,
-        fallback: bool = False,
+        fallback: bool = True,
         condition: bool = False,
         **settings: Any,
     ) -> Transcript:
@@ -111,9 +110,7 @@ class SpeechModel(Model):
         if condition and previous is None:
             raise UserError(f"{self.path}: its vocabulary has no <|startofprev|>, which earlier text needs")
 
-        def listen(window: Tensor, before: Sequence[int], temperature: float) -> Attempt:
-            with torch.inference_mode():
-                memory = self.network.encode(window.unsqueeze(0).to(next(self.network.parameters())))
+        def listen(memory: Tensor, before: Sequence[int], temperature: float) -> Attempt:
             prompt = prompt_with_history(before, start_ids, previous, self.max_len)
             sampling = {"sample": True, "beam_size": 1, "n_best": BEST_OF, "temperature": temperature, "top_k": 0}
             config = replace(chosen, settings=replace(chosen.settings, **(sampling if temperature else {})))
@@ -125,7 +122,11 @@ class SpeechModel(Model):
             ratio = compression_ratio(self.tokenizer.decode(tokens).strip())
             return Attempt(tokens, log_prob, ratio, silent, temperature)
 
-        return WindowTranscriber(listen, self.special_tokens.first_timestamp, fallback, condition)
+        return WindowTranscriber(self._encode, listen, self.special_tokens.first_timestamp, fallback, condition)
+
+    @torch.inference_mode()
+    def _encode(self, window: Tensor) -> Tensor:
+        return self.network.encode(window.unsqueeze(0).to(next(self.network.parameters())))
 
     def _token(self, *names: str) -> int | None:
         return next((found for name in names if (found := self.tokenizer.id_of(name)) is not None), None)
@@ -133,6 +134,7 @@ class SpeechModel(Model):
     def evaluate(self, paths: Sequence[str], language: str = "", normalizer: str = "basic") -> TranscriptReport:
         """Word and character error rates on tables of recordings with transcripts; recordings are independent.
 
+        Each is searched once, without temperature fallback, as in the validation of a training.
         `normalizer` makes texts comparable: "basic", or "english", where "7" is seven.
         """
         check_jiwer()
@@ -143,7 +145,7 @@ class SpeechModel(Model):
 
     def _heard(self, recording: Recording, language: str) -> str:
         try:
-            return self.transcribe(recording.sound, language, timestamps=False).text
+            return self.transcribe(recording.sound, language, timestamps=False, fallback=False).text
         except UserError as error:
             raise UserError(f"{recording.origin}: {error}") from None
 

@@ -72,6 +72,7 @@ UNREAD: list[tuple[list[str], str]] = [
     (["results", "m", "--beam-size", "4"], "--beam-size is for test sets"),
     (["results", "m", "--baseline", "n"], "--baseline is for test sets"),
     (["results", "m", "--axis", "hours"], "--axis is for --curves"),
+    (["transcribe", "m", "a", "--format", "srt", "--timestamps"], "--timestamps is for --format text"),
     (["inspect", "m", "a", "--layer", "9"], "--layer is for pictures and text"),
     (["inspect", "m", "a", "-o", "x.html", "--head", "77"], "--head is for pictures and text"),
     (["inspect", "m", "a", "--format", "json", "--part", "encoder"], "--part is for pictures and text"),

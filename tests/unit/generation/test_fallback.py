@@ -65,7 +65,7 @@ def listener(script: Sequence[Attempt], fallback: bool, condition: bool) -> tupl
         said.append(list(before))
         return told.pop(0)
 
-    return WindowTranscriber(listen, 100, fallback, condition), said
+    return WindowTranscriber(lambda window: window, listen, 100, fallback, condition), said
 
 
 def test_complete_text_is_the_prompt_of_the_next_window() -> None:
@@ -77,6 +77,21 @@ def test_complete_text_is_the_prompt_of_the_next_window() -> None:
     assert said == [[], [100, 7, 110], [100, 7, 110, 5], []]  # no prompt after a high temperature
     hearing, said = listener([cut, last], fallback=False, condition=False)
     assert hearing(WINDOW) and hearing(WINDOW) and said == [[], []]
+
+
+def test_a_window_is_encoded_once() -> None:
+    encoded, script = [], [found(-3.0), found(-3.0, temperature=0.2), found()]
+
+    def encode(window: torch.Tensor) -> torch.Tensor:
+        encoded.append(window)
+        return window + 1
+
+    def listen(memory: torch.Tensor, before: Sequence[int], temperature: float) -> Attempt:
+        assert torch.equal(memory, WINDOW + 1)
+        return script.pop(0)
+
+    assert WindowTranscriber(encode, listen, 100, fallback=True, condition=False)(WINDOW) == [7]
+    assert len(encoded) == 1 and not script
 
 
 def test_silence_is_skipped() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -329,6 +330,31 @@ def test_transcribing(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert len(lines) == len(model.transcribe(path).segments)
     with pytest.raises(UserError, match="language 'xx': this model knows en"):
         model.transcribe(path, "xx")
+
+
+def test_several_recordings_become_files(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    monkeypatch.chdir(tmp_path)
+    model = make("whisper", generation=HEARING)
+    for number, name in enumerate(("one.wav", "two.wav", "one.flac")):
+        soundfile.write(name, np.sin(np.arange(9_000) * (number + 1) / 20), 16_000)
+    found = [model.transcribe(name) for name in ("one.wav", "two.wav")]
+    assert run(capsys, "transcribe", model.path, "one.wav", "two.wav") == ""
+    assert [Path(name).read_text() for name in ("one.txt", "two.txt")] == [f"{one.text}\n" for one in found]
+    run(capsys, "transcribe", model.path, "one.wav", "--format", "json", "--out", "new/folder")
+    assert json.loads(Path("new/folder/one.json").read_text()) == json.loads(json.dumps(asdict(found[0])))
+    assert json.loads(run(capsys, "transcribe", model.path, "one.wav", "--format", "jsonl"))["text"] == found[0].text
+    for sounds, why in (
+        (["one.wav", "one.flac", "--format", "srt"], "one.wav and one.flac would both be written into one.srt"),
+        (["two.wav", "--out", "."], "two.txt: exists already; move it away or name another folder with --out"),
+        (["one.wav", "never.wav", "--format", "srt"], "never.wav: no such file"),
+        (["one.wav", "--format", "srt", "--timestamps"], "--timestamps is for --format text"),
+    ):
+        assert main(["transcribe", str(model.path), *sounds]) == 2
+        assert why in capsys.readouterr().err
+    assert not Path("one.srt").exists() and Path("two.txt").read_text() == f"{found[1].text}\n"
 
 
 # --- The command line ---
