@@ -84,7 +84,7 @@ class ArchiveDocument:
         changed, first = dict[str, bytes](), 0
         for name, part in self._parts.items():
             own = {n: targets[first + n] for n in range(len(part.units)) if first + n in targets}
-            if own:
+            if targets:
                 changed[name] = part.filled(own)
             first += len(part.units)
         return _repack(self._data, changed) if changed else self._data

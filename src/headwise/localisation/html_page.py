@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from html import escape
 
+from headwise.localisation.direction import direction_of
 from headwise.localisation.html_pieces import Offsets, PagePiece, element_end, is_xhtml, page_pieces
 from headwise.localisation.passages import Characters, Passages, TextPassage
 from headwise.localisation.unit import Code, Parts, Skipped, join_parts, plain, unescape_html
@@ -41,30 +42,6 @@ INLINE = {
 }
 BLANKS = re.compile(r"[ \t\r\n\f]+")
 LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})*")
-RTL_LANGUAGES = {
-    *(
-        "ar",
-        "ara",
-        "arc",
-        "ckb",
-        "dv",
-        "fa",
-        "fas",
-        "he",
-        "heb",
-        "iw",
-        "nqo",
-        "pes",
-        "prs",
-        "ps",
-        "sd",
-        "syr",
-        "ug",
-        "ur",
-    ),
-    *("urd", "yi"),
-}
-RTL_SCRIPTS = {"adlm", "arab", "hebr", "nkoo", "rohg", "syrc", "thaa"}
 
 
 def read_html(path: str, data: bytes, languages: Sequence[str]) -> Passages:
@@ -154,14 +131,12 @@ def _attribute_passages(text: str, tag: PagePiece) -> Iterator[TextPassage]:
 
 def _language_edits(text: str, root: PagePiece, language: str) -> Iterator[TextPassage]:
     """`lang` and `dir` of a translated page."""
-    base, *subtags = language.lower().replace("_", "-").split("-")
-    scripts = [tag for tag in subtags if len(tag) == 4 and tag.isalpha()]
-    right_to_left = bool(RTL_SCRIPTS & set(scripts)) if scripts else base in RTL_LANGUAGES
+    direction = direction_of(language)
     wanted = {"lang": language.replace("_", "-")}
     if "xml:lang" in root.attributes:
         wanted["xml:lang"] = wanted["lang"]
-    if right_to_left or "dir" in root.attributes:
-        wanted["dir"] = "rtl" if right_to_left else "ltr"
+    if direction == "rtl" or "dir" in root.attributes:
+        wanted["dir"] = direction
     behind = root.start + len("<html")
     new = "".join(f' {name}="{value}"' for name, value in wanted.items() if name not in root.attributes)
     yield TextPassage(behind, behind, (), lambda _: new)

@@ -16,8 +16,9 @@ from headwise.localisation.markup import Element, Source
 from headwise.localisation.not_translated import NO_LETTERS, beginning_of
 from headwise.localisation.unit import Parts, Skipped, plain
 from headwise.localisation.word import CONTROLS, Dialect, read_paragraphs, rich_text
+from headwise.localisation.word_direction import WordDirection
 
-POWERPOINT = Dialect("", nested=False)
+POWERPOINT = Dialect("", nested=False, marks=WordDirection())
 SLIDE = re.compile(r"ppt/(?:slides/slide|notesSlides/notesSlide)(\d+)\.xml")
 DRAWING = re.compile(rb"xmlns:(\w+)\s*=\s*[\"']http://[\w.]+/[\w/.]*drawingml[\w/.]*main[\"']")
 STRINGS, SHEET = "xl/sharedStrings.xml", re.compile(r"xl/worksheets/sheet\d+\.xml")

@@ -2,30 +2,34 @@
 
 A paragraph is a unit. Its most frequent format has no code; other formats (bold, a link) are between two codes, and
 objects (an image, a tab, a field, a note number) are one code each. All other parts of the archive stay unchanged, as
-do the paragraph's properties. Fields (a table of contents, page numbers; not links in one paragraph), tracked deletions
-and choices of content controls stay.
+do the paragraph's properties, except for the writing direction (`word_direction.py`). Fields (a table of contents, page
+numbers; not links in one paragraph), tracked deletions and choices of content controls stay.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from headwise.errors import UserError
 from headwise.localisation.archive import ArchiveDocument, PartPassage, PartTexts, read_archive
+from headwise.localisation.direction import direction_of
 from headwise.localisation.markup import Element, Source
 from headwise.localisation.not_translated import beginning_of
-from headwise.localisation.unit import Code, Parts, Skipped, join_parts, plain
+from headwise.localisation.unit import Code, Document, Parts, Skipped, join_parts, plain
+from headwise.localisation.word_direction import WordDirection, marks_in_styles, style_edits, table_edits
 
+STYLES = "word/styles.xml"
 TEXT_PART = re.compile(r"word/(?:document|header|footer|footnotes|endnotes|comments)\d*\.xml")
 MAX_INNER = 200  # paragraphs inside a paragraph with text
 CONTAINERS = ("hyperlink", "ins", "smartTag", "moveTo")
 CHOICES = ("dropDownList", "comboBox", "date", "picture", "checkbox", "docPartObj", "equation")  # content controls
 STAYS = {"del": "deleted text", "moveFrom": "deleted text", "sdt": "choice", "r": "field", "oMath": "formula"}
 NOISE = ("proofErr", "lastRenderedPageBreak")
-INVISIBLE = re.compile(r"<\w+:(?:lang|noProof)\b[^<>]*/>")  # properties of a run without visible effect
+INVISIBLE = re.compile(r"<\w+:(?:lang|noProof|rtl)\b[^<>]*/>")  # properties of a run without visible effect
 CODE = re.compile(r"<(/?)([gx])(\d+)/?>")
 CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
@@ -57,7 +61,8 @@ class Paragraph:
     settings: Sequence[RunSetting]  # code `<gN>` is for number N; 0 is the most frequent
     objects: Sequence[str]  # code `<xN/>` is for number N
     prefix: str  # namespace prefix
-    text_attributes: str
+    dialect: "Dialect"
+    lead: str = ""  # what it begins with, up to its text
 
     def to_xml(self, parts: Parts) -> str:
         """A translation as runs; objects without a code in it are appended."""
@@ -65,20 +70,34 @@ class Paragraph:
         for part in parts:
             code = CODE.fullmatch(part.text) if isinstance(part, Code) and part.inline else None
             if code is None:
-                pieces.append(self._run(setting, plain((part,))))
+                pieces.append(self._runs(setting, plain((part,))))
             elif code[2] == "x":
                 pieces.append(left.pop(int(code[3]), ""))
             else:
                 setting = self.settings[0 if code[1] else int(code[3])]
-        return "".join([*pieces, *left.values()])
+        return "".join([self.lead, *pieces, *left.values()])
 
-    def _run(self, setting: RunSetting, text: str) -> str:
+    def _runs(self, setting: RunSetting, text: str) -> str:
+        runs = self.dialect.marks.runs(setting.properties, self.prefix, CONTROLS.sub("", text))
+        return "".join([setting.opens, *(self._run(*run) for run in runs), setting.closes])
+
+    def _run(self, properties: str, text: str) -> str:
         w = self.prefix
-        lines = [
-            f"<{w}t{self.text_attributes}>{escape(line, quote=False)}</{w}t>"
-            for line in CONTROLS.sub("", text).split("\n")
-        ]
-        return f"{setting.opens}<{w}r>{setting.properties}{f'<{w}br/>'.join(lines)}</{w}r>{setting.closes}"
+        lines = [f"<{w}t{self.dialect.text_attributes}>{escape(line, quote=False)}</{w}t>" for line in text.split("\n")]
+        return f"<{w}r>{properties}{f'<{w}br/>'.join(lines)}</{w}r>"
+
+
+@runtime_checkable
+class DirectionMarks(Protocol):
+    """The marks that a translation needs if its writing direction may be another."""
+
+    def paragraph(self, properties: str, prefix: str) -> str:
+        """The properties of a translated paragraph; "" = none."""
+        ...
+
+    def runs(self, properties: str, prefix: str, text: str) -> Iterator[tuple[str, str]]:
+        """A translated run as one or more: their properties and texts."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -87,9 +106,10 @@ class Dialect:
 
     text_attributes: str  # of an element with text
     nested: bool  # whether paragraphs may contain others, in text boxes
+    marks: DirectionMarks
 
 
-WORD = Dialect(' xml:space="preserve"', nested=True)
+WORD = Dialect(' xml:space="preserve"', nested=True, marks=WordDirection())
 
 
 class _Fields:
@@ -116,21 +136,31 @@ class _Fields:
 
 
 def read_word(path: str, data: bytes, languages: Sequence[str]) -> ArchiveDocument:
-    """Read a Word document; `languages` are ignored."""
-    parts = read_archive(path, data, "Word document", lambda name: TEXT_PART.fullmatch(name) is not None)
+    """Read a Word document; a filled one has the writing direction of the second of the `languages`."""
+    parts = read_archive(path, data, "Word document", lambda name: bool(TEXT_PART.fullmatch(name)) or name == STYLES)
     if not any(name.startswith("word/document") for name in parts):
         raise UserError(f"{path}: the archive has no word/document.xml; open it in Word and save it as .docx")
-    texts = {name: Source(f"{path}: {name}", part) for name, part in parts.items()}
-    return ArchiveDocument(data, {name: read_paragraphs(part, part.prefix, WORD) for name, part in texts.items()})
+    sources = {name: Source(f"{path}: {name}", part) for name, part in parts.items()}
+    styles = sources.pop(STYLES, None)
+    marks = WordDirection(direction_of(languages[1]), marks_in_styles(styles))
+    texts: dict[str, Document] = {}
+    for name, part in sources.items():
+        edits = table_edits(part, part.root, marks, part.prefix)
+        texts[name] = read_paragraphs(part, part.prefix, replace(WORD, marks=marks), tuple(edits))
+    if styles and marks.direction == "rtl":
+        texts[STYLES] = PartTexts(styles, (), (), tuple(style_edits(styles)))
+    return ArchiveDocument(data, texts)
 
 
-def read_paragraphs(part: Source, prefix: str, dialect: Dialect) -> PartTexts:
-    """The paragraphs of an XML file; `prefix` is that of their namespace."""
+def read_paragraphs(
+    part: Source, prefix: str, dialect: Dialect, edits: Sequence[tuple[int, int, str]] = ()
+) -> PartTexts:
+    """The paragraphs of an XML file; `prefix` is that of their namespace, and `edits` are those of any translation."""
     fields = _Fields(dialect)
     found = [
         PartPassage(one.start, one.end, one.source, one.to_xml) for one in _paragraphs(part, part.root, prefix, fields)
     ]
-    return PartTexts(part, found, fields.skipped)
+    return PartTexts(part, found, fields.skipped, edits)
 
 
 # --- paragraphs
@@ -191,7 +221,17 @@ def _paragraph(part: Source, element: Element, prefix: str, fields: _Fields) -> 
     source, settings = _with_format_codes(inside)
     objects = [piece.raw for piece in inside if piece.raw]
     start, end = element.children[first].start, element.children[last].end
-    return Paragraph(start, end, source, settings, objects, prefix, fields.dialect.text_attributes)
+    lead = _lead(part, element, start, prefix, fields.dialect.marks)
+    start = element.inner if lead else start
+    return Paragraph(start, end, source, settings, objects, prefix, fields.dialect, lead)
+
+
+def _lead(part: Source, paragraph: Element, end: int, prefix: str, marks: DirectionMarks) -> str:
+    """A paragraph up to its text with new marks; "" if they are those it has."""
+    own = paragraph.child("pPr")
+    start, behind = (own.start, own.end) if own else (paragraph.inner, paragraph.inner)
+    new = marks.paragraph(part.text(start, behind), prefix)
+    return part.text(paragraph.inner, start) + new + part.text(behind, end) if new != part.text(start, behind) else ""
 
 
 class FieldLink(NamedTuple):
@@ -292,11 +332,12 @@ def _run(part: Source, run: Element, child: int, prefix: str, around: RunSetting
 
 def _with_format_codes(pieces: Sequence[RunPiece]) -> tuple[Parts, list[RunSetting]]:
     """A text with format codes, and the formats; the most frequent format is the first and has no code."""
-    size: dict[RunSetting, int] = {}
+    size, exact = Counter[RunSetting](), Counter[RunSetting]()
     for piece in pieces:
-        size[_visible(piece.setting)] = size.get(_visible(piece.setting), 0) + len(piece.text)
-    common = max(size, key=lambda setting: size[setting])
-    settings = [next(piece.setting for piece in pieces if _visible(piece.setting) == common)]
+        size[_visible(piece.setting)] += len(piece.text)
+        exact[piece.setting] += len(piece.text)
+    ((common, _),) = size.most_common(1)
+    settings = [next(setting for setting, _ in exact.most_common() if _visible(setting) == common)]
     parts: list[str | Code] = []
     current, n_objects = common, 0
     for piece in pieces:
