@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import tempfile
@@ -326,6 +327,54 @@ def test_attacks_stop_nobody_else(attacked: Server, copying: Any, name: str) -> 
     assert seconds < WITHIN
     assert most < before + 2 * DOCUMENT + BODIES + 150 * MIB
     translated(attacked[0], copying)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="looks into /proc, and needs 127.0.0.2")
+def test_hundreds_of_slow_clients_stop_nobody_else(attacked: Server, copying: Any) -> None:
+    """From two other addresses, each with less connections than are allowed."""
+    open_sockets = [socket.create_connection(("127.0.0.1", attacked[0]), PATIENCE, (f"127.0.0.{n}", 0))
+                    for n in (2, 3) for _ in range(200)]  # fmt: skip
+    for client in open_sockets:
+        client.sendall(b"POST /translate HTTP/1.1\r\nHost: localhost\r\nX-A: ")
+
+    def send_a_byte_to_all(_: int) -> int:
+        time.sleep(0.1)
+        return sum(map(is_open, open_sockets))
+
+    def is_open(client: socket.socket) -> bool:
+        with suppress(OSError):
+            client.sendall(b"a")
+            return True
+        return False
+
+    found, seconds, _ = medians_beside(attacked, send_a_byte_to_all, clients=1)
+    assert found[0] == len(open_sockets)
+    assert seconds < WITHIN
+    end = time.monotonic() + PATIENCE
+    while send_a_byte_to_all(0):
+        assert time.monotonic() < end, "slow clients are never cut off"
+    for client in open_sockets:
+        client.close()
+    translated(attacked[0], copying)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 4096], ids=["shortened", "overwritten"])
+def test_overwritten_models_keep_serving(
+    model_path: Path, tmp_path: Path, copying: Any, cli: Any, content: bytes
+) -> None:
+    """Files that are changed in place, which kills a process that has mapped them into its memory."""
+    shutil.copytree(model_path, tmp_path / "model")
+    assert cli("pack", tmp_path / "model", "--compute", "int8").code == 0
+    assert (tmp_path / "model" / "packed.int8").exists()
+    with serving(tmp_path / "model", "--compute", "int8") as (server, port):
+        translated(port, copying)
+        for file in (tmp_path / "model").rglob("*"):
+            if file.is_file():
+                with file.open("r+b") as overwritten:
+                    overwritten.truncate(len(content))
+                    overwritten.write(content)
+        translated(port, copying)
+        assert server.poll() is None
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="looks into /proc")
