@@ -374,7 +374,6 @@ def test_overwritten_models_keep_serving(
                     overwritten.truncate(len(content))
                     overwritten.write(content)
         translated(port, copying)
-        assert server.poll() is None
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="looks into /proc")
