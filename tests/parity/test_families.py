@@ -51,6 +51,7 @@ BERT = {
     "initializer_range": 0.25,
 }
 ALBERT = BERT | {"embedding_size": 10, "num_hidden_layers": 3}
+MPNET = BERT | {"max_position_embeddings": 250}  # farther than the farthest bucket begins
 LLAMA = BERT | {"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 512, "head_dim": 8}
 WINDOW = {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 1}
 BART = {
@@ -154,6 +155,13 @@ CASES = [
     Case("AlbertForSequenceClassification", ALBERT | {"num_labels": 4}),
     Case("AlbertForTokenClassification", ALBERT | {"num_labels": 4}),
     Case("AlbertForQuestionAnswering", ALBERT),
+    Case("MPNetForMaskedLM", MPNET),
+    Case("MPNetForMaskedLM", MPNET | {"tie_word_embeddings": False, "hidden_act": "relu"}, length=9, untied=True,
+         id="untied"),
+    Case("MPNetModel", MPNET, length=30, id="headless"),
+    Case("MPNetForSequenceClassification", MPNET | {"num_labels": 4}),
+    Case("MPNetForTokenClassification", MPNET | {"num_labels": 4}),
+    Case("MPNetForQuestionAnswering", MPNET, length=210),
     Case("GPT2LMHeadModel", GPT2),
     Case("GPT2LMHeadModel", GPT2 | {"n_inner": 30, "activation_function": "relu", "n_head": 4}, id="relu"),
     Case("GPT2LMHeadModel", GPT2 | {"tie_word_embeddings": False, "scale_attn_weights": False}, id="untied"),

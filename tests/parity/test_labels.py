@@ -46,6 +46,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "Roberta": BERT | {"type_vocab_size": 1},
     "Electra": BERT | {"embedding_size": 8},
     "Albert": BERT | {"embedding_size": 8},
+    "MPNet": BERT,
     "DistilBert": {"vocab_size": VOCAB, "max_position_embeddings": 40, "pad_token_id": PAD, "num_labels": 3, "dim": 16,
                    "n_layers": 2, "n_heads": 2, "hidden_dim": 24},
 }  # fmt: skip

@@ -45,6 +45,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert, untied": ("BertForMaskedLM", STACK | NO_DROPOUT | {"tie_word_embeddings": False, "hidden_act": "relu"}),
     "roberta": ("RobertaForMaskedLM", STACK | NO_DROPOUT | {"pad_token_id": 0, "type_vocab_size": 1}),
     "albert": ("AlbertForMaskedLM", STACK | NO_DROPOUT | {"embedding_size": 8}),
+    "mpnet": ("MPNetForMaskedLM", STACK | NO_DROPOUT),
     "distilbert": ("DistilBertForMaskedLM", DISTILBERT | {"dropout": 0.0, "attention_dropout": 0.0}),
 }
 TRAIN = ["train.max_steps=50", "train.tokens_per_batch=96", "train.learning_rate=0.01", "train.warmup_steps=5",
@@ -55,7 +56,7 @@ def text() -> MaskedText:
     """Tokens that can be told a little from those beside them."""
     steps = np.random.default_rng(0).integers(1, 3, 2000)
     tokens = (4 + np.cumsum(steps) % (VOCAB - 4)).astype(np.int32)
-    return MaskedText(tokens, LENGTH, [1], [2], Masking(MASK, np.arange(4, VOCAB, dtype=np.int64)))
+    return MaskedText(tokens, LENGTH, [2], [2], Masking(MASK, np.arange(4, VOCAB, dtype=np.int64)))
 
 
 def config() -> RunConfig:
@@ -161,6 +162,7 @@ def scaled(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool
         ("RobertaForMaskedLM", {**STACK, "hidden_dropout_prob": 0.2, "pad_token_id": 0}, 0.2),
         ("AlbertForMaskedLM", {**STACK, "embedding_size": 8, "hidden_dropout_prob": 0.2}, 0.2),
         ("AlbertForMaskedLM", {**STACK, "embedding_size": 8}, 0.0),
+        ("MPNetForMaskedLM", STACK, 0.1),
         ("DistilBertForMaskedLM", {**DISTILBERT, "dropout": 0.2, "attention_dropout": 0.3}, 0.2),
     ],
 )

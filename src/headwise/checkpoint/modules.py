@@ -18,7 +18,7 @@ LIBRARY = "sentence_transformers."
 # File names of the settings of the first module; they depend on the network for which the folder was made.
 READING = tuple(
     f"sentence_{network}_config.json"
-    for network in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+    for network in ("bert", "roberta", "distilbert", "camembert", "albert", "mpnet", "xlm-roberta", "xlnet")
 )
 
 

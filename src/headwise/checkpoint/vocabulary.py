@@ -2,7 +2,7 @@
 
 `tokenizer.json` says everything by itself. Families older than it have files of their own kind: two SentencePiece
 models (Marian), one (T5, XLNet, ALBERT, mBART, LLaMA 1 and 2), merges (GPT-2, BART, RoBERTa, Whisper) or WordPieces
-(BERT, ELECTRA).
+(BERT, ELECTRA, MPNet).
 
 Not here: our own tokenizer (`headwise.data`), chat templates, language codes.
 """
@@ -152,16 +152,23 @@ def _placed(found: Any) -> tuple[list[int], list[tuple[int, int]]]:
 
 
 def _word_pieces(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """BERT's: words lowercased unless told otherwise, cut into the longest pieces, between [CLS] and [SEP]."""
-    settings = _settings(folder)
-    return _of_library(
-        BertWordPieceTokenizer(
-            str(folder / "vocab.txt"),
-            lowercase=settings.get("do_lower_case", True),
-            strip_accents=settings.get("strip_accents"),
-            handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-        )
+    """BERT's: words lowercased unless told otherwise, cut into the longest pieces, between [CLS] and [SEP].
+
+    MPNet has <s> and </s> instead; two of them separate two texts.
+    """
+    settings, fairseq = _settings(folder), hf_config.get("model_type") == "mpnet"
+    marks = {"cls_token": "<s>", "sep_token": "</s>", "pad_token": "<pad>", "mask_token": "<mask>"} if fairseq else {}
+    tokenizer = BertWordPieceTokenizer(
+        str(folder / "vocab.txt"),
+        lowercase=settings.get("do_lower_case", True),
+        strip_accents=settings.get("strip_accents"),
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+        **marks,
     )
+    if fairseq:
+        ends = [(mark, tokenizer.token_to_id(mark)) for mark in ("</s>", "<s>")]
+        tokenizer._tokenizer.post_processor = RobertaProcessing(*ends, add_prefix_space=False)
+    return _of_library(tokenizer)
 
 
 def _merges(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:

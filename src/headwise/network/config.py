@@ -59,7 +59,7 @@ class StackConfig:
     position_offset: int = 0  # row of the first token (BART: 2)
     count_from: int = -1  # id of padding that does not count as a position; -1 = it counts (RoBERTa, M2M-100)
     rotary: RotaryConfig | None = None  # (GPT-NeoX, LLaMA)
-    relative_buckets: int = 0  # buckets of relative positions; 0 = none (T5)
+    relative_buckets: int = 0  # buckets of relative positions; 0 = none (T5, MPNet)
     relative_distance: int = 128  # largest distance with its own bucket
     embedding_scale: float = 1.0  # sqrt(d_model) in the paper (Marian, Gemma)
     embedding_norm: bool = False  # (BERT, BART)

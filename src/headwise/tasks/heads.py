@@ -43,6 +43,7 @@ CLASS_PREFIXES = {  # of the classes of a family in transformers
     "deit": "DeiT",
     "distilbert": "DistilBert",
     "electra": "Electra",
+    "mpnet": "MPNet",
     "roberta": "Roberta",
     "vit": "ViT",
     "xlm-roberta": "XLMRoberta",

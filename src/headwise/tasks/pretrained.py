@@ -34,7 +34,7 @@ EXTRA_DROPOUT = {  # in config.json, besides the paper's dropout
     "encoder_layerdrop": "encoder_layer",
     "decoder_layerdrop": "decoder_layer",
 }
-BERTS = ("bert", "roberta", "xlm-roberta", "camembert", "electra")
+BERTS = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "mpnet")
 DEFAULT_RATES = {  # if config.json has no value
     "gpt2": {"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1},
     "distilbert": {"attention_dropout": 0.1},
@@ -100,8 +100,10 @@ def with_head_dropout(
         named = hf_config.get("seq_classif_dropout", 0.2) if of_texts else None
     elif config.family == "albert":
         named = hf_config.get("classifier_dropout_prob", 0.1)
+    elif config.family == "mpnet":
+        named = None
     p = dropout if named is None else float(named)
-    return replace(rates, classes=p, pool=p if of_texts and config.family in ("roberta", "electra") else 0.0)
+    return replace(rates, classes=p, pool=p if of_texts and config.family in ("roberta", "electra", "mpnet") else 0.0)
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,19 @@ def test_word_pieces(lower: bool, expected: list[int], tmp_path: Path) -> None:
     assert vocabulary.decode([2, 6, 5, 7, 3]) == "a dogs"
 
 
+def test_word_pieces_of_mpnet(tmp_path: Path) -> None:
+    """Its marks are those of RoBERTa."""
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", "[UNK]", "<mask>", "a", "dog", "##s"]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces))
+    theirs = pytest.importorskip("transformers").MPNetTokenizer(vocab={piece: i for i, piece in enumerate(pieces)})
+    vocabulary = read_vocabulary(tmp_path, {"model_type": "mpnet"})
+    for text in ("A dogs", "a <mask> dog", "a cat"):
+        assert vocabulary.encode(text) == theirs(text).input_ids
+    assert vocabulary.encode("a cat") == [0, 6, 4, 2]
+    two = vocabulary.encode_two("a", "dog") if vocabulary.encode_two else None
+    assert two == (theirs("a", "dog").input_ids, [0] * 6)
+
+
 @pytest.mark.parametrize(("family", "ends"), [("gpt2", ()), ("bart", ("<s>", "</s>")), ("roberta", ("<s>", "</s>"))])
 def test_merges(family: str, ends: Sequence[str], tmp_path: Path) -> None:
     learnt = tokenizers.ByteLevelBPETokenizer()

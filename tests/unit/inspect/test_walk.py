@@ -35,6 +35,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "bert": {"model_type": "bert", "architectures": ["BertForMaskedLM"], "max_position_embeddings": 40, **SIZES},
     "bert without a head": {"model_type": "bert", "architectures": ["BertModel"], **SIZES},
     "albert": {"model_type": "albert", "embedding_size": 8, **SIZES},
+    "mpnet": {"model_type": "mpnet", "architectures": ["MPNetForMaskedLM"], **SIZES},
     "gpt2": {"model_type": "gpt2", **GPT2},
     "llama": {"model_type": "llama", "num_key_value_heads": 2, **SIZES},
     "gpt_neox": {"model_type": "gpt_neox", **SIZES, "num_attention_heads": 2},
