@@ -74,7 +74,7 @@ def test_every_command_for_language_models(recipe: str, trained: Path, texts: Pa
     )
     assert cli("evaluate", folder, "--source", texts / "valid.txt").out.startswith("perplexity ")
     info = cli("info", folder).out
-    assert "generate, inspect, explore, score, evaluate, embed" in info
+    assert "generate, embed, score, evaluate, inspect, explore" in info
     assert f"model          {'gpt2' if recipe == 'gpt' else recipe}" in info and "31 tokens" in info
     assert "training data  train.txt: " in info and "validation     loss " in info, "as its card says"
     card = (folder / "README.md").read_text(encoding="utf-8")

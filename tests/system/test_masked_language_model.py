@@ -64,7 +64,7 @@ def test_every_command_for_masked_language_models(trained: Path, texts: Path, cl
     filled = cli("fill", trained, "abc[MASK]efg").out.splitlines()
     assert len(filled) == 5 and all(len(line.split()) <= 2 for line in filled)
     info = cli("info", trained).out
-    assert "bert (BertForMaskedLM)" in info and "fill, evaluate" in info and "32 tokens" in info
+    assert "bert (BertForMaskedLM)" in info and "fill, embed, evaluate" in info and "32 tokens" in info
     card = (trained / "README.md").read_text(encoding="utf-8")
     assert card.startswith("# A masked language model made with Headwise") and "1,080 tokens, in blocks of 16" in card
 

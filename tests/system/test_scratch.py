@@ -59,7 +59,7 @@ def command(task: str, file: Path, *more: str) -> list[str]:
     [
         ("tag", "f1", "BertForTokenClassification", "tag, evaluate"),
         ("answer", "f1", "BertForQuestionAnswering", "answer, evaluate"),
-        ("embed", "mrr", "BertModel", "inspect, explore, embed"),
+        ("embed", "mrr", "BertModel", "embed, evaluate, inspect, explore"),
     ],
 )
 def test_an_encoder_trains_from_scratch(

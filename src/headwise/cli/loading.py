@@ -7,6 +7,7 @@ from typing import Any
 
 from headwise.cli.options import HALF
 from headwise.errors import UserError
+from headwise.models.commands import check_command, commands_of
 from headwise.models.load import load, load_translator, load_translators
 
 
@@ -43,11 +44,11 @@ def model_or_ensemble(options: argparse.Namespace, languages_required: bool = Tr
     return _set_up(model, options, options.model)
 
 
-def model_with(method: str, options: argparse.Namespace, what: str) -> Any:
-    """MODEL, if it has that method; otherwise a `UserError` that says it cannot do `what`."""
+def model_with(options: argparse.Namespace, what: str) -> Any:
+    """MODEL, if this command works for it; otherwise a `UserError` that says it cannot do `what`."""
     dtype = "auto" if options.compute in (None, "int8") else options.compute  # int8 is made when a model first decodes
     model = load(options.model, options.device, dtype)
-    if not hasattr(model, method):
+    if options.command not in commands_of(model):
         family = getattr(getattr(model, "config", None), "family", "")
         raise UserError(f"{options.model}: a model{f' of {family}' if family else ''} that cannot {what}")
     _mention_unused(model, options.model)
@@ -66,7 +67,11 @@ def _dtype(options: argparse.Namespace) -> str:
 
 
 def _set_up(model: Any, options: argparse.Namespace, path: str, languages_required: bool = True) -> Any:
-    """The model with its languages, and with its lines on a cluster if `--ray` is given."""
+    """The model with its languages, and with its lines on a cluster if `--ray` is given.
+
+    `UserError` if this command does not work for it.
+    """
+    check_command(model, options.command)
     source, target = (getattr(options, f"{side}_language", "") for side in ("source", "target"))
     if hasattr(model, "between"):
         _mention_unused(model, path)

@@ -20,22 +20,8 @@ from headwise.config.settings import RunConfig
 from headwise.config.tasks import TASKS
 from headwise.errors import UserError
 from headwise.generation.chat import tokenizer_settings
+from headwise.models.commands import commands_of
 
-COMMANDS = {  # for the methods of pretrained models
-    "generate": "generate",
-    "translate": "translate",
-    "score": "evaluate",
-    "attend": "inspect, explore",
-    "align": "align, score, distill, backtranslate, prune, train --init",
-    "perplexity": "score, evaluate",
-    "fill_mask": "fill, evaluate",
-    "embed": "embed",
-    "label": "label, evaluate",
-    "tag": "tag, evaluate",
-    "answer": "answer, evaluate",
-    "transcribe": "transcribe",
-    "caption": "caption, evaluate",
-}
 NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # names in safetensors: ours
 CODE = r"__(\w+)__|([a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2})"  # language codes of M2M-100, NLLB and mBART
 
@@ -89,6 +75,7 @@ def _of_ours(folder: Path, model: Any) -> dict[str, str]:
         rows["translated by"] = f"{model.engine}, in {config.decode.compute}{shortlist}"
     return {
         "model": f"{TASKS[config.model.task].noun}, trained with Headwise {model.about.get('headwise', '')}".strip(),
+        "for": _commands(model),
         **rows,
     }
 
@@ -121,7 +108,7 @@ def _of_family(folder: Path, model: Any) -> dict[str, str]:
     info, values = model.info(), model.hf_config
     rows = {
         "model": f"{info['family']}{_saved_as(values)}",
-        "for": ", ".join(_commands(model)) or "nothing: no command uses its head",
+        "for": _commands(model),
         "languages": short_list(_languages(model)),
         "classes": short_list([str(name) for name in (values.get("id2label") or {}).values()])
         if _classifies(model)
@@ -152,9 +139,8 @@ def _saved_as(values: Mapping[str, Any]) -> str:
     return f" ({', '.join(names)})" if names else ""
 
 
-def _commands(model: Any) -> list[str]:
-    able = [command for name, command in COMMANDS.items() if hasattr(model, name)]
-    return list(dict.fromkeys(", ".join(able).split(", ")))
+def _commands(model: Any) -> str:
+    return ", ".join(commands_of(model)) or "nothing: no command uses its head"
 
 
 def _classifies(model: Any) -> bool:

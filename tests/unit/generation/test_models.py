@@ -446,7 +446,10 @@ def test_commands_of_families(make: Make, capsys: pytest.CaptureFixture[str], tm
     np.testing.assert_allclose(json.loads(first), model.embed(["a dog"])[0], atol=1e-5)
 
 
-OF_PAIRS = "generate, translate, evaluate, inspect, explore, align, score, distill, backtranslate, prune, train --init"
+OF_PAIRS = (
+    "translate, generate, score, evaluate, align, inspect, explore, prune, distill, backtranslate, shortlist, serve, "
+    "tune"
+)
 
 
 def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
@@ -476,9 +479,15 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [
-        ("gpt2", ["for            generate, inspect, explore, score, evaluate, embed"]),
-        ("bert", ["for            inspect, explore, fill, evaluate, embed", "model          bert (BertForMaskedLM)"]),
-        ("vit", ["for            inspect, explore, label, evaluate", "classes        cat, dog, owl"]),
+        ("gpt2", ["for            generate, embed, score, evaluate, inspect, explore, prune"]),
+        (
+            "bert",
+            [
+                "for            fill, embed, evaluate, inspect, explore, prune",
+                "model          bert (BertForMaskedLM)",
+            ],
+        ),
+        ("vit", ["for            label, evaluate, inspect, explore, prune", "classes        cat, dog, owl"]),
         (
             "m2m",
             [
@@ -486,8 +495,8 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
                 "languages      deu_Latn, fra_Latn",
             ],
         ),
-        ("captions", ["for            inspect, explore, caption, evaluate"]),
-        ("whisper", ["for            inspect, explore, transcribe", "languages      en"]),
+        ("captions", ["for            caption, evaluate, inspect, explore, prune"]),
+        ("whisper", ["for            transcribe, evaluate, inspect, explore, prune", "languages      en"]),
     ],
 )
 def test_info_lists_the_commands(kind: str, rows: list[str], make: Make, capsys: pytest.CaptureFixture[str]) -> None:

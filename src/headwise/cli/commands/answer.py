@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Questions in, spans of their texts out."""
-    model = model_with("answer", options, "answer questions; train --task answer teaches it")
+    model = model_with(options, "answer questions; train --task answer teaches it")
     if options.question:
         questions = [Question("", options.question, "\n".join(read_lines(options.input)))]
     else:

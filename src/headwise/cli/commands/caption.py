@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print a caption for each picture."""
-    model = model_with("caption", options, "write captions")
+    model = model_with(options, "write captions")
     settings = generation_settings(options)
     refuse_unread(settings, search_settings(model))
     for picture, written in zip(options.pictures, model.caption(options.pictures, **settings), strict=True):

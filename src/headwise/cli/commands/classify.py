@@ -8,6 +8,7 @@ from headwise.cli.files import lines_of, output
 from headwise.cli.options import ANY_MODEL, format_option, input_option, model_option, output_option
 from headwise.data.prepared import chunks
 from headwise.errors import UserError
+from headwise.models.commands import commands_of
 from headwise.models.load import load_task
 
 
@@ -21,7 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Line in, label out."""
     model: Any = load_task("classify", options.model, options.device, published=True)
-    if not hasattr(model, "classify"):
+    if options.command not in commands_of(model):
         has_none = "was saved without a head for classes of texts; train --task classify adds one"
         raise UserError(f"{options.model}: {has_none}")
     classify, pretrained = model.classify, model.head != "trained"

@@ -50,7 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write an embedding for each line."""
-    model = model_with("embed", options, "embed texts")
+    model = model_with(options, "embed texts")
     settings = model.embedder.settings
     settings.changed(options.pooling, options.normalize).width(model.embedder.d_model)
     settings.prompt(options.prompt)

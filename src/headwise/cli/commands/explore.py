@@ -28,7 +28,6 @@ def run(options: argparse.Namespace) -> None:
     models = []
     for path in (options.model, *([options.against] if options.against else [])):
         model = model_of(options, path)
-        _ = model.attend  # a `UserError` for a model without attention
         models.append(ExplorerModel(Path(path).name, model, CONTENTS))
     with ExplorerServer(models, options.host, options.port) as server:
         print(f"{server.url} (Ctrl-C ends)", file=sys.stderr, flush=True)

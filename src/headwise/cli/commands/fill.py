@@ -14,5 +14,5 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print predictions with their probabilities."""
-    model = model_with("fill_mask", options, "fill masks")
+    model = model_with(options, "fill masks")
     print_ranked([[(one.probability, one.text) for one in mask] for mask in model.fill_mask(options.text, options.top)])

@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the outputs; a single one is streamed."""
-    model = model_with("generate", options, "write text")
+    model = model_with(options, "write text")
     settings = generation_settings(options) | ({"compute": "int8"} if options.compute == "int8" else {})
     inputs = _input_settings(options, model)
     refuse_unread(settings, search_settings(model))

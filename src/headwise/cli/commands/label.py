@@ -15,5 +15,5 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print labels with their probabilities."""
-    model = model_with("label", options, "label pictures")
+    model = model_with(options, "label pictures")
     print_ranked([[(one.probability, one.name) for one in model.label(options.picture, options.top)]])

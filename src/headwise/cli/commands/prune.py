@@ -29,9 +29,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Measure the importance of all heads, remove the least important ones and print which."""
     model = model_of(options)
-    measure = model.head_importance  # a `UserError` for a model without attention heads
     count = parse_count(options.heads, len(all_heads(model.network)))
-    removed = heads_by_layer(least_important(measure(*_inputs(options, model)), count))
+    removed = heads_by_layer(least_important(model.head_importance(*_inputs(options, model)), count))
     folder = model.prune(removed, options.out)
     text = f"{folder}: without {count} heads, {dict(removed)}"
     print(text if heads_can_go(model.config) else f"{text}; {ZEROED}", file=sys.stderr)

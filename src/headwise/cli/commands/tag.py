@@ -24,7 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Line in, its entities out."""
-    model, numbers = model_with("tag", options, "tag words; train --task tag teaches it"), count(1)
+    model, numbers = model_with(options, "tag words; train --task tag teaches it"), count(1)
     with output(options.output) as file:
         for lines in chunks(lines_of(options.input, "tag")):
             for found in model.tag([line.split() for line in lines] if options.words else lines):

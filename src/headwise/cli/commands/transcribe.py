@@ -52,7 +52,7 @@ def _keep_former_name(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Write the transcripts."""
     outputs = _outputs(options.sounds, options.out, FORMATS[options.format][0])
-    model = model_with("transcribe", options, "transcribe sound")
+    model = model_with(options, "transcribe sound")
     settings: dict[str, Any] = {"fallback": options.fallback, "condition": options.condition}
     settings |= {} if options.beam_size is None else {"beam_size": options.beam_size}
     settings |= {} if options.timestamps is None else {"timestamps": options.timestamps}
