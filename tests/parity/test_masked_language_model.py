@@ -20,7 +20,7 @@ from headwise.checkpoint.tuned import SameLayout
 from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
-from headwise.data.masking import MaskedBatch, MaskedText, Masking
+from headwise.data.masking import MaskedBatch, MaskedLineBatch, MaskedLines, MaskedText, Masking, split_lines
 from headwise.models.encoder import EncoderModel
 from headwise.models.load import pretrained_model
 from headwise.network.dropout import Dropout
@@ -69,7 +69,7 @@ def batches() -> Iterator[MaskedBatch]:
         yield from islice(stream, train.max_steps)
 
 
-def labels(batch: MaskedBatch) -> torch.Tensor:
+def labels(batch: MaskedBatch | MaskedLineBatch) -> torch.Tensor:
     """As transformers has them: -100 where nothing is to be told."""
     found = torch.full_like(batch.src, -100)
     found.view(-1)[batch.positions] = batch.targets
@@ -103,6 +103,24 @@ def in_file(network: EncoderOnly, model: EncoderModel, gradients: bool = False) 
     own = {name: p.grad if gradients else p.detach() for name, p in network.named_parameters()}
     assert all(value is not None for value in own.values())
     return file_tensors(own, model.config)  # pyright: ignore
+
+
+def test_loss_and_gradients_of_padded_lines(both: tuple[Any, EncoderOnly, EncoderModel]) -> None:
+    theirs, own, model = both
+    ends = np.cumsum(np.random.default_rng(1).integers(2, LENGTH - 2, 20))
+    masking = Masking(MASK, np.arange(4, VOCAB, dtype=np.int64))
+    lines = MaskedLines(text().tokens, *split_lines(ends, LENGTH - 2), [1], [2], masking, pad_id=0)
+    batch = lines.load(np.arange(20), 0, 0)
+    assert batch.n_real < batch.n_cells
+    loss = theirs(input_ids=batch.src, attention_mask=batch.src_mask.long(), labels=labels(batch)).loss
+    loss.backward()
+    found = masked_objective(own, config().train)(batch)
+    (found.objective / batch.n_targets).backward()
+    torch.testing.assert_close(found.objective / batch.n_targets, loss, atol=1e-5, rtol=1e-5)
+    gradients = in_file(own, model, gradients=True)
+    for name, parameter in theirs.named_parameters():
+        if name in gradients:
+            torch.testing.assert_close(gradients[name], parameter.grad, atol=1e-5, rtol=1e-4)
 
 
 def test_loss_and_gradients(both: tuple[Any, EncoderOnly, EncoderModel]) -> None:

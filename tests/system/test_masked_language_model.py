@@ -6,6 +6,7 @@ The networks are tiny. They learn to predict a letter from its two neighbours.
 import json
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -131,13 +132,41 @@ def test_fine_tuning_a_model_trained_here(trained: Path, texts: Path, cli: Cli, 
     assert (first["loss"], first["accuracy"]) == pytest.approx((last["loss"], last["accuracy"]), abs=1e-5)
 
 
+# --- Sequences, one a line
+
+
+def test_each_line_is_a_sequence(cli: Cli, tmp_path: Path) -> None:
+    """A letter follows from its position in a line, which blocks do not show."""
+    random = Random(2)
+    lines = [ALPHABET[: random.randint(4, 14)] for _ in range(300)]
+    for name, part in (("train.txt", lines[40:]), ("valid.txt", lines[:40])):
+        (tmp_path / name).write_text("\n".join(part) + "\n", encoding="utf-8")
+    out, valid = tmp_path / "out", ["--source", tmp_path / "valid.txt"]
+    ran = cli(*command(tmp_path), "--out", out)
+    assert ran.code == 0, ran.err
+    assert "reading each line is a sequence (lines are short and independent); data.reading" in ran.err
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert "in 260 lines, each a sequence" in card
+    found = json.loads(cli("evaluate", out, *valid, "--format", "json").out)
+    assert found["reading"] == "lines" and found["tokens"] == sum(map(len, lines[:40]))
+    assert found["loss"] == pytest.approx(records(out, "validation.jsonl")[-1]["loss"], abs=1e-5)
+    blocks = json.loads(cli("evaluate", out, *valid, "--format", "json", "--reading", "blocks").out)
+    assert blocks["reading"] == "blocks" and blocks["accuracy"] < found["accuracy"] - 0.2
+    assert "read in lines: lines are short and independent)" in cli("evaluate", out, *valid).out
+    held = cli(*command(tmp_path)[:5], "--valid", "10%", "--device", "cpu", "--set", *FRESH, "--out", tmp_path / "held")
+    assert held.code == 0, held.err
+
+
 # --- Unsupported options
 
 
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        (["--set", "data.block_length=5000"], "tokens, and a block of data.block_length = 5000 needs 5,001"),
+        (
+            ["--set", "data.block_length=5000", "data.reading=blocks"],
+            "tokens, and a block of data.block_length = 5000 needs 5,001",
+        ),
         (["--set", "data.block_length=2"], "data.block_length = 2: a block has 2 special tokens; raise it"),
         (["--set", "model.max_len=99"], "model.max_len = 99: a language model has data.block"),
         (["--set", "model.norm=rms"], "a masked language model is saved in the layout of bert, and bert cannot have "),
@@ -157,7 +186,7 @@ def test_unsupported_options_from_scratch(
 
 def test_a_text_that_is_too_short(cli: Cli, texts: Path, tmp_path: Path) -> None:
     arguments = ["--train", texts / "short.txt", "--valid", texts / "valid.txt", "--out", tmp_path / "out"]
-    ran = cli("train", "--recipe", "bert", *arguments, "--set", "data.subword=characters")
+    ran = cli("train", "--recipe", "bert", *arguments, "--set", "data.subword=characters", "data.reading=blocks")
     assert "short.txt: 4 tokens, and a block of data.block_length = 128 needs 129" in ran.complaint
 
 

@@ -72,6 +72,15 @@ class MaskedData(BlockData):
 
 
 @dataclass(frozen=True)
+class MaskedLineData(MaskedData):
+    """Running text in blocks, or sequences, one a line (BERT)."""
+
+    reading: str = choice(
+        ("auto", "lines", "blocks"), "lines: each line is a sequence; blocks: running text; auto: decided by the text"
+    )
+
+
+@dataclass(frozen=True)
 class DenoisingData(PairData, BlockData):
     """Plain text that is restored: lines from scratch, blocks for a pretrained model."""
 

@@ -42,10 +42,11 @@ from headwise.data.tokenizer import (
 )
 from headwise.errors import UserError
 
-FORMAT = 1  # version of the cache
+FORMAT = 2  # version of the cache
 CHUNK_CHARACTERS = 1 << 16  # length of a part of a long document
 GROUP_CHARACTERS = 1 << 20  # characters tokenised at once
 TOKENS, TOKEN_DTYPE = "tokens.values", np.dtype("<i4")
+ENDS, END_DTYPE = "ends.values", np.dtype("<i8")
 
 
 @dataclass(frozen=True)
@@ -73,27 +74,45 @@ class PreparedText:
     """The concatenated tokens of documents."""
 
     tokens: NDArray[np.int32]
-    documents: int
+    ends: NDArray[np.int64]  # of each document, in tokens from the start
     characters: int
     key: str  # hash of the input
 
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def hold_out(self, share: float) -> "tuple[PreparedText, PreparedText]":
-        """Split off the last `share` of the tokens, for validation."""
+    @property
+    def documents(self) -> int:
+        return len(self.ends)
+
+    def hold_out(self, share: float, whole: bool = False) -> "tuple[PreparedText, PreparedText]":
+        """Split off the last `share` of the tokens, for validation; if `whole`, of the documents."""
         cut = len(self) - max(1, round(share * len(self)))
-        parts = (self.tokens[:cut], "before"), (self.tokens[cut:], "behind")  # these names are part of cached keys
-        first, last = (replace(self, tokens=tokens, key=short_hash(self.key, name, cut)) for tokens, name in parts)
+        if whole:
+            cut = int(self.ends[-1 - max(1, round(share * self.documents))]) if self.documents > 1 else 0
+        before = self.ends < cut
+        parts = (  # these names are part of cached keys
+            (self.tokens[:cut], [*self.ends[before], cut] if cut else [], "before"),
+            (self.tokens[cut:], self.ends[self.ends > cut] - cut, "behind"),
+        )
+        first, last = (
+            replace(self, tokens=tokens, ends=np.array(ends, END_DTYPE), key=short_hash(self.key, name, cut))
+            for tokens, ends, name in parts
+        )
         return first, last
 
 
 # --- Reading
 
 
-def _read(path: str, raw: RawLines | None = None) -> Iterator[TextChunk]:
+def has_documents(path: str) -> bool:
+    """Whether each line of a file is a document, an object of JSON."""
+    return path.removesuffix(".gz").endswith(".jsonl")
+
+
+def _read(path: str, by_line: bool, raw: RawLines | None = None) -> Iterator[TextChunk]:
     empty = True
-    for stretch in _chunks_of_file(path, raw):
+    for stretch in _lines_of_file(path, raw) if by_line and not has_documents(path) else _chunks_of_file(path, raw):
         empty = False
         yield stretch
     if empty:
@@ -102,11 +121,17 @@ def _read(path: str, raw: RawLines | None = None) -> Iterator[TextChunk]:
 
 def _chunks_of_file(path: str, raw: RawLines | None) -> Iterator[TextChunk]:
     _check_path(path)
-    if not path.removesuffix(".gz").endswith(".jsonl"):
+    if not has_documents(path):
         yield from text_chunks(read_lines(path, allow_empty=True, raw=raw))
         return
     for number, line in enumerate(read_lines(path, allow_empty=True, raw=raw), start=1):
         yield from text_chunks(_document(line, f"{display_name(path)}: line {number}").split("\n"))
+
+
+def _lines_of_file(path: str, raw: RawLines | None) -> Iterator[TextChunk]:
+    """Each line with text as a document."""
+    _check_path(path)
+    return (TextChunk(line, True, True) for line in read_lines(path, allow_empty=True, raw=raw) if line.strip())
 
 
 def _check_path(path: str) -> None:
@@ -218,9 +243,13 @@ def document_tokenizer(tokenizer: Tokenizer) -> DocumentTokenizer:
 
 
 def prepare_documents(
-    paths: Sequence[str], tokenizer: DocumentTokenizer, cache_dir: Path | None = None, progress: bool = True
+    paths: Sequence[str],
+    tokenizer: DocumentTokenizer,
+    cache_dir: Path | None = None,
+    progress: bool = True,
+    by_line: bool = False,
 ) -> PreparedText:
-    """Tokenise files into one memory-mapped array; uses the cache.
+    """Tokenise files into one memory-mapped array; uses the cache. `by_line`: each line is a document.
 
     Raises:
         UserError: a file is invalid or empty, or an id is outside the vocabulary of the network; then nothing is
@@ -228,15 +257,16 @@ def prepare_documents(
     """
     with cache(cache_dir) as folder:
         files = [*map(_hash_file, paths)]
-        around = [*tokenizer.prefix], [*tokenizer.suffix], tokenizer.vocab_size
+        around = [*tokenizer.prefix], [*tokenizer.suffix], tokenizer.vocab_size, by_line
         hashes = [_key(known) for known in files]
         name = short_hash(FORMAT, tokenizers.__version__, "documents", tokenizer.fingerprint, *around, hashes)
         target = folder / name
         if not _is_complete(target):
             shutil.rmtree(target, ignore_errors=True)
-            _build(target, files, tokenizer, progress)
+            _build(target, _read_unchanged(files, by_line), sum(known.size for known in files), tokenizer, progress)
         meta = json.loads((target / META).read_text(encoding="utf-8"))
-        return PreparedText(map_array(target / TOKENS, TOKEN_DTYPE), meta["documents"], meta["characters"], name)
+        arrays = map_array(target / TOKENS, TOKEN_DTYPE), map_array(target / ENDS, END_DTYPE)
+        return PreparedText(*arrays, meta["characters"], name)
 
 
 def spool_files(paths: Sequence[str], cache_dir: Path | None = None) -> list[str]:
@@ -253,30 +283,33 @@ def _hash_file(path: str) -> HashedFiles:
 
 def _key(known: HashedFiles) -> str:
     """The hash of a file and of its format."""
-    return known.hashes[0] + ".jsonl" * known.paths[0].removesuffix(".gz").endswith(".jsonl")
+    return known.hashes[0] + ".jsonl" * has_documents(known.paths[0])
 
 
-def _read_unchanged(files: Iterable[HashedFiles]) -> Iterator[TextChunk]:
+def _read_unchanged(files: Iterable[HashedFiles], by_line: bool = False) -> Iterator[TextChunk]:
     """The documents of files; `UserError` if a file has changed since it was hashed."""
-    return chain.from_iterable(known.read(partial(_read, known.paths[0])) for known in files)
+    return chain.from_iterable(known.read(partial(_read, known.paths[0], by_line)) for known in files)
 
 
-def _build(target: Path, files: Sequence[HashedFiles], tokenizer: DocumentTokenizer, progress: bool) -> None:
-    """Write the token array and rename it to `target` when it is complete."""
-    shown, size = None if progress else True, sum(known.size for known in files)  # None: only on a terminal
+def _build(target: Path, texts: Iterable[TextChunk], size: int, tokenizer: DocumentTokenizer, progress: bool) -> None:
+    """Write the arrays of texts with `size` bytes and rename their folder to `target` when they are complete."""
+    shown = None if progress else True  # None: only on a terminal
     with draft_folder(target, _is_complete) as draft:
         with (
             open(draft / TOKENS, "wb") as file,
+            open(draft / ENDS, "wb") as ends,
             tqdm(total=size, desc="tokenising", unit="B", unit_scale=True, disable=shown) as bar,
         ):
-            counts = _write(file, files, tokenizer, bar)
+            counts = _write(file, ends, texts, tokenizer, bar)
         (draft / META).write_text(json.dumps(counts), encoding="utf-8")
 
 
-def _write(file: IO[bytes], files: Sequence[HashedFiles], tokenizer: DocumentTokenizer, bar: tqdm) -> dict[str, int]:
-    """Write the tokens of all documents; returns the counts."""
+def _write(
+    file: IO[bytes], ends: IO[bytes], texts: Iterable[TextChunk], tokenizer: DocumentTokenizer, bar: tqdm
+) -> dict[str, int]:
+    """Write the tokens of all documents and where they end; returns the counts."""
     counts = {"tokens": 0, "documents": 0, "characters": 0}
-    for parts in _groups(_read_unchanged(files)):
+    for parts in _groups(texts):
         for part, ids in zip(parts, tokenizer.encode_batch([one.text for one in parts]), strict=True):
             prefix, suffix = tokenizer.prefix if part.first else (), tokenizer.suffix if part.last else ()
             row = np.array([*prefix, *ids, *suffix], TOKEN_DTYPE)
@@ -284,6 +317,7 @@ def _write(file: IO[bytes], files: Sequence[HashedFiles], tokenizer: DocumentTok
             file.write(row.tobytes())
             counts["tokens"] += len(row)
             counts["documents"] += part.last
+            ends.write(np.array([counts["tokens"]] * part.last, END_DTYPE).tobytes())
             counts["characters"] += len(part.text)
             bar.update(len(part.text.encode()))
     return counts

@@ -86,6 +86,8 @@ class MaskedReport:
     tokens: int  # masked
     read: int  # all tokens of the texts
     files: int
+    reading: str = "blocks"  # or "lines"
+    reason: str = ""  # for this way of reading
 
     def figures(self) -> dict[str, float]:
         """Both depend on the tokenizer.
@@ -98,9 +100,11 @@ class MaskedReport:
 
     def as_json(self) -> dict[str, Any]:
         """The figures with the sizes of the data."""
-        return {**self.figures(), "masked": self.tokens, "tokens": self.read, "files": self.files}
+        read = {"reading": self.reading, "reason": self.reason}
+        return {**self.figures(), "masked": self.tokens, "tokens": self.read, "files": self.files, **read}
 
     def render(self) -> str:
         """One line for people."""
-        found, over = self.figures(), f"({self.tokens:,} masked of {self.read:,} tokens)"
+        found, reason = self.figures(), f": {self.reason}" if self.reason else ""
+        over = f"({self.tokens:,} masked of {self.read:,} tokens; read in {self.reading}{reason})"
         return f"accuracy {found['accuracy']:.2%}, loss {found['loss']:.4f} nats per masked token {over}"

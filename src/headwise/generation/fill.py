@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.checkpoint.vocabulary import Vocabulary
-from headwise.data.masking import MASK_NAMES, MaskedBatch
+from headwise.data.masking import MASK_NAMES, MaskedBatch, MaskedLineBatch
 from headwise.errors import UserError
 from headwise.generation.chat import special_token_text, tokenizer_settings
 
@@ -30,7 +30,7 @@ class MaskedPredictor(Protocol):
     """A network that predicts the token at each position: `EncoderOnly`, or `QueryStream`."""
 
     def parameters(self) -> Iterator[torch.nn.Parameter]: ...
-    def encode(self, src: Tensor, /) -> Tensor: ...
+    def encode(self, src: Tensor, /) -> Tensor: ...  # networks that read lines also take the mask of real tokens
     def logits(self, hidden: Tensor) -> Tensor: ...
 
 
@@ -75,7 +75,7 @@ def mask_of(vocabulary: Vocabulary, named: str) -> tuple[str, int]:
 
 
 @torch.inference_mode()
-def score_masks(network: MaskedPredictor, batches: Iterable[MaskedBatch]) -> tuple[float, int, int]:
+def score_masks(network: MaskedPredictor, batches: Iterable[MaskedBatch | MaskedLineBatch]) -> tuple[float, int, int]:
     """The log-probability of all masked tokens, how many the network predicts right, and how many there are."""
     log_prob, right, n = 0.0, 0, 0
     device = next(network.parameters()).device
@@ -88,8 +88,8 @@ def score_masks(network: MaskedPredictor, batches: Iterable[MaskedBatch]) -> tup
 
 
 def masked_logits(
-    encode: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor], batch: MaskedBatch
+    encode: Callable[..., Tensor], logits: Callable[[Tensor], Tensor], batch: MaskedBatch | MaskedLineBatch
 ) -> Float[Tensor, "chosen vocab"]:
     """The logits at masked positions only, because the vocabulary is large."""
-    states = encode(batch.src).flatten(0, 1).index_select(0, batch.positions)
+    states = encode(*batch.inputs).flatten(0, 1).index_select(0, batch.positions)
     return logits(states[None])[0]

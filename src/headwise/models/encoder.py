@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.checkpoint.folder import Folder
@@ -14,10 +13,11 @@ from headwise.checkpoint.layout import read_json
 from headwise.checkpoint.trained import RUN
 from headwise.checkpoint.vocabulary import bare, fingerprint
 from headwise.data.contrastive import read_contrastive
-from headwise.data.documents import DocumentTokenizer, prepare_documents
-from headwise.data.masking import MaskedText, Masking, word_edges
+from headwise.data.documents import DocumentTokenizer, PreparedText, prepare_documents
+from headwise.data.lines import AUTO, BLOCKS, LINES, READINGS, choose_reading
+from headwise.data.masking import MaskedLines, MaskedText, Masking, masked_sequences, word_edges
 from headwise.data.questions import read_questions
-from headwise.errors import UserError
+from headwise.errors import UserError, unknown
 from headwise.evaluate.answers import AnswerReport, answer_report
 from headwise.evaluate.entities import TagReport, tag_report
 from headwise.evaluate.language import MaskedReport
@@ -67,11 +67,21 @@ class EncoderModel(Model):
         self.does = DOES.get(self.head, "reads texts")
         self.usual_task = USUAL_TASKS.get(self.head, "translate")
 
-    def evaluate(self, paths: Sequence[str]) -> MaskedReport | TagReport | AnswerReport | RetrievalReport:
+    def evaluate(
+        self, paths: Sequence[str], reading: str = AUTO
+    ) -> MaskedReport | TagReport | AnswerReport | RetrievalReport:
         """How good the head is on files as `train` takes them; without one, how often the vector of a text finds the
         text that belongs to it.
+
+        `reading` is for masked tokens: "lines" (each is a sequence), "blocks" (running text), or "auto".
         """
-        ways = {"masked": self._evaluate_masked, "token_class": self._evaluate_tags, "span": self._evaluate_answers}
+        if reading != AUTO and self.head != "masked":
+            raise UserError(f"reading = {reading}: is for masked language models, and this model {self.does}")
+        if reading not in READINGS:
+            raise unknown("reading", reading, READINGS)
+        if self.head == "masked":
+            return self._evaluate_masked(paths, reading)
+        ways = {"token_class": self._evaluate_tags, "span": self._evaluate_answers}
         return ways.get(self.head, self._evaluate_vectors)(paths)
 
     def observed(self, given: str) -> EncodedInput:
@@ -103,11 +113,17 @@ class EncoderModel(Model):
     def fill_mask(self, text: str, top: int = 5) -> list[list[Filling]]:
         return fillings(lambda mask_id: self.network, text, self.path, self.tokenizer, min(top, self.config.vocab_size))
 
-    def _evaluate_masked(self, paths: Sequence[str]) -> MaskedReport:
-        """How well the model predicts masked tokens, always the same ones, of text files in blocks of `max_len`."""
-        text = prepare_documents(paths, self.cutter, progress=False)
-        hidden = self.hidden(text.tokens, self.max_len, self.masking())
-        return MaskedReport(*score_masks(self.network, hidden.fixed(AT_ONCE)), read=len(text), files=len(paths))
+    def _evaluate_masked(self, paths: Sequence[str], reading: str) -> MaskedReport:
+        """How well the model predicts masked tokens, always the same ones, of text files.
+
+        They are read in blocks of `max_len`, or each line is a sequence; see `headwise.data.lines.choose_reading`.
+        """
+        room = self.max_len - sum(map(len, self.around))
+        way = choose_reading(paths, reading, self.cutter, room)
+        text = prepare_documents(paths, way.tokenizer(self.cutter), progress=False, by_line=way.by_line)
+        hidden = self.hidden(text, self.max_len, self.masking(), way.by_line)
+        scores = score_masks(self.network, hidden.fixed(AT_ONCE))
+        return MaskedReport(*scores, len(text), len(paths), LINES if way.by_line else BLOCKS, way.reason)
 
     @property
     def max_len(self) -> int:
@@ -121,10 +137,17 @@ class EncoderModel(Model):
         origin, size = fingerprint(self.path), self.config.vocab_size
         return DocumentTokenizer(lambda texts: [encode(text) for text in texts], [], behind, origin, size)
 
-    def hidden(self, tokens: NDArray[np.int32], length: int, masking: Masking) -> MaskedText:
-        """Tokens in blocks of `length` with the special tokens around each, some of them masked."""
-        _, before, behind = bare(self.tokenizer)
-        return MaskedText(tokens, length, before, behind, masking)
+    @property
+    def around(self) -> tuple[Sequence[int], Sequence[int]]:
+        """The special tokens before and after a text."""
+        return bare(self.tokenizer)[1:]
+
+    def hidden(
+        self, text: PreparedText, length: int, masking: Masking, by_line: bool = False
+    ) -> MaskedText | MaskedLines:
+        """Text in sequences of at most `length` tokens, some of them masked."""
+        pad_id = max(0, self.hf_config.get("pad_token_id") or 0)
+        return masked_sequences(text, length, self.around, masking, by_line, pad_id)
 
     def masking(self, share: float = 0.15, whole_words: bool = False) -> Masking:
         """Which tokens, or whole words, of a text are masked."""

@@ -30,7 +30,7 @@ from headwise.data.corruption import (
     denoising_for,
     noise_counts,
 )
-from headwise.data.documents import DocumentTokenizer
+from headwise.data.documents import DocumentTokenizer, PreparedText
 from headwise.data.noise import MASK, TextInfilling
 from headwise.data.prepared import spool, train_tokenizer
 from headwise.data.sources import Pair
@@ -124,7 +124,7 @@ def corruption_job(request: TrainRequest, config: RunConfig, folder: Path) -> Co
     """Read, tokenise and check the data that a pretrained encoder-decoder is fine-tuned on."""
     _check_settings(request, config)
     model = _between(FINE_TUNING.read(request.init), request)
-    corrupted, room = _corruption(model, config.data.block_length, request.init)
+    corruption, room = _corruption(model, config.data.block_length, request.init)
     about, train, valid = texts_for_model(request, config, _document_tokenizer(model))
     if len(train) <= room:
         raise UserError(
@@ -133,6 +133,9 @@ def corruption_job(request: TrainRequest, config: RunConfig, folder: Path) -> Co
         )
     about |= {"network": translator_rows(model, config.model.dropout), "usage": "restore"}
     config = replace(config, train=resolve_auto(request, config, folder))
+
+    def corrupted(text: PreparedText) -> CorruptedBlocks:
+        return corruption(text.tokens)
 
     make = partial(trainable_network, model, config.model.dropout)
     return CorruptionJob(config, model.tokenizer, about, train, valid, SameLayout(model), make, blocks=corrupted)

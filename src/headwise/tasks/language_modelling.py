@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -101,15 +100,15 @@ class LanguageJob:
 class NoisedTextJob(LanguageJob):
     """A job on blocks of running text in which tokens are masked, corrupted or reordered."""
 
-    blocks: Callable[[NDArray[Any]], Any] = field(kw_only=True)  # from tokens; such as `MaskedText`
+    blocks: Callable[[PreparedText], Any] = field(kw_only=True)  # such as `MaskedText`
 
     def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[Any]:
         train = self.config.train
-        return self.blocks(self.train.tokens).stream(train.tokens_per_batch, train.seed, state, pin)
+        return self.blocks(self.train).stream(train.tokens_per_batch, train.seed, state, pin)
 
     def validation_batches(self) -> Iterable[Any]:
         """Batches of the validation text, which always has the same noise."""
-        return self.blocks(self.valid.tokens).fixed(self.config.train.tokens_per_batch)
+        return self.blocks(self.valid).fixed(self.config.train.tokens_per_batch)
 
 
 def language_objective(network: DecoderOnly, train: TrainConfig) -> Objective:
@@ -195,11 +194,11 @@ def check_fine_tuning(request: TrainRequest, config: RunConfig) -> None:
 
 
 def texts_for_model(
-    request: TrainRequest, config: RunConfig, tokenizer: DocumentTokenizer
+    request: TrainRequest, config: RunConfig, tokenizer: DocumentTokenizer, by_line: bool = False
 ) -> tuple[dict[str, Any], PreparedText, PreparedText]:
     """`prepared_texts` with the tokenizer of the initial model."""
     try:
-        return prepared_texts(with_spooled_files(request), config, tokenizer)
+        return prepared_texts(with_spooled_files(request), config, tokenizer, by_line)
     except UserError as error:
         raise UserError(str(error).replace("the tokenizer gives", f"{request.init}: the tokenizer gives")) from None
 
@@ -224,23 +223,21 @@ def with_spooled_files(request: TrainRequest) -> TrainRequest:
 
 
 def prepared_texts(
-    request: TrainRequest, config: RunConfig, tokenizer: DocumentTokenizer
+    request: TrainRequest, config: RunConfig, tokenizer: DocumentTokenizer, by_line: bool = False
 ) -> tuple[dict[str, Any], PreparedText, PreparedText]:
-    """The entries for config.json, the training and the validation text."""
-    train, held = prepare_documents(request.train, tokenizer, progress=request.show), {}
+    """The entries for config.json, the training and the validation text; `by_line`: each line is a document."""
+    train, held = prepare_documents(request.train, tokenizer, progress=request.show, by_line=by_line), {}
     if amount := parse_validation_size(request.valid):
         if amount.pairs:
             raise UserError(f"--valid {amount.text}: running text has no pairs; hold out a part of it, such as 1%")
-        train, valid = train.hold_out(amount.share)
+        train, valid = train.hold_out(amount.share, by_line)
         held = {"held_out": {"taken": len(valid), "dropped": 0}}
         notify(request, f"validating on the last {len(valid):,} tokens of the training files ({amount.text})")
     else:
-        valid = prepare_documents(request.valid, tokenizer, progress=request.show)
-    _check_sizes(request, config, train, valid)
-    notify(
-        request,
-        f"training on {len(train):,} tokens of {train.characters:,} characters in {train.documents:,} documents",
-    )
+        valid = prepare_documents(request.valid, tokenizer, progress=request.show, by_line=by_line)
+    _check_sizes(request, 0 if by_line else config.data.block_length, train, valid)
+    parts = f"{train.documents:,} {'lines' if by_line else 'documents'}"
+    notify(request, f"training on {len(train):,} tokens of {train.characters:,} characters in {parts}")
     corpus = {
         "train": base_names(request.train),
         "valid": base_names(request.train if held else request.valid),
@@ -250,13 +247,13 @@ def prepared_texts(
         **held,
     }
     kind = f"{config.data.subword} tokens" if config.data.subword != "characters" else "characters"
-    data = f"{', '.join(corpus['train'])}: {len(train):,} tokens, in blocks of {config.data.block_length:,}"
+    cut = f"{parts}, each a sequence" if by_line else f"blocks of {config.data.block_length:,}"
+    data = f"{', '.join(corpus['train'])}: {len(train):,} tokens, in {cut}"
     material = {"vocabulary": f"{tokenizer.vocab_size:,} {kind}", "training data": data}
     return {"corpus": corpus, "material": material, "settings": RUN}, train, valid
 
 
-def _check_sizes(request: TrainRequest, config: RunConfig, train: PreparedText, valid: PreparedText) -> None:
-    length = config.data.block_length
+def _check_sizes(request: TrainRequest, length: int, train: PreparedText, valid: PreparedText) -> None:
     if len(train) <= length:
         raise UserError(
             f"{', '.join(request.train)}: {len(train):,} tokens, and a block of data.block_length = {length} needs "

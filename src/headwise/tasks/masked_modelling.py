@@ -19,15 +19,16 @@ from headwise.checkpoint.from_scratch import check_layout, text_layout
 from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.documents import document_tokenizer, train_document_tokenizer
-from headwise.data.masking import MaskedBatch, MaskedText, Masking, mask_id, word_edges
+from headwise.data.documents import DocumentTokenizer, document_tokenizer, train_document_tokenizer
+from headwise.data.lines import choose_reading
+from headwise.data.masking import MaskedBatch, MaskedLineBatch, Masking, mask_id, masked_sequences, word_edges
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 from headwise.generation.fill import masked_logits, score_masks
 from headwise.models.encoder import EncoderModel
 from headwise.network.build import build
 from headwise.network.transformer import EncoderOnly
-from headwise.tasks.job import TrainRequest, choose_tokenizer
+from headwise.tasks.job import TrainRequest, choose_tokenizer, notify
 from headwise.tasks.language_modelling import (
     NoisedTextJob,
     check_fine_tuning,
@@ -78,7 +79,7 @@ def masked_objective(network: EncoderOnly, train: TrainConfig) -> Objective:
     """Label-smoothed cross-entropy of masked tokens."""
     encode = torch.compile(network.encode) if train.compile else network.encode
 
-    def objective(batch: MaskedBatch) -> Loss:
+    def objective(batch: MaskedBatch | MaskedLineBatch) -> Loss:
         return masked_loss(masked_logits(encode, network.logits, batch), batch.targets, train.label_smoothing)
 
     return objective
@@ -93,10 +94,18 @@ def masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> Masked
     tokenizer = tokenizer_with_template(request, config, folder)
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id, max_len=length)
     axes = masked_lm_config(model, length)
-    about, train, valid = prepared_texts(request, config, document_tokenizer(tokenizer))
+    around = [tokenizer.bos_id], [tokenizer.eos_id]
+    by_line, cutter = _reading(request, config, document_tokenizer(tokenizer), around)
+    about, train, valid = prepared_texts(request, config, cutter, by_line)
     config, layout = replace(config, model=model), text_layout(axes, length, tokenizer)
-    before, behind = [tokenizer.bos_id], [tokenizer.eos_id]
-    masked = partial(MaskedText, length=length, prefix=before, suffix=behind, masking=masking_for(tokenizer, config))
+    masked = partial(
+        masked_sequences,
+        length=length,
+        around=around,
+        masking=masking_for(tokenizer, config),
+        by_line=by_line,
+        pad_id=tokenizer.pad_id,
+    )
     return MaskedJob(config, tokenizer, about, train, valid, layout, lambda: build(axes), blocks=masked)
 
 
@@ -141,10 +150,12 @@ def masked_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Pat
     """Read, tokenise and check the data for fine-tuning."""
     check_fine_tuning(request, config)
     model: EncoderModel = FINE_TUNING.read(request.init)
+    request = with_spooled_files(request)
+    check_block_room(config, sum(map(len, model.around)))
+    by_line, cutter = _reading(request, config, model.cutter, model.around)
     masking = model.masking(config.data.mask_share, config.data.whole_words)
-    masked = partial(model.hidden, length=config.data.block_length, masking=masking)
-    check_block_room(config, config.data.block_length - masked(np.array([], np.int32)).text_length)
-    about, train, valid = texts_for_model(request, config, model.cutter)
+    masked = partial(model.hidden, length=config.data.block_length, masking=masking, by_line=by_line)
+    about, train, valid = texts_for_model(request, config, cutter, by_line)
     about["network"] = language_model_rows(model)
 
     make = partial(trainable_network, model, config.model.dropout)
@@ -158,6 +169,16 @@ FINE_TUNING = FineTuning(
     "block_length",
     heads=("masked",),
 )
+
+
+def _reading(
+    request: TrainRequest, config: RunConfig, tokenizer: DocumentTokenizer, around: tuple[Sequence[int], Sequence[int]]
+) -> tuple[bool, DocumentTokenizer]:
+    """Whether each line of the files is a sequence, as the training files show; and how documents are tokenised."""
+    room = config.data.block_length - sum(map(len, around))
+    reading = choose_reading(request.train, config.data.reading, tokenizer, room)
+    notify(request, f"reading {reading}; data.reading can be lines or blocks")
+    return reading.by_line, reading.tokenizer(tokenizer)
 
 
 def check_block_room(config: RunConfig, n_special: int) -> None:

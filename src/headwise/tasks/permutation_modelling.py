@@ -4,7 +4,7 @@ Tokens of a block are predicted in a random order. The result is a folder in XLN
 of `language_modelling`. Not here: the orders (`data/permutation.py`), the network (`architectures/xlnet.py`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from headwise.checkpoint.xlnet_names import shape_to_hf, xlnet_file_tensors
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.documents import DocumentTokenizer, document_tokenizer
+from headwise.data.documents import DocumentTokenizer, PreparedText, document_tokenizer
 from headwise.data.permutation import PermutedBatch, PermutedText
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
@@ -105,7 +105,7 @@ def permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> P
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
     shape, length = xlnet_shape(model), config.data.block_length
     about, train, valid = prepared_texts(request, config, document_tokenizer(tokenizer))
-    permuted = partial(PermutedText, length=length, suffix=[tokenizer.eos_id, tokenizer.bos_id])
+    permuted = _permuted(length, [tokenizer.eos_id, tokenizer.bos_id])
     config, layout = replace(config, model=model), xlnet_layout(shape, length, tokenizer)
     return PermutationJob(config, tokenizer, about, train, valid, layout, lambda: build_xlnet(shape), blocks=permuted)
 
@@ -120,7 +120,7 @@ def permutation_fine_tuning_job(request: TrainRequest, config: RunConfig, folder
     tokenizer = DocumentTokenizer(lambda texts: [encode(text) for text in texts], [], behind[:1], *origin)
     about, train, valid = texts_for_model(request, config, tokenizer)
     about["network"] = xlnet_rows(model)
-    permuted = partial(PermutedText, length=config.data.block_length, suffix=behind)
+    permuted = _permuted(config.data.block_length, behind)
 
     def make() -> XLNet:
         unfreeze(model.network, config.model.dropout)
@@ -153,3 +153,7 @@ def xlnet_shape(c: TransformerConfig) -> XLNetShape:
         activation=c.activation,
         dropout=c.dropout,
     )
+
+
+def _permuted(length: int, suffix: Sequence[int]) -> Callable[[PreparedText], PermutedText]:
+    return lambda text: PermutedText(text.tokens, length, suffix)

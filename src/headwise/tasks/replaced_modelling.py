@@ -26,7 +26,7 @@ from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.data.documents import document_tokenizer
-from headwise.data.masking import MaskedBatch, MaskedText
+from headwise.data.masking import MaskedBatch, masked_sequences
 from headwise.generation.fill import masked_logits
 from headwise.network.build import build
 from headwise.network.config import NetworkConfig
@@ -161,7 +161,7 @@ def replaced_job(request: TrainRequest, config: RunConfig, folder: Path) -> Repl
     config, layout = replace(config, model=model), replace(text_layout(both[0], length, tokenizer), in_file=kept)
     masking = replace(masking_for(tokenizer, config), shares=ALL_MASKED)
     before, behind = [tokenizer.bos_id], [tokenizer.eos_id]
-    masked = partial(MaskedText, length=length, prefix=before, suffix=behind, masking=masking)
+    masked = partial(masked_sequences, length=length, around=(before, behind), masking=masking)
     return ReplacedJob(config, tokenizer, about, train, valid, layout, lambda: build_electra(*both), blocks=masked)
 
 

@@ -96,7 +96,7 @@ def test_loss_is_cross_entropy_of_the_logits(smoothing: float, kind: str) -> Non
 
 def test_validation_loss_is_a_mean_over_tokens() -> None:
     tokens = (np.arange(31) ** 2 % 11).astype(np.int32)
-    text = PreparedText(tokens, 1, 31, "")
+    text = PreparedText(tokens, np.array([31]), 31, "")
     config = apply_settings(load_recipe("gpt"), ["data.block_length=12", "train.tokens_per_batch=24"])
     network = fresh().eval()
     job = LanguageJob(config, None, {}, text, text, ScratchLayout({}, dict), lambda: network)

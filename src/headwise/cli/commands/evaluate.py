@@ -38,13 +38,14 @@ from headwise.cli.options import (
 )
 from headwise.cli.parallel_texts import parallel_texts, source_text, target_text, texts_to_score
 from headwise.cli.rules import FlagRule, in_file, out_file
+from headwise.data.lines import READINGS
 from headwise.data.links import check_links, read_gold, read_links
 from headwise.errors import UserError
 from headwise.evaluate.alignment import score_alignment
 from headwise.evaluate.report import TranslationReport, evaluate_model, evaluate_text, render_report
 from headwise.evaluate.tuning import Tuning, tune_length_penalty
 
-WINDOWS = ("window", "stride")
+LANGUAGE = {"window": "language", "stride": "language", "reading": "masked language"}  # options for such models
 IN_MODEL = ""  # `--save` without a file
 RULES = (
     FlagRule(("target", "reverse"), lambda o: not o.alignments, "is for --alignments: name gold links"),
@@ -61,7 +62,7 @@ RULES = (
             "ray",
             *TERMS,
             *DECODING,
-            *WINDOWS,
+            *LANGUAGE,
         ),
         lambda o: o.alignments,
         "does not go with --alignments, which measures links, not translations",
@@ -79,7 +80,7 @@ RULES = (
             "ray",
             *TERMS,
             *DECODING,
-            *WINDOWS,
+            *LANGUAGE,
         ),
         lambda o: o.hypothesis,
         "does not go with --hypothesis, which is scored as it is",
@@ -98,7 +99,10 @@ RULES = (
     FlagRule(("save",), lambda o: not o.tune and o.save == "", "needs a FILE to keep the translations in"),
 )
 
-EVALUATION = {"language": "source_language", "normalizer": "normalizer", "window": "window", "stride": "stride"}
+EVALUATION = {  # parameters of `evaluate` of some models, and the options for them
+    **{"language": "source_language", "normalizer": "normalizer"},
+    **{"window": "window", "stride": "stride", "reading": "reading"},
+}
 COMMON = (
     *("--source", "--reference", "--hypothesis", "--against", "--metric", "--format", "--save", "--beam-size"),
     *("--device", "--alignments"),
@@ -128,6 +132,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     normalizer = "how transcripts are normalized; english also unifies numbers and spellings (default: basic)"
     parser.add_argument("--normalizer", choices=("basic", "english"), help=normalizer)
     window_options(parser)
+    reading = "for a masked language model: lines (each is a sequence, such as a protein), blocks (running text) or "
+    reading += "auto (default: %(default)s)"
+    parser.add_argument("--reading", choices=READINGS, default=READINGS[0], help=reading)
     _alignment_options(parser)
     glossary_options(parser)
     ray_option(parser)
@@ -169,7 +176,7 @@ def run(options: argparse.Namespace) -> None:
     known = ("model", "source", "device", "format", *_evaluation_options(model).values())
     stray = [flag for name, flag in options.flags.items() if name not in known]
     if stray:
-        what = "language" if stray[0] in ("--window", "--stride") else "translation"
+        what = LANGUAGE.get(stray[0].removeprefix("--"), "translation")
         raise UserError(f"{stray[0]} is for {what} models; {options.model} needs --source alone")
     report = model.evaluate([options.source], **settings)
     _print(options, report.as_json(), report.render())
@@ -204,8 +211,8 @@ def _evaluate_hypotheses(options: argparse.Namespace) -> None:
 
 def _evaluate_translator(options: argparse.Namespace, model: Any) -> None:
     _ = model.translate  # a `UserError` if the model does not translate
-    if options.window or options.stride:
-        raise UserError(f"{'--window' if options.window else '--stride'} is for language models")
+    for name in LANGUAGE.keys() & options.flags.keys():
+        raise UserError(f"--{name} is for {LANGUAGE[name]} models")
     sources, *references = parallel_texts(texts_to_score(options.source, options.reference), options.languages)
     overrides = decode_overrides(options, model.decode_config)
     if options.tune:
