@@ -366,7 +366,7 @@ def test_overwritten_models_keep_serving(
     shutil.copytree(model_path, tmp_path / "model")
     assert cli("pack", tmp_path / "model", "--compute", "int8").code == 0
     assert (tmp_path / "model" / "packed.int8").exists()
-    with serving(tmp_path / "model", "--compute", "int8") as (server, port):
+    with serving(tmp_path / "model", "--compute", "int8") as (_, port):
         translated(port, copying)
         for file in (tmp_path / "model").rglob("*"):
             if file.is_file():

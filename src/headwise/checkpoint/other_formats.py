@@ -1,6 +1,6 @@
 """Recognises models of other programs by their content, for an error that says what to do with them.
 
-Not here: formats that are read (`ctranslate2_folder`, `argos`).
+Not here: formats that are read (`ctranslate2_folder`, `argos`, `gguf_model`).
 """
 
 from pathlib import Path
@@ -47,7 +47,7 @@ def _of_file(path: Path) -> str:
     except OSError:
         return ""
     if head.startswith(b"GGUF"):
-        return "a GGUF file of llama.cpp; import the original Hugging Face model, which has the same weights"
+        return f"a GGUF file of llama.cpp; {IMPORT.format(path)}"
     if head.startswith(b"PK"):
         return _of_archive(path)
     if head[:2] == b"\x80\x02":

@@ -14,10 +14,6 @@ from headwise.errors import UserError
 from headwise.models.load import load
 
 
-def gguf(path: Path) -> None:
-    path.write_bytes(b"GGUF\x03\0\0\0" + bytes(100))
-
-
 def marian(path: Path) -> None:
     with path.open("wb") as file:
         np.savez(file, **{"special:model.yml": np.zeros(3, np.int8), "encoder_Wemb": np.zeros((2, 2))})
@@ -34,7 +30,6 @@ def fairseq(path: Path) -> None:
 @pytest.mark.parametrize(
     "name,write,said",
     [
-        ("model.gguf", gguf, "a GGUF file of llama.cpp; import the original"),
         ("model.npz", marian, "a model of Marian; convert it with ct2-marian-converter"),
         ("model.pt", opennmt, "a checkpoint of OpenNMT-py or Eole; convert it with ct2-opennmt-py-converter"),
         ("checkpoint_best.pt", fairseq, "a checkpoint of fairseq; convert it with ct2-fairseq-converter"),
@@ -60,3 +55,10 @@ def test_other_files_are_not_recognised(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("a", "b")
     assert [other_format(tmp_path / name) for name in ("a.zip", "missing", ".")] == [""] * 3
+
+
+def test_a_folder_with_another_models_file_names_it(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(b"GGUF\x03\0\0\0" + bytes(100))
+    for path in (tmp_path, tmp_path / "model.gguf"):
+        with pytest.raises(UserError, match=r"a GGUF file of llama.cpp; convert it with: headwise import .*model.gguf"):
+            load(path)

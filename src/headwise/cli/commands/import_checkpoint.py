@@ -6,6 +6,8 @@ from pathlib import Path
 from headwise.checkpoint.argos import open_argos
 from headwise.checkpoint.ctranslate2_file import is_ctranslate2
 from headwise.checkpoint.ctranslate2_folder import ForeignModel, read_ctranslate2
+from headwise.checkpoint.gguf_file import is_gguf
+from headwise.checkpoint.gguf_model import open_gguf
 from headwise.checkpoint.hub import folder_of
 from headwise.checkpoint.imported import write_foreign, write_imported
 from headwise.checkpoint.layout import CONFIG, is_family, read_json
@@ -16,7 +18,8 @@ from headwise.errors import UserError
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     text = "model: a Hugging Face folder, OWNER/NAME from the local cache, or hf:OWNER/NAME; a translation model of "
-    text += "CTranslate2, a folder with its SentencePiece model; or a package of Argos Translate (.argosmodel)"
+    text += "CTranslate2, a folder with its SentencePiece model; a package of Argos Translate (.argosmodel); or a GGUF "
+    text += "file of LLaMA or Qwen"
     parser.add_argument("source", metavar="MODEL", help=text)
     keys = (
         "unknown keys of config.json to ignore, separated by commas; without it they are errors, and with it results "
@@ -34,12 +37,19 @@ def run(options: argparse.Namespace) -> None:
             return _write(options, model)
     if is_ctranslate2(folder):
         return _write(options, read_ctranslate2(folder))
+    if is_gguf(folder):
+        with open_gguf(folder) as converted:
+            return _import(options, converted)
     if found := other_format(folder):
         raise UserError(f"{options.source}: {found}")
     if not is_family(folder):
         raise UserError(f"{options.source}: is no folder in the Hugging Face layout (config.json with a model_type)")
     if read_json(folder / CONFIG).get("model_type") == "xlnet":
         raise UserError(f"{options.source}: an XLNet stays in its layout; all commands read the folder as it is")
+    _import(options, folder)
+
+
+def _import(options: argparse.Namespace, folder: Path) -> None:
     model = read_any(folder, ignore_keys=options.ignore_keys)
     write_imported(Path(options.out), model)
     _report(options.out, model.config.family, sum(parameter.numel() for parameter in model.network.parameters()))
