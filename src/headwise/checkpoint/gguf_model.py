@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from headwise.checkpoint.gguf_file import GGUFFile, read_gguf_file
-from headwise.checkpoint.gguf_tokenizer import tokenizer_of, tokenizer_settings
+from headwise.checkpoint.gguf_tokenizer import tokenizer_of, tokenizer_files
 from headwise.checkpoint.layout import CONFIG, WEIGHTS
 from headwise.errors import UserError
 
@@ -68,7 +68,7 @@ def open_gguf(path: Path) -> Iterator[Path]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         tokenizer_of(file).save(str(folder / "tokenizer.json"))
-        settings, ends = tokenizer_settings(file)
+        settings, ends = tokenizer_files(file)
         _write(folder / "tokenizer_config.json", settings)
         _write(folder / "generation_config.json", ends)
         _write(folder / CONFIG, values)

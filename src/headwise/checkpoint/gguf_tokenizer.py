@@ -42,7 +42,7 @@ def tokenizer_of(file: GGUFFile) -> Tokenizer:
     return tokenizer
 
 
-def tokenizer_settings(file: GGUFFile) -> tuple[dict[str, Any], dict[str, Any]]:
+def tokenizer_files(file: GGUFFile) -> tuple[dict[str, Any], dict[str, Any]]:
     """The contents of tokenizer_config.json and of generation_config.json."""
     tokens = _of(file, "tokens")
     ids = {theirs: _id(file, name) for name, theirs in IDS.items()}

@@ -85,7 +85,7 @@ def add_byte_level(writer: Any, pre: str) -> Tokenizer:
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre)
     writer.add_token_list(tokens)
-    writer.add_token_types([3 if token.startswith("<|") else 1 for token in tokens])
+    writer.add_token_types([3 if token in ("<|start|>", "<|end|>") else 1 for token in tokens])
     writer.add_token_merges(merges)
     writer.add_bos_token_id(0)
     writer.add_eos_token_id(1)

@@ -171,6 +171,9 @@ def test_progress_never_decreases() -> None:
     assert (progress.total, progress.done, progress.percent) == (4, 2, 50)
     progress.request(None)
     assert (progress.total, progress.done, progress.percent) == (4, 4, 100)
+    begun = JobProgress(total=4, done=3)
+    begun.request(SentenceRequest(["c", "b"]))
+    assert begun.done == 3
 
 
 class SlowModel(ServedModel):

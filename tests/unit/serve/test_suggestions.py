@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -31,6 +32,14 @@ def test_suggestions_are_training_pairs(tmp_path: Path) -> None:
         (odd, odd.upper()),
     ]
     assert report.units == 6 and report.dropped == Counter(repeats=3)
+
+
+def test_line_ends_stay_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "suggestions.tmx"
+    with suggestions_file(str(path)) as suggestions:
+        assert suggestions
+        suggestions.add("a\rb", "c\nd", EN_DE)
+    assert [one.text for one in ElementTree.parse(path).iter("seg")] == ["a\rb", "c\nd"]
 
 
 @pytest.mark.parametrize("text", ["a\x00b", "\x1b[0m", "\ufffe", " \n"])
