@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from headwise.checkpoint.gguf_file import GGUFFile, read_gguf_file
-from headwise.checkpoint.gguf_tokenizer import tokenizer_of, tokenizer_files
+from headwise.checkpoint.gguf_tokenizer import tokenizer_files, tokenizer_of
 from headwise.checkpoint.layout import CONFIG, WEIGHTS
 from headwise.errors import UserError
 
