@@ -8,17 +8,18 @@ texts of slide layouts.
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from html import escape, unescape
 
 from headwise.errors import UserError
 from headwise.localisation.archive import ArchiveDocument, PartPassage, PartTexts, read_archive, skipped_texts
 from headwise.localisation.markup import Element, Source
 from headwise.localisation.not_translated import NO_LETTERS, beginning_of
+from headwise.localisation.slide_direction import PRESENTATION, RELATIONS, SlideDirection, SlideStyles
 from headwise.localisation.unit import Parts, Skipped, plain
 from headwise.localisation.word import CONTROLS, Dialect, read_paragraphs, rich_text
-from headwise.localisation.word_direction import WordDirection
 
-POWERPOINT = Dialect("", nested=False, marks=WordDirection())
+POWERPOINT = Dialect("", nested=False, marks=SlideDirection())
 SLIDE = re.compile(r"ppt/(?:slides/slide|notesSlides/notesSlide)(\d+)\.xml")
 DRAWING = re.compile(rb"xmlns:(\w+)\s*=\s*[\"']http://[\w.]+/[\w/.]*drawingml[\w/.]*main[\"']")
 STRINGS, SHEET = "xl/sharedStrings.xml", re.compile(r"xl/worksheets/sheet\d+\.xml")
@@ -33,14 +34,26 @@ UNREAD = {  # files whose texts stay
 
 
 def read_presentation(path: str, data: bytes, languages: Sequence[str]) -> ArchiveDocument:
-    """Read a PowerPoint presentation; `languages` are ignored."""
-    files = read_archive(path, data, "presentation", lambda name: bool(SLIDE.fullmatch(name)) or bool(_unread(name)))
+    """Read a PowerPoint presentation; a filled one has the writing direction of the second of the `languages`."""
+    files = read_archive(path, data, "presentation", _is_presentation_text)
     slides = {name: content for name, content in files.items() if SLIDE.fullmatch(name)}
     if not slides:
         raise UserError(f"{path}: the archive has no slides (ppt/slides/slide1.xml); save it again as .pptx")
     parts = {name: Source(f"{path}: {name}", slides[name]) for name in sorted(slides, key=_slide_order)}
-    texts = {name: read_paragraphs(part, _drawing_prefix(part), POWERPOINT) for name, part in parts.items()}
+    styles = SlideStyles(path, files)
+    texts = {name: _slide_texts(name, part, styles, languages[1]) for name, part in parts.items()}
     return ArchiveDocument(data, texts, list(_unread_texts(path, files)))
+
+
+def _is_presentation_text(name: str) -> bool:
+    return bool(SLIDE.fullmatch(name) or RELATIONS.fullmatch(name)) or name == PRESENTATION or bool(_unread(name))
+
+
+def _slide_texts(name: str, part: Source, styles: SlideStyles, language: str) -> PartTexts:
+    marks = SlideDirection(language, styles.inherited(name, part) if language else {})
+    prefix = _drawing_prefix(part)
+    edits = tuple(marks.table_edits(part, prefix))
+    return read_paragraphs(part, prefix, replace(POWERPOINT, marks=marks), edits)
 
 
 def _slide_order(name: str) -> tuple[bool, int]:

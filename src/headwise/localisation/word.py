@@ -91,8 +91,8 @@ class Paragraph:
 class DirectionMarks(Protocol):
     """The marks that a translation needs if its writing direction may be another."""
 
-    def paragraph(self, properties: str, prefix: str) -> str:
-        """The properties of a translated paragraph; "" = none."""
+    def paragraph(self, properties: str, prefix: str, start: int) -> str:
+        """The properties of the translated paragraph that begins at this byte; "" = none."""
         ...
 
     def runs(self, properties: str, prefix: str, text: str) -> Iterator[tuple[str, str]]:
@@ -230,7 +230,7 @@ def _lead(part: Source, paragraph: Element, end: int, prefix: str, marks: Direct
     """A paragraph up to its text with new marks; "" if they are those it has."""
     own = paragraph.child("pPr")
     start, behind = (own.start, own.end) if own else (paragraph.inner, paragraph.inner)
-    new = marks.paragraph(part.text(start, behind), prefix)
+    new = marks.paragraph(part.text(start, behind), prefix, paragraph.start)
     return part.text(paragraph.inner, start) + new + part.text(behind, end) if new != part.text(start, behind) else ""
 
 

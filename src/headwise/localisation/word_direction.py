@@ -42,8 +42,8 @@ class WordDirection:
     direction: str = ""  # as `direction.direction_of`
     in_styles: frozenset[str] = frozenset()  # names of marks that paragraphs and runs may have from their styles
 
-    def paragraph(self, properties: str, prefix: str) -> str:
-        """The properties of a translated paragraph."""
+    def paragraph(self, properties: str, prefix: str, start: int) -> str:
+        """The properties of a translated paragraph; `start` is ignored."""
         return self._marked("pPr", "bidi", properties, prefix, PARAGRAPH_ORDER, self.direction)
 
     def table(self, properties: str, prefix: str) -> str:

@@ -6,6 +6,7 @@ from io import BytesIO
 from typing import Any
 
 import docx
+import pptx
 import pytest
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
@@ -141,3 +142,95 @@ def test_word_paragraphs_of_text_boxes_in_paragraphs_get_marks() -> None:
 def test_word_documents_keep_their_direction_without_a_target_language() -> None:
     data = word(FORMATTED.format(text=ARABIC, **RTL))
     assert body(filled("a.docx", data, "", {ARABIC: ("A dog",)})).startswith(FORMATTED.format(text="A dog", **RTL))
+
+
+def slides(*changes: tuple[str, str, str]) -> bytes:
+    """A presentation with a title, a text, a text box and a table; `changes` replace text in its files."""
+    made: Any = pptx.Presentation()
+    slide = made.slides.add_slide(made.slide_layouts[1])
+    slide.shapes.title.text = "A title"
+    slide.placeholders[1].text = "A dog"
+    slide.placeholders[1].text_frame.add_paragraph().text = "12"
+    slide.shapes.add_textbox(0, 0, 9, 9).text_frame.text = "In a box"
+    slide.shapes.add_table(1, 1, 0, 0, 9, 9).table.cell(0, 0).text = "In a table"
+    file = BytesIO()
+    made.save(file)
+    for name, old, new in changes:
+        file = with_change(file, name, old, new)
+    return file.getvalue()
+
+
+def with_change(file: BytesIO, name: str, old: str, new: str) -> BytesIO:
+    changed = BytesIO()
+    with zipfile.ZipFile(file) as before, zipfile.ZipFile(changed, "w") as after:
+        for one in before.namelist():
+            content = before.read(one).decode(errors="surrogateescape")
+            assert one != name or old in content
+            content = content.replace(old, new, 1) if one == name else content
+            after.writestr(one, content.encode(errors="surrogateescape"))
+    return changed
+
+
+SLIDE, MASTER = "ppt/slides/slide1.xml", "ppt/slideMasters/slideMaster1.xml"
+LAYOUT, PRESENTATION = "ppt/slideLayouts/slideLayout2.xml", "ppt/presentation.xml"
+
+
+def paragraph_of(data: bytes, text: str) -> str:
+    """The XML of the paragraph with this text on the first slide."""
+    (found,) = (one for one in re.findall(r"<a:p>.*?</a:p>", part(data, SLIDE)) if f">{text}<" in one)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "properties"),
+    [
+        ("A title", "", 'rtl="1"'),  # centred by the master slide
+        ("A dog", "", 'rtl="1" algn="r"'),
+        ("A dog", '<a:pPr algn="r" lvl="1"/>', 'algn="l" lvl="1" rtl="1"'),
+        ("A dog", '<a:pPr algn="just"/>', 'algn="just" rtl="1"'),
+        ("In a box", "", 'rtl="1" algn="r"'),
+        ("In a table", "", 'rtl="1" algn="r"'),
+    ],
+)
+def test_paragraphs_of_slides_get_direction_and_alignment(text: str, old: str, properties: str) -> None:
+    run = f"<a:r><a:rPr b=\"1\"><a:latin typeface='A'/></a:rPr><a:t>{text}</a:t></a:r>"
+    data = slides((SLIDE, f"<a:r><a:t>{text}</a:t></a:r>", old + run))
+    found = filled("a.pptx", data, "ar-EG", {text: (ARABIC,)})
+    formatted = run.replace('b="1"', 'b="1" lang="ar-EG"').replace(text, ARABIC)
+    assert paragraph_of(found, ARABIC) == f"<a:p><a:pPr {properties}/>{formatted}</a:p>"
+    assert paragraph_of(found, "12") == paragraph_of(data, "12")
+
+
+STYLE, RIGHT = "<a:lstStyle/>", '<a:lstStyle><a:lvl1pPr algn="r" rtl="0"/></a:lstStyle>'
+BODY = '<p:bodyStyle><a:lvl1pPr marL="342900" indent="-342900" algn="{}"'
+DEFAULT = '<a:lvl1pPr marL="0" algn="{}"'
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        ("A title", (SLIDE, STYLE, RIGHT)),
+        ("A title", (LAYOUT, STYLE, RIGHT)),
+        ("A title", (MASTER, STYLE, RIGHT)),
+        ("A dog", (MASTER, BODY.format("l"), BODY.format("r"))),
+        ("In a box", (PRESENTATION, DEFAULT.format("l"), DEFAULT.format("r"))),
+    ],
+)
+def test_paragraphs_of_slides_inherit_alignment(text: str, change: tuple[str, str, str]) -> None:
+    found = filled("a.pptx", slides(change), "he", {text: (ARABIC,)})
+    assert '<a:p><a:pPr rtl="1" algn="l"/>' in paragraph_of(found, ARABIC)
+
+
+def test_slides_are_translated_from_right_to_left() -> None:
+    old = '<a:pPr algn="r" rtl="1"/><a:r><a:rPr lang="he-IL"/><a:t>'
+    data = slides((SLIDE, "<a:r><a:t>A dog", f"{old}כלב"), (SLIDE, "<a:tblPr", '<a:tblPr rtl="1"'))
+    found = filled("a.pptx", data, "en", {"כלב": ("A dog",)})
+    new = '<a:pPr algn="l" rtl="0"/><a:r><a:rPr lang="en"/><a:t>'
+    assert paragraph_of(found, "A dog").startswith(f"<a:p>{new}")
+    assert '<a:tblPr rtl="0"' in part(found, SLIDE)
+
+
+def test_the_columns_of_tables_on_slides_have_the_direction_of_the_translation() -> None:
+    found = filled("a.pptx", slides(), "fa", {"A dog": (ARABIC,)})
+    assert '<a:tblPr firstRow="1" bandRow="1" rtl="1">' in part(found, SLIDE)
+    assert part(filled("a.pptx", slides(), "de", {"A dog": ("Hund",)}), SLIDE).count("rtl=") == 0
