@@ -13,7 +13,8 @@ from html import escape, unescape
 
 from headwise.errors import UserError
 from headwise.localisation.archive import ArchiveDocument, PartPassage, PartTexts, read_archive, skipped_texts
-from headwise.localisation.markup import Element, Source
+from headwise.localisation.direction import direction_of
+from headwise.localisation.markup import Element, Source, with_attributes
 from headwise.localisation.not_translated import NO_LETTERS, beginning_of
 from headwise.localisation.slide_direction import PRESENTATION, RELATIONS, SlideDirection, SlideStyles
 from headwise.localisation.unit import Parts, Skipped, plain
@@ -69,7 +70,7 @@ def _drawing_prefix(part: Source) -> str:
 
 
 def read_workbook(path: str, data: bytes, languages: Sequence[str]) -> ArchiveDocument:
-    """Read an Excel workbook; `languages` are ignored."""
+    """Read an Excel workbook; the sheets of a filled one have the direction of the second of the `languages`."""
     files = read_archive(path, data, "workbook", _is_workbook_text)
     if "xl/workbook.xml" not in files:
         raise UserError(f"{path}: the archive has no xl/workbook.xml; save it again as .xlsx")
@@ -82,7 +83,7 @@ def read_workbook(path: str, data: bytes, languages: Sequence[str]) -> ArchiveDo
     parts, skipped = dict[str, PartTexts](), list(_unread_texts(path, files))
     for name, content in files.items():
         if name == STRINGS or SHEET.fullmatch(name):
-            parts[name] = _strings(Source(f"{path}: {name}", content), headers)
+            parts[name] = _strings(Source(f"{path}: {name}", content), headers, direction_of(languages[1]))
     return ArchiveDocument(data, parts, skipped)
 
 
@@ -107,15 +108,24 @@ def _unread_texts(path: str, files: dict[str, bytes]) -> Iterator[Skipped]:
                 yield from skipped_texts(part, shape, kind, ("t", "text"))
 
 
-def _strings(part: Source, headers: set[str]) -> PartTexts:
+def _strings(part: Source, headers: set[str], direction: str) -> PartTexts:
     """The strings of a part: shared ones, or those in the cells of a sheet; results of formulas are counted."""
+    edits = tuple(_view_edits(part, direction)) if direction else ()
     passages = [found for element in part.root.every("si", "is") for found in _string(part, element, headers)]
     results = [
         Skipped("result of a formula", cell.line, beginning_of(part.text(value.inner, value.inner_end)))
         for cell in part.root.every("c")
         if cell.attributes.get("t") == "str" and (value := cell.child("v")) is not None
     ]
-    return PartTexts(part, passages, results)
+    return PartTexts(part, passages, results, edits)
+
+
+def _view_edits(sheet: Source, direction: str) -> Iterator[tuple[int, int, str]]:
+    """The order of columns of a sheet; text in cells has the direction of its first letter (`readingOrder`)."""
+    for view in sheet.root.every("sheetView"):
+        if (view.attributes.get("rightToLeft") in ("1", "true")) != (direction == "rtl"):
+            tag = sheet.text(view.start, view.inner)
+            yield view.start, view.inner, with_attributes(tag, rightToLeft=str(int(direction == "rtl")))
 
 
 def _string(part: Source, element: Element, headers: set[str]) -> Iterator[PartPassage]:

@@ -6,10 +6,12 @@ from io import BytesIO
 from typing import Any
 
 import docx
+import openpyxl
 import pptx
 import pytest
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
+from openpyxl.styles import Alignment, Font
 
 from headwise.localisation.reading import parse_document
 from headwise.localisation.unit import Parts, plain
@@ -234,3 +236,18 @@ def test_the_columns_of_tables_on_slides_have_the_direction_of_the_translation()
     found = filled("a.pptx", slides(), "fa", {"A dog": (ARABIC,)})
     assert '<a:tblPr firstRow="1" bandRow="1" rtl="1">' in part(found, SLIDE)
     assert part(filled("a.pptx", slides(), "de", {"A dog": ("Hund",)}), SLIDE).count("rtl=") == 0
+
+
+@pytest.mark.parametrize(("target", "before", "after"), [("ar", False, True), ("de", True, False), ("", True, True)])
+def test_the_columns_of_sheets_have_the_direction_of_the_translation(target: str, before: bool, after: bool) -> None:
+    made = openpyxl.Workbook()
+    for sheet in (made.worksheets[0], made.create_sheet()):
+        sheet.sheet_view.rightToLeft = before
+    cell = made.worksheets[0]["A1"]
+    cell.value, cell.font, cell.alignment = "A dog", Font(bold=True), Alignment(horizontal="right")
+    file = BytesIO()
+    made.save(file)
+    found = openpyxl.load_workbook(BytesIO(filled("a.xlsx", file.getvalue(), target, {"A dog": (ARABIC,)})))
+    assert [sheet.sheet_view.rightToLeft for sheet in found.worksheets] == [after, after]
+    cell = found.worksheets[0]["A1"]
+    assert (cell.value, cell.font.b, cell.alignment.horizontal) == (ARABIC, True, "right")
