@@ -1,8 +1,31 @@
-"""Writing directions of languages, for formats that declare them."""
+"""Writing directions and fonts of languages, for formats that declare them."""
 
 RTL_LANGUAGES = {
     *("ar", "ara", "arb", "arc", "ckb", "dv", "fa", "fas", "he", "heb", "iw", "nqo", "pes", "prs", "ps", "sd", "syr"),
     *("ug", "ur", "urd", "yi"),
+}
+EAST_ASIAN = {"zh", "zho", "cmn", "yue", "ja", "jpn", "ko", "kor"}
+COMPLEX = {
+    *(
+        "hi",
+        "hin",
+        "th",
+        "tha",
+        "bn",
+        "ben",
+        "ta",
+        "tam",
+        "te",
+        "tel",
+        "mr",
+        "mar",
+        "ne",
+        "npi",
+        "km",
+        "khm",
+        "lo",
+        "lao",
+    ),
 }
 RTL_SCRIPTS = {"adlm", "arab", "hebr", "nkoo", "rohg", "syrc", "thaa"}
 
@@ -17,3 +40,13 @@ def direction_of(language: str) -> str:
     scripts = {tag for tag in subtags if len(tag) == 4 and tag.isalpha()}
     is_rtl = bool(RTL_SCRIPTS & scripts) if scripts else base in RTL_LANGUAGES
     return "" if not base else "rtl" if is_rtl else "ltr"
+
+
+def font_variant(language: str) -> str:
+    """The suffix of font properties in OpenDocument for the script of a language: `asian`, `complex`, or "" for others.
+
+    >>> font_variant("ja"), font_variant("he-IL"), font_variant("de")
+    ('asian', 'complex', '')
+    """
+    base = language.lower().replace("_", "-").partition("-")[0]
+    return "asian" if base in EAST_ASIAN else "complex" if direction_of(language) == "rtl" or base in COMPLEX else ""

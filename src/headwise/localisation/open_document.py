@@ -13,6 +13,7 @@ from headwise.errors import UserError
 from headwise.localisation.archive import ArchiveDocument, PartPassage, PartTexts, read_archive
 from headwise.localisation.markup import Element, Source, to_xml
 from headwise.localisation.not_translated import beginning_of
+from headwise.localisation.open_document_direction import OpenDocumentDirection
 from headwise.localisation.unit import Code, Parts, Skipped, plain
 
 PARTS = ("content.xml", "styles.xml")
@@ -34,36 +35,40 @@ CONTROLS = re.compile(r"[\x00-\x1f]+")
 class _Found:
     """The texts of a part."""
 
+    marks: OpenDocumentDirection
     passages: list[PartPassage] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
 
 
 def read_open_document(path: str, data: bytes, languages: Sequence[str]) -> ArchiveDocument:
-    """Read an OpenDocument file; `languages` are ignored."""
+    """Read an OpenDocument file; a filled one has the writing direction of the second of the `languages`."""
     files = read_archive(path, data, "OpenDocument file", lambda name: name in (*PARTS, "META-INF/manifest.xml"))
     if "content.xml" not in files:
         raise UserError(f"{path}: the archive has no content.xml; open it in LibreOffice and save it again")
     if b"encryption-data" in files.get("META-INF/manifest.xml", b""):
         raise UserError(f"{path}: the file is encrypted; save it without a password")
-    return ArchiveDocument(
-        data, {name: _texts(Source(f"{path}: {name}", files[name])) for name in PARTS if name in files}
-    )
+    sources = {name: Source(f"{path}: {name}", files[name]) for name in PARTS if name in files}
+    marks = {
+        name: OpenDocumentDirection(part, sources.get("styles.xml"), languages[1]) for name, part in sources.items()
+    }
+    return ArchiveDocument(data, {name: _texts(part, marks[name]) for name, part in sources.items()})
 
 
-def _texts(part: Source) -> PartTexts:
-    found = _Found()
+def _texts(part: Source, marks: OpenDocumentDirection) -> PartTexts:
+    found = _Found(marks)
     _collect(part, part.root, found)
-    return PartTexts(part, found.passages, found.skipped)
+    return PartTexts(part, found.passages, found.skipped, tuple(marks.edits()))
 
 
-def _collect(part: Source, element: Element, found: _Found) -> None:
+def _collect(part: Source, element: Element, found: _Found, shape: Element | None = None) -> None:
+    """Fill `found` with the texts in an element, which may be in a shape of a slide."""
     for child in element.children:
         kind = STAYS.get(child.name, "") or (_cell_kind(child) if child.name == "table-cell" else "")
         if kind:
             found.skipped += _skipped(part, child, kind)
         elif child.name in PARAGRAPHS:
-            passage, inner = _paragraph(part, child), _Found()
-            _collect(part, child, inner)
+            passage, inner = _paragraph(part, child, shape, found.marks), _Found(found.marks)
+            _collect(part, child, inner, shape)
             found.passages += [passage] if passage else []
             if passage and len(inner.passages) > MAX_INNER:
                 found.skipped.append(Skipped("texts inside a paragraph", child.line))
@@ -71,7 +76,10 @@ def _collect(part: Source, element: Element, found: _Found) -> None:
                 found.passages += inner.passages
             found.skipped += inner.skipped
         else:
-            _collect(part, child, found)
+            is_shape = any(
+                name.endswith(":text-style-name") or name.startswith("presentation:") for name in child.attributes
+            )
+            _collect(part, child, found, child if is_shape else shape)
 
 
 def _cell_kind(cell: Element) -> str:
@@ -93,12 +101,15 @@ def _is_paired(element: Element) -> bool:
     return element.name in PAIRED and element.inner_end > element.inner
 
 
-def _paragraph(part: Source, element: Element) -> PartPassage | None:
+def _paragraph(
+    part: Source, element: Element, shape: Element | None, marks: OpenDocumentDirection
+) -> PartPassage | None:
     """The text of a paragraph, or None without letters."""
     parts = part.parts(element, _is_paired)
     if not any(any(map(str.isalpha, one)) for one in parts if isinstance(one, str)):
         return None
-    return PartPassage(element.inner, element.inner_end, parts, lambda target: _to_xml(parts, target))
+    start_tag = marks.start_tag(element, shape)
+    return PartPassage(element.start, element.inner_end, parts, lambda target: start_tag + _to_xml(parts, target))
 
 
 def _to_xml(source: Parts, target: Parts) -> str:

@@ -16,7 +16,6 @@ from headwise.localisation.markup import Element, Source, with_attributes
 
 PRESENTATION = "ppt/presentation.xml"
 RELATIONS = re.compile(r"ppt/(?:slides|slideLayouts)/_rels/\w+\.xml\.rels")
-START_TAG = re.compile(r"<(?:[^>\"']|\"[^\"]*\"|'[^']*')*>")
 MIRRORED = {"l": "r", "r": "l"}
 DEFAULTS = {"algn": "l", "rtl": "0"}
 
@@ -135,6 +134,6 @@ def _merged(paragraph: Element, styles: Sequence[Element]) -> dict[str, str]:
 
 def _with_attributes(element: str, values: Mapping[str, str]) -> str:
     """An element whose start tag has these attributes."""
-    tag = START_TAG.match(element)
-    assert tag is not None
-    return with_attributes(tag[0], **values) + element[tag.end() :]
+    source = Source("", element.encode())
+    root = source.root
+    return with_attributes(source.text(0, root.inner), **values) + source.text(root.inner, root.end)

@@ -4,6 +4,7 @@ import re
 import zipfile
 from io import BytesIO
 from typing import Any
+from xml.etree import ElementTree
 
 import docx
 import openpyxl
@@ -251,3 +252,131 @@ def test_the_columns_of_sheets_have_the_direction_of_the_translation(target: str
     assert [sheet.sheet_view.rightToLeft for sheet in found.worksheets] == [after, after]
     cell = found.worksheets[0]["A1"]
     assert (cell.value, cell.font.b, cell.alignment.horizontal) == (ARABIC, True, "right")
+
+
+ODF = "urn:oasis:names:tc:opendocument:xmlns:"
+ROOT = (
+    f'<office:document-content xmlns:office="{ODF}office:1.0" xmlns:style="{ODF}style:1.0" xmlns:text="{ODF}text:1.0" '
+    f'xmlns:table="{ODF}table:1.0" xmlns:draw="{ODF}drawing:1.0" xmlns:fo="{ODF}xsl-fo-compatible:1.0" '
+    f'xmlns:presentation="{ODF}presentation:1.0">'
+)
+STYLES = (
+    f'{ROOT}<office:styles><style:default-style style:family="paragraph"><style:paragraph-properties '
+    'style:writing-mode="page"/></style:default-style><style:style style:name="Middle" style:family="{family}">'
+    '<style:paragraph-properties fo:text-align="{align}" style:writing-mode="{mode}"/></style:style></office:styles>'
+    "</office:document-content>"
+)
+PARAGRAPH_STYLE = '<style:style style:name="{}" style:family="paragraph"{}>'
+
+
+def open_document(
+    text: str, automatic: str = "", family: str = "paragraph", align: str = "center", mode: str = ""
+) -> bytes:
+    """An OpenDocument file with this content and these automatic styles."""
+    body = f"<office:body><office:text>{text}</office:text></office:body></office:document-content>"
+    file = BytesIO()
+    with zipfile.ZipFile(file, "w") as made:
+        made.writestr("content.xml", ROOT + automatic + body)
+        made.writestr("styles.xml", STYLES.format(family=family, align=align, mode=mode or "lr-tb"))
+    return file.getvalue()
+
+
+def own_style(data: bytes) -> str:
+    """The style of the translated paragraph."""
+    content = part(data, "content.xml")
+    ElementTree.fromstring(content)
+    (name,) = re.findall(rf'<text:p text:style-name="(\w+)">(?:<text:span[^>]*>)?{ARABIC}', content)
+    (style,) = re.findall(rf'<style:style [^>]*style:name="{name}".*?</style:style>', content)
+    return style.replace(f'"{name}"', '""')
+
+
+RTL_MODE, RIGHT_ALIGN = 'style:writing-mode="rl-tb"', 'fo:text-align="right"'
+
+
+@pytest.mark.parametrize(
+    ("automatic", "name", "properties"),
+    [
+        ("", "", f"<style:paragraph-properties {RIGHT_ALIGN} {RTL_MODE}/>"),
+        ("", "Standard", f"<style:paragraph-properties {RIGHT_ALIGN} {RTL_MODE}/>"),
+        ("<office:automatic-styles/>", "Middle", f"<style:paragraph-properties {RTL_MODE}/>"),
+    ],
+)
+def test_paragraphs_with_shared_styles_get_an_automatic_style(automatic: str, name: str, properties: str) -> None:
+    own = f' text:style-name="{name}"' if name else ""
+    data = open_document(f"<text:p{own}>A dog</text:p><text:p{own}>12</text:p>", automatic)
+    found = filled("a.odt", data, "ar", {"A dog": (ARABIC,)})
+    parent = f' style:parent-style-name="{name}"' if name else ""
+    opening = PARAGRAPH_STYLE.format("", "").replace("<style:style", f"<style:style{parent}")
+    assert own_style(found) == f"{opening}{properties}</style:style>"
+    assert f"<text:p{own}>12</text:p>" in part(found, "content.xml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('fo:text-align="start"', f"{RIGHT_ALIGN} {RTL_MODE}"),
+        ('fo:text-align="end"', f'fo:text-align="left" {RTL_MODE}'),
+        ('fo:text-align="justify"', f'fo:text-align="justify" {RTL_MODE}'),
+        ('style:writing-mode="lr-tb"', f"{RTL_MODE} {RIGHT_ALIGN}"),
+    ],
+)
+def test_paragraphs_with_automatic_styles_get_a_copy(old: str, new: str) -> None:
+    style = PARAGRAPH_STYLE.format("P1", ' style:list-style-name="L1"') + (
+        "<style:paragraph-properties {}><style:tab-stops/></style:paragraph-properties>"
+        '<style:text-properties fo:font-weight="bold"{}/></style:style>'
+    )
+    automatic = f"<office:automatic-styles>{style.format(old, '')}</office:automatic-styles>"
+    data = open_document('<text:p text:style-name="P1">A dog</text:p>', automatic)
+    found = filled("a.odt", data, "ar", {"A dog": (ARABIC,)})
+    wanted = style.format("PROPERTIES", ' style:font-weight-complex="bold"').replace('"P1"', '""')
+    before, behind = wanted.split("PROPERTIES")
+    made = own_style(found)
+    assert made.startswith(before)
+    assert made.endswith(behind)
+    assert sorted(made.removeprefix(before).removesuffix(behind).split()) == sorted(new.split())
+
+
+def test_paragraphs_of_shapes_inherit_alignment() -> None:
+    box = "<draw:text-box><text:p>A dog</text:p></draw:text-box>"
+    frame = f'<draw:frame presentation:style-name="Middle">{box}</draw:frame>'
+    data = open_document(frame, family="presentation")
+    found = own_style(filled("a.odp", data, "he", {"A dog": (ARABIC,)}))
+    assert "text-align" not in found
+    assert RTL_MODE in found
+
+
+def test_open_documents_are_translated_from_right_to_left() -> None:
+    data = open_document('<text:p text:style-name="Middle">כלב</text:p>', align="end", mode="rl-tb")
+    found = own_style(filled("a.odt", data, "en", {"כלב": (ARABIC,)}))
+    assert '<style:paragraph-properties fo:text-align="left" style:writing-mode="lr-tb"/>' in found
+
+
+@pytest.mark.parametrize(("target", "suffix"), [("ar", "-complex"), ("hi", "-complex"), ("ja", "-asian"), ("de", "")])
+def test_formats_of_open_documents_survive_in_other_scripts(target: str, suffix: str) -> None:
+    properties = '<style:text-properties fo:font-weight="bold"{}/>'
+    style = f'<style:style style:name="T1" style:family="text">{properties}</style:style>'
+    automatic = f"<office:automatic-styles>{style.format('')}</office:automatic-styles>"
+    data = open_document('<text:p><text:span text:style-name="T1">A dog</text:span></text:p>', automatic)
+    document = parse_document("a.odt", data, ("", target))
+    source = document.units[0].source
+    content = part(document.filled({0: (source[0], ARABIC, source[2])}), "content.xml")
+    wanted = style.format(f' style:font-weight{suffix}="bold"' if suffix else "")
+    assert wanted in content
+
+
+@pytest.mark.parametrize(("name", "is_sheet"), [("a.odt", False), ("a.ods", True)])
+def test_tables_of_open_documents_get_the_direction(name: str, is_sheet: bool) -> None:
+    style = (
+        '<style:style style:name="T" style:family="table"><style:table-properties{0}/></style:style>'
+        '<style:style style:name="C" style:family="table-cell"><style:table-cell-properties{1}/></style:style>'
+    )
+    automatic = f"<office:automatic-styles>{style.format('', LTR_MODE)}</office:automatic-styles>"
+    cell = "<table:table-cell><text:p>A dog</text:p></table:table-cell>"
+    cell = f"<table:table><table:table-row>{cell}</table:table-row></table:table>"
+    data = open_document(f"<office:spreadsheet>{cell}</office:spreadsheet>" if is_sheet else cell, automatic)
+    content = part(filled(name, data, "ar", {"A dog": (ARABIC,)}), "content.xml")
+    assert style.format(f" {RTL_MODE}", f" {RTL_MODE}") in content
+    assert (f"<text:p>{ARABIC}" in content) == is_sheet  # whose cells have the direction of their text
+
+
+LTR_MODE = ' style:writing-mode="lr-tb"'
