@@ -5,8 +5,9 @@
 Reads every file of a supported format (except `.txt`) below the folders. Without translations, the written file must
 have the same bytes. With every text in capitals, it must have as many texts as before. If the original is valid, so
 must be this file: its XML (also in archives) is well-formed, its JSON or YAML can be parsed, and python-docx,
-python-pptx or openpyxl opens it. A file that cannot be read must give a one-line error. The page lists all failures,
-and counts the refused files by reason and the texts that are never translated. Writes `results/round-trips_*`.
+python-pptx or openpyxl opens it. Office documents are filled a second time, with Arabic as their language. A file that
+cannot be read must give a one-line error. The page lists all failures, and counts the refused files by reason and the
+texts that are never translated. Writes `results/round-trips_*`.
 """
 
 import argparse
@@ -33,14 +34,15 @@ from headwise.errors import UserError
 from headwise.localisation import is_document
 from headwise.localisation.not_translated import NO_LETTERS, not_translated
 from headwise.localisation.reading import parse_document, read_document
-from headwise.localisation.unit import Code, Parts, UnitState
+from headwise.localisation.unit import Code, Document, Parts, UnitState
 
 OFFICE: dict[str, Callable[[BytesIO], Any]] = {
     ".docx": docx.Document,
     ".pptx": pptx.Presentation,
     ".xlsx": partial(openpyxl.load_workbook, rich_text=True),
 }
-ARCHIVES = (*OFFICE, ".odt", ".ods", ".odp", ".epub")
+OFFICE_SUFFIXES = (*OFFICE, ".odt", ".ods", ".odp")
+ARCHIVES = (*OFFICE_SUFFIXES, ".epub")
 XML_MEMBERS = (".xml", ".rels", ".opf", ".ncx", ".xhtml")
 PARSERS: dict[str, Callable[[bytes], Any]] = {
     ".json": json.loads,
@@ -108,14 +110,23 @@ def wrong(path: Path) -> tuple[int, int, list[str]]:
     """
     document, data = read_document(path), path.read_bytes()
     found = [] if document.filled({}) == data else ["without changes, the bytes differ"]
+    found += [f"in capitals, {mistake}" for mistake in wrong_when_filled(path, data, document)]
+    if path.suffix.lower() in OFFICE_SUFFIXES:
+        arabic = parse_document(str(path), data, ("", "ar"))
+        found += [f"from right to left, {mistake}" for mistake in wrong_when_filled(path, data, arabic)]
+    stays = sum(one.kind != NO_LETTERS for one in not_translated(document))
+    return len(document.units), stays, found
+
+
+def wrong_when_filled(path: Path, data: bytes, document: Document) -> Iterator[str]:
+    """The failures of a document with every text in capitals."""
     texts = {n: unit.source for n, unit in enumerate(document.units) if unit.state is not UnitState.KEPT}
     filled = document.filled({n: capitals(source) for n, source in texts.items() if source})
     again = len(parse_document(str(path), filled).units)
-    found += [] if again == len(document.units) else [f"in capitals, it has {again} texts, not {len(document.units)}"]
+    if again != len(document.units):
+        yield f"it has {again} texts, not {len(document.units)}"
     if (error := error_of(path.name, filled)) and not error_of(path.name, data):
-        found.append(f"in capitals, it is invalid: {error}")
-    stays = sum(one.kind != NO_LETTERS for one in not_translated(document))
-    return len(document.units), stays, found
+        yield f"it is invalid: {error}"
 
 
 def general_reason(error: str, path: Path) -> str:
