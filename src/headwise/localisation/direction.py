@@ -4,7 +4,11 @@ RTL_LANGUAGES = {
     *("ar", "ara", "arb", "arc", "ckb", "dv", "fa", "fas", "he", "heb", "iw", "nqo", "pes", "prs", "ps", "sd", "syr"),
     *("ug", "ur", "urd", "yi"),
 }
-EAST_ASIAN = {"zh", "zho", "cmn", "yue", "ja", "jpn", "ko", "kor"}
+EAST_ASIAN = {  # languages, and their locales
+    **dict.fromkeys(("zh", "zho", "cmn"), "zh-CN"),
+    **{"yue": "zh-HK", "ja": "ja-JP", "jpn": "ja-JP", "ko": "ko-KR", "kor": "ko-KR"},
+}
+CHINESE = {"hant": "zh-TW", "tw": "zh-TW", "hk": "zh-HK", "mo": "zh-HK"}  # by other parts of a language code
 COMPLEX = {
     *(
         "hi",
@@ -50,3 +54,14 @@ def font_variant(language: str) -> str:
     """
     base = language.lower().replace("_", "-").partition("-")[0]
     return "asian" if base in EAST_ASIAN else "complex" if direction_of(language) == "rtl" or base in COMPLEX else ""
+
+
+def east_asian_locale(language: str) -> str:
+    """The locale of an East Asian language, which decides on the shapes of characters; "" for other languages.
+
+    >>> east_asian_locale("ja"), east_asian_locale("zho_Hant"), east_asian_locale("de")
+    ('ja-JP', 'zh-TW', '')
+    """
+    base, *subtags = language.lower().replace("_", "-").split("-")
+    locale = EAST_ASIAN.get(base, "")
+    return next((CHINESE[tag] for tag in subtags if tag in CHINESE), locale) if locale.startswith("zh") else locale

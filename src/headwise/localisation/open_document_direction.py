@@ -9,7 +9,7 @@ complex scripts (20.191).
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from headwise.localisation.direction import direction_of, font_variant
+from headwise.localisation.direction import direction_of, east_asian_locale, font_variant
 from headwise.localisation.markup import Element, Source, with_attributes
 
 NAMESPACES = {
@@ -156,12 +156,14 @@ class OpenDocumentDirection:
         return at, at, with_attributes(self._tag(f"<style:{group}/>"), **values)
 
     def _font_edits(self, element: Element) -> Iterator[SpanEdit]:
-        """Fonts for the script of the translation, where a style has only those for other scripts."""
-        suffix = font_variant(self.language)
+        """Fonts for the script of the translation, where a style has only those for others; its locale."""
+        suffix, locale = font_variant(self.language), east_asian_locale(self.language)
         for properties in element.every("text-properties") if suffix else ():
             fonts = {name: properties.attributes.get(f"fo:font-{name}", "") for name in FONTS}
             new = {f"style:font-{name}-{suffix}": value for name, value in fonts.items() if value}
             new = {name: value for name, value in new.items() if name not in properties.attributes}
+            if locale and "style:language-asian" in properties.attributes:
+                new |= dict(zip(("style:language-asian", "style:country-asian"), locale.split("-"), strict=True))
             if new:
                 tag = self.part.text(properties.start, properties.inner)
                 yield properties.start, properties.inner, with_attributes(tag, **new)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from posixpath import basename, dirname, join, normpath
 
-from headwise.localisation.direction import direction_of
+from headwise.localisation.direction import direction_of, east_asian_locale
 from headwise.localisation.markup import Element, Source, with_attributes
 
 PRESENTATION = "ppt/presentation.xml"
@@ -44,10 +44,12 @@ class SlideDirection:
         return _with_attributes(properties or f"<{prefix}pPr/>", new)
 
     def runs(self, properties: str, prefix: str, text: str) -> Iterator[tuple[str, str]]:
-        """A translated run, with its language if that has another direction."""
+        """A translated run; it has its language if that has another direction, or is an East Asian one."""
         own = Source("", properties.encode()).root.attributes if properties else {}
-        if self.direction and direction_of(own.get("lang", "en")) != self.direction:
-            properties = _with_attributes(properties or f"<{prefix}rPr/>", {"lang": self.language.replace("_", "-")})
+        locale = east_asian_locale(self.language)
+        if locale or (self.direction and direction_of(own.get("lang", "en")) != self.direction):
+            language = locale or self.language.replace("_", "-")
+            properties = _with_attributes(properties or f"<{prefix}rPr/>", {"lang": language})
         yield properties, text
 
     def table_edits(self, slide: Source, prefix: str) -> Iterator[tuple[int, int, str]]:

@@ -147,8 +147,8 @@ def read_word(path: str, data: bytes, languages: Sequence[str]) -> ArchiveDocume
     for name, part in sources.items():
         edits = table_edits(part, part.root, marks, part.prefix)
         texts[name] = read_paragraphs(part, part.prefix, replace(WORD, marks=marks), tuple(edits))
-    if styles and marks.direction == "rtl":
-        texts[STYLES] = PartTexts(styles, (), (), tuple(style_edits(styles)))
+    if styles:
+        texts[STYLES] = PartTexts(styles, (), (), tuple(style_edits(styles, languages[1])))
     return ArchiveDocument(data, texts)
 
 

@@ -1,4 +1,4 @@
-"""Writing direction in Word documents (ECMA-376, part 1): paragraphs, runs, tables and styles.
+"""Writing direction and script in Word documents (ECMA-376, part 1): paragraphs, runs, tables and styles.
 
 `w:bidi` is the direction of a paragraph, and `w:jc` and `w:ind` refer to it (17.3.1.6, 17.3.1.13). `w:rtl` is that of a
 run: mandatory for right-to-left letters and forbidden for others (17.3.2.30). A run with it has the formatting in
@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from headwise.localisation.markup import Element, Source
+from headwise.localisation.direction import direction_of, east_asian_locale
+from headwise.localisation.markup import Element, Source, with_attributes
 
 RUN_ORDER = (
     *("rStyle", "rFonts", "b", "bCs", "i", "iCs", "caps", "smallCaps", "strike", "dstrike", "outline", "shadow"),
@@ -82,12 +83,17 @@ def marks_in_styles(styles: Source | None) -> frozenset[str]:
     return frozenset(one.name for one in styles.root.every("bidi", "rtl", "bidiVisual")) if styles else frozenset()
 
 
-def style_edits(styles: Source) -> Iterator[tuple[int, int, str]]:
-    """Formatting for right-to-left text, where a style has only that for other text."""
+def style_edits(styles: Source, language: str) -> Iterator[tuple[int, int, str]]:
+    """Formatting for right-to-left text, where a style has only that for other text; the default East Asian locale."""
+    locale, prefix = east_asian_locale(language), styles.prefix
+    defaults = {one.start for group in styles.root.every("rPrDefault") for one in group.children}
     for properties in styles.root.every("rPr"):
         text = styles.text(properties.start, properties.end)
-        old = _children(text, styles.prefix)
-        new = {cs: xml for cs, xml in _renamed(old, COMPLEX_SCRIPT, styles.prefix).items() if cs not in old}
+        old, new = _children(text, prefix), dict[str, str]()
+        if direction_of(language) == "rtl":
+            new = {cs: xml for cs, xml in _renamed(old, COMPLEX_SCRIPT, prefix).items() if cs not in old}
+        elif locale and properties.start in defaults:
+            new["lang"] = with_attributes(old.get("lang", f"<{prefix}lang/>"), **{f"{prefix}eastAsia": locale})
         if new:
             yield properties.start, properties.end, _with_children(text, new, styles.prefix, RUN_ORDER)
 

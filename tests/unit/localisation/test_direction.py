@@ -380,3 +380,22 @@ def test_tables_of_open_documents_get_the_direction(name: str, is_sheet: bool) -
 
 
 LTR_MODE = ' style:writing-mode="lr-tb"'
+
+
+@pytest.mark.parametrize(("target", "locale"), [("ja", "ja-JP"), ("zh_Hant", "zh-TW"), ("de", "en-US")])
+def test_documents_declare_their_east_asian_locale(target: str, locale: str) -> None:
+    data = word("<w:p><w:r><w:t>A dog</w:t></w:r></w:p>")
+    styles = part(filled("a.docx", data, target, {"A dog": ("犬",)}), "word/styles.xml")
+    assert re.findall(r"<w:lang [^>]*>", styles)[0] == f'<w:lang w:val="en-US" w:eastAsia="{locale}" w:bidi="ar-SA"/>'
+    slide = part(filled("a.pptx", slides(), target, {"A dog": ("犬",)}), SLIDE)
+    assert (f'<a:rPr lang="{locale}"/>' in slide) == (target != "de")
+    language, region = locale.split("-")
+    style = (
+        '<style:style style:name="T1" style:family="text">'
+        '<style:text-properties style:language-asian="{}" style:country-asian="{}"/></style:style>'
+    )
+    automatic = f"<office:automatic-styles>{style.format('en', 'US')}</office:automatic-styles>"
+    found = filled("a.odt", open_document("<text:p>A dog</text:p>", automatic), target, {"A dog": ("犬",)})
+    assert sorted(style.format(language, region).split()) == sorted(
+        re.findall(r'(?s)<style:style style:name="T1".*?</style:style>', part(found, "content.xml"))[0].split()
+    )
