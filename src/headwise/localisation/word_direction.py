@@ -87,8 +87,11 @@ def style_edits(styles: Source, language: str) -> Iterator[tuple[int, int, str]]
     """Formatting for right-to-left text, where a style has only that for other text; the default East Asian locale."""
     locale, prefix = east_asian_locale(language), styles.prefix
     defaults = {one.start for group in styles.root.every("rPrDefault") for one in group.children}
+    behind = 0
     for properties in styles.root.every("rPr"):
-        text = styles.text(properties.start, properties.end)
+        if properties.start < behind:
+            continue  # the former properties of a tracked change
+        behind, text = properties.end, styles.text(properties.start, properties.end)
         old, new = _children(text, prefix), dict[str, str]()
         if direction_of(language) == "rtl":
             new = {cs: xml for cs, xml in _renamed(old, COMPLEX_SCRIPT, prefix).items() if cs not in old}

@@ -110,10 +110,14 @@ def test_word_letters_from_left_to_right_have_runs_without_mark() -> None:
 def test_word_styles_get_formats_for_right_to_left_text() -> None:
     style = (
         '<w:style w:type="character" w:styleId="S"><w:name w:val="S"/>'
-        '<w:rPr><w:b/><w:sz w:val="40"/><w:szCs w:val="30"/></w:rPr></w:style>'
+        '<w:rPr><w:b/><w:sz w:val="40"/><w:szCs w:val="30"/>'
+        '<w:rPrChange w:id="1" w:author="A"><w:rPr><w:i/></w:rPr></w:rPrChange></w:rPr></w:style>'
     )
     data = word("<w:p><w:r><w:t>A dog</w:t></w:r></w:p>", styles=style)
-    wanted = '<w:rPr><w:b/><w:bCs/><w:sz w:val="40"/><w:szCs w:val="30"/></w:rPr>'
+    wanted = (
+        '<w:rPr><w:b/><w:bCs/><w:sz w:val="40"/><w:szCs w:val="30"/>'
+        '<w:rPrChange w:id="1" w:author="A"><w:rPr><w:i/></w:rPr></w:rPrChange></w:rPr>'
+    )
     assert wanted in part(filled("a.docx", data, "ur", {"A dog": (ARABIC,)}), "word/styles.xml")
     assert part(filled("a.docx", data, "de", {"A dog": ("Ein Hund",)}), "word/styles.xml") == part(
         data, "word/styles.xml"
