@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 from itertools import islice
 from typing import Any
 
+import pytest
 import torch
 
 from headwise.checkpoint.write import file_tensors
@@ -25,7 +26,8 @@ SAME_WEIGHT = 1e-7
 (1e-17) moves a parameter by at most 1e-17 / epsilon of the rate, 1e-8; in float32 it moves it by the rate itself."""
 PARTLY_FLOAT32 = 1e-4
 """Both bounds where transformers computes a part in float32 whatever the network's precision: the softmax of T5, the
-norms of LLaMA. A rounding of 6e-8 may grow a thousandfold; measured: 3e-7 in the losses."""
+norms of LLaMA, the rates of ModernBERT's rotations. A rounding of 6e-8 may grow a thousandfold; measured: 3e-7 in the
+losses."""
 
 
 def batches_of(job: Any) -> Iterator[Any]:
@@ -61,6 +63,12 @@ def positions_in_double(theirs: Any) -> None:
     transformer = theirs.transformer
     encode = transformer.relative_positional_encoding
     transformer.relative_positional_encoding = lambda *args, **given: encode(*args, **given).to(theirs.dtype)
+
+
+def stay_double(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `Tensor.float`, with which transformers computes parts in float32, leave float64 as it is."""
+    plain = torch.Tensor.float
+    monkeypatch.setattr(torch.Tensor, "float", lambda x, **more: x if x.dtype == torch.float64 else plain(x, **more))
 
 
 def curves(

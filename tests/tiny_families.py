@@ -30,6 +30,8 @@ CAPTIONS = {"model_type": "vision-encoder-decoder", "encoder": VIT, "decoder_sta
             "decoder": {**GPT2, "add_cross_attention": True, "bos_token_id": 0, "eos_token_id": 2}}  # fmt: skip
 ALBERT = {**BERT, "model_type": "albert", "architectures": ["AlbertForMaskedLM"], "embedding_size": 8,
           "num_hidden_layers": 3}  # fmt: skip
+MODERNBERT = {**BERT, "model_type": "modernbert", "architectures": ["ModernBertForMaskedLM"], "local_attention": 4,
+              "num_hidden_layers": 2}  # fmt: skip
 DISTILBERT = {"model_type": "distilbert", "architectures": ["DistilBertForMaskedLM"], "dim": 16, "n_layers": 1,
               "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": 60}  # fmt: skip
 GPT_NEOX = {"model_type": "gpt_neox", "max_position_embeddings": 60, **STACK}
@@ -50,6 +52,7 @@ KINDS = {
     "gpt_neox": GPT_NEOX,
     "bert": BERT,
     "albert": ALBERT,
+    "modernbert": MODERNBERT,
     "distilbert": DISTILBERT,
     "t5": T5,
     "m2m": M2M,

@@ -44,6 +44,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {  # kind, class,
     "llama": ("llama", "LlamaForCausalLM", {}, ["q_proj", "v_proj"]),
     "bert": ("bert", "BertForMaskedLM", {}, ["query", "value"]),
     "albert": ("albert", "AlbertForMaskedLM", {}, ["query", "ffn_output"]),
+    "modernbert": ("modernbert", "ModernBertForMaskedLM", {}, ["Wqkv", "mlp.Wo"]),
     "distilbert": ("distilbert", "DistilBertForMaskedLM", {}, ["q_lin", "v_lin"]),
 }
 READ = torch.tensor([[20, 21, 22, 30, 2], [40, 41, 50, 9, 2]])

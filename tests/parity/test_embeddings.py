@@ -30,6 +30,8 @@ MODULES = ["Transformer", "Pooling", "Normalize"]
 BERT_MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 CASES: dict[str, tuple[str, str, list[str], dict[str, Any]]] = {  # class, tokenizer, its marks, more settings
     "bert": ("BertModel", "BertTokenizer", BERT_MARKS, {"pad_token_id": 0}),
+    "albert": ("AlbertModel", "BertTokenizer", BERT_MARKS, {"embedding_size": 8}),
+    "modernbert": ("ModernBertModel", "BertTokenizer", BERT_MARKS, {"pad_token_id": 0, "local_attention": 4}),
     "mpnet": ("MPNetModel", "MPNetTokenizer", ["<s>", "<pad>", "</s>", "<unk>", "[UNK]", "<mask>"], {}),
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from side_by_side import SAME_LOSS, SAME_WEIGHT, curves
+from side_by_side import PARTLY_FLOAT32, SAME_LOSS, SAME_WEIGHT, curves, stay_double
 from tokenizers import pre_tokenizers
 
 from headwise.checkpoint.tuned import SameLayout
@@ -47,11 +47,12 @@ KINDS: dict[str, dict[str, Any]] = {
     "Electra": BERT | {"embedding_size": 8},
     "Albert": BERT | {"embedding_size": 8},
     "MPNet": BERT,
+    "ModernBert": BERT | {"local_attention": 4, "num_hidden_layers": 3, "classifier_pooling": "mean"},
     "DistilBert": {"vocab_size": VOCAB, "max_position_embeddings": 40, "pad_token_id": PAD, "num_labels": 3, "dim": 16,
                    "n_layers": 2, "n_heads": 2, "hidden_dim": 24},
 }  # fmt: skip
 OFF = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-DEFAULT_DROPOUT = {"Albert": 0.0}
+DEFAULT_DROPOUT = {"Albert": 0.0, "ModernBert": 0.0}
 SEEN = {"initializer_range": 0.25}  # with the usual 0.02 what attention adds is too small for its dropout to be seen
 QUIET = {kind: OFF for kind in KINDS} | {
     "Albert": OFF | {"classifier_dropout_prob": 0.0},
@@ -73,7 +74,9 @@ def made(kind: str, head: str, folder: Path, **changes: Any) -> tuple[Any, Any]:
     for parameter in drawn.parameters():
         parameter.data += 0.1 * torch.randn_like(parameter) * (parameter.dim() == 1)
     drawn.save_pretrained(folder)
-    theirs = model_class.from_pretrained(folder, attn_implementation="eager")
+    # In float64 the eager attention of ModernBERT is NaN for padding that sees nothing.
+    kernel = "sdpa" if kind == "ModernBert" else "eager"
+    theirs = model_class.from_pretrained(folder, attn_implementation=kernel)
     return theirs.train(), read_any(folder, dtype="float32")
 
 
@@ -103,13 +106,15 @@ def test_everything_is_dropped_that_transformers_drops(
     rates = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2, "classifier_dropout": 0.3}
     if kind == "DistilBert":
         rates = {"dropout": 0.1, "attention_dropout": 0.2, "seq_classif_dropout": 0.3, "qa_dropout": 0.4}
+    elif kind == "ModernBert":
+        rates = {"mlp_dropout": 0.2, "classifier_dropout": 0.3}
     elif kind == "Albert":
         rates["classifier_dropout_prob"] = 0.3
     theirs, model = made(kind, head, tmp_path, **SEEN, **rates if named else {})
     monkeypatch.setattr(torch.nn.functional, "dropout", scaled)
     monkeypatch.setattr(Dropout, "forward", own_scaled)
     said = model.about if named else {key: value for key, value in model.about.items() if "dropout" not in key}
-    rate = 0.1 if named else DEFAULT_DROPOUT.get(kind, 0.1)
+    rate = 0.1 if named and kind != "ModernBert" else DEFAULT_DROPOUT.get(kind, 0.1)
     more = with_head_dropout(extra_dropout_rates(said, rate), model.config, said, rate)
     own = make_trainable(model.network, rate, more).train()
     mask = SRC != PAD
@@ -183,17 +188,19 @@ def test_loss_and_gradients(kind: str, head: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("head", HEADS)
-def test_fifty_updates(kind: str, head: str, tmp_path: Path) -> None:
+def test_fifty_updates(kind: str, head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop as their users write it, and the steps of our trainer: the same curve, and the same network at its end."""
+    stay_double(monkeypatch)
     theirs, model = made(kind, head, tmp_path, **QUIET[kind])
     own, typed = make_trainable(model.network, 0.0).train(), model.config.encoder.n_types > 1
     objective = objective_of(own, head)
     found = curves(theirs, own, TRAIN, objective, batches(50, typed, head), lambda batch: loss_of(theirs, batch))
-    assert found[1] == pytest.approx(found[0], rel=0, abs=SAME_LOSS)
+    same_loss, same_weight = (PARTLY_FLOAT32,) * 2 if kind == "ModernBert" else (SAME_LOSS, SAME_WEIGHT)
+    assert found[1] == pytest.approx(found[0], rel=0, abs=same_loss)
     assert sum(found[0][-5:]) < sum(found[0][:5]) - 0.5
     expected = dict(theirs.named_parameters())
     for key, value in in_file(own, model).items():
-        torch.testing.assert_close(value, expected[key], atol=SAME_WEIGHT, rtol=0)
+        torch.testing.assert_close(value, expected[key], atol=same_weight, rtol=0)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "XLMRoberta", "Camembert"])
@@ -209,7 +216,9 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(kind: str, before: s
     base = FINE_TUNING.read(str(tmp_path / "in"))
     model = with_head(base, HEADS[head], [] if HEADS[head] == "span" else ["a", "b", "c", "d"])
     known = pretrained_head(base, model)
-    assert (len(known) == 2) == (kind in ("Bert", "Albert") and before == "Model" and head == "SequenceClassification")
+    pooled = kind in ("Bert", "Albert") and before == "Model" and head == "SequenceClassification"
+    shared = kind == "ModernBert" and before == "MaskedLM"  # a layer and its norm
+    assert len(known) == (2 if pooled or shared else 0)
     own = network_with_head(base, model, known, 0.0).eval()
     layout = SameLayout(model)
     layout.write_companions(tmp_path / "out")
@@ -224,7 +233,10 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(kind: str, before: s
     real = slice(None) if head.startswith("Sequence") else mask
     expected = logits_of(theirs.eval(), SRC, mask)[real]
     torch.testing.assert_close(own(SRC, mask)[real], expected, atol=1e-5, rtol=1e-5)
-    if known:
+    if shared:
+        for name, parameter in saved.head.named_parameters():
+            torch.testing.assert_close(theirs.head.get_parameter(name), parameter)
+    if pooled:
         pooler = dict(theirs.base_model.pooler.named_parameters())
         for name, parameter in saved.pooler.named_parameters():
             torch.testing.assert_close(pooler[name], parameter)

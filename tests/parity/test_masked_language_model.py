@@ -14,17 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from side_by_side import SAME_LOSS, SAME_WEIGHT, curves
+from side_by_side import PARTLY_FLOAT32, SAME_LOSS, SAME_WEIGHT, curves, stay_double
 
 from headwise.checkpoint.tuned import SameLayout
 from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
 from headwise.data.masking import MaskedBatch, MaskedLineBatch, MaskedLines, MaskedText, Masking, split_lines
+from headwise.errors import UserError
 from headwise.models.encoder import EncoderModel
 from headwise.models.load import pretrained_model
 from headwise.network.dropout import Dropout
 from headwise.network.transformer import EncoderOnly
+from headwise.tasks.initial_model import model_settings
 from headwise.tasks.masked_modelling import masked_objective
 from headwise.tasks.pretrained import extra_dropout_rates, make_trainable
 
@@ -46,6 +48,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "roberta": ("RobertaForMaskedLM", STACK | NO_DROPOUT | {"pad_token_id": 0, "type_vocab_size": 1}),
     "albert": ("AlbertForMaskedLM", STACK | NO_DROPOUT | {"embedding_size": 8}),
     "mpnet": ("MPNetForMaskedLM", STACK | NO_DROPOUT),
+    "modernbert": ("ModernBertForMaskedLM", STACK | {"num_hidden_layers": 3, "local_attention": 6, "pad_token_id": 0}),
     "distilbert": ("DistilBertForMaskedLM", DISTILBERT | {"dropout": 0.0, "attention_dropout": 0.0}),
 }
 TRAIN = ["train.max_steps=50", "train.tokens_per_batch=96", "train.learning_rate=0.01", "train.warmup_steps=5",
@@ -133,25 +136,27 @@ def test_loss_and_gradients(both: tuple[Any, EncoderOnly, EncoderModel]) -> None
     torch.testing.assert_close(found.objective / batch.n_targets, loss, atol=1e-5, rtol=1e-5)
     expected = theirs.state_dict(keep_vars=True)
     gradients = in_file(own, model, gradients=True)
-    assert len(gradients) > 25 and any(key.endswith("bias") and len(g) == VOCAB for key, g in gradients.items())
+    assert len(gradients) > 20 and any(key.endswith("bias") and len(g) == VOCAB for key, g in gradients.items())
     for key, value in gradients.items():
         wanted = expected[key].grad
         torch.testing.assert_close(value, wanted, atol=1e-5, rtol=1e-4, msg=lambda text, key=key: f"{key}: {text}")
 
 
-def test_fifty_updates(both: tuple[Any, EncoderOnly, EncoderModel]) -> None:
+def test_fifty_updates(both: tuple[Any, EncoderOnly, EncoderModel], monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop as their users write it, and the steps of our trainer: the same curve, and the same network at its end."""
+    stay_double(monkeypatch)
     theirs, own, model = both
     train = config().train
     objective = masked_objective(own, train)
     found = curves(
         theirs, own, train, objective, batches(), lambda batch: theirs(input_ids=batch.src, labels=labels(batch)).loss
     )
-    assert found[1] == pytest.approx(found[0], rel=0, abs=SAME_LOSS)
+    modern = model.config.family == "modernbert"
+    assert found[1] == pytest.approx(found[0], rel=0, abs=PARTLY_FLOAT32 if modern else SAME_LOSS)
     assert np.mean(found[0][-5:]) < found[0][0] - 0.1
     expected = theirs.state_dict()
     for key, value in in_file(own, model).items():
-        torch.testing.assert_close(value, expected[key], atol=SAME_WEIGHT, rtol=0)
+        torch.testing.assert_close(value, expected[key], atol=PARTLY_FLOAT32 if modern else SAME_WEIGHT, rtol=0)
 
 
 def test_what_is_saved_has_the_same_logits(both: tuple[Any, EncoderOnly, EncoderModel], tmp_path: Path) -> None:
@@ -172,6 +177,14 @@ def scaled(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool
     return x * (1 - p / 2) if training else x
 
 
+def test_dropout_of_some_outputs_alone_is_refused(tmp_path: Path) -> None:
+    """ModernBERT has a rate for embeddings and one for attention, but none for the feed-forward network."""
+    values = {**STACK, "pad_token_id": 0, "attention_dropout": 0.1}
+    transformers.ModernBertForMaskedLM(transformers.ModernBertConfig(**values)).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"config.json has attention_dropout = 0.1: only 0 is supported for ModernBERT"):
+        model_settings(str(tmp_path), "mlm")
+
+
 @pytest.mark.parametrize(
     ("kind", "values", "rate"),
     [
@@ -181,6 +194,7 @@ def scaled(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool
         ("AlbertForMaskedLM", {**STACK, "embedding_size": 8, "hidden_dropout_prob": 0.2}, 0.2),
         ("AlbertForMaskedLM", {**STACK, "embedding_size": 8}, 0.0),
         ("MPNetForMaskedLM", STACK, 0.1),
+        ("ModernBertForMaskedLM", {**STACK, "mlp_dropout": 0.2, "pad_token_id": 0}, 0.0),
         ("DistilBertForMaskedLM", {**DISTILBERT, "dropout": 0.2, "attention_dropout": 0.3}, 0.2),
     ],
 )

@@ -157,17 +157,20 @@ def _word_pieces(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     MPNet has <s> and </s> instead; two of them separate two texts.
     """
     settings, fairseq = _settings(folder), hf_config.get("model_type") == "mpnet"
-    marks = {"cls_token": "<s>", "sep_token": "</s>", "pad_token": "<pad>", "mask_token": "<mask>"} if fairseq else {}
+    start, end, mask, pad = ("<s>", "</s>", "<mask>", "<pad>") if fairseq else ("[CLS]", "[SEP]", "[MASK]", "[PAD]")
     tokenizer = BertWordPieceTokenizer(
         str(folder / "vocab.txt"),
         lowercase=settings.get("do_lower_case", True),
         strip_accents=settings.get("strip_accents"),
         handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-        **marks,
+        cls_token=start,
+        sep_token=end,
+        mask_token=mask,
+        pad_token=pad,
     )
-    if fairseq:
-        ends = [(mark, tokenizer.token_to_id(mark)) for mark in ("</s>", "<s>")]
-        tokenizer._tokenizer.post_processor = RobertaProcessing(*ends, add_prefix_space=False)
+    ends = [(mark, i) for mark in (end, start) if (i := tokenizer.token_to_id(mark)) is not None]
+    if fairseq and len(ends) == 2:
+        tokenizer._tokenizer.post_processor = RobertaProcessing(*ends, trim_offsets=True, add_prefix_space=False)
     return _of_library(tokenizer)
 
 

@@ -208,7 +208,7 @@ def _embedding_steps(steps: Steps, name: str) -> str:
 def _sublayer_steps(steps: Steps, module: Any, place: str, x: str, sums: list[str]) -> str:
     """One sublayer with its norm and its residual connection; `sums` collects the summands of parallel sublayers."""
     sublayer, parallel, start = getattr(module, f"{place}_sublayer"), isinstance(module, ParallelLayer), x
-    if sublayer.norm_first or parallel:
+    if (sublayer.norm_first or parallel) and is_norm(sublayer.norm):
         x = steps.norm(f"{place}.norm", sublayer.norm, x, place=place)
     make = _feed_forward_steps if place == "ffn" else attention_steps
     x = make(steps, place, x)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from headwise.inspect.walk_steps import Steps, bias_of, is_norm
 from headwise.network.attention import NoRotation
 from headwise.network.kernels import Capped, Windowed
-from headwise.network.masks import within_window
+from headwise.network.masks import Everywhere, within_window
 
 
 def attention_steps(steps: Steps, place: str, x: str) -> str:
@@ -81,7 +81,9 @@ def _weights(steps: Steps, place: str, kernel: Any, q: str, k: str) -> str:
         scores, formula = scores + bias, f"{formula} + B"
     mask = ""
     if visible is not None and not bool(visible.all()):
-        mask = "window" if width and len(visible) > width else "causal"
+        reach: Any = steps.network.get_submodule(steps.stack).reach
+        sees_later = isinstance(getattr(reach, "reach", reach), Everywhere)
+        mask = "local" if sees_later else "window" if width and len(visible) > width else "causal"
         scores = scores.masked_fill(~visible, -math.inf)
     settings = {"scale": scale, **({"cap": cap} if cap else {}), "mask": mask}
     steps.add(f"{place}.scores", "scores", formula, scores, operands, **where, **settings)

@@ -22,6 +22,7 @@ from headwise.network.heads import (
     FirstStateHead,
     LanguageHead,
     MaskedLanguageHead,
+    NormedTokenClassHead,
     ReplacedTokenHead,
     ScaledLanguageHead,
     TextClassHead,
@@ -171,7 +172,10 @@ NORMS: dict[str, Callable[[int, float], nn.Module]] = {
 
 
 def _encoder(c: StackConfig) -> Encoder:
-    layers = [EncoderLayer(attention, _ffn(c), _sublayer(c), _sublayer(c)) for attention in _self_attentions(c)]
+    layers = [
+        EncoderLayer(attention, _ffn(c), _sublayer(c, normed=c.first_norm or i > 0), _sublayer(c))
+        for i, attention in enumerate(_self_attentions(c))
+    ]
     return Encoder(layers, _final_norm(c), _mask(c, Everywhere()))
 
 
@@ -194,10 +198,11 @@ def _causal_layer(c: StackConfig, attention: MultiHeadAttention) -> EncoderLayer
     return ParallelLayer(attention, _ffn(c), first, first if c.parallel == "one_norm" else _sublayer(c))
 
 
-def _sublayer(c: StackConfig) -> Sublayer:
+def _sublayer(c: StackConfig, normed: bool = True) -> Sublayer:
     if c.norm_position == "sandwich":
         return SandwichSublayer(_norm(c, c.d_model), _norm(c, c.d_model), c.dropout)
-    return Sublayer(_norm(c, c.d_model), c.dropout, norm_first=c.norm_position == "pre")
+    norm = _norm(c, c.d_model) if normed else nn.Identity()
+    return Sublayer(norm, c.dropout, norm_first=c.norm_position == "pre")
 
 
 def _ffn(c: StackConfig) -> FeedForward | GatedFeedForward:
@@ -224,10 +229,14 @@ def _mask(c: StackConfig, mask: Everywhere | Causal) -> nn.Module:
 
 
 def _self_attentions(c: StackConfig) -> list[MultiHeadAttention]:
-    """One for each layer; they share one rotary module."""
+    """One for each layer; they share one rotary module, or one for layers with a window and one for the others."""
     rotate = _rotary(c.rotary) if c.rotary else None
+    near = _rotary(c.window_rotary) if c.window_rotary else rotate
     windows, heads = c.windows or (0,) * c.n_layers, c.heads or (c.n_heads,) * c.n_layers
-    return [_attention(c, n_heads, rotate, window) for n_heads, window in zip(heads, windows, strict=True)]
+    return [
+        _attention(c, n_heads, near if window else rotate, window)
+        for n_heads, window in zip(heads, windows, strict=True)
+    ]
 
 
 def _cross_attentions(c: StackConfig) -> list[MultiHeadAttention]:
@@ -318,7 +327,7 @@ def _language_head(c: NetworkConfig, last: StackConfig) -> LanguageHead:
 
 def _masked_head(c: NetworkConfig, last: StackConfig) -> MaskedLanguageHead:
     width = last.d_embedding or last.d_model
-    dense, output = nn.Linear(last.d_model, width), nn.Linear(width, c.vocab_size)
+    dense, output = nn.Linear(last.d_model, width, c.head_dense_bias), nn.Linear(width, c.vocab_size)
     return MaskedLanguageHead(dense, ACTIVATIONS[c.head_activation], _norm(last, width), output)
 
 
@@ -328,8 +337,17 @@ def _replaced_token_head(c: NetworkConfig, last: StackConfig) -> ReplacedTokenHe
 
 
 def _text_class_head(c: NetworkConfig, last: StackConfig) -> TextClassHead:
-    pool = nn.Linear(last.d_model, last.d_model)
-    return TextClassHead(pool, ACTIVATIONS[c.head_activation], nn.Linear(last.d_model, c.n_classes))
+    pool, classes = nn.Linear(last.d_model, last.d_model, c.head_dense_bias), nn.Linear(last.d_model, c.n_classes)
+    norm = _norm(last, last.d_model) if c.head_norm else None
+    return TextClassHead(pool, ACTIVATIONS[c.head_activation], classes, norm, POOLINGS[c.pooling])
+
+
+def _token_class_head(c: NetworkConfig, last: StackConfig, n_classes: int) -> TokenClassHead:
+    classes = nn.Linear(last.d_model, n_classes)
+    if not c.head_norm:
+        return TokenClassHead(classes)
+    dense = nn.Linear(last.d_model, last.d_model, c.head_dense_bias)
+    return NormedTokenClassHead(dense, ACTIVATIONS[c.head_activation], _norm(last, last.d_model), classes)
 
 
 HEADS: dict[str, Callable[[NetworkConfig, StackConfig], nn.Module]] = {
@@ -338,8 +356,8 @@ HEADS: dict[str, Callable[[NetworkConfig, StackConfig], nn.Module]] = {
     "masked": _masked_head,
     "replaced": _replaced_token_head,
     "text_class": _text_class_head,
-    "token_class": lambda c, last: TokenClassHead(nn.Linear(last.d_model, c.n_classes)),
-    "span": lambda c, last: TokenClassHead(nn.Linear(last.d_model, 2)),  # start and end of an answer
+    "token_class": lambda c, last: _token_class_head(c, last, c.n_classes),
+    "span": lambda c, last: _token_class_head(c, last, 2),  # start and end of an answer
     "image_class": lambda c, last: FirstStateHead(
         [nn.Linear(last.d_model, c.n_classes) for _ in range(c.n_class_states)]
     ),

@@ -44,7 +44,7 @@ class StackConfig:
     score_scale: float = 0.0  # factor on the scores; 0 = d_head^-1/2; 1 (T5)
     score_cap: float = 0.0  # scores stay below; 0 = no cap (Gemma 2)
     normalise_heads: bool = False  # a norm on every head's queries and keys (Qwen3)
-    windows: tuple[int, ...] = ()  # sliding window of each layer, positions; 0 = all; () = all (Mistral)
+    windows: tuple[int, ...] = ()  # sliding window of each layer: distances below it; 0 = all; () = all (Mistral)
     activation: str = "gelu"  # see `feed_forward.ACTIVATIONS`
     gated: bool = False  # gated feed-forward network (T5 v1.1, LLaMA)
     ffn_bias: bool = True  # (T5, LLaMA: none)
@@ -66,6 +66,8 @@ class StackConfig:
     d_embedding: int = 0  # width of the embeddings if they are projected; 0 = d_model (ELECTRA, ALBERT)
     n_types: int = 0  # token types (segments); 0 = none (BERT)
     layer_groups: int = 0  # groups of layers with the same parameters; 0 = every layer has its own (ALBERT)
+    window_rotary: RotaryConfig | None = None  # rotary positions of layers with a window; None = as others (ModernBERT)
+    first_norm: bool = True  # whether the first attention of an encoder has a norm (not in ModernBERT)
 
     @property
     def longest(self) -> int | None:
@@ -108,6 +110,9 @@ class NetworkConfig:
     tie_head: bool = True  # the head's matrix is the table of embeddings
     logit_scale: float = 1.0  # factor on the hidden states before the head (T5: d_model^-1/2)
     logit_cap: float = 0.0  # logits stay below; 0 = no cap (Gemma 2)
+    pooling: str = "first"  # state that a head "text_class" classifies, or "mean" of all (ModernBERT)
+    head_norm: bool = False  # a layer with activation and norm before the classes of every head (ModernBERT)
+    head_dense_bias: bool = True  # of the layer with activation (not in ModernBERT)
 
     def as_dict(self) -> dict[str, Any]:
         """Nested plain dictionary, ready for JSON."""
@@ -115,6 +120,7 @@ class NetworkConfig:
 
 
 LISTS = ("windows", "heads", "cross_heads")  # fields of a stack that JSON has as lists
+ROTARIES = ("rotary", "window_rotary")
 
 
 def compact_config(config: NetworkConfig) -> dict[str, Any]:
@@ -126,7 +132,7 @@ def _compact(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
     absent = (None, False, 0, -1, "", (), (0, 0))
     default = {f.name: f.default for f in fields(kind)}
     kept = {name: value for name, value in values.items() if value != default[name] or value not in absent}
-    nested = {"encoder": StackConfig, "decoder": StackConfig, "rotary": RotaryConfig}
+    nested = {"encoder": StackConfig, "decoder": StackConfig, **dict.fromkeys(ROTARIES, RotaryConfig)}
     return {name: _compact(nested[name], value) if name in nested else value for name, value in kept.items()}
 
 
@@ -142,9 +148,10 @@ def network_config(values: Mapping[str, Any], origin: str) -> NetworkConfig:
 
 def _stack_config(values: Mapping[str, Any], origin: str) -> StackConfig:
     values = _checked(StackConfig, values, origin)
-    if values.get("rotary") is not None:
-        rotary = f"{origin}.rotary"
-        values["rotary"] = _construct(RotaryConfig, _checked(RotaryConfig, values["rotary"], rotary), rotary)
+    for name in ROTARIES:
+        if values.get(name) is not None:
+            rotary = f"{origin}.{name}"
+            values[name] = _construct(RotaryConfig, _checked(RotaryConfig, values[name], rotary), rotary)
     return _construct(StackConfig, {**values, **{name: tuple(values.get(name, ())) for name in LISTS}}, origin)
 
 

@@ -4,10 +4,11 @@ The paper's output projection is `LanguageHead`. Classifiers that pool all state
 """
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headwise.network.feed_forward import Activation
+from headwise.network.pooled import Pooling, first_state
 
 
 class LanguageHead(nn.Module):
@@ -76,17 +77,35 @@ class ReplacedTokenHead(nn.Module):
 
 
 class TextClassHead(nn.Module):
-    """W act(W_p h_0 + b_p) + b: text classification from the state of the first token."""
+    """W act(W_p h_0 + b_p) + b: text classification from the state of the first token.
 
-    def __init__(self, pool: nn.Linear, activation: Activation, classes: nn.Linear) -> None:
+    Args:
+        norm: between activation and W (ModernBERT).
+        state: the state to classify (`pooled.POOLINGS`), from all states and a mask.
+    """
+
+    def __init__(
+        self,
+        pool: nn.Linear,
+        activation: Activation,
+        classes: nn.Linear,
+        norm: nn.Module | None = None,
+        state: Pooling = first_state,
+    ) -> None:
         super().__init__()
         self.pool = pool
         self.activation = activation
         self.classes = classes
+        self.norm = norm or nn.Identity()
+        self.state = state
 
-    def forward(self, hidden: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch classes"]:
-        """Unnormalised scores."""
-        return self.classes(self.activation(self.pool(hidden[:, 0])))
+    def forward(
+        self, hidden: Float[Tensor, "batch length d_model"], mask: Bool[Tensor, "batch length"] | None = None
+    ) -> Float[Tensor, "batch classes"]:
+        """Unnormalised scores; `mask` is True on real tokens, None = all."""
+        if mask is None:
+            mask = torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device)
+        return self.classes(self.norm(self.activation(self.pool(self.state(hidden, mask)))))
 
 
 class TokenClassHead(nn.Module):
@@ -99,6 +118,20 @@ class TokenClassHead(nn.Module):
     def forward(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any classes"]:
         """Unnormalised scores."""
         return self.classes(hidden)
+
+
+class NormedTokenClassHead(TokenClassHead):
+    """W norm(act(W_t h + b_t)) + b: token classification (ModernBERT, arXiv:2412.13663)."""
+
+    def __init__(self, dense: nn.Linear, activation: Activation, norm: nn.Module, classes: nn.Linear) -> None:
+        super().__init__(classes)
+        self.dense = dense
+        self.activation = activation
+        self.norm = norm
+
+    def forward(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any classes"]:
+        """Unnormalised scores."""
+        return self.classes(self.norm(self.activation(self.dense(hidden))))
 
 
 class FirstStateHead(nn.Module):

@@ -35,7 +35,11 @@ class Capped:
 
 
 class Windowed:
-    """Sliding-window attention over the last `width` positions, the query's included (Mistral, arXiv:2310.06825)."""
+    """Sliding-window attention over positions at a distance below `width` (Mistral, arXiv:2310.06825).
+
+    A causal mask leaves the last `width` positions, the query's included; in an encoder (ModernBERT, arXiv:2412.13663)
+    the window has both sides.
+    """
 
     def __init__(self, kernel: Kernel, width: int) -> None:
         self.kernel = kernel

@@ -54,12 +54,13 @@ def causal_mask(queries: int, keys: int, device: torch.device) -> Bool[Tensor, "
 
 
 def within_window(queries: int, keys: int, width: int, device: torch.device) -> Bool[Tensor, "queries keys"]:
-    """Positions see the last `width` ones up to themselves, and all later ones; the queries are the last of the keys.
+    """Positions see those at a distance below `width`, on both sides; the queries are the last of the keys.
 
-    >>> within_window(2, 4, 2, torch.device("cpu")).tolist()
-    [[False, True, True, True], [False, False, True, True]]
+    >>> within_window(3, 4, 2, torch.device("cpu")).tolist()
+    [[True, True, True, False], [False, True, True, True], [False, False, True, True]]
     """
-    return torch.ones(queries, keys, dtype=torch.bool, device=device).triu(keys - queries - width + 1)
+    own = keys - queries  # the key of the first query
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).triu(own - width + 1).tril(own + width - 1)
 
 
 def over_keys(mask: Bool[Tensor, "batch keys"] | Packing | None) -> Bool[Tensor, "batch 1 1 keys"] | Packing | None:

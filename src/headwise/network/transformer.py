@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from headwise.network.cache import DecoderCache, TextCache
 from headwise.network.embeddings import Embeddings
 from headwise.network.fronts import Front
+from headwise.network.heads import TextClassHead
 from headwise.network.masks import Packing
 from headwise.network.positions import PositionIds
 from headwise.network.stacks import CausalStack, Decoder, Encoder
@@ -111,9 +112,14 @@ class EncoderOnly(nn.Module):
         x = self.embeddings(src) if types is None else self.embeddings(src, types=types)
         return self.encoder(x, self.embeddings.real(mask))
 
-    def logits(self, hidden: Float[Tensor, "batch positions d_model"]) -> Float[Tensor, "batch *out"]:
-        """The head's output; the hidden states themselves if the checkpoint has no head."""
-        return self.head(hidden)
+    def logits(
+        self, hidden: Float[Tensor, "batch positions d_model"], mask: Bool[Tensor, "batch length"] | None = None
+    ) -> Float[Tensor, "batch *out"]:
+        """The head's output; the hidden states themselves if the checkpoint has no head.
+
+        `mask` is True on real tokens; None = all. Only a head that pools all states needs it.
+        """
+        return self.head(hidden, mask) if isinstance(self.head, TextClassHead) else self.head(hidden)
 
     def forward(
         self,
@@ -128,7 +134,7 @@ class EncoderOnly(nn.Module):
             mask: True on real tokens; None = all.
             types: token type ids (BERT's segments); None = 0.
         """
-        return self.logits(self.encode(src, mask, types))
+        return self.logits(self.encode(src, mask, types), mask)
 
 
 class DecoderOnly(nn.Module):

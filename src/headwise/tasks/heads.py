@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from headwise.architectures.xlnet import XLNetShape, build_xlnet
+from headwise.checkpoint.adapter_layout import head_entries
 from headwise.checkpoint.published import unread_tensors
 from headwise.checkpoint.trained import RUN
 from headwise.checkpoint.xlnet_names import shape_from_hf
@@ -43,6 +44,7 @@ CLASS_PREFIXES = {  # of the classes of a family in transformers
     "deit": "DeiT",
     "distilbert": "DistilBert",
     "electra": "Electra",
+    "modernbert": "ModernBert",
     "mpnet": "MPNet",
     "roberta": "Roberta",
     "vit": "ViT",
@@ -90,8 +92,11 @@ def labels_in_order(request: TrainRequest, model: Model, head: str, names: Seque
 
 
 def pretrained_head(base: Model, model: Model) -> dict[str, Tensor]:
-    """The parameters of the head that the initial model has with the same shape, and those of a pooler."""
-    found = {} if isinstance(base.config, XLNetShape) else _unused_parameters(base, model)
+    """The parameters of the head that the initial model has with the same shape, and those of a pooler.
+
+    Heads of several kinds may share a layer, which has one name in the file (ModernBERT).
+    """
+    found = {} if isinstance(base.config, XLNetShape) else _unused_parameters(base, model) | _shared_layers(base, model)
     if base.config.head == model.config.head:
         found |= {name: value for name, value in parameters_of(base.network).items() if name.startswith("head.")}
     shapes = {name: value.shape for name, value in _empty_network(model.config).named_parameters()}
@@ -106,6 +111,18 @@ def _unused_parameters(base: Model, model: Model) -> dict[str, Tensor]:
         for key, name in table.items()
         for part in ("weight", "bias")
         if name.startswith("head.") and f"{key}.{part}" in unread
+    }
+
+
+def _shared_layers(base: Model, model: Model) -> dict[str, Tensor]:
+    """The parameters of the head of `base`, other than its classes, that the head of `model` has in the same place."""
+    parameters = parameters_of(base.network)
+    own = {entry.key: entry for entry in head_entries(base.network, base)}
+    wanted = {entry.key: entry for entry in head_entries(_empty_network(model.config), model)}
+    return {
+        wanted[key].names[0]: parameters[entry.names[0]]
+        for key, entry in own.items()
+        if key in wanted and not wanted[key].names[0].startswith(("head.classes", "head.output"))
     }
 
 
@@ -132,6 +149,8 @@ def network_with_head(base: Model, model: Model, known: Mapping[str, Tensor], dr
             replace_parameter(network, name, given[name])
         elif name.endswith("bias"):
             replace_parameter(network, name, torch.zeros(parameter.shape))
+        elif name.endswith("norm.weight"):
+            replace_parameter(network, name, torch.ones(parameter.shape))
         else:
             replace_parameter(network, name, torch.randn(parameter.shape) * deviation)
     if isinstance(config, XLNetShape):

@@ -173,6 +173,15 @@ def _check_added(out: Path, tokens: dict[str, str]) -> None:
             )
 
 
+def _refuse_partial_dropout(hf_config: Mapping[str, Any]) -> None:
+    """`UserError` if only some outputs are dropped (ModernBERT, which is published without)."""
+    for name in ("embedding_dropout", "attention_dropout"):
+        if hf_config.get(name):
+            raise UserError(
+                f"config.json has {name} = {hf_config[name]}: only 0 is supported for ModernBERT; set it to 0"
+            )
+
+
 # The paper's dropout in config.json.
 DROPOUT = ("dropout", "dropout_rate", "resid_pdrop", "hidden_dropout", "hidden_dropout_prob")
 
@@ -233,6 +242,8 @@ def _picture_settings(config: NetworkConfig) -> dict[str, Any]:
 
 def _dropout(hf_config: Mapping[str, Any]) -> float:
     """The paper's dropout, on embeddings and on the output of sub-layers."""
+    if hf_config.get("model_type") == "modernbert":
+        _refuse_partial_dropout(hf_config)
     named = next((hf_config[name] for name in DROPOUT if hf_config.get(name) is not None), None)
     embeddings = hf_config.get("embd_pdrop", named)  # GPT-2's
     if named is not None and embeddings not in (named, None):

@@ -31,6 +31,7 @@ EXTRA_DROPOUT = {  # in config.json, besides the paper's dropout
     "attn_pdrop": "attention",
     "attention_probs_dropout_prob": "attention",
     "activation_dropout": "activation",
+    "mlp_dropout": "activation",
     "encoder_layerdrop": "encoder_layer",
     "decoder_layerdrop": "decoder_layer",
 }
@@ -40,8 +41,22 @@ DEFAULT_RATES = {  # if config.json has no value
     "distilbert": {"attention_dropout": 0.1},
     **{name: {"attention_probs_dropout_prob": 0.1} for name in BERTS},
 }
+# The dropout before the last matrix of a head for answers, and its default; other families have none.
+SPAN_DROPOUT = {"distilbert": ("qa_dropout", 0.1), "modernbert": ("classifier_dropout", 0.0)}
 # Families without the paper's dropout by default.
-NO_DROPOUT = ("albert", "vit", "deit", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2")
+NO_DROPOUT = (
+    "albert",
+    "modernbert",
+    "vit",
+    "deit",
+    "gpt_neox",
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "gemma",
+    "gemma2",
+)
 
 NetworkT = TypeVar("NetworkT", Transformer, DecoderOnly, EncoderOnly)
 
@@ -94,7 +109,8 @@ def with_head_dropout(
         return rates
     of_texts = config.head == "text_class"
     if config.head == "span":
-        return replace(rates, classes=float(hf_config.get("qa_dropout", 0.1)) if config.family == "distilbert" else 0.0)
+        name, default = SPAN_DROPOUT.get(config.family, ("", 0.0))
+        return replace(rates, classes=float(hf_config.get(name, default)))
     named = hf_config.get("classifier_dropout")
     if config.family == "distilbert":
         named = hf_config.get("seq_classif_dropout", 0.2) if of_texts else None

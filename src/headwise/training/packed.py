@@ -75,7 +75,7 @@ def packed_forward(network: nn.Module) -> Callable[..., Tensor]:
 
     def forward(src: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
         if isinstance(network, EncoderOnly):
-            return network.logits(states(src, mask, types))
+            return network.logits(states(src, mask, types), mask)
         return network(src, mask, types)
 
     states = packed_states_of(network)

@@ -36,6 +36,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "bert without a head": {"model_type": "bert", "architectures": ["BertModel"], **SIZES},
     "albert": {"model_type": "albert", "embedding_size": 8, **SIZES},
     "mpnet": {"model_type": "mpnet", "architectures": ["MPNetForMaskedLM"], **SIZES},
+    "modernbert": {"model_type": "modernbert", "local_attention": 4, **SIZES},
     "gpt2": {"model_type": "gpt2", **GPT2},
     "llama": {"model_type": "llama", "num_key_value_heads": 2, **SIZES},
     "gpt_neox": {"model_type": "gpt_neox", **SIZES, "num_attention_heads": 2},
@@ -253,6 +254,10 @@ def test_the_masks_are_named(walked: Callable[[str], WalkRecord]) -> None:
         for name in ("bert", "gpt2", "mistral", "post")
     }
     assert masks == {"bert": "", "gpt2": "causal", "mistral": "window", "post": ""}
+    near = by_id(walked("modernbert").steps("", 1, 0))["self_attn.scores"]
+    distance = np.abs(np.arange(10)[:, None] - np.arange(10))
+    assert near.settings["mask"] == "local"
+    np.testing.assert_array_equal(np.isinf(near.values), distance > 2)
     hidden = np.isinf(by_id(walked("gpt2").steps("", 0, 0))["self_attn.scores"].values)
     np.testing.assert_array_equal(hidden, np.triu(np.ones_like(hidden), 1))
 

@@ -21,6 +21,7 @@ PICTURE = NetworkConfig(
 )  # fmt: skip
 SOUND = replace(BOTH, front="audio", n_mels=4, encoder=replace(STACK, max_len=5))
 TEXT = NetworkConfig("test", vocab_size=9, encoder=STACK, head="masked", n_classes=3)
+CLASSES = replace(TEXT, head="text_class", tie_head=False)
 ROTARY = RotaryConfig(6)
 LEARNED = {"positions": "learned", "max_len": 20}
 
@@ -115,6 +116,9 @@ STACK_AXES = [
     )
 ] + [
     (TEXT, replace(TEXT, encoder=replace(STACK, d_embedding=5))),
+    (TEXT, replace(TEXT, encoder=replace(STACK, first_norm=False))),
+    (replace(TEXT, encoder=replace(STACK, rotary=ROTARY, windows=(0, 3))),
+     replace(TEXT, encoder=replace(STACK, rotary=ROTARY, windows=(0, 3), window_rotary=replace(ROTARY, base=50.0)))),
     (BOTH, replace(BOTH, decoder=replace(STACK, cross_heads=(2, 1)))),
 ]  # fmt: skip
 MODEL_AXES = [
@@ -133,6 +137,9 @@ MODEL_AXES = [
     (TEXT, replace(TEXT, head="text_class", tie_head=False)),
     (TEXT, replace(TEXT, head="replaced", tie_head=False)),
     (TEXT, replace(TEXT, head_activation="relu")),
+    (TEXT, replace(TEXT, head_dense_bias=False)),
+    (CLASSES, replace(CLASSES, pooling="mean")),
+    (CLASSES, replace(CLASSES, head_norm=True)),
     (DECODER, replace(DECODER, head_bias=True)),
     (DECODER, replace(DECODER, tie_head=False)),
     (DECODER, replace(DECODER, logit_scale=0.5)),

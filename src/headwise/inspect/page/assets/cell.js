@@ -9,7 +9,7 @@ import { label } from "./pieces.js";
 /** @typedef {{lines: string[], head: string[], terms: (string | number)[][], marked: number}} Account sentences with numbers; a table of terms; -1 or the row of the table that is meant */
 /** @typedef {(step: Step, place: Place, operands: Step[]) => Account} Explain */
 
-const MASKS = { causal: "the causal mask", window: "the mask of causal sliding-window attention" };
+const MASKS = { causal: "the causal mask", window: "the mask of causal sliding-window attention", local: "the mask of sliding-window attention" };
 
 /** @param {number} value */
 export function written(value) {

@@ -21,7 +21,7 @@ import { Walks } from "./steps.js";
  */
 
 const SHARES = ["softmax", "probabilities"]; // numbers from 0 to 1
-const HIDDEN = { causal: "hidden by the causal mask", window: "hidden by the causal mask or outside the sliding window" };
+const HIDDEN = { causal: "hidden by the causal mask", window: "hidden by the causal mask or outside the sliding window", local: "outside the sliding window" };
 
 export class WalkView {
   /** @param {WalkHost} host */
