@@ -32,6 +32,11 @@ ALBERT = {**BERT, "model_type": "albert", "architectures": ["AlbertForMaskedLM"]
           "num_hidden_layers": 3}  # fmt: skip
 MODERNBERT = {**BERT, "model_type": "modernbert", "architectures": ["ModernBertForMaskedLM"], "local_attention": 4,
               "num_hidden_layers": 2}  # fmt: skip
+DEBERTA = {
+    **BERT, "model_type": "deberta-v2", "architectures": ["DebertaV2ForMaskedLM"], "num_hidden_layers": 2,
+    "relative_attention": True, "position_buckets": 8, "share_att_key": True, "norm_rel_ebd": "layer_norm",
+    "pos_att_type": "p2c|c2p", "position_biased_input": False,
+}  # fmt: skip
 DISTILBERT = {"model_type": "distilbert", "architectures": ["DistilBertForMaskedLM"], "dim": 16, "n_layers": 1,
               "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": 60}  # fmt: skip
 GPT_NEOX = {"model_type": "gpt_neox", "max_position_embeddings": 60, **STACK}
@@ -53,6 +58,7 @@ KINDS = {
     "bert": BERT,
     "albert": ALBERT,
     "modernbert": MODERNBERT,
+    "deberta-v2": DEBERTA,
     "distilbert": DISTILBERT,
     "t5": T5,
     "m2m": M2M,

@@ -45,6 +45,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {  # kind, class,
     "bert": ("bert", "BertForMaskedLM", {}, ["query", "value"]),
     "albert": ("albert", "AlbertForMaskedLM", {}, ["query", "ffn_output"]),
     "modernbert": ("modernbert", "ModernBertForMaskedLM", {}, ["Wqkv", "mlp.Wo"]),
+    "deberta": ("deberta-v2", "DebertaV2ForMaskedLM", {}, ["query_proj", "value_proj"]),
     "distilbert": ("distilbert", "DistilBertForMaskedLM", {}, ["q_lin", "v_lin"]),
 }
 READ = torch.tensor([[20, 21, 22, 30, 2], [40, 41, 50, 9, 2]])

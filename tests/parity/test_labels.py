@@ -41,12 +41,15 @@ with warnings.catch_warnings():
 VOCAB, PAD = 30, 1
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 BERT = {"vocab_size": VOCAB, "max_position_embeddings": 40, "pad_token_id": PAD, "num_labels": 3} | SIZES
+DEBERTA = {"relative_attention": True, "position_buckets": 8, "share_att_key": True, "norm_rel_ebd": "layer_norm",
+           "pos_att_type": "p2c|c2p", "position_biased_input": False, "type_vocab_size": 0}  # fmt: skip
 KINDS: dict[str, dict[str, Any]] = {
     "Bert": BERT,
     "Roberta": BERT | {"type_vocab_size": 1},
     "Electra": BERT | {"embedding_size": 8},
     "Albert": BERT | {"embedding_size": 8},
     "MPNet": BERT,
+    "DebertaV2": BERT | DEBERTA | {"hidden_size": 24},  # the root of the scale is a whole number
     "ModernBert": BERT | {"local_attention": 4, "num_hidden_layers": 3, "classifier_pooling": "mean"},
     "DistilBert": {"vocab_size": VOCAB, "max_position_embeddings": 40, "pad_token_id": PAD, "num_labels": 3, "dim": 16,
                    "n_layers": 2, "n_heads": 2, "hidden_dim": 24},
@@ -106,6 +109,8 @@ def test_everything_is_dropped_that_transformers_drops(
     rates = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2, "classifier_dropout": 0.3}
     if kind == "DistilBert":
         rates = {"dropout": 0.1, "attention_dropout": 0.2, "seq_classif_dropout": 0.3, "qa_dropout": 0.4}
+    elif kind == "DebertaV2":
+        rates["cls_dropout"] = 0.3
     elif kind == "ModernBert":
         rates = {"mlp_dropout": 0.2, "classifier_dropout": 0.3}
     elif kind == "Albert":

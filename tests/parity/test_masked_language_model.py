@@ -42,6 +42,8 @@ STACK = {"vocab_size": VOCAB, "hidden_size": 16, "num_hidden_layers": 2, "num_at
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 DISTILBERT = {"vocab_size": VOCAB, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24,
               "max_position_embeddings": 20}  # fmt: skip
+DEBERTA = {"relative_attention": True, "position_buckets": 8, "share_att_key": True, "norm_rel_ebd": "layer_norm",
+           "pos_att_type": "p2c|c2p", "position_biased_input": False, "type_vocab_size": 0}  # fmt: skip
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("BertForMaskedLM", STACK | NO_DROPOUT),
     "bert, untied": ("BertForMaskedLM", STACK | NO_DROPOUT | {"tie_word_embeddings": False, "hidden_act": "relu"}),
@@ -49,6 +51,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "albert": ("AlbertForMaskedLM", STACK | NO_DROPOUT | {"embedding_size": 8}),
     "mpnet": ("MPNetForMaskedLM", STACK | NO_DROPOUT),
     "modernbert": ("ModernBertForMaskedLM", STACK | {"num_hidden_layers": 3, "local_attention": 6, "pad_token_id": 0}),
+    "deberta": ("DebertaV2ForMaskedLM", STACK | NO_DROPOUT | DEBERTA),
     "distilbert": ("DistilBertForMaskedLM", DISTILBERT | {"dropout": 0.0, "attention_dropout": 0.0}),
 }
 TRAIN = ["train.max_steps=50", "train.tokens_per_batch=96", "train.learning_rate=0.01", "train.warmup_steps=5",
@@ -195,6 +198,7 @@ def test_dropout_of_some_outputs_alone_is_refused(tmp_path: Path) -> None:
         ("AlbertForMaskedLM", {**STACK, "embedding_size": 8}, 0.0),
         ("MPNetForMaskedLM", STACK, 0.1),
         ("ModernBertForMaskedLM", {**STACK, "mlp_dropout": 0.2, "pad_token_id": 0}, 0.0),
+        ("DebertaV2ForMaskedLM", {**STACK, **DEBERTA}, 0.1),
         ("DistilBertForMaskedLM", {**DISTILBERT, "dropout": 0.2, "attention_dropout": 0.3}, 0.2),
     ],
 )

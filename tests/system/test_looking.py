@@ -33,13 +33,25 @@ from headwise.serve.explorer.requests import parse_request
 Cli = Callable[..., Any]
 TEXT = "A dog runs."
 LAYERS = {"num_hidden_layers": 2}
-LIKE_BERT = {"albert", "bert", "camembert", "deit", "electra", "modernbert", "mpnet", "roberta", "vit", "xlm-roberta"}
+LIKE_BERT = {
+    "albert",
+    "bert",
+    "camembert",
+    "deberta-v2",
+    "deit",
+    "electra",
+    "modernbert",
+    "mpnet",
+    "roberta",
+    "vit",
+    "xlm-roberta",
+}
 KIND_OF = {  # how `write_tiny` writes each family: a similar kind, and the changes
     "bart": ("marian", {}), "marian": ("marian", {}), "mbart": ("m2m", {}), "m2m_100": ("m2m", {}),
     "pegasus": ("marian", {}), "t5": ("t5", {}), "mt5": ("t5", {}), "whisper": ("whisper", {}),
     "bert": ("bert", LAYERS), "roberta": ("bert", {"architectures": ["RobertaForMaskedLM"]}),
     "albert": ("albert", {}),
-    "modernbert": ("modernbert", {}),
+    "modernbert": ("modernbert", {}), "deberta-v2": ("deberta-v2", {}),
     "mpnet": ("bert", {"architectures": ["MPNetForMaskedLM"]}),
     "camembert": ("bert", {"architectures": ["CamembertForMaskedLM"]}),
     "xlm-roberta": ("bert", {"architectures": ["XLMRobertaForMaskedLM"]}),

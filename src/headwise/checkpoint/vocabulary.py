@@ -1,8 +1,8 @@
 """Between text and ids for checkpoints of the families, whichever files their vocabulary came in.
 
 `tokenizer.json` says everything by itself. Families older than it have files of their own kind: two SentencePiece
-models (Marian), one (T5, XLNet, ALBERT, mBART, LLaMA 1 and 2), merges (GPT-2, BART, RoBERTa, Whisper) or WordPieces
-(BERT, ELECTRA, MPNet).
+models (Marian), one (T5, XLNet, ALBERT, DeBERTa, mBART, LLaMA 1 and 2), merges (GPT-2, BART, RoBERTa, Whisper) or
+WordPieces (BERT, ELECTRA, MPNet).
 
 Not here: our own tokenizer (`headwise.data`), chat templates, language codes.
 """
@@ -282,10 +282,26 @@ def _albert(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     """The model's own ids between [CLS] and [SEP]; texts are simplified as for XLNet, and lowercased unless told
     otherwise.
     """
-    model, settings = _sentencepiece(folder / "spiece.model"), _settings(folder)
+    settings = _settings(folder)
     simple = _simplification(settings.get("keep_accents", False), settings.get("do_lower_case", True))
-    own = _own_ids(model, [], [], {})
-    start, end, mask = (model.piece_to_id(mark) for mark in ("[CLS]", "[SEP]", "[MASK]"))
+    return _bracketed(_sentencepiece(folder / "spiece.model"), simple)
+
+
+def _deberta(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
+    """The model's own ids between [CLS] and [SEP]; [MASK] follows them. Texts are lowercased if told to."""
+    model, settings = _sentencepiece(folder / "spm.model"), _settings(folder)
+    if settings.get("split_by_punct", False):
+        raise UserError(f"{folder / SETTINGS}: split_by_punct = true is not supported")
+    return _bracketed(model, str.lower if settings.get("do_lower_case", False) else str)
+
+
+def _bracketed(model: Any, simple: Callable[[str], str]) -> Vocabulary:
+    """The model's own ids between [CLS] and [SEP]; [MASK] is cut out of texts before `simple` changes them."""
+    marks = {mark: model.piece_to_id(mark) for mark in ("[CLS]", "[SEP]", "[MASK]")}
+    if marks["[MASK]"] == model.unk_id():
+        marks["[MASK]"] = model.get_piece_size()
+    start, end, mask = marks.values()
+    own = _own_ids(model, [], [], marks)
 
     def pieces(text: str) -> list[int]:
         first, *others = (model.encode(simple(part)) for part in text.split("[MASK]"))
@@ -295,7 +311,12 @@ def _albert(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
         before, behind = [start, *pieces(first), end], [*pieces(second), end]
         return before + behind, [0] * len(before) + [1] * len(behind)
 
-    return replace(own, encode=lambda text: [start, *pieces(text), end], encode_two=encode_two)
+    return replace(
+        own,
+        encode=lambda text: [start, *pieces(text), end],
+        decode=lambda ids: own.decode([i for i in ids if i not in marks.values()]),
+        encode_two=encode_two,
+    )
 
 
 def _commas_apart(model: Any, text: str) -> list[str]:
@@ -431,6 +452,7 @@ READERS: dict[tuple[str, ...], VocabularyReader] = {  # the first that has its f
     ("source.spm", "target.spm", "vocab.json"): _marian,
     ("sentencepiece.bpe.model",): _fairseq,
     ("spiece.model",): _spiece,
+    ("spm.model",): _deberta,
     ("tokenizer.model",): _llama,
     ("vocab.json", "merges.txt"): _merges,
     ("vocab.txt",): _word_pieces,

@@ -22,6 +22,7 @@ from headwise.errors import UserError
 from headwise.inspect.heads import HeadMask, HeadsByLayer, heads_of
 from headwise.network.attention import Kernel, MultiHeadAttention, NoRotation
 from headwise.network.cache import LayerCache
+from headwise.network.disentangled import RelativeVectors
 from headwise.network.embeddings import Embeddings
 from headwise.network.extra_dropout import DroppingKernel
 from headwise.network.fronts import AudioFront, PatchFront, SeriesEmbeddings
@@ -222,7 +223,7 @@ def _positions(network: nn.Module) -> Iterator[Change]:
         elif isinstance(module, MultiHeadAttention):
             if not isinstance(module.rotate, NoRotation):
                 yield Change(name, module, "rotate", NoRotation())
-        elif isinstance(bias := getattr(module, "reach", None), RelativeBias):
+        elif isinstance(bias := getattr(module, "reach", None), RelativeBias | RelativeVectors):
             yield Change(name, module, "reach", bias.reach)
 
 

@@ -21,7 +21,7 @@ from headwise.inspect.notebook import AttentionView
 from headwise.inspect.pair_tensors import InspectedInput
 from headwise.network.attention import MultiHeadAttention
 from headwise.network.cache import LayerCache
-from headwise.network.masks import Mask
+from headwise.network.masks import LayerMask
 
 RecordableAttention = MultiHeadAttention | DotAttention
 Keep = Callable[[str, Tensor], Tensor]  # name and weights of an attention -> the weights to record
@@ -118,11 +118,12 @@ def _named(hook: Any, name: str) -> Any:
 
 
 def _multi_head_weights(
-    module: MultiHeadAttention, x: Tensor, memory: Tensor | None, mask: Mask, cache: LayerCache | None = None
+    module: MultiHeadAttention, x: Tensor, memory: Tensor | None, mask: LayerMask, cache: LayerCache | None = None
 ) -> Float[Tensor, "batch heads queries keys"]:
     k, _ = module.keys_and_values(x if memory is None else memory, None) if cache is None else cache.read()
     start = k.size(2) - x.size(1) if cache is not None and cache.grows else 0
-    return module.kernel.weights(module.queries(x, start), k, mask)
+    q = module.queries(x, start)
+    return module.kernel.weights(q, k, module.kernel_mask(q, k, mask))
 
 
 def head_counts(model: nn.Module) -> dict[str, list[int]]:

@@ -21,6 +21,7 @@ from headwise.inspect.record import StackFigure, WalkRecord, WalkStep
 from headwise.inspect.recording import passing
 from headwise.inspect.walk_attention import attention_steps
 from headwise.inspect.walk_steps import Steps, activation_name, bias_of, is_norm
+from headwise.network.disentangled import RelativeVectors
 from headwise.network.embeddings import Embeddings, TypedEmbeddings
 from headwise.network.feed_forward import GatedFeedForward
 from headwise.network.heads import CappedLanguageHead, LanguageHead, MaskedLanguageHead, ScaledLanguageHead
@@ -114,7 +115,7 @@ def _norm_position(layer: Any) -> str:
 def _positions(network: Any, stack: str) -> str:
     if not isinstance(network.get_submodule(_front(network, stack)).positions, NoPositions):
         return "added"
-    if isinstance(network.get_submodule(stack).reach, RelativeBias):
+    if isinstance(network.get_submodule(stack).reach, RelativeBias | RelativeVectors):
         return "relative"
     return "rotary" if isinstance(network.get_submodule(stack).layers[0].self_attn.rotate, Rotary) else "none"
 

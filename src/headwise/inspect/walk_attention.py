@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from headwise.inspect.walk_steps import Steps, bias_of, is_norm
 from headwise.network.attention import NoRotation
+from headwise.network.disentangled import RelativeVectors
 from headwise.network.kernels import Capped, Windowed
-from headwise.network.masks import Everywhere, within_window
+from headwise.network.masks import Everywhere, RelativePositions, within_window
 
 
 def attention_steps(steps: Steps, place: str, x: str) -> str:
@@ -45,7 +46,7 @@ def _projected(steps: Steps, place: str, what: str, linear: nn.Linear, x: str, h
     part = slice(head * width, (head + 1) * width)
     origin, rows = ("memory", "src") if x == "memory" else ("x", "")
     formula = f"{letter} = {origin} W^{letter}{bias_of(linear, f'^{letter}')}"
-    values = steps.output(f"{place}.{letter.lower()}_proj")[:, part]
+    values = linear(steps.value(x))[:, part]
     tensors: dict[str, Any] = {
         "weight": linear.weight[part].T,
         "bias": None if linear.bias is None else linear.bias[part],
@@ -77,7 +78,9 @@ def _weights(steps: Steps, place: str, kernel: Any, q: str, k: str) -> str:
     visible, bias = _reach(steps, place, width)
     if bias is not None:
         relative = f"{place}.relative-bias"
-        operands.append(steps.add(relative, "given", "B = b_(bucket of the distance)", bias, **where))
+        vectors = isinstance(steps.network.get_submodule(steps.stack).reach, RelativeVectors)
+        meaning = "scaled Q K_d^T + Q_d K^T" if vectors else "b_(bucket of the distance)"
+        operands.append(steps.add(relative, "given", f"B = {meaning}", bias, **where))
         scores, formula = scores + bias, f"{formula} + B"
     mask = ""
     if visible is not None and not bool(visible.all()):
@@ -116,6 +119,9 @@ def _reach(
     device = steps.returned[steps.here].device
     reach: Any = steps.network.get_submodule(steps.stack).reach
     found, bias = reach(None, 0, length, device), None
+    if isinstance(found, RelativePositions):
+        attention, x = getattr(steps.module, place), steps.taken[f"{steps.here}.{place}"]
+        found = attention.kernel_mask(attention.queries(x, 0), attention.keys_and_values(x, None)[0], found)
     if found is not None and found.dtype != torch.bool:
         bias = found[0, steps.head]
         visible = bias != torch.finfo(bias.dtype).min

@@ -6,7 +6,7 @@ through torch's fused kernel, which never materialises them. Masks are in `masks
 """
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.network.cache import LayerCache
-from headwise.network.masks import Mask, Packing
+from headwise.network.masks import LayerMask, Mask, Packing
 
 
 def scaled_dot_product_attention(
@@ -133,7 +133,7 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Float[Tensor, "batch queries d_model"],
         memory: Float[Tensor, "batch keys d_model"] | None,
-        mask: Mask | Packing,
+        mask: LayerMask,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch queries d_model"]:
         """Queries from `x`, keys and values from `memory` and from `cache`; self-attention if `memory` is None."""
@@ -142,8 +142,14 @@ class MultiHeadAttention(nn.Module):
         else:
             q = self.queries(x, cache.length if cache else 0)
             k, v = self.keys_and_values(x if memory is None else memory, cache)
-            heads = self.kernel(q, k, v, mask)
+            heads = self.kernel(q, k, v, self.kernel_mask(q, k, mask))
         return self.o_proj(merge_heads(heads))
+
+    def kernel_mask(
+        self, q: Float[Tensor, "batch heads queries d_k"], k: Float[Tensor, "batch kv_heads keys d_k"], mask: Any
+    ) -> Mask:
+        """The mask of the kernel, which here does not depend on queries and keys (`disentangled`)."""
+        return mask
 
     def queries(
         self, x: Float[Tensor, "batch queries d_model"], start: int

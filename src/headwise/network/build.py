@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from headwise.network.attention import DotProduct, Kernel, MultiHeadAttention
 from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
+from headwise.network.disentangled import DisentangledAttention, RelativeVectors
 from headwise.network.embeddings import Embeddings, TypedEmbeddings
 from headwise.network.feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward
 from headwise.network.fronts import AudioFront, Front, PatchFront, SeriesEmbeddings
@@ -224,6 +225,9 @@ def _final_norm(c: StackConfig) -> nn.Module | None:
 def _mask(c: StackConfig, mask: Everywhere | Causal) -> nn.Module:
     if not c.relative_buckets:
         return mask
+    if c.disentangled:
+        norm = _norm(c, c.d_model) if c.relative_norm else None
+        return RelativeVectors(c.d_model, c.relative_buckets, c.relative_distance, norm, mask)
     bidirectional = isinstance(mask, Everywhere)
     return RelativeBias(c.n_heads, c.relative_buckets, c.relative_distance, bidirectional, mask)
 
@@ -245,14 +249,11 @@ def _cross_attentions(c: StackConfig) -> list[MultiHeadAttention]:
 
 
 def _attention(c: StackConfig, n_heads: int, rotate: nn.Module | None, window: int) -> MultiHeadAttention:
+    parts = (c.d_model, n_heads, c.d_head, c.d_v or c.d_head, c.n_kv_heads, c.attention_bias, _kernel(c, window))
+    if c.disentangled:
+        return DisentangledAttention(c.disentangled, c.score_scale or c.d_head**-0.5, c.dropout, *parts)
     return MultiHeadAttention(
-        c.d_model,
-        n_heads,
-        c.d_head,
-        c.d_v or c.d_head,
-        c.n_kv_heads,
-        c.attention_bias,
-        _kernel(c, window),
+        *parts,
         q_norm=_norm(c, c.d_head) if c.normalise_heads else None,
         k_norm=_norm(c, c.d_head) if c.normalise_heads else None,
         rotate=rotate,

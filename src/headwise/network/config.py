@@ -68,6 +68,10 @@ class StackConfig:
     layer_groups: int = 0  # groups of layers with the same parameters; 0 = every layer has its own (ALBERT)
     window_rotary: RotaryConfig | None = None  # rotary positions of layers with a window; None = as others (ModernBERT)
     first_norm: bool = True  # whether the first attention of an encoder has a norm (not in ModernBERT)
+    # Scores of contents and relative positions, "c2p", "p2c" or "c2p|p2c", from a table for both directions with
+    # `relative_buckets` vectors each (DeBERTa).
+    disentangled: str = ""
+    relative_norm: bool = False  # a norm on the vectors of relative positions (DeBERTa)
 
     @property
     def longest(self) -> int | None:

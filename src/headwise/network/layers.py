@@ -9,7 +9,7 @@ from headwise.network.attention import MultiHeadAttention
 from headwise.network.cache import LayerCache
 from headwise.network.dropout import Dropout
 from headwise.network.feed_forward import FeedForward, GatedFeedForward
-from headwise.network.masks import Mask, Packing
+from headwise.network.masks import LayerMask, Mask, Packing
 
 
 class Sublayer(nn.Module):
@@ -64,7 +64,7 @@ class EncoderLayer(nn.Module):
         self.ffn_sublayer = ffn_sublayer
 
     def forward(
-        self, x: Float[Tensor, "batch length d_model"], mask: Mask | Packing, cache: LayerCache | None = None
+        self, x: Float[Tensor, "batch length d_model"], mask: LayerMask, cache: LayerCache | None = None
     ) -> Float[Tensor, "batch length d_model"]:
         """`mask` is True where a position may attend. With a cache, `x` holds the new positions only."""
         x = self.self_attn_sublayer(x, self.self_attn, None, mask, cache)

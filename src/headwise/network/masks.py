@@ -40,8 +40,18 @@ class Packing:
         return Packing(self.queries, self.queries, True, self.attend)
 
 
+@dataclass(frozen=True, eq=False)
+class RelativePositions:
+    """The mask of disentangled attention: which pairs are visible, and the vector of the distance of each pair."""
+
+    visible: Bool[Tensor, "#batch 1 #queries keys"] | None  # None = all
+    vectors: Float[Tensor, "distances d_model"]
+    distances: Int[Tensor, "queries keys"]  # rows of `vectors`
+
+
 # The mask of a kernel; numbers are added to the scores (relative positions, T5); None = all positions.
 Mask = Bool[Tensor, "#batch #heads #queries all_keys"] | Float[Tensor, "#batch #heads #queries all_keys"] | None
+LayerMask = Mask | Packing | RelativePositions  # of an attention
 
 
 def causal_mask(queries: int, keys: int, device: torch.device) -> Bool[Tensor, "queries keys"]:

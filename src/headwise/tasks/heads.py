@@ -41,6 +41,7 @@ CLASS_PREFIXES = {  # of the classes of a family in transformers
     "albert": "Albert",
     "bert": "Bert",
     "camembert": "Camembert",
+    "deberta-v2": "DebertaV2",
     "deit": "DeiT",
     "distilbert": "DistilBert",
     "electra": "Electra",

@@ -35,7 +35,7 @@ EXTRA_DROPOUT = {  # in config.json, besides the paper's dropout
     "encoder_layerdrop": "encoder_layer",
     "decoder_layerdrop": "decoder_layer",
 }
-BERTS = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "mpnet")
+BERTS = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "mpnet", "deberta-v2")
 DEFAULT_RATES = {  # if config.json has no value
     "gpt2": {"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1},
     "distilbert": {"attention_dropout": 0.1},
@@ -116,6 +116,8 @@ def with_head_dropout(
         named = hf_config.get("seq_classif_dropout", 0.2) if of_texts else None
     elif config.family == "albert":
         named = hf_config.get("classifier_dropout_prob", 0.1)
+    elif config.family == "deberta-v2":
+        named = hf_config.get("cls_dropout") if of_texts else None
     elif config.family == "mpnet":
         named = None
     p = dropout if named is None else float(named)

@@ -202,6 +202,27 @@ def test_albert_is_lowercase_between_marks(bracketed_model: Path, tmp_path: Path
     assert vocabulary.id_of("<unk>") in read_vocabulary(folder, {"model_type": "albert"}).encode("The")
 
 
+def test_deberta_has_its_marks_in_its_model_but_for_the_mask(tmp_path: Path) -> None:
+    trainer = pytest.importorskip("sentencepiece").SentencePieceTrainer
+    (tmp_path / "text").write_text("\n".join(SENTENCES * 5))
+    trainer.train(
+        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "spm"), vocab_size=30, minloglevel=2, pad_id=0,
+        bos_id=1, eos_id=2, unk_id=3, pad_piece="[PAD]", bos_piece="[CLS]", eos_piece="[SEP]", unk_piece="[UNK]",
+    )  # fmt: skip
+    theirs = pytest.importorskip("transformers").DebertaV2Tokenizer.from_pretrained(tmp_path)
+    vocabulary = read_vocabulary(tmp_path, {"model_type": "deberta-v2"})
+    for text in [*TEXTS, "the cat  is on the mat", "The [MASK] runs."]:
+        assert vocabulary.encode(text) == theirs(text).input_ids
+    assert vocabulary.id_of("[MASK]") == vocabulary.encode("[MASK]")[-2] == 30
+    assert vocabulary.decode(vocabulary.encode("The [MASK] runs.")) == "The runs."
+    two = vocabulary.encode_two("A dog", "The cat") if vocabulary.encode_two else None
+    found = theirs("A dog", "The cat")
+    assert two == (found.input_ids, found.token_type_ids)
+    write_json(tmp_path / "tokenizer_config.json", {"split_by_punct": True})
+    with pytest.raises(UserError, match="split_by_punct = true is not supported"):
+        read_vocabulary(tmp_path, {"model_type": "deberta-v2"})
+
+
 def test_m2m_has_a_list_of_its_own(sentencepiece_model: Path, tmp_path: Path) -> None:
     folder, model = copy(sentencepiece_model, tmp_path, "sentencepiece.bpe.model"), model_of(sentencepiece_model)
     pieces = ["<s>", "<pad>", "</s>", "<unk>", *(model.id_to_piece(i) for i in range(44, 2, -1))]

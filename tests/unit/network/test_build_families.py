@@ -113,6 +113,8 @@ STACK_AXES = [
     for base, changes in (
         ({}, {"relative_buckets": 4}),
         ({"relative_buckets": 6}, {"relative_distance": 3}),
+        ({"relative_buckets": 6}, {"disentangled": "c2p"}),
+        ({"relative_buckets": 6, "disentangled": "c2p"}, {"relative_norm": True}),
     )
 ] + [
     (TEXT, replace(TEXT, encoder=replace(STACK, d_embedding=5))),
