@@ -115,7 +115,7 @@ def test_loss_and_gradients_of_padded_lines(both: tuple[Any, EncoderOnly, Encode
     theirs, own, model = both
     ends = np.cumsum(np.random.default_rng(1).integers(2, LENGTH - 2, 20))
     masking = Masking(MASK, np.arange(4, VOCAB, dtype=np.int64))
-    lines = MaskedLines(text().tokens, *split_lines(ends, LENGTH - 2), [1], [2], masking, pad_id=0)
+    lines = MaskedLines(text().tokens, *split_lines(ends, LENGTH - 2), [2], [2], masking, pad_id=0)
     batch = lines.load(np.arange(20), 0, 0)
     assert batch.n_real < batch.n_cells
     loss = theirs(input_ids=batch.src, attention_mask=batch.src_mask.long(), labels=labels(batch)).loss
