@@ -243,8 +243,11 @@ def test_models_without_labels_are_refused(cli: Cli, tmp_path: Path) -> None:
         "was saved without a head for classes of texts"
         in cli("classify", write(tmp_path / "model"), tmp_path / "in.txt").complaint
     )
-    head = {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "score"}}
-    several = {**head, **THREE, "problem_type": "multi_label_classification"}
-    for place, changes in enumerate((head, several)):
-        model = write(tmp_path / f"model{place}", **changes)
-        assert "not one label of many" in cli("classify", model, tmp_path / "in.txt").complaint
+    head = {"architectures": ["BertForSequenceClassification"], **THREE}
+    model = write(tmp_path / "other", **head, problem_type="regression")
+    assert "regression does not fit 3 outputs" in cli("classify", model, tmp_path / "in.txt").complaint
+    model = write(tmp_path / "one", **head)
+    assert (
+        "--threshold 0.5: is for models with several"
+        in cli("classify", model, tmp_path / "in.txt", "--threshold", "0.5").complaint
+    )

@@ -96,6 +96,7 @@ COMMANDS = {
         Command("fill", "predict masked words of a text (BERT and similar models)"),
         Command("embed", "compute text embeddings"),
         Command("classify", "predict the label of every line"),
+        Command("rerank", "sort texts by a cross-encoder's scores for a query"),
         Command("tag", "find names or other entities in every line"),
         Command("answer", "find the answers to questions in a text"),
         Command("label", "classify a picture (ViT and similar models)"),

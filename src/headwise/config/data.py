@@ -36,6 +36,16 @@ class LineData(TextData):
 
 
 @dataclass(frozen=True)
+class LabelData(LineData):
+    """Texts with labels (classification)."""
+
+    problem_type: str = choice(
+        ("auto", "single_label_classification", "multi_label_classification", "regression"),
+        "one label for a text, several, or a number; auto: as --init, else one",
+    )
+
+
+@dataclass(frozen=True)
 class PairData(LineData):
     """Texts to read with texts to write."""
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -32,6 +32,10 @@ class Classification:
     probability: float
     probabilities: dict[str, float]  # of every label
 
+    def as_line(self) -> str:
+        """Label and probability, separated by a tab."""
+        return f"{self.label}\t{self.probability:.4f}"
+
     def as_record(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
         return asdict(self)
@@ -48,6 +52,51 @@ def classification(labels: Sequence[str], probabilities: Sequence[float]) -> Cla
     return Classification(best, by_label[best], by_label)
 
 
+@dataclass(frozen=True)
+class LabelSet:
+    """The prediction of a classifier with any number of labels for a text."""
+
+    labels: tuple[str, ...]  # those above the threshold, the most probable first
+    probabilities: dict[str, float]  # of every label; independent, so their sum means nothing
+
+    def as_line(self) -> str:
+        """Labels and probabilities, each separated by commas, with a tab between both."""
+        return f"{','.join(self.labels)}\t{','.join(f'{self.probabilities[label]:.4f}' for label in self.labels)}"
+
+    def as_record(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {"labels": [*self.labels], "probabilities": self.probabilities}
+
+
+def label_set(labels: Sequence[str], probabilities: Sequence[float], threshold: float) -> LabelSet:
+    """The labels with a probability above `threshold`.
+
+    >>> label_set(["cold", "wet", "dark"], [0.6, 0.9, 0.2], threshold=0.5).labels
+    ('wet', 'cold')
+    """
+    by_label = dict(zip(labels, probabilities, strict=True))
+    ranked = sorted(by_label, key=by_label.__getitem__, reverse=True)
+    return LabelSet(tuple(label for label in ranked if by_label[label] > threshold), by_label)
+
+
+@dataclass(frozen=True)
+class Regression:
+    """The prediction of a network that gives a number."""
+
+    value: float  # in the units of the training data
+
+    def as_line(self) -> str:
+        """The number."""
+        return f"{self.value:.6g}"
+
+    def as_record(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return asdict(self)
+
+
+Prediction = Classification | LabelSet | Regression
+
+
 def hold_out_examples(examples: Sequence[Example], count: int) -> tuple[list[Example], list[Example]]:
     """Split off `count` random examples for validation, the same ones every time."""
     taken = set(np.random.default_rng(HOLD_OUT_SEED).permutation(len(examples))[:count].tolist())
@@ -61,7 +110,8 @@ class LabelledBatch(DeviceBatch):
 
     src: Int[Tensor, "batch src_len"]
     src_mask: Bool[Tensor, "batch src_len"]  # True on real tokens
-    labels: Int[Tensor, "batch *each"]  # one for each text; subclasses have more
+    # One for each text, subclasses have more; numbers for regression, and 0 or 1 for each of several labels.
+    labels: Int[Tensor, "batch *each"] | Float[Tensor, "batch outputs"]
     n_real: int  # real tokens, with EOS
     types: Int[Tensor, "batch src_len"] | None = None  # token types (segment ids) of a text pair, as in BERT
 
@@ -167,7 +217,7 @@ def collate_encoded(rows: Sequence[EncodedText], labels: Sequence[Any], pad_id: 
         firsts, texts = np.array([(row.n_first, len(row) - row.n_trailing) for row in rows]).T[..., None]
         positions = np.arange(src.shape[1])
         types = torch.from_numpy(mask * ((positions >= firsts) + (positions >= texts).astype(np.int64)))
-    labelled = torch.tensor(labels, dtype=torch.int64)
+    labelled = torch.tensor(labels)  # of whole numbers 64 bits, of others 32
     return LabelledBatch(torch.from_numpy(src), torch.from_numpy(mask), labelled, int(mask.sum()), types)
 
 

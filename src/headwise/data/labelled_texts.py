@@ -1,12 +1,15 @@
 """Read files of labelled texts: `text TAB label` per line, or `text TAB text TAB label` for text pairs."""
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from headwise.data.corpus import Corpus, RawLines, read_lines
 from headwise.data.sources import HF_PREFIX, display_name
 from headwise.errors import UserError, unknown
 
+Label = TypeVar("Label")
 FORMATS = {1: "write 'text TAB label' on every line", 2: "write 'text TAB text TAB label' on every line"}
 
 
@@ -27,8 +30,10 @@ def read_labelled(path: str, raw: RawLines | None = None) -> Iterator[tuple[str,
     return ((texts[0], label) for texts, label in read_examples(path, 1, raw))
 
 
-def read_examples(path: str, n_texts: int, raw: RawLines | None = None) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The one or two texts of each line, and the label without surrounding spaces.
+def read_examples(
+    path: str, n_texts: int, raw: RawLines | None = None, unlabelled: bool = False
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The one or two texts of each line, and the label without surrounding spaces; empty only if `unlabelled`.
 
     Raises:
         UserError: a line has a wrong number of tabs or an empty label; or as `read_lines`.
@@ -39,9 +44,43 @@ def read_examples(path: str, n_texts: int, raw: RawLines | None = None) -> Itera
         if len(texts) != n_texts:
             tabs = f"{len(texts)} tab{'s' * (len(texts) > 1)}" if texts else "no tab"
             raise UserError(f"{location} has {tabs}; {FORMATS[n_texts]}")
-        if not label.strip():
+        if not (label.strip() or unlabelled):
             raise UserError(f"{location} has an empty label; {FORMATS[n_texts]}, or remove the line")
         yield tuple(texts), label.strip()
+
+
+def read_with(
+    corpora: Sequence[Corpus], n_texts: int, read_label: Callable[[str, str], Label], unlabelled: bool = False
+) -> list[tuple[tuple[str, ...], Label]]:
+    """The texts of each line, and what `read_label` makes of the label and its location, "file: line n"."""
+    return [
+        (texts, read_label(label, f"{corpus}: line {number}"))
+        for corpus in corpora
+        for number, (texts, label) in enumerate(read_examples(corpus.paths[0], n_texts, None, unlabelled), start=1)
+    ]
+
+
+def several_labels(label: str, location: str, known: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The labels of a text, separated by commas; `UserError` for one that is not `known`.
+
+    >>> several_labels("wet, cold", "a.tsv: line 1"), several_labels("", "a.tsv: line 2")
+    (('wet', 'cold'), ())
+    """
+    found = tuple(part.strip() for part in label.split(",") if part.strip())
+    for one in found if known is not None else ():
+        check_class(one, known or (), location)
+    return found
+
+
+def number_label(label: str, location: str) -> float:
+    """The number of a text, for regression; `UserError` if it is none."""
+    try:
+        number = float(label)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"{location}: '{label}' is not a number, which a model of numbers needs as the last column")
+    return number
 
 
 def texts_per_line(corpora: Sequence[Corpus]) -> int:

@@ -26,7 +26,7 @@ label2id num_labels tf_legacy_loss initializer_range initializer_factor init_std
 activation_dropout classifier_dropout classif_dropout hidden_dropout hidden_dropout_prob attention_probs_dropout_prob
 encoder_layerdrop decoder_layerdrop dropout_rate layerdrop cross_attention_hidden_size language name save_step
 directionality author kobart_version transformers.js_config seed dataset datasets max_seq_length model_name
-sentence_transformers learning_rate weight_decay warmup_steps batch_size epochs
+sentence_transformers sbert_ce_default_activation_function learning_rate weight_decay warmup_steps batch_size epochs
 """
 IGNORED_STARTS = ("_", "output_", "summary_", "pooler_", "unsloth_")
 IGNORED_ENDS = ("_token_id", "_token_ids")

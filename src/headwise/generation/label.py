@@ -11,9 +11,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headwise.errors import UserError, unknown
 from headwise.network.transformer import EncoderOnly
 
 BATCH_TOKENS = 4096  # in a batch
+ONE, SEVERAL, NUMBER = PROBLEMS = ("single_label_classification", "multi_label_classification", "regression")
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,23 @@ def label_picture(
     best = logits.softmax(-1, dtype=torch.float32).topk(top)
     ranked = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     return [Label(names.get(i, str(i)), i, probability) for i, probability in ranked]
+
+
+def problem_type(hf_config: Mapping[str, Any], n_classes: int) -> str:
+    """One of `PROBLEMS`: as config.json says, else as `transformers` decides by the number of outputs.
+
+    >>> problem_type({}, 1), problem_type({"problem_type": "multi_label_classification"}, 3)
+    ('regression', 'multi_label_classification')
+
+    Raises:
+        UserError: an unknown problem type, or one that does not fit the number of outputs.
+    """
+    named = hf_config.get("problem_type") or (NUMBER if n_classes == 1 else ONE)
+    if named not in PROBLEMS:
+        raise unknown("problem_type in config.json", str(named), PROBLEMS)
+    if (named == NUMBER) != (n_classes == 1) and named != SEVERAL:
+        raise UserError(f"config.json: problem_type = {named} does not fit {n_classes} outputs")
+    return named
 
 
 def class_names(hf_config: Mapping[str, Any], n_classes: int) -> tuple[str, ...]:

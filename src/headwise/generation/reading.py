@@ -86,7 +86,7 @@ class TextReader:
         return EncodedText(ids, len(prefix) if second is not None else len(ids), self.n_apart)
 
     def batches(
-        self, rows: Sequence[EncodedText], batch_tokens: int, classes: Sequence[int] = ()
+        self, rows: Sequence[EncodedText], batch_tokens: int, classes: Sequence[Any] = ()
     ) -> Iterator[tuple[list[int], LabelledBatch]]:
         """Batches of rows of similar length, each with the indices of its rows; without `classes` all are 0."""
         lengths = np.array([len(row) for row in rows], dtype=np.int64)

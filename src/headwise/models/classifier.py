@@ -1,25 +1,38 @@
-"""Text classifiers: trained here, or a pretrained encoder or XLNet with a head for classes of texts."""
+"""Text classifiers: trained here, or a pretrained encoder or XLNet with a head for classes of texts.
 
-from collections.abc import Iterable, Iterator, Sequence
+With a single output it is a cross-encoder, which scores a text or a pair of texts, such as a query and a passage.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.architectures.xlnet import XLNetShape
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.trained import CONFIG, noted
 from headwise.config.settings import RunConfig
-from headwise.data.labelled import Classification, LabelledBatch, classification
-from headwise.data.labelled_texts import check_labels, labelled_corpora, read_examples, texts_per_line
+from headwise.data.labelled import LabelledBatch, Prediction, Regression, classification, label_set
+from headwise.data.labelled_texts import (
+    check_class,
+    labelled_corpora,
+    number_label,
+    read_with,
+    several_labels,
+    texts_per_line,
+)
 from headwise.data.prepared import spool
 from headwise.decode.translator import clean_text
 from headwise.errors import UserError
-from headwise.evaluate.classes import LabelReport, label_report
+from headwise.evaluate.classes import LabelReport, LabelSetReport, label_report, label_set_report
+from headwise.evaluate.numbers import RegressionReport, regression_report
 from headwise.generation.chat import refuse_single
-from headwise.generation.label import BATCH_TOKENS, class_names
+from headwise.generation.label import BATCH_TOKENS, NUMBER, ONE, SEVERAL, class_names, problem_type
 from headwise.generation.permutation import ContentStream
+from headwise.generation.rank import RankedText, ranked_texts, score_activation
 from headwise.generation.reading import OneOrTwo, TextReader, reader_of, text_reader
 from headwise.generation.vectors import TextEmbedder, embed_texts, text_embedder
 from headwise.inspect.heads import Head
@@ -36,9 +49,11 @@ from headwise.models.introspection import (
     walks_of_input,
 )
 from headwise.models.model import Model, only_with
-from headwise.training.loss import label_loss
+from headwise.training.loss import Loss, binary_loss, label_loss, squared_loss
 
-TRAINED, PRETRAINED, XLNET = "trained", "text_class", "permutation"  # which head it is
+LOSSES: dict[str, Callable[..., Loss]] = {ONE: label_loss, SEVERAL: binary_loss, NUMBER: squared_loss}
+THRESHOLD = 0.5  # probability above which a text has a label
+TRAINED, PRETRAINED, SCORE, XLNET = "trained", "text_class", "score", "permutation"  # which head it is
 
 
 def logits_of(network: nn.Module, batches: Iterable[LabelledBatch], device: torch.device) -> Tensor:
@@ -52,55 +67,95 @@ class Classifier(Model):
 
     does = "labels texts"
     usual_task = "classify"
-    attend = only_with(PRETRAINED)(attend_input)
-    trace = only_with(PRETRAINED)(trace_input)
-    look_inside = only_with(PRETRAINED)(inspect_input)
-    walk = only_with(PRETRAINED)(walk_input)
-    walks = only_with(PRETRAINED)(walks_of_input)
-    mask_heads = only_with(TRAINED, PRETRAINED)(mask_model_heads)
-    prune = only_with(TRAINED, PRETRAINED)(prune_model)
-    embed = only_with(PRETRAINED, XLNET)(embed_texts)
+    attend = only_with(PRETRAINED, SCORE)(attend_input)
+    trace = only_with(PRETRAINED, SCORE)(trace_input)
+    look_inside = only_with(PRETRAINED, SCORE)(inspect_input)
+    walk = only_with(PRETRAINED, SCORE)(walk_input)
+    walks = only_with(PRETRAINED, SCORE)(walks_of_input)
+    mask_heads = only_with(TRAINED, PRETRAINED, SCORE)(mask_model_heads)
+    prune = only_with(TRAINED, PRETRAINED, SCORE)(prune_model)
+    embed = only_with(PRETRAINED, SCORE, XLNET)(embed_texts)
 
     def __init__(self, folder: Folder) -> None:
         super().__init__(folder)
         if self.head == TRAINED:
             _ = self.labels  # which must fit the network
+        if self.head == SCORE:
+            self.does = "scores texts and pairs of texts"
 
     @property
     def head(self) -> str:
-        """Whether it was trained here, is a pretrained Transformer, or an XLNet."""
+        """Whether it was trained here, is a pretrained Transformer, one with a single output, or an XLNet."""
         if isinstance(self.config, RunConfig):
             return TRAINED
-        return XLNET if isinstance(self.config, XLNetShape) else PRETRAINED
+        if isinstance(self.config, XLNetShape):
+            return XLNET
+        return SCORE if self.config.n_classes == 1 else PRETRAINED
 
-    def classify(self, texts: Sequence[OneOrTwo]) -> list[Classification]:
+    def classify(self, texts: Sequence[OneOrTwo], threshold: float | None = None) -> list[Prediction]:
         refuse_single(texts, "classify")
-        labels, found = self.labels, dict[int, list[float]]()
+        if threshold is not None and (self.problem != SEVERAL or not 0 < threshold < 1):
+            raise UserError(f"threshold = {threshold}: is for models with several labels for a text, between 0 and 1")
+        labels, logits = self.labels, self.logits(texts)
+        if self.problem == NUMBER:
+            return [Regression(value) for value in logits[:, 0].tolist()]
+        if self.problem == SEVERAL:
+            least = THRESHOLD if threshold is None else threshold
+            return [label_set(labels, row, least) for row in logits.sigmoid().tolist()]
+        return [classification(labels, row) for row in logits.softmax(1).tolist()]
+
+    @only_with(SCORE)
+    def rerank(self, query: str, candidates: Sequence[str]) -> list[RankedText]:
+        refuse_single(candidates, "rerank")
+        scores = self.logits([(query, text) for text in candidates])[:, 0]
+        as_logits = score_activation(self.hf_config) == "Identity"
+        return ranked_texts(candidates, (scores if as_logits else scores.sigmoid()).tolist())
+
+    def logits(self, texts: Sequence[OneOrTwo]) -> Float[Tensor, "texts classes"]:
+        """The output of the network for each text, or pair of texts, on the CPU."""
+        found = dict[int, Tensor]()
         for rows, batch in self._batches(texts, [0] * len(texts)):
-            found |= zip(rows, logits_of(self.network, [batch], self.device).softmax(1).tolist(), strict=True)
-        return [classification(labels, found[i]) for i in range(len(texts))]
+            found |= zip(rows, logits_of(self.network, [batch], self.device), strict=True)
+        return torch.stack([found[i] for i in range(len(texts))]) if texts else torch.zeros(0, len(self.labels))
 
-    def evaluate(self, paths: Sequence[str]) -> LabelReport:
-        """Accuracy and F1 on labelled files; `UserError` for an unknown label."""
-        texts, labels = self.examples(paths)
-        return label_report(labels, [one.label for one in self.classify(texts)])
+    def evaluate(self, paths: Sequence[str]) -> LabelReport | LabelSetReport | RegressionReport:
+        """Accuracy and F1, or errors of numbers, on labelled files; `UserError` for an unknown label."""
+        texts, true = self.examples(paths)
+        found: list[Any] = self.classify(texts)
+        if self.problem == NUMBER:
+            return regression_report(true, [one.value for one in found])
+        if self.problem == SEVERAL:
+            return label_set_report(true, [one.labels for one in found])
+        return label_report(true, [one.label for one in found])
 
-    def examples(self, paths: Sequence[str]) -> tuple[list[OneOrTwo], list[str]]:
-        """Texts and labels of files; `UserError` for an unknown label."""
-        corpora, labels = spool(labelled_corpora(paths)), self.labels
+    def examples(self, paths: Sequence[str]) -> tuple[list[OneOrTwo], list[Any]]:
+        """Texts of files, and for each its label, its labels, or its number; `UserError` for an unknown label."""
+        corpora = spool(labelled_corpora(paths))
         n_texts = 1 if self.reader.separator is None else texts_per_line(corpora)
-        check_labels(corpora, labels, n_texts)
-        rows = [row for corpus in corpora for row in read_examples(corpus.paths[0], n_texts)]
+        rows = read_with(corpora, n_texts, label_reader(self.problem, self.labels), self.problem == SEVERAL)
         return [texts for texts, _ in rows], [label for _, label in rows]
 
-    @only_with(TRAINED, PRETRAINED)
+    @only_with(TRAINED, PRETRAINED, SCORE)
     def head_importance(self, given: Sequence[OneOrTwo], targets: Sequence[Any] = ()) -> dict[Head, float]:
         if not given or len(targets) != len(given):
             raise UserError(f"{len(given)} inputs and {len(targets)} targets; target n must belong to input n")
-        batches = self._batches(given, [self._number(label) for label in targets])
+        batches = self._batches(given, [self._target(label) for label in targets])
         return importance_over(
-            self.network, (Example(len(rows), partial(_loss, batch.to(self.device))) for rows, batch in batches)
+            self.network,
+            (
+                Example(len(rows), partial(_loss, LOSSES[self.problem], batch.to(self.device)))
+                for rows, batch in batches
+            ),
         )
+
+    def _target(self, label: Any) -> Any:
+        """A label as the loss takes it: a class, a number, or 0 or 1 for each of several labels."""
+        if self.problem == ONE:
+            return self._number(label)
+        if self.problem == NUMBER:
+            return [number_label(str(label), "target")]
+        names = label if isinstance(label, str) else ",".join(label)
+        return label_row(several_labels(names, "target", self.labels), self.labels)
 
     def _number(self, label: Any) -> int:
         if self.head == PRETRAINED:
@@ -109,7 +164,7 @@ class Classifier(Model):
             raise UserError(f"label {label!r}: this model knows {', '.join(self.labels)}")
         return self.labels.index(label)
 
-    def _batches(self, texts: Sequence[OneOrTwo], classes: Sequence[int]) -> Iterator[tuple[list[int], LabelledBatch]]:
+    def _batches(self, texts: Sequence[OneOrTwo], classes: Sequence[Any]) -> Iterator[tuple[list[int], LabelledBatch]]:
         """Batches of texts of similar length, and which texts they are."""
         return self.reader.batches(self.reader.read(texts), self._batch_tokens, classes)
 
@@ -118,16 +173,20 @@ class Classifier(Model):
         return self.config.decode.batch_tokens if self.head == TRAINED else BATCH_TOKENS
 
     @cached_property
+    def problem(self) -> str:
+        """Which kind of prediction: one label, several labels, or a number; as in `transformers`."""
+        if self.head == TRAINED:
+            return ONE
+        return problem_type(self.hf_config, self.config.n_classes)
+
+    @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The name of each class; `UserError` where the head is not for one label of many."""
+        """The name of each class."""
         if self.head == TRAINED:
             labels, n_outputs = noted(self.path, self.about, "labels", list), self.config.model.n_outputs
             if len(labels) != n_outputs:
                 raise UserError(f"{self.path / CONFIG}: has {len(labels)} labels, but the model {n_outputs} classes")
             return tuple(labels)
-        kind = self.hf_config.get("problem_type") or "single_label_classification"
-        if kind != "single_label_classification" or self.config.n_classes < 2:
-            raise UserError(f"{self.path}: gives numbers or several labels at once ({kind}), not one label of many")
         return class_names(self.hf_config, self.config.n_classes)
 
     @cached_property
@@ -136,7 +195,7 @@ class Classifier(Model):
         if self.head == TRAINED:
             longest = self.config.data.max_length
             return TextReader(self.tokenizer, (), None, (self.tokenizer.eos_id,), False, longest, clean=clean_text)
-        if self.head == PRETRAINED:
+        if self.head in (PRETRAINED, SCORE):
             return reader_of(self)
         pad_id = max(0, self.hf_config.get("pad_token_id") or 0)
         return text_reader(self.tokenizer, pad_id, 3, None, self.path, self.config.vocab_size)  # three types of tokens
@@ -155,5 +214,24 @@ class Classifier(Model):
         return encoded_text(self, given)
 
 
-def _loss(batch: LabelledBatch, network: nn.Module) -> Tensor:
-    return label_loss(network(*batch.inputs), batch.labels).objective
+def _loss(loss: Callable[..., Loss], batch: LabelledBatch, network: nn.Module) -> Tensor:
+    return loss(network(*batch.inputs), batch.labels).objective
+
+
+def label_row(labels: Collection[str], known: Sequence[str]) -> list[float]:
+    """0 or 1 for each of the `known` labels of a text.
+
+    >>> label_row({"wet"}, ["cold", "wet"])
+    [0.0, 1.0]
+    """
+    return [float(label in labels) for label in known]
+
+
+def label_reader(problem: str, known: Sequence[str]) -> Callable[[str, str], Any]:
+    """Reads the label of a line at a location; `UserError` if it is not `known`, or no number."""
+
+    def one_label(label: str, location: str) -> str:
+        check_class(label, known, location)
+        return label
+
+    return {ONE: one_label, SEVERAL: partial(several_labels, known=known), NUMBER: number_label}[problem]

@@ -12,6 +12,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {  # in the order of the list; a model ne
     "fill": ("fill_mask",),
     "embed": ("embed",),
     "classify": ("classify",),
+    "rerank": ("rerank",),
     "tag": ("tag",),
     "answer": ("answer",),
     "label": ("label",),

@@ -25,16 +25,16 @@ if TYPE_CHECKING:  # types of results: nothing of this is needed to load or to t
     import numpy as np
 
     from headwise.contract import Draft
-    from headwise.data.labelled import Classification
     from headwise.data.links import GoldLinks, Links
     from headwise.decode.translator import Translation
     from headwise.evaluate.alignment import AlignmentScore
     from headwise.evaluate.answers import AnswerReport
     from headwise.evaluate.captions import CaptionReport
-    from headwise.evaluate.classes import LabelReport
+    from headwise.evaluate.classes import LabelReport, LabelSetReport
     from headwise.evaluate.entities import TagReport
     from headwise.evaluate.forecasts import ForecastReport
     from headwise.evaluate.language import LanguageReport, MaskedReport, Perplexity
+    from headwise.evaluate.numbers import RegressionReport
     from headwise.evaluate.retrieval import RetrievalReport
     from headwise.evaluate.score import PairScore
     from headwise.evaluate.transcripts import TranscriptReport
@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # types of results: nothing of this is needed to load or to t
     from headwise.generation.fill import Filling
     from headwise.generation.label import Label
     from headwise.generation.output import Output
+    from headwise.generation.rank import RankedText
     from headwise.generation.tag import Tagging
     from headwise.generation.transcript_formats import Transcript
     from headwise.glossary.files import GlossaryInput
@@ -56,6 +57,8 @@ if TYPE_CHECKING:  # types of results: nothing of this is needed to load or to t
         | AnswerReport
         | RetrievalReport
         | ForecastReport
+        | LabelSetReport
+        | RegressionReport
         | LanguageReport
         | MaskedReport
         | TranscriptReport
@@ -427,11 +430,29 @@ class Model:
         """
         ...
 
-    def classify(self, texts: Sequence[Any]) -> list[Classification]:
+    def classify(self, texts: Sequence[Any], threshold: float | None = None) -> list[Any]:
         """A label for each text, or pair of texts, with the probability of every label; long texts are cut.
+
+        Each is a `headwise.data.labelled.Classification`; from a model for several labels (`problem_type`
+        multi_label_classification) a `LabelSet`, and from one for numbers (regression) a `Regression`.
+
+        Args:
+            texts: texts, or pairs of texts in tuples.
+            threshold: probability above which a text has a label, for models with several; None = 0.5.
 
         >>> model.classify(["Who wrote Faust?"])[0].label  # doctest: +SKIP
         'HUM'
+        """
+        ...
+
+    def rerank(self, query: str, candidates: Sequence[str]) -> list[RankedText]:
+        """The candidates in the order of their scores for a query, best first.
+
+        Scores are those of `CrossEncoder.predict` in sentence-transformers: the logit, between 0 and 1 by the sigmoid
+        function unless config.json names another activation.
+
+        >>> model.rerank("Who wrote Faust?", ["A play.", "Goethe wrote it."])[0].index  # doctest: +SKIP
+        1
         """
         ...
 

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,12 @@ from headwise.data.split import parse_validation_size
 from headwise.data.stream import EndlessStream, batches_of_epochs
 from headwise.errors import UserError
 from headwise.evaluate.classes import label_report
+from headwise.generation.label import NUMBER, ONE, SEVERAL
 from headwise.generation.reading import TextReader
 from headwise.models.classifier import Classifier, logits_of
 from headwise.models.encoder import EncoderModel
 from headwise.models.language_model import LanguageModel
+from headwise.models.model import Model
 from headwise.network.transformer import EncoderOnly
 from headwise.tasks.automatic import with_precision
 from headwise.tasks.heads import (
@@ -63,10 +66,24 @@ from headwise.tasks.job import (
     notify,
 )
 from headwise.tasks.pretrained import FineTuning, xlnet_model_settings
+from headwise.tasks.problems import (
+    check_one_label,
+    names_of_outputs,
+    problem_baseline,
+    problem_figures,
+    problem_objective,
+    problem_of,
+    problem_outputs,
+    read_targets,
+    settings_for_problem,
+    target_rows,
+)
 from headwise.training.loss import Loss, label_loss
 from headwise.training.packed import packed_forward
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard
+
+PROBLEM_WORDS = {ONE: "{} labels", SEVERAL: "{} labels, several for a text", NUMBER: "a number each"}
 
 
 @dataclass(frozen=True)
@@ -115,6 +132,7 @@ class ClassificationJob:
 def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -> ClassificationJob:
     """Read, check and tokenise the data for training from scratch."""
     check_length(config)
+    check_one_label(config)
     files = labelled_corpora(request.train)
     parts = hold_out(request, files, labelled=True)
     files, valid = spool(files), [] if parts else spool(labelled_corpora(request.valid))
@@ -237,23 +255,47 @@ class EncoderHeadJob(ClassificationJob):
         return classification_objective(network if compiled else packed_forward(network), self.config.train)
 
 
+@dataclass(frozen=True)
+class ProblemJob(EncoderHeadJob):
+    """A job with several labels for a text, or a number; see `headwise.tasks.job.Job`."""
+
+    problem: str = field(kw_only=True)  # SEVERAL or NUMBER
+
+    @property
+    def baseline(self) -> dict[str, float]:
+        return problem_baseline(self.valid.classes, self.problem)
+
+    def objective(self, network: nn.Module) -> Objective:
+        compiled = self.config.train.compile
+        return problem_objective(network if compiled else packed_forward(network), self.config.train, self.problem)
+
+    def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+        """See `problem_outputs`."""
+        plan = self.valid.plan(self.config.train.tokens_per_batch, seed=0, epoch=0)
+        batches = (self.valid.load(self.tokenizer, rows) for rows in shard.of(plan))
+        return problem_outputs(((logits_of(network, [one], device), one.labels) for one in batches), self.problem)
+
+    def figures(self, outputs: Outputs) -> dict[str, float]:
+        """The loss, and the metrics of `evaluate`."""
+        return problem_figures(self.valid.labels, outputs, self.problem)
+
+
 def classification_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> EncoderHeadJob:
     """Read, check and tokenise the data that a pretrained encoder is fine-tuned on."""
     check_length(config)
     base: EncoderModel | Classifier | LanguageModel = FINE_TUNING.read(request.init)
-    train, valid, n_texts, held = _files(request)
-    counts = count_labels(train, n_texts)
-    warn_of_rare_labels(request, counts)
-    labels = labels_in_order(request, base, "text_class", [*counts])
-    check_labels(valid, labels, n_texts)
-    model = with_head(base, "text_class", labels)
+    problem = problem_of(config, base)
+    config = settings_for_problem(config, problem)
+    train, valid, n_texts, held = _files(request, problem)
+    labels = _labels(request, base, (train, valid), n_texts, problem)
+    model = with_head(base, "text_class", labels, problem)
     training, validating = (
-        _read(files, model.reader, labels, n_texts, config.data.max_length) for files in (train, valid)
+        _read(files, model.reader, labels, n_texts, config.data.max_length, problem) for files in (train, valid)
     )
     what = "pairs of texts" if n_texts == 2 else "texts"
-    notify(request, f"training on {len(training):,} {what} with {len(labels)} labels")
+    notify(request, f"training on {len(training):,} {what} with {PROBLEM_WORDS[problem].format(len(labels))}")
     known = pretrained_head(base, model)
-    notify(request, head_message(base, f"{len(labels)} classes", known))
+    notify(request, head_message(base, "a number" if problem == NUMBER else f"{len(labels)} classes", known))
     corpus = {"texts": len(training), "key": _key(train, model.reader), "valid_key": _key(valid, model.reader)}
     amount = f"{len(training):,} {what}"
     about = describe_run(request, model, config.model.dropout, amount, corpus, held, labels)
@@ -264,7 +306,8 @@ def classification_fine_tuning_job(request: TrainRequest, config: RunConfig, fol
     config = with_precision(request, config, folder)
     config = replace(config, model=replace(config.model, n_outputs=len(labels)))
     layout = (XLNetLayout if isinstance(model.config, XLNetShape) else SameLayout)(model)
-    return EncoderHeadJob(config, model.reader.tokenizer, about, training, validating, layout=layout, make=make)
+    job = EncoderHeadJob if problem == ONE else partial(ProblemJob, problem=problem)
+    return job(config, model.reader.tokenizer, about, training, validating, layout=layout, make=make)
 
 
 FINE_TUNING = FineTuning(
@@ -273,27 +316,48 @@ FINE_TUNING = FineTuning(
     TEXT_CLASSIFIERS,
     "max_length",
     settings_of=xlnet_model_settings,
-    heads=("none", "masked", "replaced", "token_class", "span", "text_class", "permutation"),
+    heads=("none", "masked", "replaced", "token_class", "span", "text_class", "score", "permutation"),
 )
 
 
-def _files(request: TrainRequest) -> tuple[list[Corpus], list[Corpus], int, dict[str, Any]]:
+def _labels(
+    request: TrainRequest, base: Model, files: tuple[list[Corpus], list[Corpus]], n_texts: int, problem: str
+) -> list[str]:
+    """The name of each output, after the training files; `UserError` for another one in the validation files."""
+    train, valid = files
+    if problem != ONE:
+        return labels_in_order(request, base, "text_class", names_of_outputs(train, n_texts, problem, base))
+    counts = count_labels(train, n_texts)
+    warn_of_rare_labels(request, counts)
+    labels = labels_in_order(request, base, "text_class", [*counts])
+    check_labels(valid, labels, n_texts)
+    return labels
+
+
+def _files(request: TrainRequest, problem: str) -> tuple[list[Corpus], list[Corpus], int, dict[str, Any]]:
     """Training and validation files, the number of texts per line, and the entry of config.json for held-out lines."""
     files = labelled_corpora(request.train)
-    if (amount := parse_validation_size(request.valid)) and texts_per_line(files) == 2:
-        raise UserError(f"--valid {amount.text}: pairs of texts cannot be held out; name a validation file")
+    amount = parse_validation_size(request.valid)
+    if amount and (problem != ONE or texts_per_line(files) == 2):
+        what = "pairs of texts" if problem == ONE else f"texts for {problem}"
+        raise UserError(f"--valid {amount.text}: {what} cannot be held out; name a validation file")
     parts = hold_out(request, files, labelled=True)
     if parts:
         return parts.train, [parts.valid], 1, held_out_entry(parts)
     files, valid = spool(files), spool(labelled_corpora(request.valid))
     n_texts = texts_per_line(files)
-    _warn_of_headers(request, [*files, *valid] if n_texts == 1 else [])
+    _warn_of_headers(request, [*files, *valid] if n_texts == 1 and problem == ONE else [])
     return files, valid, n_texts, {}
 
 
 def _read(
-    corpora: Sequence[Corpus], reader: TextReader, labels: Sequence[str], n_texts: int, longest: int
+    corpora: Sequence[Corpus], reader: TextReader, labels: Sequence[str], n_texts: int, longest: int, problem: str
 ) -> LabelledDataset:
+    if problem != ONE:
+        given = read_targets(corpora, n_texts, problem, labels)
+        rows = reader.read([texts for texts, _ in given], longest)
+        targets = target_rows((target for _, target in given), labels, problem)
+        return LabelledDataset(rows, targets, tuple(labels), reader.typed)
     examples = [row for corpus in corpora for row in read_examples(corpus.paths[0], n_texts)]
     rows = reader.read([texts for texts, _ in examples], longest)
     numbers = {label: i for i, label in enumerate(labels)}

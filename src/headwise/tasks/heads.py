@@ -19,7 +19,7 @@ from headwise.checkpoint.trained import RUN
 from headwise.checkpoint.xlnet_names import shape_from_hf
 from headwise.errors import UserError
 from headwise.families.registry import FAMILIES
-from headwise.generation.label import class_names
+from headwise.generation.label import ONE, class_names
 from headwise.models.load import pretrained_model
 from headwise.models.model import Model
 from headwise.network.build import build_empty, empty_parameters, tie
@@ -61,10 +61,10 @@ CLASS_SUFFIXES = {  # by head
 }
 
 
-def with_head(model: Model, head: str, labels: Sequence[str]) -> Any:
+def with_head(model: Model, head: str, labels: Sequence[str], problem: str = ONE) -> Any:
     """The model with the config.json of a model with this head and these classes; its network is not changed.
 
-    `labels` is empty for the heads "span" and "none".
+    `labels` is empty for the heads "span" and "none"; `problem` is the problem type of "text_class".
     """
     kind = str(model.hf_config.get("model_type"))
     if kind not in CLASS_PREFIXES:
@@ -76,7 +76,7 @@ def with_head(model: Model, head: str, labels: Sequence[str]) -> Any:
         values["id2label"] = {str(i): label for i, label in enumerate(labels)}
         values["label2id"] = {label: i for i, label in enumerate(labels)}
     if head == "text_class":
-        values["problem_type"] = "single_label_classification"
+        values["problem_type"] = problem
     config: Any = shape_from_hf(values) if kind == "xlnet" else FAMILIES[kind].config_from_hf(values)
     return pretrained_model(replace(model.folder, config=config, about=values))
 

@@ -188,6 +188,14 @@ def label_loss(
     return Loss(objective, {"accuracy": correct.float()})
 
 
+def binary_loss(logits: Float[Tensor, "batch classes"], labels: Float[Tensor, "batch classes"]) -> Loss:
+    """Binary cross-entropy in nats, averaged over the classes of each text; also the share of right decisions."""
+    logits = at_least_float32(logits)
+    objective = F.binary_cross_entropy_with_logits(logits, labels.to(logits), reduction="none").mean(1).sum()
+    right = ((logits.detach() > 0) == (labels > 0)).float().mean(1).sum()
+    return Loss(objective, {"accuracy": right})
+
+
 def squared_loss(predicted: Float[Tensor, "batch horizon"], true: Float[Tensor, "batch horizon"]) -> Loss:
     """Squared error of forecasts, averaged over the steps of each; also the absolute error."""
     error = at_least_float32(predicted) - true

@@ -14,6 +14,7 @@ import headwise
 from headwise.cli import BY_NAME, main
 from headwise.cli.commands import serve
 from headwise.errors import UserError
+from headwise.generation.label import SEVERAL
 from headwise.models.commands import COMMANDS, check_command, commands_of
 from headwise.serve.explorer.server import ExplorerServer
 
@@ -28,6 +29,8 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "masked": ("bert", {}),
     "encoder": ("bert", {"architectures": ["BertModel"]}),
     "classifier": ("bert", {"architectures": ["BertForSequenceClassification"], **NAMES}),
+    "several": ("bert", {"architectures": ["BertForSequenceClassification"], **NAMES, "problem_type": SEVERAL}),
+    "reranker": ("bert", {"architectures": ["BertForSequenceClassification"], "num_labels": 1}),
     "tagger": ("bert", {"architectures": ["BertForTokenClassification"], **NAMES}),
     "answerer": ("bert", {"architectures": ["BertForQuestionAnswering"]}),
     "t5": ("t5", {}),
@@ -62,6 +65,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "pairs.tsv": "a dog\tein Hund\nb\tc\n",
         "dog.txt": "dog\n",
         "labels.tsv": "a dog\tB-x\nb\tO\n",
+        "numbers.tsv": "a dog\t0.5\nb\t-1\n",
         "tags.conll": "a O\ndog B-x\n\n",
         "squad.json": json.dumps(SQUAD),
         "pictures.tsv": "dog.png\tdog\ndog.png\tcat\n",
@@ -81,6 +85,7 @@ ARGUMENTS: dict[str, list[str]] = {  # of each command, in the variants that mod
     "fill": ["a<mask>b"],
     "embed": ["{}/lines.txt -o {}/vectors.npy"],
     "classify": ["{}/lines.txt"],
+    "rerank": ["dog {}/lines.txt"],
     "tag": ["{}/lines.txt"],
     "answer": ["{}/squad.json"],
     "label": ["{}/dog.png"],
@@ -92,7 +97,7 @@ ARGUMENTS: dict[str, list[str]] = {  # of each command, in the variants that mod
         "--source {}/lines.txt",
         "--source {}/lines.txt --reference {}/lines.txt",
         *(f"--source {{}}/{name}" for name in ("pairs.tsv", "labels.tsv", "tags.conll", "squad.json", "pictures.tsv")),
-        *(f"--source {{}}/{name}" for name in ("captions.tsv", "sounds.tsv")),
+        *(f"--source {{}}/{name}" for name in ("captions.tsv", "sounds.tsv", "numbers.tsv")),
     ],
     "align": ["--source {}/lines.txt --target {}/lines.txt"],
     "inspect": [f"{given} --format json -o {{}}/view.json" for given in ("ab", "{}/dog.png", "{}/dog.wav")],
@@ -101,7 +106,7 @@ ARGUMENTS: dict[str, list[str]] = {  # of each command, in the variants that mod
         f"--heads 1 --out {{}}/pruned --source {{}}/{files}"
         for files in (
             *("lines.txt", "lines.txt --target {}/lines.txt"),
-            *("labels.tsv", "dog.png --target {}/dog.txt", "dog.wav"),
+            *("labels.tsv", "numbers.tsv", "dog.png --target {}/dog.txt", "dog.wav"),
         )
     ],
     "distill": ["--train {}/pairs.tsv -o {}/distilled.jsonl"],

@@ -18,7 +18,7 @@ PARSERS = {name: cli.command_parser(name) for name in cli.BY_NAME}
 ACTIONS = [(name, action) for name, parser in PARSERS.items() for action in parser._actions]
 # Numbers that the library checks, and names in its errors: all of these two groups, and
 SETTINGS = ("decoding", "generation")
-CHECKED_ELSEWHERE = {("inspect", "layer"), ("transcribe", "beam_size")}
+CHECKED_ELSEWHERE = {("inspect", "layer"), ("transcribe", "beam_size"), ("classify", "threshold")}
 
 DISTILL = ["distill", "m", "--train", "a.tsv", "-o", "b.jsonl"]
 ALIGN = ["align", "m", "--source", "a", "--target", "b"]

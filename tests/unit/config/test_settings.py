@@ -320,6 +320,7 @@ COMPANIONS = {  # settings that a choice needs
     "model.architecture=conv": ["model.positions=learned"],
     "model.pooling": ["model.task=classify"],
     "data.subword=characters": ["model.task=lm"],
+    "data.problem_type": ["model.task=classify"],
     "data.reading": ["model.task=mlm"],
     "train.best_metric=accuracy": ["model.task=classify"],
     "train.best_metric=macro_f1": ["model.task=classify"],

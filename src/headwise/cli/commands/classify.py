@@ -16,7 +16,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     model_option(parser, f"{ANY_MODEL}; a classifier")
     input_option(parser)
     output_option(parser)
-    format_option(parser, "text: label, tab, probability; jsonl adds the probabilities of all labels")
+    style = "text: label, tab, probability (for several labels: both lists, separated by commas; for regression: the "
+    style += "number); jsonl adds the probabilities of all labels"
+    format_option(parser, style)
+    threshold = "for models with several labels for a text: probability above which it has a label (default: 0.5)"
+    parser.add_argument("--threshold", type=float, metavar="P", help=threshold)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -28,7 +32,8 @@ def run(options: argparse.Namespace) -> None:
     classify, pretrained = model.classify, model.head != "trained"
     with output(options.output) as file:
         for lines in chunks(lines_of(options.input, "classify")):
-            for found in classify([tuple(line.split("\t")) for line in lines] if pretrained else lines):
-                text = f"{found.label}\t{found.probability:.4f}"
-                line = text if options.format == "text" else json.dumps(found.as_record(), ensure_ascii=False)
+            texts = [tuple(line.split("\t")) for line in lines] if pretrained else lines
+            for found in classify(texts, threshold=options.threshold):
+                as_text = options.format == "text"
+                line = found.as_line() if as_text else json.dumps(found.as_record(), ensure_ascii=False)
                 file.write(line + "\n")
