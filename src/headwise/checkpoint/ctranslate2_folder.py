@@ -67,7 +67,28 @@ def read_ctranslate2(folder: Path, pieces_from: Path | None = None) -> ForeignMo
         what = KINDS.get(file.kind, file.kind)
         raise UserError(f"{folder}: {what} of CTranslate2; only translation models are imported: import its original")
     values = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
-    read, written = _vocabularies(folder)
+    return translation_model(file, values, folder, _vocabularies(folder), pieces_from)
+
+
+def translation_model(
+    file: CTranslate2File,
+    values: Mapping[str, Any],
+    folder: Path,
+    vocabularies: tuple[Sequence[str], Sequence[str]],
+    pieces_from: Path | None = None,
+) -> ForeignModel:
+    """A model from its variables.
+
+    Args:
+        file: variables by the names of CTranslate2.
+        values: settings of its config.json.
+        folder: has the SentencePiece models, if `pieces_from` does not name one; also for messages.
+        vocabularies: tokens of source and target, by id.
+
+    Raises:
+        UserError: as for `read_ctranslate2`.
+    """
+    read, written = vocabularies
     config, start = _network_config(file, values, str(folder))
     tensors = _tensors(file, config, str(folder))
     _check_sizes(folder, config, len(read), len(written) + (start is not None))

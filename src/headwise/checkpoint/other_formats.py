@@ -1,6 +1,6 @@
 """Recognises models of other programs by their content, for an error that says what to do with them.
 
-Not here: formats that are read (`ctranslate2_folder`, `argos`, `gguf_model`).
+Not here: formats that are read (`ctranslate2_folder`, `argos`, `gguf_model`, `marian`).
 """
 
 from pathlib import Path
@@ -81,7 +81,7 @@ def _of_archive(path: Path) -> str:
     except (BadZipFile, OSError, RuntimeError, NotImplementedError):
         return ""
     if "special:model.yml.npy" in names:
-        return f"a model of Marian; {TO_CTRANSLATE2.format('marian')}"
+        return f"a model of Marian; {IMPORT.format(path)}"
     if is_argos(path):
         return f"an Argos package; {IMPORT.format(path)}"
     return ""

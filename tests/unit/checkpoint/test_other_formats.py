@@ -14,11 +14,6 @@ from headwise.errors import UserError
 from headwise.models.load import load
 
 
-def marian(path: Path) -> None:
-    with path.open("wb") as file:
-        np.savez(file, **{"special:model.yml": np.zeros(3, np.int8), "encoder_Wemb": np.zeros((2, 2))})
-
-
 def opennmt(path: Path) -> None:
     torch.save({"model": {}, "generator": {"weight": torch.zeros(2)}, "vocab": {}}, path)
 
@@ -30,7 +25,6 @@ def fairseq(path: Path) -> None:
 @pytest.mark.parametrize(
     "name,write,said",
     [
-        ("model.npz", marian, "a model of Marian; convert it with ct2-marian-converter"),
         ("model.pt", opennmt, "a checkpoint of OpenNMT-py or Eole; convert it with ct2-opennmt-py-converter"),
         ("checkpoint_best.pt", fairseq, "a checkpoint of fairseq; convert it with ct2-fairseq-converter"),
     ],
@@ -58,7 +52,14 @@ def test_other_files_are_not_recognised(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_another_models_file_names_it(tmp_path: Path) -> None:
-    (tmp_path / "model.gguf").write_bytes(b"GGUF\x03\0\0\0" + bytes(100))
-    for path in (tmp_path, tmp_path / "model.gguf"):
-        with pytest.raises(UserError, match=r"a GGUF file of llama.cpp; convert it with: headwise import .*model.gguf"):
-            load(path)
+    arrays: dict[str, Any] = {"special:model.yml": np.zeros(3, np.int8)}
+    for name, kind in (("model.gguf", "a GGUF file of llama.cpp"), ("model.npz", "a model of Marian")):
+        file = tmp_path / kind / name
+        file.parent.mkdir()
+        if name.endswith("npz"):
+            np.savez(file, **arrays)
+        else:
+            file.write_bytes(b"GGUF\x03\0\0\0" + bytes(100))
+        for path in (file.parent, file):
+            with pytest.raises(UserError, match=rf"{kind}; convert it with: headwise import .*{name}"):
+                load(path)

@@ -11,6 +11,7 @@ from headwise.checkpoint.gguf_model import open_gguf
 from headwise.checkpoint.hub import folder_of
 from headwise.checkpoint.imported import write_foreign, write_imported
 from headwise.checkpoint.layout import CONFIG, is_family, read_json
+from headwise.checkpoint.marian import marian_file, read_marian
 from headwise.checkpoint.other_formats import is_argos, other_format
 from headwise.checkpoint.with_torch import read_any
 from headwise.errors import UserError
@@ -18,8 +19,8 @@ from headwise.errors import UserError
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     text = "model: a Hugging Face folder, OWNER/NAME from the local cache, or hf:OWNER/NAME; a translation model of "
-    text += "CTranslate2, a folder with its SentencePiece model; a package of Argos Translate (.argosmodel); or a GGUF "
-    text += "file of LLaMA or Qwen"
+    text += "CTranslate2 or Marian (.npz), with vocabulary and SentencePiece model; a package of Argos Translate "
+    text += "(.argosmodel); or a GGUF file of LLaMA or Qwen"
     parser.add_argument("source", metavar="MODEL", help=text)
     keys = (
         "unknown keys of config.json to ignore, separated by commas; without it they are errors, and with it results "
@@ -40,6 +41,8 @@ def run(options: argparse.Namespace) -> None:
     if is_gguf(folder):
         with open_gguf(folder) as converted:
             return _import(options, converted)
+    if marian := marian_file(folder):
+        return _write(options, read_marian(marian))
     if found := other_format(folder):
         raise UserError(f"{options.source}: {found}")
     if not is_family(folder):
