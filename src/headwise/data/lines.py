@@ -18,6 +18,7 @@ from headwise.data.documents import DocumentTokenizer, has_documents
 from headwise.data.sources import display_name
 
 SAMPLE = 10_000  # lines at the start of each file that decide
+TOGETHER = 100  # lines tokenised at once
 BLANK = 0.01  # share of blank lines above which they separate documents
 SIGNIFICANT = 3.0  # standard errors by which neighbouring lines are more similar than others: they form documents
 AUTO, LINES, BLOCKS = READINGS = ("auto", "lines", "blocks")
@@ -62,9 +63,10 @@ def _reason_for_blocks(lines: Sequence[str], tokenizer: DocumentTokenizer, room:
     filled = [line for line in lines if line.strip()]
     if len(lines) - len(filled) > BLANK * len(lines) + 1:  # one may be at the end of the file
         return "blank lines separate documents"
-    longest = max(map(len, tokenizer.encode_batch(filled)), default=0)
-    if longest > room:
-        return f"a line has {longest:,} tokens, and {room:,} fit"
+    for at in range(0, len(filled), TOGETHER):  # documents are recognised by the first ones
+        longest = max(map(len, tokenizer.encode_batch(filled[at : at + TOGETHER])))
+        if longest > room:
+            return f"a line has {longest:,} tokens, and {room:,} fit"
     is_list = filled == sorted(filled)  # neighbours are similar because they are sorted
     related = not is_list and neighbours_similarity(filled) > SIGNIFICANT
     return "neighbouring lines share many words" if related else ""

@@ -1,5 +1,7 @@
 """Whether lines are sequences or running text, and batches of sequences."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -49,6 +51,19 @@ def test_lines_are_read_as_what_they_are(lines: list[str], reason: str, tmp_path
 def test_documents_of_json_are_running_text(tmp_path: Path) -> None:
     assert str(reading(tmp_path, ['{"text": "ab"}'], name="a.jsonl")).startswith("running text in blocks (")
     assert reading(tmp_path, ['{"text": "ab"}'], "lines", name="a.jsonl").by_line
+
+
+def test_long_lines_are_recognised_by_the_first_ones(tmp_path: Path) -> None:
+    """A file of documents, one a line, is not tokenised for this."""
+    tokenised: list[str] = []
+
+    def encode(texts: Sequence[str]) -> list[list[int]]:
+        tokenised.extend(texts)
+        return BY_LETTER.encode_batch(texts)
+
+    (tmp_path / "a.txt").write_text("x" * 99 + "\n" + "abc\n" * 999, encoding="utf-8")
+    found = choose_reading([str(tmp_path / "a.txt")], "auto", replace(BY_LETTER, encode_batch=encode), 70)
+    assert not found.by_line and len(tokenised) == 100
 
 
 def test_similarity_needs_lines_to_compare() -> None:
