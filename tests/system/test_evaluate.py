@@ -136,10 +136,10 @@ def test_files_of_different_lengths_are_refused(
     assert f"{test_set[0]} has 25 lines but {short} has 2" in complaint
 
 
-def test_info_is_eleven_lines(model_path: Path, cli: Any) -> None:
+def test_info_is_twelve_lines(model_path: Path, cli: Any) -> None:
     lines = cli("info", model_path).lines
     rows = {line[:15].strip(): line[15:] for line in lines}
-    assert len(lines) == len(rows) == 11
+    assert len(lines) == len(rows) == 12
     assert rows["model"].startswith("translation, trained with Headwise ")
     assert rows["architecture"] == "transformer: 1 + 1 layers, d_model 48, d_ff 96, 4 heads, post-norm"
     assert rows["vocabulary"] == "270 bpe tokens"

@@ -3,6 +3,7 @@
 import ast
 import json
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -10,9 +11,11 @@ from typing import Any
 
 import pytest
 from safetensors.torch import load_file
+from trying import tried
 
 import headwise
 from headwise.errors import UserError
+from headwise.models.commands import COMMANDS
 from headwise.tasks.run import TrainRequest
 from headwise.tasks.train import train_model
 
@@ -211,12 +214,24 @@ def test_info(which: str, cli: Callable[..., Any], request: pytest.FixtureReques
     ran = cli("info", request.getfixturevalue(which), "--device", "cpu")
     assert ran.lines[0].startswith("model          classifi" if which == "classifier" else "model          forecast")
     assert any(line.startswith("labels " if which == "classifier" else "forecasts ") for line in ran.lines)
-    assert len(ran.lines) <= 11
+    assert len(ran.lines) <= 12
     ran = cli("info", request.getfixturevalue(which), "--device", "cpu", "--all")
     assert ran.code == 0, ran.err
     assert f'task = "{"classify" if which == "classifier" else "forecast"}"' in ran.out
     assert not any(idle in ran.out for idle in ("beam_size", "n_decoder_layers", "cross_heads"))
     assert ("horizon" in ran.out) == (which == "forecaster")
+
+
+@pytest.mark.parametrize("which", ["model_path", "classifier", "forecaster"])
+def test_info_lists_the_commands_that_work_for_models_trained_here(
+    which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, cli: Callable[..., Any]
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(request.getfixturevalue(which), model)
+    works = tried(tmp_path, monkeypatch)
+    working = [command for command in COMMANDS if works(command, model)]
+    rows = dict(line.split(maxsplit=1) for line in cli("info", model, "--device", "cpu").lines)
+    assert rows["for"] == ", ".join(working)
 
 
 @pytest.mark.parametrize("which", ["classifier", "forecaster"])
