@@ -21,6 +21,8 @@ T5 = {"model_type": "t5", "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 1,
 M2M = {"model_type": "m2m_100", "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
        "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24,
        "decoder_start_token_id": 2}  # fmt: skip
+GEMMA2 = {**STACK, "num_key_value_heads": 1, "head_dim": 8, "sliding_window": 4, "query_pre_attn_scalar": 8}
+T5GEMMA = {"model_type": "t5gemma", "encoder": GEMMA2, "decoder": GEMMA2}
 MARIAN = {**M2M, "model_type": "marian", "decoder_start_token_id": 1, "max_position_embeddings": 200,
           "encoder_layers": 2, "decoder_layers": 2}  # fmt: skip
 VIT = {"model_type": "vit", "image_size": 8, "patch_size": 4, "id2label": {"0": "cat", "1": "dog", "2": "owl"}, **STACK,
@@ -61,6 +63,7 @@ KINDS = {
     "deberta-v2": DEBERTA,
     "distilbert": DISTILBERT,
     "t5": T5,
+    "t5gemma": T5GEMMA,
     "m2m": M2M,
     "marian": MARIAN,
     "vit": VIT,
@@ -94,7 +97,8 @@ def write_tiny(
     """Write a checkpoint of `KINDS`, with changes and more marks; `generation` is its generation_config.json."""
     values = {**KINDS[kind], **(changes or {})}
     pictures = "image_size" in values
-    text = vocabulary(behind="encoder_layers" in values or "num_layers" in values, more=marks)
+    behind = "encoder_layers" in values or "num_layers" in values or kind == "t5gemma"
+    text = vocabulary(behind, more=marks)
     if not pictures:
         values = {**IDS, "vocab_size": text.get_vocab_size(), **values}
     if "decoder" in values:

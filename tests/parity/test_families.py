@@ -90,6 +90,8 @@ T5 = {
     "initializer_factor": 1.0,
     "decoder_start_token_id": 0,
 }
+GEMMA2 = LLAMA | {"sliding_window": 5, "query_pre_attn_scalar": 11, "pad_token_id": 0}
+T5GEMMA = {"encoder": GEMMA2, "decoder": GEMMA2, "vocab_size": VOCAB, "decoder_start_token_id": 2}
 V11 = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 GPT2 = {
     "n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 80, "vocab_size": VOCAB, "initializer_range": 0.25,
@@ -226,6 +228,12 @@ CASES = [
     Case("T5ForConditionalGeneration", T5 | V11, untied=True, id="v1.1"),
     Case("T5ForConditionalGeneration", T5 | {"feed_forward_proj": "gated-silu", "num_decoder_layers": 3}, id="gated"),
     Case("MT5ForConditionalGeneration", T5, untied=True, length=50),
+    Case("T5GemmaForConditionalGeneration", T5GEMMA, length=20),
+    Case("T5GemmaForConditionalGeneration", {
+        "encoder": GEMMA2 | {"hidden_size": 36, "num_hidden_layers": 3, "layer_types": ["sliding_attention"] * 3},
+        "decoder": GEMMA2 | {"final_logit_softcapping": None, "attn_logit_softcapping": None, "attention_bias": True},
+        "tie_word_embeddings": False, "decoder_start_token_id": 2,
+    }, untied=True, length=20, id="unbalanced"),
     Case("BartForConditionalGeneration", BART),
     Case("BartForConditionalGeneration", BART | {"scale_embedding": True, "tie_word_embeddings": False}, untied=True,
          id="untied"),
@@ -336,9 +344,10 @@ def test_logits(pair: Pair) -> None:
     close(pair.network(*pair.inputs.values()), their_logits(pair.theirs, **pair.inputs))
 
 
-# Parts that transformers computes in float32 whatever the precision: norms, the sinusoids of M2M-100, Gemma's scale of
-# embeddings, and the rates of rotations, which for a base of 160,000 (ModernBERT) are rounded differently.
-PARTLY_FLOAT32 = ("Llama", "ModernBert", "Mistral", "Qwen", "GemmaFor", "Gemma2", "T5For", "T5Enc", "MT5", "M2M100")
+# Parts that transformers computes in float32 whatever the precision: norms, the softmax of T5Gemma, the sinusoids of
+# M2M-100, Gemma's scale of embeddings, and the rates of rotations, which for a base of 160,000 (ModernBERT) are rounded
+# differently.
+PARTLY_FLOAT32 = ("Llama", "ModernBert", "Mistral", "Qwen", "GemmaFor", "Gemma2", "T5", "MT5", "M2M100")
 
 
 def test_logits_in_float64(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_families import write_tiny
 
 from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.write import file_tensors
 from headwise.data.batch import collate
+from headwise.errors import UserError
 from headwise.network.dropout import Dropout
 from headwise.network.extra_dropout import without_extra_dropout
+from headwise.tasks.initial_model import model_settings
 from headwise.tasks.pretrained import extra_dropout_rates, make_trainable
 from headwise.training.packed import can_pack
 from headwise.training.step import batch_loss, projection, real_states
@@ -86,6 +89,13 @@ def test_loss_and_gradients(both: tuple[Any, Any]) -> None:
         torch.testing.assert_close(
             value, expected[key], atol=1e-5, rtol=1e-4, msg=lambda text, key=key: f"{key}: {text}"
         )
+
+
+def test_capped_logits_are_refused(tmp_path: Path) -> None:
+    """The loss of translation multiplies by the output matrix in parts, without a cap."""
+    write_tiny(tmp_path, "t5gemma")
+    with pytest.raises(UserError, match=r"t5gemma has capped logits, with which only decoders can be trained$"):
+        model_settings(str(tmp_path), "translate")
 
 
 DROPPED = {  # rates that all differ, as far as a family has them

@@ -48,7 +48,8 @@ LIKE_BERT = {
 }
 KIND_OF = {  # how `write_tiny` writes each family: a similar kind, and the changes
     "bart": ("marian", {}), "marian": ("marian", {}), "mbart": ("m2m", {}), "m2m_100": ("m2m", {}),
-    "pegasus": ("marian", {}), "t5": ("t5", {}), "mt5": ("t5", {}), "whisper": ("whisper", {}),
+    "pegasus": ("marian", {}), "t5": ("t5", {}), "t5gemma": ("t5gemma", {}), "mt5": ("t5", {}),
+    "whisper": ("whisper", {}),
     "bert": ("bert", LAYERS), "roberta": ("bert", {"architectures": ["RobertaForMaskedLM"]}),
     "albert": ("albert", {}),
     "modernbert": ("modernbert", {}), "deberta-v2": ("deberta-v2", {}),
@@ -63,7 +64,7 @@ KIND_OF = {  # how `write_tiny` writes each family: a similar kind, and the chan
     "vit": ("vit", LAYERS), "deit": ("deit", {}), "vision-encoder-decoder": ("captions", {}),
 }  # fmt: skip
 CAPTIONS = "vision-encoder-decoder"
-TRANSLATE = {"bart", "marian", "mbart", "m2m_100", "pegasus", "t5", "mt5"}
+TRANSLATE = {"bart", "marian", "mbart", "m2m_100", "pegasus", "t5", "t5gemma", "mt5"}
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,9 @@ from headwise.network.parameters import parameters_of
 
 INSTALL = 'pip install "headwise[hf]"'
 FAMILY_OF = {"post": "marian", "pre": "pegasus"}  # by norm_position
+# Why no other layout of an encoder-decoder is used. An RMS norm keeps only the direction of what it gets, so no weights
+# make it the identity.
+WITHOUT = {"rotary": " (T5Gemma has them, but also a norm on the output of every sub-layer)"}
 RESIDUAL_INPUTS = (
     "q_proj.weight",
     "k_proj.weight",
@@ -65,7 +68,7 @@ def check_hf(exported: ExportedModel) -> None:
     check_supported(
         exported,
         target,
-        (c.positions != "sinusoidal", f"{c.positions} positions"),
+        (c.positions != "sinusoidal", f"{c.positions} positions{WITHOUT.get(c.positions, '')}"),
         (has_uneven_heads(c), "head counts or sizes that differ between layers"),
         (c.norm_position == "pre" and c.tied_embeddings != "all", f"tied_embeddings = {c.tied_embeddings!r}"),
     )

@@ -21,6 +21,7 @@ NAMES_2 = {
     "model.layers.{i}.pre_feedforward_layernorm": "decoder.layers.{i}.ffn_sublayer.norm",
     "model.layers.{i}.post_feedforward_layernorm": "decoder.layers.{i}.ffn_sublayer.norm_after",
 }
+DEFAULTS_2 = {"head_dim": 256, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
 # The first release of Gemma has "gelu" in its configuration, but uses the tanh approximation.
 ACTIVATIONS = {"gelu": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
 
@@ -47,10 +48,17 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
 
 def config_from_hf_2(values: Mapping[str, Any]) -> NetworkConfig:
     """The configuration from a `config.json` of Gemma 2; `UserError` for unsupported keys."""
-    k = Keys({"head_dim": 256, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, **values})
+    k = Keys({**DEFAULTS_2, **values})
+    stack = stack_2_from_hf(k)
+    cap = k.number("final_logit_softcapping", default=0.0, above=0.0)
+    return _config("gemma2", k, stack, "hidden_act cache_implementation", cap)
+
+
+def stack_2_from_hf(k: Keys) -> StackConfig:
+    """A stack of Gemma 2 and T5Gemma."""
     stack, window = stack_from_hf(k), k.size("sliding_window", "sliding_window_size", default=4096)
     every_other = ["full_attention" if i % 2 else "sliding_attention" for i in range(stack.n_layers)]
-    stack = replace(
+    return replace(
         stack,
         activation=k.choice("hidden_activation", table=ACTIVATIONS, default="gelu_pytorch_tanh"),
         norm_position="sandwich",
@@ -60,14 +68,6 @@ def config_from_hf_2(values: Mapping[str, Any]) -> NetworkConfig:
             window if kind == "sliding_attention" else 0 for kind in k.layer_kinds(stack.n_layers, every_other)
         ),
     )
-    config = _config(
-        "gemma2",
-        k,
-        stack,
-        "hidden_act cache_implementation",
-        k.number("final_logit_softcapping", default=0.0, above=0.0),
-    )
-    return config
 
 
 def _config(family: str, k: Keys, stack: StackConfig, ignored: str, cap: float = 0.0) -> NetworkConfig:

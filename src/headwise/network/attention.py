@@ -103,6 +103,7 @@ class MultiHeadAttention(nn.Module):
         kernel: the attention function; None is the paper's.
         q_norm, k_norm: norms of every head's queries and keys (Qwen3).
         rotate: rotates queries and keys by their position (`rotary.Rotary`); called with the first one's position.
+        d_memory: width of what keys and values are made from; 0 = `d_model`.
     """
 
     def __init__(
@@ -117,13 +118,14 @@ class MultiHeadAttention(nn.Module):
         q_norm: nn.Module | None = None,
         k_norm: nn.Module | None = None,
         rotate: nn.Module | None = None,
+        d_memory: int = 0,
     ) -> None:
         super().__init__()
         self.n_heads = n_heads
         self.n_kv_heads = n_kv_heads or n_heads
         self.q_proj = nn.Linear(d_model, n_heads * d_k, bias="q" in biased)
-        self.k_proj = nn.Linear(d_model, self.n_kv_heads * d_k, bias="k" in biased)
-        self.v_proj = nn.Linear(d_model, self.n_kv_heads * d_v, bias="v" in biased)
+        self.k_proj = nn.Linear(d_memory or d_model, self.n_kv_heads * d_k, bias="k" in biased)
+        self.v_proj = nn.Linear(d_memory or d_model, self.n_kv_heads * d_v, bias="v" in biased)
         self.o_proj = nn.Linear(n_heads * d_v, d_model, bias="o" in biased)
         self.kernel = kernel or DotProduct()
         self.q_norm, self.k_norm = q_norm or nn.Identity(), k_norm or nn.Identity()
@@ -132,7 +134,7 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch queries d_model"],
-        memory: Float[Tensor, "batch keys d_model"] | None,
+        memory: Float[Tensor, "batch keys d_memory"] | None,
         mask: LayerMask,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch queries d_model"]:
@@ -158,7 +160,7 @@ class MultiHeadAttention(nn.Module):
         return self.rotate(self.q_norm(split_heads(self.q_proj(x), self.n_heads)), start)
 
     def keys_and_values(
-        self, memory: Float[Tensor, "batch keys d_model"], cache: LayerCache | None
+        self, memory: Float[Tensor, "batch keys _"], cache: LayerCache | None
     ) -> tuple[Float[Tensor, "batch kv_heads all_keys d_k"], Float[Tensor, "batch kv_heads all_keys d_v"]]:
         """Keys and values of `memory`, appended to those in `cache`; cached keys are already rotated."""
         if cache is not None and cache.complete:

@@ -105,8 +105,8 @@ def _assemble(c: NetworkConfig) -> FamilyNetwork:
     if c.share_embeddings and isinstance(front, Embeddings):
         tgt_front.tokens = front.tokens
     encoder = _encoder(c.encoder)
-    if c.encoder.d_model != c.decoder.d_model:
-        encoder = ProjectedEncoder(encoder, nn.Linear(c.encoder.d_model, c.decoder.d_model))
+    if c.encoder.d_model != (c.decoder.d_memory or c.decoder.d_model):
+        encoder = ProjectedEncoder(encoder, nn.Linear(c.encoder.d_model, c.decoder.d_memory or c.decoder.d_model))
     return Transformer(front, tgt_front, encoder, _decoder(c.decoder), head)
 
 
@@ -245,10 +245,12 @@ def _self_attentions(c: StackConfig) -> list[MultiHeadAttention]:
 
 def _cross_attentions(c: StackConfig) -> list[MultiHeadAttention]:
     """One for each layer, never rotary."""
-    return [_attention(c, n_heads, None, 0) for n_heads in c.cross_heads or (c.n_heads,) * c.n_layers]
+    return [_attention(c, n_heads, None, 0, c.d_memory) for n_heads in c.cross_heads or (c.n_heads,) * c.n_layers]
 
 
-def _attention(c: StackConfig, n_heads: int, rotate: nn.Module | None, window: int) -> MultiHeadAttention:
+def _attention(
+    c: StackConfig, n_heads: int, rotate: nn.Module | None, window: int, d_memory: int = 0
+) -> MultiHeadAttention:
     parts = (c.d_model, n_heads, c.d_head, c.d_v or c.d_head, c.n_kv_heads, c.attention_bias, _kernel(c, window))
     if c.disentangled:
         return DisentangledAttention(c.disentangled, c.score_scale or c.d_head**-0.5, c.dropout, *parts)
@@ -257,6 +259,7 @@ def _attention(c: StackConfig, n_heads: int, rotate: nn.Module | None, window: i
         q_norm=_norm(c, c.d_head) if c.normalise_heads else None,
         k_norm=_norm(c, c.d_head) if c.normalise_heads else None,
         rotate=rotate,
+        d_memory=d_memory,
     )
 
 

@@ -72,6 +72,7 @@ class StackConfig:
     # `relative_buckets` vectors each (DeBERTa).
     disentangled: str = ""
     relative_norm: bool = False  # a norm on the vectors of relative positions (DeBERTa)
+    d_memory: int = 0  # width of the encoder's states in cross-attention; 0 = they are projected to d_model (T5Gemma)
 
     @property
     def longest(self) -> int | None:

@@ -94,7 +94,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch tgt_len d_model"],
-        memory: Float[Tensor, "batch src_len d_model"],
+        memory: Float[Tensor, "batch src_len d_memory"],
         tgt_mask: Mask | Packing,
         src_mask: Bool[Tensor, "#batch 1 1 src_len"] | Packing | None,
         self_cache: LayerCache | None = None,

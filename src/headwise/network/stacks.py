@@ -55,7 +55,7 @@ class Decoder(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch tgt_len d_model"],
-        memory: Float[Tensor, "batch src_len d_model"],
+        memory: Float[Tensor, "batch src_len d_memory"],
         src_mask: Bool[Tensor, "batch src_len"] | Packing | None,
         cache: DecoderCache | None = None,
     ) -> Float[Tensor, "batch tgt_len d_model"]:

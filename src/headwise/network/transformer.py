@@ -49,7 +49,7 @@ class Transformer(nn.Module):
     def decode(
         self,
         tgt_in: Int[Tensor, "batch tgt_len"],
-        memory: Float[Tensor, "batch positions d_model"],
+        memory: Float[Tensor, "batch positions d_memory"],
         src_mask: Bool[Tensor, "batch src_len"] | Packing | None = None,
         cache: DecoderCache | None = None,
     ) -> Float[Tensor, "batch tgt_len d_model"]:
@@ -66,7 +66,7 @@ class Transformer(nn.Module):
         return self.head(hidden)
 
     def start_cache(
-        self, memory: Float[Tensor, "batch positions d_model"], src_mask: Bool[Tensor, "batch src_len"] | None = None
+        self, memory: Float[Tensor, "batch positions d_memory"], src_mask: Bool[Tensor, "batch src_len"] | None = None
     ) -> DecoderCache:
         """The empty cache to decode these sources with."""
         real = self.src_embeddings.real(src_mask)

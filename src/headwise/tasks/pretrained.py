@@ -141,7 +141,10 @@ class FineTuning:
         return self.fit(pretrained_model(read_any(path, dtype="float32")), path)
 
     def fit(self, model: Model, path: str) -> Any:
-        """The model itself; `UserError` if the task does not support it."""
+        """The model itself; `UserError` if the task, or the loss of an encoder-decoder, does not support it."""
+        axes = getattr(model, "config", None)
+        if isinstance(axes, NetworkConfig) and axes.encoder and axes.decoder and axes.logit_cap:
+            raise UserError(f"--init {path}: {axes.family} has capped logits, with which only decoders can be trained")
         if isinstance(model, self.model) and (not self.heads or model.head in self.heads):
             return model
         family = model.info().get("family", "another kind")

@@ -49,6 +49,8 @@ GPT2 = {
     "n_embd": 8, "n_layer": 1, "n_head": 2, "n_inner": 12, "n_positions": 16, "vocab_size": 11,
     "activation_function": "relu", "layer_norm_epsilon": 1e-5, "scale_attn_weights": True, "tie_word_embeddings": True,
 }  # fmt: skip
+GEMMA2 = LLAMA | WINDOWS | {"query_pre_attn_scalar": 4, "attn_logit_softcapping": 5.0, "hidden_activation": "gelu",
+                            "final_logit_softcapping": 3.0, "rope_scaling": None}  # fmt: skip
 CONFIGS: dict[str, dict[str, Any]] = {
     "albert": BERT | {"embedding_size": 4, "num_hidden_layers": 2, "num_hidden_groups": 2, "inner_group_num": 1,
                       "hidden_act": "gelu_new"},
@@ -88,6 +90,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "qwen3": LLAMA | WINDOWS | {"use_sliding_window": True, "max_window_layers": 0},
     "roberta": BERT,
     "t5": T5,
+    "t5gemma": {"encoder": {**GEMMA2, "is_decoder": False}, "decoder": {**GEMMA2, "cross_attention_hidden_size": 8},
+                "vocab_size": 11, "is_encoder_decoder": True, "dropout_rate": 0.0, "tie_word_embeddings": True},
     "vision-encoder-decoder": {"encoder": VIT | {"model_type": "vit"}, "tie_word_embeddings": False,
                                "decoder": GPT2 | {"model_type": "gpt2", "add_cross_attention": True}},
     "vit": VIT,
@@ -254,6 +258,10 @@ def test_every_family_is_among_the_published() -> None:
         ("deberta-v2", {"pooler_hidden_size": 4}, "pooler_hidden_size = 4 is not hidden_size = 8"),
         ("deberta-v2", {"legacy": False, "architectures": ["DebertaV2ForMaskedLM"]},
          "legacy = False is not supported, only True"),
+        ("t5gemma", {"is_encoder_decoder": False}, "is_encoder_decoder = False is not supported, only True"),
+        ("t5gemma", {"decoder": {**GEMMA2, "cross_attention_hidden_size": 7}},
+         "decoder.cross_attention_hidden_size = 7 is not 8"),
+        ("t5gemma", {"encoder": {**GEMMA2, "hidden_size": 0}}, "encoder.hidden_size = 0: must be a whole number"),
         ("mpnet", {"relative_attention_num_buckets": 16}, "relative_attention_num_buckets = 16 is not supported, only"),
         ("mpnet", {"max_position_embeddings": 2}, "max_position_embeddings = 2 leaves no positions"),
         ("roberta", {"max_position_embeddings": 2}, "max_position_embeddings = 2 leaves no positions"),

@@ -56,7 +56,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "gemma2": {**GEMMA, "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0, "query_pre_attn_scalar": 9},
 }
 T5 = {"model_type": "t5", "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 2, "num_heads": 4}
+T5GEMMA = {key: value for key, value in GEMMA.items() if key not in ("model_type", "vocab_size")}
 PAIRS: dict[str, dict[str, Any]] = {
+    "t5gemma": {"model_type": "t5gemma", "encoder": {**T5GEMMA, "hidden_size": 20}, "decoder": T5GEMMA},
     "t5": T5,
     "t5 v1.1": {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
 }
@@ -199,7 +201,7 @@ def test_every_step_equals_its_operation(walked: Callable[[str], WalkRecord], na
             if step.operands:
                 operands = [known[operand].values for operand in step.operands]
                 close = TABLES if step.operation == "rotate" else CLOSE
-                close = FLOAT32 if name == "gemma2" and step.operation == "norm" else close
+                close = FLOAT32 if name in ("gemma2", "t5gemma") and step.operation == "norm" else close
                 np.testing.assert_allclose(step.values, OPERATIONS[step.operation](step, *operands), **close)
             else:
                 assert step.operation in ("embedding", "position", "given"), step.id
@@ -291,6 +293,7 @@ def test_grouped_heads_share_keys_but_not_queries(walked: Callable[[str], WalkRe
         ("llama", "decoder", (["self_attn", "ffn"], "pre", "rotary", True, "probabilities")),
         ("gpt_neox", "decoder", (["self_attn", "ffn"], "parallel", "rotary", True, "probabilities")),
         ("gemma2", "decoder", (["self_attn", "ffn"], "sandwich", "rotary", True, "probabilities")),
+        ("t5gemma", "encoder", (["self_attn", "ffn"], "sandwich", "rotary", False, "memory")),
         ("t5", "encoder", (["self_attn", "ffn"], "pre", "relative", False, "memory")),
         ("t5", "decoder", (["self_attn", "cross_attn", "ffn"], "pre", "relative", True, "probabilities")),
     ],

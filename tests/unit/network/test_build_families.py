@@ -122,6 +122,8 @@ STACK_AXES = [
     (replace(TEXT, encoder=replace(STACK, rotary=ROTARY, windows=(0, 3))),
      replace(TEXT, encoder=replace(STACK, rotary=ROTARY, windows=(0, 3), window_rotary=replace(ROTARY, base=50.0)))),
     (BOTH, replace(BOTH, decoder=replace(STACK, cross_heads=(2, 1)))),
+    (replace(BOTH, encoder=replace(STACK, d_model=18), share_embeddings=False),
+     replace(BOTH, encoder=replace(STACK, d_model=18), decoder=replace(STACK, d_memory=18), share_embeddings=False)),
 ]  # fmt: skip
 MODEL_AXES = [
     (DECODER, replace(DECODER, vocab_size=10)),
