@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tiny_families import write_tiny
 from torch import Tensor
 
 import headwise
@@ -113,6 +114,21 @@ def test_a_class_of_another_project_is_read_by_its_tensors(write: Any) -> None:
         "/config.json: architectures = BertWithSpecies is unknown; read as BertForMaskedLM, which its tensors fit",
         ": cls.species.weight of another head: not read",
     ]
+
+
+def test_a_discriminator_of_deberta_v3_is_read_without_its_head(tmp_path: Path) -> None:
+    """Its files name no class, and have absolute positions that are not added and heads of the pretraining."""
+    write_tiny(tmp_path, "deberta-v2", {"architectures": ["DebertaV2Model"]})
+    values = json.loads((tmp_path / "config.json").read_text())
+    del values["architectures"]
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["deberta.embeddings.position_embeddings.weight"] = torch.ones(60, 16)
+    tensors["mask_predictions.dense.weight"] = torch.ones(16, 16)
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.warns(match=r"mask_predictions.dense.weight of another head: not read"):
+        found = read_checkpoint(tmp_path)
+    assert found.config.head == "none" and found.config.encoder.positions == "none"
 
 
 def test_tensors_inside_the_network_are_not_passed_over(write: Any) -> None:
