@@ -34,11 +34,11 @@ class CTranslate2File:
         return float(self.variables[name]) if name in self.variables else default
 
     def weight(self, name: str) -> NDArray[np.float32]:
-        """A tensor as float32; an int8 matrix has a scale for each row, and an int16 matrix one."""
+        """A tensor as float32; int8 weights have a scale for each row, and int16 weights one."""
         values = self.variables[name]
         if values.dtype in (np.int8, np.int16):
             scale = self.variables[f"{name}_scale"].astype(np.float32)
-            return values.astype(np.float32) / (scale[:, None] if scale.ndim else scale)
+            return values.astype(np.float32) / scale.reshape(-1, *[1] * (values.ndim - 1))
         return values.astype(np.float32)
 
 

@@ -9,16 +9,15 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
 
+from headwise.checkpoint.converted import converted_folder
 from headwise.checkpoint.gguf_file import GGUFFile, read_gguf_file
 from headwise.checkpoint.gguf_tokenizer import tokenizer_files, tokenizer_of
-from headwise.checkpoint.layout import CONFIG, WEIGHTS
+from headwise.checkpoint.layout import CONFIG
 from headwise.errors import UserError
 
 CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
@@ -65,22 +64,11 @@ def open_gguf(path: Path) -> Iterator[Path]:
     """
     file = read_gguf_file(path)
     values = config_values(file)
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        tokenizer_of(file).save(str(folder / "tokenizer.json"))
-        settings, ends = tokenizer_files(file)
-        _write(folder / "tokenizer_config.json", settings)
-        _write(folder / "generation_config.json", ends)
-        _write(folder / CONFIG, values)
-        save_file(dict(_tensors(file, values)), folder / WEIGHTS, {"format": "pt"})
-        try:
-            yield folder
-        except UserError as error:
-            raise UserError(str(error).replace(name, str(path))) from error
-
-
-def _write(path: Path, values: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(values), encoding="utf-8")
+    settings, ends = tokenizer_files(file)
+    tokenizer = json.loads(tokenizer_of(file).to_str())
+    files = {"tokenizer.json": tokenizer, "tokenizer_config.json": settings, "generation_config.json": ends}
+    with converted_folder(path, {**files, CONFIG: values}, _tensors(file, values)) as folder:
+        yield folder
 
 
 def config_values(file: GGUFFile) -> dict[str, Any]:
