@@ -1,6 +1,7 @@
 """Whisper models of CTranslate2, as its converter writes them, are the original models again."""
 
 import json
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def model() -> Any:
 
 def write_model(folder: Path, model: Any, quantization: str | None = None) -> None:
     """As `ct2-transformers-converter` writes a model, with the tokenizer of the original beside it."""
-    spec = converters.WhisperLoader().get_model_spec(model)
+    spec = converters.WhisperLoader().get_model_spec(deepcopy(model))  # which is quantised in place
     spec.config.suppress_ids, spec.config.suppress_ids_begin = [1, 2], [10]
     spec.config.alignment_heads, spec.config.lang_ids = [[0, 1], [0, 3]], [12]
     spec.register_vocabulary([f"t{i}" for i in range(60)])
