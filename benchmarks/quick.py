@@ -107,7 +107,6 @@ RUNS = {
              *SMALL, *SHORT)
     ),
     "pruning": Run(once("{data}/model", *PAIR, "--judge-source", "{data}/test.en", "--judge-target", "{data}/test.de")),
-    "published_whisper": Run(once("{data}/whisper", "{data}/whisper-read"), ("ctranslate2",)),
     "python_documentation": Run(python_documentation, ("msgfmt",)),
     "quality": Run(quality),
     "ranks": Run(once(*TRAIN)),
@@ -152,7 +151,6 @@ def make_data(data: Path) -> None:
     documents(data / "documents", pairs["test"])
     for number in range(3):
         catalogue(data / f"catalogues/{number}.po", pairs["test"])
-    whisper(data / "whisper")
     model(data)
 
 
@@ -224,25 +222,6 @@ def catalogue(path: Path, pairs: Pairs) -> None:
     for number, (source, target) in enumerate(dict(pairs).items()):
         lines += [f'msgid "{source} :role:`it`"', f'msgstr "{target if number % 3 else ""} :role:`it`"'.strip(), ""]
     write(path, lines)
-
-
-def whisper(folder: Path) -> None:
-    """A Whisper in CTranslate2's format, with random weights."""
-    import torch
-    from ctranslate2.converters.transformers import WhisperLoader
-    from published_whisper import SHAPE, SPECIAL
-    from transformers import WhisperConfig, WhisperForConditionalGeneration
-
-    network = WhisperForConditionalGeneration(WhisperConfig(**SHAPE, **SPECIAL))
-    for parameter in network.parameters():  # equal tensors would be written once
-        torch.nn.init.normal_(parameter)
-    spec = WhisperLoader().get_model_spec(network)
-    spec.register_vocabulary([str(i) for i in range(SHAPE["vocab_size"])])
-    spec.validate()
-    spec.optimize()
-    folder.mkdir()
-    spec.save(str(folder))
-    write(folder / "tokenizer.json", ["{}"])
 
 
 def model(data: Path) -> None:
