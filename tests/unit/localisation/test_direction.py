@@ -52,9 +52,9 @@ def body(data: bytes) -> str:
 
 
 FORMATTED = (
-    '<w:p><w:pPr><w:pStyle w:val="Title"/>{bidi}<w:spacing w:after="0"/><w:jc w:val="right"/></w:pPr>'
-    '<w:r><w:rPr><w:b/>{b}<w:i w:val="0"/>{i}<w:sz w:val="40"/>{sz}<w:u w:val="single"/>{rtl}'
-    '<w:lang w:val="de-DE"/></w:rPr><w:t>{text}</w:t></w:r></w:p>'
+    '<w:p><w:pPr><w:pStyle w:val="Title"/><w:autoSpaceDN/>{bidi}<w:adjustRightInd/><w:jc w:val="right"/></w:pPr>'
+    '<w:r><w:rPr><w:b/>{b}<w:i w:val="0"/>{i}<w:sz w:val="40"/>{sz}<w:vertAlign w:val="baseline"/>{rtl}'
+    '<w:cs/><w:lang w:val="de-DE"/></w:rPr><w:t>{text}</w:t></w:r></w:p>'
 )
 LTR = {"bidi": "", "b": "", "i": "", "sz": "", "rtl": ""}
 RTL = {
