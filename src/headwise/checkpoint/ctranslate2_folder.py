@@ -26,7 +26,6 @@ from headwise.network.build import build_empty
 from headwise.network.config import NetworkConfig, StackConfig
 from headwise.network.positions import halved_sinusoids, sinusoids, tensor2tensor_sinusoids
 
-KINDS = {"TransformerDecoderSpec": "a decoder", "TransformerEncoderSpec": "an encoder"}
 ACTIVATIONS = ("relu", "gelu_tanh", "silu", "gelu", "quick_gelu")  # by number
 SINUSOIDS: dict[str, Callable[[int, int], Float[Tensor, "length d_model"]]] = {
     "sinusoidal_interleaved": sinusoids,
@@ -64,10 +63,7 @@ def read_ctranslate2(folder: Path, pieces_from: Path | None = None) -> ForeignMo
     """
     file = read_ctranslate2_file(folder / MODEL_FILE)
     if file.kind != "TransformerSpec":
-        what = KINDS.get(file.kind, file.kind)
-        raise UserError(
-            f"{folder}: {what} of CTranslate2; only translation models and Whisper are: import its original"
-        )
+        raise UserError(f"{folder}: a {file.kind[:60]} of CTranslate2, which is not supported: import its original")
     values = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
     return translation_model(file, values, folder, _vocabularies(folder), pieces_from)
 

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from headwise.checkpoint.argos import open_argos
+from headwise.checkpoint.ctranslate2_families import is_encoder_or_decoder, open_encoder_or_decoder
 from headwise.checkpoint.ctranslate2_file import is_ctranslate2
 from headwise.checkpoint.ctranslate2_folder import ForeignModel, read_ctranslate2
 from headwise.checkpoint.ctranslate2_whisper import is_whisper, open_whisper
@@ -20,8 +21,10 @@ from headwise.errors import UserError
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     text = "model: a Hugging Face folder, OWNER/NAME from the local cache, or hf:OWNER/NAME; a translation model of "
-    text += "CTranslate2 or Marian (.npz), with vocabulary and SentencePiece model; a Whisper of CTranslate2 "
-    text += "(faster-whisper); a package of Argos Translate (.argosmodel); or a GGUF file of LLaMA or Qwen"
+    text += "CTranslate2 or Marian (.npz), with vocabulary and SentencePiece model; an encoder, decoder or Whisper of "
+    text += (
+        "CTranslate2, with tokenizer.json; a package of Argos Translate (.argosmodel); or a GGUF file of LLaMA or Qwen"
+    )
     parser.add_argument("source", metavar="MODEL", help=text)
     keys = (
         "unknown keys of config.json to ignore, separated by commas; without it they are errors, and with it results "
@@ -39,6 +42,9 @@ def run(options: argparse.Namespace) -> None:
             return _write(options, model)
     if is_ctranslate2(folder) and is_whisper(folder):
         with open_whisper(folder) as converted:
+            return _import(options, converted)
+    if is_ctranslate2(folder) and is_encoder_or_decoder(folder):
+        with open_encoder_or_decoder(folder) as converted:
             return _import(options, converted)
     if is_ctranslate2(folder):
         return _write(options, read_ctranslate2(folder))
