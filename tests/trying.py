@@ -60,7 +60,12 @@ ARGUMENTS: dict[str, list[str]] = {  # of each command, in the variants that mod
     "shortlist": ["--train {}/pairs.tsv"],
     "serve": ["--port 0 --languages en-de"],
     "tune": ["--train {}/pairs.tsv --valid {}/pairs.tsv --out {}/tuned --set train.max_steps=1"],
+    "export": ["{}/exported --to hf", "{}/exported --to ctranslate2"],
+    "pack": [""],
 }
+
+
+WITHOUT_DEVICE = ("shortlist", "export", "pack")
 
 
 def write_inputs(folder: Path) -> None:
@@ -99,7 +104,7 @@ def tried(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Path]
             out.mkdir()
             write_inputs(out)
             words = [word.replace("{}", str(out)) for word in arguments.split()]
-            if main([command, str(model), *words, *([] if command == "shortlist" else ["--device", "cpu"])]) == 0:
+            if main([command, str(model), *words, *([] if command in WITHOUT_DEVICE else ["--device", "cpu"])]) == 0:
                 return True
         return False
 

@@ -15,7 +15,7 @@ from trying import tried
 
 import headwise
 from headwise.errors import UserError
-from headwise.models.commands import COMMANDS
+from headwise.models.commands import BY_NETWORK, COMMANDS
 from headwise.tasks.run import TrainRequest
 from headwise.tasks.train import train_model
 
@@ -229,7 +229,7 @@ def test_info_lists_the_commands_that_work_for_models_trained_here(
     model = tmp_path / "model"
     shutil.copytree(request.getfixturevalue(which), model)
     works = tried(tmp_path, monkeypatch)
-    working = [command for command in COMMANDS if works(command, model)]
+    working = [command for command in (*COMMANDS, *BY_NETWORK) if works(command, model)]
     rows = dict(line.split(maxsplit=1) for line in cli("info", model, "--device", "cpu").lines)
     assert rows["for"] == ", ".join(working)
 

@@ -1,10 +1,13 @@
-"""Which commands work for a model, by the methods that it has: commands check it, and `headwise info` lists it.
+"""Which commands work for a model, mostly by the methods that it has: commands check it, and `headwise info` lists it.
 
-Not here: commands for any folder (`info`, `import`, `seal`), those whose formats decide (`export`, `pack`), and `train
---init`, whose tasks decide (`headwise.tasks.table`).
+Not here: commands for any folder (`info`, `import`, `seal`), and `train --init`, whose tasks decide
+(`headwise.tasks.table`).
 """
 
+from collections.abc import Callable
 from typing import Any
+
+from headwise.config.settings import RunConfig
 
 COMMANDS: dict[str, tuple[str, ...]] = {  # in the order of the list; a model needs one of these methods
     "translate": ("translate",),
@@ -31,11 +34,16 @@ COMMANDS: dict[str, tuple[str, ...]] = {  # in the order of the list; a model ne
     "serve": ("translate",),
     "tune": ("translate",),
 }
+BY_NETWORK: dict[str, Callable[[Any], bool]] = {  # commands that read the folder themselves
+    "export": lambda model: hasattr(model, "translate") or not isinstance(model.config, RunConfig),
+    "pack": lambda model: getattr(model, "compiled", False),
+}
 
 
 def commands_of(model: Any) -> list[str]:
     """The commands that work for a model."""
-    return [command for command, methods in COMMANDS.items() if any(hasattr(model, method) for method in methods)]
+    by_method = [command for command, methods in COMMANDS.items() if any(hasattr(model, name) for name in methods)]
+    return by_method + [command for command, works in BY_NETWORK.items() if works(model)]
 
 
 def check_command(model: Any, command: str) -> None:

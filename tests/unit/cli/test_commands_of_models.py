@@ -12,7 +12,7 @@ import headwise
 from headwise.cli import BY_NAME, main
 from headwise.errors import UserError
 from headwise.generation.label import SEVERAL
-from headwise.models.commands import COMMANDS, check_command, commands_of
+from headwise.models.commands import BY_NETWORK, COMMANDS, check_command, commands_of
 
 pytest.importorskip("jiwer")
 
@@ -50,7 +50,7 @@ def test_info_lists_the_commands_that_work(
         tokenizer.post_processor = processors.TemplateProcessing(*two)
         tokenizer.save(str(model / "tokenizer.json"))
     works = tried(tmp_path, monkeypatch)
-    working = [command for command in COMMANDS if works(command, model)]
+    working = [command for command in (*COMMANDS, *BY_NETWORK) if works(command, model)]
     capsys.readouterr()
     assert main(["info", str(model), "--device", "cpu"]) == 0
     rows = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
@@ -58,13 +58,13 @@ def test_info_lists_the_commands_that_work(
 
 
 def test_every_command_of_the_table_exists_and_is_tried() -> None:
-    assert COMMANDS.keys() == ARGUMENTS.keys() and COMMANDS.keys() <= BY_NAME.keys()
+    assert {*COMMANDS, *BY_NETWORK} == ARGUMENTS.keys() <= BY_NAME.keys()
 
 
 def test_a_command_that_does_not_work_says_what_does(tmp_path: Path) -> None:
     write_tiny(tmp_path, "vit")
     model = headwise.load(tmp_path, "cpu")
-    assert commands_of(model) == ["label", "evaluate", "inspect", "explore", "prune"]
+    assert commands_of(model) == ["label", "evaluate", "inspect", "explore", "prune", "export"]
     with pytest.raises(UserError, match=r"it can .*label.*, and not translate"):
         check_command(model, "backtranslate")
     check_command(model, "label")

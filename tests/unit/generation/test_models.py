@@ -448,7 +448,7 @@ def test_commands_of_families(make: Make, capsys: pytest.CaptureFixture[str], tm
 
 OF_PAIRS = (
     "translate, generate, score, evaluate, align, inspect, explore, prune, distill, backtranslate, shortlist, serve, "
-    "tune"
+    "tune, export"
 )
 
 
@@ -479,24 +479,24 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [
-        ("gpt2", ["for            generate, embed, score, evaluate, inspect, explore, prune"]),
+        ("gpt2", ["for            generate, embed, score, evaluate, inspect, explore, prune, export"]),
         (
             "bert",
             [
-                "for            fill, embed, evaluate, inspect, explore, prune",
+                "for            fill, embed, evaluate, inspect, explore, prune, export",
                 "model          bert (BertForMaskedLM)",
             ],
         ),
-        ("vit", ["for            label, evaluate, inspect, explore, prune", "classes        cat, dog, owl"]),
+        ("vit", ["for            label, evaluate, inspect, explore, prune, export", "classes        cat, dog, owl"]),
         (
             "m2m",
             [
-                f"for            {OF_PAIRS}",
+                f"for            {OF_PAIRS}{', pack' if library() else ''}",
                 "languages      deu_Latn, fra_Latn",
             ],
         ),
-        ("captions", ["for            caption, evaluate, inspect, explore, prune"]),
-        ("whisper", ["for            transcribe, evaluate, inspect, explore, prune", "languages      en"]),
+        ("captions", ["for            caption, evaluate, inspect, explore, prune, export"]),
+        ("whisper", ["for            transcribe, evaluate, inspect, explore, prune, export", "languages      en"]),
     ],
 )
 def test_info_lists_the_commands(kind: str, rows: list[str], make: Make, capsys: pytest.CaptureFixture[str]) -> None:
