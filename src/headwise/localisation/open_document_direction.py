@@ -34,22 +34,21 @@ class DocumentStyles:
     def __init__(self, part: Source, shared: Source | None) -> None:
         """`shared` is the file `styles.xml`."""
         self._every: dict[tuple[str, str], Element] = {}
+        self._resolved: dict[tuple[str, str], dict[str, str]] = {}  # properties with those of the parents
         groups = list(shared.root.every("styles")) if shared else []
         self.automatic = part.root.child("automatic-styles")
         for group in (*groups, *([self.automatic] if self.automatic else [])):
             for one in group.children:
                 self._every[_attribute(one, "family"), _attribute(one, "name")] = one
+        children = self.automatic.children if self.automatic else ()
+        self._automatic = {_attribute(one, "name"): one for one in children if _attribute(one, "family") == "paragraph"}
+        self.names = {name for _, name in self._every}
         pages = shared.root.every("page-layout-properties") if shared else ()
         self.is_rtl_page = any(_attribute(one, "writing-mode").startswith("rl") for one in pages)
 
-    def names(self) -> set[str]:
-        """The names of all styles."""
-        return {name for _, name in self._every}
-
     def automatic_style(self, name: str) -> Element | None:
         """The automatic style of a paragraph; None if it is a shared one, or none."""
-        found = self._every.get(("paragraph", name))
-        return found if self.automatic and found in self.automatic.children else None
+        return self._automatic.get(name)
 
     def paragraph(self, name: str, shape: Element | None) -> dict[str, str]:
         """The properties of a paragraph with this style in a shape of a slide."""
@@ -59,13 +58,16 @@ class DocumentStyles:
         return {**self._own("paragraph", ""), **found}
 
     def _properties(self, family: str, name: str) -> dict[str, str]:
-        """The properties of paragraphs from a style and its parents."""
-        found, seen = dict[str, str](), {""}
-        while name not in seen:
-            seen.add(name)
-            found = {**self._own(family, name), **found}
-            style = self._every.get((family, name))
-            name = _attribute(style, "parent-style-name") if style else ""
+        """The properties of paragraphs from a style and its parents; each style is read once."""
+        chain: dict[str, Element] = {}
+        while name and name not in chain and (family, name) not in self._resolved:
+            if (style := self._every.get((family, name))) is None:
+                break
+            chain[name] = style
+            name = _attribute(style, "parent-style-name")
+        found = self._resolved.get((family, name), {})
+        for one in reversed(chain):
+            found = self._resolved[family, one] = {**found, **self._own(family, one)}
         return found
 
     def _own(self, family: str, name: str) -> dict[str, str]:
@@ -124,7 +126,7 @@ class OpenDocumentDirection:
     def _style_name(self, base: str, align: str) -> str:
         """The name of an automatic style that differs from `base` in direction and alignment."""
         if (base, align) not in self._new:
-            taken, number = self._styles.names(), len(self._new) + 1
+            taken, number = self._styles.names, len(self._new) + 1
             while (name := f"{self._direction.upper()}_{number}") in taken:
                 number += 1000
             self._new[base, align] = (name, self._style(name, base, align))

@@ -2,6 +2,7 @@
 
 import re
 import zipfile
+from collections import Counter
 from io import BytesIO
 from typing import Any
 from xml.etree import ElementTree
@@ -14,6 +15,7 @@ from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 from openpyxl.styles import Alignment, Font
 
+from headwise.localisation.open_document_direction import DocumentStyles
 from headwise.localisation.reading import parse_document
 from headwise.localisation.unit import Parts, plain
 
@@ -338,6 +340,25 @@ def test_paragraphs_with_automatic_styles_get_a_copy(old: str, new: str) -> None
     assert made.startswith(before)
     assert made.endswith(behind)
     assert sorted(made.removeprefix(before).removesuffix(behind).split()) == sorted(new.split())
+
+
+def test_each_style_of_a_long_chain_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the time would grow with the square of the number of styles."""
+    read: list[str] = []
+    own = DocumentStyles._own
+    monkeypatch.setattr(
+        DocumentStyles, "_own", lambda self, family, name: [read.append(name), own(self, family, name)][1]
+    )
+    chain = [PARAGRAPH_STYLE.format(f"P{n}", f' style:parent-style-name="P{n - 1}"') for n in range(1, 300)]
+    circle = PARAGRAPH_STYLE.format("A", ' style:parent-style-name="A"')
+    end = f'{PARAGRAPH_STYLE.format("P0", "")}<style:paragraph-properties fo:text-align="end"/>'
+    styles = "".join(f"{style}</style:style>" for style in (end, *chain, circle))
+    names = [*(f"P{n}" for n in range(300)), "A"]
+    text = "".join(f'<text:p text:style-name="{name}">Dog {name}.</text:p>' for name in names)
+    data = open_document(text, f"<office:automatic-styles>{styles}</office:automatic-styles>")
+    found = filled("a.odt", data, "ar", {f"Dog {name}.": (ARABIC,) for name in names})
+    assert part(found, "content.xml").count('fo:text-align="left"') == 300
+    assert Counter(name for name in read if name).most_common(1)[0][1] == 1
 
 
 def test_paragraphs_of_shapes_inherit_alignment() -> None:
