@@ -108,11 +108,11 @@ COUNTING = f"""
 import sys
 from pathlib import Path
 from dataclasses import dataclass
-from headwise.config.data import LineData
+from headwise.config.data import LabelData
 from headwise.config.setting import POSITIVE, setting
 from headwise.config.tasks import TASKS, Task
 @dataclass(frozen=True)
-class CountingData(LineData):
+class CountingData(LabelData):
     unit: float = setting(1.0, "the number that counts as one", POSITIVE)
 TASKS["count"] = {ROW}
 import headwise

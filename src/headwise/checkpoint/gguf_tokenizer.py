@@ -113,7 +113,7 @@ def _sentencepiece(file: GGUFFile, tokens: Sequence[str], types: Sequence[int]) 
 def merges_of(scores: Mapping[str, float], ids: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """The merges of a SentencePiece model, which has none: all pairs of tokens that are a token, by its score.
 
-    >>> list(merges_of({"a": -1, "b": -2, "ab": -4, "aba": -3}, {"a": 0, "b": 1, "ab": 2, "aba": 3}))
+    >>> list(merges_of({"a": -1.0, "b": -2.0, "ab": -4.0, "aba": -3.0}, {"a": 0, "b": 1, "ab": 2, "aba": 3}))
     [('ab', 'a'), ('a', 'b')]
     """
 

@@ -32,7 +32,7 @@ class RegressionReport:
 def regression_report(true: Sequence[float], predicted: Sequence[float]) -> RegressionReport:
     """Scores of predicted numbers.
 
-    >>> report = regression_report([1, 2, 3], [1, 3, 9])
+    >>> report = regression_report([1.0, 2.0, 3.0], [1.0, 3.0, 9.0])
     >>> report.mse, round(report.pearson, 3), report.spearman
     (12.333333333333334, 0.961, 1.0)
     """
