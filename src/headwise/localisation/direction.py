@@ -10,26 +10,8 @@ EAST_ASIAN = {  # languages, and their locales
 }
 CHINESE = {"hant": "zh-TW", "tw": "zh-TW", "hk": "zh-HK", "mo": "zh-HK"}  # by other parts of a language code
 COMPLEX = {
-    *(
-        "hi",
-        "hin",
-        "th",
-        "tha",
-        "bn",
-        "ben",
-        "ta",
-        "tam",
-        "te",
-        "tel",
-        "mr",
-        "mar",
-        "ne",
-        "npi",
-        "km",
-        "khm",
-        "lo",
-        "lao",
-    ),
+    *("hi", "hin", "th", "tha", "bn", "ben", "ta", "tam", "te", "tel", "mr", "mar", "ne", "npi", "km", "khm"),
+    *("lo", "lao"),
 }
 RTL_SCRIPTS = {"adlm", "arab", "hebr", "nkoo", "rohg", "syrc", "thaa"}
 
