@@ -21,7 +21,7 @@ from headwise.checkpoint.ctranslate2_names import EPS
 from headwise.checkpoint.layout import CONFIG, read_json
 from headwise.errors import UserError
 
-KINDS = {"TransformerDecoderSpec": "decoder", "TransformerEncoderSpec": "encoder"}  # and the name of its variables
+SIDES = {"TransformerDecoderSpec": "decoder", "TransformerEncoderSpec": "encoder"}  # start of names, by kind
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 HF_ACTIVATIONS = dict(zip(ACTIVATIONS, ("relu", "gelu_new", "silu", "gelu", "quick_gelu"), strict=True))
 CLASSES = {
@@ -86,12 +86,6 @@ SETTINGS = {  # variables that the configuration has
 ZERO = (*OFF, "scale_embeddings", "start_from_zero_embedding", "rotary_interleave")  # which are supported only if 0
 
 
-def is_encoder_or_decoder(folder: Path) -> bool:
-    """Whether a folder of CTranslate2 (`is_ctranslate2`) holds an encoder or a decoder."""
-    with (folder / MODEL_FILE).open("rb") as file:
-        return file.read(64)[6:].partition(b"\0")[0].decode("ascii", "replace") in KINDS
-
-
 @contextmanager
 def open_encoder_or_decoder(folder: Path) -> Iterator[Path]:
     """A folder in the Hugging Face layout with the model, while the context is open.
@@ -104,7 +98,7 @@ def open_encoder_or_decoder(folder: Path) -> Iterator[Path]:
         raise UserError(f"{folder}: has no {TOKENIZER}; copy it from the original model into the folder")
     values = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
     try:
-        config = _config(file, KINDS[file.kind], values)
+        config = _config(file, SIDES[file.kind], values)
         tensors = dict(_tensors(file, config))
     except (KeyError, IndexError, ValueError, ZeroDivisionError) as error:
         raise UserError(f"{folder}: {MODEL_FILE} is of no supported family, or damaged ({error})") from None

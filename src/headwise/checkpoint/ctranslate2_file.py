@@ -42,18 +42,23 @@ class CTranslate2File:
         return values.astype(np.float32)
 
 
-def is_ctranslate2(folder: Path) -> bool:
-    """Whether a folder holds a model of CTranslate2: its `model.bin` begins as the format does."""
+def ctranslate2_kind(folder: Path) -> str:
+    """The kind of network in a folder, such as "TransformerSpec"; "" if its `model.bin` is of another format."""
     try:
         with (folder / MODEL_FILE).open("rb") as file:
             head = file.read(64)
     except OSError:
-        return False
+        return ""
     if len(head) < 8 or int.from_bytes(head[:4], "little") not in range(1, 16):
-        return False
+        return ""
     length = int.from_bytes(head[4:6], "little")
     name = head[6 : 6 + min(length, 58)]
-    return 1 < length < 58 and name.endswith(b"\0") and name[:-1].isalnum()
+    return name[:-1].decode() if 1 < length < 58 and name.endswith(b"\0") and name[:-1].isalnum() else ""
+
+
+def is_ctranslate2(folder: Path) -> bool:
+    """Whether a folder holds a model of CTranslate2."""
+    return bool(ctranslate2_kind(folder))
 
 
 def read_ctranslate2_file(path: Path) -> CTranslate2File:

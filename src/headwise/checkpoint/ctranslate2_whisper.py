@@ -16,19 +16,13 @@ from headwise.checkpoint.ctranslate2_file import MODEL_FILE, CTranslate2File, re
 from headwise.checkpoint.layout import CONFIG, read_json
 from headwise.errors import UserError
 
-KIND = "WhisperSpec"
+WHISPER = "WhisperSpec"  # kind of network
 TOKENIZER = "tokenizer.json"
 MULTILINGUAL = 51865  # tokens of the smallest multilingual vocabulary
 PROJECTIONS = {  # of an attention: layers of CTranslate2, each with the projections that it joins
     "self_attention": ("self_attn", (("q_proj", "k_proj", "v_proj"), ("out_proj",))),
     "attention": ("encoder_attn", (("q_proj",), ("k_proj", "v_proj"), ("out_proj",))),
 }
-
-
-def is_whisper(folder: Path) -> bool:
-    """Whether a folder of CTranslate2 (`is_ctranslate2`) holds a Whisper."""
-    with (folder / MODEL_FILE).open("rb") as file:
-        return file.read(64)[6:].startswith(KIND.encode())
 
 
 @contextmanager

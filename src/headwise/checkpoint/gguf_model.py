@@ -80,8 +80,8 @@ def config_values(file: GGUFFile) -> dict[str, Any]:
         raise UserError(f"{file.path}: one part of several; join them with llama-gguf-split --merge")
     own = {key.removeprefix(f"{kind}."): value for key, value in file.metadata.items() if key.startswith(f"{kind}.")}
     values = {theirs: own.pop(key) for key, theirs in KEYS.items() if key in own}
-    for key, least in (("hidden_size", 1), ("num_attention_heads", 1), ("num_hidden_layers", 1)):
-        if not isinstance(values.get(key), int) or values[key] < least:
+    for key in ("hidden_size", "num_attention_heads", "num_hidden_layers"):
+        if not isinstance(values.get(key), int) or values[key] < 1:
             raise UserError(f"{file.path}: has no usable {kind}.{_key_of(key)}; the file is damaged")
     width = values.setdefault("head_dim", values["hidden_size"] // values["num_attention_heads"])
     values |= _rotary(file, own, width)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from headwise.checkpoint.ctranslate2_file import CTranslate2File
 from headwise.checkpoint.ctranslate2_folder import ACTIVATIONS, ForeignModel, translation_model
+from headwise.checkpoint.vocabulary import sentencepiece_model
 from headwise.errors import UserError
 from headwise.network.positions import halved_sinusoids
 
@@ -265,11 +266,7 @@ def _tokens(path: Path) -> list[str]:
 
 def _pieces(path: Path) -> list[str]:
     try:
-        from sentencepiece import SentencePieceProcessor
-    except ImportError:
-        raise UserError(f'{path} needs a library: pip install "headwise[sentencepiece]"') from None
-    try:
-        model = SentencePieceProcessor(model_file=str(path))
+        model = sentencepiece_model(path)
     except (OSError, RuntimeError) as error:
         raise UserError(f"{path}: not a SentencePiece model, or damaged ({error}); copy it again") from None
     return [model.id_to_piece(i) for i in range(model.get_piece_size())]

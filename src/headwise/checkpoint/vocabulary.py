@@ -200,7 +200,8 @@ def _add_marks(tokenizer: Any, path: Path) -> None:
 # --- Files of SentencePiece ---
 
 
-def _sentencepiece(path: Path) -> Any:
+def sentencepiece_model(path: Path) -> Any:
+    """A model of SentencePiece; `UserError` if its library is not installed."""
     try:
         from sentencepiece import SentencePieceProcessor
     except ImportError:
@@ -217,7 +218,7 @@ def _spiece(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
 
 def _pegasus(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     """The model's own ids, behind those of marks that pre-training needed; an end mark."""
-    model, offset = _sentencepiece(folder / "spiece.model"), _settings(folder).get("offset", 103)
+    model, offset = sentencepiece_model(folder / "spiece.model"), _settings(folder).get("offset", 103)
     marks = {"<pad>": 0, "</s>": 1, "<mask_1>": 2, "<mask_2>": 3}
     own, names = _own_ids(model, [], [], {}), {i: mark for mark, i in marks.items()}
 
@@ -235,7 +236,7 @@ def _pegasus(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
 
 def _t5(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     """The model's own ids, an end mark behind them; the last ids of all are T5's sentinels, counted backwards."""
-    model, n_ids = _sentencepiece(folder / "spiece.model"), hf_config.get("vocab_size", 0)
+    model, n_ids = sentencepiece_model(folder / "spiece.model"), hf_config.get("vocab_size", 0)
     extra = _settings(folder).get("extra_ids", 100)
     sentinels = {f"<extra_id_{i}>": model.get_piece_size() + extra - 1 - i for i in range(extra)} if n_ids else {}
     return _own_ids(model, before=[], behind=[model.eos_id()], more=sentinels)
@@ -243,7 +244,7 @@ def _t5(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
 
 def _xlnet(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     """The model's own ids, <sep> and <cls> behind them; quotes and, unless told otherwise, accents are simplified."""
-    model, settings = _sentencepiece(folder / "spiece.model"), _settings(folder)
+    model, settings = sentencepiece_model(folder / "spiece.model"), _settings(folder)
     marks = {i for i in range(model.get_piece_size()) if model.is_control(i) or model.is_unknown(i)}
     simple = _simplification(settings.get("keep_accents", False), settings.get("do_lower_case", False))
 
@@ -284,12 +285,12 @@ def _albert(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     """
     settings = _settings(folder)
     simple = _simplification(settings.get("keep_accents", False), settings.get("do_lower_case", True))
-    return _bracketed(_sentencepiece(folder / "spiece.model"), simple)
+    return _bracketed(sentencepiece_model(folder / "spiece.model"), simple)
 
 
 def _deberta(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     """The model's own ids between [CLS] and [SEP]; [MASK] follows them. Texts are lowercased if told to."""
-    model, settings = _sentencepiece(folder / "spm.model"), _settings(folder)
+    model, settings = sentencepiece_model(folder / "spm.model"), _settings(folder)
     if settings.get("split_by_punct", False):
         raise UserError(f"{folder / SETTINGS}: split_by_punct = true is not supported")
     return _bracketed(model, str.lower if settings.get("do_lower_case", False) else str)
@@ -334,7 +335,7 @@ def _commas_apart(model: Any, text: str) -> list[str]:
 
 def _llama(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     """The model's own ids behind a start mark."""
-    model, settings = _sentencepiece(folder / "tokenizer.model"), _settings(folder)
+    model, settings = sentencepiece_model(folder / "tokenizer.model"), _settings(folder)
     before = [model.bos_id()] if settings.get("add_bos_token", True) else []
     return _own_ids(model, before, [model.eos_id()] if settings.get("add_eos_token", False) else [], more={})
 
@@ -363,10 +364,12 @@ def _marian(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     listed = folder / "target_vocab.json"  # two vocabularies
     ids = read_json(folder / "vocab.json")
     target_ids = read_json(listed) if listed.is_file() else ids
-    target = _sentencepiece(folder / "target.spm")
+    target = sentencepiece_model(folder / "target.spm")
     written = _marian_side(target, target_ids, target, target_ids, ["</s>"])
     ends = ["</s>"] if hf_config.get("add_source_eos", True) else []
-    return replace(_marian_side(_sentencepiece(folder / "source.spm"), ids, target, target_ids, ends), written=written)
+    return replace(
+        _marian_side(sentencepiece_model(folder / "source.spm"), ids, target, target_ids, ends), written=written
+    )
 
 
 def _marian_side(
@@ -403,7 +406,7 @@ def _fairseq(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
 
     Behind them come the languages' codes, in the order of special_tokens_map.json.
     """
-    model, family = _sentencepiece(folder / "sentencepiece.bpe.model"), str(hf_config.get("model_type"))
+    model, family = sentencepiece_model(folder / "sentencepiece.bpe.model"), str(hf_config.get("model_type"))
     listed = folder / "vocab.json"
     if listed.is_file():
         ids = read_json(listed)

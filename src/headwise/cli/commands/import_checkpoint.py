@@ -4,10 +4,10 @@ import argparse
 from pathlib import Path
 
 from headwise.checkpoint.argos import open_argos
-from headwise.checkpoint.ctranslate2_families import is_encoder_or_decoder, open_encoder_or_decoder
-from headwise.checkpoint.ctranslate2_file import is_ctranslate2
+from headwise.checkpoint.ctranslate2_families import SIDES, open_encoder_or_decoder
+from headwise.checkpoint.ctranslate2_file import ctranslate2_kind
 from headwise.checkpoint.ctranslate2_folder import ForeignModel, read_ctranslate2
-from headwise.checkpoint.ctranslate2_whisper import is_whisper, open_whisper
+from headwise.checkpoint.ctranslate2_whisper import WHISPER, open_whisper
 from headwise.checkpoint.gguf_file import is_gguf
 from headwise.checkpoint.gguf_model import open_gguf
 from headwise.checkpoint.hub import folder_of
@@ -40,13 +40,14 @@ def run(options: argparse.Namespace) -> None:
     if is_argos(folder):
         with open_argos(folder) as model:
             return _write(options, model)
-    if is_ctranslate2(folder) and is_whisper(folder):
+    kind = ctranslate2_kind(folder)
+    if kind == WHISPER:
         with open_whisper(folder) as converted:
             return _import(options, converted)
-    if is_ctranslate2(folder) and is_encoder_or_decoder(folder):
+    if kind in SIDES:
         with open_encoder_or_decoder(folder) as converted:
             return _import(options, converted)
-    if is_ctranslate2(folder):
+    if kind:
         return _write(options, read_ctranslate2(folder))
     if is_gguf(folder):
         with open_gguf(folder) as converted:
