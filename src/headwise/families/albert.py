@@ -71,14 +71,12 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
         f"num_hidden_layers = {stack.n_layers} is not a multiple of num_hidden_groups = {groups}",
     )
     k.refuse(width == stack.d_model, f"embedding_size = {width} is also hidden_size, which is not supported")
-    config = NetworkConfig(
+    config = bert.config_of_encoder(
         "albert",
-        vocab_size=k.size("vocab_size"),
-        encoder=replace(stack, d_embedding=width, layer_groups=groups),
-        head=head,
-        head_activation="tanh" if head == "text_class" else stack.activation,
-        n_classes=k.n_classes() if head.endswith("_class") else 0,
-        tie_head=k.flag("tie_word_embeddings", default=True) and head == "masked",
+        k,
+        replace(stack, d_embedding=width, layer_groups=groups),
+        head,
+        "tanh" if head == "text_class" else stack.activation,
     )
     k.done(ignored="classifier_dropout_prob down_scale_factor gap_size net_structure_type num_memory_blocks")
     return config

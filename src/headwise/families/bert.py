@@ -78,19 +78,24 @@ def stack_from_hf(k: Keys) -> StackConfig:
     )
 
 
+def config_of_encoder(family: str, k: Keys, stack: StackConfig, head: str, activation: str) -> NetworkConfig:
+    """The configuration of an encoder; `activation` is that of the head."""
+    return NetworkConfig(
+        family,
+        vocab_size=k.size("vocab_size"),
+        encoder=stack,
+        head=head,
+        head_activation=activation,
+        n_classes=k.n_classes() if head.endswith("_class") else 0,
+        tie_head=k.flag("tie_word_embeddings", default=True) and head == "masked",
+    )
+
+
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys(values)
     stack, head = stack_from_hf(k), k.head(HEADS)
-    config = NetworkConfig(
-        "bert",
-        vocab_size=k.size("vocab_size"),
-        encoder=stack,
-        head=head,
-        head_activation="tanh" if head == "text_class" else stack.activation,
-        n_classes=k.n_classes() if head.endswith("_class") else 0,
-        tie_head=k.flag("tie_word_embeddings", default=True) and head == "masked",
-    )
+    config = config_of_encoder("bert", k, stack, head, "tanh" if head == "text_class" else stack.activation)
     k.done()
     return config
 

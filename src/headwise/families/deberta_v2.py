@@ -103,15 +103,7 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     width = k.size("pooler_hidden_size", default=stack.d_model)
     k.refuse(width != stack.d_model, f"pooler_hidden_size = {width} is not hidden_size = {stack.d_model}")
     pooler = k.activation("pooler_hidden_act", "gelu")
-    config = NetworkConfig(
-        "deberta-v2",
-        vocab_size=k.size("vocab_size"),
-        encoder=stack,
-        head=head,
-        head_activation=pooler if head == "text_class" else stack.activation,
-        n_classes=k.n_classes() if head.endswith("_class") else 0,
-        tie_head=k.flag("tie_word_embeddings", default=True) and head == "masked",
-    )
+    config = bert.config_of_encoder("deberta-v2", k, stack, head, pooler if head == "text_class" else stack.activation)
     k.done(ignored="legacy cls_dropout conv_act conv_groups z_steps")
     return config
 

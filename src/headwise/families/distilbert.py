@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from headwise.families import bert
 from headwise.families.family import Family
 from headwise.families.keys import Keys
 from headwise.network.config import NetworkConfig, StackConfig
@@ -58,15 +59,7 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
         max_len=k.size("max_position_embeddings", default=512),
         embedding_norm=True,
     )
-    config = NetworkConfig(
-        "distilbert",
-        vocab_size=k.size("vocab_size"),
-        encoder=stack,
-        head=head,
-        head_activation="relu" if head == "text_class" else stack.activation,
-        n_classes=k.n_classes() if head.endswith("_class") else 0,
-        tie_head=k.flag("tie_word_embeddings", default=True) and head == "masked",
-    )
+    config = bert.config_of_encoder("distilbert", k, stack, head, "relu" if head == "text_class" else stack.activation)
     k.done(ignored="qa_dropout seq_classif_dropout sinusoidal_pos_embds tie_weights_")  # positions are in the file
     return config
 

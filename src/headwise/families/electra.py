@@ -45,14 +45,12 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys(values)
     stack, head = bert.stack_from_hf(k), k.head(HEADS)
-    config = NetworkConfig(
+    config = bert.config_of_encoder(
         "electra",
-        vocab_size=k.size("vocab_size"),
-        encoder=replace(stack, d_embedding=k.size("embedding_size", default=stack.d_model, most=WIDEST)),
-        head=head,
-        head_activation="gelu" if head in ("text_class", "masked") else stack.activation,
-        n_classes=k.n_classes() if head.endswith("_class") else 0,
-        tie_head=k.flag("tie_word_embeddings", default=True) and head == "masked",
+        k,
+        replace(stack, d_embedding=k.size("embedding_size", default=stack.d_model, most=WIDEST)),
+        head,
+        "gelu" if head in ("text_class", "masked") else stack.activation,
     )
     k.done()
     return config

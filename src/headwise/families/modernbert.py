@@ -6,6 +6,7 @@ is not. Padding is masked here; `transformers` can leave it out of the computati
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from headwise.families import bert
@@ -87,14 +88,8 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     k.only("is_decoder", False)
     k.only("decoder_bias", True)
     stack, head = stack_from_hf(k), k.head(HEADS)
-    config = NetworkConfig(
-        "modernbert",
-        vocab_size=k.size("vocab_size"),
-        encoder=stack,
-        head=head,
-        head_activation=k.activation("classifier_activation", "gelu"),
-        n_classes=k.n_classes() if head.endswith("_class") else 0,
-        tie_head=k.flag("tie_word_embeddings", default=True) and head == "masked",
+    config = replace(
+        bert.config_of_encoder("modernbert", k, stack, head, k.activation("classifier_activation", "gelu")),
         pooling=k.choice("classifier_pooling", table=POOLINGS, default="cls") if head == "text_class" else "first",
         head_norm=head in ("text_class", "token_class", "span"),
         head_dense_bias=k.flag("classifier_bias", default=False) or head == "none",

@@ -52,15 +52,7 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
         count_from=PAD_ID,
         relative_buckets=BUCKETS,
     )
-    config = NetworkConfig(
-        "mpnet",
-        vocab_size=k.size("vocab_size"),
-        encoder=encoder,
-        head=head,
-        head_activation="tanh" if head == "text_class" else "gelu",
-        n_classes=k.n_classes() if head.endswith("_class") else 0,
-        tie_head=k.flag("tie_word_embeddings", default=True) and head == "masked",
-    )
+    config = bert.config_of_encoder("mpnet", k, encoder, head, "tanh" if head == "text_class" else "gelu")
     k.done()
     return config
 

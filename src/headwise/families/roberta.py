@@ -48,14 +48,12 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
         stack.max_len <= pad_id + 1,
         f"max_position_embeddings = {stack.max_len} leaves no positions after pad_token_id = {pad_id}",
     )
-    config = NetworkConfig(
+    config = bert.config_of_encoder(
         "roberta",
-        vocab_size=k.size("vocab_size"),
-        encoder=replace(stack, max_len=stack.max_len - pad_id - 1, position_offset=pad_id + 1, count_from=pad_id),
-        head=head,
-        head_activation="tanh" if head == "text_class" else "gelu",
-        n_classes=k.n_classes() if head.endswith("_class") else 0,
-        tie_head=k.flag("tie_word_embeddings", default=True) and head == "masked",
+        k,
+        replace(stack, max_len=stack.max_len - pad_id - 1, position_offset=pad_id + 1, count_from=pad_id),
+        head,
+        "tanh" if head == "text_class" else "gelu",
     )
     k.done()
     return config
