@@ -305,7 +305,7 @@ def products(draw: Draw, wrong: bool) -> None:
     check(few(x).shape == (rows, few.d_out), "outputs of another shape")
     if layer.numbers == "int8":
         levels, scales = np.empty((layer.d_out, layer.d_in), np.int8), np.empty(layer.d_out, np.float32)
-        c.library().headwise_levels(layer.address, at(levels), at(scales))
+        c.library().headwise_quantised_weights(layer.address, at(levels), at(scales))
 
 
 # --- Files ------------------------------------------------------------------------------------------------------------

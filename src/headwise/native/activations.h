@@ -3,11 +3,7 @@
 #ifndef HEADWISE_ACTIVATIONS_H
 #define HEADWISE_ACTIVATIONS_H
 
-#ifdef _WIN32
-#define EXPORT __declspec(dllexport)
-#else
-#define EXPORT __attribute__((visibility("default")))
-#endif
+#include "common.h"
 
 /* In the order of ACTIVATIONS in network.py. */
 typedef enum Activation { NONE, RELU, GELU, GELU_TANH, QUICK_GELU, SILU } Activation;

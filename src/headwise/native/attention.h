@@ -1,12 +1,10 @@
 /* Attention (equation 1) for sentences of any length without padding. Head widths are multiples of 8; rows of weights have
-   room for `rounded` keys. */
+   room for `round_up` keys. */
 
 #ifndef HEADWISE_ATTENTION_H
 #define HEADWISE_ATTENTION_H
 
 #include "products.h"
-
-static inline int rounded(int n) { return (n + 7) / 8 * 8; }
 
 /* The maximum of x, ignoring NaN; -inf if x is empty. */
 float maximum(const float *x, int n);

@@ -20,11 +20,15 @@ SOURCES = (
     "products.c",
     "activations.c",
     "attention.c",
+    "layers.c",
+    "encoder.c",
+    "decoder.c",
     "transformer.c",
     "search.c",
     "training.c",
-    "team.c",
+    "parallel.c",
     "checksum.c",
+    "layout.c",
 )
 HOUR = 3600  # seconds
 ANYWHERE = "scalar"  # the build that runs everywhere and detects the processor's instructions

@@ -33,7 +33,10 @@ class Norm(Structure):
 class Linear(Structure):
     """See products.h."""
 
-    _fields_ = (*_fields(c_int, "d_in d_out depth zero half"), *_fields(c_void_p, "levels shifts scales values bias"))
+    _fields_ = (
+        *_fields(c_int, "d_in d_out depth zero_point is_bfloat16"),
+        *_fields(c_void_p, "quantised compensation scales values bias"),
+    )
 
 
 class Attention(Structure):
@@ -75,7 +78,7 @@ class Embeddings(Structure):
 class Rotary(Structure):
     """See transformer.h."""
 
-    _fields_ = (("turns", c_void_p), ("half", c_int))
+    _fields_ = (("angles", c_void_p), ("half", c_int))
 
 
 class Transformer(Structure):
@@ -187,8 +190,8 @@ class Ranked(Structure):
     _fields_ = _fields(c_void_p, "counts tokens parents ended log_probs token_log_probs")
 
 
-class PackedShape(Structure):
-    """`Packing` of attention.h."""
+class Packing(Structure):
+    """See attention.h."""
 
     _fields_ = (*_fields(c_void_p, "queries keys"), *_fields(c_int, "sentences causal heads d_k d_v half"))
 
@@ -291,7 +294,21 @@ def opened(name: str) -> ctypes.CDLL | None:
         again = f"rebuild it with {REBUILD}"
         warnings.warn(f"the compiled library was built from other sources and is not used: {again}", stacklevel=2)
         return None
+    if wrong := [kind.__name__ for kind in _structures() if size_in_c(loaded, kind) != ctypes.sizeof(kind)]:
+        message = f"the compiled library differs in the sizes of {', '.join(wrong)} and is not used: {REMEDY}"
+        warnings.warn(message, stacklevel=2)
+        return None
     return declared(loaded)
+
+
+def size_in_c(loaded: ctypes.CDLL, kind: type[Structure]) -> int:
+    """The size in bytes that a library has compiled for a structure; 0 if it does not know it."""
+    return loaded.headwise_struct_size(kind.__name__.encode())
+
+
+def _structures() -> list[type[Structure]]:
+    """The structures of this module."""
+    return [kind for kind in Structure.__subclasses__() if kind.__module__ == __name__]
 
 
 def declared(found: ctypes.CDLL) -> ctypes.CDLL:
@@ -301,13 +318,13 @@ def declared(found: ctypes.CDLL) -> ctypes.CDLL:
         ("linear", c_void_p, (*(c_void_p,) * 3, *(c_int,) * 4)),
         ("linear_rows", c_void_p, (*(c_void_p,) * 3, c_int)),
         ("activate", None, (c_int, c_void_p, c_int)),
-        ("apply", c_int, (c_void_p, c_void_p, c_int, c_void_p)),
-        ("levels", None, (c_void_p, c_void_p, c_void_p)),
-        ("halve", None, (c_void_p, c_int64, c_void_p)),
+        ("linear_forward", c_int, (c_void_p, c_void_p, c_int, c_void_p)),
+        ("quantised_weights", None, (c_void_p, c_void_p, c_void_p)),
+        ("to_bfloat16", None, (c_void_p, c_int64, c_void_p)),
         ("checksum", c_uint64, (c_void_p, c_int64)),
         ("start", c_void_p, (c_void_p, c_void_p, c_void_p, c_int, c_void_p)),
         ("end", None, (c_void_p,)),
-        ("make_room", c_int, (c_void_p, c_int, c_void_p, c_int, c_int64, c_int)),
+        ("reserve_slots", c_int, (c_void_p, c_int, c_void_p, c_int, c_int64, c_int)),
         ("step", c_int, (c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
         ("read", c_int, (*[c_void_p] * 5, c_int, c_void_p)),
         ("slots", c_int64, (c_void_p,)),
@@ -316,7 +333,7 @@ def declared(found: ctypes.CDLL) -> ctypes.CDLL:
         ("search_start", c_void_p, (c_void_p,) * 6),
         ("search_step", c_int, (c_void_p, c_void_p, c_int, c_void_p)),
         ("search_end", None, (c_void_p,)),
-        ("team", None, (c_void_p,)),
+        ("set_openmp", None, (c_void_p,)),
         ("drop", None, (c_void_p, c_int, c_void_p, c_int64, c_int, c_float, c_int64, c_void_p, c_int, c_int)),
         ("softmax", c_int, (c_void_p, c_int, c_int64, c_int64, c_void_p, c_int)),
         ("attend", c_int, (*(c_void_p,) * 4, c_int)),
@@ -337,5 +354,5 @@ def training_library() -> ctypes.CDLL | None:
     """
     loaded, process = library(), ctypes.CDLL(None) if os.name == "posix" else None  # not on Windows
     if loaded and hasattr(process, "GOMP_parallel"):
-        loaded.headwise_team(ctypes.cast(process.GOMP_parallel, c_void_p))
+        loaded.headwise_set_openmp(ctypes.cast(process.GOMP_parallel, c_void_p))
     return loaded

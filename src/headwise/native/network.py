@@ -94,7 +94,7 @@ class Linear:
         assert x.ndim == 2 and x.shape[1] == self.d_in, f"inputs of width {self.d_in}, not {x.shape}"
         x = floats(x)
         y = np.empty((len(x), self.d_out), np.float32)
-        _done(c.needed().headwise_apply(self.address, at(x), len(x), at(y)))
+        _done(c.needed().headwise_linear_forward(self.address, at(x), len(x), at(y)))
         return y
 
 
@@ -414,7 +414,7 @@ class Decoding:
     def make_room(self, rows: int, paths: Ints, length: int) -> None:
         """Call before a step of `rows` rows; it may change `paths` (hypotheses, stride), int32, up to `length`."""
         self._check_paths(paths, length, self.slots)
-        failed = c.needed().headwise_make_room(self.address, rows, at(paths), len(paths), paths.shape[1], length)
+        failed = c.needed().headwise_reserve_slots(self.address, rows, at(paths), len(paths), paths.shape[1], length)
         self.done(failed)
         self._capacity = self.slots + rows
 
@@ -511,7 +511,7 @@ def _after_zeros(table: Floats) -> Floats:
 def to_bfloat16(array: Floats) -> NDArray[np.uint16]:
     """The nearest numbers in bfloat16, of two the even one: the upper to_bfloat16 of float32."""
     nearest = np.empty(array.shape, np.uint16)
-    c.needed().headwise_halve(at(array), array.size, at(nearest))
+    c.needed().headwise_to_bfloat16(at(array), array.size, at(nearest))
     return nearest
 
 

@@ -6,17 +6,15 @@
 
 #include "products.h"
 
-#define HEAD ((sizeof(Linear) + 63) / 64 * 64)
-#define LARGEST 127   /* quantised input */
-#define MOST 258      /* of weights of one sign in a sum: 127 * 258 < 2^15 */
-#define ROWS 48       /* rows computed together, so that inputs stay in L2 */
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define HEADER_SIZE ((sizeof(Linear) + 63) / 64 * 64)
+#define MAX_INPUT 127   /* quantised input */
+#define MAX_GROUP_SUM 258      /* of weights of one sign in a sum: 127 * 258 < 2^15 */
+#define BLOCK_ROWS 48       /* rows computed together, so that inputs stay in L2 */
 
 /* The checksum of the sources: `version` in build.py. */
 int headwise_version(void) { return HEADWISE_VERSION; }
 
-void *room(Buffer *buffer, int64_t size) {
+void *reserve(Buffer *buffer, int64_t size) {
     if (!buffer->bytes || buffer->size < size) { /* never NULL for size 0, since NULL means out of memory */
         free(buffer->bytes);
         size = (size + size / 2 + 64) / 64 * 64;
@@ -28,60 +26,61 @@ void *room(Buffer *buffer, int64_t size) {
 
 /* --- Packing --- */
 
-static int panels(const Linear *layer) { return (layer->d_out + PANEL - 1) / PANEL; }
+static int panel_count(const Linear *layer) { return (layer->d_out + PANEL - 1) / PANEL; }
 
-static int64_t depth_of(int d_in, Numbers numbers) { return numbers == INT8 ? (d_in + GROUP - 1) / GROUP * GROUP : d_in; }
+static int64_t padded_depth(int d_in, Numbers numbers) { return numbers == INT8 ? (d_in + GROUP - 1) / GROUP * GROUP : d_in; }
 
-static size_t size_of(Numbers numbers) { return numbers == FLOAT32 ? 4 : numbers == BFLOAT16 ? 2 : 1; }
+static size_t bytes_per_weight(Numbers numbers) { return numbers == FLOAT32 ? 4 : numbers == BFLOAT16 ? 2 : 1; }
 
-static Numbers numbers_of(const Linear *layer) { return layer->levels ? INT8 : layer->half ? BFLOAT16 : FLOAT32; }
+static Numbers number_type(const Linear *layer) { return layer->quantised ? INT8 : layer->is_bfloat16 ? BFLOAT16 : FLOAT32; }
 
 int64_t headwise_linear_size(int d_out, int d_in, Numbers numbers) {
-    const int64_t columns = (d_out + PANEL - 1) / PANEL * PANEL, depth = depth_of(d_in, numbers);
-    return HEAD + columns * ((numbers == INT8 ? 12 : 4) + (int64_t)size_of(numbers) * depth);
+    const int64_t columns = (d_out + PANEL - 1) / PANEL * PANEL, depth = padded_depth(d_in, numbers);
+    return HEADER_SIZE + columns * ((numbers == INT8 ? 12 : 4) + (int64_t)bytes_per_weight(numbers) * depth);
 }
 
 /* An empty layer in zeroed memory; all its parts are padded to registers. */
-static Linear *blank(void *zeros, int d_out, int d_in, Numbers numbers, int zero) {
+static Linear *init_linear(void *zeros, int d_out, int d_in, Numbers numbers, int zero) {
     Linear *layer = zeros;
-    *layer = (Linear){.d_in = d_in, .d_out = d_out, .depth = depth_of(d_in, numbers), .zero = zero, .half = numbers == BFLOAT16};
-    const int64_t columns = (int64_t)panels(layer) * PANEL;
-    char *parts = (char *)zeros + HEAD;
+    *layer = (Linear){.d_in = d_in, .d_out = d_out, .depth = padded_depth(d_in, numbers), .zero_point = zero};
+    layer->is_bfloat16 = numbers == BFLOAT16;
+    const int64_t columns = (int64_t)panel_count(layer) * PANEL;
+    char *parts = (char *)zeros + HEADER_SIZE;
     layer->bias = (float *)parts;
     if (numbers != INT8) {
         layer->values = parts + 4 * columns;
         return layer;
     }
-    layer->shifts = (int32_t *)(parts + 4 * columns);
+    layer->compensation = (int32_t *)(parts + 4 * columns);
     layer->scales = (float *)(parts + 8 * columns);
-    layer->levels = (int8_t *)(parts + 12 * columns);
+    layer->quantised = (int8_t *)(parts + 12 * columns);
     return layer;
 }
 
 /* Offset of a quantised weight. */
-static int64_t place(const Linear *layer, int output, int input) {
+static int64_t int8_index(const Linear *layer, int output, int input) {
     int64_t panel = (int64_t)(output / PANEL) * PANEL * layer->depth;
     return panel + (int64_t)(input / 4) * PANEL * 4 + (output % PANEL) * 4 + input % 4;
 }
 
 /* Offset of the weights of an output, which are PANEL numbers apart. */
-static int64_t value_at(const Linear *layer, int output) {
+static int64_t float_index(const Linear *layer, int output) {
     return (int64_t)(output / PANEL) * PANEL * layer->depth + output % PANEL;
 }
 
 /* Sums of weights of one sign that are added in 16 bits: in a group, the first and third, or the second and fourth pair of
    each eight inputs. */
 INLINE f8 group_sums(const float *weight, f8 inverse) {
-    const f8 none = all8(0);
+    const f8 none = set8(0);
     f8 a = round8(mul8(load8(weight), inverse)), b = round8(mul8(load8(weight + 8), inverse));
     f8 above = add8(max8(a, none), max8(b, none)), below = sub8(above, add8(a, b));
-    return fours8(above, below);
+    return sum_groups8(above, below);
 }
 
 /* The largest such sum. `weight` has `depth` numbers, a multiple of GROUP. */
-static float heaviest(const float *weight, int depth, float inverse) {
-    f8 most = all8(0);
-    for (int i = 0; i < depth; i += GROUP) most = max8(most, group_sums(weight + i, all8(inverse)));
+static float largest_group_sum(const float *weight, int depth, float inverse) {
+    f8 most = set8(0);
+    for (int i = 0; i < depth; i += GROUP) most = max8(most, group_sums(weight + i, set8(inverse)));
     float sums[8], largest = 0;
     store8(sums, most);
     for (int i = 0; i < 8; i++) largest = MAX(largest, sums[i]);
@@ -103,60 +102,61 @@ static float largest_magnitude(const float *x, int n) {
 
 /* The finest scale for which an output's sums stay within the bound. A coarser scale increases no quantised weight, so groups
    within the bound stay there. */
-static float finest_scale(const float *weight, int depth) {
+static float weight_scale(const float *weight, int depth) {
     const float largest = largest_magnitude(weight, depth);
     if (!isfinite(largest)) return NAN; /* the output will be NaN, too */
     float scale = MAX(1e-30f, largest) / 127;
-    scale *= MAX(1, heaviest(weight, depth, 1 / scale) / (MOST + 4)); /* with a margin for rounding */
-    f8 inverse = all8(1 / scale);
+    scale *= MAX(1, largest_group_sum(weight, depth, 1 / scale) / (MAX_GROUP_SUM + 4)); /* with a margin for rounding */
+    f8 inverse = set8(1 / scale);
     for (int i = 0; i < depth; i += GROUP)
-        while (hits8(group_sums(weight + i, inverse), all8(MOST + 1))) scale *= 1.002f, inverse = all8(1 / scale);
+        while (greater_mask8(group_sums(weight + i, inverse), set8(MAX_GROUP_SUM + 1)))
+            scale *= 1.002f, inverse = set8(1 / scale);
     return scale;
 }
 
 /* `levels` and `weight` have the padded depth of the layer. */
-static void pack_levels(Linear *layer, int output, const float *weight, int8_t *levels) {
+static void pack_int8(Linear *layer, int output, const float *weight, int8_t *levels) {
     const int depth = layer->depth;
-    const float scale = finest_scale(weight, depth);
+    const float scale = weight_scale(weight, depth);
     int32_t total = 0;
     const float inverse = isfinite(scale) ? 1 / scale : 0;
     for (int i = 0; i < depth; i++) levels[i] = isfinite(scale) ? (int8_t)rintf(weight[i] * inverse) : 0, total += levels[i];
-    int8_t *to = layer->levels + place(layer, output, 0);
+    int8_t *to = layer->quantised + int8_index(layer, output, 0);
     for (int i = 0; i < depth; i += 4) memcpy(to + (int64_t)i * PANEL, levels + i, 4);
     layer->scales[output] = scale;
-    layer->shifts[output] = layer->zero * total;
+    layer->compensation[output] = layer->zero_point * total;
 }
 
 /* Half a panel: up to eight outputs from `output` on. */
-static void pack_values(Linear *layer, int output, const float *weight) {
+static void pack_float(Linear *layer, int output, const float *weight) {
     const int64_t d_in = layer->d_in, count = MIN(8, layer->d_out - output);
-    const int64_t to = value_at(layer, output);
+    const int64_t to = float_index(layer, output);
     float columns[64] = {0}; /* of eight inputs, or one; missing outputs stay 0 */
     int64_t i = 0;
     for (; count == 8 && i + 8 <= d_in; i += 8) {
         f8 block[8];
         for (int o = 0; o < 8; o++) block[o] = load8(weight + o * d_in + i);
         transpose8(block, columns, 8);
-        for (int k = 0; k < 8; k++) write8(layer->values, to + (i + k) * PANEL, load8(columns + 8 * k), layer->half);
+        for (int k = 0; k < 8; k++) write8(layer->values, to + (i + k) * PANEL, load8(columns + 8 * k), layer->is_bfloat16);
     }
     for (; i < d_in; i++) {
         for (int o = 0; o < count; o++) columns[o] = weight[o * d_in + i];
-        write8(layer->values, to + i * PANEL, load8(columns), layer->half);
+        write8(layer->values, to + i * PANEL, load8(columns), layer->is_bfloat16);
     }
 }
 
 Linear *headwise_linear(void *zeros, const float *weight, const float *bias, int d_out, int d_in, Numbers numbers,
-                         int after_relu) {
+                        int after_relu) {
     const int int8 = numbers == INT8;
-    Linear *layer = blank(zeros, d_out, d_in, numbers, after_relu ? 0 : 64);
+    Linear *layer = init_linear(zeros, d_out, d_in, numbers, after_relu ? 0 : 64);
     if (!weight) return layer;
     float *padded = calloc(5 * (size_t)layer->depth + 64, 1); /* a row and its quantised weights */
     if (!padded) return NULL;
     for (int o = 0; o < d_out; o += int8 ? 1 : 8) {
         const float *row = weight + (int64_t)o * d_in;
         if (int8 && layer->depth > d_in) row = memcpy(padded, row, 4 * (size_t)d_in);
-        if (int8) pack_levels(layer, o, row, (int8_t *)(padded + layer->depth));
-        else pack_values(layer, o, row);
+        if (int8) pack_int8(layer, o, row, (int8_t *)(padded + layer->depth));
+        else pack_float(layer, o, row);
     }
     if (bias) memcpy(layer->bias, bias, 4 * (size_t)d_out);
     free(padded);
@@ -164,20 +164,20 @@ Linear *headwise_linear(void *zeros, const float *weight, const float *bias, int
 }
 
 Linear *headwise_linear_rows(void *zeros, const Linear *layer, const int32_t *rows, int count) {
-    const Numbers numbers = numbers_of(layer);
-    const size_t size = size_of(numbers);
-    Linear *few = blank(zeros, count, layer->d_in, numbers, layer->zero);
+    const Numbers numbers = number_type(layer);
+    const size_t size = bytes_per_weight(numbers);
+    Linear *few = init_linear(zeros, count, layer->d_in, numbers, layer->zero_point);
     for (int o = 0; o < count; o++) {
         few->bias[o] = layer->bias[rows[o]];
-        if (layer->levels) {
+        if (layer->quantised) {
             few->scales[o] = layer->scales[rows[o]];
-            few->shifts[o] = layer->shifts[rows[o]];
-            int8_t *to = few->levels + place(few, o, 0);
-            const int8_t *from = layer->levels + place(layer, rows[o], 0);
+            few->compensation[o] = layer->compensation[rows[o]];
+            int8_t *to = few->quantised + int8_index(few, o, 0);
+            const int8_t *from = layer->quantised + int8_index(layer, rows[o], 0);
             for (int i = 0; i < layer->depth / 4; i++) memcpy(to + i * 4 * PANEL, from + i * 4 * PANEL, 4);
         } else {
-            char *to = (char *)few->values + size * value_at(few, o);
-            const char *from = (const char *)layer->values + size * value_at(layer, rows[o]);
+            char *to = (char *)few->values + size * float_index(few, o);
+            const char *from = (const char *)layer->values + size * float_index(layer, rows[o]);
             for (int i = 0; i < layer->depth; i++) memcpy(to + size * PANEL * i, from + size * PANEL * i, size);
         }
     }
@@ -185,18 +185,18 @@ Linear *headwise_linear_rows(void *zeros, const Linear *layer, const int32_t *ro
 }
 
 /* The quantised weights (d_out, d_in) and the scale of each output: W is about scale * level. */
-void headwise_levels(const Linear *layer, int8_t *levels, float *scales) {
+void headwise_quantised_weights(const Linear *layer, int8_t *levels, float *scales) {
     for (int o = 0; o < layer->d_out; o++) {
         scales[o] = layer->scales[o];
         for (int i = 0; i < layer->d_in; i++)
-            levels[(int64_t)o * layer->d_in + i] = layer->levels[place(layer, o, i)];
+            levels[(int64_t)o * layer->d_in + i] = layer->quantised[int8_index(layer, o, i)];
     }
 }
 
-void headwise_halve(const float *x, int64_t n, uint16_t *to) { convert(x, 0, n, to, 1); }
+void headwise_to_bfloat16(const float *x, int64_t n, uint16_t *to) { convert(x, 0, n, to, 1); }
 
 /* The rest of an activation after the tiles. */
-static void finish(const Linear *layer, float *y, int rows, int64_t stride, Activation kind) {
+static void activation_epilogue(const Linear *layer, float *y, int rows, int64_t stride, Activation kind) {
     if (kind <= RELU) return;
     for (int r = 0; r < rows; r++) headwise_activate(kind, y + r * stride, layer->d_out);
 }
@@ -225,7 +225,7 @@ typedef void Tile(const Product *product, int row, int panel);
 #define TILES(KIND, P) \
     TILE(KIND, 1, P) TILE(KIND, 2, P) TILE(KIND, 3, P) TILE(KIND, 4, P) TILE(KIND, 5, P) TILE(KIND, 6, P)
 
-#define HELD(sums) __asm__ volatile("" : : "r"(sums) : "memory")
+#define COMPILER_BARRIER(sums) __asm__ volatile("" : : "r"(sums) : "memory")
 
 /* Functions for P panels, with as many rows as SUMS panels of sums fit in registers. */
 #define FITTING(KIND, SUMS, MR, P) MR * P <= SUMS ? KIND##_##MR##_##P : NULL
@@ -234,10 +234,10 @@ typedef void Tile(const Product *product, int row, int panel);
      FITTING(KIND, SUMS, 4, P), FITTING(KIND, SUMS, 5, P), FITTING(KIND, SUMS, 6, P)}
 
 /* All rows and panels, up to `wide` panels at a time, in tiles of similar height. */
-static void multiply_tiles(const Product *product, int rows, Tile *const (*shapes)[TALLEST], int sums, int wide) {
-    for (int panel = 0, all = panels(product->layer), width; panel < all; panel += width) {
+static void run_tiles(const Product *product, int rows, Tile *const (*shapes)[MAX_TILE_ROWS], int sums, int wide) {
+    for (int panel = 0, all = panel_count(product->layer), width; panel < all; panel += width) {
         width = wide >= 4 && panel + 4 <= all ? 4 : wide >= 2 && panel + 2 <= all ? 2 : 1;
-        const int tallest = MIN(TALLEST, sums / width);
+        const int tallest = MIN(MAX_TILE_ROWS, sums / width);
         int left = (rows + tallest - 1) / tallest;
         for (int row = 0, height; row < rows; row += height, left--) {
             height = (rows - row + left - 1) / left;
@@ -249,8 +249,8 @@ static void multiply_tiles(const Product *product, int rows, Tile *const (*shape
 /* --- Products in 8-bit integers --- */
 
 /* Quantises a row of inputs, padded to the layer's depth; returns the scale. */
-static float round_row(const Linear *layer, const float *restrict x, uint8_t *restrict levels) {
-    const int n = layer->d_in, zero = layer->zero, steps = LARGEST - zero;
+static float quantise_row(const Linear *layer, const float *restrict x, uint8_t *restrict levels) {
+    const int n = layer->d_in, zero = layer->zero_point, steps = MAX_INPUT - zero;
     const float largest = largest_magnitude(x, n), quotient = steps / largest;
     const float inverse = isfinite(quotient) ? quotient : 0; /* for zeros and NaN */
     for (int i = 0; i < n; i++) levels[i] = (uint8_t)((int)rintf(x[i] * inverse) + zero);
@@ -259,7 +259,7 @@ static float round_row(const Linear *layer, const float *restrict x, uint8_t *re
 }
 
 /* Stores the outputs of a panel that exist. */
-INLINE void put(const Linear *layer, int panel, f16 values, float *y) {
+INLINE void store_panel(const Linear *layer, int panel, f16 values, float *y) {
     const int n = panel * PANEL;
     float out[PANEL];
     if (n + PANEL <= layer->d_out) {
@@ -271,64 +271,64 @@ INLINE void put(const Linear *layer, int panel, f16 values, float *y) {
 }
 
 /* Converts the sums of a row and a panel to outputs. */
-INLINE void put_sums(const Product *product, int row, int panel, i16 sums, f16 scales, f16 bias) {
-    const f16 scale = mul16(all16(product->x_scales[row]), scales);
-    f16 value = fma16(less16(sums, product->layer->shifts + panel * PANEL), scale, bias);
-    if (product->relu) value = max16(all16(0), value);
-    put(product->layer, panel, value, product->y + row * product->y_stride);
+INLINE void int8_epilogue(const Product *product, int row, int panel, i16 sums, f16 scales, f16 bias) {
+    const f16 scale = mul16(set16(product->x_scales[row]), scales);
+    f16 value = fma16(minus16(sums, product->layer->compensation + panel * PANEL), scale, bias);
+    if (product->relu) value = max16(set16(0), value);
+    store_panel(product->layer, panel, value, product->y + row * product->y_stride);
 }
 
 INLINE void int8_tile(const int MR, const int P, const Product *product, int row, int panel) {
     const Linear *layer = product->layer;
     const int64_t depth = layer->depth;
-    const int8_t *w = layer->levels + panel * PANEL * depth;
+    const int8_t *w = layer->quantised + panel * PANEL * depth;
     const uint8_t *x = (const uint8_t *)product->x + row * depth;
-    i16 total[TALLEST][4], sums[TALLEST][4];
-    UNROLL(TALLEST)
+    i16 total[MAX_TILE_ROWS][4], sums[MAX_TILE_ROWS][4];
+    UNROLL(MAX_TILE_ROWS)
     for (int r = 0; r < MR; r++)
         UNROLL(4)
-        for (int p = 0; p < P; p++) total[r][p] = none16();
+        for (int p = 0; p < P; p++) total[r][p] = zero16();
     for (int64_t k = 0; k < depth; k += GROUP) add_products(MR, P, total, x + k, depth, w + k * PANEL);
-    by_rows(MR, P, total);
-    UNROLL(TALLEST)
+    sums_by_row(MR, P, total);
+    UNROLL(MAX_TILE_ROWS)
     for (int r = 0; r < MR; r++)
         UNROLL(4)
         for (int p = 0; p < P; p++) sums[r][p] = total[r][p];
-    HELD(sums);
+    COMPILER_BARRIER(sums);
     for (int p = 0; p < P; p++) {
         const int n = (panel + p) * PANEL;
         const f16 scales = load16(layer->scales + n), bias = load16(layer->bias + n);
-        for (int r = 0; r < MR; r++) put_sums(product, row + r, panel + p, sums[r][p], scales, bias);
+        for (int r = 0; r < MR; r++) int8_epilogue(product, row + r, panel + p, sums[r][p], scales, bias);
     }
 }
 
 TILES(int8, 1) TILES(int8, 2) TILES(int8, 4)
-static Tile *const INT8_TILES[3][TALLEST] = {
+static Tile *const INT8_TILES[3][MAX_TILE_ROWS] = {
     HEIGHTS(int8, INT8_TILE, 1), HEIGHTS(int8, INT8_TILE, 2), HEIGHTS(int8, INT8_TILE, 4)};
 
 #ifdef __AMX_INT8__
 #include "tiles_amx.h"
 #else
 #define TILE_ROWS 1
-#define AMX_LEAST (ROWS + 1)
-static void multiply_matrices(const Product *product, int rows) { (void)product, (void)rows; } /* never called */
+#define AMX_MIN_ROWS (BLOCK_ROWS + 1)
+static void run_amx_tiles(const Product *product, int rows) { (void)product, (void)rows; } /* never called */
 #endif
 
-static int apply_int8(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
-                      Activation kind, Scratch *scratch) {
+static int forward_int8(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
+                        Activation kind, Scratch *scratch) {
     const int64_t depth = layer->depth;
-    const int tall = (MIN(rows, ROWS) + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
-    uint8_t *levels = room(&scratch->levels, tall * depth);
+    const int tall = (MIN(rows, BLOCK_ROWS) + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+    uint8_t *levels = reserve(&scratch->quantised, tall * depth);
     if (!levels) return -1;
-    float scales[ROWS];
-    for (; rows > 0; rows -= ROWS, x += ROWS * x_stride, y += ROWS * y_stride) {
-        if (stopped(scratch)) return -1;
-        const int count = MIN(ROWS, rows);
+    float scales[BLOCK_ROWS];
+    for (; rows > 0; rows -= BLOCK_ROWS, x += BLOCK_ROWS * x_stride, y += BLOCK_ROWS * y_stride) {
+        if (is_cancelled(scratch)) return -1;
+        const int count = MIN(BLOCK_ROWS, rows);
         const Product product = {layer, levels, scales, y, depth, y_stride, kind == RELU};
-        for (int r = 0; r < count; r++) scales[r] = round_row(layer, x + r * x_stride, levels + r * depth);
-        if (count >= AMX_LEAST) multiply_matrices(&product, count);
-        else multiply_tiles(&product, count, INT8_TILES, INT8_TILE, count > TALLEST ? INT8_TILE / TALLEST : 1);
-        finish(layer, y, count, y_stride, kind);
+        for (int r = 0; r < count; r++) scales[r] = quantise_row(layer, x + r * x_stride, levels + r * depth);
+        if (count >= AMX_MIN_ROWS) run_amx_tiles(&product, count);
+        else run_tiles(&product, count, INT8_TILES, INT8_TILE, count > MAX_TILE_ROWS ? INT8_TILE / MAX_TILE_ROWS : 1);
+        activation_epilogue(layer, y, count, y_stride, kind);
     }
     return 0;
 }
@@ -336,71 +336,71 @@ static int apply_int8(const Linear *layer, const float *x, int rows, int64_t x_s
 /* --- Products in float32, with weights in float32 or bfloat16 --- */
 
 /* Every output is one chain of additions, independent of MR and P, and the same for float32 and bfloat16 weights. */
-INLINE void chain_tile(const int HALF, const int MR, const int P, const Product *product, int row, int panel) {
+INLINE void fma_tile(const int HALF, const int MR, const int P, const Product *product, int row, int panel) {
     const Linear *layer = product->layer;
     const int64_t depth = layer->depth, x_stride = product->x_stride;
     const float *x = (const float *)product->x + row * x_stride;
-    f16 total[TALLEST][4], sums[TALLEST][4];
-    UNROLL(TALLEST)
+    f16 total[MAX_TILE_ROWS][4], sums[MAX_TILE_ROWS][4];
+    UNROLL(MAX_TILE_ROWS)
     for (int r = 0; r < MR; r++)
         UNROLL(4)
-        for (int p = 0; p < P; p++) total[r][p] = all16(0);
+        for (int p = 0; p < P; p++) total[r][p] = set16(0);
     for (int64_t k = 0; k < depth; k++) {
         f16 w[4];
         UNROLL(4)
         for (int p = 0; p < P; p++) w[p] = read16(layer->values, ((panel + p) * depth + k) * PANEL, HALF);
-        UNROLL(TALLEST)
+        UNROLL(MAX_TILE_ROWS)
         for (int r = 0; r < MR; r++) {
-            f16 a = all16(x[r * x_stride + k]);
+            f16 a = set16(x[r * x_stride + k]);
             UNROLL(4)
             for (int p = 0; p < P; p++) total[r][p] = fma16(a, w[p], total[r][p]);
         }
     }
-    UNROLL(TALLEST)
+    UNROLL(MAX_TILE_ROWS)
     for (int r = 0; r < MR; r++)
         UNROLL(4)
         for (int p = 0; p < P; p++) sums[r][p] = total[r][p];
-    HELD(sums);
+    COMPILER_BARRIER(sums);
     for (int p = 0; p < P; p++) {
         const f16 bias = load16(layer->bias + (panel + p) * PANEL);
         for (int r = 0; r < MR; r++) {
             f16 value = add16(sums[r][p], bias);
-            if (product->relu) value = max16(all16(0), value);
-            put(layer, panel + p, value, product->y + (row + r) * product->y_stride);
+            if (product->relu) value = max16(set16(0), value);
+            store_panel(layer, panel + p, value, product->y + (row + r) * product->y_stride);
         }
     }
 }
 
-#define float_tile(...) chain_tile(0, __VA_ARGS__)
-#define half_tile(...) chain_tile(1, __VA_ARGS__)
+#define float_tile(...) fma_tile(0, __VA_ARGS__)
+#define half_tile(...) fma_tile(1, __VA_ARGS__)
 TILES(float, 1) TILES(float, 2) TILES(float, 4)
 TILES(half, 1) TILES(half, 2) TILES(half, 4)
-static Tile *const CHAIN_TILES[2][3][TALLEST] = {
+static Tile *const FLOAT_TILES[2][3][MAX_TILE_ROWS] = {
     {HEIGHTS(float, FLOAT_TILE, 1), HEIGHTS(float, FLOAT_TILE, 2), HEIGHTS(float, FLOAT_TILE, 4)},
     {HEIGHTS(half, FLOAT_TILE, 1), HEIGHTS(half, FLOAT_TILE, 2), HEIGHTS(half, FLOAT_TILE, 4)}};
 
-static int apply_chains(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
-                        Activation kind, const Scratch *scratch) {
-    for (; rows > 0; rows -= ROWS, x += ROWS * x_stride, y += ROWS * y_stride) {
-        if (stopped(scratch)) return -1;
-        const int count = MIN(ROWS, rows);
+static int forward_float(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
+                         Activation kind, const Scratch *scratch) {
+    for (; rows > 0; rows -= BLOCK_ROWS, x += BLOCK_ROWS * x_stride, y += BLOCK_ROWS * y_stride) {
+        if (is_cancelled(scratch)) return -1;
+        const int count = MIN(BLOCK_ROWS, rows);
         const Product product = {layer, x, NULL, y, x_stride, y_stride, kind == RELU};
-        multiply_tiles(&product, count, CHAIN_TILES[layer->half], FLOAT_TILE, FLOAT_TILE / MIN(count, TALLEST));
-        finish(layer, y, count, y_stride, kind);
+        run_tiles(&product, count, FLOAT_TILES[layer->is_bfloat16], FLOAT_TILE, FLOAT_TILE / MIN(count, MAX_TILE_ROWS));
+        activation_epilogue(layer, y, count, y_stride, kind);
     }
     return 0;
 }
 
-int apply(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride, Activation kind,
+int linear_forward(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride, Activation kind,
           Scratch *scratch) {
-    if (layer->levels) return apply_int8(layer, x, rows, x_stride, y, y_stride, kind, scratch);
-    return apply_chains(layer, x, rows, x_stride, y, y_stride, kind, scratch);
+    if (layer->quantised) return forward_int8(layer, x, rows, x_stride, y, y_stride, kind, scratch);
+    return forward_float(layer, x, rows, x_stride, y, y_stride, kind, scratch);
 }
 
-/* `apply` to contiguous rows. Returns 0, or -1 if out of memory. */
-int headwise_apply(const Linear *layer, const float *x, int rows, float *y) {
+/* `linear_forward` to contiguous rows. Returns 0, or -1 if out of memory. */
+int headwise_linear_forward(const Linear *layer, const float *x, int rows, float *y) {
     Scratch scratch = {0};
-    int failed = apply(layer, x, rows, layer->d_in, y, layer->d_out, NONE, &scratch);
-    free(scratch.levels.bytes);
+    int failed = linear_forward(layer, x, rows, layer->d_in, y, layer->d_out, NONE, &scratch);
+    free(scratch.quantised.bytes);
     return failed;
 }

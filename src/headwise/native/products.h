@@ -19,10 +19,10 @@ typedef enum Numbers { FLOAT32, INT8, BFLOAT16 } Numbers; /* of weights; in the 
 typedef struct Linear {
     int d_in, d_out;
     int depth;       /* d_in; in int8 rounded up to whole groups */
-    int zero;        /* int8: quantised value of an input of 0 */
-    int half;        /* whether `values` are bfloat16; inputs, sums and outputs are float32 */
-    int8_t *levels;  /* int8: panels of (depth / 4, PANEL, 4); else NULL */
-    int32_t *shifts; /* int8: contribution of `zero` to each output */
+    int zero_point;  /* int8: quantised value of an input of 0 */
+    int is_bfloat16; /* whether `values` are bfloat16; inputs, sums and outputs are float32 */
+    int8_t *quantised;     /* int8: panels of (depth / 4, PANEL, 4); else NULL */
+    int32_t *compensation; /* int8: contribution of `zero_point` to each output */
     float *scales;   /* int8: of each output */
     void *values;    /* float32 and bfloat16: panels of (depth, PANEL) */
     float *bias;     /* of each output; 0 if the layer has none */
@@ -35,21 +35,21 @@ typedef struct Buffer {
 } Buffer;
 
 /* At least `size` bytes of undefined content; NULL if out of memory. */
-void *room(Buffer *buffer, int64_t size);
+void *reserve(Buffer *buffer, int64_t size);
 
 /* The context of a product. */
 typedef struct Scratch {
-    Buffer levels;
+    Buffer quantised; /* inputs in int8 */
     const atomic_int *stop; /* set to non-zero to cancel; may be NULL */
 } Scratch;
 
-static inline int stopped(const Scratch *scratch) {
+static inline int is_cancelled(const Scratch *scratch) {
     return scratch->stop && atomic_load_explicit(scratch->stop, memory_order_relaxed);
 }
 
 /* rows (rows, d_in) with `x_stride` numbers from row to row, to y (rows, d_out) likewise, and `kind` of them. Returns 0,
    or -1 if out of memory or cancelled. */
-int apply(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride, Activation kind,
+int linear_forward(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride, Activation kind,
           Scratch *scratch);
 
 EXPORT int headwise_version(void);
@@ -63,11 +63,11 @@ EXPORT Linear *headwise_linear(void *zeros, const float *weight, const float *bi
                                 int after_relu);
 EXPORT Linear *headwise_linear_rows(void *zeros, const Linear *layer, const int32_t *rows, int count);
 
-EXPORT int headwise_apply(const Linear *layer, const float *x, int rows, float *y);
-EXPORT void headwise_levels(const Linear *layer, int8_t *levels, float *scales);
+EXPORT int headwise_linear_forward(const Linear *layer, const float *x, int rows, float *y);
+EXPORT void headwise_quantised_weights(const Linear *layer, int8_t *levels, float *scales);
 
 /* Rounds `n` numbers to bfloat16, ties to even. */
-EXPORT void headwise_halve(const float *x, int64_t n, uint16_t *to);
+EXPORT void headwise_to_bfloat16(const float *x, int64_t n, uint16_t *to);
 
 /* The checksum of `n` bytes; see checksum.c. */
 EXPORT uint64_t headwise_checksum(const uint8_t *bytes, int64_t n);

@@ -7,8 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* Live rows, grouped by output, best first. */
 typedef struct Live {
@@ -16,7 +14,7 @@ typedef struct Live {
     float *token_log_probs;  /* (rows, longest) */
     float *log_probs;        /* -inf: none */
     int32_t *outputs;        /* sample c of sentence s is output s * copies + c */
-    int32_t *reached;        /* (rows, n_phrases): progress of each phrase, see decode/phrases.py */
+    int32_t *progress;       /* (rows, n_phrases): progress of each phrase, see decode/phrases.py */
 } Live;
 
 typedef struct Candidate {
@@ -34,20 +32,20 @@ struct Search {
     Members members;
     const int32_t *ids;
     const float *barred;
-    int32_t *own; /* see list_own; NULL without a shortlist */
+    int32_t *allowed; /* see list_allowed; NULL without a shortlist */
     Options options;
     Limits limits;
     Found found;
-    int vocab, most;   /* most: number of candidates of an output */
+    int vocab, max_candidates; /* of an output */
     int rows, length;  /* number of live rows, and of their tokens */
-    Candidate *best;   /* (most), and those that phrases need */
+    Candidate *best;   /* (max_candidates), and those that phrases need */
     Candidate *needed; /* needed by phrases, by row: the next token of each phrase, and the row's best token */
-    int asked;         /* their number */
-    int32_t *reached, *met, *offered; /* progress of candidates and rows; matched tokens; sizes of banks */
+    int n_needed;      /* their number */
+    int32_t *progress, *met, *offered; /* progress of candidates and rows; matched tokens; sizes of banks */
     Chance *chances;   /* (vocab): for top-k and top-p */
     Live old, new;
     Buffer memory;
-    float *logits, *spare; /* of the rows, and one more row */
+    float *logits, *row_scratch; /* of the rows, and one more row */
 };
 
 /* The length penalty. */
@@ -56,7 +54,7 @@ static float penalty(int length, const Options *options) {
     return (float)pow(size, options->length_penalty);
 }
 
-static int among(int32_t id, const Ids *list) {
+static int contains(int32_t id, const Ids *list) {
     for (int i = 0; i < list->count; i++)
         if (list->ids[i] == id) return 1;
     return 0;
@@ -66,7 +64,7 @@ static int sentence_of(const Search *s, int row) { return s->old.outputs[row] / 
 
 /* --- Constraints: -inf in the logits --- */
 
-static void bar(float *logits, int vocab, const Ids *list) {
+static void mask_tokens(float *logits, int vocab, const Ids *list) {
     for (int i = 0; i < list->count; i++)
         if (list->ids[i] >= 0 && list->ids[i] < vocab) logits[list->ids[i]] = -INFINITY;
 }
@@ -77,7 +75,7 @@ static int32_t token_at(const Search *s, int row, int at) {
 }
 
 /* Bar tokens that would complete an n-gram of the row. */
-static void bar_repeats(const Search *s, int row, float *logits) {
+static void mask_repeats(const Search *s, int row, float *logits) {
     const int n = s->options.no_repeat_ngram, newest = s->length - n + 1, first = s->options.bos_in_ngrams ? -1 : 0;
     for (int i = first; i + n <= s->length; i++) {
         int same = 0;
@@ -92,27 +90,27 @@ static const int32_t *phrase_of(const Search *s, int sentence, int phrase) {
     return s->limits.phrases + ((int64_t)sentence * s->limits.n_phrases + phrase) * s->limits.phrase_length;
 }
 
-static int pieces_of(const Search *s, const int32_t *phrase) {
+static int phrase_size(const Search *s, const int32_t *phrase) {
     int n = 0;
     while (n < s->limits.phrase_length && phrase[n] >= 0) n++;
     return n;
 }
 
 /* Number of tokens of all phrases of a sentence. */
-static int pieces_wanted(const Search *s, int sentence) {
+static int phrases_size(const Search *s, int sentence) {
     int n = 0;
-    for (int p = 0; p < s->limits.n_phrases; p++) n += pieces_of(s, phrase_of(s, sentence, p));
+    for (int p = 0; p < s->limits.n_phrases; p++) n += phrase_size(s, phrase_of(s, sentence, p));
     return n;
 }
 
 static int complete(const Search *s, int sentence, const int32_t *reached) {
     for (int p = 0; p < s->limits.n_phrases; p++)
-        if (reached[p] < pieces_of(s, phrase_of(s, sentence, p))) return 0;
+        if (reached[p] < phrase_size(s, phrase_of(s, sentence, p))) return 0;
     return 1;
 }
 
 /* The progress of a phrase after a token; `before` is the progress before it. */
-static int reached_by(const int32_t *phrase, int length, int before, int32_t token) {
+static int progress_after(const int32_t *phrase, int length, int before, int32_t token) {
     if (before == length) return length;
     for (int n = before + 1; n > 0; n--)
         if (phrase[n - 1] == token && !memcmp(phrase, phrase + before - (n - 1), 4 * (size_t)(n - 1))) return n;
@@ -120,15 +118,15 @@ static int reached_by(const int32_t *phrase, int length, int before, int32_t tok
 }
 
 /* The progress of phrases in every candidate, and `met` of decode/phrases.py. */
-static void reach(const Search *s, int sentence, int count) {
+static void update_progress(const Search *s, int sentence, int count) {
     const int n = s->limits.n_phrases;
     for (int i = 0; i < count; i++) {
         const Candidate *c = s->best + i;
-        int32_t *now = s->reached + (int64_t)i * n, furthest = 0;
+        int32_t *now = s->progress + (int64_t)i * n, furthest = 0;
         s->met[i] = 0;
         for (int p = 0; p < n; p++) {
-            const int32_t *phrase = phrase_of(s, sentence, p), length = pieces_of(s, phrase);
-            now[p] = reached_by(phrase, length, s->old.reached[(int64_t)c->row * n + p], c->token);
+            const int32_t *phrase = phrase_of(s, sentence, p), length = phrase_size(s, phrase);
+            now[p] = progress_after(phrase, length, s->old.progress[(int64_t)c->row * n + p], c->token);
             if (now[p] == length) s->met[i] += length;
             else furthest = MAX(furthest, now[p]);
         }
@@ -137,27 +135,27 @@ static void reach(const Search *s, int sentence, int count) {
 }
 
 /* Collect the next token of each phrase of a row, and its best token. */
-static void note_needed(Search *s, int row, const float *logits, float largest, float rest) {
+static void collect_needed(Search *s, int row, const float *logits, float largest, float rest) {
     const int n = s->limits.n_phrases, sentence = sentence_of(s, row);
     const float so_far = s->old.log_probs[row], top = maximum(logits, s->vocab);
-    if (!pieces_wanted(s, sentence)) return;
+    if (!phrases_size(s, sentence)) return;
     for (int p = 0; p <= n; p++) {
         int token = 0;
         if (p < n) {
             const int32_t *phrase = phrase_of(s, sentence, p);
-            const int at = s->old.reached[(int64_t)row * n + p];
-            if (at == pieces_of(s, phrase)) continue;
+            const int at = s->old.progress[(int64_t)row * n + p];
+            if (at == phrase_size(s, phrase)) continue;
             token = phrase[at];
         } else while (token < s->vocab - 1 && logits[token] != top) token++;
         if (!(logits[token] > -INFINITY)) continue;
         const float last = logits[token] - largest - rest;
-        s->needed[s->asked++] = (Candidate){so_far + last, last, row, token};
+        s->needed[s->n_needed++] = (Candidate){so_far + last, last, row, token};
     }
 }
 
 /* Merge the tokens that phrases need into the best candidates, after ties. Returns the number of candidates. */
 static int add_needed(Search *s, int count) {
-    for (int i = 0; i < s->asked; i++) {
+    for (int i = 0; i < s->n_needed; i++) {
         const Candidate new = s->needed[i];
         int at = count, known = 0;
         for (int k = 0; k < count; k++) known |= s->best[k].row == new.row && s->best[k].token == new.token;
@@ -165,20 +163,20 @@ static int add_needed(Search *s, int count) {
         for (; at > 0 && new.log_prob > s->best[at - 1].log_prob; at--) s->best[at] = s->best[at - 1];
         s->best[at] = new, count++;
     }
-    s->asked = 0;
+    s->n_needed = 0;
     return count;
 }
 
-static int may_live(const Search *s, const Candidate *c, int at_limit) {
-    return !at_limit && !among(c->token, &s->options.ends);
+static int can_continue(const Search *s, const Candidate *c, int at_limit) {
+    return !at_limit && !contains(c->token, &s->options.ends);
 }
 
 /* The number of live candidates that each bank keeps; see `shares` in decode/phrases.py. */
-static void share(const Search *s, int banks, int count, int at_limit) {
+static void share_banks(const Search *s, int banks, int count, int at_limit) {
     const int beam = s->options.beam_size;
     int left = 0;
     memset(s->offered, 0, 4 * (size_t)banks);
-    for (int i = 0; i < count; i++) s->offered[s->met[i]] += may_live(s, s->best + i, at_limit);
+    for (int i = 0; i < count; i++) s->offered[s->met[i]] += can_continue(s, s->best + i, at_limit);
     int32_t *kept = s->offered + banks;
     for (int b = 0; b < banks; b++) kept[b] = beam / banks + (b == banks - 1 ? beam % banks : 0);
     for (int turn = 0; turn < 2; turn++)
@@ -189,22 +187,22 @@ static void share(const Search *s, int banks, int count, int at_limit) {
 }
 
 /* A row without allowed tokens may end, even if it is short. */
-static void rule_out(const Search *s, int row, float *logits) {
+static void apply_constraints(const Search *s, int row, float *logits) {
     const Options *o = &s->options;
     const int end = o->ends.ids[0], may_end = s->length >= s->limits.min_length[sentence_of(s, row)];
-    if (s->length == o->n_forced) bar(logits, s->vocab, &o->suppressed_first);
+    if (s->length == o->n_forced) mask_tokens(logits, s->vocab, &o->suppressed_first);
     const float ending = end >= 0 && end < s->vocab ? logits[end] : -INFINITY;
-    bar(logits, s->vocab, &o->suppressed);
-    if (!may_end) bar(logits, s->vocab, &o->ends);
+    mask_tokens(logits, s->vocab, &o->suppressed);
+    if (!may_end) mask_tokens(logits, s->vocab, &o->ends);
     if (!o->no_repeat_ngram) return;
-    bar_repeats(s, row, logits);
+    mask_repeats(s, row, logits);
     if (ending > -INFINITY && maximum(logits, s->vocab) == -INFINITY) logits[end] = ending;
 }
 
 /* --- Sampling, as in decode/sampling.py --- */
 
 /* One step of SplitMix64 (https://prng.di.unimi.it/splitmix64.c). */
-static uint64_t mix(uint64_t x) {
+static uint64_t splitmix64(uint64_t x) {
     x += 0x9E3779B97F4A7C15u;
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
     x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
@@ -214,17 +212,17 @@ static uint64_t mix(uint64_t x) {
 /* The random number in [0, 1) for the next token of a row. */
 static double uniform(const Search *s, int row) {
     const int copy = s->old.outputs[row] % s->options.copies;
-    uint64_t state = mix((uint64_t)s->limits.streams[0]);
-    state = mix(state ^ (uint64_t)s->limits.streams[1 + sentence_of(s, row)]);
-    state = mix(state ^ (uint64_t)copy);
-    state = mix(state ^ (uint64_t)(s->length - s->options.n_forced));
+    uint64_t state = splitmix64((uint64_t)s->limits.streams[0]);
+    state = splitmix64(state ^ (uint64_t)s->limits.streams[1 + sentence_of(s, row)]);
+    state = splitmix64(state ^ (uint64_t)copy);
+    state = splitmix64(state ^ (uint64_t)(s->length - s->options.n_forced));
     return (double)(state >> 11) * 0x1p-53;
 }
 
 static int likelier(Chance a, Chance b) { return a.score > b.score || (a.score == b.score && a.token < b.token); }
 
 /* Sift down in a heap. */
-static void sink(Chance *heap, int count, int at) {
+static void sift_down(Chance *heap, int count, int at) {
     for (int child; (child = 2 * at + 1) < count; at = child) {
         if (child + 1 < count && likelier(heap[child + 1], heap[child])) child++;
         if (!likelier(heap[child], heap[at])) return;
@@ -237,16 +235,16 @@ static void sink(Chance *heap, int count, int at) {
 static Chance pop(Chance *heap, int *left) {
     const Chance top = heap[0];
     heap[0] = heap[--*left];
-    sink(heap, *left, 0);
+    sift_down(heap, *left, 0);
     return heap[*left] = top;
 }
 
 /* Move the most probable tokens to the end, the best last: the `top_k` and ties with the last of them, and of these the
    fewest with a total share of `top_p`. Returns their number. */
-static int likeliest(Chance *chances, int count, int top_k, double top_p) {
+static int nucleus(Chance *chances, int count, int top_k, double top_p) {
     int left = count, kept = 0;
     double total = 0, weight = 0;
-    for (int i = count / 2 - 1; i >= 0; i--) sink(chances, count, i);
+    for (int i = count / 2 - 1; i >= 0; i--) sift_down(chances, count, i);
     while (top_k && left && (count - left < top_k || chances[0].score == chances[left].score))
         total += pop(chances, &left).weight;
     for (int i = 0; !top_k && i < count; i++) total += chances[i].weight;
@@ -260,22 +258,22 @@ static int likeliest(Chance *chances, int count, int top_k, double top_p) {
 }
 
 /* Converts scores to weights; those outside top-k and top-p become 0. */
-static void keep_likeliest(const Search *s, float *scores) {
+static void keep_nucleus(const Search *s, float *scores) {
     int count = 0;
     for (int v = 0; v < s->vocab; v++)
         if (scores[v] > -INFINITY) s->chances[count++] = (Chance){scores[v], 0, v};
     exponentials(scores, s->vocab, maximum(scores, s->vocab));
     for (int i = 0; i < count; i++) s->chances[i].weight = scores[s->chances[i].token];
-    const int kept = likeliest(s->chances, count, s->options.top_k, s->options.top_p);
+    const int kept = nucleus(s->chances, count, s->options.top_k, s->options.top_p);
     memset(scores, 0, 4 * (size_t)s->vocab);
     for (int i = count - kept; i < count; i++) scores[s->chances[i].token] = s->chances[i].weight;
 }
 
 /* Samples a token from log-probabilities, which are overwritten; -1 if there is none. */
-static int draw(const Search *s, int row, float *log_probs) {
+static int sample_token(const Search *s, int row, float *log_probs) {
     double total = 0, below = 0;
     for (int v = 0; v < s->vocab; v++) log_probs[v] /= s->options.temperature;
-    if (s->chances) keep_likeliest(s, log_probs);
+    if (s->chances) keep_nucleus(s, log_probs);
     else exponentials(log_probs, s->vocab, maximum(log_probs, s->vocab));
     for (int v = 0; v < s->vocab; v++) total += log_probs[v];
     const double target = fmin(uniform(s, row) * total, nextafter(total, 0)); /* guards against rounding */
@@ -287,52 +285,52 @@ static int draw(const Search *s, int row, float *log_probs) {
 /* --- Candidates --- */
 
 /* Insert a candidate into the best ones, after ties, which came earlier. */
-static int offer(const Search *s, int count, Candidate new) {
+static int push_candidate(const Search *s, int count, Candidate new) {
     Candidate *best = s->best;
-    if (count == s->most && !(new.log_prob > best[count - 1].log_prob)) return count;
-    int at = count < s->most ? count : count - 1;
+    if (count == s->max_candidates && !(new.log_prob > best[count - 1].log_prob)) return count;
+    int at = count < s->max_candidates ? count : count - 1;
     for (; at > 0 && new.log_prob > best[at - 1].log_prob; at--) best[at] = best[at - 1];
     best[at] = new;
-    return count < s->most ? count + 1 : count;
+    return count < s->max_candidates ? count + 1 : count;
 }
 
 /* Offer the best continuations of a row; log-probability = logit - largest - rest. */
-static int offer_best(const Search *s, int row, const float *logits, float largest, float rest, int count) {
+static int push_best(const Search *s, int row, const float *logits, float largest, float rest, int count) {
     const float so_far = s->old.log_probs[row];
     for (int v = 0; v < s->vocab; v += 8) {
         /* lower logits cannot be among the best; with a margin for rounding */
-        const float bound = count < s->most ? -INFINITY : s->best[count - 1].log_prob - so_far + rest + largest;
+        const float bound = count < s->max_candidates ? -INFINITY : s->best[count - 1].log_prob - so_far + rest + largest;
         const float low = bound - 1e-5f * (1 + fabsf(bound));
         int hits = 0xff;
-        if (v + 8 <= s->vocab && count == s->most) hits = hits8(load8(logits + v), all8(low));
+        if (v + 8 <= s->vocab && count == s->max_candidates) hits = greater_mask8(load8(logits + v), set8(low));
         for (; hits; hits &= hits - 1) {
             const int token = v + __builtin_ctz(hits);
             if (token >= s->vocab) break;
             if (logits[token] == -INFINITY) continue;
             const float last = logits[token] - largest - rest;
-            count = offer(s, count, (Candidate){so_far + last, last, row, token});
+            count = push_candidate(s, count, (Candidate){so_far + last, last, row, token});
         }
     }
     return count;
 }
 
-/* Copies the logits of a row to `spare`, with a shortlist only those of its own sentence: gaps of other sentences would
+/* Copies the logits of a row to `row_scratch`, with a shortlist only those of its own sentence: gaps of other sentences would
    change the order of additions and so the last bits. Returns their number. */
-static int possible(const Search *s, int row, const float *logits) {
-    if (!s->own) {
-        memcpy(s->spare, logits, 4 * (size_t)s->vocab);
+static int copy_allowed(const Search *s, int row, const float *logits) {
+    if (!s->allowed) {
+        memcpy(s->row_scratch, logits, 4 * (size_t)s->vocab);
         return s->vocab;
     }
-    const int32_t *own = s->own + (int64_t)sentence_of(s, row) * (s->vocab + 1), n = *own++;
-    for (int i = 0; i < n; i++) s->spare[i] = logits[own[i]];
+    const int32_t *own = s->allowed + (int64_t)sentence_of(s, row) * (s->vocab + 1), n = *own++;
+    for (int i = 0; i < n; i++) s->row_scratch[i] = logits[own[i]];
     return n;
 }
 
 /* For each sentence (1 + vocab): the number of allowed tokens, and their indices. */
-static void list_own(Search *s) {
+static void list_allowed(Search *s) {
     for (int i = 0; i < s->members.decodings[0]->sentences; i++) {
         const float *barred = s->barred + (int64_t)i * s->vocab;
-        int32_t *own = s->own + (int64_t)i * (s->vocab + 1), n = 0;
+        int32_t *own = s->allowed + (int64_t)i * (s->vocab + 1), n = 0;
         for (int v = 0; v < s->vocab; v++)
             if (barred[v] == 0) own[++n] = v;
         own[0] = n;
@@ -340,36 +338,36 @@ static void list_own(Search *s) {
 }
 
 /* Offer the continuations of a row of `length` tokens. */
-static int continue_row(Search *s, int row, float *logits, int count) {
+static int extend_row(Search *s, int row, float *logits, int count) {
     const Options *o = &s->options;
     const Limits *limits = &s->limits;
     const float so_far = s->old.log_probs[row];
     const int64_t begins = (int64_t)sentence_of(s, row) * limits->prefix_length;
     const int forced = s->length < limits->prefix_length ? limits->prefix[begins + s->length] : -1;
-    if (s->length < o->n_forced) return offer(s, count, (Candidate){so_far, 0, row, forced});
-    if (s->length + 1 == o->end_at) return offer(s, count, (Candidate){so_far, 0, row, o->forced_end});
+    if (s->length < o->n_forced) return push_candidate(s, count, (Candidate){so_far, 0, row, forced});
+    if (s->length + 1 == o->end_at) return push_candidate(s, count, (Candidate){so_far, 0, row, o->forced_end});
     const float largest = maximum(logits, s->vocab);
-    const float rest = logarithm(exponentials(s->spare, possible(s, row, logits), largest));
+    const float rest = logarithm(exponentials(s->row_scratch, copy_allowed(s, row, logits), largest));
     int token = forced;
-    if (forced < 0) rule_out(s, row, logits);
+    if (forced < 0) apply_constraints(s, row, logits);
     if (forced < 0 && limits->n_phrases) {
-        if (!complete(s, sentence_of(s, row), s->old.reached + (int64_t)row * limits->n_phrases))
-            bar(logits, s->vocab, &o->ends);
-        note_needed(s, row, logits, largest, rest);
+        if (!complete(s, sentence_of(s, row), s->old.progress + (int64_t)row * limits->n_phrases))
+            mask_tokens(logits, s->vocab, &o->ends);
+        collect_needed(s, row, logits, largest, rest);
     }
-    if (forced < 0 && !limits->streams) return offer_best(s, row, logits, largest, rest, count);
+    if (forced < 0 && !limits->streams) return push_best(s, row, logits, largest, rest, count);
     if (forced < 0) {
-        for (int v = 0; v < s->vocab; v++) s->spare[v] = logits[v] - largest - rest;
-        token = draw(s, row, s->spare);
+        for (int v = 0; v < s->vocab; v++) s->row_scratch[v] = logits[v] - largest - rest;
+        token = sample_token(s, row, s->row_scratch);
     }
     const float last = token < 0 ? -INFINITY : logits[token] - largest - rest;
-    return token < 0 ? count : offer(s, count, (Candidate){so_far + last, last, row, token});
+    return token < 0 ? count : push_candidate(s, count, (Candidate){so_far + last, last, row, token});
 }
 
 /* --- Finished hypotheses --- */
 
 /* Insert a row with one more token into the pool, after ties, if it is good enough. */
-static void finish(const Search *s, int output, const Candidate *c, int length, float score) {
+static void add_finished(const Search *s, int output, const Candidate *c, int length, float score) {
     const Found *found = &s->found;
     const int pool = s->options.pool;
     const int64_t first = (int64_t)output * pool, stride = found->longest;
@@ -390,10 +388,10 @@ static void finish(const Search *s, int output, const Candidate *c, int length, 
     found->lengths[to] = length, found->log_probs[to] = c->log_prob, found->scores[to] = score;
 }
 
-static void live_on(const Search *s, int to, const Candidate *c, int length, int alive) {
+static void keep_live(const Search *s, int to, const Candidate *c, int length, int alive) {
     const Live *old = &s->old, *new = &s->new;
     const int64_t phrases = s->limits.n_phrases;
-    if (phrases) memcpy(new->reached + to * phrases, s->reached + (c - s->best) * phrases, 4 * (size_t)phrases);
+    if (phrases) memcpy(new->progress + to * phrases, s->progress + (c - s->best) * phrases, 4 * (size_t)phrases);
     const int64_t stride = s->found.longest, from = (int64_t)c->row * stride, at = (int64_t)to * stride;
     memcpy(new->tokens + at, old->tokens + from, 4 * (size_t)(length - 1));
     memcpy(new->paths + at, old->paths + from, 4 * (size_t)length);
@@ -415,30 +413,30 @@ static int is_done(float most, float worst, int length, int max_length, const Op
 }
 
 /* A step of one output: candidates end or stay live. Returns the number of live rows; 0: done. */
-static int advance(const Search *s, int to, int count) {
+static int advance_output(const Search *s, int to, int count) {
     if (!count) return 0; /* only NaN */
     const Options *o = &s->options;
     const int length = s->length + 1, output = s->old.outputs[s->best[0].row];
     const int max_length = s->limits.max_length[output / o->copies], at_limit = length >= max_length;
-    const int sentence = output / o->copies, n = s->limits.n_phrases, banks = n ? pieces_wanted(s, sentence) + 1 : 0;
-    if (n) reach(s, sentence, count), share(s, banks, count, at_limit);
+    const int sentence = output / o->copies, n = s->limits.n_phrases, banks = n ? phrases_size(s, sentence) + 1 : 0;
+    if (n) update_progress(s, sentence, count), share_banks(s, banks, count, at_limit);
     const int counted = o->early_stopping == STOP_EXACT ? count : MIN(count, o->beam_size);
     const float divisor = penalty(length, o);
     float most = -INFINITY;
     int rows = 0;
     for (int i = 0; i < count; i++) {
         const Candidate *c = s->best + i;
-        if (!may_live(s, c, at_limit)) {
-            if (n && !complete(s, sentence, s->reached + (int64_t)i * n)) continue;
-            if (i < counted) finish(s, output, c, length, c->log_prob / divisor);
+        if (!can_continue(s, c, at_limit)) {
+            if (n && !complete(s, sentence, s->progress + (int64_t)i * n)) continue;
+            if (i < counted) add_finished(s, output, c, length, c->log_prob / divisor);
         } else if (n ? s->offered[banks + s->met[i]]-- > 0 : rows < o->beam_size) {
-            live_on(s, to + rows++, c, length, 1);
+            keep_live(s, to + rows++, c, length, 1);
             most = MAX(most, c->log_prob);
         }
     }
     const float worst = s->found.scores[(int64_t)output * o->pool + o->pool - 1];
     if (!rows || at_limit || is_done(most, worst, length, max_length, o)) return 0;
-    for (; rows < o->beam_size; rows++) live_on(s, to + rows, s->best, length, 0);
+    for (; rows < o->beam_size; rows++) keep_live(s, to + rows, s->best, length, 0);
     return rows;
 }
 
@@ -459,7 +457,8 @@ static void divide(float *sums, float by, int64_t n) {
 }
 
 /* The input of the models: the newest token of every row, or of the only row followed by guesses. */
-static void feed(Search *s, const int32_t *guesses, int count, int32_t *tokens, int32_t *positions, int32_t *sentences) {
+static void prepare_inputs(Search *s, const int32_t *guesses, int count, int32_t *tokens, int32_t *positions,
+                           int32_t *sentences) {
     const int64_t slot = headwise_slots(s->members.decodings[0]), stride = s->found.longest;
     for (int r = 0; r < s->rows + count; r++) {
         const int row = MIN(r, s->rows - 1), ahead = r - row;
@@ -472,22 +471,22 @@ static void feed(Search *s, const int32_t *guesses, int count, int32_t *tokens, 
 
 /* The logits after every input token; for an ensemble their mean, which the search normalises like the mean of
    log-probabilities. Returns 0 or -1. */
-static int predict(Search *s, const int32_t *guesses, int count) {
+static int compute_logits(Search *s, const int32_t *guesses, int count) {
     const Members *members = &s->members;
     const int rows = s->rows + count, d = widest_state(members);
     const int64_t cells = (int64_t)rows * s->vocab, more = members->count > 1 ? cells : 0, stride = s->found.longest;
-    if (make_room(members->decodings, members->count, rows, s->old.paths, s->rows, stride, s->length)) return -1;
-    float *hidden = room(&s->memory, 4 * ((int64_t)rows * (d + 3) + cells + more + s->vocab + 64));
+    if (reserve_slots(members->decodings, members->count, rows, s->old.paths, s->rows, stride, s->length)) return -1;
+    float *hidden = reserve(&s->memory, 4 * ((int64_t)rows * (d + 3) + cells + more + s->vocab + 64));
     if (!hidden) return -1;
-    s->logits = hidden + (int64_t)rows * d, s->spare = s->logits + cells;
-    float *others = s->spare + s->vocab;
+    s->logits = hidden + (int64_t)rows * d, s->row_scratch = s->logits + cells;
+    float *others = s->row_scratch + s->vocab;
     int32_t *tokens = (int32_t *)(others + more), *positions = tokens + rows, *sentences = positions + rows;
-    feed(s, guesses, count, tokens, positions, sentences);
+    prepare_inputs(s, guesses, count, tokens, positions, sentences);
     for (int m = 0; m < members->count; m++) {
         Decoding *of = members->decodings[m];
         float *own = m ? others : s->logits;
         if (headwise_step(of, rows, tokens, positions, sentences, s->old.paths, count ? 0 : stride, hidden)) return -1;
-        if (apply(members->outputs[m], hidden, rows, of->model->d_model, own, s->vocab, NONE, &of->scratch)) return -1;
+        if (linear_forward(members->outputs[m], hidden, rows, of->model->d_model, own, s->vocab, NONE, &of->scratch)) return -1;
         if (m) add(s->logits, others, cells);
     }
     if (members->count > 1) divide(s->logits, (float)members->count, cells);
@@ -495,14 +494,14 @@ static int predict(Search *s, const int32_t *guesses, int count) {
 }
 
 /* Reports the ranked continuations of a step of the only sentence. */
-static void show(const Search *s, const Ranked *ranked, int step, int count) {
+static void report_ranked(const Search *s, const Ranked *ranked, int step, int count) {
     const int at_limit = s->length + 1 >= s->limits.max_length[0];
     ranked->counts[step] = count;
     for (int i = 0; i < count; i++) {
         const Candidate *c = s->best + i;
-        const int64_t to = (int64_t)step * s->most + i;
+        const int64_t to = (int64_t)step * s->max_candidates + i;
         ranked->tokens[to] = c->token, ranked->parents[to] = c->row;
-        ranked->ended[to] = at_limit || among(c->token, &s->options.ends);
+        ranked->ended[to] = at_limit || contains(c->token, &s->options.ends);
         ranked->log_probs[to] = c->log_prob, ranked->token_log_probs[to] = c->last;
     }
 }
@@ -514,7 +513,7 @@ static void written(const int32_t *tokens, int length) { (void)tokens, (void)len
 #endif
 
 /* Extends every output by one token. Returns 0, or -1 if cancelled. */
-static int rank(Search *s, float *logits, const Ranked *ranked, int step) {
+static int select_tokens(Search *s, float *logits, const Ranked *ranked, int step) {
     int next_rows = 0;
     for (int r = 0; r < s->rows;) {
         const int output = s->old.outputs[r], sentence = output / s->options.copies;
@@ -524,12 +523,12 @@ static int rank(Search *s, float *logits, const Ranked *ranked, int step) {
             float *row = logits + (int64_t)r * s->vocab;
             if (s->old.log_probs[r] == -INFINITY) continue;
             if (barred) add(row, barred, s->vocab);
-            count = continue_row(s, r, row, count);
+            count = extend_row(s, r, row, count);
         }
         if (s->limits.n_phrases) count = add_needed(s, count);
-        if (ranked) show(s, ranked, step, count);
-        next_rows += advance(s, next_rows, count);
-        if (stopped(&s->members.decodings[0]->scratch)) return -1;
+        if (ranked) report_ranked(s, ranked, step, count);
+        next_rows += advance_output(s, next_rows, count);
+        if (is_cancelled(&s->members.decodings[0]->scratch)) return -1;
     }
     const Live former = s->old;
     s->old = s->new, s->new = former;
@@ -541,11 +540,11 @@ static int rank(Search *s, float *logits, const Ranked *ranked, int step) {
 int headwise_search_step(Search *s, const int32_t *guesses, int count, const Ranked *ranked) {
     if (!s->rows) return 0;
     count = MIN(count, s->found.longest - s->length - 1);
-    if (predict(s, guesses, count)) return -1;
+    if (compute_logits(s, guesses, count)) return -1;
     const int64_t slot = headwise_slots(s->members.decodings[0]) - s->rows - count;
     for (int made = 0, right = 1; right; ) {
         if (count) s->old.paths[s->length] = (int32_t)(slot + made);
-        if (rank(s, s->logits + (int64_t)made * s->vocab, ranked, made)) return -1;
+        if (select_tokens(s, s->logits + (int64_t)made * s->vocab, ranked, made)) return -1;
         right = made < count && s->rows && s->old.tokens[s->length - 1] == guesses[made];
         made++;
         if (right) continue;
@@ -557,56 +556,58 @@ int headwise_search_step(Search *s, const int32_t *guesses, int count, const Ran
 
 /* --- The search --- */
 
-static int allocate(Live *live, int rows, int longest, int phrases) {
+static int allocate_live(Live *live, int rows, int longest, int phrases) {
     const int64_t cells = (int64_t)rows * longest + 1;
     live->tokens = malloc(4 * cells), live->paths = malloc(4 * cells), live->token_log_probs = malloc(4 * cells);
     live->log_probs = malloc(4 * ((size_t)rows + 1)), live->outputs = malloc(4 * ((size_t)rows + 1));
-    live->reached = calloc((size_t)rows * phrases + 1, 4);
-    return live->tokens && live->paths && live->token_log_probs && live->log_probs && live->outputs && live->reached ? 0 : -1;
+    live->progress = calloc((size_t)rows * phrases + 1, 4);
+    return live->tokens && live->paths && live->token_log_probs && live->log_probs && live->outputs && live->progress ? 0 : -1;
 }
 
-static void release(Live *live) {
+static void free_live(Live *live) {
     free(live->tokens), free(live->paths), free(live->token_log_probs), free(live->log_probs), free(live->outputs);
-    free(live->reached);
+    free(live->progress);
 }
 
 Search *headwise_search_start(const Members *members, const int32_t *ids, const float *barred, const Options *options,
-                               const Limits *limits, const Found *found) {
+                              const Limits *limits, const Found *found) {
     Search *s = calloc(1, sizeof(Search));
     if (!s) return NULL;
     s->members = *members, s->ids = ids, s->barred = barred;
     s->options = *options, s->limits = *limits, s->found = *found;
     s->vocab = members->outputs[0]->d_out, s->rows = members->decodings[0]->sentences * options->copies;
     /* at least beam_size candidates stay live */
-    s->most = options->beam_size == 1 ? 1 : (1 + options->ends.count) * options->beam_size;
+    s->max_candidates = options->beam_size == 1 ? 1 : (1 + options->ends.count) * options->beam_size;
     const int64_t n = limits->n_phrases, asked = n ? (n + 1) * options->beam_size : 0;
-    s->best = malloc(sizeof(Candidate) * (s->most + asked)), s->needed = malloc(sizeof(Candidate) * (asked + 1));
-    s->reached = malloc(4 * (size_t)((s->most + asked) * n + 1)), s->met = malloc(4 * (size_t)(s->most + asked));
+    s->best = malloc(sizeof(Candidate) * (s->max_candidates + asked)), s->needed = malloc(sizeof(Candidate) * (asked + 1));
+    s->progress = malloc(4 * (size_t)((s->max_candidates + asked) * n + 1));
+    s->met = malloc(4 * (size_t)(s->max_candidates + asked));
     s->offered = malloc(8 * (size_t)(n * limits->phrase_length + 1));
     const int few = limits->streams && (options->top_k || options->top_p < 1);
     if (few) s->chances = malloc(sizeof(Chance) * s->vocab);
     const int rows = s->rows * options->beam_size;
-    if (barred) s->own = malloc(4 * (size_t)members->decodings[0]->sentences * (s->vocab + 1));
-    const int failed = (barred && !s->own) || !s->best || !s->needed || !s->reached || !s->met || !s->offered || (few && !s->chances);
-    if (failed || allocate(&s->old, rows, found->longest, (int)n) || allocate(&s->new, rows, found->longest, (int)n)) {
+    if (barred) s->allowed = malloc(4 * (size_t)members->decodings[0]->sentences * (s->vocab + 1));
+    const int missing = !s->best || !s->needed || !s->progress || !s->met || !s->offered;
+    if (missing || (barred && !s->allowed) || (few && !s->chances) || allocate_live(&s->old, rows, found->longest, (int)n) ||
+        allocate_live(&s->new, rows, found->longest, (int)n)) {
         headwise_search_end(s);
         return NULL;
     }
     for (int64_t i = 0; i < (int64_t)s->rows * options->pool; i++) found->scores[i] = -INFINITY, found->lengths[i] = 0;
     for (int r = 0; r < s->rows; r++) s->old.outputs[r] = r, s->old.log_probs[r] = 0;
-    if (barred) list_own(s);
+    if (barred) list_allowed(s);
     return s;
 }
 
 void headwise_search_end(Search *s) {
     if (!s) return;
-    release(&s->old), release(&s->new);
-    free(s->best), free(s->needed), free(s->reached), free(s->met), free(s->offered);
-    free(s->own), free(s->chances), free(s->memory.bytes), free(s);
+    free_live(&s->old), free_live(&s->new);
+    free(s->best), free(s->needed), free(s->progress), free(s->met), free(s->offered);
+    free(s->allowed), free(s->chances), free(s->memory.bytes), free(s);
 }
 
 int headwise_search(const Members *members, const int32_t *ids, const float *barred, const Options *options,
-                     const Limits *limits, const Found *found) {
+                    const Limits *limits, const Found *found) {
     Search *s = headwise_search_start(members, ids, barred, options, limits, found);
     int made = s ? 1 : -1;
     while (made > 0) made = headwise_search_step(s, NULL, 0, NULL);

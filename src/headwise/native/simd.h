@@ -2,7 +2,7 @@
    instructions of a processor. The compiler's flags choose one, and build.py compiles the library for each.
 
    All of them must give the same bits: no approximations, no other order of operations. `fma8` rounds once; `max8` is
-   a > b ? a : b, so it returns b if one is NaN; rounding is to even; `lanes_sum` is
+   a > b ? a : b, so it returns b if one is NaN; rounding is to even; `reduce_add8` is
    ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)). */
 
 #ifndef HEADWISE_SIMD_H
@@ -14,7 +14,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 #define PANEL 16 /* outputs that are computed together */
-#define TALLEST 6 /* rows of a tile */
+#define MAX_TILE_ROWS 6 /* rows of a tile */
 #define GROUP 16 /* inputs whose 8-bit products are added at once: see products.c */
 
 /* Sums of a tile stay in registers only if the loops over them are unrolled. */
@@ -30,7 +30,7 @@ typedef uint32_t u8 __attribute__((vector_size(32)));
 typedef uint16_t h8 __attribute__((vector_size(16)));
 
 /* Eight bfloat16 numbers from index i on, converted to float32. */
-INLINE void widen8(const void *x, int64_t i, u8 *bits) {
+INLINE void widen_bfloat8(const void *x, int64_t i, u8 *bits) {
     h8 upper;
     memcpy(&upper, (const uint16_t *)x + i, 16);
     *bits = __builtin_convertvector(upper, u8) << 16;
@@ -46,9 +46,9 @@ INLINE void widen8(const void *x, int64_t i, u8 *bits) {
 #include "simd_scalar.h"
 #endif
 
-#ifndef SUMS_IN_BLOCKS
+#ifndef BLOCKED_SUMS
 /* Converts the sums of `add_products` to one sum per row and output; only NEON needs it. */
-INLINE void by_rows(const int ROWS, const int P, i16 total[][4]) { (void)ROWS, (void)P, (void)total; }
+INLINE void sums_by_row(const int ROWS, const int P, i16 total[][4]) { (void)ROWS, (void)P, (void)total; }
 #endif
 
 /* --- bfloat16: the upper half of a float32 --- */
@@ -58,7 +58,7 @@ INLINE f8 read8(const void *x, int64_t i, int half) {
     if (!half) return load8((const float *)x + i);
     u8 bits;
     f8 y;
-    widen8(x, i, &bits);
+    widen_bfloat8(x, i, &bits);
     memcpy(&y, &bits, 32);
     return y;
 }
@@ -101,15 +101,15 @@ static inline float logarithm(float x) {
 
 /* e^x for x <= 0, within two units of the last place: x = n ln 2 + r, e^r by its series (Cephes, expf). */
 INLINE f8 exponential(f8 x) {
-    const f8 least = all8(-87.0f), clipped = max8(least, x), n = round8(mul8(clipped, all8(1.44269504f)));
-    const f8 r = fnma8(n, all8(-2.12194440e-4f), fnma8(n, all8(0.693359375f), clipped));
-    f8 p = fma8(all8(1.9875691500e-4f), r, all8(1.3981999507e-3f));
-    p = fma8(p, r, all8(8.3334519073e-3f));
-    p = fma8(p, r, all8(4.1665795894e-2f));
-    p = fma8(p, r, all8(1.6666665459e-1f));
-    p = fma8(p, r, all8(5.0000001201e-1f));
-    p = fma8(p, mul8(r, r), add8(r, all8(1.0f)));
-    return unless_below8(mul8(p, power8(n)), x, least); /* NaN stays NaN */
+    const f8 least = set8(-87.0f), clipped = max8(least, x), n = round8(mul8(clipped, set8(1.44269504f)));
+    const f8 r = fnma8(n, set8(-2.12194440e-4f), fnma8(n, set8(0.693359375f), clipped));
+    f8 p = fma8(set8(1.9875691500e-4f), r, set8(1.3981999507e-3f));
+    p = fma8(p, r, set8(8.3334519073e-3f));
+    p = fma8(p, r, set8(4.1665795894e-2f));
+    p = fma8(p, r, set8(1.6666665459e-1f));
+    p = fma8(p, r, set8(5.0000001201e-1f));
+    p = fma8(p, mul8(r, r), add8(r, set8(1.0f)));
+    return zero_below8(mul8(p, power_of_two8(n)), x, least); /* NaN stays NaN */
 }
 
 #endif

@@ -6,7 +6,7 @@ typedef __m256 f8;
 
 INLINE f8 load8(const float *x) { return _mm256_loadu_ps(x); }
 INLINE void store8(float *to, f8 x) { _mm256_storeu_ps(to, x); }
-INLINE f8 all8(float x) { return _mm256_set1_ps(x); }
+INLINE f8 set8(float x) { return _mm256_set1_ps(x); }
 INLINE f8 add8(f8 a, f8 b) { return _mm256_add_ps(a, b); }
 INLINE f8 sub8(f8 a, f8 b) { return _mm256_sub_ps(a, b); }
 INLINE f8 mul8(f8 a, f8 b) { return _mm256_mul_ps(a, b); }
@@ -20,7 +20,7 @@ INLINE f8 fnma8(f8 a, f8 b, f8 c) { return _mm256_fnmadd_ps(a, b, c); }
 INLINE f8 round8(f8 x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 
 /* 2^n for integers from -126 to 127 */
-INLINE f8 power8(f8 n) {
+INLINE f8 power_of_two8(f8 n) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
 }
 
@@ -31,22 +31,22 @@ INLINE f8 negative8(f8 x) { return _mm256_or_ps(x, _mm256_set1_ps(-0.0f)); }
 INLINE f8 by_sign8(f8 x, f8 negative, f8 positive) { return _mm256_blendv_ps(positive, negative, x); }
 
 /* `value`, or 0 where x < least. */
-INLINE f8 unless_below8(f8 value, f8 x, f8 least) { return _mm256_and_ps(value, _mm256_cmp_ps(x, least, _CMP_NLT_UQ)); }
+INLINE f8 zero_below8(f8 value, f8 x, f8 least) { return _mm256_and_ps(value, _mm256_cmp_ps(x, least, _CMP_NLT_UQ)); }
 
 /* x where the mask is -1, 0 where it is 0. */
-INLINE f8 where8(i8 mask, f8 x) { return _mm256_and_ps(x, (__m256)mask); }
+INLINE f8 select8(i8 mask, f8 x) { return _mm256_and_ps(x, (__m256)mask); }
 
 /* A bit for each lane that is at least `least`. */
-INLINE int hits8(f8 x, f8 least) { return _mm256_movemask_ps(_mm256_cmp_ps(x, least, _CMP_GE_OQ)); }
+INLINE int greater_mask8(f8 x, f8 least) { return _mm256_movemask_ps(_mm256_cmp_ps(x, least, _CMP_GE_OQ)); }
 
-INLINE float lanes_sum(f8 x) {
+INLINE float reduce_add8(f8 x) {
     __m128 half = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
     half = _mm_add_ps(half, _mm_movehl_ps(half, half));
     return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
 }
 
 /* Interleaves lanes of a and b for the transposition. */
-INLINE f8 fours8(f8 a, f8 b) {
+INLINE f8 sum_groups8(f8 a, f8 b) {
     const f8 pairs = _mm256_hadd_ps(a, b);
     return _mm256_add_ps(pairs, _mm256_permute2f128_ps(pairs, pairs, 1));
 }
@@ -84,10 +84,10 @@ typedef struct i16 {
     __m256i low, high;
 } i16;
 
-INLINE i16 none16(void) { return (i16){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+INLINE i16 zero16(void) { return (i16){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 
 /* Sums minus these numbers. */
-INLINE f16 less16(i16 sums, const int32_t *numbers) {
+INLINE f16 minus16(i16 sums, const int32_t *numbers) {
     __m256i low = _mm256_loadu_si256((const __m256i *)numbers), high = _mm256_loadu_si256((const __m256i *)(numbers + 8));
     low = _mm256_sub_epi32(sums.low, low), high = _mm256_sub_epi32(sums.high, high);
     return (f16){_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high)};

@@ -14,20 +14,20 @@ INLINE f16 read16(const void *x, int64_t i, int half) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(upper), 16));
 }
 INLINE void store16(float *to, f16 x) { _mm512_storeu_ps(to, x); }
-INLINE f16 all16(float x) { return _mm512_set1_ps(x); }
+INLINE f16 set16(float x) { return _mm512_set1_ps(x); }
 INLINE f16 add16(f16 a, f16 b) { return _mm512_add_ps(a, b); }
 INLINE f16 mul16(f16 a, f16 b) { return _mm512_mul_ps(a, b); }
 INLINE f16 max16(f16 a, f16 b) { return _mm512_max_ps(a, b); }
 INLINE f16 fma16(f16 a, f16 b, f16 c) { return _mm512_fmadd_ps(a, b, c); }
-INLINE i16 none16(void) { return _mm512_setzero_si512(); }
-INLINE f16 less16(i16 sums, const int32_t *numbers) {
+INLINE i16 zero16(void) { return _mm512_setzero_si512(); }
+INLINE f16 minus16(i16 sums, const int32_t *numbers) {
     return _mm512_cvtepi32_ps(_mm512_sub_epi32(sums, _mm512_loadu_si512(numbers)));
 }
 
 /* `vpdpbusd` multiplies and adds four neighbours in 32 bits. With few sums, those of a group are computed separately to avoid
    waiting for each other. */
 INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint8_t *x, int64_t depth, const int8_t *w) {
-    i16 apart[TALLEST][4];
+    i16 apart[MAX_TILE_ROWS][4];
     UNROLL(4)
     for (int g = 0; g < GROUP / 4; g++) {
         i16 weights[4];
@@ -37,7 +37,7 @@ INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint
             weights[p] = _mm512_load_si512(at);
             if (P > 1) __builtin_prefetch(at + P * PANEL * depth, 0, 2); /* prefetch the next panels to L2 */
         }
-        UNROLL(TALLEST)
+        UNROLL(MAX_TILE_ROWS)
         for (int r = 0; r < ROWS; r++) {
             int32_t four;
             memcpy(&four, x + r * depth + 4 * g, 4);
@@ -45,12 +45,12 @@ INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint
             UNROLL(4)
             for (int p = 0; p < P; p++) {
                 if (ROWS * P >= 4) total[r][p] = _mm512_dpbusd_epi32(total[r][p], a, weights[p]);
-                else apart[r][p] = _mm512_dpbusd_epi32(g ? apart[r][p] : none16(), a, weights[p]);
+                else apart[r][p] = _mm512_dpbusd_epi32(g ? apart[r][p] : zero16(), a, weights[p]);
             }
         }
     }
     if (ROWS * P >= 4) return;
-    UNROLL(TALLEST)
+    UNROLL(MAX_TILE_ROWS)
     for (int r = 0; r < ROWS; r++)
         UNROLL(4)
         for (int p = 0; p < P; p++) total[r][p] = _mm512_add_epi32(total[r][p], apart[r][p]);

@@ -21,18 +21,18 @@ INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint
     const int apart = ROWS * P < 4;
     UNROLL(4)
     for (int p = 0; p < P; p++, w += PANEL * depth) {
-        i16 sums[TALLEST];
+        i16 sums[MAX_TILE_ROWS];
         UNROLL(4)
         for (int g = 0; g < GROUP / 4; g++) {
-            UNROLL(TALLEST)
+            UNROLL(MAX_TILE_ROWS)
             for (int r = 0; r < ROWS; r++) {
                 int32_t four;
                 memcpy(&four, x + r * depth + 4 * g, 4);
                 i16 *sum = apart ? &sums[r] : &total[r][p];
-                *sum = dot16(apart && !g ? none16() : *sum, _mm256_set1_epi32(four), w + 64 * g);
+                *sum = dot16(apart && !g ? zero16() : *sum, _mm256_set1_epi32(four), w + 64 * g);
             }
         }
-        UNROLL(TALLEST)
+        UNROLL(MAX_TILE_ROWS)
         for (int r = 0; apart && r < ROWS; r++) {
             total[r][p].low = _mm256_add_epi32(total[r][p].low, sums[r].low);
             total[r][p].high = _mm256_add_epi32(total[r][p].high, sums[r].high);

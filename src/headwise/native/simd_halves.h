@@ -9,12 +9,12 @@ INLINE f16 read16(const void *x, int64_t i, int half) {
     if (!half) return load16((const float *)x + i);
     u8 bits[2];
     f16 y;
-    widen8(x, i, bits), widen8(x, i + 8, bits + 1);
+    widen_bfloat8(x, i, bits), widen_bfloat8(x, i + 8, bits + 1);
     memcpy(&y, bits, 64);
     return y;
 }
 INLINE void store16(float *to, f16 x) { store8(to, x.low), store8(to + 8, x.high); }
-INLINE f16 all16(float x) { return (f16){all8(x), all8(x)}; }
+INLINE f16 set16(float x) { return (f16){set8(x), set8(x)}; }
 INLINE f16 add16(f16 a, f16 b) { return (f16){add8(a.low, b.low), add8(a.high, b.high)}; }
 INLINE f16 mul16(f16 a, f16 b) { return (f16){mul8(a.low, b.low), mul8(a.high, b.high)}; }
 INLINE f16 max16(f16 a, f16 b) { return (f16){max8(a.low, b.low), max8(a.high, b.high)}; }

@@ -8,7 +8,7 @@ typedef struct f8 {
 
 INLINE f8 load8(const float *x) { return (f8){vld1q_f32(x), vld1q_f32(x + 4)}; }
 INLINE void store8(float *to, f8 x) { vst1q_f32(to, x.low), vst1q_f32(to + 4, x.high); }
-INLINE f8 all8(float x) { return (f8){vdupq_n_f32(x), vdupq_n_f32(x)}; }
+INLINE f8 set8(float x) { return (f8){vdupq_n_f32(x), vdupq_n_f32(x)}; }
 INLINE f8 add8(f8 a, f8 b) { return (f8){vaddq_f32(a.low, b.low), vaddq_f32(a.high, b.high)}; }
 INLINE f8 sub8(f8 a, f8 b) { return (f8){vsubq_f32(a.low, b.low), vsubq_f32(a.high, b.high)}; }
 INLINE f8 mul8(f8 a, f8 b) { return (f8){vmulq_f32(a.low, b.low), vmulq_f32(a.high, b.high)}; }
@@ -25,7 +25,7 @@ INLINE f8 max8(f8 a, f8 b) { return (f8){larger(a.low, b.low), larger(a.high, b.
 INLINE float32x4_t power(float32x4_t n) {
     return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127)), 23));
 }
-INLINE f8 power8(f8 n) { return (f8){power(n.low), power(n.high)}; }
+INLINE f8 power_of_two8(f8 n) { return (f8){power(n.low), power(n.high)}; }
 
 INLINE float32x4_t signed_as(float32x4_t x, float32x4_t negative, float32x4_t positive) {
     return vbslq_f32(vcltzq_s32(vreinterpretq_s32_f32(x)), negative, positive);
@@ -37,29 +37,29 @@ INLINE f8 by_sign8(f8 x, f8 negative, f8 positive) {
 INLINE float32x4_t masked(uint32x4_t mask, float32x4_t x) {
     return vreinterpretq_f32_u32(vandq_u32(mask, vreinterpretq_u32_f32(x)));
 }
-INLINE f8 unless_below8(f8 value, f8 x, f8 least) {
+INLINE f8 zero_below8(f8 value, f8 x, f8 least) {
     const uint32x4_t low = vmvnq_u32(vcltq_f32(x.low, least.low)), high = vmvnq_u32(vcltq_f32(x.high, least.high));
     return (f8){masked(low, value.low), masked(high, value.high)};
 }
-INLINE f8 where8(i8 mask, f8 x) {
+INLINE f8 select8(i8 mask, f8 x) {
     uint32x4_t halves[2];
     memcpy(halves, &mask, 32);
     return (f8){masked(halves[0], x.low), masked(halves[1], x.high)};
 }
 
-INLINE int hits8(f8 x, f8 least) {
+INLINE int greater_mask8(f8 x, f8 least) {
     static const uint32_t bits[] = {1, 2, 4, 8, 16, 32, 64, 128};
     const uint32x4_t low = vandq_u32(vcgeq_f32(x.low, least.low), vld1q_u32(bits));
     return (int)vaddvq_u32(vorrq_u32(low, vandq_u32(vcgeq_f32(x.high, least.high), vld1q_u32(bits + 4))));
 }
 
-INLINE float lanes_sum(f8 x) {
+INLINE float reduce_add8(f8 x) {
     const float32x4_t fours = vaddq_f32(x.low, x.high);
     const float32x2_t pairs = vadd_f32(vget_low_f32(fours), vget_high_f32(fours));
     return vget_lane_f32(pairs, 0) + vget_lane_f32(pairs, 1);
 }
 
-INLINE f8 fours8(f8 a, f8 b) {
+INLINE f8 sum_groups8(f8 a, f8 b) {
     const float32x4_t sums = vaddq_f32(vpaddq_f32(a.low, b.low), vpaddq_f32(a.high, b.high));
     return (f8){sums, sums};
 }
@@ -91,13 +91,13 @@ typedef struct i16 {
     int32x4_t v[4];
 } i16;
 
-INLINE i16 none16(void) {
+INLINE i16 zero16(void) {
     const int32x4_t none = vdupq_n_s32(0);
     return (i16){{none, none, none, none}};
 }
 
 INLINE float32x4_t less(int32x4_t sums, const int32_t *numbers) { return vcvtq_f32_s32(vsubq_s32(sums, vld1q_s32(numbers))); }
-INLINE f16 less16(i16 sums, const int32_t *n) {
+INLINE f16 minus16(i16 sums, const int32_t *n) {
     return (f16){{less(sums.v[0], n), less(sums.v[1], n + 4)}, {less(sums.v[2], n + 8), less(sums.v[3], n + 12)}};
 }
 
@@ -118,7 +118,7 @@ INLINE void add_dots(const int FIRST, const int ROWS, const int P, i16 total[][4
     for (int p = 0; p < P; p++, w += PANEL * depth) {
         UNROLL(4)
         for (int g = 0; g < GROUP / 4; g++) {
-            UNROLL(TALLEST)
+            UNROLL(MAX_TILE_ROWS)
             for (int r = FIRST; r < ROWS; r++) {
                 UNROLL(4)
                 for (int i = 0; i < 4; i++) {
@@ -131,7 +131,7 @@ INLINE void add_dots(const int FIRST, const int ROWS, const int P, i16 total[][4
 }
 
 #ifdef __ARM_FEATURE_MATMUL_INT8
-#define SUMS_IN_BLOCKS
+#define BLOCKED_SUMS
 
 /* `smmla` multiplies eight inputs of two rows by those of two outputs. Sums stay in its layout until the end: blocks of two
    rows by two outputs, eight for a panel and two rows. An odd last row is computed alone. */
@@ -147,7 +147,7 @@ INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint
                 const int32x4_t next = vreinterpretq_s32_s8(vld1q_s8(w + 16 * k + 64 + 16 * i));
                 const int8x16_t low = vreinterpretq_s8_s32(vzip1q_s32(first, next));
                 const int8x16_t high = vreinterpretq_s8_s32(vzip2q_s32(first, next));
-                UNROLL(TALLEST / 2)
+                UNROLL(MAX_TILE_ROWS / 2)
                 for (int r = 0; r + 1 < ROWS; r += 2) {
                     const uint8x16_t rows = vcombine_u8(vld1_u8(x + r * depth + k), vld1_u8(x + (r + 1) * depth + k));
                     const int8x16_t a = vreinterpretq_s8_u8(rows); /* inputs have 7 bits */
@@ -165,8 +165,8 @@ INLINE int32x4_t pairs_of(int32x4_t a, int32x4_t b, int second) {
     return vreinterpretq_s32_s64(second ? vzip2q_s64(x, y) : vzip1q_s64(x, y));
 }
 
-INLINE void by_rows(const int ROWS, const int P, i16 total[][4]) {
-    UNROLL(TALLEST / 2)
+INLINE void sums_by_row(const int ROWS, const int P, i16 total[][4]) {
+    UNROLL(MAX_TILE_ROWS / 2)
     for (int r = 0; r + 1 < ROWS; r += 2) {
         UNROLL(4)
         for (int p = 0; p < P; p++) {

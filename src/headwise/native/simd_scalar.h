@@ -31,7 +31,7 @@ INLINE float fused(float a, float b, float c) {
 
 INLINE f8 load8(const float *x) { EACH(x[i]) }
 INLINE void store8(float *to, f8 x) { memcpy(to, x.v, 32); }
-INLINE f8 all8(float x) { EACH(x) }
+INLINE f8 set8(float x) { EACH(x) }
 INLINE f8 add8(f8 a, f8 b) { EACH(a.v[i] + b.v[i]) }
 INLINE f8 sub8(f8 a, f8 b) { EACH(a.v[i] - b.v[i]) }
 INLINE f8 mul8(f8 a, f8 b) { EACH(a.v[i] * b.v[i]) }
@@ -42,10 +42,10 @@ INLINE f8 fnma8(f8 a, f8 b, f8 c) { EACH(fused(-a.v[i], b.v[i], c.v[i])) }
 INLINE f8 round8(f8 x) { EACH(rintf(x.v[i])) }
 INLINE f8 negative8(f8 x) { EACH(-fabsf(x.v[i])) }
 INLINE f8 by_sign8(f8 x, f8 negative, f8 positive) { EACH(signbit(x.v[i]) ? negative.v[i] : positive.v[i]) }
-INLINE f8 unless_below8(f8 value, f8 x, f8 least) { EACH(x.v[i] < least.v[i] ? 0 : value.v[i]) }
-INLINE f8 where8(i8 mask, f8 x) { EACH(mask[i] ? x.v[i] : 0) }
+INLINE f8 zero_below8(f8 value, f8 x, f8 least) { EACH(x.v[i] < least.v[i] ? 0 : value.v[i]) }
+INLINE f8 select8(i8 mask, f8 x) { EACH(mask[i] ? x.v[i] : 0) }
 
-INLINE f8 power8(f8 n) {
+INLINE f8 power_of_two8(f8 n) {
     int32_t bits[8];
     LANES bits[i] = isnan(n.v[i]) ? 0 : ((int32_t)n.v[i] + 127) << 23;
     f8 y;
@@ -53,17 +53,17 @@ INLINE f8 power8(f8 n) {
     return y;
 }
 
-INLINE int hits8(f8 x, f8 least) {
+INLINE int greater_mask8(f8 x, f8 least) {
     int hits = 0;
     LANES hits |= (x.v[i] >= least.v[i]) << i;
     return hits;
 }
 
-INLINE float lanes_sum(f8 x) {
+INLINE float reduce_add8(f8 x) {
     return ((x.v[0] + x.v[4]) + (x.v[2] + x.v[6])) + ((x.v[1] + x.v[5]) + (x.v[3] + x.v[7]));
 }
 
-INLINE f8 fours8(f8 a, f8 b) {
+INLINE f8 sum_groups8(f8 a, f8 b) {
     EACH(i % 4 < 2 ? (a.v[i % 2 * 2] + a.v[i % 2 * 2 + 1]) + (a.v[i % 2 * 2 + 4] + a.v[i % 2 * 2 + 5])
                    : (b.v[i % 2 * 2] + b.v[i % 2 * 2 + 1]) + (b.v[i % 2 * 2 + 4] + b.v[i % 2 * 2 + 5]))
 }
@@ -83,9 +83,9 @@ typedef struct i16 {
     int32_t v[PANEL];
 } i16;
 
-INLINE i16 none16(void) { return (i16){{0}}; }
+INLINE i16 zero16(void) { return (i16){{0}}; }
 
-INLINE f16 less16(i16 sums, const int32_t *numbers) {
+INLINE f16 minus16(i16 sums, const int32_t *numbers) {
     f16 y;
     LANES y.low.v[i] = (float)(sums.v[i] - numbers[i]);
     LANES y.high.v[i] = (float)(sums.v[i + 8] - numbers[i + 8]);

@@ -9,7 +9,7 @@ typedef struct f8 {
 
 INLINE f8 load8(const float *x) { return (f8){wasm_v128_load(x), wasm_v128_load(x + 4)}; }
 INLINE void store8(float *to, f8 x) { wasm_v128_store(to, x.low), wasm_v128_store(to + 4, x.high); }
-INLINE f8 all8(float x) { return (f8){wasm_f32x4_splat(x), wasm_f32x4_splat(x)}; }
+INLINE f8 set8(float x) { return (f8){wasm_f32x4_splat(x), wasm_f32x4_splat(x)}; }
 INLINE f8 add8(f8 a, f8 b) { return (f8){wasm_f32x4_add(a.low, b.low), wasm_f32x4_add(a.high, b.high)}; }
 INLINE f8 sub8(f8 a, f8 b) { return (f8){wasm_f32x4_sub(a.low, b.low), wasm_f32x4_sub(a.high, b.high)}; }
 INLINE f8 mul8(f8 a, f8 b) { return (f8){wasm_f32x4_mul(a.low, b.low), wasm_f32x4_mul(a.high, b.high)}; }
@@ -45,7 +45,7 @@ INLINE f8 fnma8(f8 a, f8 b, f8 c) {
 INLINE v128_t power(v128_t n) {
     return wasm_i32x4_shl(wasm_i32x4_add(wasm_i32x4_trunc_sat_f32x4(n), wasm_i32x4_splat(127)), 23);
 }
-INLINE f8 power8(f8 n) { return (f8){power(n.low), power(n.high)}; }
+INLINE f8 power_of_two8(f8 n) { return (f8){power(n.low), power(n.high)}; }
 
 INLINE v128_t minus(v128_t x) { return wasm_v128_or(x, wasm_f32x4_splat(-0.0f)); }
 INLINE f8 negative8(f8 x) { return (f8){minus(x.low), minus(x.high)}; }
@@ -57,22 +57,22 @@ INLINE f8 by_sign8(f8 x, f8 negative, f8 positive) {
     return (f8){by_sign(x.low, negative.low, positive.low), by_sign(x.high, negative.high, positive.high)};
 }
 
-INLINE f8 unless_below8(f8 value, f8 x, f8 least) {
+INLINE f8 zero_below8(f8 value, f8 x, f8 least) {
     const v128_t low = wasm_f32x4_lt(x.low, least.low), high = wasm_f32x4_lt(x.high, least.high);
     return (f8){wasm_v128_andnot(value.low, low), wasm_v128_andnot(value.high, high)};
 }
-INLINE f8 where8(i8 mask, f8 x) {
+INLINE f8 select8(i8 mask, f8 x) {
     v128_t halves[2];
     memcpy(halves, &mask, 32);
     return (f8){wasm_v128_and(halves[0], x.low), wasm_v128_and(halves[1], x.high)};
 }
 
-INLINE int hits8(f8 x, f8 least) {
+INLINE int greater_mask8(f8 x, f8 least) {
     const int low = wasm_i32x4_bitmask(wasm_f32x4_ge(x.low, least.low));
     return low | wasm_i32x4_bitmask(wasm_f32x4_ge(x.high, least.high)) << 4;
 }
 
-INLINE float lanes_sum(f8 x) {
+INLINE float reduce_add8(f8 x) {
     const v128_t fours = wasm_f32x4_add(x.low, x.high);
     const v128_t pairs = wasm_f32x4_add(fours, wasm_i64x2_shuffle(fours, fours, 1, 1));
     return wasm_f32x4_extract_lane(pairs, 0) + wasm_f32x4_extract_lane(pairs, 1);
@@ -81,7 +81,7 @@ INLINE float lanes_sum(f8 x) {
 INLINE v128_t neighbours(v128_t a, v128_t b) {
     return wasm_f32x4_add(wasm_i32x4_shuffle(a, b, 0, 2, 4, 6), wasm_i32x4_shuffle(a, b, 1, 3, 5, 7));
 }
-INLINE f8 fours8(f8 a, f8 b) {
+INLINE f8 sum_groups8(f8 a, f8 b) {
     const v128_t sums = wasm_f32x4_add(neighbours(a.low, b.low), neighbours(a.high, b.high));
     return (f8){sums, sums};
 }
@@ -127,7 +127,7 @@ INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint
     for (int p = 0; p < P; p++, w += PANEL * depth) {
         UNROLL(4)
         for (int g = 0; g < GROUP / 4; g++) {
-            UNROLL(TALLEST)
+            UNROLL(MAX_TILE_ROWS)
             for (int r = 0; r < ROWS; r++) {
                 const v128_t a = wasm_v128_load32_splat(x + r * depth + 4 * g);
                 UNROLL(4)
@@ -158,7 +158,7 @@ INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint
     for (int p = 0; p < P; p++, w += PANEL * depth) {
         UNROLL(4)
         for (int g = 0; g < GROUP / 4; g++) {
-            UNROLL(TALLEST)
+            UNROLL(MAX_TILE_ROWS)
             for (int r = 0; r < ROWS; r++) {
                 const v128_t a = wasm_u16x8_extend_low_u8x16(wasm_v128_load32_splat(x + r * depth + 4 * g));
                 v128_t *t = total[r][p].v;
@@ -174,9 +174,9 @@ INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint
 }
 #endif
 
-INLINE i16 none16(void) { return (i16){{0}}; }
+INLINE i16 zero16(void) { return (i16){{0}}; }
 
-INLINE f16 less16(i16 sums, const int32_t *n) {
+INLINE f16 minus16(i16 sums, const int32_t *n) {
     return (f16){{less(sums4(sums, 0), n), less(sums4(sums, 1), n + 4)},
                  {less(sums4(sums, 2), n + 8), less(sums4(sums, 3), n + 12)}};
 }

@@ -5,7 +5,7 @@
 
 #define TILE_ROWS 16
 #define TILE_INPUTS 64
-#define AMX_LEAST (TALLEST + 1) /* with fewer rows, tiles would be mostly empty */
+#define AMX_MIN_ROWS (MAX_TILE_ROWS + 1) /* with fewer rows, tiles would be mostly empty */
 
 typedef struct TileConfig {
     uint8_t palette, start_row, none[14];
@@ -21,7 +21,7 @@ static void configure_tiles(int rest) {
         .row_bytes = {64, 64, 64, 64, 64, rest, rest ? 64 : 0},
         .rows = {TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_INPUTS / 4, rest ? TILE_ROWS : 0, rest / 4},
     };
-    HELD(&config); /* gcc does not know that `_tile_loadconfig` reads all of it */
+    COMPILER_BARRIER(&config); /* gcc does not know that `_tile_loadconfig` reads all of it */
     _tile_loadconfig(&config);
 }
 
@@ -33,7 +33,7 @@ static void configure_tiles(int rest) {
 #define STORE_TILE(SUMS) \
     if (rows > SUMS * TILE_ROWS) _tile_stored(SUMS, sums + SUMS * TILE_ROWS, 64);
 
-/* Sums of a panel for up to ROWS rows; `x` has memory for rows up to a multiple of TILE_ROWS. */
+/* Sums of a panel for up to BLOCK_ROWS rows; `x` has memory for rows up to a multiple of TILE_ROWS. */
 static __attribute__((noinline)) void panel_sums(const uint8_t *x, int rows, int64_t depth, const int8_t *w, i16 *sums) {
     int64_t k = 0;
     _tile_zero(0);
@@ -50,16 +50,16 @@ static __attribute__((noinline)) void panel_sums(const uint8_t *x, int rows, int
     STORE_TILE(0) STORE_TILE(1) STORE_TILE(2)
 }
 
-static void multiply_matrices(const Product *product, int rows) {
+static void run_amx_tiles(const Product *product, int rows) {
     const Linear *layer = product->layer;
     const int64_t depth = layer->depth;
-    i16 sums[ROWS];
-    HELD(product->x); /* nor does `_tile_loadd` */
+    i16 sums[BLOCK_ROWS];
+    COMPILER_BARRIER(product->x); /* nor does `_tile_loadd` */
     configure_tiles((int)(depth % TILE_INPUTS));
-    for (int panel = 0; panel < panels(layer); panel++) {
-        panel_sums(product->x, rows, depth, layer->levels + panel * PANEL * depth, sums);
+    for (int panel = 0; panel < panel_count(layer); panel++) {
+        panel_sums(product->x, rows, depth, layer->quantised + panel * PANEL * depth, sums);
         const f16 scales = load16(layer->scales + panel * PANEL), bias = load16(layer->bias + panel * PANEL);
-        for (int r = 0; r < rows; r++) put_sums(product, r, panel, sums[r], scales, bias);
+        for (int r = 0; r < rows; r++) int8_epilogue(product, r, panel, sums[r], scales, bias);
     }
     _tile_release();
 }

@@ -1,7 +1,7 @@
 /* Fused passes over large tensors of a training step: dropout (5.4) and the softmax of logits. */
 
 #include "attention.h"
-#include "team.h"
+#include "parallel.h"
 
 #include <stddef.h>
 
@@ -52,7 +52,7 @@ typedef struct Drop {
 
 /* Eight elements from index i on; random numbers are below 2^16. */
 INLINE void drop_eight(const Drop *d, const void *x, const float *residual, u8 draws, void *out, int64_t i) {
-    f8 value = where8((i8)draws >= d->dropped, mul8(read8(x, i, d->half), all8(d->scale)));
+    f8 value = select8((i8)draws >= d->dropped, mul8(read8(x, i, d->half), set8(d->scale)));
     if (residual) value = add8(value, load8(residual + i));
     write8(out, i, value, d->to_half);
 }
@@ -94,7 +94,7 @@ static void drop_stretches(void *data, int64_t begin, int64_t end) {
 EXPORT void headwise_drop(const void *x, int half, const float *residual, int64_t seed, int dropped, float scale,
                            int64_t n, void *out, int to_half, int threads) {
     Drop d = {x, residual, out, scale, seed, n, dropped, half, to_half};
-    share((n + STRETCH - 1) / STRETCH, threads, drop_stretches, &d);
+    parallel_for((n + STRETCH - 1) / STRETCH, threads, drop_stretches, &d);
 }
 
 /* --- Loss --- */
@@ -109,7 +109,7 @@ typedef struct Softmax {
 /* Softmax in place; returns the logarithm of the sum of exponentials. */
 static float softmax_row(float *x, int64_t n) {
     const float most = maximum(x, n), sum = exponentials(x, n, most);
-    const f8 factor = all8(1 / sum);
+    const f8 factor = set8(1 / sum);
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) store8(x + i, mul8(load8(x + i), factor));
     for (; i < n; i++) x[i] /= sum;
@@ -140,6 +140,6 @@ static void softmax_rows(void *data, int64_t begin, int64_t end) {
    exponentials. Returns 0, or -1 if out of memory. */
 EXPORT int headwise_softmax(void *x, int half, int64_t rows, int64_t n, float *normalizers, int threads) {
     Softmax s = {x, normalizers, n, half, 0};
-    share(rows, threads, softmax_rows, &s);
+    parallel_for(rows, threads, softmax_rows, &s);
     return s.failed;
 }

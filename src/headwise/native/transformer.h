@@ -47,7 +47,7 @@ typedef struct Embeddings {
 
 /* Rotary positions (arXiv:2104.09864): components i and i + half of each head are rotated, as complex numbers. */
 typedef struct Rotary {
-    const float *turns; /* (position, 2 half): cosines, then sines of the angles; NULL: none */
+    const float *angles; /* (position, 2 half): cosines, then sines of the angles; NULL: none */
     int half;           /* a multiple of 8 */
 } Rotary;
 
@@ -106,8 +106,8 @@ typedef struct Decoding {
     float **cross_k;    /* of each layer: (sentence, head, d_k, rounded length) */
     float **cross_v;    /* of each layer: (sentence, rounded length, head, d_v) */
     float **self_k, **self_v; /* of each layer: (slot, head, d_k or d_v) */
-    int64_t used, held; /* slots */
-    Buffer x, h, wide, context, scores, keys, alive;
+    int64_t n_slots, capacity; /* of the cache, and what is allocated */
+    Buffer x, h, wide, context, scores, keys, live;
     Recording recording; /* where the next layer is recorded */
     Scratch scratch;    /* says whether to stop: within some 50 rows of a product all here returns */
 } Decoding;
@@ -119,12 +119,12 @@ EXPORT void headwise_end(Decoding *decoding);
 
 /* Make room for `rows` more slots. If necessary, slots that are in no path of length `length` are freed, and paths are
    rewritten. Returns 0, or -1 if out of memory or cancelled. */
-EXPORT int headwise_make_room(Decoding *decoding, int rows, int32_t *paths, int hypotheses, int64_t stride, int length);
+EXPORT int headwise_reserve_slots(Decoding *decoding, int rows, int32_t *paths, int hypotheses, int64_t stride, int length);
 
 /* The same for the decodings of an ensemble, whose paths are identical. */
-int make_room(Decoding *const *members, int count, int rows, int32_t *paths, int hypotheses, int64_t stride, int length);
+int reserve_slots(Decoding *const *members, int count, int rows, int32_t *paths, int hypotheses, int64_t stride, int length);
 
-/* One position of `rows` hypotheses. `paths` (rows, stride) hold their slots up to `positions`; the new slots are `used` and
+/* One position of `rows` hypotheses. `paths` (rows, stride) hold their slots up to `positions`; the new slots are `n_slots` and
    following, one for each row. Writes hidden states (rows, d_model). Returns 0, or -1 if out of memory or cancelled. */
 EXPORT int headwise_step(Decoding *decoding, int rows, const int32_t *tokens, const int32_t *positions,
                           const int32_t *sentences, const int32_t *paths, int64_t stride, float *hidden);

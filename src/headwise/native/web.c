@@ -13,14 +13,14 @@ int headwise_exact(float small) {
     uint8_t levels[GROUP];
     int32_t shifts[PANEL] = {0};
     float sums[PANEL]; /* (1 + e)^2 - (1 + 2 e) = e^2, lost if the product is rounded */
-    store16(sums, fma16(all16(1 + small), all16(1 + small), all16(-(1 + 2 * small))));
+    store16(sums, fma16(set16(1 + small), set16(1 + small), set16(-(1 + 2 * small))));
     int exact = sums[0] == small * small;
     for (int i = 0; i < GROUP; i++) levels[i] = (uint8_t)(127 - 8 * i * (int)(small * 8192));
     for (int i = 0; i < PANEL * GROUP; i++) weights[i] = (int8_t)((i * 37) % 127 - 63);
     i16 total[1][4];
-    total[0][0] = none16();
+    total[0][0] = zero16();
     add_products(1, 1, total, levels, GROUP, weights);
-    store16(sums, less16(total[0][0], shifts));
+    store16(sums, minus16(total[0][0], shifts));
     for (int o = 0; o < PANEL; o++) {
         int sum = 0;
         for (int i = 0; i < GROUP; i++) sum += levels[i] * weights[i / 4 * PANEL * 4 + o * 4 + i % 4];
@@ -34,7 +34,7 @@ int headwise_exact(float small) {
 EXPORT int headwise_look(const Transformer *model, const int32_t *source, int source_length, const int32_t *read,
                           int length, int layer, int head, float *weights);
 int headwise_look(const Transformer *model, const int32_t *source, int source_length, const int32_t *read, int length,
-                   int layer, int head, float *weights) {
+                  int layer, int head, float *weights) {
     const int64_t size = (int64_t)length * source_length;
     const int heads = model->decoder[layer].cross.heads, first = head < 0 ? 0 : head, end = head < 0 ? heads : head + 1;
     float *recorded = calloc(heads * size, sizeof(float));

@@ -92,7 +92,7 @@ def test_the_image_is_what_the_library_has_packed(make_model: MakeModel, shape: 
     assert (at["d_model"], at["n_encoder_layers"], at["n_decoder_layers"]) == (network.d_model, 2, 1)
     linear = c.Linear.from_address(network.structure.output)
     levels, copied = linear.depth * -(-linear.d_out // 16) * 16, words[at["output"] // 4 + 5]
-    assert image.bytes[copied : copied + levels] == ctypes.string_at(linear.levels, levels)
+    assert image.bytes[copied : copied + levels] == ctypes.string_at(linear.quantised, levels)
     rows = np.frombuffer(image.bytes, "<f4")[at["source.rows"] // 4 :][: linear.d_out * -(-network.d_model // 8) * 8]
     here = np.frombuffer(ctypes.string_at(network.structure.source.rows, 4 * len(rows)), "<f4")
     assert np.array_equal(rows, here) and at["source.rows"] == at["target.rows"], "what is shared is there once"
@@ -101,9 +101,9 @@ def test_the_image_is_what_the_library_has_packed(make_model: MakeModel, shape: 
     )
     assert len(image.pointers) == len(set(image.pointers))
     turning = shape.get("positions") == "rotary"
-    assert bool(at["rotary.turns"]) == turning
+    assert bool(at["rotary.angles"]) == turning
     if turning:
-        cosines = np.frombuffer(image.bytes, "<f4")[at["rotary.turns"] // 4 :][16 : 16 + 4]
+        cosines = np.frombuffer(image.bytes, "<f4")[at["rotary.angles"] // 4 :][16 : 16 + 4]
         assert np.array_equal(cosines, np.cos(10000.0 ** (-np.arange(0, 8, 2) / 8)).astype(np.float32)), "of position 1"
 
 

@@ -93,7 +93,7 @@ static void products(void) {
             for (int rows = 1; rows <= 101; rows += rows < 8 ? 1 : 31) {
                 char what[64];
                 sprintf(what, "%s %d rows %d to %d", NAMES[kind], rows, d_in, d_out);
-                if (CALL(headwise_apply)(linear, x, rows, y)) exit(1);
+                if (CALL(headwise_linear_forward)(linear, x, rows, y)) exit(1);
                 show_floats(what, y, (int64_t)rows * d_out);
             }
             free(x), free(y);
@@ -106,7 +106,7 @@ static void rounded_once(void) {
     const float unit = 1 / 8388608.0f, weight[8] = {1 + unit, 1 - 1 / 32768.0f}, x[8] = {1, unit / 2 * (1 + 1 / 32768.0f)};
     const Linear *linear = CALL(headwise_linear)(zeros(1, 8, 0), weight, NULL, 1, 8, 0, 0);
     float y;
-    if (CALL(headwise_apply)(linear, x, 1, &y) || y != 1 + unit) fprintf(stderr, "rounded twice: %a\n", y), exit(1);
+    if (CALL(headwise_linear_forward)(linear, x, 1, &y) || y != 1 + unit) fprintf(stderr, "rounded twice: %a\n", y), exit(1);
 }
 
 static void activations(void) {
@@ -208,7 +208,7 @@ static Layer *layers(Numbers kind, Activation activation, int rms) {
 static Transformer transformer(Numbers kind, Activation activation, int norm_first, int d_model) {
     const float *positions = numbers(64 * D, 0.5f), *rows = numbers(VOCABULARY * D, 1);
     uint16_t *halves = malloc(2 * VOCABULARY * D);
-    CALL(headwise_halve)(rows, VOCABULARY * D, halves);
+    CALL(headwise_to_bfloat16)(rows, VOCABULARY * D, halves);
     const int half = kind == BFLOAT16;
     const Embeddings embeddings = {half ? (void *)halves : rows, positions, norm_first ? (Norm){0} : norm(0), 2, -1, half};
     Transformer t = {

@@ -220,7 +220,7 @@ def test_nan_does_not_hide_numbers(tmp_path: Path) -> None:
     call += [
         f"-I{original.FOLDER}",
         str(source),
-        str(original.FOLDER / "team.c"),
+        str(original.FOLDER / "parallel.c"),
         "-o",
         str(program),
         "-lm",

@@ -23,7 +23,6 @@ from headwise.native.settings import EARLY_STOPPING
 from headwise.network.inference import prepare_for_inference
 
 BEST = next((name for name in c.usable_builds() if name not in (UNTRIED, ANYWHERE)), "")
-OTHER_NAMES = {"PackedShape": "Packing"}  # of structures in C
 SCRIPT = """
 import json
 import torch
@@ -53,7 +52,7 @@ def structures() -> list[type[ctypes.Structure]]:
 
 def layout(structure: type[ctypes.Structure]) -> str:
     """C assertions about a Python structure."""
-    name = OTHER_NAMES.get(structure.__name__, structure.__name__)
+    name = structure.__name__
     claims = [f"sizeof({name}) == {ctypes.sizeof(structure)}"]
     for field in structure._fields_:
         inner, at = field[0].rstrip("_"), getattr(structure, field[0])
@@ -285,3 +284,13 @@ def test_the_generic_build_uses_no_special_instructions(tmp_path: Path) -> None:
     vector = re.compile(r"%[yz]mm|^\s+v[a-z0-9]+\s", re.MULTILINE)
     assert vector.search(assembled("attention.c", "avx2"))
     assert not [name for name in (*SOURCES, ASKS) if vector.search(assembled(name, ANYWHERE))]
+
+
+@pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
+def test_a_library_with_other_structures_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes are compared when it is loaded: other fields would corrupt memory."""
+    assert all(c.size_in_c(c.needed(), kind) == ctypes.sizeof(kind) for kind in structures())
+    assert c.size_in_c(c.needed(), type("Nothing", (ctypes.Structure,), {})) == 0
+    monkeypatch.setattr(c, "size_in_c", lambda loaded, kind: ctypes.sizeof(kind) + 4 * (kind is c.Layer))
+    with pytest.warns(UserWarning, match="sizes of Layer and is not used"):
+        assert c.opened.__wrapped__(c.instructions()) is None

@@ -38,7 +38,7 @@ def levels_of(x: Any, after_relu: bool) -> tuple[Any, Any]:
 def packed(layer: Linear) -> tuple[Any, Any]:
     """The quantised weights (d_out, d_in) and the scale of each output; W is about scale * level."""
     levels, scales = np.empty((layer.d_out, layer.d_in), np.int8), np.empty(layer.d_out, np.float32)
-    needed().headwise_levels(layer.address, at(levels), at(scales))
+    needed().headwise_quantised_weights(layer.address, at(levels), at(scales))
     return levels, scales
 
 

@@ -34,7 +34,7 @@ class Image:
         self._layers = {"encoder": structure.n_encoder_layers, "decoder": structure.n_decoder_layers}
         self._floats = {"weight": width, "bias": width}
         self._floats |= {"rows": network.vocabulary["src"] * width, "positions": positions * width}
-        self._floats["turns"] = positions * 2 * structure.rotary.half
+        self._floats["angles"] = positions * 2 * structure.rotary.half
         self.model = self._write(self._words(structure))
 
     def _words(self, record: Structure) -> list[tuple[bytes, bool]]:
@@ -67,9 +67,16 @@ class Image:
 
     def _linear(self, linear: c.Linear) -> list[tuple[bytes, bool]]:
         columns = -(-linear.d_out // PANEL) * PANEL
-        sizes = {"levels": columns * linear.depth, "shifts": 4 * columns, "scales": 4 * columns, "bias": 4 * columns}
-        words = [(struct.pack("<5i", linear.d_in, linear.d_out, linear.depth, linear.zero, linear.half), False)]
-        for name in ("levels", "shifts", "scales", "values", "bias"):
+        sizes = {
+            "quantised": columns * linear.depth,
+            "compensation": 4 * columns,
+            "scales": 4 * columns,
+            "bias": 4 * columns,
+        }
+        words = [
+            (struct.pack("<5i", linear.d_in, linear.d_out, linear.depth, linear.zero_point, linear.is_bfloat16), False)
+        ]
+        for name in ("quantised", "compensation", "scales", "values", "bias"):
             at = self._block(ctypes.string_at(getattr(linear, name), sizes[name])) if name in sizes else 0
             words.append((struct.pack("<i", at), bool(at)))
         return words

@@ -10,11 +10,22 @@ from headwise.data.cache import cache, cache_folder
 from headwise.errors import UserError
 from headwise.native.build import FLAGS, FOLDER, ZIG, version
 
-SOURCES = ("products.c", "activations.c", "attention.c", "transformer.c", "search.c", "web.c")
+SOURCES = (
+    "products.c",
+    "activations.c",
+    "attention.c",
+    "layers.c",
+    "encoder.c",
+    "decoder.c",
+    "transformer.c",
+    "search.c",
+    "web.c",
+)
 BUILDS = {"simd": ("-msimd128",), "relaxed": ("-msimd128", "-mrelaxed-simd")}
 TARGET = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-s")  # a library without imports
 EXCLUDED_FLAGS = ("-fPIC", "-pthread")  # native flags that do not apply
-C_FUNCTIONS = ("search", "start", "end", "look", "exact", "read", "apply", "levels")  # called by assets/engine.js
+# Called by assets/engine.js.
+C_FUNCTIONS = ("search", "start", "end", "look", "exact", "read", "linear_forward", "quantised_weights")
 EXPORTED_SYMBOLS = ("malloc", "free", "aligned_alloc", *(f"headwise_{name}" for name in C_FUNCTIONS))
 INSTALL = 'pip install "headwise[web]"'
 

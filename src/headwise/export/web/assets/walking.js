@@ -216,7 +216,7 @@ class Recorder {
     const { engine, room } = this;
     const { d_in, d_out, bias } = engine.read("Linear", address);
     const [levels, scales] = [room.bytes(d_in * d_out), room.bytes(4 * d_out)];
-    engine.library.headwise_levels(address, levels, scales);
+    engine.library.headwise_quantised_weights(address, levels, scales);
     const made = { levels: new Int8Array(engine.library.memory.buffer, levels, d_in * d_out).slice(), scales: engine.floats(scales, d_out), bias: bias ? engine.floats(bias, d_out) : null, width: d_in };
     this.linears.set(address, made);
     return made;
@@ -229,7 +229,7 @@ class Recorder {
     const [states, at] = [this.recorded("output"), room.bytes(4 * rows * d_out)];
     const hidden = room.bytes(4 * rows * d_in);
     new Float32Array(engine.library.memory.buffer).set(states.values, hidden / 4);
-    if (engine.library.headwise_apply(engine.output, hidden, rows, at)) throw new Error("there is not enough memory to look inside");
+    if (engine.library.headwise_linear_forward(engine.output, hidden, rows, at)) throw new Error("there is not enough memory to look inside");
     const logits = engine.floats(at, rows * d_out);
     const best = new Float32Array(d_out);
     for (let row = 0; row < rows; row++) {

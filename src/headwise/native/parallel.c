@@ -1,6 +1,6 @@
-/* See team.h. The library does not link OpenMP: the threads of a second runtime would wait on the cores that torch uses. */
+/* See parallel.h. The library does not link OpenMP: the threads of a second runtime would wait on the cores that torch uses. */
 
-#include "team.h"
+#include "parallel.h"
 
 #ifndef _WIN32
 #include <pthread.h>
@@ -16,7 +16,7 @@ static Parallel run_parallel;
 typedef struct Shares {
     int64_t count, parts;
     atomic_llong taken;
-    Work work;
+    RangeTask work;
     void *data;
 } Shares;
 
@@ -28,7 +28,7 @@ static void forget(void) { run_parallel = NULL; }
 static void forget_in_children(void) { pthread_atfork(NULL, NULL, forget); }
 #endif
 
-void headwise_team(void *parallel) {
+void headwise_set_openmp(void *parallel) {
     if (!run_parallel) forget_in_children();
     run_parallel = (Parallel)parallel;
 }
@@ -39,7 +39,7 @@ static void take_parts(void *data) {
         s->work(s->data, s->count * p / s->parts, s->count * (p + 1) / s->parts);
 }
 
-void share(int64_t count, int threads, Work work, void *data) {
+void parallel_for(int64_t count, int threads, RangeTask work, void *data) {
     Shares shares = {count, (int64_t)PARTS * threads, 0, work, data};
     if (!run_parallel || threads < 2 || count < 2) work(data, 0, count);
     else run_parallel(take_parts, &shares, threads, 0);

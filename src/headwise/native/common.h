@@ -1,0 +1,18 @@
+/* What every source uses. */
+
+#ifndef HEADWISE_COMMON_H
+#define HEADWISE_COMMON_H
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+#ifdef _WIN32
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+
+/* The next multiple of a register's eight numbers. */
+static inline int round_up(int n) { return (n + 7) / 8 * 8; }
+
+#endif

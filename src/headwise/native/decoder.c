@@ -1,0 +1,233 @@
+/* See transformer.h. */
+
+#include "layers.h"
+
+#include "attention.h"
+
+#include <string.h>
+
+/* --- Self-attention: equation 1 for paths in the cache --- */
+
+/* One row: the scores of all heads for the slots of its path. */
+static void path_scores(const Attention *a, const float *q, const float *keys, const int32_t *path, int length,
+                        float *scores) {
+    const int k_width = a->heads * a->d_k, room_for = round_up(length);
+    for (int t = 0; t < length; t++) {
+        const float *k = keys + (int64_t)path[t] * k_width;
+        for (int h = 0; h < a->heads; h++) {
+            f8 total = set8(0);
+            for (int i = h * a->d_k; i < (h + 1) * a->d_k; i += 8)
+                total = fma8(load8(q + i), load8(k + i), total);
+            scores[h * room_for + t] = reduce_add8(total);
+        }
+    }
+}
+
+/* The same row: from scores to weights, and the weighted sums of the values. */
+static void path_values(const Attention *a, const float *values, const int32_t *path, int length, float *scores, float *out) {
+    const int v_width = a->heads * a->d_v, room_for = round_up(length);
+    for (int h = 0; h < a->heads; h++) softmax(scores + h * room_for, length, room_for);
+    for (int i = 0; i < v_width; i += 8) {
+        const float *weights = scores + i / a->d_v * room_for;
+        f8 total = set8(0);
+        for (int t = 0; t < length; t++) {
+            f8 v = load8(values + (int64_t)path[t] * v_width + i);
+            total = fma8(set8(weights[t]), v, total);
+        }
+        store8(out + i, total);
+    }
+}
+
+static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *positions, const int32_t *paths, int64_t stride) {
+    const Attention *a = &s->model->decoder[layer].self;
+    const Walk *walk = walk_of(s, 1, layer);
+    const AttentionSteps *to = &walk->self;
+    const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->in->d_out;
+    float *qkv = s->wide.bytes, *context = s->context.bytes;
+    float *keys = s->self_k[layer], *values = s->self_v[layer];
+    const float *in = sublayer_input(s->model, &a->norm, s->x.bytes, s->h.bytes, rows, &to->ends);
+    if (linear_forward(a->in, in, rows, padded_width(s->model), qkv, width, NONE, &s->scratch)) return -1;
+    record_projections(a, walk->head, to, qkv, rows);
+    scale_queries(a, qkv, width, rows);
+    for (int r = 0; r < rows; r++) {
+        float *row = qkv + (int64_t)r * width;
+        rotate(&s->model->rotary, positions[r], row, 2 * a->heads, a->d_k);
+        memcpy(keys + (s->n_slots + r) * k_width, row + k_width, 4 * (size_t)k_width);
+        memcpy(values + (s->n_slots + r) * v_width, row + 2 * k_width, 4 * (size_t)v_width);
+    }
+    record_turned(a, walk->head, to, qkv, rows);
+    float *weights = next_layer(&s->recording.decoder, (int64_t)a->heads * rows * rows);
+    for (int r = 0; r < rows; r++) {
+        if (is_cancelled(&s->scratch)) return -1;
+        const int length = positions[r] + 1;
+        float *scores = s->scores.bytes, *of_head = scores + walk->head * round_up(length);
+        path_scores(a, qkv + (int64_t)r * width, keys, paths + r * stride, length, scores);
+        if (to->scores) memcpy(to->scores + (int64_t)r * rows, of_head, 4 * (size_t)length);
+        path_values(a, values, paths + r * stride, length, scores, context + (int64_t)r * v_width);
+        if (to->weights) memcpy(to->weights + (int64_t)r * rows, of_head, 4 * (size_t)length);
+        for (int h = 0; weights && h < a->heads; h++)
+            memcpy(weights + ((int64_t)h * rows + r) * rows, scores + h * round_up(length), 4 * (size_t)length);
+    }
+    return attention_output(s, a, rows, to);
+}
+
+/* --- Cross-attention --- */
+
+static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sentences) {
+    const Attention *a = &s->model->decoder[layer].cross;
+    const Walk *walk = walk_of(s, 1, layer);
+    const AttentionSteps *to = &walk->cross;
+    const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v;
+    float *q = s->wide.bytes, *context = s->context.bytes;
+    const float *in = sublayer_input(s->model, &a->norm, s->x.bytes, s->h.bytes, rows, &to->ends);
+    if (linear_forward(a->in, in, rows, padded_width(s->model), q, k_width, NONE, &s->scratch)) return -1;
+    record(to->queries, q + walk->head * a->d_k, k_width, rows, a->d_k);
+    scale_queries(a, q, k_width, rows);
+    for (int r = 0, next; r < rows; r = next) { /* rows of one sentence together */
+        const int sentence = sentences[r], length = s->lengths[sentence], wide = round_up(length);
+        if (is_cancelled(&s->scratch)) return -1;
+        for (next = r + 1; next < rows && sentences[next] == sentence; next++) {}
+        const float *keys = s->cross_k[layer] + s->offsets[sentence] * k_width;
+        const float *values = s->cross_v[layer] + s->offsets[sentence] * v_width;
+        const int queries = next - r;
+        const int64_t recorded = (int64_t)a->heads * queries * length;
+        float *weights = layer < s->recording.first ? NULL : next_layer(&s->recording.cross, recorded);
+        for (int h = 0; weights && h < a->heads; h++)
+            record_head(s, queries, q + (int64_t)r * k_width + h * a->d_k, k_width, a->d_k, keys + (int64_t)h * a->d_k * wide,
+                        length, NULL, weights + (int64_t)h * queries * length);
+        record_head(s, queries, q + (int64_t)r * k_width + walk->head * a->d_k, k_width, a->d_k,
+                    keys + (int64_t)walk->head * a->d_k * wide, length, to->scores, to->weights);
+        for (int h = 0; h < a->heads; h++)
+            attend(queries, q + (int64_t)r * k_width + h * a->d_k, k_width, a->d_k, keys + (int64_t)h * a->d_k * wide,
+                   values + h * a->d_v, v_width, a->d_v, length, s->scores.bytes,
+                   context + (int64_t)r * v_width + h * a->d_v, v_width);
+    }
+    return attention_output(s, a, rows, to);
+}
+
+int project_memory(Decoding *s, const float *memory, int first, int sentences, int rows) {
+    const Transformer *m = s->model;
+    for (int l = 0; l < s->recording.end; l++) {
+        const Attention *a = &m->decoder[l].cross;
+        const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->memory->d_out;
+        float *kv = s->wide.bytes;
+        if (linear_forward(a->memory, memory, rows, padded_width(m), kv, width, NONE, &s->scratch)) return -1;
+        const Walk *walk = walk_of(s, 1, l);
+        record(walk->cross.keys, kv + walk->head * a->d_k, width, rows, a->d_k);
+        record(walk->cross.values, kv + k_width + walk->head * a->d_v, width, rows, a->d_v);
+        for (int i = first; i < first + sentences; i++) {
+            const int length = s->lengths[i], wide = round_up(length);
+            float *keys = s->cross_k[l] + s->offsets[i] * k_width, *values = s->cross_v[l] + s->offsets[i] * v_width;
+            for (int h = 0; h < a->heads; h++)
+                transpose(kv + h * a->d_k, width, length, a->d_k, keys + (int64_t)h * a->d_k * wide);
+            for (int t = 0; t < length; t++)
+                memcpy(values + (int64_t)t * v_width, kv + t * width + k_width, 4 * (size_t)v_width);
+            kv += (int64_t)length * width;
+        }
+    }
+    return 0;
+}
+
+/* --- The cache --- */
+
+static int grow_buffer(float **buffer, int64_t used, int64_t held, int64_t width) {
+    float *bigger = aligned_floats(held * width);
+    if (!bigger) return -1;
+    if (used) memcpy(bigger, *buffer, 4 * (size_t)(used * width));
+    free(*buffer);
+    *buffer = bigger;
+    return 0;
+}
+
+/* Frees slots: `to` has the new index of each, -1 for those to free. */
+static void compact_cache(Decoding *s, const int32_t *to, int64_t kept) {
+    const Transformer *m = s->model;
+    for (int l = 0; l < m->n_decoder_layers; l++) {
+        const Attention *a = &m->decoder[l].self;
+        const int64_t k_width = (int64_t)a->heads * a->d_k, v_width = (int64_t)a->heads * a->d_v;
+        for (int64_t i = 0; i < s->n_slots; i++) {
+            if (to[i] < 0 || to[i] == i) continue;
+            memcpy(s->self_k[l] + to[i] * k_width, s->self_k[l] + i * k_width, 4 * (size_t)k_width);
+            memcpy(s->self_v[l] + to[i] * v_width, s->self_v[l] + i * v_width, 4 * (size_t)v_width);
+        }
+    }
+    s->n_slots = kept;
+}
+
+static int grow_cache(Decoding *s, int64_t held) {
+    for (int l = 0; l < s->model->n_decoder_layers; l++) {
+        const Attention *a = &s->model->decoder[l].self;
+        if (is_cancelled(&s->scratch)) return -1;
+        if (grow_buffer(&s->self_k[l], s->n_slots, held, (int64_t)a->heads * a->d_k)) return -1;
+        if (grow_buffer(&s->self_v[l], s->n_slots, held, (int64_t)a->heads * a->d_v)) return -1;
+    }
+    s->capacity = held;
+    return 0;
+}
+
+int reserve_slots(Decoding *const *members, int count, int rows, int32_t *paths, int hypotheses, int64_t stride, int length) {
+    Decoding *s = members[0];
+    if (s->n_slots + rows <= s->capacity) return 0;
+    int32_t *alive = reserve(&s->live, 4 * (s->n_slots + 1));
+    if (!alive) return -1;
+    memset(alive, 0, 4 * (size_t)s->n_slots);
+    int64_t living = 0;
+    for (int h = 0; h < hypotheses; h++)
+        for (int t = 0; t < length; t++)
+            if (!alive[paths[h * stride + t]]) alive[paths[h * stride + t]] = 1, living++;
+    if (2 * living < s->n_slots) {
+        int32_t kept = 0;
+        for (int64_t i = 0; i < s->n_slots; i++) alive[i] = alive[i] ? kept++ : -1;
+        for (int m = 0; m < count; m++) compact_cache(members[m], alive, kept);
+        for (int h = 0; h < hypotheses; h++)
+            for (int t = 0; t < length; t++) paths[h * stride + t] = alive[paths[h * stride + t]];
+    }
+    const int64_t most = s->n_slots + rows * MAX(stride - length, 1); /* enough if all of these rows stay live */
+    if (most <= s->capacity || 2 * (s->n_slots + rows) <= s->capacity) return 0;
+    const int64_t held = MIN(most, MAX(s->capacity + s->capacity / 2, s->n_slots + 8 * (int64_t)rows));
+    for (int m = 0; m < count; m++)
+        if (grow_cache(members[m], held)) return -1;
+    return 0;
+}
+
+int headwise_reserve_slots(Decoding *s, int rows, int32_t *paths, int hypotheses, int64_t stride, int length) {
+    return reserve_slots(&s, 1, rows, paths, hypotheses, stride, length);
+}
+
+int64_t headwise_slots(const Decoding *s) { return s->n_slots; }
+
+/* Removes the latest steps: all slots from `slots` on. */
+void headwise_truncate(Decoding *s, int64_t slots) { s->n_slots = MIN(s->n_slots, slots); }
+
+/* --- Steps --- */
+
+int headwise_step(Decoding *s, int rows, const int32_t *tokens, const int32_t *positions, const int32_t *sentences,
+                  const int32_t *paths, int64_t stride, float *hidden) {
+    const Transformer *m = s->model;
+    int longest = 1;
+    for (int i = 0; i < s->sentences; i++) longest = MAX(longest, s->lengths[i]);
+    for (int r = 0; r < rows; r++) longest = MAX(longest, positions[r] + 1);
+    if (reserve_activations(s, rows, longest)) return -1;
+    float *x = s->x.bytes;
+    const int64_t size = (int64_t)rows * m->d_model;
+    embed(&m->target, tokens, positions, rows, m->d_model, x, walk_of_stack(s, 1));
+    record_rows(m, next_layer(&s->recording.residual, size), x, rows);
+    for (int l = 0; l < s->recording.end; l++) {
+        record_rows(m, walk_of(s, 1, l)->input, x, rows);
+        if (decoder_attention(s, l, rows, positions, paths, stride)) return -1;
+        if (cross_attention(s, l, rows, sentences)) return -1;
+        if (feed_forward(s, &m->decoder[l].ffn, rows, walk_of(s, 1, l))) return -1;
+        record_rows(m, next_layer(&s->recording.residual, size), x, rows);
+        if (s->recording.states) {
+            float *h = s->h.bytes;
+            if (m->decoder_norm.weight) norm_rows(&m->decoder_norm, x, h, rows, m->d_model);
+            record_rows(m, next_layer(&s->recording.states, size), m->decoder_norm.weight ? h : x, rows);
+        }
+    }
+    s->n_slots += rows;
+    record_rows(m, walk_of_stack(s, 1)->top, x, rows);
+    if (m->decoder_norm.weight) norm_rows(&m->decoder_norm, x, x, rows, m->d_model);
+    record_rows(m, walk_of_stack(s, 1)->output, x, rows);
+    record_rows(m, hidden, x, rows);
+    return 0;
+}

@@ -1,0 +1,221 @@
+/* See layers.h. */
+
+#include "layers.h"
+
+#include "attention.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- Norms --- */
+
+/* x * weight / sqrt(mean(x^2) + eps) */
+static void scale_by_rms(const Norm *norm, const float *x, float *y, int d) {
+    const int width = round_up(d);
+    f8 squares = set8(0);
+    for (int i = 0; i < width; i += 8) squares = fma8(load8(x + i), load8(x + i), squares);
+    const f8 factor = set8(1 / sqrtf(reduce_add8(squares) / d + norm->eps));
+    for (int i = 0; i < width; i += 8) {
+        f8 unit = mul8(load8(x + i), factor);
+        store8(y + i, mul8(unit, load8(norm->weight + i)));
+    }
+}
+
+/* Keeps the first numbers of eight, 0 for the others. */
+INLINE f8 keep_first8(f8 x, int n) {
+    static const i8 lanes = {0, 1, 2, 3, 4, 5, 6, 7};
+    return select8(lanes < n, x);
+}
+
+void norm_row(const Norm *norm, const float *x, float *y, int d) {
+    if (!norm->bias) {
+        scale_by_rms(norm, x, y, d);
+        return;
+    }
+    const int width = round_up(d);
+    f8 total = set8(0), squares = set8(0);
+    for (int i = 0; i < width; i += 8) total = add8(total, load8(x + i));
+    const f8 mean = set8(reduce_add8(total) / d);
+    for (int i = 0; i < width; i += 8) {
+        f8 off = sub8(load8(x + i), mean);
+        if (i + 8 > d) off = keep_first8(off, d - i);
+        squares = fma8(off, off, squares);
+    }
+    const f8 factor = set8(1 / sqrtf(reduce_add8(squares) / d + norm->eps));
+    for (int i = 0; i < width; i += 8) {
+        f8 unit = mul8(sub8(load8(x + i), mean), factor);
+        unit = fma8(unit, load8(norm->weight + i), load8(norm->bias + i));
+        store8(y + i, unit);
+    }
+}
+
+void norm_rows(const Norm *norm, const float *x, float *y, int rows, int d) {
+    const int64_t width = round_up(d);
+    for (int r = 0; r < rows; r++) norm_row(norm, x + r * width, y + r * width, d);
+}
+
+/* --- Recordings --- */
+
+float *next_layer(float **to, int64_t count) {
+    float *here = *to;
+    if (here) *to += count;
+    return here;
+}
+
+void record_row(float *to, int r, const float *x, int n) {
+    if (to) memcpy(to + (int64_t)r * n, x, 4 * (size_t)n);
+}
+
+void record(float *to, const float *x, int64_t stride, int rows, int n) {
+    for (int r = 0; to && r < rows; r++) record_row(to, r, x + r * stride, n);
+}
+
+void record_rows(const Transformer *m, float *to, const float *x, int rows) {
+    record(to, x, padded_width(m), rows, m->d_model);
+}
+
+const Walk *walk_of_stack(const Decoding *s, int decoder) {
+    static const Walk nothing = {0};
+    return s->recording.walk.decoder == decoder ? &s->recording.walk : &nothing;
+}
+
+const Walk *walk_of(const Decoding *s, int decoder, int layer) {
+    return walk_of_stack(s, s->recording.walk.layer == layer ? decoder : -1);
+}
+
+/* --- Embeddings, residual connections --- */
+
+/* 3.1: adds a sub-layer's output to x, and normalises in post-norm models. */
+static void add_residual(const Transformer *model, const Norm *norm, float *x, const float *made, int rows,
+                         const SublayerSteps *to) {
+    const int width = padded_width(model);
+    record_rows(model, to->out, made, rows);
+    for (int r = 0; r < rows; r++, x += width, made += width) {
+        for (int i = 0; i < width; i += 8) store8(x + i, add8(load8(x + i), load8(made + i)));
+        record_row(to->add, r, x, model->d_model);
+        if (model->norm_first) continue;
+        norm_row(norm, x, x, model->d_model);
+        record_row(to->norm, r, x, model->d_model);
+    }
+}
+
+const float *sublayer_input(const Transformer *model, const Norm *norm, const float *x, float *h, int rows,
+                            const SublayerSteps *to) {
+    if (!model->norm_first) return x;
+    norm_rows(norm, x, h, rows, model->d_model);
+    record_rows(model, to->norm, h, rows);
+    return h;
+}
+
+void embed(const Embeddings *e, const int32_t *tokens, const int32_t *positions, int rows, int d, float *x,
+           const Walk *to) {
+    const f8 scale = set8(e->scale);
+    const int width = round_up(d);
+    for (int r = 0; r < rows; r++, x += width) {
+        const int at = tokens[r] == e->padding ? -1 : positions[r];
+        const int64_t row = (int64_t)tokens[r] * width;
+        const float *position = e->positions + (int64_t)at * width;
+        for (int i = 0; i < width; i += 8) store8(x + i, mul8(read8(e->rows, row + i, e->half), scale));
+        record_row(to->embeddings, r, x, d);
+        record_row(to->positions, r, position, d);
+        for (int i = 0; i < width; i += 8) store8(x + i, add8(load8(x + i), load8(position + i)));
+        record_row(to->sum, r, x, d);
+        if (e->norm.weight) norm_row(&e->norm, x, x, d);
+        record_row(to->embedded, r, x, d);
+    }
+}
+
+/* --- Sub-layers --- */
+
+int reserve_activations(Decoding *s, int64_t rows, int length) {
+    const Transformer *m = s->model;
+    int64_t wide = 0, context = 0, keys = 0;
+    int heads = 1;
+    for (int side = 0; side < 2; side++) {
+        const int layers = side ? m->n_decoder_layers : m->n_encoder_layers;
+        for (int i = 0; i < layers; i++) {
+            const Layer *layer = side ? m->decoder + i : m->encoder + i;
+            wide = MAX(wide, MAX(layer->self.in->d_out, layer->ffn.up->d_out));
+            context = MAX(context, (int64_t)layer->self.heads * layer->self.d_v);
+            keys = MAX(keys, layer->self.d_k);
+            heads = MAX(heads, layer->self.heads);
+            if (!side) continue;
+            wide = MAX(wide, MAX(layer->cross.in->d_out, layer->cross.memory->d_out));
+            context = MAX(context, (int64_t)layer->cross.heads * layer->cross.d_v);
+            heads = MAX(heads, layer->cross.heads);
+        }
+    }
+    int64_t score_rows = MAX(heads, 4);
+    int complete = reserve(&s->x, 4 * rows * padded_width(m)) && reserve(&s->h, 4 * rows * padded_width(m)) &&
+                   reserve(&s->wide, 4 * rows * wide) && reserve(&s->context, 4 * rows * context) &&
+                   reserve(&s->scores, 4 * score_rows * round_up(length)) && reserve(&s->keys, 4 * keys * round_up(length));
+    return complete ? 0 : -1;
+}
+
+int feed_forward(Decoding *s, const FeedForward *f, int rows, const Walk *to) {
+    const Transformer *m = s->model;
+    const int d = padded_width(m), width = f->up->d_out, d_ff = f->down->d_in, gated = width != d_ff;
+    float *x = s->x.bytes, *h = s->h.bytes, *wide = s->wide.bytes;
+    const float *in = sublayer_input(m, &f->norm, x, h, rows, &to->ffn);
+    if (linear_forward(f->up, in, rows, d, wide, width, gated || to->up ? NONE : f->activation, &s->scratch)) return -1;
+    record(to->up, wide, width, rows, width);
+    if (to->up && !gated) headwise_activate(f->activation, wide, rows * width);
+    for (int r = 0; gated && r < rows; r++) {
+        float *row = wide + (int64_t)r * width;
+        gate(f->activation, row, row + d_ff, d_ff);
+    }
+    record(to->inside, wide, width, rows, d_ff);
+    if (linear_forward(f->down, wide, rows, width, h, d, NONE, &s->scratch)) return -1;
+    add_residual(m, &f->norm, x, h, rows, &to->ffn);
+    return 0;
+}
+
+int attention_output(Decoding *s, const Attention *a, int rows, const AttentionSteps *to) {
+    const int d = padded_width(s->model), width = a->heads * a->d_v;
+    record(to->concat, s->context.bytes, width, rows, width);
+    if (linear_forward(a->out, s->context.bytes, rows, width, s->h.bytes, d, NONE, &s->scratch)) return -1;
+    add_residual(s->model, &a->norm, s->x.bytes, s->h.bytes, rows, &to->ends);
+    return 0;
+}
+
+void scale_queries(const Attention *a, float *q, int64_t stride, int rows) {
+    const f8 scale = set8(a->scale);
+    for (int r = 0; r < rows; r++, q += stride)
+        for (int i = 0; i < a->heads * a->d_k; i += 8) store8(q + i, mul8(load8(q + i), scale));
+}
+
+void rotate(const Rotary *rotary, int position, float *row, int heads, int d_k) {
+    const int half = rotary->half;
+    if (!rotary->angles) return;
+    const float *cosines = rotary->angles + (int64_t)position * 2 * half, *sines = cosines + half;
+    for (float *head = row; head < row + heads * d_k; head += d_k)
+        for (int i = 0; i < half; i += 8) {
+            f8 first = load8(head + i), second = load8(head + half + i), c = load8(cosines + i), s = load8(sines + i);
+            store8(head + i, sub8(mul8(first, c), mul8(second, s)));
+            store8(head + half + i, add8(mul8(second, c), mul8(first, s)));
+        }
+}
+
+void record_head(Decoding *s, int queries, const float *q, int64_t q_stride, int d_k, const float *keys, int length,
+                 float *raw, float *weights) {
+    const int wide = round_up(length);
+    float *scores = s->scores.bytes;
+    for (int r = 0; (raw || weights) && r < queries; r++) {
+        multiply(1, q + r * q_stride, q_stride, keys, wide, d_k, scores, wide, wide);
+        record_row(raw, r, scores, length);
+        softmax(scores, length, wide);
+        record_row(weights, r, scores, length);
+    }
+}
+
+void record_projections(const Attention *a, int head, const AttentionSteps *to, const float *qkv, int rows) {
+    const int k_width = a->heads * a->d_k, width = a->in->d_out;
+    record(to->queries, qkv + head * a->d_k, width, rows, a->d_k);
+    record(to->keys, qkv + k_width + head * a->d_k, width, rows, a->d_k);
+    record(to->values, qkv + 2 * k_width + head * a->d_v, width, rows, a->d_v);
+}
+
+void record_turned(const Attention *a, int head, const AttentionSteps *to, const float *qkv, int rows) {
+    record(to->turned_queries, qkv + head * a->d_k, a->in->d_out, rows, a->d_k);
+    record(to->turned_keys, qkv + (a->heads + head) * a->d_k, a->in->d_out, rows, a->d_k);
+}

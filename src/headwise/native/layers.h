@@ -1,0 +1,73 @@
+/* Parts of a layer that encoders and decoders share, for packed rows of any sequences. */
+
+#ifndef HEADWISE_LAYERS_H
+#define HEADWISE_LAYERS_H
+
+#include "attention.h"
+#include "transformer.h"
+
+/* The padded row length; products, sums and norms keep the padding 0. */
+static inline int padded_width(const Transformer *model) { return round_up(model->d_model); }
+
+/* The norm of one padded row of d numbers; may be in place. */
+void norm_row(const Norm *norm, const float *x, float *y, int d);
+
+void norm_rows(const Norm *norm, const float *x, float *y, int rows, int d);
+
+/* Where the next layer is recorded; `to` is one of a recording, and moves behind it. */
+float *next_layer(float **to, int64_t count);
+
+/* `n` numbers as row r, if `to` is recorded. */
+void record_row(float *to, int r, const float *x, int n);
+
+/* Rows of `n` numbers, `stride` apart. */
+void record(float *to, const float *x, int64_t stride, int rows, int n);
+
+/* Rows of d_model numbers, without what follows them in memory. */
+void record_rows(const Transformer *m, float *to, const float *x, int rows);
+
+/* What is recorded of a stack for a walk, and of one of its layers: nothing, except of the ones that were asked for. */
+const Walk *walk_of_stack(const Decoding *s, int decoder);
+
+const Walk *walk_of(const Decoding *s, int decoder, int layer);
+
+void embed(const Embeddings *e, const int32_t *tokens, const int32_t *positions, int rows, int d, float *x,
+           const Walk *to);
+
+/* The input of a sub-layer: x, or in pre-norm models its norm in `h`. */
+const float *sublayer_input(const Transformer *model, const Norm *norm, const float *x, float *h, int rows,
+                            const SublayerSteps *to);
+
+/* Memory for the activations of `rows` rows, and for the scores of `length` keys. */
+int reserve_activations(Decoding *s, int64_t rows, int length);
+
+int feed_forward(Decoding *s, const FeedForward *f, int rows, const Walk *to);
+
+int attention_output(Decoding *s, const Attention *a, int rows, const AttentionSteps *to);
+
+/* 3.2.1: scales queries. Scaling the weights instead would change their rounding. */
+void scale_queries(const Attention *a, float *q, int64_t stride, int rows);
+
+/* Applies rotary positions to the queries and keys of a row. */
+void rotate(const Rotary *rotary, int position, float *row, int heads, int d_k);
+
+/* Scores and attention weights of one head, (queries, length), again and one query at a time, for a recording. */
+void record_head(Decoding *s, int queries, const float *q, int64_t q_stride, int d_k, const float *keys, int length,
+                 float *raw, float *weights);
+
+/* The projections of one head, before its queries are scaled and turned. */
+void record_projections(const Attention *a, int head, const AttentionSteps *to, const float *qkv, int rows);
+
+/* Queries and keys of one head after rotary positions. */
+void record_turned(const Attention *a, int head, const AttentionSteps *to, const float *qkv, int rows);
+
+/* Encodes some sources from `first` on, of `rows` tokens, the longest of `longest`; see encoder.c. */
+int encode(Decoding *s, const int32_t *pieces, int first, int sentences, int rows, int longest);
+
+/* Cross-attention keys and values of the encoded rows `memory` for every decoder layer; see decoder.c. */
+int project_memory(Decoding *s, const float *memory, int first, int sentences, int rows);
+
+/* Aligned memory; NULL if there is none. */
+static inline float *aligned_floats(int64_t count) { return aligned_alloc(64, (4 * count + 127) / 64 * 64); }
+
+#endif
