@@ -11,8 +11,6 @@ from headwise.errors import UserError
 
 FREE = -1  # padding of prefixes and phrases: nothing is forced here
 
-# From log-probabilities (rows, vocab) and output so far (rows, length) to log-probabilities with some set to -inf.
-Rule = Callable[[Any, Any], Any]
 # For each output (a list of tokens), whether it stops after its last token, for example at a stop string.
 Stop = Callable[[Sequence[Sequence[int]]], Sequence[bool]]
 NEVER = -1  # for an id that a model does not have
@@ -65,10 +63,19 @@ class SpecialIds:
 
 
 @dataclass(frozen=True)
+class TimestampRules:
+    """Constraints on the timestamps of Whisper; see `decode.timestamps`."""
+
+    first: int  # id of 0.00 s; all ids from here on are timestamps
+    never: int  # id of <|notimestamps|>, which is not generated
+    latest_first: int | None = None  # largest first timestamp, in steps; None = no limit
+
+
+@dataclass(frozen=True)
 class SearchOptions:
     """Options of a search, for torch and for the compiled library; limits of each sentence are in `request.Bounds`.
 
-    The library does not support `ngram_context`, `rules` and `stop`.
+    The library does not support `timestamps`, `among_allowed`, `ngram_context` and `stop`.
     """
 
     beam_size: int = 4  # 1 = greedy
@@ -91,7 +98,8 @@ class SearchOptions:
     no_repeat_ngram: int = 0  # no n-gram occurs twice; 0 = off
     bos_in_ngrams: bool = False  # whether `bos_id` is part of n-grams
     ngram_context: tuple[int, ...] = ()  # tokens before an output that are part of its n-grams
-    rules: tuple[Rule, ...] = ()  # further constraints, in order
+    timestamps: TimestampRules | None = None  # constraints on timestamps; None = there are none
+    among_allowed: bool = False  # probabilities are among the tokens that `suppressed` and `timestamps` allow
     stop: Stop | None = None
 
 
@@ -164,6 +172,29 @@ class SearchEngine(Protocol):
     def begin(
         self, sources: Any, limits: Any, options: SearchOptions, candidates: Any, stop: Any = None
     ) -> "StepwiseSearch": ...
+
+
+@runtime_checkable
+class SpeechNetwork(Protocol):
+    """A Whisper, such as `generation.torch_speech.TorchSpeech`.
+
+    The result of `encode` is opaque: it is only passed back, to any method and any number of times.
+    """
+
+    def encode(self, mel: Any) -> Any:
+        """Encode a window of sound, a log-mel spectrogram (n_mels, frames) of float32."""
+        ...
+
+    def search(self, memory: Any, prompt: Sequence[int], limits: Any, options: SearchOptions) -> list[Hypothesis]:
+        """The hypotheses for an encoded window, best first, without the `prompt`, which the decoder reads first.
+
+        `limits` are `request.Bounds` of one output; with `streams`, `n_best` samples.
+        """
+        ...
+
+    def logits(self, memory: Any, prompt: Sequence[int]) -> Any:
+        """The logits (vocab,) of the token after a prompt, in float32."""
+        ...
 
 
 @runtime_checkable

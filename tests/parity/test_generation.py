@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 
 import headwise
 from headwise.checkpoint.generation_config import DEFAULTS, GenerationConfig
-from headwise.contract import NEVER, SearchOptions, SpecialIds
+from headwise.contract import NEVER, SearchOptions, SpecialIds, SpeechNetwork
 from headwise.decode.engine import decode_tokens
 from headwise.decode.sampling import sample_token, stream_uniforms
 from headwise.decode.stepwise import engine_of
@@ -27,6 +27,7 @@ from headwise.generation.embed import embed, unit
 from headwise.generation.fallback import no_speech_probability, transcribe_attempt
 from headwise.generation.fill import predict_masks
 from headwise.generation.text import continue_prompts, perplexity, stream_continuation
+from headwise.generation.torch_speech import TorchSpeech
 from headwise.generation.transcribe import WhisperTokens, transcribe_window
 from headwise.native.library import library
 from headwise.native.network import CompiledNetwork
@@ -337,8 +338,13 @@ def whisper(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return Pair("whisper", save("WhisperForConditionalGeneration", settings, folder), headwise.load(folder, "cpu"))
 
 
+@pytest.fixture
+def network(whisper: Pair) -> SpeechNetwork:
+    return TorchSpeech(whisper.ours.network)
+
+
 @pytest.mark.parametrize("beams", [1, 3])
-def test_whisper_writes_timestamps_by_its_rules(whisper: Pair, beams: int) -> None:
+def test_whisper_writes_timestamps_by_its_rules(whisper: Pair, network: SpeechNetwork, beams: int) -> None:
     from transformers.generation import LogitsProcessorList, SuppressTokensLogitsProcessor
     from transformers.generation.logits_process import WhisperTimeStampLogitsProcessor
 
@@ -358,13 +364,14 @@ def test_whisper_writes_timestamps_by_its_rules(whisper: Pair, beams: int) -> No
                 whisper.theirs, mel[None], decoder_input_ids=torch.tensor([[13, 14]]), logits_processor=rules,
                 max_new_tokens=20, num_beams=beams, eos_token_id=END_OF_TEXT, pad_token_id=PAD, do_sample=False,
             )  # fmt: skip
-        tokens = transcribe_window(whisper.ours.network, mel, [13, 14], marks, settings, timestamps=True).tokens
+        memory = network.encode(mel.numpy())
+        tokens = transcribe_window(network, memory, [13, 14], marks, settings, timestamps=True).tokens
         assert tokens == until(theirs[0, 2:].tolist(), (END_OF_TEXT,))
         assert any(token >= FIRST_TIME for token in tokens)
 
 
 @pytest.mark.parametrize("timestamps", [True, False])
-def test_how_sure_whisper_is_of_what_it_writes(whisper: Pair, timestamps: bool) -> None:
+def test_how_sure_whisper_is_of_what_it_writes(whisper: Pair, network: SpeechNetwork, timestamps: bool) -> None:
     """The mean log-probability among what its rules allow, and the probability that nobody speaks."""
     from transformers.generation import LogitsProcessorList, SuppressTokensLogitsProcessor
     from transformers.generation.logits_process import WhisperTimeStampLogitsProcessor
@@ -388,12 +395,12 @@ def test_how_sure_whisper_is_of_what_it_writes(whisper: Pair, timestamps: bool) 
         written = until(theirs.sequences[0, 3:].tolist(), (END_OF_TEXT,))
         told = theirs.sequences[0, 3:]
         sums = sum(score[0].log_softmax(-1)[token].item() for score, token in zip(theirs.scores, told, strict=True))
-        memory = whisper.ours.network.encode(mel[None])
-        tokens, mean = transcribe_attempt(whisper.ours.network, memory, [9, 13, 14], marks, settings, timestamps, None)
+        memory = network.encode(mel.numpy())
+        tokens, mean = transcribe_attempt(network, memory, [9, 13, 14], marks, settings, timestamps, None)
         assert tokens == written and mean == pytest.approx(sums / (len(written) + 1), abs=1e-4)
         with torch.no_grad():
             first = whisper.theirs(mel[None], decoder_input_ids=given[:, :2]).logits[0, -1].softmax(-1)
-        found = no_speech_probability(whisper.ours.network, memory, [9, 13, 14], 13, 6)
+        found = no_speech_probability(network, memory, [9, 13, 14], 13, 6)
         assert found == pytest.approx(first[6].item(), abs=1e-5)
 
 

@@ -11,10 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-from torch.nn import functional as F
+import numpy as np
+from jaxtyping import Float, Float32, Float64
+from numpy.lib.stride_tricks import sliding_window_view
 
 from headwise.data.corpus import unreadable
 from headwise.errors import UserError
@@ -27,9 +26,10 @@ INSTALL = 'pip install "headwise[audio]"'
 # Slaney's mel scale (Auditory Toolbox, 1998): linear up to 1 kHz, then logarithmic, 27 mels for a factor of 6.4.
 LINEAR_HZ, BREAK_HZ, PER_FACTOR, FACTOR = 200 / 3, 1000.0, 27, 6.4
 ZERO_CROSSINGS, KEPT_BAND = 32, 0.97  # of the resampler: on each side; share of the band that is kept
+BLOCK = 512  # frames, or outputs of the resampler, computed at once: they fit into the cache, and memory is bounded
 
 
-def read_audio(path: str | Path) -> Float[Tensor, " samples"]:
+def read_audio(path: str | Path) -> Float32[np.ndarray, " samples"]:
     """The samples of a sound file, between -1 and 1, at 16 kHz.
 
     Raises:
@@ -39,7 +39,7 @@ def read_audio(path: str | Path) -> Float[Tensor, " samples"]:
         samples, rate = sound.read(dtype="float32", always_2d=True), sound.samplerate
     if not len(samples):
         raise UserError(f"{path}: contains no sound")
-    return resample(torch.from_numpy(samples).mean(1), rate)
+    return resample(samples.mean(1), rate)
 
 
 def sound_seconds(path: str | Path) -> float:
@@ -68,11 +68,12 @@ def _open_sound(path: str | Path) -> Iterator[Any]:
 
 
 def log_mel(
-    samples: Float[Tensor, " samples"], n_mels: int = 80, seconds: int = SECONDS
-) -> Float[Tensor, "mels frames"]:
+    samples: Float[np.ndarray, " samples"], n_mels: int = 80, seconds: int = SECONDS
+) -> Float32[np.ndarray, "n_mels frames"]:
     """The log-mel spectrogram of the first `seconds`, padded with silence; 100 frames per second.
 
     log10 of the power in each band, clipped at 8 below the maximum; then 4 is added, and the sum is divided by 4.
+    Computed in float64 and rounded once: within 6e-8 of the exact values for each unit of their size.
 
     Args:
         samples: at 16 kHz.
@@ -80,25 +81,34 @@ def log_mel(
         seconds: length of the result; 0 = that of the sound.
     """
     length = seconds * RATE or len(samples)
-    samples = F.pad(samples[:length], (0, max(length - len(samples), 0)))
-    spectrum = torch.stft(samples, WINDOW, HOP, window=torch.hann_window(WINDOW), return_complex=True)
-    power = spectrum[:, :-1].abs().square()
-    loudness = (mel_filters(n_mels) @ power).clamp(min=1e-10).log10()
-    return (loudness.clamp(min=loudness.max() - 8) + 4) / 4
+    samples = np.pad(samples[:length].astype(np.float64), (0, max(length - len(samples), 0)))
+    frames = sliding_window_view(np.pad(samples, WINDOW // 2, "reflect"), WINDOW)[::HOP][: length // HOP]
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)  # Hann, periodic
+    power = [mel_filters(n_mels) @ _power(part * window).T for part in _blocks(frames)]
+    loudness = np.log10(np.concatenate(power, 1).clip(1e-10))
+    return ((loudness.clip(loudness.max() - 8) + 4) / 4).astype(np.float32)
+
+
+def _power(frames: Float64[np.ndarray, "frames window"]) -> Float64[np.ndarray, "frames frequencies"]:
+    spectrum = np.fft.rfft(frames)
+    return spectrum.real**2 + spectrum.imag**2
+
+
+def _blocks(rows: Float[np.ndarray, "rows width"]) -> list[Float[np.ndarray, "_ width"]]:
+    return [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
 
 
 @cache
-def mel_filters(n_mels: int) -> Float[Tensor, "mels frequencies"]:
+def mel_filters(n_mels: int) -> Float64[np.ndarray, "n_mels frequencies"]:
     """Triangular filters over the frequencies of the spectrum, 0 to 8 kHz, each of area 1 over Hz.
 
     Band i rises from the centre of band i - 1 and falls to that of band i + 1; centres are equally spaced in mels.
     """
-    edges = hz(torch.linspace(0, mel(RATE / 2), n_mels + 2, dtype=torch.float64))
-    low, centre, high = (edges[i : len(edges) - 2 + i].unsqueeze(1) for i in range(3))
-    frequencies = torch.linspace(0, RATE / 2, WINDOW // 2 + 1, dtype=torch.float64)
+    edges = hz(np.linspace(0, mel(RATE / 2), n_mels + 2))
+    low, centre, high = (edges[i : len(edges) - 2 + i, None] for i in range(3))
+    frequencies = np.linspace(0, RATE / 2, WINDOW // 2 + 1)
     rising, falling = (frequencies - low) / (centre - low), (high - frequencies) / (high - centre)
-    triangles = torch.minimum(rising, falling).clamp(min=0)
-    return (triangles * 2 / (high - low)).float()
+    return np.minimum(rising, falling).clip(0) * 2 / (high - low)
 
 
 def mel(frequency: float) -> float:
@@ -112,13 +122,13 @@ def mel(frequency: float) -> float:
     return BREAK_HZ / LINEAR_HZ + PER_FACTOR * math.log(frequency / BREAK_HZ) / math.log(FACTOR)
 
 
-def hz(mels: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+def hz(mels: Float64[np.ndarray, "*any"]) -> Float64[np.ndarray, "*any"]:
     """Convert mels to Hz, the inverse of `mel`."""
-    above = (mels - BREAK_HZ / LINEAR_HZ).clamp(min=0)
-    return torch.where(above > 0, BREAK_HZ * FACTOR ** (above / PER_FACTOR), mels * LINEAR_HZ)
+    above = (mels - BREAK_HZ / LINEAR_HZ).clip(0)
+    return np.where(above > 0, BREAK_HZ * FACTOR ** (above / PER_FACTOR), mels * LINEAR_HZ)
 
 
-def resample(samples: Float[Tensor, " samples"], rate: int) -> Float[Tensor, " resampled"]:
+def resample(samples: Float32[np.ndarray, " samples"], rate: int) -> Float32[np.ndarray, " resampled"]:
     """Resample to 16 kHz by sinc interpolation (J. O. Smith, Digital Audio Resampling).
 
     The sinc has ZERO_CROSSINGS crossings on each side and a squared-cosine window. Its cutoff is slightly below half
@@ -130,10 +140,10 @@ def resample(samples: Float[Tensor, " samples"], rate: int) -> Float[Tensor, " r
     old, new = rate // shared, RATE // shared  # `new` samples for every `old`, at `new` different phases
     band = KEPT_BAND * min(1, new / old)  # share of the old band
     reach = math.ceil(ZERO_CROSSINGS / band)
-    offset = torch.arange(-reach, reach + old, dtype=torch.float64)
-    phase = torch.arange(new, dtype=torch.float64).unsqueeze(1) * old / new
-    t = ((offset - phase) * band).clamp(-ZERO_CROSSINGS, ZERO_CROSSINGS)
-    kernels = band * torch.sinc(t) * torch.cos(t * math.pi / (2 * ZERO_CROSSINGS)).square()
-    padded = F.pad(samples, (reach, reach + old))
-    resampled = F.conv1d(padded[None, None], kernels.float().unsqueeze(1), stride=old)
-    return resampled[0].T.flatten()[: math.ceil(len(samples) * new / old)]
+    offset, phase = np.arange(-reach, reach + old), np.arange(new)[:, None] * old / new
+    t = ((offset - phase) * band).clip(-ZERO_CROSSINGS, ZERO_CROSSINGS)
+    kernels = (band * np.sinc(t) * np.cos(t * math.pi / (2 * ZERO_CROSSINGS)) ** 2).astype(np.float32)
+    padded = np.pad(samples, (reach, reach + old))
+    windows = sliding_window_view(padded, len(offset))[::old]
+    resampled = np.concatenate([part @ kernels.T for part in _blocks(windows)])
+    return resampled.reshape(-1)[: math.ceil(len(samples) * new / old)]

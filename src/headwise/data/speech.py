@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -79,7 +80,7 @@ def spectrogram_window(recording: Recording, n_mels: int, frames: int) -> Float[
         samples = read_audio(recording.sound)
     except UserError as error:
         raise UserError(f"{recording.origin}: {error}") from None
-    return log_mel(samples, n_mels, -(-frames * HOP // RATE))[:, :frames]
+    return torch.from_numpy(log_mel(samples, n_mels, -(-frames * HOP // RATE))[:, :frames])
 
 
 @dataclass(frozen=True)

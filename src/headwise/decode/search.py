@@ -22,6 +22,7 @@ from headwise.contract import Hypothesis, SearchOptions
 from headwise.decode.constraints import Limits, constrain, only_choice, take
 from headwise.decode.ranking import best_continuations, highest, sort_descending
 from headwise.decode.stopping_rules import stopping_rule
+from headwise.decode.timestamps import constrain_timestamps
 
 COMPACT_AT = 0.1  # share of finished sentences at which they are removed from the batch
 
@@ -238,8 +239,12 @@ def allowed_log_probs(logits: Tensor, history: Tensor, limits: Limits, options: 
     log_probs, length = logits.log_softmax(-1, dtype=torch.float32), history.size(1)
     if options.suppressed_first and not length:
         log_probs[:, list(options.suppressed_first)] = -torch.inf
-    for rule in options.rules:
-        log_probs = rule(log_probs, history)
+    if options.timestamps or options.among_allowed:
+        log_probs[:, list(options.suppressed)] = -torch.inf  # before what depends on the other tokens
+    if options.timestamps:
+        log_probs = constrain_timestamps(log_probs, history, options.timestamps, options.eos_id)
+    if options.among_allowed:
+        log_probs = log_probs.log_softmax(-1)
     if options.forced_end is not None and options.n_forced + length + 1 == options.end_at:
         log_probs = only_choice(log_probs, options.forced_end)
     return constrain(

@@ -16,10 +16,11 @@ from torch import Tensor
 from headwise.checkpoint.generation_config import GenerationConfig
 from headwise.contract import Hypothesis, SearchOptions
 from headwise.decode.constraints import Limits
-from headwise.decode.request import non_finite_error, random_stream
+from headwise.decode.request import Bounds, non_finite_error, random_stream
 from headwise.decode.sampling import sample
 from headwise.decode.search import Step, beam_search
 from headwise.decode.stepwise import decode_tokens_stepwise
+from headwise.generation.limits import output_bounds
 
 
 @dataclass
@@ -80,16 +81,13 @@ def stream(
 
 
 def output_limits(room: Sequence[int | None], config: GenerationConfig, device: torch.device) -> Limits:
-    """The length limits of outputs, without their forced start tokens.
+    """`limits.output_bounds` for torch."""
+    return limits_of(output_bounds(room, config), device)
 
-    `room` is the number of positions left for each row, None = no limit.
-    """
-    forced, settings = len(config.special.forced), config.settings
-    most, least = max(1, settings.max_length_extra - forced), max(0, settings.min_length_extra - forced)
-    longest = [most if free is None else min(most, free) for free in room]
-    shortest = [min(least, length - 1) if config.can_end else 0 for length in longest]
-    no_prefix = torch.zeros(len(room), 0, dtype=torch.long)
-    return Limits(torch.tensor(shortest), torch.tensor(longest), no_prefix).to(device)
+
+def limits_of(bounds: Bounds, device: torch.device) -> Limits:
+    """The same limits for torch."""
+    return Limits(*map(torch.from_numpy, (bounds.min_length, bounds.max_length, bounds.prefix))).to(device)
 
 
 def search_in_batches(

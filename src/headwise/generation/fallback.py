@@ -9,19 +9,21 @@ prompt of the next window unless its temperature was above 0.5. Not here: the se
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from jaxtyping import Float32
 
 from headwise.checkpoint.generation_config import GenerationConfig
-from headwise.contract import Hypothesis
+from headwise.contract import Hypothesis, SpeechNetwork
 from headwise.generation.transcribe import WhisperTokens, window_hypotheses
-from headwise.network.transformer import Transformer
 
 TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 COMPRESSION, LOG_PROB, NO_SPEECH = 2.4, -1.0, 0.6  # thresholds: a text repeats itself, is improbable, is silence
 BEST_OF = 5  # samples at a temperature
 FORGETS = 0.5  # above this temperature a text is not the prompt of the next window
+
+Window = Float32[np.ndarray, "n_mels frames"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Attempt:
     tokens: list[int]
     log_prob: float  # natural log, mean over tokens and end token
     compression: float  # bytes of the text over bytes of it compressed
-    no_speech: float  # probability of no speech; 0 if the model has no token for it
+    no_speech: float  # probability of no speech; 0 if the model has no token for it, or the text is probable
     temperature: float = 0.0
 
     @property
@@ -69,14 +71,14 @@ def attempt(attempt_at: Callable[[float], Attempt], temperatures: Sequence[float
 class WindowTranscriber:
     """Transcribes the windows of a recording in order; `listen` does one, with earlier text, at a temperature."""
 
-    encode: Callable[[Tensor], Tensor]  # once for each window, however often it is decoded
-    listen: Callable[[Tensor, Sequence[int], float], Attempt]
+    encode: Callable[[Window], Any]  # once for each window, however often it is decoded
+    listen: Callable[[Any, Sequence[int], float], Attempt]
     first_timestamp: int
     fallback: bool  # try other temperatures, and skip silence
     condition: bool  # use the text as prompt of the next window
     history: list[int] = field(default_factory=list)
 
-    def __call__(self, window: Tensor) -> list[int]:
+    def __call__(self, window: Window) -> list[int]:
         """The tokens of a window; none for silence."""
         temperatures = TEMPERATURES if self.fallback else TEMPERATURES[:1]
         memory = self.encode(window)
@@ -113,10 +115,9 @@ def prompt_with_history(
     return [previous, *history[-room:], *prompt] if room > 0 else list(prompt)
 
 
-@torch.inference_mode()
 def transcribe_attempt(
-    network: Transformer,
-    memory: Tensor,
+    network: SpeechNetwork,
+    memory: Any,
     prompt: Sequence[int],
     special_tokens: WhisperTokens,
     config: GenerationConfig,
@@ -124,7 +125,7 @@ def transcribe_attempt(
     max_len: int | None,
 ) -> tuple[list[int], float]:
     """The tokens of an encoded window, and their mean log-probability among the allowed tokens."""
-    ways = window_hypotheses(network, memory, prompt, special_tokens, config, timestamps, max_len, normalised=True)[0]
+    ways = window_hypotheses(network, memory, prompt, special_tokens, config, timestamps, max_len, among_allowed=True)
     found = most_probable(ways) if config.settings.sample else ways[0]
     return found.tokens, found.log_prob / (len(found.tokens) + 1)
 
@@ -134,11 +135,10 @@ def most_probable(ways: Sequence[Hypothesis]) -> Hypothesis:
     return max(ways, key=lambda one: one.log_prob / max(1, len(one.tokens)))
 
 
-@torch.inference_mode()
 def no_speech_probability(
-    network: Transformer, memory: Tensor, prompt: Sequence[int], start: int, no_speech: int
+    network: SpeechNetwork, memory: Any, prompt: Sequence[int], start: int, no_speech: int
 ) -> float:
     """The probability of the token `no_speech` after the start token."""
-    prefix = list(prompt[: prompt.index(start) + 1])
-    logits = network.logits(network.decode(torch.tensor([prefix], device=memory.device), memory))[0, -1]
-    return logits.float().softmax(-1)[no_speech].item()
+    logits = network.logits(memory, prompt[: prompt.index(start) + 1]).astype(np.float64)
+    odds = np.exp(logits - logits.max())
+    return float(odds[no_speech] / odds.sum())

@@ -6,24 +6,21 @@ transcribed in windows; each starts at the end of the last complete segment. Not
 (`headwise.data.audio`), and temperature fallback (`fallback`).
 """
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
-from torch.nn import functional as F
+import numpy as np
+from jaxtyping import Float32
 
 from headwise.checkpoint.generation_config import GenerationConfig
 from headwise.checkpoint.vocabulary import Vocabulary
-from headwise.contract import NEVER, Hypothesis, Rule
-from headwise.decode.request import search_options
-from headwise.decode.stepwise import step_of
+from headwise.contract import NEVER, Hypothesis, SearchOptions, SpeechNetwork, TimestampRules
+from headwise.decode.request import Bounds, non_finite_error, search_options
 from headwise.errors import UserError
-from headwise.generation.decoding import output_limits, prefill, search
-from headwise.network.transformer import Transformer
+from headwise.generation.limits import output_bounds
 
 STEP = 0.02  # seconds between two timestamps; two frames of the spectrogram
 FRAMES = 2  # of the spectrogram in a STEP
@@ -41,6 +38,11 @@ class WhisperTokens:
     languages: Mapping[str, int]  # by code, "en"; empty for English-only models
     tasks: Mapping[str, int]
     latest_first: int | None  # largest first timestamp, in steps; None = no limit
+
+    @property
+    def timestamps(self) -> TimestampRules:
+        """The constraints on timestamps."""
+        return TimestampRules(self.first_timestamp, self.no_timestamps, self.latest_first)
 
     @property
     def first_timestamp(self) -> int:
@@ -82,113 +84,80 @@ def _codes(values: Mapping[str, Any], end: int, vocabulary: Vocabulary) -> dict[
     return {piece: i for piece, i in vocabulary.pieces().items() if re.fullmatch(r"<\|[a-z]{2,3}\|>", piece)}
 
 
-def timestamp_rule(special_tokens: WhisperTokens) -> Rule:
-    """The rule for timestamps.
+@dataclass
+class WindowEncoder:
+    """Encodes the windows of a recording; the latest is kept, because the language is detected in the first one."""
 
-    They come in pairs, the end of a segment and the start of the next one, except the first. They never decrease, and
-    the first has a limit. If all timestamps together are more probable than any text token, the next token is one.
-    """
-    first = special_tokens.first_timestamp
+    network: SpeechNetwork
+    _window: Float32[np.ndarray, "n_mels frames"] | None = None
+    _memory: Any = None
 
-    def rule(log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"]) -> Tensor:
-        log_probs = log_probs.clone()
-        log_probs[:, special_tokens.no_timestamps] = -torch.inf
-        if not history.size(1):
-            log_probs[:, :first] = -torch.inf
-            if special_tokens.latest_first is not None:
-                log_probs[:, first + special_tokens.latest_first + 1 :] = -torch.inf
-            return log_probs
-        is_time = history >= first
-        last = is_time[:, -1]
-        before = is_time[:, -2] if history.size(1) > 1 else torch.ones_like(last)
-        opens, closes = last & before, last & ~before
-        earliest = torch.where(is_time, history, first - 1).amax(1) + torch.where(closes, 0, 1)
-        ids = torch.arange(log_probs.size(1), device=log_probs.device)
-        times = ids >= first
-        log_probs.masked_fill_(opens.unsqueeze(1) & times, -torch.inf)
-        log_probs.masked_fill_(closes.unsqueeze(1) & (ids < special_tokens.end), -torch.inf)
-        log_probs.masked_fill_(times & (ids < earliest.unsqueeze(1)), -torch.inf)
-        likely = log_probs[:, first:].logsumexp(1) > log_probs[:, :first].amax(1)
-        return log_probs.masked_fill_(likely.unsqueeze(1) & ~times, -torch.inf)
-
-    return rule
+    def __call__(self, window: Float32[np.ndarray, "n_mels frames"]) -> Any:
+        """The encoded window, for the methods of the network."""
+        if self._window is None or not np.array_equal(self._window, window):
+            self._window, self._memory = window, self.network.encode(window)
+        return self._memory
 
 
-def never(ids: Sequence[int]) -> Rule:
-    """Suppress these ids; unlike `SearchOptions.suppressed`, before the other rules."""
-
-    def rule(log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"]) -> Tensor:
-        log_probs[:, list(ids)] = -torch.inf
-        return log_probs
-
-    return rule
-
-
-@torch.inference_mode()
 def transcribe_window(
-    network: Transformer,
-    mel: Float[Tensor, "n_mels frames"],
+    network: SpeechNetwork,
+    memory: Any,
     prompt: Sequence[int],
     special_tokens: WhisperTokens,
     config: GenerationConfig,
     timestamps: bool,
     max_len: int | None = None,
 ) -> Hypothesis:
-    """The output for one window of sound, without start tokens and end token."""
-    memory = network.encode(mel.unsqueeze(0).to(next(network.parameters())))  # to its device and precision
-    return transcribe_windows(network, memory, prompt, special_tokens, config, timestamps, max_len)[0]
-
-
-@torch.inference_mode()
-def transcribe_windows(
-    network: Transformer,
-    memory: Float[Tensor, "windows positions d_model"],
-    prompt: Sequence[int],
-    special_tokens: WhisperTokens,
-    config: GenerationConfig,
-    timestamps: bool,
-    max_len: int | None = None,
-) -> list[Hypothesis]:
-    """`transcribe_window` for encoded windows."""
-    return [
-        ranked[0] for ranked in window_hypotheses(network, memory, prompt, special_tokens, config, timestamps, max_len)
-    ]
+    """The output for an encoded window of sound, without start tokens and end token."""
+    return window_hypotheses(network, memory, prompt, special_tokens, config, timestamps, max_len)[0]
 
 
 def window_hypotheses(
-    network: Transformer,
-    memory: Float[Tensor, "windows positions d_model"],
+    network: SpeechNetwork,
+    memory: Any,
     prompt: Sequence[int],
     special_tokens: WhisperTokens,
     config: GenerationConfig,
     timestamps: bool,
     max_len: int | None = None,
-    normalised: bool = False,
-) -> list[list[Hypothesis]]:
-    """All hypotheses for each window, best first; with `normalised`, probabilities are among the allowed tokens."""
-    prompts = torch.tensor([list(prompt)] * len(memory), device=memory.device)
-    prefilled = prefill(step_of(network), network.start_cache(memory), prompts)
+    among_allowed: bool = False,
+) -> list[Hypothesis]:
+    """All hypotheses for an encoded window, best first; see `speech_search_options`.
+
+    Raises:
+        UserError: the network returns numbers that are not finite.
+    """
+    options = speech_search_options(special_tokens, config, timestamps, among_allowed)
+    found = network.search(memory, prompt, window_bounds(1, prompt, config, max_len), options)
+    if not (found and math.isfinite(found[0].log_prob)):
+        raise non_finite_error()
+    return found
+
+
+def window_bounds(windows: int, prompt: Sequence[int], config: GenerationConfig, max_len: int | None) -> Bounds:
+    """The length limits of the outputs for so many windows; `max_len` is the number of the decoder's positions."""
     room = None if max_len is None else max_len - len(prompt) + 1
-    rules = [never(config.special.never_generated)]
-    rules += [timestamp_rule(special_tokens)] if timestamps else []
-    rules += [lambda log_probs, history: log_probs.log_softmax(-1)] if normalised else []
-    special = replace(config.special, bos_id=special_tokens.start, forced=(), forced_end=None, suppressed=())
-    options = replace(search_options(config.settings, special), rules=tuple(rules))
-    limits = output_limits([room] * len(memory), replace(config, special=special), memory.device)
-    streams = [0] * len(memory)
-    return search(step_of(network), prefilled, limits, options, config.settings.sample, streams)
+    bounds = output_bounds([room] * windows, replace(config, special=replace(config.special, forced=())))
+    return replace(bounds, streams=np.zeros(windows, np.int64)) if config.settings.sample else bounds
 
 
-@torch.inference_mode()
-def detect_language(network: Transformer, mel: Float[Tensor, "n_mels frames"], special_tokens: WhisperTokens) -> str:
-    """The most probable language; "" for English-only models."""
+def speech_search_options(
+    special_tokens: WhisperTokens, config: GenerationConfig, timestamps: bool, among_allowed: bool = False
+) -> SearchOptions:
+    """The options of a search after a prompt; see `SearchOptions.among_allowed`."""
+    special = replace(config.special, bos_id=special_tokens.start, forced=(), forced_end=None)
+    options = replace(search_options(config.settings, special), among_allowed=among_allowed, bos_in_ngrams=False)
+    return replace(options, timestamps=special_tokens.timestamps) if timestamps else options
+
+
+def detect_language(
+    encode: WindowEncoder, window: Float32[np.ndarray, "n_mels frames"], special_tokens: WhisperTokens
+) -> str:
+    """The most probable language of a window of sound; "" for English-only models."""
     if not special_tokens.languages:
         return ""
-    weights = next(network.parameters())
-    tokens = torch.tensor([[special_tokens.start]], device=weights.device)
-    logits = network(mel.unsqueeze(0).to(weights), tokens)[0, -1]
     codes, ids = zip(*special_tokens.languages.items(), strict=True)
-    return codes[int(logits[list(ids)].argmax())]
+    return codes[int(encode.network.logits(encode(window), [special_tokens.start])[list(ids)].argmax())]
 
 
 def start_tokens(special_tokens: WhisperTokens, language: str, task: str, timestamps: bool) -> list[int]:
@@ -207,8 +176,8 @@ def start_tokens(special_tokens: WhisperTokens, language: str, task: str, timest
 
 
 def windows(
-    listen: Callable[[Float[Tensor, "n_mels window"]], list[int]],
-    mel: Float[Tensor, "n_mels frames"],
+    listen: Callable[[Float32[np.ndarray, "n_mels window"]], list[int]],
+    mel: Float32[np.ndarray, "n_mels frames"],
     frames: int,
     window: int,
     first_timestamp: int,
@@ -221,7 +190,7 @@ def windows(
     seek = 0
     while seek < frames:
         heard = mel[:, seek : seek + window]
-        tokens = listen(F.pad(heard, (0, window - heard.size(1))))
+        tokens = listen(np.pad(heard, ((0, 0), (0, window - heard.shape[1]))))
         found, understood = segments(tokens, first_timestamp, min(window, frames - seek))
         offset = seek * STEP / FRAMES
         for start, end, text in found:

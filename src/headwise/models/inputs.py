@@ -19,7 +19,14 @@ from headwise.data.audio import HOP, RATE, log_mel, read_audio
 from headwise.data.image import Preprocessing, preprocessing_from_hf, read_image
 from headwise.errors import UserError
 from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, encoder_special_ids
-from headwise.generation.transcribe import FRAMES, STEP, detect_language, start_tokens, transcribe_window
+from headwise.generation.transcribe import (
+    FRAMES,
+    STEP,
+    WindowEncoder,
+    detect_language,
+    start_tokens,
+    transcribe_window,
+)
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import (
     CaptionedPicture,
@@ -160,12 +167,13 @@ def transcribed_sound(
         longest = frames * HOP / RATE
         raise UserError(f"{path}: has {seconds:.1f} seconds, and this model reads {longest:g} at once: cut it")
     mel = log_mel(samples, model.config.n_mels, ceil(frames * HOP / RATE))[:, :frames]
-    language = language or detect_language(model.network, mel, model.special_tokens)
+    encode = WindowEncoder(model.speech_network())
+    language = language or detect_language(encode, mel, model.special_tokens)
     prompt = start_tokens(model.special_tokens, language, task, timestamps=False)
     if target is None:
         chosen = model.generation.changed({"n_best": 1, **settings})
         tgt = output_ids(
-            transcribe_window(model.network, mel, prompt, model.special_tokens, chosen, False, model.max_len),
+            transcribe_window(encode.network, encode(mel), prompt, model.special_tokens, chosen, False, model.max_len),
             model.special_tokens.end,
         )
     else:
@@ -174,7 +182,7 @@ def transcribed_sound(
         raise UserError(f"the transcript has {len(tgt)} tokens, and this model writes {model.max_len}: shorten it")
     n_sound, name = min(max(1, ceil(seconds / STEP)), stack.max_len), Path(path).name
     return TranscribedSound(
-        name, mel.unsqueeze(0), prompt, tgt, bare_tokenizer(model.tokenizer), n_sound, STEP, n_times
+        name, torch.from_numpy(mel[None]), prompt, tgt, bare_tokenizer(model.tokenizer), n_sound, STEP, n_times
     )
 
 

@@ -10,18 +10,20 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from jaxtyping import Float32
 
 from headwise.checkpoint.generation_config import FILE as SETTINGS_FILE
 from headwise.checkpoint.generation_config import GenerationConfig, read_generation_config
 from headwise.checkpoint.layout import read_json
+from headwise.contract import SpeechNetwork
 from headwise.data.audio import HOP, RATE, log_mel, read_audio
 from headwise.data.speech import Recording, read_recordings
 from headwise.errors import UserError
 from headwise.evaluate.transcripts import TranscriptReport, check_jiwer, normalizer_of, transcript_report
 from headwise.generation.fallback import (
     BEST_OF,
+    LOG_PROB,
     Attempt,
     WindowTranscriber,
     compression_ratio,
@@ -29,9 +31,11 @@ from headwise.generation.fallback import (
     prompt_with_history,
     transcribe_attempt,
 )
+from headwise.generation.torch_speech import TorchSpeech
 from headwise.generation.transcribe import (
     FRAMES,
     WhisperTokens,
+    WindowEncoder,
     detect_language,
     start_tokens,
     transcribe_window,
@@ -78,14 +82,15 @@ class SpeechModel(Model):
         frames = max(1, len(samples) // HOP)
         seconds = 0 if frames > size else -(-size * HOP // RATE)  # one window is padded with silence
         mel = log_mel(samples, self.config.n_mels, seconds)
-        language = language or detect_language(self.network, mel[:, :size], self.special_tokens)
+        encode = WindowEncoder(self.speech_network())
+        language = language or detect_language(encode, mel[:, :size], self.special_tokens)
         in_segments = timestamps or frames > size
         start_ids = start_tokens(self.special_tokens, language, task, in_segments)
 
         if fallback or condition:
-            listen = self._listener(start_ids, chosen, in_segments, fallback, condition)
+            listen = self._listener(encode, start_ids, chosen, in_segments, fallback, condition)
         else:
-            listen = partial(self._listen, start_ids, chosen, in_segments)
+            listen = partial(self._listen, encode, start_ids, chosen, in_segments)
         if in_segments:
             heard = windows(listen, mel, frames, size, self.special_tokens.first_timestamp)
         else:
@@ -93,15 +98,29 @@ class SpeechModel(Model):
         segments = tuple(Segment(start, end, self.tokenizer.decode(text).strip()) for start, end, text in heard)
         return Transcript(" ".join(segment.text for segment in segments), language, segments)
 
+    def speech_network(self) -> SpeechNetwork:
+        """The network with the methods that transcribing needs."""
+        return TorchSpeech(self.network)
+
     def _listen(
-        self, start_ids: Sequence[int], chosen: GenerationConfig, in_segments: bool, window: Tensor
+        self,
+        encode: WindowEncoder,
+        start_ids: Sequence[int],
+        chosen: GenerationConfig,
+        in_segments: bool,
+        window: Float32[np.ndarray, "n_mels frames"],
     ) -> list[int]:
-        return transcribe_window(
-            self.network, window, start_ids, self.special_tokens, chosen, in_segments, self.max_len
-        ).tokens
+        options = start_ids, self.special_tokens, chosen, in_segments, self.max_len
+        return transcribe_window(encode.network, encode(window), *options).tokens
 
     def _listener(
-        self, start_ids: Sequence[int], chosen: GenerationConfig, in_segments: bool, fallback: bool, condition: bool
+        self,
+        encode: WindowEncoder,
+        start_ids: Sequence[int],
+        chosen: GenerationConfig,
+        in_segments: bool,
+        fallback: bool,
+        condition: bool,
     ) -> WindowTranscriber:
         """Transcribes windows with fallback and conditioning, like the reference implementation."""
         previous, silence = (
@@ -110,23 +129,21 @@ class SpeechModel(Model):
         if condition and previous is None:
             raise UserError(f"{self.path}: its vocabulary has no <|startofprev|>, which earlier text needs")
 
-        def listen(memory: Tensor, before: Sequence[int], temperature: float) -> Attempt:
+        def listen(memory: Any, before: Sequence[int], temperature: float) -> Attempt:
             prompt = prompt_with_history(before, start_ids, previous, self.max_len)
             sampling = {"sample": True, "beam_size": 1, "n_best": BEST_OF, "temperature": temperature, "top_k": 0}
             config = replace(chosen, settings=replace(chosen.settings, **(sampling if temperature else {})))
             tokens, log_prob = transcribe_attempt(
-                self.network, memory, prompt, self.special_tokens, config, in_segments, self.max_len
+                encode.network, memory, prompt, self.special_tokens, config, in_segments, self.max_len
             )
-            inputs = self.network, memory, prompt, self.special_tokens.start
-            silent = 0.0 if silence is None else no_speech_probability(*inputs, silence)
+            silent = 0.0
+            if silence is not None and log_prob < LOG_PROB:  # otherwise it is speech
+                inputs = encode.network, memory, prompt, self.special_tokens.start
+                silent = no_speech_probability(*inputs, silence)
             ratio = compression_ratio(self.tokenizer.decode(tokens).strip())
             return Attempt(tokens, log_prob, ratio, silent, temperature)
 
-        return WindowTranscriber(self._encode, listen, self.special_tokens.first_timestamp, fallback, condition)
-
-    @torch.inference_mode()
-    def _encode(self, window: Tensor) -> Tensor:
-        return self.network.encode(window.unsqueeze(0).to(next(self.network.parameters())))
+        return WindowTranscriber(encode, listen, self.special_tokens.first_timestamp, fallback, condition)
 
     def _token(self, *names: str) -> int | None:
         return next((found for name in names if (found := self.tokenizer.id_of(name)) is not None), None)

@@ -23,7 +23,7 @@ class Search:
     Args:
         decodings: new decodings of the same sources by networks with one vocabulary; their log-probabilities are
             averaged.
-        settings: without `rules` and `stop`.
+        settings: without `timestamps`, `among_allowed` and `stop`.
         limits: `decode.request.Bounds`; with `streams`, `n_best` samples of each source.
         candidates: `decode.candidates.Candidates`, or None for the whole vocabulary. C works with columns, which are
             indices into the candidates; all ids are converted here.

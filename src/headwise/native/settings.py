@@ -16,7 +16,7 @@ def options_of(settings: SearchOptions, sampled: bool) -> tuple[c.Options, list[
 
     With `sampled`, `n_best` independent samples replace the beam.
     """
-    assert not (settings.rules or settings.stop), "not supported by the compiled library"
+    assert not (settings.timestamps or settings.among_allowed or settings.stop), "not supported by the compiled library"
     assert not settings.ngram_context, "set by the compiled library itself"
     assert settings.early_stopping in EARLY_STOPPING
     beam_size, copies = (1, settings.n_best) if sampled else (settings.beam_size, 1)

@@ -26,7 +26,8 @@ from headwise.data.split import parse_validation_size
 from headwise.errors import UserError
 from headwise.evaluate.transcripts import check_jiwer, transcript_report
 from headwise.families.keys import Keys
-from headwise.generation.transcribe import TASKS, start_tokens, transcribe_windows
+from headwise.generation.torch_speech import transcribe_windows
+from headwise.generation.transcribe import TASKS, start_tokens
 from headwise.models.speech import SpeechModel
 from headwise.network.transformer import Transformer
 from headwise.tasks.conditional_generation import ConditionalGenerationJob
@@ -58,9 +59,7 @@ class TranscriptionJob(ConditionalGenerationJob):
     def generate_texts(self, network: Transformer, memory: Float[Tensor, "windows positions d_model"]) -> list[str]:
         """Greedy search for encoded recordings, without timestamps."""
         model, config = self.model, self.model.generation.changed({"beam_size": 1, "n_best": 1, "sample": False})
-        found = transcribe_windows(
-            network, memory, self.valid.prompt, model.special_tokens, config, False, model.max_len
-        )
+        found = transcribe_windows(network, memory, self.valid.prompt, model.special_tokens, config, model.max_len)
         return [model.tokenizer.decode(one.tokens).strip() for one in found]
 
     def score_texts(self, texts: Sequence[str]) -> dict[str, float]:

@@ -54,7 +54,9 @@ def test_a_batch_has_windows_of_one_length(folder: Path) -> None:
     assert len(corpus) == 2 and corpus.seconds == pytest.approx(0.4)
     batch = corpus.load(np.array([1, 0]))
     assert batch.values.shape == (2, N_MELS, FRAMES)
-    torch.testing.assert_close(batch.values[0], log_mel(read_audio(folder / "c.wav"), N_MELS, 1)[:, :FRAMES])
+    torch.testing.assert_close(
+        batch.values[0], torch.from_numpy(log_mel(read_audio(folder / "c.wav"), N_MELS, 1)[:, :FRAMES])
+    )
     assert batch.tgt_in.tolist() == [[1, 2, ord("z"), END], [1, 2, ord("a"), ord("b")]]
     assert batch.tgt_out.tolist() == [[-100, ord("z"), END, -100], [-100, ord("a"), ord("b"), END]]
     assert (batch.n_targets, batch.n_tokens, batch.n_real, batch.n_cells) == (5, 5, 7, 8)

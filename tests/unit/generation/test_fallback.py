@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
-import torch
 
 from headwise.contract import Hypothesis
 from headwise.generation.fallback import (
@@ -16,7 +16,7 @@ from headwise.generation.fallback import (
     prompt_with_history,
 )
 
-WINDOW = torch.zeros(1, 4)
+WINDOW = np.zeros((1, 4), np.float32)
 
 
 def found(
@@ -61,7 +61,7 @@ def listener(script: Sequence[Attempt], fallback: bool, condition: bool) -> tupl
     """A transcriber with scripted attempts, and the list of its prompts."""
     told, said = list(script), list[list[int]]()
 
-    def listen(window: torch.Tensor, before: Sequence[int], temperature: float) -> Attempt:
+    def listen(window: np.ndarray, before: Sequence[int], temperature: float) -> Attempt:
         said.append(list(before))
         return told.pop(0)
 
@@ -82,12 +82,12 @@ def test_complete_text_is_the_prompt_of_the_next_window() -> None:
 def test_a_window_is_encoded_once() -> None:
     encoded, script = [], [found(-3.0), found(-3.0, temperature=0.2), found()]
 
-    def encode(window: torch.Tensor) -> torch.Tensor:
+    def encode(window: np.ndarray) -> np.ndarray:
         encoded.append(window)
         return window + 1
 
-    def listen(memory: torch.Tensor, before: Sequence[int], temperature: float) -> Attempt:
-        assert torch.equal(memory, WINDOW + 1)
+    def listen(memory: np.ndarray, before: Sequence[int], temperature: float) -> Attempt:
+        assert np.array_equal(memory, WINDOW + 1)
         return script.pop(0)
 
     assert WindowTranscriber(encode, listen, 100, fallback=True, condition=False)(WINDOW) == [7]

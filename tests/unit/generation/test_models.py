@@ -20,7 +20,7 @@ from headwise.cli import main
 from headwise.errors import UserError
 from headwise.generation.chat import refuse_single
 from headwise.generation.output import decode_after
-from headwise.generation.transcribe import detect_language
+from headwise.generation.transcribe import WindowEncoder, detect_language
 from headwise.models.encoder import EncoderModel
 from headwise.models.language_model import LanguageModel
 from headwise.models.translator import Translator
@@ -266,7 +266,8 @@ def test_half_precision(make: Make) -> None:
     assert model.fill_mask("a <mask>")[0][0].probability > 0
     assert model.embed(["a"]).dtype == np.float32
     model = half(make("whisper", generation=HEARING))
-    assert detect_language(model.network, torch.randn(8, 100), model.special_tokens) == "en"
+    window = np.random.default_rng(1).standard_normal((8, 100), np.float32)
+    assert detect_language(WindowEncoder(model.speech_network()), window, model.special_tokens) == "en"
 
 
 def half(model: Any) -> Any:

@@ -1,5 +1,6 @@
 """Whisper's windows and special tokens; tests/parity/test_generation.py compares its rules for timestamps."""
 
+import numpy as np
 import pytest
 import tokenizers
 import torch
@@ -8,12 +9,12 @@ from headwise.checkpoint.generation_config import GenerationConfig
 from headwise.checkpoint.vocabulary import Vocabulary
 from headwise.config.settings import SearchSettings
 from headwise.contract import SpecialIds
+from headwise.decode.timestamps import constrain_timestamps
 from headwise.errors import UserError
 from headwise.generation.transcribe import (
     WhisperTokens,
     segments,
     start_tokens,
-    timestamp_rule,
     whisper_tokens,
     windows,
 )
@@ -77,18 +78,14 @@ def test_languages_from_the_vocabulary() -> None:
 
 def test_timestamps_never_decrease() -> None:
     """After 17 + 3 comes text; after text, any later timestamp."""
-    rule = timestamp_rule(MARKS)
-    found = rule(torch.zeros(2, 30).log_softmax(-1), torch.tensor([[20, 5, 21], [20, 5, 6]]))
+    histories = torch.tensor([[20, 5, 21], [20, 5, 6]])
+    found = constrain_timestamps(torch.zeros(2, 30).log_softmax(-1), histories, MARKS.timestamps, MARKS.end)
     allowed = [row.isfinite().nonzero().squeeze(1).tolist() for row in found]
     assert allowed == [list(range(21, 30))] * 2  # all timestamps together are more probable than the end
     certain = torch.full((1, 30), -9.0)
     certain[0, 5] = 0.0
-    assert rule(certain, torch.tensor([[20, 5, 6]]))[0, [5, 16, 20, 21]].isfinite().tolist() == [
-        True,
-        False,
-        False,
-        True,
-    ]
+    found = constrain_timestamps(certain, histories[1:], MARKS.timestamps, MARKS.end)
+    assert found[0, [5, 16, 20, 21]].isfinite().tolist() == [True, False, False, True]
 
 
 def test_segments() -> None:
@@ -102,13 +99,13 @@ def test_segments() -> None:
 
 def test_windows_start_after_the_last_complete_segment() -> None:
     written = iter([[17, 5, 22, 22, 6], [17, 6, 27], [17, 7, 18]])
-    heard: list[torch.Tensor] = []
+    heard: list[np.ndarray] = []
 
-    def listen(mel: torch.Tensor) -> list[int]:
+    def listen(mel: np.ndarray) -> list[int]:
         heard.append(mel)
         return next(written)
 
-    mel = torch.arange(60.0).unsqueeze(0)
+    mel = np.arange(60, dtype=np.float32)[None]
     found = list(windows(listen, mel, frames=34, window=20, first_timestamp=17))
     assert [(round(start, 2), round(end, 2), text) for start, end, text in found] == [
         (0.0, 0.1, [5]),
@@ -116,4 +113,4 @@ def test_windows_start_after_the_last_complete_segment() -> None:
         (0.3, 0.32, [7]),
     ]
     assert [int(part[0, 0]) for part in heard] == [0, 10, 30]
-    assert all(part.size(1) == 20 for part in heard)
+    assert all(part.shape[1] == 20 for part in heard)

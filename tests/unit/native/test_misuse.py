@@ -100,7 +100,7 @@ SEARCHES: dict[str, tuple[Any, Any, Any]] = {
     "nothing left to write": (limits(prefix=np.full((2, 5), 6)), SearchOptions(n_forced=5), None),
     "more hypotheses than beams": (limits(), SearchOptions(n_best=5, early_stopping="no"), None),
     "n-grams of less than nothing": (limits(), SearchOptions(no_repeat_ngram=-1), None),
-    "a function of Python": (limits(), SearchOptions(rules=(lambda x, _: x,)), None),
+    "a function of Python": (limits(), SearchOptions(stop=lambda written: [False] * len(written)), None),
     "streams of other sentences": (limits(streams=np.zeros(3, int)), PLAIN, None),
     "no temperature": (limits(streams=np.zeros(2, int)), SearchOptions(temperature=0.0), None),
     "less than the likeliest": (limits(streams=np.zeros(2, int)), SearchOptions(top_k=-1), None),
