@@ -397,6 +397,7 @@ def main(path: str, rounds: int, seed: int = 1) -> None:
         try:
             how = play(number, seed, loaded)
             gc.collect(0)
+            loaded.headwise_free_blocks()
             check(held.value == 0, f"{held.value} blocks are never given back")
         except Wrong as error:
             sys.exit(f"round {number} of seed {seed}: {error}")

@@ -10,86 +10,140 @@
 
 /* --- Softmax --- */
 
-float exponentials(float *x, int n, float most) {
-    const f8 subtracted = set8(most);
-    f8 total[4] = {set8(0), set8(0), set8(0), set8(0)};
+/* The sum of exp(x - most); stores the terms in `to` unless it is NULL. */
+INLINE float sum_exponentials(const float *x, int n, float most, float *to) {
+    const f16 subtracted = set16(most);
+    f16 total[2] = {set16(0), set16(0)};
     int i = 0;
     for (; i + 32 <= n; i += 32) {
-        for (int j = 0; j < 4; j++) {
-            f8 e = exponential(sub8(load8(x + i + 8 * j), subtracted));
-            total[j] = add8(total[j], e);
-            store8(x + i + 8 * j, e);
+        UNROLL(2)
+        for (int j = 0; j < 2; j++) {
+            const f16 e = exponential16(sub16(load16(x + i + 16 * j), subtracted));
+            total[j] = add16(total[j], e);
+            if (to) store16(to + i + 16 * j, e);
         }
     }
-    for (; i + 8 <= n; i += 8) {
-        f8 e = exponential(sub8(load8(x + i), subtracted));
-        total[0] = add8(total[0], e);
-        store8(x + i, e);
+    f8 rest = set8(0);
+    for (; i < n; i += 8) {
+        const int count = MIN(8, n - i);
+        float last[8];
+        if (count < 8)
+            for (int j = 0; j < 8; j++) last[j] = j < count ? x[i + j] : -INFINITY;
+        const f8 e = exponential(sub8(load8(count < 8 ? last : x + i), set8(most)));
+        rest = add8(rest, e);
+        if (to && count == 8) store8(to + i, e);
+        if (count == 8) continue;
+        store8(last, e);
+        if (to) memcpy(to + i, last, 4 * (size_t)count);
     }
-    if (i < n) {
-        float tail[8];
-        for (int j = 0; j < 8; j++) tail[j] = i + j < n ? x[i + j] : -INFINITY;
-        f8 e = exponential(sub8(load8(tail), subtracted));
-        total[1] = add8(total[1], e);
-        store8(tail, e);
-        memcpy(x + i, tail, 4 * (size_t)(n - i));
-    }
-    return reduce_add8(add8(add8(total[0], total[1]), add8(total[2], total[3])));
+    return reduce_add8(add8(add_halves16(add16(total[0], total[1])), rest));
 }
 
+float exponentials(float *x, int n, float most) { return sum_exponentials(x, n, most, x); }
+
+float exponential_sum(const float *x, int n, float most) { return sum_exponentials(x, n, most, NULL); }
+
 float maximum(const float *x, int n) {
-    f8 most = set8(-INFINITY);
+    f16 most[2] = {set16(-INFINITY), set16(-INFINITY)};
+    f8 rest = set8(-INFINITY);
     int i = 0;
-    for (; i + 8 <= n; i += 8) most = max8(load8(x + i), most); /* in this order NaN is ignored */
-    float parts[8], largest = -INFINITY;
-    store8(parts, most);
-    for (int j = 0; j < 8; j++) largest = MAX(parts[j], largest);
+    for (; i + 32 <= n; i += 32) /* in this order NaN is ignored */
+        for (int j = 0; j < 2; j++) most[j] = max16(load16(x + i + 16 * j), most[j]);
+    for (; i + 8 <= n; i += 8) rest = max8(load8(x + i), rest);
+    float largest = reduce_max8(max8(rest, max_halves16(max16(most[0], most[1]))));
     for (; i < n; i++) largest = MAX(x[i], largest);
     return largest;
 }
 
 void softmax(float *x, int n, int width) {
-    const float most = maximum(x, n);
     for (int i = n; i < width; i++) x[i] = -INFINITY;
-    const f8 factor = set8(1 / exponentials(x, width, most));
+    const f8 factor = set8(1 / exponentials(x, width, maximum(x, width)));
     for (int i = 0; i < n; i += 8) store8(x + i, mul8(load8(x + i), factor));
 }
 
 /* --- Products --- */
 
-INLINE void multiply_rows(const int ROWS, const float *a, int64_t a_stride, const float *b, int64_t b_stride, int depth,
-                          float *c, int64_t c_stride, int width) {
-    for (int n = 0; n < width; n += 16) {
-        const int both = n + 16 <= width;
-        f8 total[4][2];
-        UNROLL(4)
-        for (int r = 0; r < ROWS; r++) total[r][0] = total[r][1] = set8(0);
-        for (int k = 0; k < depth; k++) {
-            const float *row = b + k * b_stride + n;
-            f8 b0 = load8(row), b1 = both ? load8(row + 8) : set8(0);
-            UNROLL(4)
-            for (int r = 0; r < ROWS; r++) {
-                f8 factor = set8(a[r * a_stride + k]);
-                total[r][0] = fma8(factor, b0, total[r][0]);
-                total[r][1] = fma8(factor, b1, total[r][1]);
-            }
+/* Matrices of several heads: how far apart heads and rows are. */
+typedef struct Matrix {
+    const float *x;
+    int64_t head, row;
+} Matrix;
+
+typedef struct Result {
+    float *x;
+    int64_t head, row;
+} Result;
+
+#ifdef REGISTER_IS_PANEL
+#define SUMS 8 /* panels of sums that are computed at once: enough to hide the latency of additions */
+#define TALL 8
+#else
+#define SUMS 4
+#define TALL 4
+#endif
+
+/* ROWS rows of HEADS heads by P panels of c; by eight columns if P is 0. */
+INLINE void multiply_tile(const int HEADS, const int ROWS, const int P, Matrix a, Matrix b, int depth, Result c) {
+    f16 total[SUMS][2];
+    f8 narrow[SUMS];
+    UNROLL(8)
+    for (int i = 0; i < HEADS * ROWS; i++) total[i][0] = total[i][1] = set16(0), narrow[i] = set8(0);
+    for (int k = 0; k < depth; k++) {
+        UNROLL(8)
+        for (int i = 0; i < HEADS * ROWS; i++) {
+            const int h = i / ROWS, r = i % ROWS;
+            const float factor = a.x[h * a.head + r * a.row + k], *row = b.x + h * b.head + k * b.row;
+            if (!P) narrow[i] = fma8(set8(factor), load8(row), narrow[i]);
+            UNROLL(2)
+            for (int p = 0; p < P; p++) total[i][p] = fma16(set16(factor), load16(row + 16 * p), total[i][p]);
         }
-        UNROLL(4)
-        for (int r = 0; r < ROWS; r++) {
-            store8(c + r * c_stride + n, total[r][0]);
-            if (both) store8(c + r * c_stride + n + 8, total[r][1]);
+    }
+    UNROLL(8)
+    for (int i = 0; i < HEADS * ROWS; i++) {
+        float *to = c.x + i / ROWS * c.head + i % ROWS * c.row;
+        if (!P) store8(to, narrow[i]);
+        UNROLL(2)
+        for (int p = 0; p < P; p++) store16(to + 16 * p, total[i][p]);
+    }
+}
+
+INLINE void multiply_rows(const int HEADS, const int ROWS, const int P, Matrix a, Matrix b, int depth, Result c, int width) {
+    int n = 0;
+    for (; P == 2 && n + 32 <= width; n += 32, b.x += 32, c.x += 32) multiply_tile(HEADS, ROWS, 2, a, b, depth, c);
+    for (; n + 16 <= width; n += 16, b.x += 16, c.x += 16) multiply_tile(HEADS, ROWS, 1, a, b, depth, c);
+    if (n < width) multiply_tile(HEADS, ROWS, 0, a, b, depth, c);
+}
+
+/* c = a b for each head, like `multiply`. */
+static void multiply_heads(int heads, int rows, Matrix a, Matrix b, int depth, Result c, int width) {
+    for (int r = 0, height; r < rows; r += height, a.x += height * a.row, c.x += height * c.row) {
+        const int left = rows - r, wide = width >= 32;
+        height = left >= TALL && !(wide && SUMS > 4) ? TALL : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        Matrix x = a, y = b;
+        Result z = c;
+#define TILES(HEADS, ROWS, P) \
+    for (; h + HEADS <= heads; h += HEADS, x.x += HEADS * x.head, y.x += HEADS * y.head, z.x += HEADS * z.head) \
+        multiply_rows(HEADS, ROWS, P, x, y, depth, z, width);
+        int h = 0;
+        if (height == TALL) {
+            TILES(1, TALL, 1)
+        } else if (height == 4) {
+            TILES(1, 4, 2)
+        } else if (height == 2) {
+            if (!wide) TILES(SUMS / 2, 2, 1)
+            TILES(1, 2, 2)
+        } else {
+            if (!wide) TILES(SUMS, 1, 1)
+            TILES(2, 1, 2)
+            TILES(1, 1, 2)
         }
+#undef TILES
     }
 }
 
 void multiply(int rows, const float *a, int64_t a_stride, const float *b, int64_t b_stride, int depth, float *c,
               int64_t c_stride, int width) {
-    int r = 0;
-#define ROWS(R) multiply_rows(R, a + r * a_stride, a_stride, b, b_stride, depth, c + r * c_stride, c_stride, width)
-    for (; r + 4 <= rows; r += 4) ROWS(4);
-    if (r + 2 <= rows) { ROWS(2); r += 2; }
-    if (r < rows) ROWS(1);
-#undef ROWS
+    multiply_heads(1, rows, (Matrix){a, 0, a_stride}, (Matrix){b, 0, b_stride}, depth, (Result){c, 0, c_stride}, width);
 }
 
 void transpose(const float *rows, int64_t stride, int length, int width, float *to) {
@@ -106,14 +160,16 @@ void transpose(const float *rows, int64_t stride, int length, int width, float *
 
 /* --- Attention for decoding --- */
 
-void attend(int queries, const float *q, int64_t q_stride, int d_k, const float *keys, const float *values,
+void attend(int heads, int queries, const float *q, int64_t q_stride, int d_k, const float *keys, const float *values,
             int64_t v_stride, int d_v, int length, float *scores, float *out, int64_t out_stride) {
-    const int width = round_up(length);
-    for (int first = 0; first < queries; first += 4) {
-        const int count = queries - first < 4 ? queries - first : 4;
-        multiply(count, q + first * q_stride, q_stride, keys, width, d_k, scores, width, width);
-        for (int i = 0; i < count; i++) softmax(scores + i * width, length, width);
-        multiply(count, scores, width, values, v_stride, length, out + first * out_stride, out_stride, d_v);
+    const int width = round_up(length), side = SCORE_ROWS * width;
+    for (int first = 0; first < queries; first += SCORE_ROWS) {
+        const int count = MIN(SCORE_ROWS, queries - first);
+        const Matrix a = {q + first * q_stride, d_k, q_stride}, k = {keys, (int64_t)d_k * width, width};
+        multiply_heads(heads, count, a, k, d_k, (Result){scores, side, width}, width);
+        for (int i = 0; i < heads * count; i++) softmax(scores + i / count * side + i % count * width, length, width);
+        const Matrix weights = {scores, side, width}, v = {values, d_v, v_stride};
+        multiply_heads(heads, count, weights, v, length, (Result){out + first * out_stride, d_v, out_stride}, d_v);
     }
 }
 

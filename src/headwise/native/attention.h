@@ -12,6 +12,9 @@ float maximum(const float *x, int n);
 /* Replaces x by exp(x - most), where `most` is the maximum, and returns the sum; 0 for x <= most - 87. */
 float exponentials(float *x, int n, float most);
 
+/* The same sum alone. */
+float exponential_sum(const float *x, int n, float most);
+
 /* Softmax of the first `n` numbers of a row of `width`, a multiple of 8; the rest becomes 0. */
 void softmax(float *x, int n, int width);
 
@@ -23,8 +26,11 @@ void multiply(int rows, const float *a, int64_t a_stride, const float *b, int64_
 /* Transposes rows (length, width), `stride` apart, to (width, rounded length), padded with 0. */
 void transpose(const float *rows, int64_t stride, int length, int width, float *to);
 
-/* One head of one sentence; keys are transposed; `scores` has room for four rows. */
-void attend(int queries, const float *q, int64_t q_stride, int d_k, const float *keys, const float *values,
+#define SCORE_ROWS 8
+
+/* Some heads of one sentence: queries and values d_k and d_v apart, keys transposed, one head after the other; `scores` has
+   memory for SCORE_ROWS rows of each. */
+void attend(int heads, int queries, const float *q, int64_t q_stride, int d_k, const float *keys, const float *values,
             int64_t v_stride, int d_v, int length, float *scores, float *out, int64_t out_stride);
 
 /* A packed batch: the queries of sentence i start at row `queries[i]`, its keys at row `keys[i]`; both arrays have one more

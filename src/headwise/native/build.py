@@ -29,6 +29,7 @@ SOURCES = (
     "parallel.c",
     "checksum.c",
     "layout.c",
+    "blocks.c",
 )
 HOUR = 3600  # seconds
 ANYWHERE = "scalar"  # the build that runs everywhere and detects the processor's instructions

@@ -10,31 +10,44 @@
 
 /* One row: the scores of all heads for the slots of its path. */
 static void path_scores(const Attention *a, const float *q, const float *keys, const int32_t *path, int length,
-                        float *scores) {
-    const int k_width = a->heads * a->d_k, room_for = round_up(length);
-    for (int t = 0; t < length; t++) {
-        const float *k = keys + (int64_t)path[t] * k_width;
+                       float *scores) {
+    const int k_width = a->heads * a->d_k, width = round_up(length);
+    for (int t = 0; t < length; t += 8) {
+        const float *k[8]; /* eight positions; those behind the last are not used */
+        for (int j = 0; j < 8; j++) k[j] = keys + (int64_t)path[MIN(t + j, length - 1)] * k_width;
         for (int h = 0; h < a->heads; h++) {
-            f8 total = set8(0);
-            for (int i = h * a->d_k; i < (h + 1) * a->d_k; i += 8)
-                total = fma8(load8(q + i), load8(k + i), total);
-            scores[h * room_for + t] = reduce_add8(total);
+            f8 total[8];
+            UNROLL(8)
+            for (int j = 0; j < 8; j++) total[j] = set8(0);
+            for (int i = h * a->d_k; i < (h + 1) * a->d_k; i += 8) {
+                const f8 part = load8(q + i);
+                UNROLL(8)
+                for (int j = 0; j < 8; j++) total[j] = fma8(part, load8(k[j] + i), total[j]);
+            }
+            store8(scores + h * width + t, reduce_add8x8(total));
         }
     }
 }
 
 /* The same row: from scores to weights, and the weighted sums of the values. */
 static void path_values(const Attention *a, const float *values, const int32_t *path, int length, float *scores, float *out) {
-    const int v_width = a->heads * a->d_v, room_for = round_up(length);
-    for (int h = 0; h < a->heads; h++) softmax(scores + h * room_for, length, room_for);
-    for (int i = 0; i < v_width; i += 8) {
-        const float *weights = scores + i / a->d_v * room_for;
-        f8 total = set8(0);
-        for (int t = 0; t < length; t++) {
-            f8 v = load8(values + (int64_t)path[t] * v_width + i);
-            total = fma8(set8(weights[t]), v, total);
+    const int v_width = a->heads * a->d_v, width = round_up(length);
+    for (int h = 0; h < a->heads; h++, out += a->d_v, values += a->d_v) {
+        float *weights = scores + h * width;
+        softmax(weights, length, width);
+        for (int i = 0; i < a->d_v; i += 32) { /* four registers at once, to hide the latency of additions */
+            const int count = MIN(4, (a->d_v - i) / 8);
+            f8 total[4] = {set8(0), set8(0), set8(0), set8(0)};
+            for (int t = 0; t < length; t++) {
+                const float *v = values + (int64_t)path[t] * v_width + i;
+                const f8 weight = set8(weights[t]);
+                if (count == 4) {
+                    UNROLL(4)
+                    for (int j = 0; j < 4; j++) total[j] = fma8(weight, load8(v + 8 * j), total[j]);
+                } else for (int j = 0; j < count; j++) total[j] = fma8(weight, load8(v + 8 * j), total[j]);
+            }
+            for (int j = 0; j < count; j++) store8(out + i + 8 * j, total[j]);
         }
-        store8(out + i, total);
     }
 }
 
@@ -97,10 +110,8 @@ static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sent
                         length, NULL, weights + (int64_t)h * queries * length);
         record_head(s, queries, q + (int64_t)r * k_width + walk->head * a->d_k, k_width, a->d_k,
                     keys + (int64_t)walk->head * a->d_k * wide, length, to->scores, to->weights);
-        for (int h = 0; h < a->heads; h++)
-            attend(queries, q + (int64_t)r * k_width + h * a->d_k, k_width, a->d_k, keys + (int64_t)h * a->d_k * wide,
-                   values + h * a->d_v, v_width, a->d_v, length, s->scores.bytes,
-                   context + (int64_t)r * v_width + h * a->d_v, v_width);
+        attend(a->heads, queries, q + (int64_t)r * k_width, k_width, a->d_k, keys, values, v_width, a->d_v, length,
+               s->scores.bytes, context + (int64_t)r * v_width, v_width);
     }
     return attention_output(s, a, rows, to);
 }
@@ -130,11 +141,11 @@ int project_memory(Decoding *s, const float *memory, int first, int sentences, i
 
 /* --- The cache --- */
 
-static int grow_buffer(float **buffer, int64_t used, int64_t held, int64_t width) {
-    float *bigger = aligned_floats(held * width);
+static int grow_buffer(float **buffer, int64_t used, int64_t before, int64_t capacity, int64_t width) {
+    float *bigger = take_floats(capacity * width);
     if (!bigger) return -1;
     if (used) memcpy(bigger, *buffer, 4 * (size_t)(used * width));
-    free(*buffer);
+    give_floats(*buffer, before * width);
     *buffer = bigger;
     return 0;
 }
@@ -154,14 +165,16 @@ static void compact_cache(Decoding *s, const int32_t *to, int64_t kept) {
     s->n_slots = kept;
 }
 
-static int grow_cache(Decoding *s, int64_t held) {
+/* After a failure, layers have different capacities: those that have grown give their blocks back too small. */
+static int grow_cache(Decoding *s, int64_t capacity) {
     for (int l = 0; l < s->model->n_decoder_layers; l++) {
         const Attention *a = &s->model->decoder[l].self;
+        const int64_t k_width = (int64_t)a->heads * a->d_k, v_width = (int64_t)a->heads * a->d_v;
         if (is_cancelled(&s->scratch)) return -1;
-        if (grow_buffer(&s->self_k[l], s->n_slots, held, (int64_t)a->heads * a->d_k)) return -1;
-        if (grow_buffer(&s->self_v[l], s->n_slots, held, (int64_t)a->heads * a->d_v)) return -1;
+        if (grow_buffer(&s->self_k[l], s->n_slots, s->capacity, capacity, k_width)) return -1;
+        if (grow_buffer(&s->self_v[l], s->n_slots, s->capacity, capacity, v_width)) return -1;
     }
-    s->capacity = held;
+    s->capacity = capacity;
     return 0;
 }
 
@@ -184,9 +197,9 @@ int reserve_slots(Decoding *const *members, int count, int rows, int32_t *paths,
     }
     const int64_t most = s->n_slots + rows * MAX(stride - length, 1); /* enough if all of these rows stay live */
     if (most <= s->capacity || 2 * (s->n_slots + rows) <= s->capacity) return 0;
-    const int64_t held = MIN(most, MAX(s->capacity + s->capacity / 2, s->n_slots + 8 * (int64_t)rows));
+    const int64_t capacity = MIN(most, MAX(s->capacity + s->capacity / 2, s->n_slots + 8 * (int64_t)rows));
     for (int m = 0; m < count; m++)
-        if (grow_cache(members[m], held)) return -1;
+        if (grow_cache(members[m], capacity)) return -1;
     return 0;
 }
 

@@ -25,7 +25,7 @@ static int encoder_attention(Decoding *s, const Attention *a, const int32_t *len
                 record_head(s, rows, qkv + h * a->d_k, width, a->d_k, keys, rows, NULL, weights + (int64_t)h * rows * rows);
             if (h == walk->head)
                 record_head(s, rows, qkv + h * a->d_k, width, a->d_k, keys, rows, to->scores, to->weights);
-            attend(lengths[i], qkv + h * a->d_k, width, a->d_k, keys, qkv + 2 * k_width + h * a->d_v, width, a->d_v,
+            attend(1, lengths[i], qkv + h * a->d_k, width, a->d_k, keys, qkv + 2 * k_width + h * a->d_v, width, a->d_v,
                    lengths[i], s->scores.bytes, context + h * a->d_v, v_width);
         }
         qkv += (int64_t)lengths[i] * width, context += (int64_t)lengths[i] * v_width;

@@ -145,7 +145,7 @@ int reserve_activations(Decoding *s, int64_t rows, int length) {
             heads = MAX(heads, layer->cross.heads);
         }
     }
-    int64_t score_rows = MAX(heads, 4);
+    const int64_t score_rows = (int64_t)heads * SCORE_ROWS;
     int complete = reserve(&s->x, 4 * rows * padded_width(m)) && reserve(&s->h, 4 * rows * padded_width(m)) &&
                    reserve(&s->wide, 4 * rows * wide) && reserve(&s->context, 4 * rows * context) &&
                    reserve(&s->scores, 4 * score_rows * round_up(length)) && reserve(&s->keys, 4 * keys * round_up(length));

@@ -68,6 +68,7 @@ int encode(Decoding *s, const int32_t *pieces, int first, int sentences, int row
 int project_memory(Decoding *s, const float *memory, int first, int sentences, int rows);
 
 /* Aligned memory; NULL if there is none. */
-static inline float *aligned_floats(int64_t count) { return aligned_alloc(64, (4 * count + 127) / 64 * 64); }
+static inline float *take_floats(int64_t count) { return take_block(4 * count); }
+static inline void give_floats(float *floats, int64_t count) { give_block(floats, 4 * count); }
 
 #endif

@@ -334,6 +334,7 @@ def declared(found: ctypes.CDLL) -> ctypes.CDLL:
         ("search_step", c_int, (c_void_p, c_void_p, c_int, c_void_p)),
         ("search_end", None, (c_void_p,)),
         ("set_openmp", None, (c_void_p,)),
+        ("free_blocks", None, ()),
         ("drop", None, (c_void_p, c_int, c_void_p, c_int64, c_int, c_float, c_int64, c_void_p, c_int, c_int)),
         ("softmax", c_int, (c_void_p, c_int, c_int64, c_int64, c_void_p, c_int)),
         ("attend", c_int, (*(c_void_p,) * 4, c_int)),

@@ -16,12 +16,17 @@ int headwise_version(void) { return HEADWISE_VERSION; }
 
 void *reserve(Buffer *buffer, int64_t size) {
     if (!buffer->bytes || buffer->size < size) { /* never NULL for size 0, since NULL means out of memory */
-        free(buffer->bytes);
-        size = (size + size / 2 + 64) / 64 * 64;
-        buffer->bytes = aligned_alloc(64, size);
+        release(buffer);
+        size += size / 2 + 64;
+        buffer->bytes = take_block(size);
         buffer->size = buffer->bytes ? size : 0;
     }
     return buffer->bytes;
+}
+
+void release(Buffer *buffer) {
+    give_block(buffer->bytes, buffer->size);
+    *buffer = (Buffer){0};
 }
 
 /* --- Packing --- */
@@ -401,6 +406,6 @@ int linear_forward(const Linear *layer, const float *x, int rows, int64_t x_stri
 int headwise_linear_forward(const Linear *layer, const float *x, int rows, float *y) {
     Scratch scratch = {0};
     int failed = linear_forward(layer, x, rows, layer->d_in, y, layer->d_out, NONE, &scratch);
-    free(scratch.quantised.bytes);
+    release(&scratch.quantised);
     return failed;
 }

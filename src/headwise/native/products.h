@@ -8,6 +8,7 @@
 
 #include "activations.h"
 #include "allocation.h"
+#include "blocks.h"
 #include "simd.h"
 
 #include <stdatomic.h>
@@ -36,6 +37,7 @@ typedef struct Buffer {
 
 /* At least `size` bytes of undefined content; NULL if out of memory. */
 void *reserve(Buffer *buffer, int64_t size);
+void release(Buffer *buffer);
 
 /* The context of a product. */
 typedef struct Scratch {

@@ -314,16 +314,13 @@ static int push_best(const Search *s, int row, const float *logits, float larges
     return count;
 }
 
-/* Copies the logits of a row to `row_scratch`, with a shortlist only those of its own sentence: gaps of other sentences would
-   change the order of additions and so the last bits. Returns their number. */
-static int copy_allowed(const Search *s, int row, const float *logits) {
-    if (!s->allowed) {
-        memcpy(s->row_scratch, logits, 4 * (size_t)s->vocab);
-        return s->vocab;
-    }
-    const int32_t *own = s->allowed + (int64_t)sentence_of(s, row) * (s->vocab + 1), n = *own++;
-    for (int i = 0; i < n; i++) s->row_scratch[i] = logits[own[i]];
-    return n;
+/* The sum of exp(logit - largest) of a row; with a shortlist only of the tokens of its own sentence: gaps of other sentences
+   would change the order of additions and so the last bits. */
+static float sum_row(const Search *s, int row, const float *logits, float largest) {
+    if (!s->allowed) return exponential_sum(logits, s->vocab, largest);
+    const int32_t *allowed = s->allowed + (int64_t)sentence_of(s, row) * (s->vocab + 1), n = *allowed++;
+    for (int i = 0; i < n; i++) s->row_scratch[i] = logits[allowed[i]];
+    return exponential_sum(s->row_scratch, n, largest);
 }
 
 /* For each sentence (1 + vocab): the number of allowed tokens, and their indices. */
@@ -347,7 +344,7 @@ static int extend_row(Search *s, int row, float *logits, int count) {
     if (s->length < o->n_forced) return push_candidate(s, count, (Candidate){so_far, 0, row, forced});
     if (s->length + 1 == o->end_at) return push_candidate(s, count, (Candidate){so_far, 0, row, o->forced_end});
     const float largest = maximum(logits, s->vocab);
-    const float rest = logarithm(exponentials(s->row_scratch, copy_allowed(s, row, logits), largest));
+    const float rest = logarithm(sum_row(s, row, logits, largest));
     int token = forced;
     if (forced < 0) apply_constraints(s, row, logits);
     if (forced < 0 && limits->n_phrases) {
@@ -603,7 +600,7 @@ void headwise_search_end(Search *s) {
     if (!s) return;
     free_live(&s->old), free_live(&s->new);
     free(s->best), free(s->needed), free(s->progress), free(s->met), free(s->offered);
-    free(s->allowed), free(s->chances), free(s->memory.bytes), free(s);
+    free(s->allowed), free(s->chances), release(&s->memory), free(s);
 }
 
 int headwise_search(const Members *members, const int32_t *ids, const float *barred, const Options *options,

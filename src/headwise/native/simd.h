@@ -51,6 +51,24 @@ INLINE void widen_bfloat8(const void *x, int64_t i, u8 *bits) {
 INLINE void sums_by_row(const int ROWS, const int P, i16 total[][4]) { (void)ROWS, (void)P, (void)total; }
 #endif
 
+#ifndef FAST_REDUCTIONS
+/* The maximum of the lanes, none of which is NaN. */
+INLINE float reduce_max8(f8 x) {
+    float lanes[8], most;
+    store8(lanes, x);
+    most = lanes[0];
+    for (int i = 1; i < 8; i++) most = lanes[i] > most ? lanes[i] : most;
+    return most;
+}
+
+/* `reduce_add8` of each of eight. */
+INLINE f8 reduce_add8x8(const f8 x[8]) {
+    float sums[8];
+    for (int i = 0; i < 8; i++) sums[i] = reduce_add8(x[i]);
+    return load8(sums);
+}
+#endif
+
 /* --- bfloat16: the upper half of a float32 --- */
 
 /* Eight numbers from index i on, bfloat16 if `half`, else float32. */
@@ -99,17 +117,25 @@ static inline float logarithm(float x) {
     return (float)(2 * s * sum + exponent * 0.69314718055994530942);
 }
 
-/* e^x for x <= 0, within two units of the last place: x = n ln 2 + r, e^r by its series (Cephes, expf). */
-INLINE f8 exponential(f8 x) {
-    const f8 least = set8(-87.0f), clipped = max8(least, x), n = round8(mul8(clipped, set8(1.44269504f)));
-    const f8 r = fnma8(n, set8(-2.12194440e-4f), fnma8(n, set8(0.693359375f), clipped));
-    f8 p = fma8(set8(1.9875691500e-4f), r, set8(1.3981999507e-3f));
-    p = fma8(p, r, set8(8.3334519073e-3f));
-    p = fma8(p, r, set8(4.1665795894e-2f));
-    p = fma8(p, r, set8(1.6666665459e-1f));
-    p = fma8(p, r, set8(5.0000001201e-1f));
-    p = fma8(p, mul8(r, r), add8(r, set8(1.0f)));
-    return zero_below8(mul8(p, power_of_two8(n)), x, least); /* NaN stays NaN */
-}
+/* e^x for x <= 0, within two units of the last place: x = n ln 2 + r, e^r by its series (Cephes, expf). NaN stays NaN. */
+#define EXPONENTIAL(name, N) \
+    INLINE f##N name(f##N x) { \
+        const f##N least = set##N(-87.0f), clipped = max##N(least, x), n = round##N(mul##N(clipped, set##N(1.44269504f))); \
+        const f##N r = fnma##N(n, set##N(-2.12194440e-4f), fnma##N(n, set##N(0.693359375f), clipped)); \
+        f##N p = fma##N(set##N(1.9875691500e-4f), r, set##N(1.3981999507e-3f)); \
+        p = fma##N(p, r, set##N(8.3334519073e-3f)); \
+        p = fma##N(p, r, set##N(4.1665795894e-2f)); \
+        p = fma##N(p, r, set##N(1.6666665459e-1f)); \
+        p = fma##N(p, r, set##N(5.0000001201e-1f)); \
+        p = fma##N(p, mul##N(r, r), add##N(r, set##N(1.0f))); \
+        return zero_below##N(mul##N(p, power_of_two##N(n)), x, least); \
+    }
+
+EXPONENTIAL(exponential, 8)
+#ifdef REGISTER_IS_PANEL
+EXPONENTIAL(exponential16, 16)
+#else
+INLINE f16 exponential16(f16 x) { return (f16){exponential(x.low), exponential(x.high)}; }
+#endif
 
 #endif

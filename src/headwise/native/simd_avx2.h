@@ -45,6 +45,23 @@ INLINE float reduce_add8(f8 x) {
     return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
 }
 
+#define FAST_REDUCTIONS
+INLINE float reduce_max8(f8 x) {
+    __m128 half = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    half = _mm_max_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
+}
+
+INLINE f8 reduce_add8x8(const f8 x[8]) {
+    f8 fours[4], twos[2];
+    for (int i = 0; i < 4; i++) /* of two vectors: lanes 0 + 4, 1 + 5, 2 + 6, 3 + 7 */
+        fours[i] = add8(_mm256_permute2f128_ps(x[2 * i], x[2 * i + 1], 0x20), _mm256_permute2f128_ps(x[2 * i], x[2 * i + 1], 0x31));
+    for (int i = 0; i < 2; i++) /* of four: the first plus the third of these, the second plus the fourth */
+        twos[i] = add8(_mm256_shuffle_ps(fours[2 * i], fours[2 * i + 1], 0x44), _mm256_shuffle_ps(fours[2 * i], fours[2 * i + 1], 0xee));
+    const f8 sums = add8(_mm256_shuffle_ps(twos[0], twos[1], 0x88), _mm256_shuffle_ps(twos[0], twos[1], 0xdd));
+    return _mm256_permutevar8x32_ps(sums, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
 /* Interleaves lanes of a and b for the transposition. */
 INLINE f8 sum_groups8(f8 a, f8 b) {
     const f8 pairs = _mm256_hadd_ps(a, b);

@@ -2,6 +2,7 @@
 
 #define FLOAT_TILE 24
 #define INT8_TILE 24
+#define REGISTER_IS_PANEL /* f16 has all operations that `exponential` needs */
 
 typedef __m512 f16;
 typedef __m512i i16;
@@ -16,9 +17,20 @@ INLINE f16 read16(const void *x, int64_t i, int half) {
 INLINE void store16(float *to, f16 x) { _mm512_storeu_ps(to, x); }
 INLINE f16 set16(float x) { return _mm512_set1_ps(x); }
 INLINE f16 add16(f16 a, f16 b) { return _mm512_add_ps(a, b); }
+INLINE f16 sub16(f16 a, f16 b) { return _mm512_sub_ps(a, b); }
 INLINE f16 mul16(f16 a, f16 b) { return _mm512_mul_ps(a, b); }
 INLINE f16 max16(f16 a, f16 b) { return _mm512_max_ps(a, b); }
 INLINE f16 fma16(f16 a, f16 b, f16 c) { return _mm512_fmadd_ps(a, b, c); }
+INLINE f16 fnma16(f16 a, f16 b, f16 c) { return _mm512_fnmadd_ps(a, b, c); }
+INLINE f16 round16(f16 x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+INLINE f16 power_of_two16(f16 n) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23));
+}
+INLINE f16 zero_below16(f16 value, f16 x, f16 least) {
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, least, _CMP_NLT_UQ), value);
+}
+INLINE f8 add_halves16(f16 x) { return add8(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1)); }
+INLINE f8 max_halves16(f16 x) { return max8(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1)); }
 INLINE i16 zero16(void) { return _mm512_setzero_si512(); }
 INLINE f16 minus16(i16 sums, const int32_t *numbers) {
     return _mm512_cvtepi32_ps(_mm512_sub_epi32(sums, _mm512_loadu_si512(numbers)));

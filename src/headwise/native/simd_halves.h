@@ -16,6 +16,9 @@ INLINE f16 read16(const void *x, int64_t i, int half) {
 INLINE void store16(float *to, f16 x) { store8(to, x.low), store8(to + 8, x.high); }
 INLINE f16 set16(float x) { return (f16){set8(x), set8(x)}; }
 INLINE f16 add16(f16 a, f16 b) { return (f16){add8(a.low, b.low), add8(a.high, b.high)}; }
+INLINE f16 sub16(f16 a, f16 b) { return (f16){sub8(a.low, b.low), sub8(a.high, b.high)}; }
 INLINE f16 mul16(f16 a, f16 b) { return (f16){mul8(a.low, b.low), mul8(a.high, b.high)}; }
 INLINE f16 max16(f16 a, f16 b) { return (f16){max8(a.low, b.low), max8(a.high, b.high)}; }
 INLINE f16 fma16(f16 a, f16 b, f16 c) { return (f16){fma8(a.low, b.low, c.low), fma8(a.high, b.high, c.high)}; }
+INLINE f8 add_halves16(f16 x) { return add8(x.low, x.high); }
+INLINE f8 max_halves16(f16 x) { return max8(x.low, x.high); }

@@ -24,10 +24,11 @@ static Decoding *start(const Transformer *model, const int32_t *pieces, const in
         s->lengths[i] = lengths[i], s->offsets[i] = total;
         total += round_up(lengths[i]);
     }
+    s->source_rows = total;
     for (int l = 0; complete && l < layers; l++) {
         const Attention *a = &model->decoder[l].cross;
-        s->cross_k[l] = aligned_floats(total * a->heads * a->d_k);
-        s->cross_v[l] = aligned_floats(total * a->heads * a->d_v);
+        s->cross_k[l] = take_floats(total * a->heads * a->d_k);
+        s->cross_v[l] = take_floats(total * a->heads * a->d_v);
         complete = s->cross_k[l] && s->cross_v[l];
     }
     for (int first = 0, next; complete && first < sentences; first = next) {
@@ -52,14 +53,15 @@ Decoding *headwise_start(const Transformer *model, const int32_t *pieces, const 
 void headwise_end(Decoding *s) {
     if (!s) return;
     for (int l = 0; l < s->model->n_decoder_layers; l++) {
-        if (s->cross_k) free(s->cross_k[l]);
-        if (s->cross_v) free(s->cross_v[l]);
-        if (s->self_k) free(s->self_k[l]);
-        if (s->self_v) free(s->self_v[l]);
+        const Attention *self = &s->model->decoder[l].self, *cross = &s->model->decoder[l].cross;
+        if (s->cross_k) give_floats(s->cross_k[l], s->source_rows * cross->heads * cross->d_k);
+        if (s->cross_v) give_floats(s->cross_v[l], s->source_rows * cross->heads * cross->d_v);
+        if (s->self_k) give_floats(s->self_k[l], s->capacity * self->heads * self->d_k);
+        if (s->self_v) give_floats(s->self_v[l], s->capacity * self->heads * self->d_v);
     }
     free(s->cross_k), free(s->cross_v), free(s->self_k), free(s->self_v), free(s->lengths), free(s->offsets);
     Buffer *buffers[] = {&s->x, &s->h, &s->wide, &s->context, &s->scores, &s->keys, &s->scratch.quantised, &s->live};
-    for (int i = 0; i < 8; i++) free(buffers[i]->bytes);
+    for (int i = 0; i < 8; i++) release(buffers[i]);
     free(s);
 }
 

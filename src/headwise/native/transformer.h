@@ -103,6 +103,7 @@ typedef struct Decoding {
     int sentences;
     int *lengths;       /* of the sources */
     int64_t *offsets;   /* start of each source, in rounded lengths */
+    int64_t source_rows; /* the sum of all rounded lengths */
     float **cross_k;    /* of each layer: (sentence, head, d_k, rounded length) */
     float **cross_v;    /* of each layer: (sentence, rounded length, head, d_v) */
     float **self_k, **self_v; /* of each layer: (slot, head, d_k or d_v) */

@@ -11,6 +11,7 @@ from headwise.errors import UserError
 from headwise.native.build import FLAGS, FOLDER, ZIG, version
 
 SOURCES = (
+    "blocks.c",
     "products.c",
     "activations.c",
     "attention.c",
