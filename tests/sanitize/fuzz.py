@@ -22,6 +22,7 @@ from safetensors.numpy import save_file
 from unit.native.walking import Recorded
 
 from headwise.checkpoint import compiled, trained
+from headwise.checkpoint.compiled_encoder import compiled_encoder, encoder_shapes
 from headwise.config.model import TransformerConfig
 from headwise.contract import SearchOptions
 from headwise.decode.candidates import Candidates
@@ -29,8 +30,11 @@ from headwise.decode.request import Bounds
 from headwise.errors import UserError
 from headwise.native import library as c
 from headwise.native.arrays import at
-from headwise.native.network import ACTIVATIONS, NORMS, NUMBERS, CompiledEnsemble, CompiledNetwork, Linear, Shape
+from headwise.native.encoder import CompiledEncoder
+from headwise.native.linear import NUMBERS, Linear
+from headwise.native.network import ACTIVATIONS, NORMS, CompiledEnsemble, CompiledNetwork, Shape
 from headwise.native.settings import EARLY_STOPPING
+from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
 from headwise.network.from_recipe import transformer_config
 
 Draw = np.random.Generator
@@ -141,6 +145,39 @@ def network(draw: Draw, wrong: bool) -> CompiledNetwork:
         rotary=tuple(draw.random(parameters.pairs + (wrong and chance(draw, 0.1)))),
     )
     return CompiledNetwork(parameters, shape, lambda n: (table, table), str(draw.choice(NUMBERS)))
+
+
+def encoder(draw: Draw, wrong: bool) -> CompiledEncoder:
+    """A random one, of any widths, with a head."""
+    heads, d_head, counted = whole(draw, 1, 4), whole(draw, 1, 20), chance(draw, 0.5)
+    stack = StackConfig(
+        whole(draw, 1, 40), whole(draw, 1, 3), heads, whole(draw, 1, 70), d_head,
+        activation=ACTIVATIONS[whole(draw, 1, len(ACTIVATIONS) - 1)], gated=chance(draw, 0.3),
+        norm_position=str(draw.choice(["pre", "post"])), positions=str(draw.choice(["learned", "none"])),
+        max_len=whole(draw, 20, 40), position_offset=whole(draw, 1, 2), count_from=-1 if counted else 1,
+        rotary=RotaryConfig(2 * whole(draw, 1, d_head // 2)) if d_head > 1 and chance(draw, 0.3) else None,
+        relative_buckets=8 if chance(draw, 0.3) else 0, embedding_norm=chance(draw, 0.5), layer_groups=1,
+        d_embedding=whole(draw, 0, 50), n_types=whole(draw, 0, 3),
+    )  # fmt: skip
+    head = str(draw.choice(["masked", "text_class", "token_class"]))
+    config = NetworkConfig("none", whole(draw, 3, 40), stack, head=head, n_classes=3, tie_head=head == "masked")
+    shapes = encoder_shapes(config)
+    parameters = {name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    if wrong:
+        spoilt(draw, parameters)
+    return compiled_encoder(config, parameters, str(draw.choice(NUMBERS)))
+
+
+def encodings(draw: Draw, wrong: bool) -> None:
+    """States of texts, and the output of the head."""
+    made = encoder(draw, wrong and chance(draw, 0.4))
+    texts = [ids(draw, whole(draw, 1 - wrong, 20), made.vocabulary, wrong) for _ in range(whole(draw, 1 - wrong, 5))]
+    types = None
+    if made.n_types and chance(draw, 0.5):
+        types = [ids(draw, len(text), made.n_types, wrong and chance(draw, 0.3)) for text in texts]
+    states = made.states(texts, types)
+    check(states.shape == (sum(map(len, texts)), made.d_model), "states of another shape")
+    check(len(made.head(states)) == len(states), "outputs of other states")
 
 
 # --- Searches ---------------------------------------------------------------------------------------------------------
@@ -374,7 +411,7 @@ def play(number: int, seed: int, loaded: Any) -> str:
     """One round: the name of the error it ended with, or nothing."""
     draw = np.random.default_rng((seed, number))
     left = ctypes.c_long.in_dll(loaded, "allocations_left")
-    kinds: list[Callable[[Draw, bool], None]] = [models, models, models, products, files]
+    kinds: list[Callable[[Draw, bool], None]] = [models, models, models, products, files, encodings]
     kind, wrong, scarce = kinds[number % len(kinds)], chance(draw, 0.5), chance(draw, 0.3)
     left.value = whole(draw, 0, 80) if scarce else -1
     try:

@@ -77,6 +77,9 @@ def preloaded() -> str:
     return found if Path(found).is_file() else ""
 
 
+NATIVE_TESTS = ("products", "network", "walk", "families", "search", "encoder")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make sanitize")
     parser.add_argument("--rounds", type=int, default=3000, help="of the fuzzer, for each build")
@@ -107,7 +110,7 @@ def main() -> None:
                 "HEADWISE_SANITIZED": name,
                 "PYTHONPATH": f"{ENVIRONMENT['PYTHONPATH']}:{Path(__file__).parent}",
             }
-            tests = [str(TESTS / f"test_{name}.py") for name in ("products", "network", "walk", "families", "search")]
+            tests = [str(TESTS / f"test_{name}.py") for name in NATIVE_TESTS]
             call = [sys.executable, "-m", "pytest", "-q", "-p", "sanitized", "-p", "no:cacheprovider", *tests]
             subprocess.run(call, env=plugin, cwd=ROOT, check=True)
 

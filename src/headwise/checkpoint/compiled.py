@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from headwise.config.model import ModelConfig, TransformerConfig
 from headwise.native.library import instructions, library
-from headwise.native.network import ACTIVATIONS, CompiledNetwork, PackedMemory, Shape
+from headwise.native.linear import PackedMemory
+from headwise.native.network import ACTIVATIONS, CompiledNetwork, Shape
 from headwise.native.positions import halved_sinusoid_table, rotary_frequencies, sinusoid_table
 from headwise.network.config import NetworkConfig, StackConfig
 from headwise.network.from_recipe import transformer_config
@@ -51,7 +52,7 @@ def fits(c: NetworkConfig, shapes: Mapping[str, tuple[int, ...]]) -> bool:
 
 
 def compiled(c: NetworkConfig, weights: Weights, compute: str, memory: PackedMemory | None = None) -> CompiledNetwork:
-    """The network packed to compute with `compute`, one of `native.network.NUMBERS`, in `memory` if it is given."""
+    """The network packed to compute with `compute`, one of `native.linear.NUMBERS`, in `memory` if it is given."""
     shape = library_shape(c)
     assert shape and c.encoder and c.decoder
     names = current_names({name: name for name in weights}, parameter_shapes(c))
@@ -66,20 +67,26 @@ def compiled(c: NetworkConfig, weights: Weights, compute: str, memory: PackedMem
         made: dict[Any, NDArray[np.float32]] = {}  # one table for both sides if they agree
         for side, stack in stacks.items():
             key = stack.positions, stack.position_offset, side if stack.positions == "learned" else ""
-            made.setdefault(key, _positions(stack, f"{side}_embeddings.positions.table.weight", parameters, length))
+            made.setdefault(key, positions_of(stack, f"{side}_embeddings", parameters, length))
         tables = [*made.values()]
         return tables[0], tables[-1]
 
     return CompiledNetwork(parameters, shape, positions, compute, memory)
 
 
-def _positions(stack: StackConfig, name: str, parameters: Weights, length: int) -> NDArray[np.float32]:
-    """The codes of at least `length` positions; of all if they are learned."""
-    if stack.positions == "none":
-        return np.zeros((length, stack.d_model), np.float32)
-    if stack.positions == "learned":
-        return parameters[name][stack.position_offset :]
-    return SINUSOIDS[stack.positions](length + stack.position_offset, stack.d_model)[stack.position_offset :]
+def positions_of(c: StackConfig, embeddings: str, parameters: Weights, length: int) -> NDArray[np.float32]:
+    """The encodings of at least `length` positions; of all if they are learned.
+
+    If padding does not count as a position, its encoding comes first: zeros, or the row before the learned positions.
+    """
+    padding = c.count_from >= 0
+    if c.positions == "learned":
+        return parameters[f"{embeddings}.positions.table.weight"][c.position_offset - padding :]
+    width = c.d_embedding or c.d_model
+    if c.positions == "none":
+        return np.zeros((length + padding, width), np.float32)
+    codes = SINUSOIDS[c.positions](length + c.position_offset, width)[c.position_offset :]
+    return np.concatenate([np.zeros_like(codes[:1]), codes]) if padding else codes
 
 
 def library_shape(c: NetworkConfig) -> Shape | None:
@@ -91,8 +98,6 @@ def library_shape(c: NetworkConfig) -> Shape | None:
         return None
     if any(getattr(encoder, name) != getattr(decoder, name) for name in ALIKE):
         return None
-    rotary = encoder.rotary
-    is_papers = math.isclose(encoder.score_scale**2 * encoder.d_head, 1.0)
     return Shape(
         encoder.heads or (encoder.n_heads,) * encoder.n_layers,
         decoder.heads or (decoder.n_heads,) * decoder.n_layers,
@@ -102,23 +107,41 @@ def library_shape(c: NetworkConfig) -> Shape | None:
         norm=NORMS[encoder.norm],
         activation=encoder.activation,
         embedding_scales=(encoder.embedding_scale, decoder.embedding_scale),
-        score_scale=0.0 if is_papers else encoder.score_scale,
+        score_scale=score_scale(encoder),
         logit_scale=c.logit_scale,
         padding=encoder.count_from,
-        rotary=tuple(rotary_frequencies(rotary.width, rotary.base).tolist()) if rotary else (),
+        rotary=rotation_rates(encoder),
     )
 
 
+def score_scale(c: StackConfig) -> float:
+    """The factor on the scores; 0 for the paper's."""
+    return 0.0 if math.isclose(c.score_scale**2 * c.d_head, 1.0) else c.score_scale
+
+
+def rotation_rates(c: StackConfig) -> tuple[float, ...]:
+    """The rotation of each pair of a head, radians a position; () without rotary positions."""
+    return tuple(rotary_frequencies(c.rotary.width, c.rotary.base).tolist()) if c.rotary else ()
+
+
 def _is_for_library(c: StackConfig) -> bool:
-    lacking = (c.score_cap, c.normalise_heads, any(c.windows), c.relative_buckets, c.n_types, c.parallel != "no")
+    return (
+        supports_layers(c)
+        and not (c.relative_buckets or c.n_types)
+        and c.d_embedding in (0, c.d_model)
+        and (c.count_from < 0 or c.positions in SINUSOIDS)
+    )
+
+
+def supports_layers(c: StackConfig) -> bool:
+    """Whether the library supports the layers of a stack, apart from embeddings and relative positions."""
+    lacking = (c.score_cap, c.normalise_heads, any(c.windows), c.disentangled, c.parallel != "no", not c.first_norm)
     return (
         not any(lacking)
-        and c.d_embedding in (0, c.d_model)
         and c.norm_position in ("pre", "post")
         and c.norm in NORMS
         and c.activation in ACTIVATIONS
         and (c.rotary is None or c.rotary.scaling == "none")
-        and (c.count_from < 0 or c.positions in SINUSOIDS)
     )
 
 
@@ -133,9 +156,9 @@ def parameter_shapes(c: NetworkConfig) -> ShapesByName:
         shapes["head.output.bias"] = (c.tgt_vocab_size or c.vocab_size,)
     for part, stack in (("encoder", c.encoder), ("decoder", c.decoder)):
         for i in range(stack.n_layers):
-            shapes |= _layer(f"{part}.layers.{i}", stack, i, part == "decoder")
+            shapes |= layer_shapes(f"{part}.layers.{i}", stack, i, part == "decoder")
         if stack.norm_position == "pre":
-            shapes |= _norm(f"{part}.norm", stack)
+            shapes |= norm_shapes(f"{part}.norm", stack)
     return shapes
 
 
@@ -143,35 +166,38 @@ def _embeddings(side: str, c: StackConfig, size: int, own_table: bool) -> Iterat
     if own_table:
         yield f"{side}_embeddings.tokens.weight", (size, c.d_model)
     if c.embedding_norm:
-        yield from _norm(f"{side}_embeddings.norm", c).items()
+        yield from norm_shapes(f"{side}_embeddings.norm", c).items()
     if c.positions == "learned":
         yield f"{side}_embeddings.positions.table.weight", (c.max_len + c.position_offset, c.d_model)
 
 
-def _layer(name: str, c: StackConfig, i: int, has_cross: bool) -> ShapesByName:
+def layer_shapes(name: str, c: StackConfig, i: int, has_cross: bool) -> ShapesByName:
+    """The parameters of layer `i` of a stack."""
     attentions = {"self_attn": c.heads, **({"cross_attn": c.cross_heads} if has_cross else {})}
     shapes: ShapesByName = {}
     for kind, heads in attentions.items():
         shapes |= _attention(f"{name}.{kind}", c, heads[i] if heads else c.n_heads)
     for projection in ("gate_proj", "up_proj") if c.gated else ("up_proj",):
-        shapes |= _linear(f"{name}.ffn.{projection}", c.d_model, c.d_ff, c.ffn_bias)
-    return (
-        shapes | _linear(f"{name}.ffn.down_proj", c.d_ff, c.d_model, c.ffn_bias) | _norm(f"{name}.ffn_sublayer.norm", c)
-    )
+        shapes |= linear_shapes(f"{name}.ffn.{projection}", c.d_model, c.d_ff, c.ffn_bias)
+    shapes |= linear_shapes(f"{name}.ffn.down_proj", c.d_ff, c.d_model, c.ffn_bias)
+    return shapes | norm_shapes(f"{name}.ffn_sublayer.norm", c)
 
 
 def _attention(name: str, c: StackConfig, heads: int) -> ShapesByName:
     shared, d_v = c.n_kv_heads or heads, c.d_v or c.d_head
     widths = {"q": heads * c.d_head, "k": shared * c.d_head, "v": shared * d_v}
-    shapes = _norm(f"{name}_sublayer.norm", c)
+    shapes = norm_shapes(f"{name}_sublayer.norm", c)
     for projection, width in widths.items():
-        shapes |= _linear(f"{name}.{projection}_proj", c.d_model, width, projection in c.attention_bias)
-    return shapes | _linear(f"{name}.o_proj", heads * d_v, c.d_model, "o" in c.attention_bias)
+        shapes |= linear_shapes(f"{name}.{projection}_proj", c.d_model, width, projection in c.attention_bias)
+    return shapes | linear_shapes(f"{name}.o_proj", heads * d_v, c.d_model, "o" in c.attention_bias)
 
 
-def _linear(name: str, d_in: int, d_out: int, bias: bool) -> ShapesByName:
+def linear_shapes(name: str, d_in: int, d_out: int, bias: bool = True) -> ShapesByName:
+    """The parameters of a linear layer."""
     return {f"{name}.weight": (d_out, d_in), **({f"{name}.bias": (d_out,)} if bias else {})}
 
 
-def _norm(name: str, c: StackConfig) -> ShapesByName:
-    return {f"{name}.weight": (c.d_model,), **({f"{name}.bias": (c.d_model,)} if c.norm == "layer" else {})}
+def norm_shapes(name: str, c: StackConfig, width: int = 0) -> ShapesByName:
+    """The parameters of a norm; `width` is d_model by default."""
+    shape = (width or c.d_model,)
+    return {f"{name}.weight": shape, **({f"{name}.bias": shape} if c.norm == "layer" else {})}

@@ -10,7 +10,7 @@ from headwise.checkpoint.read import read_folder
 from headwise.config.settings import RunConfig
 from headwise.errors import UserError
 from headwise.native.library import absence, library
-from headwise.native.network import NUMBERS
+from headwise.native.linear import NUMBERS
 
 
 def pack_model(folder: str | Path, compute: str = "") -> Path:
@@ -18,7 +18,7 @@ def pack_model(folder: str | Path, compute: str = "") -> Path:
 
     Args:
         folder: the model folder.
-        compute: precision, one of `native.network.NUMBERS`; "": that in which the model decodes.
+        compute: precision, one of `native.linear.NUMBERS`; "": that in which the model decodes.
 
     Raises:
         UserError: there is no such model, or the compiled library does not support its network or this precision.

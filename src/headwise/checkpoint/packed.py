@@ -1,7 +1,7 @@
 """Weights packed for the compiled library ahead of time, in a file next to the weights.
 
 The first translation does not wait for packing. The file holds the parts of
-`native.network.PackedMemory` one after another; the addresses at the start of a layer are set in each process. The
+`native.linear.PackedMemory` one after another; the addresses at the start of a layer are set in each process. The
 header identifies what was packed: the digest of `model.safetensors`, a checksum of the unpacked parameters, the
 network's settings, the precision, and the sources of the packing code. If any differs, the file is ignored with a
 warning. The header also has a checksum of the content, so a damaged file is an error.
@@ -32,7 +32,7 @@ from headwise.errors import UserError
 from headwise.native.arrays import Floats, at
 from headwise.native.build import FOLDER, version
 from headwise.native.library import Linear, needed
-from headwise.native.network import REGISTER, PackedMemory
+from headwise.native.linear import REGISTER, PackedMemory
 from headwise.network.config import NetworkConfig
 
 HELD = (
@@ -42,7 +42,7 @@ HELD = (
     "head.output.weight",
     "head.output.bias",
 )  # ends of the names of packed parameters
-ORDERED_BY = (FOLDER / "network.py", Path(__file__).with_name("compiled.py"), Path(__file__))
+ORDERED_BY = (FOLDER / "linear.py", FOLDER / "network.py", Path(__file__).with_name("compiled.py"), Path(__file__))
 HEADER = 4096  # bytes before the layers: JSON and spaces
 ADDRESSES = -(-sizeof(Linear) // REGISTER) * REGISTER  # bytes at the start of a layer
 
@@ -185,7 +185,7 @@ def checksum(body: NDArray[np.uint8]) -> int:
 
 @cache
 def sources() -> int:
-    """A checksum of the code that determines the layout: the C sources and three Python files."""
+    """A checksum of the code that determines the layout: the C sources and four Python files."""
     return zlib.crc32(b"".join(path.read_bytes() for path in ORDERED_BY), version())
 
 

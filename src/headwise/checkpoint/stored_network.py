@@ -19,7 +19,8 @@ from headwise.checkpoint.packed import read_packed
 from headwise.checkpoint.weights import Arrays, WeightsFile
 from headwise.config.model import ModelConfig
 from headwise.contract import SearchEngine
-from headwise.native.network import NUMBERS, CompiledNetwork
+from headwise.native.linear import NUMBERS
+from headwise.native.network import CompiledNetwork
 from headwise.network.config import NetworkConfig
 
 Built = tuple[Any, Any]  # a torch module in evaluation mode, and what gives its forms for decoding

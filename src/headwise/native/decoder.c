@@ -223,7 +223,7 @@ int headwise_step(Decoding *s, int rows, const int32_t *tokens, const int32_t *p
     if (reserve_activations(s, rows, longest)) return -1;
     float *x = s->x.bytes;
     const int64_t size = (int64_t)rows * m->d_model;
-    embed(&m->target, tokens, positions, rows, m->d_model, x, walk_of_stack(s, 1));
+    embed(&m->target, tokens, NULL, positions, rows, m->d_model, x, walk_of_stack(s, 1));
     record_rows(m, next_layer(&s->recording.residual, size), x, rows);
     for (int l = 0; l < s->recording.end; l++) {
         record_rows(m, walk_of(s, 1, l)->input, x, rows);

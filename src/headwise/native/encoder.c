@@ -4,9 +4,28 @@
 
 #include "attention.h"
 
+#define ENCODER_BATCH 512 /* positions encoded at once, so that activations stay in the caches */
+
+/* `attend` with relative positions: `bias` is that of the first query and the first key. */
+static void attend_with_bias(Decoding *s, const Attention *a, int length, const float *q, int64_t stride, const float *values,
+                             const float *bias, float *out, int64_t out_stride) {
+    const int width = round_up(length);
+    float *scores = s->scores.bytes;
+    for (int first = 0; first < length; first += SCORE_ROWS) {
+        const int count = MIN(SCORE_ROWS, length - first);
+        multiply(count, q + first * stride, stride, s->keys.bytes, width, a->d_k, scores, width, width);
+        for (int i = 0; i < count; i++, bias--) {
+            for (int t = 0; t < length; t++) scores[i * width + t] += bias[t];
+            softmax(scores + i * width, length, width);
+        }
+        multiply(count, scores, width, values, stride, length, out + first * out_stride, out_stride, a->d_v);
+    }
+}
+
 /* Sentences attend to themselves; `lengths` of their rows, one after the other. */
 static int encoder_attention(Decoding *s, const Attention *a, const int32_t *lengths, int sentences, int rows,
                              const Walk *walk) {
+    const Relative *relative = s->model->relative;
     const AttentionSteps *to = &walk->self;
     const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->in->d_out;
     float *qkv = s->wide.bytes, *keys = s->keys.bytes, *context = s->context.bytes;
@@ -25,15 +44,31 @@ static int encoder_attention(Decoding *s, const Attention *a, const int32_t *len
                 record_head(s, rows, qkv + h * a->d_k, width, a->d_k, keys, rows, NULL, weights + (int64_t)h * rows * rows);
             if (h == walk->head)
                 record_head(s, rows, qkv + h * a->d_k, width, a->d_k, keys, rows, to->scores, to->weights);
-            attend(1, lengths[i], qkv + h * a->d_k, width, a->d_k, keys, qkv + 2 * k_width + h * a->d_v, width, a->d_v,
-                   lengths[i], s->scores.bytes, context + h * a->d_v, v_width);
+            if (relative)
+                attend_with_bias(s, a, lengths[i], qkv + h * a->d_k, width, qkv + 2 * k_width + h * a->d_v,
+                                 relative->biases + h * (2 * relative->longest - 1) + relative->longest - 1, context + h * a->d_v, v_width);
+            else
+                attend(1, lengths[i], qkv + h * a->d_k, width, a->d_k, keys, qkv + 2 * k_width + h * a->d_v, width, a->d_v,
+                       lengths[i], s->scores.bytes, context + h * a->d_v, v_width);
         }
         qkv += (int64_t)lengths[i] * width, context += (int64_t)lengths[i] * v_width;
     }
     return attention_output(s, a, rows, to);
 }
 
-int encode(Decoding *s, const int32_t *pieces, int first, int sentences, int rows, int longest) {
+/* The input of the first layer. */
+static int embed_sources(Decoding *s, const int32_t *tokens, const int32_t *types, const int32_t *positions, int rows) {
+    const Transformer *m = s->model;
+    const Embeddings *e = &m->source;
+    float *x = s->x.bytes, *narrow = e->project ? s->wide.bytes : x;
+    embed(e, tokens, types, positions, rows, e->project ? e->width : m->d_model, narrow, walk_of_stack(s, 0));
+    if (!e->project) return 0;
+    return linear_forward(e->project, narrow, rows, round_up(e->width), x, padded_width(m), NONE, &s->scratch);
+}
+
+/* Encodes some sources from `first` on, of `rows` tokens, the longest of `longest`. */
+static int encode_batch(Decoding *s, const int32_t *tokens, const int32_t *types, int first, int sentences, int rows,
+                        int longest) {
     const Transformer *m = s->model;
     if (reserve_activations(s, rows, longest)) return -1;
     int32_t *positions = reserve(&s->live, 4 * (int64_t)rows);
@@ -41,10 +76,10 @@ int encode(Decoding *s, const int32_t *pieces, int first, int sentences, int row
     for (int i = first, r = 0; i < first + sentences; i++)
         for (int t = 0, counted = 0; t < s->lengths[i]; t++, r++) {
             positions[r] = counted;
-            counted += pieces[r] != m->source.padding;
+            counted += tokens[r] != m->source.padding;
         }
     float *x = s->x.bytes;
-    embed(&m->source, pieces, positions, rows, m->d_model, x, walk_of_stack(s, 0));
+    if (embed_sources(s, tokens, types, positions, rows)) return -1;
     for (int l = 0; l < m->n_encoder_layers; l++) {
         const Walk *walk = walk_of(s, 0, l);
         record_rows(m, walk->input, x, rows);
@@ -55,5 +90,29 @@ int encode(Decoding *s, const int32_t *pieces, int first, int sentences, int row
     if (m->encoder_norm.weight) norm_rows(&m->encoder_norm, x, x, rows, m->d_model);
     record_rows(m, walk_of_stack(s, 0)->output, x, rows);
     record_rows(m, s->recording.walk.memory, x, rows);
-    return project_memory(s, x, first, sentences, rows);
+    return 0;
+}
+
+int encode(Decoding *s, const int32_t *tokens, const int32_t *types, float *hidden) {
+    for (int first = 0, next; first < s->sentences; first = next) {
+        int rows = 0, longest = 0;
+        for (next = first; next < s->sentences && (next == first || rows + s->lengths[next] <= ENCODER_BATCH); next++) {
+            rows += s->lengths[next];
+            longest = MAX(longest, s->lengths[next]);
+        }
+        if (encode_batch(s, tokens, types, first, next - first, rows, longest)) return -1;
+        if (!hidden && project_memory(s, s->x.bytes, first, next - first, rows)) return -1;
+        record_rows(s->model, next_layer(&hidden, (int64_t)rows * s->model->d_model), s->x.bytes, rows);
+        tokens += rows;
+        if (types) types += rows;
+    }
+    return 0;
+}
+
+int headwise_encode(const Transformer *model, const int32_t *tokens, const int32_t *types, const int32_t *lengths, int texts,
+                     const atomic_int *stop, float *hidden) {
+    Decoding s = {.model = model, .sentences = texts, .lengths = (int *)lengths, .scratch = {.stop = stop}};
+    const int failed = encode(&s, tokens, types, hidden);
+    free_activations(&s);
+    return failed;
 }

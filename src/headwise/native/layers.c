@@ -107,18 +107,20 @@ const float *sublayer_input(const Transformer *model, const Norm *norm, const fl
     return h;
 }
 
-void embed(const Embeddings *e, const int32_t *tokens, const int32_t *positions, int rows, int d, float *x,
-           const Walk *to) {
+void embed(const Embeddings *e, const int32_t *tokens, const int32_t *types, const int32_t *positions, int rows, int d,
+           float *x, const Walk *to) {
     const f8 scale = set8(e->scale);
     const int width = round_up(d);
     for (int r = 0; r < rows; r++, x += width) {
         const int at = tokens[r] == e->padding ? -1 : positions[r];
         const int64_t row = (int64_t)tokens[r] * width;
         const float *position = e->positions + (int64_t)at * width;
+        const float *type = e->types ? e->types + (types ? (int64_t)types[r] * width : 0) : NULL;
         for (int i = 0; i < width; i += 8) store8(x + i, mul8(read8(e->rows, row + i, e->half), scale));
         record_row(to->embeddings, r, x, d);
         record_row(to->positions, r, position, d);
         for (int i = 0; i < width; i += 8) store8(x + i, add8(load8(x + i), load8(position + i)));
+        for (int i = 0; type && i < width; i += 8) store8(x + i, add8(load8(x + i), load8(type + i)));
         record_row(to->sum, r, x, d);
         if (e->norm.weight) norm_row(&e->norm, x, x, d);
         record_row(to->embedded, r, x, d);
@@ -129,7 +131,7 @@ void embed(const Embeddings *e, const int32_t *tokens, const int32_t *positions,
 
 int reserve_activations(Decoding *s, int64_t rows, int length) {
     const Transformer *m = s->model;
-    int64_t wide = 0, context = 0, keys = 0;
+    int64_t wide = round_up(m->source.width), context = 0, keys = 0;
     int heads = 1;
     for (int side = 0; side < 2; side++) {
         const int layers = side ? m->n_decoder_layers : m->n_encoder_layers;
@@ -150,6 +152,11 @@ int reserve_activations(Decoding *s, int64_t rows, int length) {
                    reserve(&s->wide, 4 * rows * wide) && reserve(&s->context, 4 * rows * context) &&
                    reserve(&s->scores, 4 * score_rows * round_up(length)) && reserve(&s->keys, 4 * keys * round_up(length));
     return complete ? 0 : -1;
+}
+
+void free_activations(Decoding *s) {
+    Buffer *buffers[] = {&s->x, &s->h, &s->wide, &s->context, &s->scores, &s->keys, &s->scratch.quantised, &s->live};
+    for (int i = 0; i < 8; i++) release(buffers[i]);
 }
 
 int feed_forward(Decoding *s, const FeedForward *f, int rows, const Walk *to) {

@@ -31,8 +31,9 @@ const Walk *walk_of_stack(const Decoding *s, int decoder);
 
 const Walk *walk_of(const Decoding *s, int decoder, int layer);
 
-void embed(const Embeddings *e, const int32_t *tokens, const int32_t *positions, int rows, int d, float *x,
-           const Walk *to);
+/* Embeddings of width d before a projection; `types` may be NULL. */
+void embed(const Embeddings *e, const int32_t *tokens, const int32_t *types, const int32_t *positions, int rows, int d,
+           float *x, const Walk *to);
 
 /* The input of a sub-layer: x, or in pre-norm models its norm in `h`. */
 const float *sublayer_input(const Transformer *model, const Norm *norm, const float *x, float *h, int rows,
@@ -61,8 +62,12 @@ void record_projections(const Attention *a, int head, const AttentionSteps *to, 
 /* Queries and keys of one head after rotary positions. */
 void record_turned(const Attention *a, int head, const AttentionSteps *to, const float *qkv, int rows);
 
-/* Encodes some sources from `first` on, of `rows` tokens, the longest of `longest`; see encoder.c. */
-int encode(Decoding *s, const int32_t *pieces, int first, int sentences, int rows, int longest);
+/* Encodes all sources: their states go to `hidden`, or if that is NULL to the cross-attention. Returns 0, or -1 if out of
+   memory or cancelled; see encoder.c. */
+int encode(Decoding *s, const int32_t *tokens, const int32_t *types, float *hidden);
+
+/* Frees the memory of activations. */
+void free_activations(Decoding *s);
 
 /* Cross-attention keys and values of the encoded rows `memory` for every decoder layer; see decoder.c. */
 int project_memory(Decoding *s, const float *memory, int first, int sentences, int rows);

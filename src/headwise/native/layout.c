@@ -13,7 +13,7 @@ int headwise_struct_size(const char *name) {
 #define STRUCT(NAME) \
     if (!strcmp(name, #NAME)) return (int)sizeof(NAME);
     STRUCT(Norm) STRUCT(Linear) STRUCT(Attention) STRUCT(FeedForward) STRUCT(Layer) STRUCT(Embeddings) STRUCT(Rotary)
-    STRUCT(Transformer) STRUCT(SublayerSteps) STRUCT(AttentionSteps) STRUCT(Walk) STRUCT(Recording) STRUCT(Members)
-    STRUCT(Ids) STRUCT(Options) STRUCT(Limits) STRUCT(Found) STRUCT(Ranked) STRUCT(Packing) STRUCT(Inputs)
+    STRUCT(Relative) STRUCT(Transformer) STRUCT(SublayerSteps) STRUCT(AttentionSteps) STRUCT(Walk) STRUCT(Recording)
+    STRUCT(Members) STRUCT(Ids) STRUCT(Options) STRUCT(Limits) STRUCT(Found) STRUCT(Ranked) STRUCT(Packing) STRUCT(Inputs)
     return 0;
 }

@@ -72,6 +72,8 @@ class Embeddings(Structure):
         ("scale", c_float),
         ("padding", c_int32),
         ("half", c_int),
+        *_fields(c_void_p, "types project"),
+        ("width", c_int),
     )
 
 
@@ -79,6 +81,12 @@ class Rotary(Structure):
     """See transformer.h."""
 
     _fields_ = (("angles", c_void_p), ("half", c_int))
+
+
+class Relative(Structure):
+    """See transformer.h."""
+
+    _fields_ = (("biases", c_void_p), ("longest", c_int))
 
 
 class Transformer(Structure):
@@ -90,7 +98,7 @@ class Transformer(Structure):
         ("rotary", Rotary),
         *_fields(POINTER(Layer), "encoder decoder"),
         *_fields(Norm, "encoder_norm decoder_norm"),
-        ("output", c_void_p),
+        *_fields(c_void_p, "output relative"),
     )
 
 
@@ -324,6 +332,7 @@ def declared(found: ctypes.CDLL) -> ctypes.CDLL:
         ("checksum", c_uint64, (c_void_p, c_int64)),
         ("start", c_void_p, (c_void_p, c_void_p, c_void_p, c_int, c_void_p)),
         ("end", None, (c_void_p,)),
+        ("encode", c_int, (*[c_void_p] * 4, c_int, c_void_p, c_void_p)),
         ("reserve_slots", c_int, (c_void_p, c_int, c_void_p, c_int, c_int64, c_int)),
         ("step", c_int, (c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
         ("read", c_int, (*[c_void_p] * 5, c_int, c_void_p)),

@@ -9,21 +9,17 @@ from typing import Any
 from weakref import finalize
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headwise.contract import Hypothesis, SearchCancelled, SearchOptions
 from headwise.errors import UserError
 from headwise.native import library as c
 from headwise.native.arrays import Floats, Ints, all_below, at, floats
+from headwise.native.linear import LANES, Linear, PackedMemory, pad_rows, round_up, to_bfloat16
 from headwise.native.positions import rotary_tables
 from headwise.native.search import Search
 
-LANES = 8  # numbers per SIMD register; rows are padded to a multiple
-REGISTER = 64  # bytes of the longest SIMD register
-BLOCK = 64 << 20  # bytes allocated at once
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "quick_gelu", "silu")  # in the order of activations.h
 NORMS = ("layer", "rms", "rms_shifted")
-NUMBERS = ("float32", "int8", "bfloat16")  # of weights, in the order of products.h
 
 
 @dataclass(frozen=True)
@@ -42,88 +38,6 @@ class Shape:
     logit_scale: float = 1.0  # factor on the hidden states before the output
     padding: int = -1  # id of padding that does not count as a position; -1 = none
     rotary: tuple[float, ...] = ()  # rotation of each pair of a head, radians a position
-
-
-class Linear:
-    """A packed linear layer, y = x W^T + b.
-
-    Args:
-        weight: (d_out, d_in).
-        bias: (d_out,) or None.
-        numbers: one of NUMBERS. int8: weights and inputs are 8-bit integers, with one scale for each row of inputs and
-            each output. bfloat16: weights are rounded, arithmetic is float32.
-        after_relu: inputs are never negative, which gives them one more bit in int8.
-        memory: for the packed layer; None = its own.
-    """
-
-    def __init__(
-        self,
-        weight: Floats,
-        bias: Floats | None,
-        numbers: str = "float32",
-        after_relu: bool = False,
-        memory: "PackedMemory | None" = None,
-    ) -> None:
-        weight, memory = floats(weight), memory or PackedMemory(0)
-        bias = None if bias is None else floats(bias)
-        d_out, d_in = weight.shape
-        assert d_out and d_in and (bias is None or bias.shape == (d_out,)), "a weight and its bias"
-        address = self._allocate(d_out, d_in, numbers, memory)
-        kind, values = NUMBERS.index(numbers), None if memory.filled else at(weight)
-        made = c.needed().headwise_linear(address, values, at(bias), d_out, d_in, kind, after_relu)
-        if not made:
-            raise MemoryError("not enough memory to pack a layer")
-
-    def rows(self, index: Ints) -> "Linear":
-        """A layer of some of the outputs, with bit-identical results."""
-        assert index.ndim == 1 and len(index) and all_below(index, self.d_out), "indices of outputs"
-        index = np.ascontiguousarray(index, np.int32)
-        layer = object.__new__(Linear)
-        zeros = layer._allocate(len(index), self.d_in, self.numbers, PackedMemory(0))
-        c.needed().headwise_linear_rows(zeros, self.address, at(index), len(index))
-        return layer
-
-    def _allocate(self, d_out: int, d_in: int, numbers: str, memory: "PackedMemory") -> c_void_p:
-        self.d_out, self.d_in, self.numbers = d_out, d_in, numbers
-        self._memory = memory.take(c.needed().headwise_linear_size(d_out, d_in, NUMBERS.index(numbers)))
-        self.address = self._memory.ctypes.data
-        return c_void_p(self.address)
-
-    def __call__(self, x: Floats) -> Floats:
-        """(rows, d_in) to (rows, d_out); the result of a row does not depend on the other rows."""
-        assert x.ndim == 2 and x.shape[1] == self.d_in, f"inputs of width {self.d_in}, not {x.shape}"
-        x = floats(x)
-        y = np.empty((len(x), self.d_out), np.float32)
-        _done(c.needed().headwise_linear_forward(self.address, at(x), len(x), at(y)))
-        return y
-
-
-class PackedMemory:
-    """Memory for packed layers, in blocks large enough for huge pages, which make single sentences faster.
-
-    Unused parts of a block take no physical memory.
-    """
-
-    filled = False  # whether it already holds packed layers: see `checkpoint.packed`
-
-    def __init__(self, block: int = BLOCK) -> None:
-        self._block, self._left = block, np.empty(0, np.uint8)
-
-    def take(self, size: int) -> NDArray[np.uint8]:
-        """Zeros, aligned to a register."""
-        if size > len(self._left):
-            zeros = np.zeros(max(self._block, size) + REGISTER, np.uint8)
-            self._left = zeros[-zeros.ctypes.data % REGISTER :]
-        taken, self._left = self._left[:size], self._left[-(-size // REGISTER) * REGISTER :]
-        return taken
-
-    def kept(self, table: NDArray[Any]) -> NDArray[Any]:
-        """A table of embeddings; subclasses may store it."""
-        return table
-
-    def joined(self, arrays: Sequence[Floats]) -> Floats:
-        """Concatenated weights or biases, to be packed as one layer."""
-        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 class NativeEngine:
@@ -149,23 +63,26 @@ class NativeEngine:
         return Search([member.start(sources, stop) for member in self.networks()], options, limits, candidates)
 
 
-class CompiledNetwork(NativeEngine):
-    """A packed Transformer.
+class PackedNetwork:
+    """Packs parameters into the structures that C reads, and keeps the memory that they point to.
 
     Args:
         parameters: by their names in a model directory; each is read once.
         shape: the hyperparameters.
-        positions: returns the encodings of source and target positions (n, d_model), at least as many as requested
-            unless the table ends; those of `Shape.padding` are zeros.
+        positions: returns the encodings of positions (n, width) of each side, at least as many as requested unless the
+            table ends; with `Shape.padding`, the encoding of padding comes before them.
         numbers: see `Linear`; with bfloat16, embeddings are bfloat16, too.
         memory: for layers and tables, always in the same order; None = its own.
     """
+
+    structure: c.Transformer
+    d_model: int
 
     def __init__(
         self,
         parameters: Mapping[str, Floats],
         shape: Shape,
-        positions: Callable[[int], tuple[Floats, Floats]],
+        positions: Callable[[int], Sequence[Floats]],
         numbers: str,
         memory: PackedMemory | None = None,
     ) -> None:
@@ -173,55 +90,17 @@ class CompiledNetwork(NativeEngine):
         self._kept: list[Any] = []  # keeps objects alive that C points to
         self._tables: dict[int, c_void_p | None] = {}  # tables of embeddings, by address of their source
         self._memory = memory or PackedMemory()
-        tables = {side: parameters[f"{side}_embeddings.tokens.weight"] for side in ("src", "tgt")}
-        self.vocabulary = {side: len(table) for side, table in tables.items()}
-        self.d_model = d_model = tables["tgt"].shape[1]
-        self.heads = {"encoder": shape.encoder_heads, "decoder": shape.decoder_heads, "cross": shape.cross_heads}
-        encoder = [self._layer(f"encoder.layers.{i}", n, None) for i, n in enumerate(shape.encoder_heads)]
-        heads = zip(shape.decoder_heads, shape.cross_heads, strict=True)
-        decoder = [self._layer(f"decoder.layers.{i}", own, cross) for i, (own, cross) in enumerate(heads)]
-        output, scale = parameters["output.weight"], np.float32(shape.logit_scale)
-        output = output if scale == 1 else output * scale
-        self.output = Linear(output, parameters.get("output.bias"), numbers, memory=self._memory)
         self._positions = positions
         self._known = 0  # length of the position tables
         self._growing = Lock()
-        self.structure = c.Transformer(
-            d_model=d_model,
-            norm_first=shape.norm_first,
-            n_encoder_layers=len(encoder),
-            n_decoder_layers=len(decoder),
-            source=self._embeddings("src", tables["src"], shape.embedding_scales[0]),
-            target=self._embeddings("tgt", tables["tgt"], shape.embedding_scales[1]),
-            encoder=self._array(encoder),
-            decoder=self._array(decoder),
-            encoder_norm=self._norm("encoder.norm", True),
-            decoder_norm=self._norm("decoder.norm", True),
-            output=self.output.address,
-        )
-        assert (self.output.d_out, self.output.d_in) == (self.vocabulary["tgt"], d_model), (
-            "sizes of the output projection"
-        )
+
+    def _sides(self) -> Sequence[c.Embeddings]:
+        """The embeddings, in the order of the tables of positions."""
+        raise NotImplementedError
+
+    def _packed(self) -> None:
+        """Forget what only packing needs."""
         del self._parameters, self._memory, self._tables
-
-    def networks(self) -> "tuple[CompiledNetwork, ...]":
-        """Itself alone."""
-        return (self,)
-
-    def start(self, sources: Sequence[Sequence[int]], stop: Ints | None = None) -> "Decoding":
-        """Encode sources, ids with their end marks; `stop` as `Decoding` takes it."""
-        return Decoding(self, sources, stop)
-
-    def read(self, source: Sequence[int]) -> "NativeDraftState":
-        """A draft for a source with its end tokens; see `decode.drafts`."""
-        return NativeDraftState(self.start([source]))
-
-    def check_tokens(self, tokens: Ints, side: str) -> None:
-        """`UserError` for ids outside the vocabulary of the source ("src") or target ("tgt")."""
-        known = self.vocabulary[side]
-        if not all_below(tokens, known):
-            strange = int(tokens.max() if tokens.max() >= known else tokens.min())
-            raise UserError(f"token {strange} is outside the vocabulary of {known}: wrong tokenizer for this model")
 
     def extend_positions(self, length: int) -> None:
         """Extend the tables to `length` positions; `UserError` if the model does not support that many."""
@@ -229,32 +108,47 @@ class CompiledNetwork(NativeEngine):
             if length <= self._known:
                 return
             tables = self._positions(max(length, 2 * self._known))
-            known = min(map(len, tables))
+            first = int(self._shape.padding >= 0)  # the row of the first position
+            known = min(map(len, tables)) - first
             if length > known:
                 raise UserError(f"a sequence of {length} tokens is longer than the model's {known} learned positions")
-            assert all(table.shape[1] == self.d_model for table in tables)
-            self._known = known
             if self._shape.rotary:
-                table = np.concatenate([_padded(part) for part in rotary_tables(self._shape.rotary, known)], -1)
+                table = np.concatenate([pad_rows(part) for part in rotary_tables(self._shape.rotary, known)], -1)
                 self.structure.rotary = c.Rotary(self._address(table), table.shape[1] // 2)
-            for embeddings, table in zip((self.structure.source, self.structure.target), tables, strict=True):
-                table = _padded(table)
-                embeddings.positions = self._address(table if self._shape.padding < 0 else _after_zeros(table))
+            for embeddings, table in zip(self._sides(), tables, strict=True):
+                assert table.shape[1] == self._width(embeddings), "positions as wide as the tokens"
+                embeddings.positions = self._address(pad_rows(table), first)
+            self._extend_others(known)
+            self._known = known
+
+    def _extend_others(self, length: int) -> None:
+        """Extend other tables to `length` positions."""
+
+    @staticmethod
+    def _check_ids(tokens: Ints, known: int) -> None:
+        """`UserError` for ids outside a vocabulary of `known` tokens."""
+        if not all_below(tokens, known):
+            strange = int(tokens.max() if tokens.max() >= known else tokens.min())
+            raise UserError(f"token {strange} is outside the vocabulary of {known}: wrong tokenizer for this model")
 
     def _array(self, layers: list[c.Layer]) -> Any:
         array = (c.Layer * len(layers))(*layers)
         self._kept.append(array)
         return cast(array, POINTER(c.Layer))
 
-    def _address(self, array: Floats) -> c_void_p | None:
-        array = floats(_padded(array))
+    def _width(self, embeddings: c.Embeddings) -> int:
+        return embeddings.width if embeddings.project else self.d_model
+
+    def _address(self, array: Floats, first: int = 0) -> c_void_p | None:
+        """The address of a padded copy, or of its row `first`."""
+        array = floats(pad_rows(array))
         self._kept.append(array)
-        return at(array)
+        return at(array[first:])
 
     def _table(self, rows: Floats) -> c_void_p | None:
         """The address of a table of embeddings in the network's precision; shared tables are stored once."""
         if rows.ctypes.data not in self._tables:
-            wide = floats(_padded(rows))
+            wide = floats(pad_rows(rows))
             table = self._memory.kept(to_bfloat16(wide) if self._numbers == "bfloat16" else wide)
             self._kept.append(table)
             self._tables[rows.ctypes.data] = at(table)
@@ -265,18 +159,34 @@ class CompiledNetwork(NativeEngine):
         self._kept.append(linear)
         return linear.address
 
-    def _embeddings(self, side: str, rows: Floats, scale: float) -> c.Embeddings:
-        norm = self._norm(f"{side}_embeddings.norm", True)
-        assert rows.shape[1] == self.d_model
-        scale, half = scale or math.sqrt(rows.shape[1]), self._numbers == "bfloat16"
-        return c.Embeddings(self._table(rows), None, norm, scale, self._shape.padding, half)
+    def _embeddings(self, name: str, rows: Floats, scale: float) -> c.Embeddings:
+        width, types = rows.shape[1], self._parameters.get(f"{name}.types.weight")
+        project = f"{name}.project.weight" in self._parameters
+        assert (width == self.d_model or project) and (types is None or types.shape[1] == width)
+        return c.Embeddings(
+            self._table(rows),
+            None,
+            self._norm(f"{name}.norm", True, width),
+            scale or math.sqrt(width),
+            self._shape.padding,
+            self._numbers == "bfloat16",
+            None if types is None else self._address(types),
+            self._to_d_model(f"{name}.project") if project else None,
+            width,
+        )
 
-    def _norm(self, name: str, optional: bool = False) -> c.Norm:
+    def _to_d_model(self, name: str) -> int:
+        """A layer whose outputs are padded like rows of d_model numbers."""
+        weight, bias = self._projection(name)
+        assert len(weight) == self.d_model
+        return self._linear(*_padded_heads(pad_rows(weight), bias, 1))
+
+    def _norm(self, name: str, optional: bool = False, width: int = 0) -> c.Norm:
         weight = self._parameters.get(f"{name}.weight")
         if weight is None:
             assert optional, f"{name}: every sub-layer has one"
             return c.Norm(None, None, 0.0)
-        assert weight.shape == (self.d_model,) and self._shape.norm in NORMS
+        assert weight.shape == (width or self.d_model,) and self._shape.norm in NORMS
         if self._shape.norm != "layer":
             weight = weight + 1 if self._shape.norm == "rms_shifted" else weight
             return c.Norm(self._address(weight), None, self._shape.eps)
@@ -321,7 +231,7 @@ class CompiledNetwork(NativeEngine):
         return c.Attention(
             heads=heads,
             d_k=len(q[0]) // heads,
-            d_v=_rounded(d_v),
+            d_v=round_up(d_v),
             in_=made[0],
             memory=made[1] if cross else None,
             out=self._linear(*_padded_heads(*out, 1)),
@@ -331,12 +241,72 @@ class CompiledNetwork(NativeEngine):
 
     def _joint(self, projections: list[tuple[Floats, Floats]]) -> int:
         weights, biases = (self._memory.joined(x) for x in zip(*projections, strict=True))
-        return self._linear(_padded(weights), biases)
+        return self._linear(pad_rows(weights), biases)
 
     def _projection(self, name: str) -> tuple[Floats, Floats]:
         weight = floats(self._parameters[f"{name}.weight"])
         bias = self._parameters.get(f"{name}.bias")
         return weight, np.zeros(len(weight), np.float32) if bias is None else floats(bias)
+
+
+class CompiledNetwork(PackedNetwork, NativeEngine):
+    """A packed encoder-decoder; arguments as for `PackedNetwork`, with positions of sources and of targets."""
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Floats],
+        shape: Shape,
+        positions: Callable[[int], Sequence[Floats]],
+        numbers: str,
+        memory: PackedMemory | None = None,
+    ) -> None:
+        super().__init__(parameters, shape, positions, numbers, memory)
+        tables = {side: parameters[f"{side}_embeddings.tokens.weight"] for side in ("src", "tgt")}
+        self.vocabulary = {side: len(table) for side, table in tables.items()}
+        self.d_model = d_model = tables["tgt"].shape[1]
+        self.heads = {"encoder": shape.encoder_heads, "decoder": shape.decoder_heads, "cross": shape.cross_heads}
+        encoder = [self._layer(f"encoder.layers.{i}", n, None) for i, n in enumerate(shape.encoder_heads)]
+        heads = zip(shape.decoder_heads, shape.cross_heads, strict=True)
+        decoder = [self._layer(f"decoder.layers.{i}", own, cross) for i, (own, cross) in enumerate(heads)]
+        output, scale = parameters["output.weight"], np.float32(shape.logit_scale)
+        output = output if scale == 1 else output * scale
+        self.output = Linear(output, parameters.get("output.bias"), numbers, memory=self._memory)
+        self.structure = c.Transformer(
+            d_model=d_model,
+            norm_first=shape.norm_first,
+            n_encoder_layers=len(encoder),
+            n_decoder_layers=len(decoder),
+            source=self._embeddings("src_embeddings", tables["src"], shape.embedding_scales[0]),
+            target=self._embeddings("tgt_embeddings", tables["tgt"], shape.embedding_scales[1]),
+            encoder=self._array(encoder),
+            decoder=self._array(decoder),
+            encoder_norm=self._norm("encoder.norm", True),
+            decoder_norm=self._norm("decoder.norm", True),
+            output=self.output.address,
+        )
+        assert (self.output.d_out, self.output.d_in) == (self.vocabulary["tgt"], d_model), (
+            "sizes of the output projection"
+        )
+        self._packed()
+
+    def _sides(self) -> Sequence[c.Embeddings]:
+        return self.structure.source, self.structure.target
+
+    def networks(self) -> "tuple[CompiledNetwork, ...]":
+        """Itself alone."""
+        return (self,)
+
+    def start(self, sources: Sequence[Sequence[int]], stop: Ints | None = None) -> "Decoding":
+        """Encode sources, ids with their end marks; `stop` as `Decoding` takes it."""
+        return Decoding(self, sources, stop)
+
+    def read(self, source: Sequence[int]) -> "NativeDraftState":
+        """A draft for a source with its end tokens; see `decode.drafts`."""
+        return NativeDraftState(self.start([source]))
+
+    def check_tokens(self, tokens: Ints, side: str) -> None:
+        """`UserError` for ids outside the vocabulary of the source ("src") or target ("tgt")."""
+        self._check_ids(tokens, self.vocabulary[side])
 
 
 @dataclass(frozen=True)
@@ -494,36 +464,9 @@ def head_columns(width: int, *parts: int) -> list[int]:
 
 def _padded_outputs(outputs: Floats) -> Floats:
     """(heads, width, any), padded to whole registers."""
-    return np.pad(outputs, [(0, 0), (0, _rounded(outputs.shape[1]) - outputs.shape[1]), (0, 0)])
-
-
-def _padded(rows: Floats) -> Floats:
-    """Rows padded with zeros to whole registers."""
-    more = _rounded(rows.shape[-1]) - rows.shape[-1]
-    return np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, more)]) if more else rows
-
-
-def _after_zeros(table: Floats) -> Floats:
-    """The table, with a row of zeros before it in memory."""
-    return np.concatenate([np.zeros_like(table[:1]), table])[1:]
-
-
-def to_bfloat16(array: Floats) -> NDArray[np.uint16]:
-    """The nearest numbers in bfloat16, of two the even one: the upper to_bfloat16 of float32."""
-    nearest = np.empty(array.shape, np.uint16)
-    c.needed().headwise_to_bfloat16(at(array), array.size, at(nearest))
-    return nearest
-
-
-def _rounded(width: int) -> int:
-    return -(-width // LANES) * LANES
+    return np.pad(outputs, [(0, 0), (0, round_up(outputs.shape[1]) - outputs.shape[1]), (0, 0)])
 
 
 def _end(decoding: int, network: CompiledNetwork) -> None:
     """Free a decoding; the argument keeps its network alive until then."""
     c.needed().headwise_end(decoding)
-
-
-def _done(code: int) -> None:
-    if code:
-        raise MemoryError("not enough memory to decode")

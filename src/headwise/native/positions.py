@@ -32,6 +32,23 @@ def halved_sinusoid_table(
     return np.concatenate([np.sin(angle), np.cos(angle[:, : d_model // 2])], 1).astype(np.float32)
 
 
+def distance_buckets(distance: NDArray[np.int64], n_buckets: int, max_distance: int) -> NDArray[np.int64]:
+    """The bucket of each distance key - query, for both directions (T5, arXiv:1910.10683, section 2.1).
+
+    As `network.relative.relative_buckets` with torch, in float32, too.
+
+    >>> distance_buckets(np.array([-200, -9, -1, 0, 1]), 32, 128).tolist()
+    [15, 8, 1, 0, 17]
+    """
+    side, single = n_buckets // 2, n_buckets // 4
+    back = np.abs(distance)
+    far = np.log(np.maximum(back, 1).astype(np.float32) / np.float32(single)) / np.float32(
+        math.log(max_distance / single)
+    )
+    wide = single + (far * np.float32(side - single)).astype(np.int64).clip(0, side - single - 1)
+    return (distance > 0) * side + np.where(back < single, back, wide)
+
+
 def rotary_frequencies(width: int, base: float = 10000.0) -> NDArray[np.float32]:
     """base^(-2i/width): the rotation of each of the width / 2 pairs of a head, radians a position."""
     return (base ** (-np.arange(0, width, 2, dtype=np.float64) / width)).astype(np.float32)

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#define ENCODER_BATCH 512 /* source positions encoded at once, so that activations stay in the caches */
-
 static float **new_layer_buffers(int layers) { return calloc(layers + 1, sizeof(float *)); }
 
 static Decoding *start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences,
@@ -31,16 +29,7 @@ static Decoding *start(const Transformer *model, const int32_t *pieces, const in
         s->cross_v[l] = take_floats(total * a->heads * a->d_v);
         complete = s->cross_k[l] && s->cross_v[l];
     }
-    for (int first = 0, next; complete && first < sentences; first = next) {
-        int rows = 0, longest = 0;
-        for (next = first; next < sentences && (next == first || rows + lengths[next] <= ENCODER_BATCH); next++) {
-            rows += lengths[next];
-            longest = MAX(longest, lengths[next]);
-        }
-        complete = !encode(s, pieces, first, next - first, rows, longest);
-        pieces += rows;
-    }
-    if (complete) return s;
+    if (complete && !encode(s, pieces, NULL, NULL)) return s;
     headwise_end(s);
     return NULL;
 }
@@ -60,9 +49,7 @@ void headwise_end(Decoding *s) {
         if (s->self_v) give_floats(s->self_v[l], s->capacity * self->heads * self->d_v);
     }
     free(s->cross_k), free(s->cross_v), free(s->self_k), free(s->self_v), free(s->lengths), free(s->offsets);
-    Buffer *buffers[] = {&s->x, &s->h, &s->wide, &s->context, &s->scores, &s->keys, &s->scratch.quantised, &s->live};
-    for (int i = 0; i < 8; i++) release(buffers[i]);
-    free(s);
+    free_activations(s), free(s);
 }
 
 int headwise_read(const Transformer *model, const int32_t *sources, const int32_t *source_lengths, const int32_t *targets,

@@ -34,8 +34,8 @@ typedef struct Layer {
     FeedForward ffn;
 } Layer;
 
-/* 3.4, 3.5: row * scale + position, then an optional norm. With `padding`, padding tokens do not count as positions and have
-   the encoding before the first one. */
+/* 3.4, 3.5: row * scale + position + type, then an optional norm and an optional projection. With `padding`, padding tokens do
+   not count as positions and have the encoding before the first one. */
 typedef struct Embeddings {
     const void *rows; /* in float32, or in bfloat16 */
     const float *positions;
@@ -43,6 +43,9 @@ typedef struct Embeddings {
     float scale;
     int32_t padding; /* its id; -1: all tokens count */
     int half;        /* whether `rows` are bfloat16 */
+    const float *types;    /* of each token type (BERT's segments); NULL: none */
+    const Linear *project; /* to d_model (ELECTRA); NULL: none */
+    int width;             /* of the tables, with `project` */
 } Embeddings;
 
 /* Rotary positions (arXiv:2104.09864): components i and i + half of each head are rotated, as complex numbers. */
@@ -51,6 +54,13 @@ typedef struct Rotary {
     int half;           /* a multiple of 8 */
 } Rotary;
 
+/* A bias of each head for each distance of key and query, from 1 - longest on (T5, MPNet). One pointer, so that the table can
+   be replaced by a longer one while it is in use. */
+typedef struct Relative {
+    const float *biases; /* (heads, 2 longest - 1) */
+    int longest;
+} Relative;
+
 typedef struct Transformer {
     int d_model, norm_first, n_encoder_layers, n_decoder_layers;
     Embeddings source, target;
@@ -58,6 +68,7 @@ typedef struct Transformer {
     const Layer *encoder, *decoder;
     Norm encoder_norm, decoder_norm;
     const Linear *output;
+    const Relative *relative; /* added to the encoder's scores; NULL: none */
 } Transformer;
 
 /* What is recorded of a sub-layer for a walk, each (rows, d_model): its norm, before it or after the sum; its output; the sum
@@ -117,6 +128,11 @@ typedef struct Decoding {
 EXPORT Decoding *headwise_start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences,
                                  const atomic_int *stop);
 EXPORT void headwise_end(Decoding *decoding);
+
+/* The last hidden states (rows, d_model) of the encoder for `texts` texts without padding. `types` of the tokens may be NULL:
+   all are 0. Returns 0, or -1 if out of memory or cancelled. */
+EXPORT int headwise_encode(const Transformer *model, const int32_t *tokens, const int32_t *types, const int32_t *lengths,
+                            int texts, const atomic_int *stop, float *hidden);
 
 /* Make room for `rows` more slots. If necessary, slots that are in no path of length `length` are freed, and paths are
    rewritten. Returns 0, or -1 if out of memory or cancelled. */

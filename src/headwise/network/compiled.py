@@ -43,7 +43,7 @@ class Unsupported(ValueError):
 
 
 def pack_network(model: Any, compute: str) -> CompiledNetwork:
-    """A packed copy of the parameters in one of `native.network.NUMBERS`; raises `Unsupported` like `shape_of`.
+    """A packed copy of the parameters in one of `native.linear.NUMBERS`; raises `Unsupported` like `shape_of`.
 
     Parameters that were loaded in bfloat16 stay in bfloat16 for `compute` = "float32".
     """
@@ -147,13 +147,14 @@ def _padding(embeddings: Embeddings) -> int:
 
 
 def _codes(embeddings: Embeddings, length: int) -> Any:
-    """The encodings of at least `length` positions; all of a learned table."""
+    """The encodings of at least `length` positions; all of a learned table. That of uncounted padding comes first."""
     positions: Any = embeddings.positions
     if isinstance(positions, NoPositions):
         return torch.zeros(length, embeddings.tokens.embedding_dim).numpy()
     if isinstance(positions, LearnedPositions):
         return positions.table.weight.detach()[positions.offset :].float().numpy()
-    return positions.codes(length + positions.offset, positions.d_model)[positions.offset :].numpy()
+    codes = positions.codes(length + positions.offset, positions.d_model)[positions.offset :]
+    return (codes if _padding(embeddings) < 0 else torch.cat([torch.zeros_like(codes[:1]), codes])).numpy()
 
 
 def _parameters(model: nn.Module) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from headwise.native.library import Inputs, multiplies_bfloat16, training_library
 from headwise.native.library import Packing as PackedShape
-from headwise.native.network import LANES
+from headwise.native.linear import LANES
 from headwise.network.attention import DotProduct, Kernel, MultiHeadAttention, NoRotation, merge_heads, split_heads
 from headwise.network.embeddings import Embeddings
 from headwise.network.extra_dropout import DroppingKernel

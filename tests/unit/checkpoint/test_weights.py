@@ -16,7 +16,7 @@ from headwise.checkpoint.weights import WeightsFile
 from headwise.config.model import TransformerConfig
 from headwise.errors import UserError
 from headwise.native.library import library
-from headwise.native.network import BLOCK
+from headwise.native.linear import BLOCK
 from headwise.network.from_recipe import transformer_config
 from headwise.network.parameters import parameters_of
 

@@ -263,12 +263,34 @@ static void searches(void) {
     }
 }
 
+/* Encoders with token types, a projection of their embeddings, padding that is no position, and relative positions. */
+static void encoders(void) {
+    static const int32_t lengths[SENTENCES] = {5, 1, 12, 9, 3, 20, 2};
+    int32_t tokens[52], types[52];
+    for (int i = 0; i < 52; i++) tokens[i] = (int32_t)(drawn() % VOCABULARY), types[i] = i % 2;
+    tokens[7] = 3;
+    for (int i = 0; i < 6; i++) {
+        const Numbers weights = (Numbers)(i % 3);
+        Transformer t = transformer(weights, GELU, i >= 3, i < 3 ? D : D - 3);
+        const Relative relative = {numbers(HEADS * 127, 1), 64};
+        t.n_decoder_layers = 0, t.source.padding = 3, t.source.positions += D, t.source.types = numbers(2 * D, 1);
+        float *hidden = calloc(52 * D, 4);
+        for (int more = 0; more < 3; more++) {
+            if (more == 1) t.relative = &relative;
+            if (more == 2) t.source.width = 48, t.source.project = layer(D, 48, weights, 0);
+            if (CALL(headwise_encode)(&t, tokens, more ? types : NULL, lengths, SENTENCES, NULL, hidden)) exit(1);
+            show_floats("encoder", hidden, 52 * t.d_model);
+        }
+        free(hidden);
+    }
+}
+
 int main(int count, char **arguments) {
     opened = count == 2 ? dlopen(arguments[1], RTLD_NOW) : NULL;
     if (!opened) return fprintf(stderr, "usage: kernels LIBRARY: %s\n", count == 2 ? dlerror() : ""), 2;
 #if defined(__linux__) && defined(__x86_64__)
     syscall(SYS_arch_prctl, 0x1023, 18); /* Linux lets a process use the tiles of AMX only when it has asked */
 #endif
-    products(), rounded_once(), activations(), training(), training_in_halves(), searches();
+    products(), rounded_once(), activations(), training(), training_in_halves(), searches(), encoders();
     return 0;
 }

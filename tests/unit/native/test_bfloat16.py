@@ -19,7 +19,8 @@ from headwise.decode.stepwise import engine_of
 from headwise.decode.translator import TextTranslator
 from headwise.errors import UserError
 from headwise.native.library import library
-from headwise.native.network import CompiledEnsemble, CompiledNetwork, Linear, to_bfloat16
+from headwise.native.linear import Linear, to_bfloat16
+from headwise.native.network import CompiledEnsemble, CompiledNetwork
 from headwise.network.compiled import pack_network
 from headwise.network.inference import prepare_for_inference
 from headwise.network.transformer import Transformer

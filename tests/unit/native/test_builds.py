@@ -20,7 +20,8 @@ from headwise.decode.engine import decode_tokens
 from headwise.decode.stepwise import engine_of
 from headwise.native import build as original
 from headwise.native import library as c
-from headwise.native.network import NUMBERS, CompiledNetwork, Linear
+from headwise.native.linear import NUMBERS, Linear
+from headwise.native.network import CompiledNetwork
 from headwise.network.inference import prepare_for_inference
 from headwise.network.transformer import Transformer
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from jaxtyping import TypeCheckError
+from unit.native.encoders import small_encoder
 
 from headwise.config.settings import SearchSettings
 from headwise.contract import SearchCancelled, SearchOptions
@@ -23,7 +24,9 @@ from headwise.decode.stepwise import engine_of
 from headwise.errors import UserError
 from headwise.native import library as c
 from headwise.native.build import FLAGS, FOLDER, SOURCES, builds, compiler
-from headwise.native.network import CompiledEnsemble, Decoding, Linear
+from headwise.native.encoder import CompiledEncoder
+from headwise.native.linear import NUMBERS, Linear
+from headwise.native.network import CompiledEnsemble, Decoding
 from headwise.native.search import Search
 from headwise.network.attention import merge_heads, split_heads
 from headwise.network.compiled import pack_network
@@ -218,6 +221,33 @@ def test_training_functions(misuse: Callable[[], object]) -> None:
         misuse()
 
 
+ENCODINGS: dict[str, Callable[[CompiledEncoder], object]] = {
+    "no texts": lambda encoder: encoder.states([]),
+    "an empty text": lambda encoder: encoder.states([[5, 6], []]),
+    "types of fewer tokens": lambda encoder: encoder.states([[5, 6]], [[0]]),
+    "a type that is not there": lambda encoder: encoder.states([[5, 6]], [[0, 2]]),
+    "a type below the first": lambda encoder: encoder.states([[5, 6]], [[0, -1]]),
+    "a flag in 64 bits": lambda encoder: encoder.states([[5, 6]], stop=np.zeros(1, np.int64)),
+}
+
+
+@pytest.mark.parametrize("misuse", ENCODINGS.values(), ids=ENCODINGS)
+def test_encodings(misuse: Callable[[CompiledEncoder], object]) -> None:
+    with pytest.raises(AssertionError):
+        misuse(small_encoder("float32"))
+
+
+def test_texts_that_an_encoder_cannot_read() -> None:
+    encoder = small_encoder("float32")
+    for strange in (-1, 30):
+        with pytest.raises(UserError, match=f"token {strange} is outside the vocabulary of 30"):
+            encoder.states([[5, strange]])
+    with pytest.raises(UserError, match="9 tokens is longer than the model's 8 learned positions"):
+        encoder.states([[5], [5] * 9])
+    with pytest.raises(SearchCancelled):
+        encoder.states([[5, 6]], stop=np.ones(1, np.int32))
+
+
 def test_cancelled_searches_raise(build: Build) -> None:
     network = pack_network(build(), "float32")
     with pytest.raises(SearchCancelled):
@@ -248,6 +278,23 @@ def scarce(tmp_path_factory: pytest.TempPathFactory) -> Any:
     made = folder / "scarce.so"
     subprocess.run([*call, *flags, *more, *sources, str(folder / "scarce.o"), "-o", str(made), "-lm"], check=True)
     return c.declared(c.ctypes.CDLL(str(made)))
+
+
+@pytest.mark.parametrize("compute", NUMBERS)
+def test_every_allocation_of_an_encoder_may_fail(scarce: Any, compute: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(c, "library", lambda: scarce)
+    left, held = (c.ctypes.c_long.in_dll(scarce, name) for name in ("allocations_left", "blocks_held"))
+    encoder, texts = small_encoder(compute), [[5, 6, 7], [8], [9, 9]]
+    wanted, before = encoder.states(texts), held.value
+    for number in range(100):
+        left.value = number
+        try:
+            np.testing.assert_array_equal(encoder.states(texts), wanted)
+            break
+        except MemoryError:
+            assert held.value == before
+    assert left.value >= 0 and number > 5
+    left.value = -1
 
 
 @pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16", "ensemble"])

@@ -7,7 +7,7 @@ import pytest
 
 from headwise.native.arrays import at
 from headwise.native.library import library, needed
-from headwise.native.network import NUMBERS, Linear
+from headwise.native.linear import NUMBERS, Linear
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 

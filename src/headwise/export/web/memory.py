@@ -12,7 +12,8 @@ from hashlib import sha256
 from typing import Any
 
 from headwise.native import library as c
-from headwise.native.network import LANES, CompiledNetwork
+from headwise.native.linear import LANES
+from headwise.native.network import CompiledNetwork
 
 ALIGNED = 64  # bytes: alignment expected by the C code
 PANEL = 16  # outputs packed together: simd.h
