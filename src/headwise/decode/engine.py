@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from headwise.decode.request import (
     run_sequentially,
 )
 from headwise.device import usable_threads
+from headwise.native.threads import use_threads
 
 # Bounds of a thread's share of `batch_tokens`. With fewer rows, matrix products wait for weights; more rows, which are
 # multiplied about 50 at a time, only take memory.
@@ -78,19 +80,22 @@ def execute(engine: SearchEngine, request: SearchRequest) -> list[list[Hypothesi
 def _results(engine: SearchEngine, request: SearchRequest, stop: NDArray[np.int32]) -> Results:
     """Runs batches in threads, which share the memory of one batch, or one after another.
 
-    Even a single batch gets its own thread, so that the main thread can handle signals.
+    Even a single batch gets its own thread, so that the main thread can handle signals. Fewer batches than threads have
+    several threads each.
     """
-    settings = request.settings
+    settings, threads = request.settings, usable_threads()
 
-    def decode(batch: list[int]) -> list[list[Hypothesis]]:
+    def decode(batch: list[int], threads: int = 1) -> list[list[Hypothesis]]:
+        use_threads(threads)
         return engine.search(*request.of(batch).arguments(), stop)
 
     lengths, advice = [len(source) for source in request.sources], memory_advice(settings)
     if getattr(engine, "single_threaded", False):
         return run_sequentially(decode, batches(lengths, settings), advice)
-    share = max(min(settings.batch_tokens, MIN_SHARE), min(settings.batch_tokens // usable_threads(), MAX_SHARE))
+    share = max(min(settings.batch_tokens, MIN_SHARE), min(settings.batch_tokens // threads, MAX_SHARE))
     waiting = list(batches(lengths, replace(settings, batch_tokens=share)))
-    return run_in_threads(decode, waiting, stop, advice)
+    each = max(1, threads // max(1, len(waiting)))
+    return run_in_threads(partial(decode, threads=each), waiting, stop, advice)
 
 
 def begin(engine: SearchEngine, request: SearchRequest) -> StepwiseSearch:

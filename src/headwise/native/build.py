@@ -30,6 +30,7 @@ SOURCES = (
     "checksum.c",
     "layout.c",
     "blocks.c",
+    "pool.c",
 )
 HOUR = 3600  # seconds
 ANYWHERE = "scalar"  # the build that runs everywhere and detects the processor's instructions

@@ -6,6 +6,8 @@
 
 #include "products.h"
 
+#include "pool.h"
+
 #define HEADER_SIZE ((sizeof(Linear) + 63) / 64 * 64)
 #define MAX_INPUT 127   /* quantised input */
 #define MAX_GROUP_SUM 258      /* of weights of one sign in a sum: 127 * 258 < 2^15 */
@@ -200,12 +202,6 @@ void headwise_quantised_weights(const Linear *layer, int8_t *levels, float *scal
 
 void headwise_to_bfloat16(const float *x, int64_t n, uint16_t *to) { convert(x, 0, n, to, 1); }
 
-/* The rest of an activation after the tiles. */
-static void activation_epilogue(const Linear *layer, float *y, int rows, int64_t stride, Activation kind) {
-    if (kind <= RELU) return;
-    for (int r = 0; r < rows; r++) headwise_activate(kind, y + r * stride, layer->d_out);
-}
-
 /* --- Tiles --- */
 
 /* Rows of inputs, quantised or not, and where their outputs go. */
@@ -215,7 +211,8 @@ typedef struct Product {
     const float *x_scales; /* int8: of each row */
     float *y;
     int64_t x_stride, y_stride;
-    int relu;
+    int rows, relu;
+    Activation kind;
 } Product;
 
 /* Some rows from `row` on and some panels from `panel` on. */
@@ -238,10 +235,11 @@ typedef void Tile(const Product *product, int row, int panel);
     {FITTING(KIND, SUMS, 1, P), FITTING(KIND, SUMS, 2, P), FITTING(KIND, SUMS, 3, P), \
      FITTING(KIND, SUMS, 4, P), FITTING(KIND, SUMS, 5, P), FITTING(KIND, SUMS, 6, P)}
 
-/* All rows and panels, up to `wide` panels at a time, in tiles of similar height. */
-static void run_tiles(const Product *product, int rows, Tile *const (*shapes)[MAX_TILE_ROWS], int sums, int wide) {
-    for (int panel = 0, all = panel_count(product->layer), width; panel < all; panel += width) {
-        width = wide >= 4 && panel + 4 <= all ? 4 : wide >= 2 && panel + 2 <= all ? 2 : 1;
+/* All rows and the panels from `panel` to before `end`, up to `wide` panels at a time, in tiles of similar height. */
+static void run_tiles(const Product *product, int panel, int end, Tile *const (*shapes)[MAX_TILE_ROWS], int sums, int wide) {
+    const int rows = product->rows;
+    for (int width; panel < end; panel += width) {
+        width = wide >= 4 && panel + 4 <= end ? 4 : wide >= 2 && panel + 2 <= end ? 2 : 1;
         const int tallest = MIN(MAX_TILE_ROWS, sums / width);
         int left = (rows + tallest - 1) / tallest;
         for (int row = 0, height; row < rows; row += height, left--) {
@@ -249,6 +247,38 @@ static void run_tiles(const Product *product, int rows, Tile *const (*shapes)[MA
             shapes[width / 2][height - 1](product, row, panel);
         }
     }
+}
+
+/* The rest of an activation after the tiles of some panels. */
+static void activation_epilogue(const Product *product, int panel, int end) {
+    const int first = panel * PANEL, outputs = MIN(end * PANEL, product->layer->d_out) - first;
+    if (product->kind <= RELU) return;
+    for (int r = 0; r < product->rows; r++) headwise_activate(product->kind, product->y + r * product->y_stride + first, outputs);
+}
+
+/* A product of some panels. */
+typedef void Panels(const Product *product, int panel, int end);
+
+typedef struct SharedProduct {
+    const Product *product;
+    Panels *panels;
+} SharedProduct;
+
+/* A part of the panels: whole groups of four, which a tile computes together. */
+static void run_part(void *data, int part, int parts) {
+    const SharedProduct *shared = data;
+    const int all = panel_count(shared->product->layer), fours = (all + 3) / 4;
+    const int panel = 4 * (int)((int64_t)fours * part / parts), end = MIN(all, 4 * (int)((int64_t)fours * (part + 1) / parts));
+    shared->panels(shared->product, panel, end);
+    activation_epilogue(shared->product, panel, end);
+}
+
+/* All panels, on several threads if there is enough work. */
+static void run_panels(const Product *product, Panels *panels) {
+    SharedProduct shared = {product, panels};
+    const int fours = (panel_count(product->layer) + 3) / 4;
+    const int parts = parts_for((int64_t)product->rows * product->layer->depth * product->layer->d_out);
+    run_parts(MIN(parts, fours), run_part, &shared);
 }
 
 /* --- Products in 8-bit integers --- */
@@ -316,8 +346,14 @@ static Tile *const INT8_TILES[3][MAX_TILE_ROWS] = {
 #else
 #define TILE_ROWS 1
 #define AMX_MIN_ROWS (BLOCK_ROWS + 1)
-static void run_amx_tiles(const Product *product, int rows) { (void)product, (void)rows; } /* never called */
+static void run_amx_tiles(const Product *product, int panel, int end) { (void)product, (void)panel, (void)end; } /* never called */
 #endif
+
+static void int8_panels(const Product *product, int panel, int end) {
+    const int wide = product->rows > MAX_TILE_ROWS ? INT8_TILE / MAX_TILE_ROWS : 1;
+    if (product->rows >= AMX_MIN_ROWS) run_amx_tiles(product, panel, end);
+    else run_tiles(product, panel, end, INT8_TILES, INT8_TILE, wide);
+}
 
 static int forward_int8(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
                         Activation kind, Scratch *scratch) {
@@ -329,11 +365,9 @@ static int forward_int8(const Linear *layer, const float *x, int rows, int64_t x
     for (; rows > 0; rows -= BLOCK_ROWS, x += BLOCK_ROWS * x_stride, y += BLOCK_ROWS * y_stride) {
         if (is_cancelled(scratch)) return -1;
         const int count = MIN(BLOCK_ROWS, rows);
-        const Product product = {layer, levels, scales, y, depth, y_stride, kind == RELU};
+        const Product product = {layer, levels, scales, y, depth, y_stride, count, kind == RELU, kind};
         for (int r = 0; r < count; r++) scales[r] = quantise_row(layer, x + r * x_stride, levels + r * depth);
-        if (count >= AMX_MIN_ROWS) run_amx_tiles(&product, count);
-        else run_tiles(&product, count, INT8_TILES, INT8_TILE, count > MAX_TILE_ROWS ? INT8_TILE / MAX_TILE_ROWS : 1);
-        activation_epilogue(layer, y, count, y_stride, kind);
+        run_panels(&product, int8_panels);
     }
     return 0;
 }
@@ -384,14 +418,18 @@ static Tile *const FLOAT_TILES[2][3][MAX_TILE_ROWS] = {
     {HEIGHTS(float, FLOAT_TILE, 1), HEIGHTS(float, FLOAT_TILE, 2), HEIGHTS(float, FLOAT_TILE, 4)},
     {HEIGHTS(half, FLOAT_TILE, 1), HEIGHTS(half, FLOAT_TILE, 2), HEIGHTS(half, FLOAT_TILE, 4)}};
 
+static void float_panels(const Product *product, int panel, int end) {
+    const int wide = FLOAT_TILE / MIN(product->rows, MAX_TILE_ROWS);
+    run_tiles(product, panel, end, FLOAT_TILES[product->layer->is_bfloat16], FLOAT_TILE, wide);
+}
+
 static int forward_float(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
                          Activation kind, const Scratch *scratch) {
     for (; rows > 0; rows -= BLOCK_ROWS, x += BLOCK_ROWS * x_stride, y += BLOCK_ROWS * y_stride) {
         if (is_cancelled(scratch)) return -1;
         const int count = MIN(BLOCK_ROWS, rows);
-        const Product product = {layer, x, NULL, y, x_stride, y_stride, kind == RELU};
-        run_tiles(&product, count, FLOAT_TILES[layer->is_bfloat16], FLOAT_TILE, FLOAT_TILE / MIN(count, MAX_TILE_ROWS));
-        activation_epilogue(layer, y, count, y_stride, kind);
+        const Product product = {layer, x, NULL, y, x_stride, y_stride, count, kind == RELU, kind};
+        run_panels(&product, float_panels);
     }
     return 0;
 }

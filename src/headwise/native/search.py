@@ -12,9 +12,11 @@ from weakref import finalize
 import numpy as np
 
 from headwise.contract import Continuation, Hypothesis, SearchOptions
+from headwise.device import usable_threads
 from headwise.native import library as c
 from headwise.native.arrays import addresses, all_below, at, floats
 from headwise.native.settings import EARLY_STOPPING, options_of
+from headwise.native.threads import use_threads
 
 
 class Search:
@@ -55,6 +57,7 @@ class Search:
         )
         self._kept = outputs, members, ids, barred  # C has pointers to them
         self._address: int | None = None  # of a started step-by-step search
+        self._threads = 1  # of its steps
         self._failed = False
 
     def run(self) -> list[list[Hypothesis]]:
@@ -76,6 +79,7 @@ class Search:
         counts, guessed = np.zeros(steps, np.int32), np.array(guesses, np.int32)
         ints, reals = np.zeros((3, steps, width), np.int32), np.zeros((2, steps, width), np.float32)
         ranked = c.Ranked(at(counts), *map(at, ints), *map(at, reals))
+        use_threads(self._threads)
         made = c.needed().headwise_search_step(self._address, at(guessed), len(guesses), byref(ranked))
         self._done(made < 0)
         columns = zip(*(array.tolist() for array in (counts, *ints, *reals)), strict=True)
@@ -101,6 +105,7 @@ class Search:
 
     def _begin(self) -> None:
         if self._address is None:
+            self._threads = usable_threads()
             self._address = c.needed().headwise_search_start(*self._arguments)
             self._done(not self._address)
             finalize(self, c.needed().headwise_search_end, self._address).atexit = False

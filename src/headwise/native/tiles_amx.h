@@ -50,13 +50,14 @@ static __attribute__((noinline)) void panel_sums(const uint8_t *x, int rows, int
     STORE_TILE(0) STORE_TILE(1) STORE_TILE(2)
 }
 
-static void run_amx_tiles(const Product *product, int rows) {
+static void run_amx_tiles(const Product *product, int panel, int end) {
+    const int rows = product->rows;
     const Linear *layer = product->layer;
     const int64_t depth = layer->depth;
     i16 sums[BLOCK_ROWS];
     COMPILER_BARRIER(product->x); /* nor does `_tile_loadd` */
     configure_tiles((int)(depth % TILE_INPUTS));
-    for (int panel = 0; panel < panel_count(layer); panel++) {
+    for (; panel < end; panel++) {
         panel_sums(product->x, rows, depth, layer->quantised + panel * PANEL * depth, sums);
         const f16 scales = load16(layer->scales + panel * PANEL), bias = load16(layer->bias + panel * PANEL);
         for (int r = 0; r < rows; r++) int8_epilogue(product, r, panel, sums[r], scales, bias);

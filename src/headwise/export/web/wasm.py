@@ -12,6 +12,7 @@ from headwise.native.build import FLAGS, FOLDER, ZIG, version
 
 SOURCES = (
     "blocks.c",
+    "pool.c",
     "products.c",
     "activations.c",
     "attention.c",
