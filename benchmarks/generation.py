@@ -80,7 +80,7 @@ def ours(model: Any, length: int, beams: int) -> Generate:
 
     def generate(prompts: Prompts) -> list[list[int]]:
         if model.config.encoder is None:
-            return [found[0].tokens for found in continue_prompts(model.network, prompts, chosen)]
+            return [found[0].tokens for found in continue_prompts(model.text_network(), prompts, chosen)]
         found = decode_tokens(engine_of(model.network), prompts, chosen.settings, special)
         return [ranked[0].tokens for ranked in found]
 

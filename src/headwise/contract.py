@@ -75,7 +75,7 @@ class TimestampRules:
 class SearchOptions:
     """Options of a search, for torch and for the compiled library; limits of each sentence are in `request.Bounds`.
 
-    The library does not support `timestamps`, `among_allowed`, `ngram_context` and `stop`.
+    The library does not support `timestamps`, `among_allowed` and `ngram_context`, nor `stop` with candidates.
     """
 
     beam_size: int = 4  # 1 = greedy
@@ -194,6 +194,26 @@ class SpeechNetwork(Protocol):
 
     def logits(self, memory: Any, prompt: Sequence[int]) -> Any:
         """The logits (vocab,) of the token after a prompt, in float32."""
+        ...
+
+
+@runtime_checkable
+class TextNetwork(Protocol):
+    """A causal language model: `generation.library_text` has it in the compiled library, `torch_text` in torch.
+
+    Prompts and texts are token ids, at least one each; `limits` are `request.Bounds`.
+    """
+
+    def search(self, prompts: Sequence[Sequence[int]], limits: Any, options: SearchOptions) -> list[list[Hypothesis]]:
+        """The continuations of each prompt, best first; with `limits.streams` samples."""
+        ...
+
+    def stream(self, prompt: Sequence[int], limits: Any, options: SearchOptions) -> Iterator[int]:
+        """The tokens of one continuation, greedy or sampled, one by one and without the end token."""
+        ...
+
+    def log_probs(self, texts: Sequence[Sequence[int]], firsts: Sequence[int]) -> list[Any]:
+        """For each text the log-probabilities of its tokens from number `first` on, at least 1, in numpy."""
         ...
 
 

@@ -26,8 +26,10 @@ from headwise.decode.stepwise import engine_of
 from headwise.generation.embed import embed, unit
 from headwise.generation.fallback import no_speech_probability, transcribe_attempt
 from headwise.generation.fill import predict_masks
+from headwise.generation.library_text import LibraryText
 from headwise.generation.text import continue_prompts, perplexity, stream_continuation
 from headwise.generation.torch_speech import TorchSpeech
+from headwise.generation.torch_text import TorchText
 from headwise.generation.transcribe import WhisperTokens, transcribe_window
 from headwise.native.library import library
 from headwise.native.network import CompiledNetwork
@@ -64,7 +66,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "pegasus": ("PegasusForConditionalGeneration", BART | {"activation_function": "gelu_new"}),
 }  # fmt: skip
 ALONE = ("gpt2", "llama")
-COMPILED = tuple(f"{name} compiled" for name in ("bart", "marian", "m2m_100", "mbart", "pegasus"))
+COMPILED = tuple(f"{name} compiled" for name in ("bart", "marian", "m2m_100", "mbart", "pegasus", *ALONE))
 
 
 def asked(end_ids: tuple[int, ...], **settings: Any) -> GenerationConfig:
@@ -105,7 +107,11 @@ class Pair:
     @property
     def form(self) -> Any:
         if not self.compute:
-            return self.ours.network
+            return self.ours.network if self.encoder else TorchText(self.ours.network)
+        if not self.encoder:
+            found = self.ours.text_network(self.compute)
+            assert isinstance(found, LibraryText)
+            return found
         form = self.ours._loaded.engine(self.compute)
         assert isinstance(form, CompiledNetwork)
         return form
@@ -264,9 +270,7 @@ def test_streams_write_what_batches_write(pair: Pair, sample: bool) -> None:
     settings = pair.settings(sample=sample, top_k=0)
     if pair.encoder:
         pytest.skip("tested with text")
-    assert [list(stream_continuation(pair.ours.network, row, settings)) for row in inputs()] == pair.write(
-        inputs(), settings
-    )
+    assert [list(stream_continuation(pair.form, row, settings)) for row in inputs()] == pair.write(inputs(), settings)
 
 
 def test_perplexity(pair: Pair) -> None:
@@ -280,13 +284,13 @@ def test_perplexity(pair: Pair) -> None:
         with torch.inference_mode():
             logits = pair.theirs(torch.tensor([text[start:i]])).logits[0, -1]
         total += float(logits.log_softmax(-1)[text[i]])
-    found = perplexity(pair.ours.network, text, window, stride)
+    found = perplexity(pair.form, text, window, stride)
     assert found.tokens == 28
     assert found.log_prob == pytest.approx(total, abs=1e-4)
     whole = torch.tensor([text])
     with torch.inference_mode():
         loss = float(pair.theirs(whole, labels=whole).loss)
-    assert -perplexity(pair.ours.network, text, 29, 14).log_prob / 28 == pytest.approx(loss, abs=1e-5)
+    assert -perplexity(pair.form, text, 29, 14).log_prob / 28 == pytest.approx(loss, abs=1e-5)
 
 
 @pytest.mark.parametrize(("settings", "length", "step"), [({}, 1100, 550), ({"window": 90, "stride": 40}, 90, 40)])

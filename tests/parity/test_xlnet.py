@@ -17,6 +17,7 @@ from headwise.errors import UserError
 from headwise.generation.fill import predict_masks
 from headwise.generation.permutation import LeftToRight, QueryStream
 from headwise.generation.text import continue_prompts, perplexity
+from headwise.generation.torch_text import TorchText
 
 transformers = pytest.importorskip("transformers")
 
@@ -212,7 +213,7 @@ def test_it_writes_the_same(beams: int, tmp_path: Path) -> None:
     model = headwise.load(tmp_path, "cpu")
     prompts = [torch.randint(6, VOCAB, (length,)).tolist() for length in (5, 2, 7)]
     settings = model.generation.changed({"max_new_tokens": 6, "beam_size": beams})
-    found = [ranked[0].tokens for ranked in continue_prompts(model.predictor, prompts, settings)]
+    found = [ranked[0].tokens for ranked in continue_prompts(model.text_network(), prompts, settings)]
     for prompt, ours in zip(prompts, found, strict=True):
         wanted = theirs.generate(
             torch.tensor([prompt]), max_new_tokens=6, num_beams=beams, do_sample=False, use_mems=False
@@ -229,7 +230,7 @@ def test_how_probable_a_text_is(tmp_path: Path) -> None:
     unseen = (torch.arange(LENGTH) >= torch.arange(LENGTH).unsqueeze(1)).float().unsqueeze(0)
     wanted = theirs(text, perm_mask=unseen, target_mapping=one_hot(torch.arange(1, LENGTH).unsqueeze(0))).logits
     log_probs = wanted.log_softmax(-1).gather(-1, text[:, 1:, None])
-    found = perplexity(LeftToRight(ours), text[0].tolist(), window=LENGTH, stride=LENGTH - 1)
+    found = perplexity(TorchText(LeftToRight(ours)), text[0].tolist(), window=LENGTH, stride=LENGTH - 1)
     assert found.tokens == LENGTH - 1
     assert found.log_prob == pytest.approx(float(log_probs.sum()), abs=1e-4)
 

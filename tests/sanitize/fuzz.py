@@ -33,6 +33,7 @@ from headwise.native.arrays import at
 from headwise.native.encoder import CompiledEncoder
 from headwise.native.linear import NUMBERS, Linear
 from headwise.native.network import ACTIVATIONS, NORMS, CompiledEnsemble, CompiledNetwork, Shape
+from headwise.native.reading import token_log_probs
 from headwise.native.settings import EARLY_STOPPING
 from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
 from headwise.network.from_recipe import transformer_config
@@ -306,6 +307,48 @@ def steps(draw: Draw, made: CompiledNetwork, wrong: bool) -> None:
         paths, sentences = paths[order], sentences[order]
 
 
+def decoder_alone(draw: Draw, wrong: bool) -> CompiledNetwork:
+    """A random one: grouped heads, windows, norms of heads, with or without positions."""
+    d_model, vocab = whole(draw, 1, 40), whole(draw, 2, 200)
+    parameters = Parameters(draw, d_model, 1, vocab)
+    for name in [name for name in parameters if name.startswith(("src_", "encoder.")) or ".cross_attn" in name]:
+        del parameters[name]
+    if parameters.norm != "layer" and chance(draw, 0.5):
+        for i, heads in enumerate(parameters.heads["decoder"]):
+            name = f"decoder.layers.{i}.self_attn"
+            width = len(parameters[f"{name}.q_proj.weight"]) // heads
+            parameters |= {f"{name}.{part}_norm.weight": draw.random(width + wrong).astype(np.float32) for part in "qk"}
+    if wrong:
+        spoilt(draw, parameters)
+    heads = tuple(parameters.heads["decoder"])
+    table = draw.standard_normal((80, d_model)).astype(np.float32) if chance(draw, 0.5) else None
+    shape = Shape(
+        *((), heads, ()),
+        norm_first=chance(draw, 0.5),
+        norm=parameters.norm,
+        activation=ACTIVATIONS[whole(draw, 1, len(ACTIVATIONS) - 1)],
+        rotary=tuple(draw.random(parameters.pairs)),
+        windows=tuple(whole(draw, 0, 9) for _ in range(len(heads) + (wrong and chance(draw, 0.1)))),
+    )
+    return CompiledNetwork(parameters, shape, lambda n: (table, table), str(draw.choice(NUMBERS)))
+
+
+def prompts(draw: Draw, wrong: bool) -> None:
+    """A search after prompts, and the log-probabilities of a text."""
+    made = decoder_alone(draw, wrong)
+    vocab, sentences = made.vocabulary["tgt"], whole(draw, 1, 4)
+    given = [ids(draw, whole(draw, 1 - wrong, 30), vocab, wrong and chance(draw, 0.1)) for _ in range(sentences)]
+    bounds = limits(draw, sentences, vocab, wrong)
+    settings = replace(options(draw, vocab, wrong), forced_end=None)
+    for hypotheses, longest in zip(made.search(given, bounds, settings, None), bounds.max_length, strict=True):
+        for one in hypotheses:
+            check(len(one.tokens) <= longest and max(one.tokens, default=0) < vocab, "an answer beyond its bounds")
+    text = ids(draw, whole(draw, 2 - wrong, 70), vocab, wrong and chance(draw, 0.1))
+    first = whole(draw, 1 - wrong, len(text) - 1 + wrong)
+    found = token_log_probs(made, text, first)
+    check(len(found) == len(text) - first and (wrong or (found <= 0).all()), "no log-probabilities")
+
+
 def walks(draw: Draw, made: CompiledNetwork, wrong: bool) -> None:
     """A pair of which one layer and head are recorded."""
     decoder = chance(draw, 0.5)
@@ -411,7 +454,7 @@ def play(number: int, seed: int, loaded: Any) -> str:
     """One round: the name of the error it ended with, or nothing."""
     draw = np.random.default_rng((seed, number))
     left = ctypes.c_long.in_dll(loaded, "allocations_left")
-    kinds: list[Callable[[Draw, bool], None]] = [models, models, models, products, files, encodings]
+    kinds: list[Callable[[Draw, bool], None]] = [models, models, prompts, products, files, encodings]
     kind, wrong, scarce = kinds[number % len(kinds)], chance(draw, 0.5), chance(draw, 0.3)
     left.value = whole(draw, 0, 80) if scarce else -1
     try:

@@ -15,7 +15,7 @@ from headwise.errors import UserError, unknown
 from headwise.network.inference import PrecisionVariants
 from headwise.network.parameters import load_parameters
 from headwise.network.pooled import PooledEncoder
-from headwise.network.transformer import Transformer
+from headwise.network.transformer import DecoderOnly, Transformer
 
 Network = Transformer | Recurrent | Convolutional
 Kind = TypeVar("Kind", bound=nn.Module)
@@ -62,8 +62,8 @@ def with_parameters(
 
 
 def decoding_variants(network: nn.Module) -> Callable[[str], Any]:
-    """A function that returns the network for `SearchSettings.compute`; only the Transformer has other precisions."""
-    if isinstance(network, Transformer):
+    """A function that returns the network for `SearchSettings.compute`; only Transformers have other precisions."""
+    if isinstance(network, Transformer | DecoderOnly):
         return PrecisionVariants(network)
 
     def variant(compute: str) -> nn.Module:

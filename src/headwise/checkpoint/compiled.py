@@ -6,6 +6,7 @@ torch module.
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from headwise.config.model import ModelConfig, TransformerConfig
 from headwise.native.library import instructions, library
 from headwise.native.linear import PackedMemory
 from headwise.native.network import ACTIVATIONS, CompiledNetwork, Shape
-from headwise.native.positions import halved_sinusoid_table, rotary_frequencies, sinusoid_table
+from headwise.native.positions import halved_sinusoid_table, scaled_rates, sinusoid_table
 from headwise.network.config import NetworkConfig, StackConfig
 from headwise.network.from_recipe import transformer_config
 from headwise.network.legacy_names import RenamedMapping, current_names
@@ -23,6 +24,7 @@ from headwise.network.legacy_names import RenamedMapping, current_names
 Weights = Mapping[str, NDArray[Any]]  # by the names of the file, shared ones under the first of their names
 ShapesByName = dict[str, tuple[int, ...]]  # of parameters
 SOURCE, TARGET, OUTPUT = "src_embeddings.tokens.weight", "tgt_embeddings.tokens.weight", "head.output.weight"
+ALONE = "embeddings."  # instead of "tgt_embeddings." in a decoder alone
 NORMS = {"layer": "layer", "layer_unbiased": "layer", "rms": "rms", "rms_shifted": "rms_shifted"}  # in native.network
 ALIKE = (  # fields that both stacks must agree in
     *("d_model", "score_scale", "activation", "norm", "norm_eps", "norm_position", "count_from", "rotary"),
@@ -54,22 +56,26 @@ def fits(c: NetworkConfig, shapes: Mapping[str, tuple[int, ...]]) -> bool:
 def compiled(c: NetworkConfig, weights: Weights, compute: str, memory: PackedMemory | None = None) -> CompiledNetwork:
     """The network packed to compute with `compute`, one of `native.linear.NUMBERS`, in `memory` if it is given."""
     shape = library_shape(c)
-    assert shape and c.encoder and c.decoder
+    assert shape and c.decoder
     names = current_names({name: name for name in weights}, parameter_shapes(c))
-    names.setdefault(TARGET, names[SOURCE])  # the file has shared parameters once
+    names = {f"tgt_{name}" if name.startswith(ALONE) else name: old for name, old in names.items()}
+    if c.encoder:
+        names.setdefault(TARGET, names[SOURCE])  # the file has shared parameters once
     names["output.weight"] = names.pop(OUTPUT, names[TARGET])
     if "head.output.bias" in names:
         names["output.bias"] = names.pop("head.output.bias")
     parameters = RenamedMapping(weights, names)
-    stacks = {"src": c.encoder, "tgt": c.decoder}
+    stacks = {"src": c.encoder, "tgt": c.decoder} if c.encoder else {"tgt": c.decoder}
 
-    def positions(length: int) -> tuple[Any, Any]:
+    def positions(length: int) -> tuple[Any, ...]:
+        if len(stacks) == 1 and stacks["tgt"].positions == "none":
+            return (None,)
         made: dict[Any, NDArray[np.float32]] = {}  # one table for both sides if they agree
         for side, stack in stacks.items():
             key = stack.positions, stack.position_offset, side if stack.positions == "learned" else ""
             made.setdefault(key, positions_of(stack, f"{side}_embeddings", parameters, length))
         tables = [*made.values()]
-        return tables[0], tables[-1]
+        return (tables[0], tables[-1])[-len(stacks) :]
 
     return CompiledNetwork(parameters, shape, positions, compute, memory)
 
@@ -92,25 +98,26 @@ def positions_of(c: StackConfig, embeddings: str, parameters: Weights, length: i
 def library_shape(c: NetworkConfig) -> Shape | None:
     """What the compiled library needs to know besides the parameters; None for a network that it does not support."""
     encoder, decoder = c.encoder, c.decoder
-    if not (encoder and decoder and (c.front, c.head) == ("tokens", "language")) or c.logit_cap:
+    if not decoder or (c.front, c.head) != ("tokens", "language") or c.logit_cap:
         return None
-    if not all(map(_is_for_library, (encoder, decoder))):
+    if not (_is_for_library(decoder, alone=encoder is None) and (encoder is None or _is_for_library(encoder))):
         return None
-    if any(getattr(encoder, name) != getattr(decoder, name) for name in ALIKE):
+    if encoder and any(getattr(encoder, name) != getattr(decoder, name) for name in ALIKE):
         return None
     return Shape(
-        encoder.heads or (encoder.n_heads,) * encoder.n_layers,
+        (encoder.heads or (encoder.n_heads,) * encoder.n_layers) if encoder else (),
         decoder.heads or (decoder.n_heads,) * decoder.n_layers,
-        decoder.cross_heads or (decoder.n_heads,) * decoder.n_layers,
-        norm_first=encoder.norm_position == "pre",
-        eps=encoder.norm_eps,
-        norm=NORMS[encoder.norm],
-        activation=encoder.activation,
-        embedding_scales=(encoder.embedding_scale, decoder.embedding_scale),
-        score_scale=score_scale(encoder),
+        (decoder.cross_heads or (decoder.n_heads,) * decoder.n_layers) if encoder else (),
+        norm_first=decoder.norm_position == "pre",
+        eps=decoder.norm_eps,
+        norm=NORMS[decoder.norm],
+        activation=decoder.activation,
+        embedding_scales=((encoder or decoder).embedding_scale, decoder.embedding_scale),
+        score_scale=score_scale(decoder),
         logit_scale=c.logit_scale,
-        padding=encoder.count_from,
-        rotary=rotation_rates(encoder),
+        padding=decoder.count_from,
+        rotary=rotation_rates(decoder),
+        windows=decoder.windows,
     )
 
 
@@ -121,54 +128,57 @@ def score_scale(c: StackConfig) -> float:
 
 def rotation_rates(c: StackConfig) -> tuple[float, ...]:
     """The rotation of each pair of a head, radians a position; () without rotary positions."""
-    return tuple(rotary_frequencies(c.rotary.width, c.rotary.base).tolist()) if c.rotary else ()
+    return tuple(scaled_rates(**asdict(c.rotary)).tolist()) if c.rotary else ()
 
 
-def _is_for_library(c: StackConfig) -> bool:
+def _is_for_library(c: StackConfig, alone: bool = False) -> bool:
     return (
-        supports_layers(c)
+        supports_layers(c, alone)
         and not (c.relative_buckets or c.n_types)
         and c.d_embedding in (0, c.d_model)
         and (c.count_from < 0 or c.positions in SINUSOIDS)
     )
 
 
-def supports_layers(c: StackConfig) -> bool:
-    """Whether the library supports the layers of a stack, apart from embeddings and relative positions."""
-    lacking = (c.score_cap, c.normalise_heads, any(c.windows), c.disentangled, c.parallel != "no", not c.first_norm)
-    return (
-        not any(lacking)
-        and c.norm_position in ("pre", "post")
-        and c.norm in NORMS
-        and c.activation in ACTIVATIONS
-        and (c.rotary is None or c.rotary.scaling == "none")
-    )
+def supports_layers(c: StackConfig, alone: bool = False) -> bool:
+    """Whether the library supports the layers of a stack, apart from embeddings and relative positions.
+
+    `alone`: of a decoder without an encoder, which may have windows and normalised heads.
+    """
+    lacking = (c.score_cap, c.disentangled, c.parallel != "no", not c.first_norm, c.window_rotary)
+    lacking += (c.normalise_heads and NORMS.get(c.norm) == "layer",) if alone else (any(c.windows), c.normalise_heads)
+    return not any(lacking) and c.norm_position in ("pre", "post") and c.norm in NORMS and c.activation in ACTIVATIONS
 
 
 def parameter_shapes(c: NetworkConfig) -> ShapesByName:
-    """The shape of every parameter that `network.build` makes for an encoder-decoder, shared ones once."""
-    assert c.encoder and c.decoder
-    shapes = dict(_embeddings("src", c.encoder, c.vocab_size, True))
-    shapes |= _embeddings("tgt", c.decoder, c.tgt_vocab_size or c.vocab_size, not c.share_embeddings)
+    """The shape of every parameter that `network.build` makes for an encoder-decoder or a decoder; shared ones once."""
+    assert c.decoder
+    vocab_size = c.tgt_vocab_size or c.vocab_size
+    if c.encoder:
+        shapes = dict(_embeddings("src_embeddings", c.encoder, c.vocab_size, True))
+        shapes |= _embeddings("tgt_embeddings", c.decoder, vocab_size, not c.share_embeddings)
+    else:
+        shapes = dict(_embeddings("embeddings", c.decoder, vocab_size, True))
     if not c.tie_head:
-        shapes[OUTPUT] = (c.tgt_vocab_size or c.vocab_size, c.decoder.d_model)
+        shapes[OUTPUT] = (vocab_size, c.decoder.d_model)
     if c.head_bias:
-        shapes["head.output.bias"] = (c.tgt_vocab_size or c.vocab_size,)
-    for part, stack in (("encoder", c.encoder), ("decoder", c.decoder)):
+        shapes["head.output.bias"] = (vocab_size,)
+    stacks = {"encoder": c.encoder, "decoder": c.decoder} if c.encoder else {"decoder": c.decoder}
+    for part, stack in stacks.items():
         for i in range(stack.n_layers):
-            shapes |= layer_shapes(f"{part}.layers.{i}", stack, i, part == "decoder")
+            shapes |= layer_shapes(f"{part}.layers.{i}", stack, i, part == "decoder" and len(stacks) > 1)
         if stack.norm_position == "pre":
             shapes |= norm_shapes(f"{part}.norm", stack)
     return shapes
 
 
-def _embeddings(side: str, c: StackConfig, size: int, own_table: bool) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _embeddings(name: str, c: StackConfig, size: int, own_table: bool) -> Iterator[tuple[str, tuple[int, ...]]]:
     if own_table:
-        yield f"{side}_embeddings.tokens.weight", (size, c.d_model)
+        yield f"{name}.tokens.weight", (size, c.d_model)
     if c.embedding_norm:
-        yield from norm_shapes(f"{side}_embeddings.norm", c).items()
+        yield from norm_shapes(f"{name}.norm", c).items()
     if c.positions == "learned":
-        yield f"{side}_embeddings.positions.table.weight", (c.max_len + c.position_offset, c.d_model)
+        yield f"{name}.positions.table.weight", (c.max_len + c.position_offset, c.d_model)
 
 
 def layer_shapes(name: str, c: StackConfig, i: int, has_cross: bool) -> ShapesByName:
@@ -189,6 +199,8 @@ def _attention(name: str, c: StackConfig, heads: int) -> ShapesByName:
     shapes = norm_shapes(f"{name}_sublayer.norm", c)
     for projection, width in widths.items():
         shapes |= linear_shapes(f"{name}.{projection}_proj", c.d_model, width, projection in c.attention_bias)
+    if c.normalise_heads:
+        shapes |= {f"{name}.{part}_norm.weight": (c.d_head,) for part in "qk"}
     return shapes | linear_shapes(f"{name}.o_proj", heads * d_v, c.d_model, "o" in c.attention_bias)
 
 

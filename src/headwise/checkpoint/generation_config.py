@@ -40,9 +40,9 @@ class GenerationConfig:
         """With the settings of a call; see `SearchSettings.changed`."""
         return replace(self, settings=self.settings.changed(given, computes))
 
-    def streamed(self, given: Mapping[str, Any]) -> "GenerationConfig":
+    def streamed(self, given: Mapping[str, Any], computes: Sequence[str] = ("float32",)) -> "GenerationConfig":
         """`changed` for streaming; `UserError` for beam search."""
-        chosen = self.changed({"beam_size": 1, "n_best": 1, **given})
+        chosen = self.changed({"beam_size": 1, "n_best": 1, **given}, computes)
         if chosen.settings.beam_size > 1 or chosen.settings.n_best > 1:
             raise UserError("a stream is written by greedy search or sampled: leave out beam_size and n_best")
         return chosen

@@ -141,10 +141,14 @@ class StoredNetwork:
 
     def engine(self, compute: str) -> SearchEngine:
         """What searches in this precision: the compiled library, or torch if the library cannot."""
+        return self.searcher(compute) or self._torch_side().engine_of(self.form(compute))
+
+    def form(self, compute: str) -> Any:
+        """The network in this precision: in the compiled library, or a torch module if the library cannot."""
         if searcher := self.searcher(compute):
             return searcher
         _ = self.network
-        return self._torch_side().engine_of(self._forms(compute))
+        return self._forms(compute)
 
     def searcher(self, compute: str) -> CompiledNetwork | None:
         """The network in the compiled library; None if only the torch module will do."""

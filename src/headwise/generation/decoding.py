@@ -1,10 +1,10 @@
-"""Generation from prompts of token ids: prefill, then the search of `headwise.decode`, in batches.
+"""Generation from prompts of token ids in torch: prefill, then the search of `headwise.decode`.
 
 The prompt of a decoder-only model is its input; that of an encoder-decoder is the start of its output.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from headwise.checkpoint.generation_config import GenerationConfig
 from headwise.contract import Hypothesis, SearchOptions
 from headwise.decode.constraints import Limits
-from headwise.decode.request import Bounds, non_finite_error, random_stream
+from headwise.decode.request import Bounds, non_finite_error
 from headwise.decode.sampling import sample
 from headwise.decode.search import Step, beam_search
 from headwise.decode.stepwise import decode_tokens_stepwise
@@ -88,23 +88,3 @@ def output_limits(room: Sequence[int | None], config: GenerationConfig, device: 
 def limits_of(bounds: Bounds, device: torch.device) -> Limits:
     """The same limits for torch."""
     return Limits(*map(torch.from_numpy, (bounds.min_length, bounds.max_length, bounds.prefix))).to(device)
-
-
-def search_in_batches(
-    inputs: Sequence[Sequence[int]],
-    batch_size: int,
-    search_batch: Callable[[list[Sequence[int]]], list[list[Hypothesis]]],
-) -> list[list[Hypothesis]]:
-    """The hypotheses of each input, in order; batches have inputs of similar length, the longest first."""
-    order = sorted(range(len(inputs)), key=lambda i: -len(inputs[i]))
-    found: list[list[Hypothesis]] = [[] for _ in inputs]
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
-        for i, hypotheses in zip(batch, search_batch([inputs[i] for i in batch]), strict=True):
-            found[i] = hypotheses
-    return found
-
-
-def random_streams(inputs: Sequence[Sequence[int]]) -> list[int]:
-    """The number of the random stream of each input, a hash of its tokens, so that it is the same in any batch."""
-    return [random_stream(tokens) for tokens in inputs]

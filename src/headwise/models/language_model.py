@@ -7,15 +7,18 @@ from typing import Any
 from headwise.architectures.xlnet import XLNetShape
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.generation_config import GenerationConfig, read_generation_config
+from headwise.contract import TextNetwork
 from headwise.data.corpus import read_lines
 from headwise.decode.streaming import growing_text, stop_at, until_stop
 from headwise.errors import UserError
 from headwise.evaluate.language import LanguageReport, Perplexity, language_report
 from headwise.generation.chat import Messages, refuse_single
 from headwise.generation.fill import Filling, fillings
+from headwise.generation.library_text import LibraryText
 from headwise.generation.output import Detokenise, Output, decode_after, output_of, prompt_ids
 from headwise.generation.permutation import BEHIND, ContentStream, LeftToRight, QueryStream
-from headwise.generation.text import CausalNetwork, continue_prompts, perplexity, stream_continuation
+from headwise.generation.text import continue_prompts, perplexity, stream_continuation
+from headwise.generation.torch_text import TorchText
 from headwise.generation.vectors import DecoderEmbedder, TextEmbedder, embed_texts, text_embedder
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import ContinuedText
@@ -31,6 +34,8 @@ from headwise.models.introspection import (
     walks_of_input,
 )
 from headwise.models.model import Model, only_with
+from headwise.native.linear import NUMBERS
+from headwise.native.network import CompiledNetwork
 
 WINDOW = 1024  # tokens read at once for a perplexity, where neither the network nor its settings have a limit
 DOES = {"language": "continues texts", "permutation": "continues texts and fills in masked tokens"}
@@ -67,18 +72,18 @@ class LanguageModel(Model):
     @only_with("language", "permutation")
     def generate(self, prompts: Sequence[str | Messages], **settings: Any) -> list[Output]:
         refuse_single(prompts, "generate")
-        chosen = self.generation.changed(settings)
+        chosen = self.generation.changed(settings, NUMBERS)
         stop = stop_at(chosen.settings.stop, self.tokenizer.decode)
         ids = [self.encode(prompt) for prompt in prompts]
-        found = continue_prompts(self.predictor, ids, chosen, self.max_len, stop)
+        found = continue_prompts(self.text_network(chosen.settings.compute), ids, chosen, self.max_len, stop)
         pairs = zip(ids, found, strict=True)
         return [output_of(ranked, self.decode_after(prompt), chosen.settings.stop) for prompt, ranked in pairs]
 
     @only_with("language", "permutation")
     def stream(self, prompt: str | Messages, **settings: Any) -> Iterator[str]:
-        chosen = self.generation.streamed(settings)
+        chosen = self.generation.streamed(settings, NUMBERS)
         ids = self.encode(prompt)
-        tokens = stream_continuation(self.predictor, ids, chosen, self.max_len)
+        tokens = stream_continuation(self.text_network(chosen.settings.compute), ids, chosen, self.max_len)
         return until_stop(growing_text(tokens, self.decode_after(ids)), chosen.settings.stop)
 
     @only_with("language", "permutation")
@@ -87,7 +92,7 @@ class LanguageModel(Model):
         window = window or longest
         if window > longest:
             raise UserError(f"window = {window}: the model reads at most {longest} tokens at once")
-        return perplexity(self.predictor, self.encode(text), window, stride or max(1, window // 2))
+        return perplexity(self.text_network(), self.encode(text), window, stride or max(1, window // 2))
 
     @only_with("language", "permutation")
     def evaluate(self, paths: Sequence[str], stride: int = 0, window: int = 0) -> LanguageReport:
@@ -119,10 +124,12 @@ class LanguageModel(Model):
         """A text and the loss of its prediction."""
         return next_tokens(self.observed(given).values)
 
-    @cached_property
-    def predictor(self) -> CausalNetwork:
-        """Predicts the next token."""
-        return LeftToRight(self.network) if self.head == "permutation" else self.network
+    def text_network(self, compute: str = "float32") -> TextNetwork:
+        """The network in this precision: in the compiled library, or in torch if the library does not support it."""
+        form = self.folder.weights.form(compute)
+        if isinstance(form, CompiledNetwork):
+            return LibraryText(form)
+        return TorchText(LeftToRight(form) if self.head == "permutation" else form)
 
     @cached_property
     def generation(self) -> GenerationConfig:

@@ -23,6 +23,8 @@ SOURCES = (
     "layers.c",
     "encoder.c",
     "decoder.c",
+    "prompts.c",
+    "slots.c",
     "transformer.c",
     "search.c",
     "training.c",

@@ -3,81 +3,69 @@
 #include "layers.h"
 
 #include "attention.h"
+#include "slots.h"
 
 #include <string.h>
 
-/* --- Self-attention: equation 1 for paths in the cache --- */
+/* --- Self-attention --- */
 
-/* One row: the scores of all heads for the slots of its path. */
-static void path_scores(const Attention *a, const float *q, const float *keys, const int32_t *path, int length,
-                       float *scores) {
-    const int k_width = a->heads * a->d_k, width = round_up(length);
-    for (int t = 0; t < length; t += 8) {
-        const float *k[8]; /* eight positions; those behind the last are not used */
-        for (int j = 0; j < 8; j++) k[j] = keys + (int64_t)path[MIN(t + j, length - 1)] * k_width;
-        for (int h = 0; h < a->heads; h++) {
-            f8 total[8];
-            UNROLL(8)
-            for (int j = 0; j < 8; j++) total[j] = set8(0);
-            for (int i = h * a->d_k; i < (h + 1) * a->d_k; i += 8) {
-                const f8 part = load8(q + i);
-                UNROLL(8)
-                for (int j = 0; j < 8; j++) total[j] = fma8(part, load8(k[j] + i), total[j]);
-            }
-            store8(scores + h * width + t, reduce_add8x8(total));
-        }
-    }
+/* The number of rows from the first one on that are consecutive positions of one prompt, at most BLOCK; 0: the first one is
+   behind its prompt, or there are sources. */
+static int prompt_rows(const Decoding *s, int rows, const int32_t *positions, const int32_t *sentences) {
+    if (!s->n_prompt_slots || positions[0] >= s->lengths[sentences[0]]) return 0;
+    int n = 1;
+    while (n < MIN(rows, BLOCK) && sentences[n] == sentences[0] && positions[n] == positions[0] + n) n++;
+    return n;
 }
 
-/* The same row: from scores to weights, and the weighted sums of the values. */
-static void path_values(const Attention *a, const float *values, const int32_t *path, int length, float *scores, float *out) {
-    const int v_width = a->heads * a->d_v, width = round_up(length);
-    for (int h = 0; h < a->heads; h++, out += a->d_v, values += a->d_v) {
-        float *weights = scores + h * width;
-        softmax(weights, length, width);
-        for (int i = 0; i < a->d_v; i += 32) { /* four registers at once, to hide the latency of additions */
-            const int count = MIN(4, (a->d_v - i) / 8);
-            f8 total[4] = {set8(0), set8(0), set8(0), set8(0)};
-            for (int t = 0; t < length; t++) {
-                const float *v = values + (int64_t)path[t] * v_width + i;
-                const f8 weight = set8(weights[t]);
-                if (count == 4) {
-                    UNROLL(4)
-                    for (int j = 0; j < 4; j++) total[j] = fma8(weight, load8(v + 8 * j), total[j]);
-                } else for (int j = 0; j < count; j++) total[j] = fma8(weight, load8(v + 8 * j), total[j]);
-            }
-            for (int j = 0; j < count; j++) store8(out + i + 8 * j, total[j]);
-        }
-    }
-}
-
-static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *positions, const int32_t *paths, int64_t stride) {
+/* Projects `rows` rows to queries, keys and values, and adds the keys and values to the cache. */
+static int project_heads(Decoding *s, int layer, int rows, const int32_t *positions) {
     const Attention *a = &s->model->decoder[layer].self;
     const Walk *walk = walk_of(s, 1, layer);
     const AttentionSteps *to = &walk->self;
-    const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->in->d_out;
-    float *qkv = s->wide.bytes, *context = s->context.bytes;
-    float *keys = s->self_k[layer], *values = s->self_v[layer];
+    const int q_width = a->heads * a->d_k, k_width = a->kv_heads * a->d_k, v_width = a->kv_heads * a->d_v, width = a->in->d_out;
+    float *qkv = s->wide.bytes, *keys = s->self_k[layer], *values = s->self_v[layer];
     const float *in = sublayer_input(s->model, &a->norm, s->x.bytes, s->h.bytes, rows, &to->ends);
     if (linear_forward(a->in, in, rows, padded_width(s->model), qkv, width, NONE, &s->scratch)) return -1;
     record_projections(a, walk->head, to, qkv, rows);
-    scale_queries(a, qkv, width, rows);
     for (int r = 0; r < rows; r++) {
         float *row = qkv + (int64_t)r * width;
-        rotate(&s->model->rotary, positions[r], row, 2 * a->heads, a->d_k);
-        memcpy(keys + (s->n_slots + r) * k_width, row + k_width, 4 * (size_t)k_width);
-        memcpy(values + (s->n_slots + r) * v_width, row + 2 * k_width, 4 * (size_t)v_width);
+        norm_heads(&a->q_norm, row, a->heads, a->d_k, a->norm_width);
+        norm_heads(&a->k_norm, row + q_width, a->kv_heads, a->d_k, a->norm_width);
+        scale_queries(a, row, width, 1);
+        rotate(&s->model->rotary, positions[r], row, a->heads + a->kv_heads, a->d_k);
+        memcpy(keys + (s->n_slots + r) * k_width, row + q_width, 4 * (size_t)k_width);
+        memcpy(values + (s->n_slots + r) * v_width, row + q_width + k_width, 4 * (size_t)v_width);
     }
     record_turned(a, walk->head, to, qkv, rows);
+    return 0;
+}
+
+/* `paths` (rows, stride) hold slots of positions behind the prompt; they may be NULL if all rows are in prompts. */
+static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *positions, const int32_t *sentences,
+                             const int32_t *paths, int64_t stride) {
+    if (project_heads(s, layer, rows, positions)) return -1;
+    const Attention *a = &s->model->decoder[layer].self;
+    const Walk *walk = walk_of(s, 1, layer);
+    const AttentionSteps *to = &walk->self;
+    const int out_width = a->heads * a->d_v, width = a->in->d_out;
+    const float *q = s->wide.bytes, *keys = s->self_k[layer], *values = s->self_v[layer];
     float *weights = next_layer(&s->recording.decoder, (int64_t)a->heads * rows * rows);
-    for (int r = 0; r < rows; r++) {
+    for (int r = 0, count; r < rows; r += MAX(1, count)) {
         if (is_cancelled(&s->scratch)) return -1;
-        const int length = positions[r] + 1;
-        float *scores = s->scores.bytes, *of_head = scores + walk->head * round_up(length);
-        path_scores(a, qkv + (int64_t)r * width, keys, paths + r * stride, length, scores);
-        if (to->scores) memcpy(to->scores + (int64_t)r * rows, of_head, 4 * (size_t)length);
-        path_values(a, values, paths + r * stride, length, scores, context + (int64_t)r * v_width);
-        if (to->weights) memcpy(to->weights + (int64_t)r * rows, of_head, 4 * (size_t)length);
+        float *scores = s->scores.bytes, *out = (float *)s->context.bytes + (int64_t)r * out_width;
+        const int64_t prompt = s->n_prompt_slots ? s->offsets[sentences[r]] : 0;
+        count = prompt_rows(s, rows - r, positions + r, sentences + r);
+        if (count) {
+            attend_to_prompt(a, count, q + (int64_t)r * width, width, keys + prompt * a->kv_heads * a->d_k,
+                             values + prompt * a->kv_heads * a->d_v, positions[r], scores, out);
+            continue;
+        }
+        const Slots slots = {prompt, s->n_prompt_slots ? s->lengths[sentences[r]] : 0, paths + r * stride};
+        attend_to_path(a, q + (int64_t)r * width, keys, values, &slots, positions[r],
+                       to->scores ? to->scores + (int64_t)r * rows : NULL, walk->head, scores, out);
+        const int length = positions[r] + 1; /* recordings are of attention without windows */
+        if (to->weights) memcpy(to->weights + (int64_t)r * rows, scores + walk->head * round_up(length), 4 * (size_t)length);
         for (int h = 0; weights && h < a->heads; h++)
             memcpy(weights + ((int64_t)h * rows + r) * rows, scores + h * round_up(length), 4 * (size_t)length);
     }
@@ -155,7 +143,7 @@ static void compact_cache(Decoding *s, const int32_t *to, int64_t kept) {
     const Transformer *m = s->model;
     for (int l = 0; l < m->n_decoder_layers; l++) {
         const Attention *a = &m->decoder[l].self;
-        const int64_t k_width = (int64_t)a->heads * a->d_k, v_width = (int64_t)a->heads * a->d_v;
+        const int64_t k_width = (int64_t)a->kv_heads * a->d_k, v_width = (int64_t)a->kv_heads * a->d_v;
         for (int64_t i = 0; i < s->n_slots; i++) {
             if (to[i] < 0 || to[i] == i) continue;
             memcpy(s->self_k[l] + to[i] * k_width, s->self_k[l] + i * k_width, 4 * (size_t)k_width);
@@ -166,10 +154,10 @@ static void compact_cache(Decoding *s, const int32_t *to, int64_t kept) {
 }
 
 /* After a failure, layers have different capacities: those that have grown give their blocks back too small. */
-static int grow_cache(Decoding *s, int64_t capacity) {
+int grow_cache(Decoding *s, int64_t capacity) {
     for (int l = 0; l < s->model->n_decoder_layers; l++) {
         const Attention *a = &s->model->decoder[l].self;
-        const int64_t k_width = (int64_t)a->heads * a->d_k, v_width = (int64_t)a->heads * a->d_v;
+        const int64_t k_width = (int64_t)a->kv_heads * a->d_k, v_width = (int64_t)a->kv_heads * a->d_v;
         if (is_cancelled(&s->scratch)) return -1;
         if (grow_buffer(&s->self_k[l], s->n_slots, s->capacity, capacity, k_width)) return -1;
         if (grow_buffer(&s->self_v[l], s->n_slots, s->capacity, capacity, v_width)) return -1;
@@ -184,7 +172,8 @@ int reserve_slots(Decoding *const *members, int count, int rows, int32_t *paths,
     int32_t *alive = reserve(&s->live, 4 * (s->n_slots + 1));
     if (!alive) return -1;
     memset(alive, 0, 4 * (size_t)s->n_slots);
-    int64_t living = 0;
+    int64_t living = s->n_prompt_slots;
+    for (int64_t i = 0; i < s->n_prompt_slots; i++) alive[i] = 1;
     for (int h = 0; h < hypotheses; h++)
         for (int t = 0; t < length; t++)
             if (!alive[paths[h * stride + t]]) alive[paths[h * stride + t]] = 1, living++;
@@ -227,8 +216,8 @@ int headwise_step(Decoding *s, int rows, const int32_t *tokens, const int32_t *p
     record_rows(m, next_layer(&s->recording.residual, size), x, rows);
     for (int l = 0; l < s->recording.end; l++) {
         record_rows(m, walk_of(s, 1, l)->input, x, rows);
-        if (decoder_attention(s, l, rows, positions, paths, stride)) return -1;
-        if (cross_attention(s, l, rows, sentences)) return -1;
+        if (decoder_attention(s, l, rows, positions, sentences, paths, stride)) return -1;
+        if (m->decoder[l].cross.in && cross_attention(s, l, rows, sentences)) return -1;
         if (feed_forward(s, &m->decoder[l].ffn, rows, walk_of(s, 1, l))) return -1;
         record_rows(m, next_layer(&s->recording.residual, size), x, rows);
         if (s->recording.states) {

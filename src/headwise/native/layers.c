@@ -9,9 +9,8 @@
 
 /* --- Norms --- */
 
-/* x * weight / sqrt(mean(x^2) + eps) */
-static void scale_by_rms(const Norm *norm, const float *x, float *y, int d) {
-    const int width = round_up(d);
+/* x * weight / sqrt(mean(x^2) + eps), of d numbers among `width` with zeros */
+static void scale_by_rms(const Norm *norm, const float *x, float *y, int width, int d) {
     f8 squares = set8(0);
     for (int i = 0; i < width; i += 8) squares = fma8(load8(x + i), load8(x + i), squares);
     const f8 factor = set8(1 / sqrtf(reduce_add8(squares) / d + norm->eps));
@@ -29,7 +28,7 @@ INLINE f8 keep_first8(f8 x, int n) {
 
 void norm_row(const Norm *norm, const float *x, float *y, int d) {
     if (!norm->bias) {
-        scale_by_rms(norm, x, y, d);
+        scale_by_rms(norm, x, y, round_up(d), d);
         return;
     }
     const int width = round_up(d);
@@ -114,12 +113,12 @@ void embed(const Embeddings *e, const int32_t *tokens, const int32_t *types, con
     for (int r = 0; r < rows; r++, x += width) {
         const int at = tokens[r] == e->padding ? -1 : positions[r];
         const int64_t row = (int64_t)tokens[r] * width;
-        const float *position = e->positions + (int64_t)at * width;
+        const float *position = e->positions ? e->positions + (int64_t)at * width : NULL;
         const float *type = e->types ? e->types + (types ? (int64_t)types[r] * width : 0) : NULL;
         for (int i = 0; i < width; i += 8) store8(x + i, mul8(read8(e->rows, row + i, e->half), scale));
         record_row(to->embeddings, r, x, d);
-        record_row(to->positions, r, position, d);
-        for (int i = 0; i < width; i += 8) store8(x + i, add8(load8(x + i), load8(position + i)));
+        if (position) record_row(to->positions, r, position, d);
+        for (int i = 0; position && i < width; i += 8) store8(x + i, add8(load8(x + i), load8(position + i)));
         for (int i = 0; type && i < width; i += 8) store8(x + i, add8(load8(x + i), load8(type + i)));
         record_row(to->sum, r, x, d);
         if (e->norm.weight) norm_row(&e->norm, x, x, d);
@@ -141,16 +140,16 @@ int reserve_activations(Decoding *s, int64_t rows, int length) {
             context = MAX(context, (int64_t)layer->self.heads * layer->self.d_v);
             keys = MAX(keys, layer->self.d_k);
             heads = MAX(heads, layer->self.heads);
-            if (!side) continue;
+            if (!side || !layer->cross.in) continue;
             wide = MAX(wide, MAX(layer->cross.in->d_out, layer->cross.memory->d_out));
             context = MAX(context, (int64_t)layer->cross.heads * layer->cross.d_v);
             heads = MAX(heads, layer->cross.heads);
         }
     }
-    const int64_t score_rows = (int64_t)heads * SCORE_ROWS;
+    const int64_t scores = (int64_t)heads * SCORE_ROWS * (round_up(length) + 8);
     int complete = reserve(&s->x, 4 * rows * padded_width(m)) && reserve(&s->h, 4 * rows * padded_width(m)) &&
                    reserve(&s->wide, 4 * rows * wide) && reserve(&s->context, 4 * rows * context) &&
-                   reserve(&s->scores, 4 * score_rows * round_up(length)) && reserve(&s->keys, 4 * keys * round_up(length));
+                   reserve(&s->scores, 4 * scores) && reserve(&s->keys, 4 * keys * round_up(length));
     return complete ? 0 : -1;
 }
 
@@ -191,6 +190,10 @@ void scale_queries(const Attention *a, float *q, int64_t stride, int rows) {
         for (int i = 0; i < a->heads * a->d_k; i += 8) store8(q + i, mul8(load8(q + i), scale));
 }
 
+void norm_heads(const Norm *norm, float *heads, int count, int d_k, int width) {
+    for (int h = 0; h < count && norm->weight; h++) scale_by_rms(norm, heads + h * d_k, heads + h * d_k, d_k, width);
+}
+
 void rotate(const Rotary *rotary, int position, float *row, int heads, int d_k) {
     const int half = rotary->half;
     if (!rotary->angles) return;
@@ -216,13 +219,14 @@ void record_head(Decoding *s, int queries, const float *q, int64_t q_stride, int
 }
 
 void record_projections(const Attention *a, int head, const AttentionSteps *to, const float *qkv, int rows) {
-    const int k_width = a->heads * a->d_k, width = a->in->d_out;
+    const int width = a->in->d_out, shared = head * a->kv_heads / a->heads;
+    const float *keys = qkv + a->heads * a->d_k, *values = keys + a->kv_heads * a->d_k;
     record(to->queries, qkv + head * a->d_k, width, rows, a->d_k);
-    record(to->keys, qkv + k_width + head * a->d_k, width, rows, a->d_k);
-    record(to->values, qkv + 2 * k_width + head * a->d_v, width, rows, a->d_v);
+    record(to->keys, keys + shared * a->d_k, width, rows, a->d_k);
+    record(to->values, values + shared * a->d_v, width, rows, a->d_v);
 }
 
 void record_turned(const Attention *a, int head, const AttentionSteps *to, const float *qkv, int rows) {
     record(to->turned_queries, qkv + head * a->d_k, a->in->d_out, rows, a->d_k);
-    record(to->turned_keys, qkv + (a->heads + head) * a->d_k, a->in->d_out, rows, a->d_k);
+    record(to->turned_keys, qkv + (a->heads + head * a->kv_heads / a->heads) * a->d_k, a->in->d_out, rows, a->d_k);
 }

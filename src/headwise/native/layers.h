@@ -49,6 +49,9 @@ int attention_output(Decoding *s, const Attention *a, int rows, const AttentionS
 /* 3.2.1: scales queries. Scaling the weights instead would change their rounding. */
 void scale_queries(const Attention *a, float *q, int64_t stride, int rows);
 
+/* Normalises heads, `d_k` numbers apart and of `width` numbers without padding, if there is a norm. */
+void norm_heads(const Norm *norm, float *heads, int count, int d_k, int width);
+
 /* Applies rotary positions to the queries and keys of a row. */
 void rotate(const Rotary *rotary, int position, float *row, int heads, int d_k);
 
@@ -71,6 +74,9 @@ void free_activations(Decoding *s);
 
 /* Cross-attention keys and values of the encoded rows `memory` for every decoder layer; see decoder.c. */
 int project_memory(Decoding *s, const float *memory, int first, int sentences, int rows);
+
+/* Memory for `held` slots of the cache. Returns 0, or -1 if out of memory or cancelled. */
+int grow_cache(Decoding *s, int64_t held);
 
 /* Aligned memory; NULL if there is none. */
 static inline float *take_floats(int64_t count) { return take_block(4 * count); }

@@ -43,9 +43,10 @@ class Attention(Structure):
     """See transformer.h."""
 
     _fields_ = (
-        *_fields(c_int, "heads d_k d_v"),
+        *_fields(c_int, "heads kv_heads d_k d_v window"),
         *_fields(c_void_p, "in_ memory out"),
-        ("norm", Norm),
+        *_fields(Norm, "norm q_norm k_norm"),
+        ("norm_width", c_int),
         ("scale", c_float),
     )
 
@@ -151,6 +152,9 @@ class Ids(Structure):
     _fields_ = (("ids", c_void_p), ("count", c_int))
 
 
+STOP = ctypes.CFUNCTYPE(c_int, POINTER(c_int32), c_int)  # `stop` of `Options`
+
+
 class Options(Structure):
     """See search.h."""
 
@@ -172,6 +176,7 @@ class Options(Structure):
         ("top_k", c_int),
         ("temperature", c_float),
         ("top_p", c_float),
+        ("stop", STOP),
     )
 
 
@@ -331,6 +336,8 @@ def declared(found: ctypes.CDLL) -> ctypes.CDLL:
         ("to_bfloat16", None, (c_void_p, c_int64, c_void_p)),
         ("checksum", c_uint64, (c_void_p, c_int64)),
         ("start", c_void_p, (c_void_p, c_void_p, c_void_p, c_int, c_void_p)),
+        ("read_prompts", c_void_p, (c_void_p, c_void_p, c_void_p, c_int, c_void_p, c_void_p)),
+        ("log_probs", c_int, (c_void_p, c_void_p, c_void_p, c_int, c_void_p, c_void_p)),
         ("end", None, (c_void_p,)),
         ("encode", c_int, (*[c_void_p] * 4, c_int, c_void_p, c_void_p)),
         ("reserve_slots", c_int, (c_void_p, c_int, c_void_p, c_int, c_int64, c_int)),

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import POINTER, byref, c_void_p, cast
 from dataclasses import dataclass
+from itertools import chain
 from threading import Lock
 from typing import Any
 from weakref import finalize
@@ -26,9 +27,9 @@ NORMS = ("layer", "rms", "rms_shifted")
 class Shape:
     """Hyperparameters that do not follow from the shapes of parameters."""
 
-    encoder_heads: tuple[int, ...]  # of each layer
+    encoder_heads: tuple[int, ...]  # of each layer; () in a decoder alone
     decoder_heads: tuple[int, ...]
-    cross_heads: tuple[int, ...]
+    cross_heads: tuple[int, ...]  # () in a decoder alone
     norm_first: bool
     eps: float = 1e-5  # of the norms
     norm: str = "layer"  # one of NORMS
@@ -38,6 +39,7 @@ class Shape:
     logit_scale: float = 1.0  # factor on the hidden states before the output
     padding: int = -1  # id of padding that does not count as a position; -1 = none
     rotary: tuple[float, ...] = ()  # rotation of each pair of a head, radians a position
+    windows: tuple[int, ...] = ()  # of each decoder layer: visible positions, the last ones; 0 = all; () = all
 
 
 class NativeEngine:
@@ -70,7 +72,7 @@ class PackedNetwork:
         parameters: by their names in a model directory; each is read once.
         shape: the hyperparameters.
         positions: returns the encodings of positions (n, width) of each side, at least as many as requested unless the
-            table ends; with `Shape.padding`, the encoding of padding comes before them.
+            table ends; with `Shape.padding`, the encoding of padding comes before them. None: none are added.
         numbers: see `Linear`; with bfloat16, embeddings are bfloat16, too.
         memory: for layers and tables, always in the same order; None = its own.
     """
@@ -82,7 +84,7 @@ class PackedNetwork:
         self,
         parameters: Mapping[str, Floats],
         shape: Shape,
-        positions: Callable[[int], Sequence[Floats]],
+        positions: Callable[[int], Sequence[Floats | None]],
         numbers: str,
         memory: PackedMemory | None = None,
     ) -> None:
@@ -109,13 +111,16 @@ class PackedNetwork:
                 return
             tables = self._positions(max(length, 2 * self._known))
             first = int(self._shape.padding >= 0)  # the row of the first position
-            known = min(map(len, tables)) - first
+            wanted = max(length, 2 * self._known)
+            known = min((len(table) - first for table in tables if table is not None), default=wanted)
             if length > known:
                 raise UserError(f"a sequence of {length} tokens is longer than the model's {known} learned positions")
             if self._shape.rotary:
                 table = np.concatenate([pad_rows(part) for part in rotary_tables(self._shape.rotary, known)], -1)
                 self.structure.rotary = c.Rotary(self._address(table), table.shape[1] // 2)
             for embeddings, table in zip(self._sides(), tables, strict=True):
+                if table is None:
+                    continue
                 assert table.shape[1] == self._width(embeddings), "positions as wide as the tokens"
                 embeddings.positions = self._address(pad_rows(table), first)
             self._extend_others(known)
@@ -194,9 +199,11 @@ class PackedNetwork:
         assert bias.shape == weight.shape
         return c.Norm(self._address(weight), self._address(bias), self._shape.eps)
 
-    def _layer(self, name: str, own: int, cross: int | None) -> c.Layer:
+    def _layer(self, name: str, own: int, cross: int | None, window: int | None = None) -> c.Layer:
+        attention = self._attention(f"{name}.self_attn", own, False)
+        attention.window = window or 0
         return c.Layer(
-            self._attention(f"{name}.self_attn", own, False),
+            attention,
             c.Attention() if cross is None else self._attention(f"{name}.cross_attn", cross, True),
             self._feed_forward(f"{name}.ffn"),
         )
@@ -219,25 +226,41 @@ class PackedNetwork:
         assert all(x[0].shape[1] == self.d_model for x in (q, k, v)) and len(o[0]) == self.d_model
         assert heads > 0 and not (len(q[0]) % heads or o[0].shape[1] % heads), f"{name}: heads"
         d_k, d_v = len(q[0]) // heads, o[0].shape[1] // heads
-        k, v = _repeat_heads(k, heads, d_k), _repeat_heads(v, heads, d_v)
+        kv_heads = heads if not name.startswith("decoder") or cross else len(k[0]) // max(1, d_k)
+        assert kv_heads and heads % kv_heads == 0, f"{name}: heads in equal groups"
+        k, v = _repeat_heads(k, kv_heads, d_k), _repeat_heads(v, kv_heads, d_v)
         scale = self._shape.score_scale or 1 / math.sqrt(d_k)
         pairs = 0 if cross else len(self._shape.rotary)
         assert 2 * pairs <= d_k, f"{name}: at most half of the head width"
-        q, k = (_padded_heads(*x, heads, pairs, pairs) for x in (q, k))
-        v = _padded_heads(*v, heads)
+        q, k = _padded_heads(*q, heads, pairs, pairs), _padded_heads(*k, kv_heads, pairs, pairs)
+        v = _padded_heads(*v, kv_heads)
         out = _padded_heads(o[0].T, np.zeros(o[0].shape[1], np.float32), heads)[0].T, o[1]
         parts = ([q], [k, v]) if cross else ([q, k, v], [])
         made = [self._joint(part) for part in parts if part]
         return c.Attention(
             heads=heads,
+            kv_heads=kv_heads,
             d_k=len(q[0]) // heads,
             d_v=round_up(d_v),
             in_=made[0],
             memory=made[1] if cross else None,
             out=self._linear(*_padded_heads(*out, 1)),
             norm=self._norm(f"{name}_sublayer.norm"),
+            q_norm=self._head_norm(f"{name}.q_norm", d_k, pairs),
+            k_norm=self._head_norm(f"{name}.k_norm", d_k, pairs),
+            norm_width=d_k,
             scale=scale,
         )
+
+    def _head_norm(self, name: str, width: int, pairs: int) -> c.Norm:
+        """The norm of every head's queries or keys, which a decoder may have."""
+        weight = self._parameters.get(f"{name}.weight")
+        if weight is None:
+            return c.Norm(None, None, 0.0)
+        assert weight.shape == (width,) and self._shape.norm in NORMS[1:] and name.startswith("decoder"), name
+        weight = weight + 1 if self._shape.norm == "rms_shifted" else weight
+        padded = _padded_heads(weight[:, None], weight, 1, pairs, pairs)[1]
+        return c.Norm(self._address(padded), None, self._shape.eps)
 
     def _joint(self, projections: list[tuple[Floats, Floats]]) -> int:
         weights, biases = (self._memory.joined(x) for x in zip(*projections, strict=True))
@@ -250,54 +273,66 @@ class PackedNetwork:
 
 
 class CompiledNetwork(PackedNetwork, NativeEngine):
-    """A packed encoder-decoder; arguments as for `PackedNetwork`, with positions of sources and of targets."""
+    """A packed encoder-decoder or decoder alone; arguments as for `PackedNetwork`.
+
+    Positions are those of sources and of targets; in a decoder alone, whose parameters have the names of targets, only
+    the latter.
+    """
 
     def __init__(
         self,
         parameters: Mapping[str, Floats],
         shape: Shape,
-        positions: Callable[[int], Sequence[Floats]],
+        positions: Callable[[int], Sequence[Floats | None]],
         numbers: str,
         memory: PackedMemory | None = None,
     ) -> None:
         super().__init__(parameters, shape, positions, numbers, memory)
-        tables = {side: parameters[f"{side}_embeddings.tokens.weight"] for side in ("src", "tgt")}
+        alone = not (shape.encoder_heads or shape.cross_heads) and "src_embeddings.tokens.weight" not in parameters
+        sides = ("tgt",) if alone else ("src", "tgt")
+        tables = {side: parameters[f"{side}_embeddings.tokens.weight"] for side in sides}
         self.vocabulary = {side: len(table) for side, table in tables.items()}
         self.d_model = d_model = tables["tgt"].shape[1]
         self.heads = {"encoder": shape.encoder_heads, "decoder": shape.decoder_heads, "cross": shape.cross_heads}
         encoder = [self._layer(f"encoder.layers.{i}", n, None) for i, n in enumerate(shape.encoder_heads)]
-        heads = zip(shape.decoder_heads, shape.cross_heads, strict=True)
-        decoder = [self._layer(f"decoder.layers.{i}", own, cross) for i, (own, cross) in enumerate(heads)]
+        none = (None,) * len(shape.decoder_heads)
+        heads = zip(shape.decoder_heads, none if alone else shape.cross_heads, shape.windows or none, strict=True)
+        decoder = [self._layer(f"decoder.layers.{i}", *each) for i, each in enumerate(heads)]
         output, scale = parameters["output.weight"], np.float32(shape.logit_scale)
         output = output if scale == 1 else output * scale
         self.output = Linear(output, parameters.get("output.bias"), numbers, memory=self._memory)
+        scales = dict(zip(("src", "tgt"), shape.embedding_scales, strict=True))
+        embeddings = {side: self._embeddings(f"{side}_embeddings", tables[side], scales[side]) for side in sides}
         self.structure = c.Transformer(
             d_model=d_model,
             norm_first=shape.norm_first,
             n_encoder_layers=len(encoder),
             n_decoder_layers=len(decoder),
-            source=self._embeddings("src_embeddings", tables["src"], shape.embedding_scales[0]),
-            target=self._embeddings("tgt_embeddings", tables["tgt"], shape.embedding_scales[1]),
+            source=embeddings.get("src", c.Embeddings()),
+            target=embeddings["tgt"],
             encoder=self._array(encoder),
             decoder=self._array(decoder),
             encoder_norm=self._norm("encoder.norm", True),
             decoder_norm=self._norm("decoder.norm", True),
             output=self.output.address,
         )
-        assert (self.output.d_out, self.output.d_in) == (self.vocabulary["tgt"], d_model), (
-            "sizes of the output projection"
-        )
+        assert output.shape == (self.vocabulary["tgt"], d_model), "sizes of the output projection"
         self._packed()
 
     def _sides(self) -> Sequence[c.Embeddings]:
-        return self.structure.source, self.structure.target
+        return (self.structure.source, self.structure.target) if self.has_encoder else (self.structure.target,)
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether it reads sources; a decoder alone reads prompts."""
+        return "src" in self.vocabulary
 
     def networks(self) -> "tuple[CompiledNetwork, ...]":
         """Itself alone."""
         return (self,)
 
     def start(self, sources: Sequence[Sequence[int]], stop: Ints | None = None) -> "Decoding":
-        """Encode sources, ids with their end marks; `stop` as `Decoding` takes it."""
+        """Encode sources, ids with their end marks, or read prompts; `stop` as `Decoding` takes it."""
         return Decoding(self, sources, stop)
 
     def read(self, source: Sequence[int]) -> "NativeDraftState":
@@ -321,42 +356,56 @@ class CompiledEnsemble(NativeEngine):
 
 
 class Decoding:
-    """Encoded sources and the KV cache of their outputs.
+    """Encoded sources, or prompts that a decoder alone has read, and the KV cache of their outputs.
 
     Another thread may set `stop`, an int32 array of one number, to non-zero: then methods raise `SearchCancelled`
     within milliseconds.
     """
 
-    def __init__(self, network: CompiledNetwork, sources: Sequence[Sequence[int]], stop: Ints | None = None) -> None:
+    def __init__(
+        self,
+        network: CompiledNetwork,
+        sources: Sequence[Sequence[int]],
+        stop: Ints | None = None,
+        hidden: Floats | None = None,
+    ) -> None:
+        """`hidden` (tokens, d_model) gets the states after all tokens of all prompts."""
         assert stop is None or (stop.dtype == np.int32 and stop.size == 1)
         self._stop = stop
         self._capacity = 0  # of slots
         lengths = np.array([len(source) for source in sources], np.int32)
         assert len(lengths) and lengths.all(), "sources include their end tokens"
-        tokens = np.array([token for source in sources for token in source], np.int32)
+        tokens = np.fromiter(chain.from_iterable(sources), np.int32, int(lengths.sum()))
         self.network = network
         self.sentences = len(sources)
-        network.check_tokens(tokens, "src")
+        network.check_tokens(tokens, "src" if network.has_encoder else "tgt")
         network.extend_positions(int(lengths.max()))
-        structure = byref(network.structure)
-        self.address = c.needed().headwise_start(structure, at(tokens), at(lengths), len(lengths), at(stop))
+        given = byref(network.structure), at(tokens), at(lengths), len(lengths)
+        if network.has_encoder:
+            assert hidden is None, "states of prompts"
+            self.prompt_lengths = np.zeros(len(lengths), np.int32)
+            self.address = c.needed().headwise_start(*given, at(stop))
+        else:
+            assert hidden is None or (hidden.dtype == np.float32 and hidden.shape == (len(tokens), network.d_model))
+            self.prompt_lengths = lengths
+            self.address = c.needed().headwise_read_prompts(*given, at(hidden), at(stop))
         self.done(not self.address)
         finalize(self, _end, self.address, network).atexit = False
 
     def matches(self, first: "Decoding") -> bool:
         """Whether both can take part in one search: new decodings of as many sources, with one vocabulary."""
         same = self.sentences == first.sentences and self.network.vocabulary == first.network.vocabulary
-        return same and not (self.slots or self._capacity)
+        return same and self.slots == self.prompt_lengths.sum() and not self._capacity
 
     def step(self, tokens: Ints, positions: Ints, sentences: Ints, paths: Ints) -> Floats:
         """Hidden states (rows, d_model) after one more position of `rows` hypotheses.
 
         Args:
             tokens: (rows,), the newest tokens.
-            positions: (rows,), their positions in the outputs.
-            sentences: (rows,), indices of their sources.
+            positions: (rows,), their positions in the outputs, or in the texts that begin with the prompts.
+            sentences: (rows,), indices of their sources or prompts.
             paths: (rows, stride) in int32, slots of all positions up to those of `tokens`, which are `slots` and
-                following.
+                following; without those of the prompts.
         """
         self.network.check_tokens(tokens, "tgt")
         self._check_step(len(tokens), positions, sentences, paths)
@@ -372,9 +421,11 @@ class Decoding:
     def _check_step(self, rows: int, positions: Ints, sentences: Ints, paths: Ints) -> None:
         """Check what C does not check."""
         assert rows and positions.shape == sentences.shape == (rows,) and len(paths) == rows
-        assert all_below(positions, paths.shape[1]) and all_below(sentences, self.sentences)
+        assert all_below(sentences, self.sentences)
+        written = positions - self.prompt_lengths[sentences]
+        assert all_below(written, paths.shape[1])
         assert self.slots + rows <= self._capacity, "`make_room` comes first"
-        self._check_paths(paths, int(positions.max()) + 1, self.slots + rows)
+        self._check_paths(paths, int(written.max()) + 1, self.slots + rows)
 
     @staticmethod
     def _check_paths(paths: Ints, length: int, slots: int) -> None:
@@ -394,8 +445,8 @@ class Decoding:
         return c.needed().headwise_slots(self.address)
 
     def truncate(self, slots: int) -> None:
-        """Remove all slots from `slots` on."""
-        assert slots >= 0
+        """Remove all slots from `slots` on, which are not of prompts."""
+        assert slots >= self.prompt_lengths.sum()
         c.needed().headwise_truncate(self.address, slots)
 
     def done(self, failed: int) -> None:

@@ -54,6 +54,29 @@ def rotary_frequencies(width: int, base: float = 10000.0) -> NDArray[np.float32]
     return (base ** (-np.arange(0, width, 2, dtype=np.float64) / width)).astype(np.float32)
 
 
+def scaled_rates(
+    width: int, base: float, scaling: str, factor: float, low: float, high: float, trained_len: int
+) -> NDArray[np.float32]:
+    """The rates of a `RotaryConfig`; "linear" scaling is position interpolation (arXiv:2306.15595)."""
+    rates = rotary_frequencies(width, base)
+    if scaling == "llama3":
+        return llama3_rates(rates, factor, low, high, trained_len)
+    return {"none": rates, "linear": rates / np.float32(factor)}[scaling]
+
+
+def llama3_rates(
+    rates: NDArray[np.float32], factor: float, low: float, high: float, trained_len: int
+) -> NDArray[np.float32]:
+    """LLaMA 3.1's scaling: slow pairs are divided by `factor`, fast ones stay, those between are interpolated.
+
+    A pair is slow when it turns fewer than `low` times in `trained_len` positions, fast when more than `high`
+    times.
+    """
+    turns = trained_len * rates / np.float32(2 * math.pi)
+    share = ((turns - low) / np.float32(high - low)).clip(0, 1)
+    return (1 - share) * rates / np.float32(factor) + share * rates
+
+
 def rotary_tables(rates: Sequence[float], length: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Cosines and sines (length, pairs) of the rotation of pairs (arXiv:2104.09864); `rates` are radians a position."""
     angle = np.arange(length, dtype=np.float32)[:, None] * np.array(rates, np.float32)  # float32 as in `network.rotary`

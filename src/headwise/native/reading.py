@@ -1,6 +1,7 @@
-"""Read pairs of a source and a given target with the compiled library: log-probabilities, attention, hidden states.
+"""Read given texts with the compiled library: log-probabilities, attention, hidden states.
 
-There is no search: the decoder reads the target shifted right by one (teacher forcing).
+There is no search: the decoder reads the target of a pair shifted right by one (teacher forcing), and a decoder alone a
+text.
 """
 
 import math
@@ -13,8 +14,8 @@ import numpy as np
 from jaxtyping import Float32
 
 from headwise.native import library as c
-from headwise.native.arrays import Floats, at
-from headwise.native.network import CompiledNetwork
+from headwise.native.arrays import Floats, Ints, at
+from headwise.native.network import CompiledNetwork, Decoding
 
 LOGITS_AT_ONCE = 1 << 22  # numbers
 Heads = Sequence[Float32[np.ndarray, "_ _ _"]]  # of each layer: (heads, queries, keys)
@@ -141,4 +142,22 @@ def chosen_log_probs(network: CompiledNetwork, hidden: Floats, tokens: np.ndarra
         logits -= most
         total = np.exp(logits, out=logits).sum(1, dtype=np.float64)
         found[rows] = chosen - (most[:, 0] + np.log(total))
+    return found
+
+
+def token_log_probs(
+    network: CompiledNetwork, tokens: Sequence[int], first: int = 1, stop: Ints | None = None
+) -> Floats:
+    """The log-probability of each token of a text from token `first` on, given those before it, by a decoder alone.
+
+    The memory of logits does not depend on the length. `stop` as `Decoding` takes it.
+    """
+    assert 1 <= first < len(tokens), "the first token is not predicted"
+    wanted = np.array(tokens[first:], np.int32)
+    network.check_tokens(wanted, "tgt")
+    hidden = np.empty((len(tokens) - 1, network.d_model), np.float32)
+    decoding = Decoding(network, [tokens[:-1]], stop, hidden)
+    found, states = np.empty(len(wanted), np.float32), hidden[first - 1 :]
+    output, rows = network.output.address, len(wanted)
+    decoding.done(c.needed().headwise_log_probs(output, at(states), at(wanted), rows, at(found), at(stop)))
     return found

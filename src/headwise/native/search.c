@@ -167,8 +167,17 @@ static int add_needed(Search *s, int count) {
     return count;
 }
 
+/* Whether an output of a row ends with a token. */
+static int is_end(const Search *s, const Candidate *c) {
+    if (contains(c->token, &s->options.ends)) return 1;
+    if (!s->options.stop) return 0;
+    int32_t *tokens = s->old.tokens + (int64_t)c->row * s->found.longest;
+    tokens[s->length] = c->token; /* behind those of the row */
+    return s->options.stop(tokens, s->length + 1);
+}
+
 static int can_continue(const Search *s, const Candidate *c, int at_limit) {
-    return !at_limit && !contains(c->token, &s->options.ends);
+    return !at_limit && !is_end(s, c);
 }
 
 /* The number of live candidates that each bank keeps; see `shares` in decode/phrases.py. */
@@ -453,6 +462,22 @@ static void divide(float *sums, float by, int64_t n) {
     for (int64_t i = 0; i < n; i++) sums[i] /= by;
 }
 
+static int has_prompts(const Search *s) { return s->members.decodings[0]->n_prompt_slots > 0; }
+
+static int prompt_length(const Search *s, int sentence) {
+    return has_prompts(s) ? s->members.decodings[0]->lengths[sentence] : 0;
+}
+
+/* The position of the newest token among the inputs; a start token comes before the first one, unless there are prompts. */
+static int input_position(const Search *s) { return has_prompts(s) ? s->length - 1 : s->length; }
+
+/* States after the prompts, which have been read. */
+static void copy_prompt_states(const Search *s, const Decoding *of, float *hidden) {
+    const int d = of->model->d_model;
+    for (int r = 0; r < s->rows; r++)
+        memcpy(hidden + (int64_t)r * d, of->prompt_states + (int64_t)sentence_of(s, r) * d, 4 * (size_t)d);
+}
+
 /* The input of the models: the newest token of every row, or of the only row followed by guesses. */
 static void prepare_inputs(Search *s, const int32_t *guesses, int count, int32_t *tokens, int32_t *positions,
                            int32_t *sentences) {
@@ -461,8 +486,10 @@ static void prepare_inputs(Search *s, const int32_t *guesses, int count, int32_t
         const int row = MIN(r, s->rows - 1), ahead = r - row;
         tokens[r] = ahead ? guesses[ahead - 1] : token_at(s, row, s->length - 1);
         if (s->ids) tokens[r] = s->ids[tokens[r]];
-        positions[r] = s->length + ahead, sentences[r] = sentence_of(s, row);
-        s->old.paths[row * stride + s->length + ahead] = (int32_t)(slot + r);
+        sentences[r] = sentence_of(s, row);
+        const int at = input_position(s) + ahead;
+        positions[r] = prompt_length(s, sentences[r]) + at;
+        s->old.paths[row * stride + at] = (int32_t)(slot + r);
     }
 }
 
@@ -472,17 +499,19 @@ static int compute_logits(Search *s, const int32_t *guesses, int count) {
     const Members *members = &s->members;
     const int rows = s->rows + count, d = widest_state(members);
     const int64_t cells = (int64_t)rows * s->vocab, more = members->count > 1 ? cells : 0, stride = s->found.longest;
-    if (reserve_slots(members->decodings, members->count, rows, s->old.paths, s->rows, stride, s->length)) return -1;
+    const int at_prompt = has_prompts(s) && !s->length, before = MAX(0, input_position(s));
+    if (!at_prompt && reserve_slots(members->decodings, members->count, rows, s->old.paths, s->rows, stride, before)) return -1;
     float *hidden = reserve(&s->memory, 4 * ((int64_t)rows * (d + 3) + cells + more + s->vocab + 64));
     if (!hidden) return -1;
     s->logits = hidden + (int64_t)rows * d, s->row_scratch = s->logits + cells;
     float *others = s->row_scratch + s->vocab;
     int32_t *tokens = (int32_t *)(others + more), *positions = tokens + rows, *sentences = positions + rows;
-    prepare_inputs(s, guesses, count, tokens, positions, sentences);
+    if (!at_prompt) prepare_inputs(s, guesses, count, tokens, positions, sentences);
     for (int m = 0; m < members->count; m++) {
         Decoding *of = members->decodings[m];
         float *own = m ? others : s->logits;
-        if (headwise_step(of, rows, tokens, positions, sentences, s->old.paths, count ? 0 : stride, hidden)) return -1;
+        if (at_prompt) copy_prompt_states(s, of, hidden);
+        else if (headwise_step(of, rows, tokens, positions, sentences, s->old.paths, count ? 0 : stride, hidden)) return -1;
         if (linear_forward(members->outputs[m], hidden, rows, of->model->d_model, own, s->vocab, NONE, &of->scratch)) return -1;
         if (m) add(s->logits, others, cells);
     }
@@ -498,7 +527,7 @@ static void report_ranked(const Search *s, const Ranked *ranked, int step, int c
         const Candidate *c = s->best + i;
         const int64_t to = (int64_t)step * s->max_candidates + i;
         ranked->tokens[to] = c->token, ranked->parents[to] = c->row;
-        ranked->ended[to] = at_limit || contains(c->token, &s->options.ends);
+        ranked->ended[to] = at_limit || is_end(s, c);
         ranked->log_probs[to] = c->log_prob, ranked->token_log_probs[to] = c->last;
     }
 }
@@ -536,7 +565,7 @@ static int select_tokens(Search *s, float *logits, const Ranked *ranked, int ste
 
 int headwise_search_step(Search *s, const int32_t *guesses, int count, const Ranked *ranked) {
     if (!s->rows) return 0;
-    count = MIN(count, s->found.longest - s->length - 1);
+    count = has_prompts(s) ? 0 : MIN(count, s->found.longest - s->length - 1); /* guesses are for sources */
     if (compute_logits(s, guesses, count)) return -1;
     const int64_t slot = headwise_slots(s->members.decodings[0]) - s->rows - count;
     for (int made = 0, right = 1; right; ) {

@@ -25,6 +25,7 @@ typedef struct Options {
     int no_repeat_ngram, bos_in_ngrams; /* 0: no constraint; whether the start token counts */
     int top_k;                         /* for sampling, like temperature and top_p */
     float temperature, top_p;
+    int (*stop)(const int32_t *tokens, int length); /* whether an output ends after its last token; NULL: by the others alone */
 } Options;
 
 /* Length limits and forced prefix of each sentence, padded with -1. */

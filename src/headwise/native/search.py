@@ -15,7 +15,7 @@ from headwise.contract import Continuation, Hypothesis, SearchOptions
 from headwise.device import usable_threads
 from headwise.native import library as c
 from headwise.native.arrays import addresses, all_below, at, floats
-from headwise.native.settings import EARLY_STOPPING, options_of
+from headwise.native.settings import EARLY_STOPPING, StopCallback, options_of
 from headwise.native.threads import use_threads
 
 
@@ -25,7 +25,7 @@ class Search:
     Args:
         decodings: new decodings of the same sources by networks with one vocabulary; their log-probabilities are
             averaged.
-        settings: without `timestamps`, `among_allowed` and `stop`.
+        settings: without `timestamps` and `among_allowed`; with candidates without `stop`.
         limits: `decode.request.Bounds`; with `streams`, `n_best` samples of each source.
         candidates: `decode.candidates.Candidates`, or None for the whole vocabulary. C works with columns, which are
             indices into the candidates; all ids are converted here.
@@ -42,8 +42,13 @@ class Search:
             settings, limits = _to_columns(settings, candidates), _limits_in_columns(limits, candidates)
         self._check(settings, limits)
         for decoding in decodings:
-            decoding.network.extend_positions(int(limits.max_length.max()))
+            longest = decoding.prompt_lengths + limits.max_length - (not decoding.network.has_encoder)
+            decoding.network.extend_positions(int(longest.max()))
         self._options, self._lists = options_of(settings, limits.streams is not None)
+        self._stop = StopCallback(settings.stop) if settings.stop else None
+        if self._stop:
+            assert candidates is None, "stop strings are for the whole vocabulary"
+            self._options.stop = self._stop.function
         members = addresses(decodings), addresses(outputs)
         ids = None if candidates is None else np.ascontiguousarray(candidates.ids, np.int32)
         barred = None if candidates is None else floats(np.where(candidates.allowed, 0, -np.inf))
@@ -111,8 +116,10 @@ class Search:
             finalize(self, c.needed().headwise_search_end, self._address).atexit = False
 
     def _done(self, failed: int) -> None:
-        self._failed = bool(failed)
+        self._failed = bool(failed or (self._stop and self._stop.error))
         self._decodings[0].done(failed)
+        if self._stop and self._stop.error:
+            raise self._stop.error
 
     def _bounds(self, limits: Any) -> c.Limits:
         lengths = (np.ascontiguousarray(x, np.int32) for x in (limits.min_length, limits.max_length, limits.prefix))

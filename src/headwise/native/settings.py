@@ -4,19 +4,34 @@ from ctypes import c_void_p
 
 import numpy as np
 
-from headwise.contract import SearchOptions
+from headwise.contract import SearchOptions, Stop
 from headwise.native import library as c
 from headwise.native.arrays import Ints
 
 EARLY_STOPPING = ("exact", "no", "yes", "never")  # in the order of `Ending` in search.h
 
 
+class StopCallback:
+    """Calls `stop` from C. The search ends at its first exception, which is in `error`."""
+
+    def __init__(self, stop: Stop) -> None:
+        self.error: BaseException | None = None
+        self.function = c.STOP(lambda tokens, length: self._ends(stop, tokens[:length]))
+
+    def _ends(self, stop: Stop, tokens: list[int]) -> bool:
+        try:
+            return self.error is not None or bool(stop([tokens])[0])
+        except BaseException as error:  # also Ctrl-C, which C would lose
+            self.error = error
+            return True
+
+
 def options_of(settings: SearchOptions, sampled: bool) -> tuple[c.Options, list[Ints]]:
     """The C struct, and the arrays it points to, which must outlive it; the first one holds the end tokens.
 
-    With `sampled`, `n_best` independent samples replace the beam.
+    `stop` is not in it. With `sampled`, `n_best` independent samples replace the beam.
     """
-    assert not (settings.timestamps or settings.among_allowed or settings.stop), "not supported by the compiled library"
+    assert not (settings.timestamps or settings.among_allowed), "not supported by the compiled library"
     assert not settings.ngram_context, "set by the compiled library itself"
     assert settings.early_stopping in EARLY_STOPPING
     beam_size, copies = (1, settings.n_best) if sampled else (settings.beam_size, 1)

@@ -6,8 +6,8 @@
 
 static float **new_layer_buffers(int layers) { return calloc(layers + 1, sizeof(float *)); }
 
-static Decoding *start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences,
-                       const atomic_int *stop, Recording recording) {
+Decoding *new_decoding(const Transformer *model, const int32_t *lengths, int sentences, const atomic_int *stop,
+                       Recording recording) {
     Decoding *s = calloc(1, sizeof(Decoding));
     if (!s) return NULL;
     s->recording = recording;
@@ -16,10 +16,23 @@ static Decoding *start(const Transformer *model, const int32_t *pieces, const in
     s->lengths = malloc(sizeof(int) * (sentences + 1)), s->offsets = malloc(sizeof(int64_t) * (sentences + 1));
     s->cross_k = new_layer_buffers(layers), s->cross_v = new_layer_buffers(layers);
     s->self_k = new_layer_buffers(layers), s->self_v = new_layer_buffers(layers);
-    int complete = s->lengths && s->offsets && s->cross_k && s->cross_v && s->self_k && s->self_v;
+    if (s->lengths && s->offsets && s->cross_k && s->cross_v && s->self_k && s->self_v) {
+        memcpy(s->lengths, lengths, sizeof(int) * (size_t)sentences);
+        return s;
+    }
+    headwise_end(s);
+    return NULL;
+}
+
+static Decoding *start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences,
+                       const atomic_int *stop, Recording recording) {
+    Decoding *s = new_decoding(model, lengths, sentences, stop, recording);
+    if (!s) return NULL;
+    const int layers = model->n_decoder_layers;
+    int complete = 1;
     int64_t total = 0;
-    for (int i = 0; complete && i < sentences; i++) {
-        s->lengths[i] = lengths[i], s->offsets[i] = total;
+    for (int i = 0; i < sentences; i++) {
+        s->offsets[i] = total;
         total += round_up(lengths[i]);
     }
     s->source_rows = total;
@@ -45,10 +58,11 @@ void headwise_end(Decoding *s) {
         const Attention *self = &s->model->decoder[l].self, *cross = &s->model->decoder[l].cross;
         if (s->cross_k) give_floats(s->cross_k[l], s->source_rows * cross->heads * cross->d_k);
         if (s->cross_v) give_floats(s->cross_v[l], s->source_rows * cross->heads * cross->d_v);
-        if (s->self_k) give_floats(s->self_k[l], s->capacity * self->heads * self->d_k);
-        if (s->self_v) give_floats(s->self_v[l], s->capacity * self->heads * self->d_v);
+        if (s->self_k) give_floats(s->self_k[l], s->capacity * self->kv_heads * self->d_k);
+        if (s->self_v) give_floats(s->self_v[l], s->capacity * self->kv_heads * self->d_v);
     }
     free(s->cross_k), free(s->cross_v), free(s->self_k), free(s->self_v), free(s->lengths), free(s->offsets);
+    free(s->prompt_states);
     free_activations(s), free(s);
 }
 

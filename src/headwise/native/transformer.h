@@ -14,11 +14,14 @@ typedef struct Norm {
 } Norm;
 
 /* 3.2. Queries, keys and values of all heads are one product; in cross-attention queries are one product, keys and values
-   another. Head widths are multiples of 8. */
+   another. Head widths are multiples of 8. In a decoder several heads may share keys and values. */
 typedef struct Attention {
-    int heads, d_k, d_v;
+    int heads, kv_heads, d_k, d_v;
+    int window; /* positions that are visible, the last ones; 0: all */
     const Linear *in, *memory, *out;
     Norm norm;
+    Norm q_norm, k_norm; /* of each head (d_k), before rotary positions: RMSNorm or none */
+    int norm_width;      /* of a head without padding */
     float scale; /* factor on the scores, applied to queries */
 } Attention;
 
@@ -30,7 +33,7 @@ typedef struct FeedForward {
 } FeedForward;
 
 typedef struct Layer {
-    Attention self, cross; /* cross: in decoder layers only */
+    Attention self, cross; /* cross: in decoder layers only, and not in a decoder alone (`in` is NULL) */
     FeedForward ffn;
 } Layer;
 
@@ -38,7 +41,7 @@ typedef struct Layer {
    not count as positions and have the encoding before the first one. */
 typedef struct Embeddings {
     const void *rows; /* in float32, or in bfloat16 */
-    const float *positions;
+    const float *positions; /* NULL: none */
     Norm norm;
     float scale;
     int32_t padding; /* its id; -1: all tokens count */
@@ -108,13 +111,16 @@ typedef struct Recording {
 } Recording;
 
 /* Sources and the KV cache of their outputs. A hypothesis is a path: the slots of the keys and values of its positions. When
-   beams are reordered, only paths change; keys and values never move. */
+   beams are reordered, only paths change; keys and values never move. A decoder alone has prompts in place of sources. They are
+   the first positions of its texts and have the first slots, which are not in paths and are never freed. */
 typedef struct Decoding {
     const Transformer *model;
     int sentences;
-    int *lengths;       /* of the sources */
-    int64_t *offsets;   /* start of each source, in rounded lengths */
+    int *lengths;       /* of the sources or prompts */
+    int64_t *offsets;   /* start of each source, in rounded lengths; first slot of each prompt */
     int64_t source_rows; /* the sum of all rounded lengths */
+    int64_t n_prompt_slots;
+    float *prompt_states; /* (sentence, d_model), after the last token of each prompt; NULL: sources */
     float **cross_k;    /* of each layer: (sentence, head, d_k, rounded length) */
     float **cross_v;    /* of each layer: (sentence, rounded length, head, d_v) */
     float **self_k, **self_v; /* of each layer: (slot, head, d_k or d_v) */
@@ -141,8 +147,22 @@ EXPORT int headwise_reserve_slots(Decoding *decoding, int rows, int32_t *paths, 
 /* The same for the decodings of an ensemble, whose paths are identical. */
 int reserve_slots(Decoding *const *members, int count, int rows, int32_t *paths, int hypotheses, int64_t stride, int length);
 
-/* One position of `rows` hypotheses. `paths` (rows, stride) hold their slots up to `positions`; the new slots are `n_slots` and
-   following, one for each row. Writes hidden states (rows, d_model). Returns 0, or -1 if out of memory or cancelled. */
+/* The same for prompts of a decoder alone, at least one token each. `hidden` gets the states after all tokens (tokens, d_model);
+   it may be NULL. */
+EXPORT Decoding *headwise_read_prompts(const Transformer *model, const int32_t *tokens, const int32_t *lengths, int sentences,
+                                       float *hidden, const atomic_int *stop);
+
+/* A decoding without memory for sources; NULL if out of memory. */
+Decoding *new_decoding(const Transformer *model, const int32_t *lengths, int sentences, const atomic_int *stop,
+                       Recording recording);
+
+/* The log-probability of a token for each row of `hidden` (rows, d_model). Returns 0, or -1 if out of memory or cancelled. */
+EXPORT int headwise_log_probs(const Linear *output, const float *hidden, const int32_t *tokens, int rows, float *log_probs,
+                              const atomic_int *stop);
+
+/* One position of `rows` hypotheses. `paths` (rows, stride) hold their slots up to `positions`, or from the end of the prompt
+   to there; the new slots are `n_slots` and following, one for each row. Writes hidden states (rows, d_model). Returns 0, or -1
+   if out of memory or cancelled. */
 EXPORT int headwise_step(Decoding *decoding, int rows, const int32_t *tokens, const int32_t *positions,
                           const int32_t *sentences, const int32_t *paths, int64_t stride, float *hidden);
 

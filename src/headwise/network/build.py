@@ -6,12 +6,14 @@ one entry in a table.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from headwise.native.positions import scaled_rates
 from headwise.network.attention import DotProduct, Kernel, MultiHeadAttention
 from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
 from headwise.network.disentangled import DisentangledAttention, RelativeVectors
@@ -45,7 +47,7 @@ from headwise.network.positions import (
     tensor2tensor_sinusoids,
 )
 from headwise.network.relative import RelativeBias
-from headwise.network.rotary import Rotary, scaled_rates
+from headwise.network.rotary import Rotary
 from headwise.network.stacks import CausalStack, Decoder, Encoder, ProjectedEncoder
 from headwise.network.transformer import DecoderOnly, EncoderOnly, Transformer
 
@@ -272,7 +274,7 @@ def _kernel(c: StackConfig, window: int) -> Kernel:
 
 def _rotary(c: RotaryConfig) -> nn.Module:
     with torch.device("cpu"):  # a fixed table, computed even inside `empty_parameters`
-        return Rotary(scaled_rates(c))
+        return Rotary(torch.from_numpy(scaled_rates(**asdict(c))))
 
 
 # --- Input layers ---

@@ -1,7 +1,7 @@
-"""Packs a trained encoder-decoder for the compiled library (`headwise.native`), which then runs the search itself.
+"""Packs an encoder-decoder or a decoder alone for the compiled library (`headwise.native`), which runs the search.
 
-This works for any network (a recipe, Marian, M2M-100, BART, ...) whose modules the library supports. Whether to use
-the library is decided in `inference.prepare_for_inference`.
+This works for any network (a recipe, Marian, BART, GPT-2, LLaMA, ...) whose modules the library supports. Whether to
+use the library is decided in `inference.prepare_for_inference`.
 """
 
 import math
@@ -19,6 +19,7 @@ from headwise.network.attention import DotProduct, MultiHeadAttention
 from headwise.network.embeddings import Embeddings
 from headwise.network.feed_forward import ACTIVATIONS
 from headwise.network.interventions import hooked
+from headwise.network.kernels import Windowed
 from headwise.network.positions import LearnedPositions, NoPositions, PositionsWithoutPadding, sequential_positions
 
 NORMS = {"LayerNorm": "layer", "RMSNorm": "rms", "ShiftedRMSNorm": "rms_shifted"}
@@ -26,12 +27,14 @@ NORMS = {"LayerNorm": "layer", "RMSNorm": "rms", "ShiftedRMSNorm": "rms_shifted"
 # are not imported. Subclasses are not supported: they may compute something else.
 SUPPORTED = {
     "Transformer", "Encoder", "Decoder", "EncoderLayer", "DecoderLayer", "Sublayer", "Everywhere", "Causal",
+    "DecoderOnly", "CausalStack",
     "MultiHeadAttention", "NoRotation", "Rotary", "FeedForward", "GatedFeedForward", "LanguageHead",
     "ScaledLanguageHead", "Embeddings", "SinusoidalPositions", "LearnedPositions", "NoPositions", "Dropout",
     "Embedding", "Linear", "Identity", "ModuleList", *NORMS,
 }  # fmt: skip
 PARAMETERS = re.compile(  # parameters that are packed; others would be silently ignored
-    r"(src|tgt)_embeddings\.(tokens\.weight|norm\.(weight|bias)|positions\.table\.weight)"
+    r"((src|tgt)_)?embeddings\.(tokens\.weight|norm\.(weight|bias)|positions\.table\.weight)"
+    r"|decoder\.layers\.\d+\.self_attn\.[qk]_norm\.weight"
     r"|(encoder|decoder)\.layers\.\d+\.((self|cross)_attn\.[qkvo]_proj|ffn\.(gate|up|down)_proj)\.(weight|bias)"
     r"|(encoder|decoder)\.layers\.\d+\.(self_attn|cross_attn|ffn)_sublayer\.norm\.(weight|bias)"
     r"|(encoder|decoder)\.norm\.(weight|bias)|head\.output\.(weight|bias)"
@@ -47,11 +50,22 @@ def pack_network(model: Any, compute: str) -> CompiledNetwork:
 
     Parameters that were loaded in bfloat16 stay in bfloat16 for `compute` = "float32".
     """
-    src, tgt = model.src_embeddings, model.tgt_embeddings
-    if compute == "float32" and src.tokens.weight.dtype == torch.bfloat16:
+    shape, sides = shape_of(model), _sides(model)
+    if compute == "float32" and sides[0].tokens.weight.dtype == torch.bfloat16:
         compute = "bfloat16"
-    shape = shape_of(model)
-    return CompiledNetwork(_parameters(model), shape, lambda n: (_codes(src, n), _codes(tgt, n)), compute)
+
+    def positions(length: int) -> tuple[Any, ...]:
+        if len(sides) == 1 and isinstance(sides[0].positions, NoPositions):
+            return (None,)
+        return tuple(_codes(side, length) for side in sides)
+
+    return CompiledNetwork(_parameters(model), shape, positions, compute)
+
+
+def _sides(model: Any) -> list[Embeddings]:
+    """The embeddings of source and target, or of a decoder alone."""
+    alone = _class_name(model) == "DecoderOnly"
+    return [model.embeddings] if alone else [model.src_embeddings, model.tgt_embeddings]
 
 
 def native_available(model: nn.Module) -> bool:
@@ -83,26 +97,29 @@ def shape_of(model: Any) -> Shape:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if not PARAMETERS.fullmatch(name) or parameter.dtype not in (torch.float32, torch.bfloat16):
             raise Unsupported(f"{name} of {parameter.dtype}")
-    modules = list(model.modules())
+    modules, sides = list(model.modules()), _sides(model)
     attentions = [module for module in modules if _class_name(module) == "MultiHeadAttention"]
     networks = [module for module in modules if _class_name(module) in ("FeedForward", "GatedFeedForward")]
     norms = [module for module in modules if _class_name(module) in NORMS]
-    layers = [*model.encoder.layers, *model.decoder.layers]
-    sides = (model.src_embeddings, model.tgt_embeddings)
+    encoder, decoder = model.encoder.layers if len(sides) > 1 else (), model.decoder.layers
     _one({side.tokens.embedding_dim for side in sides}, "widths")
+    windows = tuple(_window(layer.self_attn) for layer in (*encoder, *decoder))
+    if any(windows) and encoder:
+        raise Unsupported("attention with a window and an encoder")
     return Shape(
-        tuple(layer.self_attn.n_heads for layer in model.encoder.layers),
-        tuple(layer.self_attn.n_heads for layer in model.decoder.layers),
-        tuple(layer.cross_attn.n_heads for layer in model.decoder.layers),
+        tuple(layer.self_attn.n_heads for layer in encoder),
+        tuple(layer.self_attn.n_heads for layer in decoder),
+        tuple(layer.cross_attn.n_heads for layer in decoder if encoder),
         norm_first=_one({bool(module.norm_first) for module in modules if _class_name(module) == "Sublayer"}, "orders"),
         eps=_one({float(norm.eps) for norm in norms}, "eps of norms"),
         norm=_one({NORMS[_class_name(norm)] for norm in norms}, "kinds of norms"),
         activation=_one({_activation(network) for network in networks}, "activations"),
-        embedding_scales=(float(sides[0].scale), float(sides[1].scale)),
+        embedding_scales=(float(sides[0].scale), float(sides[-1].scale)),
         score_scale=_one({_score_scale(attention) for attention in attentions}, "factors on scores"),
         logit_scale=float(getattr(model.head, "scale", 1.0)),
         padding=_one({_padding(side) for side in sides}, "ids of padding"),
-        rotary=_one({_rotary(layer.self_attn) for layer in layers}, "rotary positions"),
+        rotary=_one({_rotary(layer.self_attn) for layer in (*encoder, *decoder)}, "rotary positions"),
+        windows=windows if any(windows) else (),
     )
 
 
@@ -123,10 +140,16 @@ def _activation(network: Any) -> str:
 
 def _score_scale(attention: MultiHeadAttention) -> float:
     """0 for d_k^-1/2."""
-    if type(attention.kernel) is not DotProduct:
-        raise Unsupported("attention with a window or a cap")
-    scale, d_k = attention.kernel.scale, attention.q_proj.out_features // attention.n_heads
+    kernel: Any = attention.kernel.kernel if type(attention.kernel) is Windowed else attention.kernel
+    if type(kernel) is not DotProduct:
+        raise Unsupported("attention with a cap")
+    scale, d_k = kernel.scale, attention.q_proj.out_features // attention.n_heads
     return 0.0 if math.isclose(scale * scale * d_k, 1.0) else scale
+
+
+def _window(attention: MultiHeadAttention) -> int:
+    """The width of a sliding window; 0 for none."""
+    return attention.kernel.width if type(attention.kernel) is Windowed else 0
 
 
 def _rotary(attention: MultiHeadAttention) -> tuple[float, ...]:
@@ -159,4 +182,5 @@ def _codes(embeddings: Embeddings, length: int) -> Any:
 
 def _parameters(model: nn.Module) -> dict[str, Any]:
     """float32 arrays by the names in a model directory."""
-    return {name.removeprefix("head."): value.detach().float().numpy() for name, value in model.state_dict().items()}
+    names = {name: re.sub("^embeddings", "tgt_embeddings", name.removeprefix("head.")) for name in model.state_dict()}
+    return {names[name]: value.detach().float().numpy() for name, value in model.state_dict().items()}

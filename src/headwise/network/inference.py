@@ -14,8 +14,9 @@ from headwise.errors import UserError
 from headwise.native.library import absence
 from headwise.network.compiled import native_available, pack_network, unsupported_module
 from headwise.network.interventions import ModuleSnapshot, is_intervened
-from headwise.network.transformer import Transformer
+from headwise.network.transformer import DecoderOnly, Transformer
 
+AnyTransformer = Transformer | DecoderOnly
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}  # bfloat16 on a CPU is `rounded` instead
 
 
@@ -26,7 +27,7 @@ class PrecisionVariants:
     decodes with the model itself until the change is undone.
     """
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: AnyTransformer) -> None:
         self._model = model
         self._snapshot = ModuleSnapshot(model)
         self._loaded = self._parameters()
@@ -69,13 +70,13 @@ class PrecisionVariants:
         return _converted(self._model, HALF[compute]) if compute in HALF else self._model
 
 
-def prepare_for_inference(model: Transformer, compute: str = "float32") -> Any:
+def prepare_for_inference(model: AnyTransformer, compute: str = "float32") -> Any:
     """The model for decoding. The result is a snapshot unless it is the model itself: prepare again after changes.
 
     On a CPU the compiled library runs float32, int8 and bfloat16 if it supports the model. Otherwise:
 
     Args:
-        model: an encoder-decoder.
+        model: an encoder-decoder, or a decoder alone.
         compute: "float32" and "torch" return the model itself; "float16" a copy in float16; "bfloat16" a copy in
             bfloat16, on a CPU one with `rounded` weights. "int8" needs the library.
 
@@ -94,14 +95,14 @@ def prepare_for_inference(model: Transformer, compute: str = "float32") -> Any:
     return model
 
 
-def _converted(model: Transformer, dtype: torch.dtype) -> Transformer:
+def _converted(model: AnyTransformer, dtype: torch.dtype) -> AnyTransformer:
     if all(parameter.dtype == dtype for parameter in model.parameters()):
         return model
     return copy.deepcopy(model).to(dtype).requires_grad_(False)
 
 
 @torch.no_grad()
-def rounded(model: Transformer) -> Transformer:
+def rounded(model: AnyTransformer) -> AnyTransformer:
     """A copy that computes in torch what the library computes in bfloat16.
 
     Arithmetic is float32. Weight matrices and embeddings are rounded; positions, norms and biases are not.
@@ -114,7 +115,7 @@ def rounded(model: Transformer) -> Transformer:
     return copied
 
 
-def _no_int8(model: Transformer, on_cpu: bool) -> UserError:
+def _no_int8(model: AnyTransformer, on_cpu: bool) -> UserError:
     if not on_cpu:
         return UserError("decode.compute = int8 is for a CPU: choose --device cpu, or bfloat16 to stay on this device")
     lacks = unsupported_module(model)

@@ -1,49 +1,15 @@
 """Rotary position embeddings (RoPE, arXiv:2104.09864): queries and keys are rotated by their positions."""
 
-import math
-from collections.abc import Callable
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.native.positions import rotary_frequencies
-from headwise.network.config import RotaryConfig
 
 
 def rotary_rates(width: int, base: float) -> Float[Tensor, " pairs"]:
     """base^(-2i/width): the rotation of each of the width / 2 pairs, radians a position."""
     return torch.from_numpy(rotary_frequencies(width, base))
-
-
-def slowed_rates(rates: Float[Tensor, " pairs"], factor: float) -> Float[Tensor, " pairs"]:
-    """Linear scaling (position interpolation, arXiv:2306.15595)."""
-    return rates / factor
-
-
-def llama3_rates(
-    rates: Float[Tensor, " pairs"], factor: float, low: float, high: float, trained_len: int
-) -> Float[Tensor, " pairs"]:
-    """LLaMA 3.1's scaling: slow pairs are divided by `factor`, fast ones stay, those between are interpolated.
-
-    A pair is slow when it turns fewer than `low` times in `trained_len` positions, fast when more than `high`
-    times.
-    """
-    turns = trained_len * rates / (2 * math.pi)
-    share = ((turns - low) / (high - low)).clamp(0, 1)
-    return (1 - share) * rates / factor + share * rates
-
-
-SCALINGS: dict[str, Callable[[Tensor, RotaryConfig], Tensor]] = {
-    "none": lambda rates, c: rates,
-    "linear": lambda rates, c: slowed_rates(rates, c.factor),
-    "llama3": lambda rates, c: llama3_rates(rates, c.factor, c.low, c.high, c.trained_len),
-}
-
-
-def scaled_rates(c: RotaryConfig) -> Float[Tensor, " pairs"]:
-    """The rates of a configuration, with its scaling applied."""
-    return SCALINGS[c.scaling](rotary_rates(c.width, c.base), c)
 
 
 class Rotary(nn.Module):

@@ -195,9 +195,14 @@ static Norm norm(int rms) {
 static Layer *layers(Numbers kind, Activation activation, int rms) {
     Layer *made = calloc(2, sizeof(Layer));
     for (int l = 0; l < 2; l++) {
-        const Attention self = {HEADS, 16, 16, layer(3 * D, D, kind, 0), NULL, layer(D, D, kind, 0), norm(rms), 0.3f};
-        const Linear *in = layer(D, D, kind, 0), *memory = layer(2 * D, D, kind, 0), *out = layer(D, D, kind, 0);
-        const Attention cross = {HEADS, 16, 16, in, memory, out, norm(rms), 0.3f};
+        const Attention self = {
+            .heads = HEADS, .kv_heads = HEADS, .d_k = 16, .d_v = 16, .in = layer(3 * D, D, kind, 0),
+            .out = layer(D, D, kind, 0), .norm = norm(rms), .scale = 0.3f,
+        };
+        const Attention cross = {
+            .heads = HEADS, .kv_heads = HEADS, .d_k = 16, .d_v = 16, .in = layer(D, D, kind, 0),
+            .memory = layer(2 * D, D, kind, 0), .out = layer(D, D, kind, 0), .norm = norm(rms), .scale = 0.3f,
+        };
         const int gated = activation == SILU;
         const Linear *up = layer((1 + gated) * D_FF, D, kind, 0), *down = layer(D, D_FF, kind, activation == RELU);
         made[l] = (Layer){self, cross, {up, down, norm(rms), activation}};
@@ -221,6 +226,33 @@ static Transformer transformer(Numbers kind, Activation activation, int norm_fir
     return t;
 }
 
+/* A decoder alone with two heads of keys and values, which are normalised and turned, and a window in its second layer. */
+static Transformer decoder_alone(Numbers kind, int d_model) {
+    enum { KEYS = HEADS / 2 * 16, WIDTH = D + 2 * KEYS };
+    Transformer t = transformer(kind, SILU, 1, d_model);
+    Layer *made = (Layer *)t.decoder;
+    for (int l = 0; l < 2; l++) {
+        Attention *a = &made[l].self;
+        a->kv_heads = HEADS / 2, a->in = layer(WIDTH, D, kind, 0), a->window = 5 * l;
+        a->q_norm = norm(1), a->k_norm = norm(1), a->norm_width = 16;
+        made[l].cross = (Attention){0};
+    }
+    t.n_encoder_layers = 0, t.target.positions = NULL;
+    t.rotary = (Rotary){numbers(64 * 16, 1), 8};
+    return t;
+}
+
+/* Reads sources or prompts; prints the states of all tokens of prompts, and log-probabilities of some. */
+static Decoding *started(const Transformer *t, const int32_t *tokens, const int32_t *lengths, int count) {
+    if (t->n_encoder_layers) return CALL(headwise_start)(t, tokens, lengths, SENTENCES, NULL);
+    float *hidden = malloc(4 * (size_t)count * t->d_model), log_probs[64];
+    Decoding *made = CALL(headwise_read_prompts)(t, tokens, lengths, SENTENCES, hidden, NULL);
+    if (!made || CALL(headwise_log_probs)(t->output, hidden, tokens, count, log_probs, NULL)) exit(1);
+    show_floats("prompts", hidden, (int64_t)count * t->d_model), show_floats("log-probabilities", log_probs, count);
+    free(hidden);
+    return made;
+}
+
 /* `samples`: how many outputs are drawn of each sentence; 0: none, they are searched for. */
 static void search(const Transformer *t, int beam_size, int samples, const char *what) {
     static const int64_t streams[1 + SENTENCES] = {-4, 1, -5, 1LL << 60, 3, 3, 99, 7};
@@ -238,7 +270,7 @@ static void search(const Transformer *t, int beam_size, int samples, const char 
     int32_t *tokens = calloc(n * LONGEST, 4), *found_lengths = calloc(n, 4);
     float *each = calloc(n * LONGEST, 4), *log_probs = calloc(n, 4), *scores = calloc(n, 4);
     const Found found = {tokens, found_lengths, each, log_probs, scores, LONGEST};
-    Decoding *decoding = CALL(headwise_start)(t, pieces, lengths, SENTENCES, NULL);
+    Decoding *decoding = started(t, pieces, lengths, 52);
     const Members members = {&decoding, &t->output, 1};
     if (!decoding || CALL(headwise_search)(&members, NULL, NULL, &options, &limits, &found)) exit(1);
     show(what, tokens, 4 * (size_t)n * LONGEST);
@@ -260,6 +292,10 @@ static void searches(void) {
             search(&t, beam_size, 0, what);
         }
         for (int samples = 1; samples <= 3; samples++) search(&t, 1, samples, "drawn");
+    }
+    for (int i = 0; i < 6; i++) {
+        const Transformer t = decoder_alone((Numbers)(i % 3), i < 3 ? D : D - 3);
+        search(&t, 1, 0, "decoder alone"), search(&t, 4, 0, "decoder alone, beam 4"), search(&t, 1, 2, "drawn");
     }
 }
 

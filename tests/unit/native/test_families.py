@@ -198,15 +198,11 @@ def test_unsupported_modules_are_detected(stack: dict[str, Any], part: str) -> N
 def test_axes_and_arrays_make_the_network_that_the_torch_module_makes(
     stack: dict[str, Any], network: dict[str, Any]
 ) -> None:
-    """Pretrained models are read without torch; scaled rotary positions are left to it."""
+    """Pretrained models are read without torch."""
     config = replace(CONFIG, encoder=replace(STACK, **stack), decoder=replace(STACK, **stack), **network)
     built = build(stack, **network)
     assert parameter_shapes(config) == {name: tuple(value.shape) for name, value in built.named_parameters()}
-    shape = library_shape(config)
-    if config.encoder.rotary and config.encoder.rotary.scaling != "none":
-        assert shape is None
-        return
-    assert shape == shape_of(built)
+    assert library_shape(config) == shape_of(built)
     arrays = {name: value.detach().numpy() for name, value in built.named_parameters()}
     ours = compile_arrays(config, arrays, "float32")
     assert searched(ours, configured()) == searched(compiled(built), configured())

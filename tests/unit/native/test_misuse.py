@@ -1,5 +1,6 @@
 """Arguments are checked before C is called, which would read and write out of bounds."""
 
+import gc
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 from unit.native.encoders import small_encoder
+from unit.native.test_decoders import STACKS, config, native, texts
 
 from headwise.config.settings import SearchSettings
 from headwise.contract import SearchCancelled, SearchOptions
@@ -27,6 +29,7 @@ from headwise.native.build import FLAGS, FOLDER, SOURCES, builds, compiler
 from headwise.native.encoder import CompiledEncoder
 from headwise.native.linear import NUMBERS, Linear
 from headwise.native.network import CompiledEnsemble, Decoding
+from headwise.native.reading import token_log_probs
 from headwise.native.search import Search
 from headwise.network.attention import merge_heads, split_heads
 from headwise.network.compiled import pack_network
@@ -103,7 +106,11 @@ SEARCHES: dict[str, tuple[Any, Any, Any]] = {
     "nothing left to write": (limits(prefix=np.full((2, 5), 6)), SearchOptions(n_forced=5), None),
     "more hypotheses than beams": (limits(), SearchOptions(n_best=5, early_stopping="no"), None),
     "n-grams of less than nothing": (limits(), SearchOptions(no_repeat_ngram=-1), None),
-    "a function of Python": (limits(), SearchOptions(stop=lambda written: [False] * len(written)), None),
+    "a stop function and a shortlist": (
+        limits(),
+        SearchOptions(stop=lambda written: [False] * len(written)),
+        Candidates(ids=np.arange(6), allowed=np.ones((2, 6), bool)),
+    ),
     "streams of other sentences": (limits(streams=np.zeros(3, int)), PLAIN, None),
     "no temperature": (limits(streams=np.zeros(2, int)), SearchOptions(temperature=0.0), None),
     "less than the likeliest": (limits(streams=np.zeros(2, int)), SearchOptions(top_k=-1), None),
@@ -343,6 +350,34 @@ def test_every_allocation_of_a_stepwise_search_may_fail(
             assert search.hypotheses() == wanted and left.value >= 0
             break
         assert number > 20
+    left.value = -1
+
+
+@pytest.mark.parametrize("compute", ["float32", "int8"])
+def test_every_allocation_for_prompts_may_fail(scarce: Any, compute: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a search after prompts, and of log-probabilities; nothing leaks."""
+    monkeypatch.setattr(c, "library", lambda: scarce)
+    left, held = (c.ctypes.c_long.in_dll(scarce, name) for name in ("allocations_left", "blocks_held"))
+    network, prompts = native(config(STACKS["Qwen 3"]), compute), texts(5, 1, 30)
+    options = replace(PLAIN, bos_id=0, beam_size=3, n_best=3)
+    jobs: tuple[Callable[[], Any], ...] = (
+        lambda: network.search(prompts, limits(3, max_length=np.full(3, 20)), options, None),
+        lambda: token_log_probs(network, prompts[2]).tolist(),
+    )
+    for job in jobs:
+        left.value = -1
+        wanted, number = job(), 0
+        before = held.value  # among them blocks that are kept for the next search
+        while True:
+            left.value = number
+            try:
+                assert job() == wanted
+                break
+            except MemoryError:
+                number += 1
+            gc.collect()  # of what the exception has kept
+            assert held.value <= before
+        assert left.value >= 0 and number > 10
     left.value = -1
 
 

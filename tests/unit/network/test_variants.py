@@ -2,10 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from headwise.native.positions import llama3_rates
 from headwise.network.attention import DotProduct, scaled_dot_product_attention
 from headwise.network.cache import TextCache
 from headwise.network.kernels import Capped, Windowed
@@ -19,7 +21,7 @@ from headwise.network.positions import (
     sinusoids,
 )
 from headwise.network.relative import RelativeBias, relative_buckets
-from headwise.network.rotary import Rotary, llama3_rates, rotary_rates
+from headwise.network.rotary import Rotary, rotary_rates
 
 CPU = torch.device("cpu")
 
@@ -139,8 +141,9 @@ def test_half_precision_leaves_angles_alone() -> None:
 
 
 def test_llama3_slows_slow_pairs_only() -> None:
-    rates = torch.tensor([1.0, 2 * math.pi * 2.5 / 100, 1e-3])  # in 100 positions 16, 2.5 and 0.02 turns
-    close(llama3_rates(rates, 8.0, 1.0, 4.0, 100) / rates, torch.tensor([1.0, 0.5 + 0.5 / 8, 1 / 8]))
+    rates = np.float32([1.0, 2 * math.pi * 2.5 / 100, 1e-3])  # in 100 positions 16, 2.5 and 0.02 turns
+    shares = llama3_rates(rates, 8.0, 1.0, 4.0, 100) / rates
+    np.testing.assert_allclose(shares, [1.0, 0.5 + 0.5 / 8, 1 / 8], rtol=1e-6)
 
 
 def test_relative_buckets_bidirectional() -> None:

@@ -19,6 +19,7 @@ SOURCES = (
     "layers.c",
     "encoder.c",
     "decoder.c",
+    "slots.c",
     "transformer.c",
     "search.c",
     "web.c",

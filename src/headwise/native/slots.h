@@ -1,0 +1,30 @@
+/* Self-attention over the KV cache (equation 1): to the slots of a path in steps, and in blocks of queries for prompts. Both
+   compute every score and every sum in the same order, so that a prompt has the same bits in one pass as token by token.
+   Several heads of queries may share one of keys and values (arXiv:2305.13245), which the cache has once. */
+
+#ifndef HEADWISE_SLOTS_H
+#define HEADWISE_SLOTS_H
+
+#include "transformer.h"
+
+#define BLOCK 4 /* queries of a prompt that are computed together, at most SCORE_ROWS */
+
+/* The slots of a row's positions: `n_prompt` slots from `prompt` on, then those of `path`. */
+typedef struct Slots {
+    int64_t prompt;
+    int n_prompt;
+    const int32_t *path;
+} Slots;
+
+/* One row at `position`: attention of all heads to the positions up to its own, or to the last `window` of them. In `scores`
+   every head has the weights of `round_up` keys. The scores of head `recorded` are copied to `raw`, if it is not NULL. */
+void attend_to_path(const Attention *a, const float *q, const float *keys, const float *values, const Slots *slots, int position,
+                    float *raw, int recorded, float *scores, float *out);
+
+/* `count` rows, at most BLOCK, of a prompt whose keys and values start at `keys` and `values`; the first one is at `position`.
+   Rows of queries are `q_stride` numbers apart, those of `out` heads * d_v. Both functions use memory for the scores of
+   SCORE_ROWS rows of each head, with 8 more than `round_up` keys. */
+void attend_to_prompt(const Attention *a, int count, const float *q, int64_t q_stride, const float *keys, const float *values,
+                      int position, float *scores, float *out);
+
+#endif
