@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.cli.options import HALF
+from headwise.config.settings import INTEGERS
 from headwise.errors import UserError
 from headwise.models.commands import check_command, commands_of
 from headwise.models.load import load, load_translator, load_translators
@@ -46,7 +47,7 @@ def model_or_ensemble(options: argparse.Namespace, languages_required: bool = Tr
 
 def model_with(options: argparse.Namespace, what: str) -> Any:
     """MODEL, if this command works for it; otherwise a `UserError` that says it cannot do `what`."""
-    dtype = "auto" if options.compute in (None, "int8") else options.compute  # int8 is made when a model first decodes
+    dtype = "auto" if options.compute in (None, *INTEGERS) else options.compute  # made when a model first decodes
     model = load(options.model, options.device, dtype)
     if options.command not in commands_of(model):
         family = getattr(getattr(model, "config", None), "family", "")
@@ -61,7 +62,7 @@ def _mention_unused(model: Any, path: str) -> None:
 
 
 def _dtype(options: argparse.Namespace) -> str:
-    """The precision to load a model in; int8 is a setting of decoding."""
+    """The precision to load a model in; integers are a setting of decoding."""
     compute = getattr(options, "compute", None)
     return compute if compute in HALF else "auto"
 

@@ -29,6 +29,7 @@ from headwise.errors import UserError, unknown
 RECIPES = Path(__file__).parents[1] / "recipes"
 WITH_DECODER = tasks_with("decoder")  # denoisers, too, for translators that start from them
 EARLY_STOPPING = ("exact", "no", "yes", "never")  # the last three as in generation_config.json
+INTEGERS = ("int8", "int4")  # precisions of weights in which only the compiled library computes
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class SearchSettings:
     shortlist: bool = setting(False, "allow only tokens of the shortlist made by `headwise shortlist`; faster on a CPU")
     draft_length: int = setting(6, "tokens drafted per step of speculative decoding", POSITIVE)
     compute: str = choice(
-        ("float32", "int8", "bfloat16", "float16"), "weight precision; int8 needs a CPU, float16 a GPU"
+        ("float32", "int8", "bfloat16", "float16", "int4"),
+        "weight precision; int8 and int4 need a CPU, float16 a GPU; int4 is for single sentences",
     )
 
     def changed(self, given: Mapping[str, Any], computes: Sequence[str] = ()) -> "SearchSettings":

@@ -13,7 +13,7 @@ from headwise.native.arrays import Floats, Ints, all_below, at, floats
 LANES = 8  # numbers per SIMD register; rows are padded to a multiple
 REGISTER = 64  # bytes of the longest SIMD register
 BLOCK = 64 << 20  # bytes allocated at once
-NUMBERS = ("float32", "int8", "bfloat16")  # of weights, in the order of products.h
+NUMBERS = ("float32", "int8", "bfloat16", "int4")  # of weights, in the order of products.h
 
 
 class Linear:
@@ -23,7 +23,8 @@ class Linear:
         weight: (d_out, d_in).
         bias: (d_out,) or None.
         numbers: one of NUMBERS. int8: weights and inputs are 8-bit integers, with one scale for each row of inputs and
-            each output. bfloat16: weights are rounded, arithmetic is float32.
+            each output. bfloat16: weights are rounded, arithmetic is float32. int4: weights are 4-bit integers with one
+            scale for each output and 32 inputs, inputs as in int8.
         after_relu: inputs are never negative, which gives them one more bit in int8.
         memory: for the packed layer; None = its own.
     """

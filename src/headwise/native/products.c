@@ -35,22 +35,27 @@ void release(Buffer *buffer) {
 
 static int panel_count(const Linear *layer) { return (layer->d_out + PANEL - 1) / PANEL; }
 
-static int64_t padded_depth(int d_in, Numbers numbers) { return numbers == INT8 ? (d_in + GROUP - 1) / GROUP * GROUP : d_in; }
+/* Inputs that are quantised together with a scale of their own, or added at once. */
+static int inputs_at_once(Numbers numbers) { return numbers == INT8 ? GROUP : numbers == INT4 ? 2 * GROUP : 1; }
 
-static size_t bytes_per_weight(Numbers numbers) { return numbers == FLOAT32 ? 4 : numbers == BFLOAT16 ? 2 : 1; }
+static int64_t padded_depth(int d_in, Numbers numbers) {
+    const int unit = inputs_at_once(numbers);
+    return ((int64_t)d_in + unit - 1) / unit * unit;
+}
 
-static Numbers number_type(const Linear *layer) { return layer->quantised ? INT8 : layer->is_bfloat16 ? BFLOAT16 : FLOAT32; }
+/* Of weights, with the scales of int4. */
+static int64_t bits_per_weight(Numbers numbers) { return numbers == FLOAT32 ? 32 : numbers == BFLOAT16 ? 16 : numbers == INT8 ? 8 : 5; }
 
 int64_t headwise_linear_size(int d_out, int d_in, Numbers numbers) {
     const int64_t columns = (d_out + PANEL - 1) / PANEL * PANEL, depth = padded_depth(d_in, numbers);
-    return HEADER_SIZE + columns * ((numbers == INT8 ? 12 : 4) + (int64_t)bytes_per_weight(numbers) * depth);
+    return HEADER_SIZE + columns * (numbers == INT8 ? 12 : 4) + columns * depth * bits_per_weight(numbers) / 8;
 }
 
 /* An empty layer in zeroed memory; all its parts are padded to registers. */
 static Linear *init_linear(void *zeros, int d_out, int d_in, Numbers numbers, int zero) {
     Linear *layer = zeros;
     *layer = (Linear){.d_in = d_in, .d_out = d_out, .depth = padded_depth(d_in, numbers), .zero_point = zero};
-    layer->is_bfloat16 = numbers == BFLOAT16;
+    layer->numbers = numbers;
     const int64_t columns = (int64_t)panel_count(layer) * PANEL;
     char *parts = (char *)zeros + HEADER_SIZE;
     layer->bias = (float *)parts;
@@ -138,57 +143,19 @@ static void pack_int8(Linear *layer, int output, const float *weight, int8_t *le
 static void pack_float(Linear *layer, int output, const float *weight) {
     const int64_t d_in = layer->d_in, count = MIN(8, layer->d_out - output);
     const int64_t to = float_index(layer, output);
+    const int half = layer->numbers == BFLOAT16;
     float columns[64] = {0}; /* of eight inputs, or one; missing outputs stay 0 */
     int64_t i = 0;
     for (; count == 8 && i + 8 <= d_in; i += 8) {
         f8 block[8];
         for (int o = 0; o < 8; o++) block[o] = load8(weight + o * d_in + i);
         transpose8(block, columns, 8);
-        for (int k = 0; k < 8; k++) write8(layer->values, to + (i + k) * PANEL, load8(columns + 8 * k), layer->is_bfloat16);
+        for (int k = 0; k < 8; k++) write8(layer->values, to + (i + k) * PANEL, load8(columns + 8 * k), half);
     }
     for (; i < d_in; i++) {
         for (int o = 0; o < count; o++) columns[o] = weight[o * d_in + i];
-        write8(layer->values, to + i * PANEL, load8(columns), layer->is_bfloat16);
+        write8(layer->values, to + i * PANEL, load8(columns), half);
     }
-}
-
-Linear *headwise_linear(void *zeros, const float *weight, const float *bias, int d_out, int d_in, Numbers numbers,
-                        int after_relu) {
-    const int int8 = numbers == INT8;
-    Linear *layer = init_linear(zeros, d_out, d_in, numbers, after_relu ? 0 : 64);
-    if (!weight) return layer;
-    float *padded = calloc(5 * (size_t)layer->depth + 64, 1); /* a row and its quantised weights */
-    if (!padded) return NULL;
-    for (int o = 0; o < d_out; o += int8 ? 1 : 8) {
-        const float *row = weight + (int64_t)o * d_in;
-        if (int8 && layer->depth > d_in) row = memcpy(padded, row, 4 * (size_t)d_in);
-        if (int8) pack_int8(layer, o, row, (int8_t *)(padded + layer->depth));
-        else pack_float(layer, o, row);
-    }
-    if (bias) memcpy(layer->bias, bias, 4 * (size_t)d_out);
-    free(padded);
-    return layer;
-}
-
-Linear *headwise_linear_rows(void *zeros, const Linear *layer, const int32_t *rows, int count) {
-    const Numbers numbers = number_type(layer);
-    const size_t size = bytes_per_weight(numbers);
-    Linear *few = init_linear(zeros, count, layer->d_in, numbers, layer->zero_point);
-    for (int o = 0; o < count; o++) {
-        few->bias[o] = layer->bias[rows[o]];
-        if (layer->quantised) {
-            few->scales[o] = layer->scales[rows[o]];
-            few->compensation[o] = layer->compensation[rows[o]];
-            int8_t *to = few->quantised + int8_index(few, o, 0);
-            const int8_t *from = layer->quantised + int8_index(layer, rows[o], 0);
-            for (int i = 0; i < layer->depth / 4; i++) memcpy(to + i * 4 * PANEL, from + i * 4 * PANEL, 4);
-        } else {
-            char *to = (char *)few->values + size * float_index(few, o);
-            const char *from = (const char *)layer->values + size * float_index(layer, rows[o]);
-            for (int i = 0; i < layer->depth; i++) memcpy(to + size * PANEL * i, from + size * PANEL * i, size);
-        }
-    }
-    return few;
 }
 
 /* The quantised weights (d_out, d_in) and the scale of each output: W is about scale * level. */
@@ -355,8 +322,10 @@ static void int8_panels(const Product *product, int panel, int end) {
     else run_tiles(product, panel, end, INT8_TILES, INT8_TILE, wide);
 }
 
-static int forward_int8(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
-                        Activation kind, Scratch *scratch) {
+#include "int4.h"
+
+static int forward_integers(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
+                            Activation kind, Scratch *scratch) {
     const int64_t depth = layer->depth;
     const int tall = (MIN(rows, BLOCK_ROWS) + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
     uint8_t *levels = reserve(&scratch->quantised, tall * depth);
@@ -367,7 +336,7 @@ static int forward_int8(const Linear *layer, const float *x, int rows, int64_t x
         const int count = MIN(BLOCK_ROWS, rows);
         const Product product = {layer, levels, scales, y, depth, y_stride, count, kind == RELU, kind};
         for (int r = 0; r < count; r++) scales[r] = quantise_row(layer, x + r * x_stride, levels + r * depth);
-        run_panels(&product, int8_panels);
+        run_panels(&product, layer->numbers == INT4 ? int4_panels : int8_panels);
     }
     return 0;
 }
@@ -420,7 +389,7 @@ static Tile *const FLOAT_TILES[2][3][MAX_TILE_ROWS] = {
 
 static void float_panels(const Product *product, int panel, int end) {
     const int wide = FLOAT_TILE / MIN(product->rows, MAX_TILE_ROWS);
-    run_tiles(product, panel, end, FLOAT_TILES[product->layer->is_bfloat16], FLOAT_TILE, wide);
+    run_tiles(product, panel, end, FLOAT_TILES[product->layer->numbers == BFLOAT16], FLOAT_TILE, wide);
 }
 
 static int forward_float(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
@@ -436,8 +405,57 @@ static int forward_float(const Linear *layer, const float *x, int rows, int64_t 
 
 int linear_forward(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride, Activation kind,
           Scratch *scratch) {
-    if (layer->quantised) return forward_int8(layer, x, rows, x_stride, y, y_stride, kind, scratch);
+    if (layer->numbers == INT8 || layer->numbers == INT4)
+        return forward_integers(layer, x, rows, x_stride, y, y_stride, kind, scratch);
     return forward_float(layer, x, rows, x_stride, y, y_stride, kind, scratch);
+}
+
+/* --- Whole layers --- */
+
+Linear *headwise_linear(void *zeros, const float *weight, const float *bias, int d_out, int d_in, Numbers numbers,
+                        int after_relu) {
+    const int is_integer = numbers == INT8 || numbers == INT4;
+    Linear *layer = init_linear(zeros, d_out, d_in, numbers, after_relu ? 0 : 64);
+    if (!weight) return layer;
+    float *padded = calloc(5 * (size_t)layer->depth + 64, 1); /* a row and its quantised weights */
+    if (!padded) return NULL;
+    for (int o = 0; o < d_out; o += is_integer ? 1 : 8) {
+        const float *row = weight + (int64_t)o * d_in;
+        if (layer->depth > d_in) row = memcpy(padded, row, 4 * (size_t)d_in);
+        if (numbers == INT8) pack_int8(layer, o, row, (int8_t *)(padded + layer->depth));
+        else if (numbers == INT4) pack_int4(layer, o, row);
+        else pack_float(layer, o, row);
+    }
+    if (bias) memcpy(layer->bias, bias, 4 * (size_t)d_out);
+    free(padded);
+    return layer;
+}
+
+/* Copies an output of a layer of floats. */
+static void copy_float(Linear *to, int output, const Linear *from, int row) {
+    const size_t size = from->numbers == BFLOAT16 ? 2 : 4;
+    char *a = (char *)to->values + size * float_index(to, output);
+    const char *b = (const char *)from->values + size * float_index(from, row);
+    for (int i = 0; i < from->depth; i++) memcpy(a + size * PANEL * i, b + size * PANEL * i, size);
+}
+
+static void copy_int8(Linear *to, int output, const Linear *from, int row) {
+    to->scales[output] = from->scales[row];
+    to->compensation[output] = from->compensation[row];
+    int8_t *a = to->quantised + int8_index(to, output, 0);
+    const int8_t *b = from->quantised + int8_index(from, row, 0);
+    for (int i = 0; i < from->depth / 4; i++) memcpy(a + i * 4 * PANEL, b + i * 4 * PANEL, 4);
+}
+
+Linear *headwise_linear_rows(void *zeros, const Linear *layer, const int32_t *rows, int count) {
+    Linear *few = init_linear(zeros, count, layer->d_in, layer->numbers, layer->zero_point);
+    for (int o = 0; o < count; o++) {
+        few->bias[o] = layer->bias[rows[o]];
+        if (layer->numbers == INT8) copy_int8(few, o, layer, rows[o]);
+        else if (layer->numbers == INT4) copy_int4(few, o, layer, rows[o]);
+        else copy_float(few, o, layer, rows[o]);
+    }
+    return few;
 }
 
 /* `linear_forward` to contiguous rows. Returns 0, or -1 if out of memory. */

@@ -14,18 +14,18 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-typedef enum Numbers { FLOAT32, INT8, BFLOAT16 } Numbers; /* of weights; in the order of NUMBERS in network.py */
+typedef enum Numbers { FLOAT32, INT8, BFLOAT16, INT4 } Numbers; /* of weights; in the order of NUMBERS in linear.py */
 
 /* y = x W^T + b. Panels hold PANEL outputs each, padded with zeros. */
 typedef struct Linear {
     int d_in, d_out;
-    int depth;       /* d_in; in int8 rounded up to whole groups */
-    int zero_point;  /* int8: quantised value of an input of 0 */
-    int is_bfloat16; /* whether `values` are bfloat16; inputs, sums and outputs are float32 */
+    int depth;       /* d_in; of integers rounded up to whole groups */
+    int zero_point;  /* of integers: quantised value of an input of 0 */
+    Numbers numbers; /* of the weights; inputs, biases and outputs are float32 */
     int8_t *quantised;     /* int8: panels of (depth / 4, PANEL, 4); else NULL */
     int32_t *compensation; /* int8: contribution of `zero_point` to each output */
     float *scales;   /* int8: of each output */
-    void *values;    /* float32 and bfloat16: panels of (depth, PANEL) */
+    void *values;    /* float32 and bfloat16: panels of (depth, PANEL); int4: see int4.h */
     float *bias;     /* of each output; 0 if the layer has none */
 } Linear;
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from headwise.config.settings import INTEGERS
 from headwise.errors import UserError
 from headwise.native.library import absence
 from headwise.network.compiled import native_available, pack_network, unsupported_module
@@ -56,10 +57,10 @@ class PrecisionVariants:
 
     def _prepare_changed(self, compute: str, change: str) -> Any:
         """The model for torch, since the library does not see `change`; copies are not cached."""
-        if compute == "int8":
+        if compute in INTEGERS:
             raise UserError(
-                f"compute = int8 is computed by the compiled library, which does not support {change}; "
-                "undo that, or leave out int8"
+                f"compute = {compute} is computed by the compiled library, which does not support {change}; "
+                f"undo that, or leave out {compute}"
             )
         if not self._warned and not is_intervened(self._model):
             self._warned = True
@@ -73,15 +74,15 @@ class PrecisionVariants:
 def prepare_for_inference(model: AnyTransformer, compute: str = "float32") -> Any:
     """The model for decoding. The result is a snapshot unless it is the model itself: prepare again after changes.
 
-    On a CPU the compiled library runs float32, int8 and bfloat16 if it supports the model. Otherwise:
+    On a CPU the compiled library runs float32, int8, int4 and bfloat16 if it supports the model. Otherwise:
 
     Args:
         model: an encoder-decoder, or a decoder alone.
         compute: "float32" and "torch" return the model itself; "float16" a copy in float16; "bfloat16" a copy in
-            bfloat16, on a CPU one with `rounded` weights. "int8" needs the library.
+            bfloat16, on a CPU one with `rounded` weights. "int8" and "int4" need the library.
 
     Raises:
-        UserError: int8 for a model that the library does not support.
+        UserError: int8 or int4 for a model that the library does not support.
     """
     on_cpu = next(model.parameters()).device.type == "cpu"
     if compute == "float16" or (compute == "bfloat16" and not on_cpu):
@@ -90,8 +91,8 @@ def prepare_for_inference(model: AnyTransformer, compute: str = "float32") -> An
         return pack_network(model, compute)
     if compute == "bfloat16":
         return rounded(model)
-    if compute == "int8":
-        raise _no_int8(model, on_cpu)
+    if compute in INTEGERS:
+        raise _no_integers(model, compute, on_cpu)
     return model
 
 
@@ -115,9 +116,10 @@ def rounded(model: AnyTransformer) -> AnyTransformer:
     return copied
 
 
-def _no_int8(model: AnyTransformer, on_cpu: bool) -> UserError:
+def _no_integers(model: AnyTransformer, compute: str, on_cpu: bool) -> UserError:
     if not on_cpu:
-        return UserError("decode.compute = int8 is for a CPU: choose --device cpu, or bfloat16 to stay on this device")
+        what = f"decode.compute = {compute} is for a CPU"
+        return UserError(f"{what}: choose --device cpu, or bfloat16 to stay on this device")
     lacks = unsupported_module(model)
     why = f"lacks a part of this network ({lacks})" if lacks else absence()
-    return UserError(f"compute = int8 is computed by the compiled library, which {why}; leave it out")
+    return UserError(f"compute = {compute} is computed by the compiled library, which {why}; leave it out")

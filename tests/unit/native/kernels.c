@@ -66,7 +66,7 @@ static void show_floats(const char *what, const float *x, int64_t n) {
 
 /* --- Products --- */
 
-static const char *const NAMES[] = {"float32", "int8", "bfloat16"};
+static const char *const NAMES[] = {"float32", "int8", "bfloat16", "int4"};
 
 /* Memory for a layer, which is never given back. */
 static void *zeros(int d_out, int d_in, Numbers kind) {
@@ -84,12 +84,12 @@ static const Linear *layer(int d_out, int d_in, Numbers kind, int after_relu) {
 static void products(void) {
     static const int shapes[][2] = {{1, 8}, {17, 100}, {48, 64}, {203, 512}, {64, 36}};
     for (int s = 0; s < 5; s++)
-        for (int i = 0; i < 4; i++) { /* the last is int8 again, of what is never negative */
-            const Numbers kind = i == 3 ? INT8 : (Numbers)i;
+        for (int i = 0; i < 5; i++) { /* the last is int8 again, of what is never negative */
+            const Numbers kind = i == 4 ? INT8 : (Numbers)i;
             const int d_out = shapes[s][0], d_in = shapes[s][1];
-            const Linear *linear = layer(d_out, d_in, kind, i == 3);
+            const Linear *linear = layer(d_out, d_in, kind, i == 4);
             float *x = numbers(101 * d_in, 3), *y = malloc(4 * 101 * (size_t)d_out);
-            for (int j = 0; i == 3 && j < 101 * d_in; j++) x[j] = fabsf(x[j]);
+            for (int j = 0; i == 4 && j < 101 * d_in; j++) x[j] = fabsf(x[j]);
             for (int rows = 1; rows <= 101; rows += rows < 8 ? 1 : 31) {
                 char what[64];
                 sprintf(what, "%s %d rows %d to %d", NAMES[kind], rows, d_in, d_out);
@@ -281,11 +281,11 @@ static void search(const Transformer *t, int beam_size, int samples, const char 
 
 static void searches(void) {
     static const Activation kinds[] = {RELU, GELU, SILU};
-    for (int i = 0; i < 18; i++) { /* rows of whole registers, and of 3 fewer */
-        const Numbers weights = (Numbers)(i % 3);
-        const int norm_first = i % 9 >= 6;
-        const Activation kind = kinds[i % 9 / 3];
-        const Transformer t = transformer(weights, kind, norm_first, i < 9 ? D : D - 3);
+    for (int i = 0; i < 24; i++) { /* rows of whole registers, and of 3 fewer */
+        const Numbers weights = (Numbers)(i % 4);
+        const int norm_first = i % 12 >= 8;
+        const Activation kind = kinds[i % 12 / 4];
+        const Transformer t = transformer(weights, kind, norm_first, i < 12 ? D : D - 3);
         for (int beam_size = 1; beam_size <= 4; beam_size += 3) {
             char what[64];
             sprintf(what, "search %s d_model %d activation %d beam %d", NAMES[weights], t.d_model, kind, beam_size);

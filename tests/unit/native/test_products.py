@@ -184,3 +184,51 @@ def test_non_finite_inputs_give_nan(numbers: str, broken: float) -> None:
     weight, x[1, 99], x[2, 1] = drawn(17, 100), broken, broken
     found = np.isfinite(Linear(weight, None, numbers)(x))
     assert found[[0, 3]].all() and not found[[1, 2]].any()
+
+
+INT4_GROUP = 32  # inputs with a scale of their own
+
+
+def levels_of_int4(weight: Any) -> tuple[Any, Any]:
+    """Weights of 4 bits (outputs, groups, 32) and the scale of each group, as in `int4.h`."""
+    groups = np.pad(weight, [(0, 0), (0, -weight.shape[1] % INT4_GROUP)]).reshape(len(weight), -1, INT4_GROUP)
+    largest = np.take_along_axis(groups, np.abs(groups).argmax(2)[..., None], 2) / np.float32(-8)
+    bits = largest.view(np.uint32)  # rounded to bfloat16, ties to even
+    scales = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16).astype(np.uint32).view(np.float32)
+    inverse = np.divide(np.float32(1), scales, out=np.zeros_like(scales), where=scales != 0)
+    return np.rint(groups * inverse).clip(-8, 7).astype(np.int64), scales
+
+
+@pytest.mark.parametrize("after_relu", [False, True])
+@pytest.mark.parametrize(("d_out", "d_in"), [*SHAPES, (33, 1000)])
+def test_int4_products_are_exact_integer_sums_of_each_group(d_out: int, d_in: int, after_relu: bool) -> None:
+    """Added in float32: each of the additions rounds by at most half a unit of the sum of the magnitudes."""
+    weight, bias = drawn(d_out, d_in), drawn(d_out)
+    layer = Linear(weight, bias, numbers="int4", after_relu=after_relu)
+    levels, scales = levels_of_int4(weight)
+    for rows in ROWS:
+        x = inputs(rows, d_in, after_relu)
+        rounded, worth = levels_of(x, after_relu)
+        groups = np.pad(rounded, [(0, 0), (0, -d_in % INT4_GROUP)]).reshape(rows, -1, INT4_GROUP)
+        terms = np.einsum("rgi,ogi->rog", groups, levels) * scales[..., 0].astype(np.float64)
+        wanted = terms.sum(2) * worth + bias
+        size = np.abs(terms).sum(2) * worth + np.abs(bias)
+        assert (np.abs(layer(x) - wanted) <= (terms.shape[2] + 4) * 2.0**-24 * size).all()
+
+
+def test_int4_is_near_float32_and_an_outlier_stays_in_its_group() -> None:
+    """Errors of at most half a step of each group; the largest weight of each group is exact to bfloat16."""
+    weight = drawn(48, 512)
+    weight[:, 100] *= 1000
+    levels, scales = levels_of_int4(weight)
+    groups = weight.reshape(48, -1, INT4_GROUP)
+    assert (np.abs(levels * scales - groups) <= np.abs(scales) * (1 + 8 * 2.0**-8)).all()  # 7 stands for up to 8
+    unit = np.eye(512, dtype=np.float32)
+    found = Linear(weight, None, numbers="int4")(unit).T.reshape(groups.shape)
+    np.testing.assert_allclose(found, levels * scales, rtol=1e-6)
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES.values(), ids=ADVERSARIES)
+def test_no_sum_of_int4_overflows_16_bits(adversary: Any) -> None:
+    levels, _ = levels_of_int4(np.stack([adversary(512)] * 2).astype(np.float32))
+    assert np.abs(sums_in_16_bits(levels.reshape(2, 512), np.full((1, 512), 127))).max() < 2**15

@@ -14,6 +14,7 @@ from headwise.cli.generation import (
 )
 from headwise.cli.loading import model_with
 from headwise.cli.options import flag_of, format_option, language_options
+from headwise.config.settings import INTEGERS
 from headwise.errors import UserError
 
 COMMON = (
@@ -23,7 +24,7 @@ COMMON = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    pretrained_options(parser, ("int8",))
+    pretrained_options(parser, INTEGERS)
     prompts = "text to continue or to rewrite, or several (default: the lines of standard input)"
     parser.add_argument("prompts", nargs="*", metavar="PROMPT", help=prompts)
     parser.add_argument("--chat", action="store_true", help="send each PROMPT to a chat model as the message of a user")
@@ -39,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the outputs; a single one is streamed."""
     model = model_with(options, "write text")
-    settings = generation_settings(options) | ({"compute": "int8"} if options.compute == "int8" else {})
+    settings = generation_settings(options) | ({"compute": options.compute} if options.compute in INTEGERS else {})
     inputs = _input_settings(options, model)
     refuse_unread(settings, search_settings(model))
     prompts = options.prompts or [line.removesuffix("\n") for line in sys.stdin]

@@ -10,7 +10,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", metavar="MODEL", help="translation model: a folder; the packed weights are written into it"
     )
-    choices = ("float32", "int8", "bfloat16")
+    choices = ("float32", "int8", "bfloat16", "int4")
     text = f"{', '.join(choices)}: weight precision to pack (default: the one that the model translates with)"
     parser.add_argument("--compute", choices=choices, default="", metavar="NAME", help=text)
 

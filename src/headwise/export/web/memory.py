@@ -75,7 +75,7 @@ class Image:
             "bias": 4 * columns,
         }
         words = [
-            (struct.pack("<5i", linear.d_in, linear.d_out, linear.depth, linear.zero_point, linear.is_bfloat16), False)
+            (struct.pack("<5i", linear.d_in, linear.d_out, linear.depth, linear.zero_point, linear.numbers), False)
         ]
         for name in ("quantised", "compensation", "scales", "values", "bias"):
             at = self._block(ctypes.string_at(getattr(linear, name), sizes[name])) if name in sizes else 0
