@@ -28,6 +28,7 @@ from headwise.generation.fallback import no_speech_probability, transcribe_attem
 from headwise.generation.fill import predict_masks
 from headwise.generation.library_text import LibraryText
 from headwise.generation.text import continue_prompts, perplexity, stream_continuation
+from headwise.generation.torch_encoder import TorchEncoder
 from headwise.generation.torch_speech import TorchSpeech
 from headwise.generation.torch_text import TorchText
 from headwise.generation.transcribe import WhisperTokens, transcribe_window
@@ -426,12 +427,18 @@ def reader(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_embeddings(reader: Pair, pooling: str) -> None:
     """Padded together, each text has the vector it has alone with transformers."""
     ours = embed(
-        reader.ours.network, inputs(), PAD, [pooling], [unit], reader.ours.config.encoder.d_model, batch_size=4
+        TorchEncoder(reader.ours.network, PAD),
+        inputs(),
+        [pooling],
+        [unit],
+        reader.ours.config.encoder.d_model,
+        batch_size=4,
     )
     with torch.inference_mode():
         states = [reader.theirs.base_model(torch.tensor([row])).last_hidden_state[0] for row in inputs()]
     vectors = torch.stack([state.mean(0) if pooling == "mean" else state[0] for state in states])
-    torch.testing.assert_close(ours, vectors / vectors.norm(dim=1, keepdim=True), atol=1e-5, rtol=1e-5)
+    expected = vectors / vectors.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(torch.from_numpy(ours), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_fillings(reader: Pair) -> None:
@@ -439,7 +446,9 @@ def test_fillings(reader: Pair) -> None:
     masked = [*text[:2], mask, *text[3:5], mask, *text[5:]]
     with torch.inference_mode():
         theirs = reader.theirs(torch.tensor([masked])).logits[0].softmax(-1)
-    for place, found in zip((2, 5), predict_masks(reader.ours.network, masked, mask, top=4), strict=True):
+    for place, found in zip(
+        (2, 5), predict_masks(TorchEncoder(reader.ours.network, PAD), masked, mask, top=4), strict=True
+    ):
         best = theirs[place].topk(4)
         assert [token for token, _ in found] == best.indices.tolist()
         assert [share for _, share in found] == pytest.approx(best.values.tolist(), abs=1e-5)

@@ -17,6 +17,7 @@ from headwise.errors import UserError
 from headwise.generation.fill import predict_masks
 from headwise.generation.permutation import LeftToRight, QueryStream
 from headwise.generation.text import continue_prompts, perplexity
+from headwise.generation.torch_encoder import TorchEncoder
 from headwise.generation.torch_text import TorchText
 
 transformers = pytest.importorskip("transformers")
@@ -242,7 +243,7 @@ def test_masks_are_filled_from_what_is_not_masked(tmp_path: Path) -> None:
     text[0, [2, 5]] = mask_id
     unseen = ((text == mask_id).unsqueeze(1) | torch.eye(LENGTH, dtype=torch.bool)).float()
     wanted = theirs(text, perm_mask=unseen, target_mapping=one_hot(torch.tensor([[2, 5]]))).logits[0].softmax(-1)
-    found = predict_masks(QueryStream(ours, mask_id), text[0].tolist(), mask_id, top=4)
+    found = predict_masks(TorchEncoder(QueryStream(ours, mask_id), 0), text[0].tolist(), mask_id, top=4)
     best = wanted.topk(4)
     for guesses, ids, shares in zip(found, best.indices.tolist(), best.values.tolist(), strict=True):
         assert [token for token, _ in guesses] == ids

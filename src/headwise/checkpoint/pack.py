@@ -34,6 +34,10 @@ def pack_model(folder: str | Path, compute: str = "") -> Path:
     if compute not in NUMBERS:
         raise UserError(f"{folder}: decodes in {compute}, which is not packed; choose --compute {' or '.join(NUMBERS)}")
     parameters = found.weights.parameters
+    if not parameters.axes.decoder:
+        raise UserError(
+            f"{folder}: an encoder is packed whenever it is loaded, and needs no file for it; use it as it is"
+        )
     path = write_packed(found.path, parameters.axes, parameters.arrays, compute, parameters.digest)
     seal(found.path)  # a folder of an older version: without the listed digest each start would hash the weights
     return path

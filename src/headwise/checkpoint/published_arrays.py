@@ -1,10 +1,11 @@
-"""The parameters of a pretrained encoder-decoder, from safetensors files to the compiled library without torch.
+"""The parameters of a pretrained network, from safetensors files to the compiled library without torch.
 
 For folders in the Hugging Face layout and imported ones. Everything out of the ordinary (adapters, pickled or quantised
 tensors, networks that the library does not support) is left to `imported`, which needs torch.
 """
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.checkpoint.companions import FORMAT
-from headwise.checkpoint.compiled import fits, library_shape, parameter_shapes
+from headwise.checkpoint.compiled import ShapesByName, library_shape, parameter_shapes
+from headwise.checkpoint.compiled_encoder import encoder_shapes, supports_encoder
 from headwise.checkpoint.identify import names_network
 from headwise.checkpoint.layout import CONFIG, adapters_in, weight_files
 from headwise.checkpoint.matching import TensorsOf, checkpoint_config, match_tensors
@@ -89,7 +91,7 @@ def published_arrays(folder: Path, values: Mapping[str, Any]) -> tuple[NetworkCo
         return None
     else:
         family, config = checkpoint_config(values, folder)
-    if not library_shape(config):
+    if not (library_shape(config) or supports_encoder(config)):
         return None
     files = weight_files(folder)
     if not all(path.suffix == ".safetensors" for path in files):
@@ -101,10 +103,16 @@ def published_arrays(folder: Path, values: Mapping[str, Any]) -> tuple[NetworkCo
     if family is None:
         entries = [(Entry(name, [name], "", 1), tensor) for name, tensor in tensors.items()]
         arrays = EntryArrays(entries, {name: tensor.shape for name, tensor in tensors.items()})
-        return (config, arrays, names) if fits(config, arrays.shapes) else None
+        return (config, arrays, names) if _shapes(config) == arrays.shapes else None
     found = TensorsOf(tensors, lambda tensor: tensor.dtype, _equal)
-    fitting = match_tensors(family, config, found, parameter_shapes, str(folder))
-    return fitting.config, EntryArrays(fitting.entries, parameter_shapes(fitting.config)), names
+    fitting = match_tensors(family, config, found, _shapes, str(folder))
+    for note in fitting.notes:
+        warnings.warn(note, stacklevel=2)
+    return fitting.config, EntryArrays(fitting.entries, _shapes(fitting.config)), names
+
+
+def _shapes(config: NetworkConfig) -> ShapesByName:
+    return parameter_shapes(config) if config.decoder else encoder_shapes(config)
 
 
 def _tensors(files: list[Path]) -> Iterator[tuple[str, FileTensor]]:

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from headwise.checkpoint.compiled import compiled
+from headwise.checkpoint.compiled_encoder import compiled_encoder
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.layout import PACKED
 from headwise.checkpoint.manifest import Digests
@@ -19,6 +20,7 @@ from headwise.checkpoint.packed import read_packed
 from headwise.checkpoint.weights import Arrays, WeightsFile
 from headwise.config.model import ModelConfig
 from headwise.contract import SearchEngine
+from headwise.native.encoder import CompiledEncoder
 from headwise.native.linear import NUMBERS
 from headwise.native.network import CompiledNetwork
 from headwise.network.config import NetworkConfig
@@ -53,12 +55,17 @@ class LibraryParameters:
         """`UserError` if the manifest lists other files."""
         self.digests.check(self.files)
 
-    def network(self, compute: str) -> CompiledNetwork:
-        """From a packed file without reading the weights, or from the weights while their digests are computed."""
+    def network(self, compute: str) -> Any:
+        """A `CompiledNetwork` or a `CompiledEncoder`.
+
+        It is read from a packed file without reading the weights, or packed while the digests of the weights are
+        computed.
+        """
         if packed := self._packed(compute):
             return compiled(self.axes, *packed)
         self.digests.begin(self.files)
-        network = compiled(self.axes, self.arrays, compute)
+        build: Any = compiled if self.axes.decoder else compiled_encoder
+        network = build(self.axes, self.arrays, compute)
         self.digests.check(self.files)
         return network
 
@@ -93,7 +100,7 @@ class StoredNetwork:
         self.parameters = parameters
         self._network: Any = None
         self._forms: Any = None
-        self._searchers: dict[str, CompiledNetwork] = {}
+        self._compiled: dict[str, Any] = {}
         self._lock = RLock()  # a model may be used in several threads
         if parameters is None:
             self._build()
@@ -151,16 +158,27 @@ class StoredNetwork:
         return self._forms(compute)
 
     def searcher(self, compute: str) -> CompiledNetwork | None:
-        """The network in the compiled library; None if only the torch module will do."""
+        """An encoder-decoder in the compiled library; None if only the torch module will do."""
+        found = self._in_library(compute)
+        assert found is None or isinstance(found, CompiledNetwork)
+        return found
+
+    def encoder(self, compute: str) -> CompiledEncoder | None:
+        """An encoder in the compiled library; None if only the torch module will do."""
+        found = self._in_library(compute)
+        assert found is None or isinstance(found, CompiledEncoder)
+        return found
+
+    def _in_library(self, compute: str) -> Any:
         with self._lock:
             if self.parameters is None or compute not in NUMBERS:
                 return None
-            if compute not in self._searchers:
-                self._searchers[compute] = self.parameters.network(compute)
-            return self._searchers[compute]
+            if compute not in self._compiled:
+                self._compiled[compute] = self.parameters.network(compute)
+            return self._compiled[compute]
 
     def _build(self) -> None:
         if self.parameters:
             self.parameters.check()
         self._network, self._forms = self._build_torch(self._torch_side())
-        self.parameters, self._searchers = None, {}
+        self.parameters, self._compiled = None, {}

@@ -202,10 +202,20 @@ class EncodedText:
         return len(self.ids)
 
 
+def token_types(text: EncodedText) -> list[int]:
+    """The type of each token: 0 and 1 for the two texts, 2 for tokens of neither.
+
+    >>> token_types(EncodedText([8, 5, 2, 6, 2], 3))
+    [0, 0, 0, 1, 1]
+    """
+    n = len(text) - text.n_trailing
+    return [(i >= text.n_first) + (i >= n) for i in range(len(text))]
+
+
 def collate_encoded(rows: Sequence[EncodedText], labels: Sequence[Any], pad_id: int, typed: bool) -> LabelledBatch:
     """Build the tensors of a batch from encoded texts and their classes, one or several for each.
 
-    `typed`: the network takes token types: 0 and 1 for the two texts, 2 for tokens of neither.
+    `typed`: the network takes `token_types`.
 
     >>> batch = collate_encoded([EncodedText([8, 5, 2, 6, 2], 3), EncodedText([8, 5, 2], 3)], [1, 0], 0, typed=True)
     >>> batch.src.tolist(), batch.types.tolist()
@@ -214,9 +224,7 @@ def collate_encoded(rows: Sequence[EncodedText], labels: Sequence[Any], pad_id: 
     src, mask = pad([row.ids for row in rows], pad_id)
     types = None
     if typed:
-        firsts, texts = np.array([(row.n_first, len(row) - row.n_trailing) for row in rows]).T[..., None]
-        positions = np.arange(src.shape[1])
-        types = torch.from_numpy(mask * ((positions >= firsts) + (positions >= texts).astype(np.int64)))
+        types = torch.from_numpy(pad([token_types(row) for row in rows], 0)[0])
     labelled = torch.tensor(labels)  # of whole numbers 64 bits, of others 32
     return LabelledBatch(torch.from_numpy(src), torch.from_numpy(mask), labelled, int(mask.sum()), types)
 

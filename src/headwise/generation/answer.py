@@ -6,17 +6,17 @@ passages. All this is as in the example of `transformers`. Not here: files (`hea
 (`headwise.evaluate.answers`), training (`tasks.answering`).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
+import numpy as np
+from jaxtyping import Float32
 
 from headwise.data.labelled import EncodedText
 from headwise.errors import UserError
-from headwise.generation.label import BATCH_TOKENS
+from headwise.generation.encoder_network import EncoderNetwork
 from headwise.generation.reading import TextReader
 
 READ, OVERLAP = 384, 128  # tokens, unless the folder says how the model was trained
@@ -95,49 +95,49 @@ def _parts(n: int, room: int, overlap: int) -> list[slice]:
     return [slice(start, min(n, start + room)) for start in starts]
 
 
-@torch.inference_mode()
 def passage_logits(
-    network: Any, reader: TextReader, passages: Sequence[Passage], device: torch.device
-) -> list[Float[Tensor, "length 2"]]:
-    """The logits of each token of each passage for the start and the end of the answer, on the CPU."""
-    found = dict[int, Tensor]()
-    for chosen, batch in reader.batches([one.read for one in passages], BATCH_TOKENS):
-        logits = network(*batch.to(device).inputs).float().cpu()
-        found |= {i: row[: len(passages[i])] for i, row in zip(chosen, logits, strict=True)}
-    return [found[i] for i in range(len(passages))]
+    network: EncoderNetwork, typed: bool, passages: Sequence[Passage]
+) -> list[Float32[np.ndarray, "length 2"]]:
+    """The logits of each token of each passage for the start and the end of the answer; `typed` as of `TextReader`."""
+    return network.outputs([one.read for one in passages], typed)
 
 
 def answers_in(
-    given: Sequence[tuple[str, str]], passages: Sequence[Passage], logits: Sequence[Tensor], nothing: bool
+    given: Sequence[tuple[str, str]], passages: Sequence[Passage], logits: Sequence[np.ndarray], nothing: bool
 ) -> list[Answer]:
     """The best answer to each question; with `nothing` also no answer, if its score is higher."""
-    of: list[list[tuple[Passage, Tensor]]] = [[] for _ in given]
+    of: list[list[tuple[Passage, np.ndarray]]] = [[] for _ in given]
     for passage, scores in zip(passages, logits, strict=True):
         of[passage.question].append((passage, scores))
     return [_answer(context, parts, nothing) for (_, context), parts in zip(given, of, strict=True)]
 
 
-def _answer(context: str, parts: Sequence[tuple[Passage, Tensor]], nothing: bool) -> Answer:
+def _answer(context: str, parts: Sequence[tuple[Passage, np.ndarray]], nothing: bool) -> Answer:
     spans = [span_scores(scores[passage.first : passage.first + len(passage.offsets)]) for passage, scores in parts]
-    none = torch.stack([scores[0].sum() for _, scores in parts]).min()
-    best = [float(one.max()) if one.numel() else -float("inf") for one in spans]
+    none = min(float(scores[0].sum()) for _, scores in parts)
+    best = [float(one.max()) if one.size else -float("inf") for one in spans]
     which = max(range(len(parts)), key=best.__getitem__)
-    whole = torch.cat([*(one.flatten() for one in spans), none.view(1) if nothing else none.new_zeros(0)])
-    if best[which] == -float("inf") or (nothing and float(none) > best[which]):
-        return Answer("", None, None, float((none - whole.logsumexp(0)).exp()) if nothing else 0.0)
+    whole = _log_sum([*(one.ravel() for one in spans), np.array([none] if nothing else [])])
+    if best[which] == -float("inf") or (nothing and none > best[which]):
+        return Answer("", None, None, math.exp(none - whole) if nothing else 0.0)
     first, last = divmod(int(spans[which].argmax()), len(spans[which]))
     offsets = parts[which][0].offsets
     start, end = offsets[first][0], offsets[last][1]
     text = context[start:end]
     start += len(text) - len(text.lstrip())  # offsets may include the space before a word
-    return Answer(
-        text.strip(), start, start + len(text.strip()), float((spans[which].max() - whole.logsumexp(0)).exp())
-    )
+    return Answer(text.strip(), start, start + len(text.strip()), math.exp(best[which] - whole))
 
 
-def span_scores(scores: Float[Tensor, "tokens 2"]) -> Float[Tensor, "tokens tokens"]:
+def _log_sum(parts: Sequence[np.ndarray]) -> float:
+    """log sum exp of all numbers, in float64; minus infinity if there is none."""
+    scores = np.concatenate(parts).astype(np.float64)
+    highest = scores.max(initial=-np.inf)
+    return float(highest + np.log(np.exp(scores - highest).sum())) if np.isfinite(highest) else float(highest)
+
+
+def span_scores(scores: Float32[np.ndarray, "tokens 2"]) -> Float32[np.ndarray, "tokens tokens"]:
     """The score of each span, by its first and its last token; minus infinity for impossible ones."""
     n = len(scores)
-    sums = scores[:, 0, None] + scores[None, :, 1]
-    possible = torch.ones(n, n, dtype=torch.bool).triu().tril(LONGEST - 1)
-    return sums.masked_fill(~possible, -float("inf"))
+    sums = scores[:, :1] + scores[:, 1]
+    possible = np.tril(np.triu(np.ones((n, n), bool)), LONGEST - 1)
+    return np.where(possible, sums, np.float32(-np.inf))

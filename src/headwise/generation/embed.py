@@ -1,78 +1,42 @@
-"""Text embeddings: the last hidden states of an encoder, pooled, and further steps.
+"""Text embeddings: the last hidden states of a network, pooled, and further steps; in numpy.
 
 As in sentence-transformers (arXiv:1908.10084): special tokens are pooled, padding is not. Not here: the settings of a
-folder (`sentences`).
+folder (`sentences`), poolings with gradients (`network.text_pooling`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
-import torch
-from jaxtyping import Bool, Float, Float32, Int
-from torch import Tensor
-from torch.nn import functional as F
+import numpy as np
+from jaxtyping import Float32
 
-from headwise.decode.stepwise import pad_right
+from headwise.generation.encoder_network import EncoderNetwork
 
-TextStates = Float[Tensor, "batch length d_model"]
-Real = Bool[Tensor, "batch length"]  # which states are pooled; the others are padding or a prompt
-Vectors = Float[Tensor, "batch d_model"]
-StatesToVector = Callable[[Tensor, Tensor], Tensor]
-VectorStep = Callable[[Tensor], Tensor]  # vectors to vectors
+States = Float32[np.ndarray, "length d_model"]
+Vector = Float32[np.ndarray, " width"]
+Vectors = Float32[np.ndarray, "texts width"]
+VectorStep = Callable[[Vectors], Vectors]
+EPS = 1e-12  # smallest length that is divided by, as in torch
 
 
-# --- Poolings: from states and their mask to one vector for each text ---
+# --- Poolings: from the states of a text, of which the first `skip` are not pooled, to one vector ---
 
 
-def first(hidden: TextStates, mask: Real) -> Vectors:
-    """The first state, which BERT trains to represent the whole text ([CLS])."""
-    return _state_at(hidden, mask.int().argmax(1))
-
-
-def last(hidden: TextStates, mask: Real) -> Vectors:
-    """The last state, in a decoder the only one that sees the whole text."""
-    return _state_at(hidden, mask.size(1) - 1 - mask.int().flip(1).argmax(1))
-
-
-def max_pooling(hidden: TextStates, mask: Real) -> Vectors:
-    """The maximum of each component."""
-    return hidden.masked_fill(~mask.unsqueeze(-1), -torch.inf).amax(1)
-
-
-def mean_pooling(hidden: TextStates, mask: Real) -> Vectors:
-    """The mean of the states."""
-    return _weighted(hidden, mask, power=1.0)
-
-
-def mean_sqrt_len(hidden: TextStates, mask: Real) -> Vectors:
-    """The sum of the states over the square root of their number."""
-    return _weighted(hidden, mask, power=0.5)
-
-
-def weighted_mean(hidden: TextStates, mask: Real) -> Vectors:
-    """The mean of the states, the n-th counted n times (SGPT, arXiv:2202.08904)."""
-    return _weighted(hidden, mask * torch.arange(1, mask.size(1) + 1, device=mask.device), power=1.0)
-
-
-def _state_at(hidden: TextStates, position: Int[Tensor, " batch"]) -> Vectors:
-    return hidden[torch.arange(len(hidden), device=hidden.device), position]
-
-
-def _weighted(hidden: TextStates, weights: Tensor, power: float) -> Vectors:
-    """The weighted sum over a power of the sum of the weights; zero if all weights are zero."""
-    weights = weights.to(hidden.dtype).unsqueeze(-1)
-    return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1e-9) ** power
-
-
-POOLINGS: dict[str, StatesToVector] = {
-    "first": first,
-    "max": max_pooling,
-    "mean": mean_pooling,
-    "mean_sqrt_len": mean_sqrt_len,
-    "weighted_mean": weighted_mean,
-    "last": last,
+POOLINGS: dict[str, Callable[[States, int], Vector]] = {
+    "first": lambda states, skip: states[skip],  # which BERT trains to represent the whole text ([CLS])
+    "max": lambda states, skip: states[skip:].max(0),
+    "mean": lambda states, skip: states[skip:].mean(0),
+    "mean_sqrt_len": lambda states, skip: states[skip:].sum(0) / np.float32(math.sqrt(len(states) - skip)),
+    "weighted_mean": lambda states, skip: _weighted_mean(states[skip:], skip),
+    "last": lambda states, skip: states[-1],  # in a decoder the only one that sees the whole text
 }  # in the order in which several are concatenated
+
+
+def _weighted_mean(states: States, skip: int) -> Vector:
+    """The mean of the states, the n-th of the text counted n times (SGPT, arXiv:2202.08904)."""
+    weights = np.arange(skip + 1, skip + len(states) + 1, dtype=np.float32)
+    return weights @ states / weights.sum()
 
 
 # --- Further steps ---
@@ -80,59 +44,62 @@ POOLINGS: dict[str, StatesToVector] = {
 
 def unit(vectors: Vectors) -> Vectors:
     """Vectors of length 1, whose products are cosines."""
-    return F.normalize(vectors, dim=-1)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(EPS))
 
 
-@dataclass(frozen=True)
+def gelu(x: Vectors) -> Vectors:
+    """x Phi(x) (arXiv:1606.08415)."""
+    return x * np.vectorize(lambda one: 0.5 * math.erfc(-one / math.sqrt(2)), otypes=[np.float32])(x)
+
+
+ACTIVATIONS: dict[str, VectorStep] = {
+    "Identity": lambda x: x,
+    "Tanh": np.tanh,
+    "ReLU": lambda x: np.maximum(x, 0),
+    "GELU": gelu,
+}
+
+
+@dataclass(frozen=True, eq=False)
 class Dense:
     """activation(W x + b)."""
 
-    weight: Float32[Tensor, "out in"]
-    bias: Float32[Tensor, " out"] | None
-    activation: VectorStep
+    weight: Float32[np.ndarray, "out in"]
+    bias: Float32[np.ndarray, " out"] | None
+    activation: str  # of `ACTIVATIONS`
 
-    def __call__(self, vectors: Float[Tensor, "batch in"]) -> Float[Tensor, "batch out"]:
-        bias = None if self.bias is None else self.bias.to(vectors.device)
-        return self.activation(F.linear(vectors, self.weight.to(vectors.device), bias))
-
-
-@runtime_checkable
-class TextEncoder(Protocol):
-    """A network with a state for every token, such as `EncoderOnly` or `Transformer`."""
-
-    def parameters(self) -> Iterator[torch.nn.Parameter]: ...
-    def encode(self, src: Tensor, src_mask: Tensor, /) -> Tensor: ...
+    def __call__(self, vectors: Float32[np.ndarray, "texts in"]) -> Float32[np.ndarray, "texts out"]:
+        products = vectors @ self.weight.T
+        return ACTIVATIONS[self.activation](products if self.bias is None else products + self.bias)
 
 
-@torch.inference_mode()
 def embed(
-    network: TextEncoder,
+    network: EncoderNetwork,
     texts: Sequence[Sequence[int]],
-    pad_id: int,
     poolings: Sequence[str],
     steps: Sequence[VectorStep],
     width: int,
     batch_size: int,
     skip: int = 0,
-) -> Float32[Tensor, "texts width"]:
-    """One vector for each text, in order; zeros for a text without a token.
+) -> Vectors:
+    """One vector for each text, in order; zeros for a text without a token, or with no more than `skip`.
 
     Args:
         poolings: of `POOLINGS`; several are concatenated.
         steps: functions of the pooled vectors, in order.
         width: of the resulting vectors.
+        batch_size: texts that torch reads at once.
         skip: tokens at the start of each text that are not pooled.
     """
-    device = next(network.parameters()).device
-    order = sorted((i for i, text in enumerate(texts) if text), key=lambda i: -len(texts[i]))
-    found = torch.zeros(len(texts), width)
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
-        src, mask = (x.to(device) for x in pad_right([texts[i] for i in batch], pad_id))
-        hidden = network.encode(src, mask).float()
-        mask[:, :skip] = False
-        vectors = torch.cat([POOLINGS[name](hidden, mask) for name in poolings], dim=-1)
-        for step in steps:
-            vectors = step(vectors)
-        found[batch] = vectors.cpu()
+    found = np.zeros((len(texts), width), np.float32)
+    kept = [i for i, text in enumerate(texts) if len(text) > skip]
+    if not kept:
+        return found
+    pooled: list[Vector | None] = [None] * len(kept)
+    for i, states in network.states([texts[i] for i in kept], batch_size):
+        pooled[i] = np.concatenate([POOLINGS[name](states, skip) for name in poolings])
+    vectors = np.stack([vector for vector in pooled if vector is not None])
+    for step in steps:
+        vectors = step(vectors)
+    found[kept] = vectors
     return found

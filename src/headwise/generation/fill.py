@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -14,6 +15,7 @@ from headwise.checkpoint.vocabulary import Vocabulary
 from headwise.data.masking import MASK_NAMES, MaskedBatch, MaskedLineBatch
 from headwise.errors import UserError
 from headwise.generation.chat import special_token_text, tokenizer_settings
+from headwise.generation.encoder_network import EncoderNetwork, softmax
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,8 @@ class MaskedPredictor(Protocol):
     def logits(self, hidden: Tensor) -> Tensor: ...
 
 
-@torch.inference_mode()
 def predict_masks(
-    network: MaskedPredictor, tokens: Sequence[int], mask_id: int, top: int
+    network: EncoderNetwork, tokens: Sequence[int], mask_id: int, top: int
 ) -> list[list[tuple[int, float]]]:
     """For each mask in `tokens` the `top` most probable ids with their probabilities; masks are independent.
 
@@ -46,15 +47,15 @@ def predict_masks(
     masked = [i for i, token in enumerate(tokens) if token == mask_id]
     if not masked:
         raise UserError("the text has no mask to fill")
-    row = torch.tensor([list(tokens)], device=next(network.parameters()).device)
-    hidden = network.encode(row)[:, masked]
-    best = network.logits(hidden)[0].softmax(-1, dtype=torch.float32).topk(top)
-    rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return [list(zip(ids, probabilities, strict=True)) for ids, probabilities in rows]
+    found = []
+    for probabilities in softmax(network.token_logits(tokens, masked)):
+        best = np.argsort(-probabilities, kind="stable")[:top]
+        found.append(list(zip(best.tolist(), probabilities[best].tolist(), strict=True)))
+    return found
 
 
 def fillings(
-    guesser: Callable[[int], MaskedPredictor], text: str, path: Path, vocabulary: Vocabulary, top: int
+    guesser: Callable[[int], EncoderNetwork], text: str, path: Path, vocabulary: Vocabulary, top: int
 ) -> list[list[Filling]]:
     """`Model.fill_mask`; `guesser` gives the network for the id of the mask."""
     written, mask_id = mask_of(vocabulary, special_token_text(tokenizer_settings(path), "mask_token"))

@@ -5,21 +5,17 @@ length of texts, and `config_sentence_transformers.json` has prompts. Everything
 would differ. Not here: arithmetic (`embed`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-import torch
-from torch import Tensor
-from torch.nn import functional as F
 
 from headwise.checkpoint.adapters import open_tensors
 from headwise.checkpoint.layout import CONFIG, read_json
 from headwise.checkpoint.modules import MODULES, PROMPTS, READING, Module, read_modules
 from headwise.errors import UserError, unknown
 from headwise.generation.chat import tokenizer_settings
-from headwise.generation.embed import POOLINGS, Dense, VectorStep, unit
+from headwise.generation.embed import ACTIVATIONS, POOLINGS, Dense, VectorStep, unit
 
 IDLE = ("Dropout",)  # modules for training only
 NAMES = {"cls": "first", "mean_sqrt_len_tokens": "mean_sqrt_len", "weightedmean": "weighted_mean", "lasttoken": "last"}
@@ -30,12 +26,6 @@ FLAGS = {  # of folders older than `pooling_mode`
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len",
     "pooling_mode_weightedmean_tokens": "weighted_mean",
     "pooling_mode_lasttoken": "last",
-}
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "Identity": lambda x: x,
-    "Tanh": torch.tanh,
-    "ReLU": F.relu,
-    "GELU": F.gelu,
 }
 # Other settings of modules, with their values that have no effect.
 NOTHING: dict[str, tuple[Any, ...]] = {
@@ -147,13 +137,13 @@ def _dense(folder: Path) -> Dense:
     name = kind.rpartition(".")[2]
     if name not in ACTIVATIONS or not kind.startswith("torch.nn."):
         raise unknown(f"{path}: activation_function", kind, [f"torch.nn.{name}" for name in ACTIVATIONS])
-    tensors = {key: tensor.float() for key, tensor in open_tensors(folder).items()}
+    tensors = {key: tensor.float().numpy() for key, tensor in open_tensors(folder).items()}
     weight, bias = tensors.get("linear.weight"), tensors.get("linear.bias")
     shape = (values.get("out_features"), values.get("in_features"))
     if weight is None or tuple(weight.shape) != shape or (bias is not None and tuple(bias.shape) != shape[:1]):
         held = ", ".join(f"{key} {list(tensor.shape)}" for key, tensor in tensors.items())
         raise UserError(f"{path}: a layer of {shape[1]} to {shape[0]} numbers does not fit its tensors: {held}")
-    return Dense(weight, bias if values.get("bias", True) else None, ACTIVATIONS[name])
+    return Dense(weight, bias if values.get("bias", True) else None, name)
 
 
 def _reading(folder: Path) -> dict[str, Any]:

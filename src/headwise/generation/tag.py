@@ -10,16 +10,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from jaxtyping import Float
-from torch import Tensor
+from jaxtyping import Float32
 
 from headwise.data.labelled import EncodedText
 from headwise.data.scripts import word_pattern
 from headwise.data.tagged import TaggedSentence, check_tags, read_tagged
 from headwise.errors import UserError
 from headwise.evaluate.entities import entities
-from headwise.generation.label import BATCH_TOKENS
+from headwise.generation.encoder_network import EncoderNetwork
 from headwise.generation.reading import TextReader
 
 JOINTS = "-.'\u2019"  # characters that may occur inside a word
@@ -111,20 +109,15 @@ def _part(reader: TextReader, pieces: Sequence[Sequence[int]], number: int, word
     return PartOfSentence(EncodedText(ids, len(ids)), number, words, np.cumsum(lengths)[:-1].tolist())
 
 
-@torch.inference_mode()
 def word_logits(
-    network: Any, reader: TextReader, parts: Sequence[PartOfSentence], device: torch.device
-) -> list[Float[Tensor, "words classes"]]:
-    """The logits of each word, a matrix for each sentence, on the CPU."""
-    found = dict[int, Tensor]()
-    for chosen, batch in reader.batches([one.read for one in parts], BATCH_TOKENS):
-        logits = network(*batch.to(device).inputs).float().cpu()
-        found |= {i: row[parts[i].firsts] for i, row in zip(chosen, logits, strict=True)}
+    network: EncoderNetwork, typed: bool, parts: Sequence[PartOfSentence]
+) -> list[Float32[np.ndarray, "words classes"]]:
+    """The logits of each word, a matrix for each sentence; `typed` as of `TextReader`."""
     n = max((one.sentence for one in parts), default=-1) + 1
-    together: list[list[Tensor]] = [[] for _ in range(n)]
-    for i, part in enumerate(parts):
-        together[part.sentence].append(found[i])
-    return [torch.cat(one) for one in together]
+    together: list[list[np.ndarray]] = [[] for _ in range(n)]
+    for part, logits in zip(parts, network.outputs([one.read for one in parts], typed), strict=True):
+        together[part.sentence].append(logits[part.firsts])
+    return [np.concatenate(one) for one in together]
 
 
 def read_known_tags(path: str, tags: Sequence[str]) -> list[TaggedSentence]:

@@ -4,21 +4,20 @@ Every model with a state for each token can embed. A text that is too long is cu
 """
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
 
 from headwise.checkpoint.vocabulary import Vocabulary, marks_around
 from headwise.errors import UserError
 from headwise.evaluate.retrieval import RetrievalReport, retrieval_report
 from headwise.generation.chat import refuse_single
-from headwise.generation.embed import TextEncoder, embed
+from headwise.generation.embed import embed
+from headwise.generation.encoder_network import EncoderNetwork
 from headwise.generation.sentences import SentenceSettings, read_sentence_settings
-from headwise.network.transformer import DecoderOnly
 
 BATCH = 32  # texts in a batch for retrieval
 LISTED = 10  # truncated texts that a warning lists
@@ -36,9 +35,8 @@ class Cut:
 class TextEmbedder:
     """A network, its vocabulary, and the settings of its embeddings."""
 
-    network: TextEncoder
+    network: EncoderNetwork
     vocabulary: Vocabulary
-    pad_id: int
     d_model: int  # width of the network's states
     settings: SentenceSettings
     longest: int  # text that is read, in tokens, special tokens included; 0 = any
@@ -56,8 +54,7 @@ class TextEmbedder:
         prefix = encode(prompt_text) if prompt_text and not chosen.pool_prompt else []
         skip = len(prefix) - marks_around(specials, prefix)[1] if prefix else 0
         width = chosen.width(self.d_model)
-        found = embed(self.network, read, self.pad_id, chosen.poolings, chosen.steps, width, batch_size, skip)
-        return found.numpy(), cuts
+        return embed(self.network, read, chosen.poolings, chosen.steps, width, batch_size, skip), cuts
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts with the default prompt, truncated."""
@@ -90,17 +87,17 @@ def embed_default(embedder: TextEmbedder, texts: Sequence[str]) -> np.ndarray:
 
 
 def text_embedder(
-    network: TextEncoder,
-    vocabulary: Vocabulary,
-    hf_config: Mapping[str, Any],
-    d_model: int,
-    max_len: int | None,
-    folder: Path,
+    network: EncoderNetwork, vocabulary: Vocabulary, d_model: int, max_len: int | None, folder: Path
 ) -> TextEmbedder:
     """The embedder with the settings of `folder`; `max_len` is the limit of the network, if it has one."""
     settings = read_sentence_settings(folder)
     longest = min(filter(None, (settings.max_tokens, max_len)), default=0)
-    return TextEmbedder(network, vocabulary, max(0, hf_config.get("pad_token_id") or 0), d_model, settings, longest)
+    return TextEmbedder(network, vocabulary, d_model, settings, longest)
+
+
+def pad_id_of(hf_config: Mapping[str, Any]) -> int:
+    """The id of padding in a config.json; 0 if it has none."""
+    return max(0, hf_config.get("pad_token_id") or 0)
 
 
 def embed_texts(
@@ -142,18 +139,3 @@ def truncation_warning(cuts: Sequence[tuple[str, int]], longest: int) -> str:
     listed = ", ".join(f"{name} ({tokens:,})" for name, tokens in cuts[:LISTED])
     more = f" and {len(cuts) - LISTED:,} more" if len(cuts) > LISTED else ""
     return f"longer than the limit of {longest:,} tokens, truncated: {listed}{more}"
-
-
-class DecoderEmbedder:
-    """A decoder as a text encoder; its states do not see later tokens, so padding at the end needs no mask."""
-
-    def __init__(self, network: DecoderOnly) -> None:
-        self.network = network
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """The parameters of the decoder."""
-        return self.network.parameters()
-
-    def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
-        """The last hidden states of the decoder."""
-        return self.network.decode(src)

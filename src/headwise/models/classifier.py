@@ -4,11 +4,13 @@ With a single output it is a cross-encoder, which scores a text or a pair of tex
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float32
 from torch import Tensor, nn
 
 from headwise.architectures.xlnet import XLNetShape
@@ -30,14 +32,17 @@ from headwise.errors import UserError
 from headwise.evaluate.classes import LabelReport, LabelSetReport, label_report, label_set_report
 from headwise.evaluate.numbers import RegressionReport, regression_report
 from headwise.generation.chat import refuse_single
+from headwise.generation.encoder_network import EncoderNetwork, sigmoid, softmax
 from headwise.generation.label import BATCH_TOKENS, NUMBER, ONE, SEVERAL, class_names, problem_type
 from headwise.generation.permutation import ContentStream
 from headwise.generation.rank import RankedText, ranked_texts, score_activation
 from headwise.generation.reading import OneOrTwo, TextReader, reader_of, text_reader
-from headwise.generation.vectors import TextEmbedder, embed_texts, text_embedder
+from headwise.generation.torch_encoder import TorchEncoder
+from headwise.generation.vectors import TextEmbedder, embed_texts, pad_id_of, text_embedder
 from headwise.inspect.heads import Head
 from headwise.inspect.importance import Example, importance_over
 from headwise.inspect.inputs import EncodedInput
+from headwise.models.encoder_network import encoder_network
 from headwise.models.inputs import encoded_text, label_number
 from headwise.models.introspection import (
     attend_input,
@@ -101,22 +106,25 @@ class Classifier(Model):
             return [Regression(value) for value in logits[:, 0].tolist()]
         if self.problem == SEVERAL:
             least = THRESHOLD if threshold is None else threshold
-            return [label_set(labels, row, least) for row in logits.sigmoid().tolist()]
-        return [classification(labels, row) for row in logits.softmax(1).tolist()]
+            return [label_set(labels, row, least) for row in sigmoid(logits).tolist()]
+        return [classification(labels, row) for row in softmax(logits).tolist()]
 
     @only_with(SCORE)
     def rerank(self, query: str, candidates: Sequence[str]) -> list[RankedText]:
         refuse_single(candidates, "rerank")
         scores = self.logits([(query, text) for text in candidates])[:, 0]
         as_logits = score_activation(self.hf_config) == "Identity"
-        return ranked_texts(candidates, (scores if as_logits else scores.sigmoid()).tolist())
+        return ranked_texts(candidates, (scores if as_logits else sigmoid(scores)).tolist())
 
-    def logits(self, texts: Sequence[OneOrTwo]) -> Float[Tensor, "texts classes"]:
-        """The output of the network for each text, or pair of texts, on the CPU."""
-        found = dict[int, Tensor]()
-        for rows, batch in self._batches(texts, [0] * len(texts)):
-            found |= zip(rows, logits_of(self.network, [batch], self.device), strict=True)
-        return torch.stack([found[i] for i in range(len(texts))]) if texts else torch.zeros(0, len(self.labels))
+    def logits(self, texts: Sequence[OneOrTwo]) -> Float32[np.ndarray, "texts classes"]:
+        """The output of the network for each text, or pair of texts."""
+        found = self.texts.outputs(self.reader.read(texts), self.reader.typed)
+        return np.stack(found) if texts else np.zeros((0, len(self.labels)), np.float32)
+
+    @property
+    def texts(self) -> EncoderNetwork:
+        """The network as it reads texts now: in the compiled library, or a torch module."""
+        return encoder_network(self, self._batch_tokens)
 
     def evaluate(self, paths: Sequence[str]) -> LabelReport | LabelSetReport | RegressionReport:
         """Accuracy and F1, or errors of numbers, on labelled files; `UserError` for an unknown label."""
@@ -200,14 +208,19 @@ class Classifier(Model):
         pad_id = max(0, self.hf_config.get("pad_token_id") or 0)
         return text_reader(self.tokenizer, pad_id, 3, None, self.path, self.config.vocab_size)  # three types of tokens
 
-    @cached_property
+    @property
     def embedder(self) -> TextEmbedder:
         """Turns texts into vectors."""
+        content = self.head == XLNET
+        texts = TorchEncoder(ContentStream(self.network), pad_id_of(self.hf_config)) if content else self.texts
+        return replace(self._embedder, network=texts)
+
+    @cached_property
+    def _embedder(self) -> TextEmbedder:
         if self.head == XLNET:
-            network, stack, longest = ContentStream(self.network), self.config, None
-        else:
-            network, stack, longest = self.network, self.config.encoder, self.config.encoder.longest
-        return text_embedder(network, self.tokenizer, self.hf_config, stack.d_model, longest, self.path)
+            return text_embedder(self.texts, self.tokenizer, self.config.d_model, None, self.path)
+        stack = self.config.encoder
+        return text_embedder(self.texts, self.tokenizer, stack.d_model, stack.longest, self.path)
 
     def observed(self, given: str) -> EncodedInput:
         """A text as the inspector reads it."""

@@ -1,12 +1,12 @@
 """Pretrained encoders (BERT, RoBERTa, ...). Not here: classes of texts (`classifier`)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
-from torch import Tensor
+from jaxtyping import Float32
 
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.layout import read_json
@@ -24,6 +24,7 @@ from headwise.evaluate.language import MaskedReport
 from headwise.evaluate.retrieval import RetrievalReport
 from headwise.generation.answer import OVERLAP, READ, Answer, answers_in, passage_logits, read_passages
 from headwise.generation.chat import special_token_text, tokenizer_settings
+from headwise.generation.encoder_network import EncoderNetwork, softmax
 from headwise.generation.fill import Filling, fillings, mask_of, score_masks
 from headwise.generation.label import class_names
 from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, encoder_special_ids
@@ -32,6 +33,7 @@ from headwise.generation.tag import Tagging, read_known_tags, read_words, taggin
 from headwise.generation.vectors import TextEmbedder, embed_texts, retrieval_of, text_embedder
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import EncodedInput
+from headwise.models.encoder_network import encoder_network
 from headwise.models.inputs import encoded_text, masked_text
 from headwise.models.introspection import (
     attend_input,
@@ -97,11 +99,20 @@ class EncoderModel(Model):
         """Turns texts into what the network reads."""
         return reader_of(self)
 
-    @cached_property
+    @property
+    def texts(self) -> EncoderNetwork:
+        """The network as it reads texts now: in the compiled library, or a torch module."""
+        return encoder_network(self)
+
+    @property
     def embedder(self) -> TextEmbedder:
         """Turns texts into vectors."""
+        return replace(self._embedder, network=self.texts)
+
+    @cached_property
+    def _embedder(self) -> TextEmbedder:
         stack = self.config.encoder
-        return text_embedder(self.network, self.tokenizer, self.hf_config, stack.d_model, stack.longest, self.path)
+        return text_embedder(self.texts, self.tokenizer, stack.d_model, stack.longest, self.path)
 
     def _evaluate_vectors(self, paths: Sequence[str]) -> RetrievalReport:
         lines = read_contrastive(paths)
@@ -111,7 +122,7 @@ class EncoderModel(Model):
 
     @only_with("masked")
     def fill_mask(self, text: str, top: int = 5) -> list[list[Filling]]:
-        return fillings(lambda mask_id: self.network, text, self.path, self.tokenizer, min(top, self.config.vocab_size))
+        return fillings(lambda mask_id: self.texts, text, self.path, self.tokenizer, min(top, self.config.vocab_size))
 
     def _evaluate_masked(self, paths: Sequence[str], reading: str) -> MaskedReport:
         """How well the model predicts masked tokens, always the same ones, of text files.
@@ -177,14 +188,15 @@ class EncoderModel(Model):
         split = [word_offsets(text) for text in texts]
         words = [[text[start:end] for start, end in positions] for text, positions in split]
         parts = read_words(self.reader, [one for one in words if one])
-        found = iter(word_logits(self.network, self.reader, parts, self.device))
+        found = iter(word_logits(self.texts, self.reader.typed, parts))
         best = [self._best(next(found)) if one else [] for one in words]
         return [tagging(*one, tags) for one, tags in zip(split, best, strict=True)]
 
-    def _best(self, logits: Float[Tensor, "words classes"]) -> list[tuple[str, float]]:
+    def _best(self, logits: Float32[np.ndarray, "words classes"]) -> list[tuple[str, float]]:
         """The most probable tag of each word, and its probability."""
-        highest = logits.softmax(1).max(1)
-        return [(self.tags[i], p) for p, i in zip(highest.values.tolist(), highest.indices.tolist(), strict=True)]
+        probabilities = softmax(logits)
+        best = probabilities.argmax(1).tolist()
+        return [(self.tags[i], p) for p, i in zip(probabilities.max(1).tolist(), best, strict=True)]
 
     def _evaluate_tags(self, paths: Sequence[str]) -> TagReport:
         sentences = [one for path in paths for one in read_known_tags(path, self.tags)]
@@ -198,7 +210,7 @@ class EncoderModel(Model):
         if any(isinstance(one, str) or len(one) != 2 for one in questions):
             raise UserError("answer takes a list of pairs, (question, text); one of these is none")
         passages = read_passages(self.reader, questions, *self._passage_size)
-        logits = passage_logits(self.network, self.reader, passages, self.device)
+        logits = passage_logits(self.texts, self.reader.typed, passages)
         return answers_in(questions, passages, logits, unanswerable)
 
     @cached_property

@@ -18,8 +18,9 @@ from headwise.generation.library_text import LibraryText
 from headwise.generation.output import Detokenise, Output, decode_after, output_of, prompt_ids
 from headwise.generation.permutation import BEHIND, ContentStream, LeftToRight, QueryStream
 from headwise.generation.text import continue_prompts, perplexity, stream_continuation
+from headwise.generation.torch_encoder import DecoderEmbedder, TorchEncoder
 from headwise.generation.torch_text import TorchText
-from headwise.generation.vectors import DecoderEmbedder, TextEmbedder, embed_texts, text_embedder
+from headwise.generation.vectors import TextEmbedder, embed_texts, pad_id_of, text_embedder
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import ContinuedText
 from headwise.models.inputs import next_tokens, text_to_continue
@@ -104,7 +105,9 @@ class LanguageModel(Model):
     def fill_mask(self, text: str, top: int = 5) -> list[list[Filling]]:
         """As of `Model`; masks do not see each other."""
         top = min(top, self.config.vocab_size)
-        return fillings(lambda mask_id: QueryStream(self.network, mask_id), text, self.path, self.tokenizer, top)
+        return fillings(
+            lambda mask_id: TorchEncoder(QueryStream(self.network, mask_id), 0), text, self.path, self.tokenizer, top
+        )
 
     def encode(self, prompt: str | Messages) -> list[int]:
         """The ids of a prompt, without the special tokens with which XLNet ends a text."""
@@ -147,4 +150,5 @@ class LanguageModel(Model):
         permutation = self.head == "permutation"
         network = ContentStream(self.network) if permutation else DecoderEmbedder(self.network)
         d_model = (self.config if permutation else self.config.decoder).d_model
-        return text_embedder(network, self.tokenizer, self.hf_config, d_model, self.max_len, self.path)
+        texts = TorchEncoder(network, pad_id_of(self.hf_config))
+        return text_embedder(texts, self.tokenizer, d_model, self.max_len, self.path)

@@ -29,6 +29,7 @@ from headwise.errors import UserError
 from headwise.evaluate.answers import answer_report
 from headwise.generation.answer import Passage, answers_in, passage_logits, read_passages
 from headwise.generation.reading import TextReader
+from headwise.generation.torch_encoder import TorchEncoder
 from headwise.models.classifier import Classifier
 from headwise.models.encoder import EncoderModel
 from headwise.network.transformer import EncoderOnly
@@ -73,10 +74,11 @@ class AnsweringJob(EncoderHeadJob):
         own = {question: number for number, question in enumerate(shard.of(range(len(given))))}
         rows = [row for row, one in enumerate(self.passages) if one.question in own]
         parts = [replace(self.passages[row], question=own[self.passages[row].question]) for row in rows]
-        logits, losses = passage_logits(network, self.reader, parts, device), [0.0] * len(own)
+        texts, losses = TorchEncoder(network, self.reader.tokenizer.pad_id), [0.0] * len(own)
+        logits = passage_logits(texts, self.reader.typed, parts)
         for row, part, scores in zip(rows, parts, logits, strict=True):
             span = torch.tensor([self.valid.classes[row]])
-            losses[part.question] += span_loss(scores[None], span).objective.item()
+            losses[part.question] += span_loss(torch.from_numpy(scores)[None], span).objective.item()
         answers = answers_in([given[question] for question in own], parts, logits, nothing=not all(self.gold))
         return {"loss": losses, "answer": [one.text for one in answers]}
 

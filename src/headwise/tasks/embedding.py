@@ -28,11 +28,13 @@ from headwise.data.split import parse_validation_size
 from headwise.data.stream import EndlessStream
 from headwise.errors import UserError
 from headwise.evaluate.retrieval import retrieval_report
-from headwise.generation.embed import POOLINGS, unit
+from headwise.generation.embed import unit
 from headwise.generation.sentences import SentenceSettings
-from headwise.generation.vectors import TextEmbedder, distinct_texts, embed_default
+from headwise.generation.torch_encoder import TorchEncoder
+from headwise.generation.vectors import TextEmbedder, distinct_texts, embed_default, pad_id_of
 from headwise.models.classifier import Classifier
 from headwise.models.encoder import EncoderModel
+from headwise.network.text_pooling import pooled_vectors
 from headwise.network.transformer import EncoderOnly
 from headwise.tasks.automatic import with_precision
 from headwise.tasks.classification import check_length
@@ -46,6 +48,12 @@ from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard
 
 SCALE = 20.0  # of cosines, as in sentence-transformers
+DENSE: dict[str, Callable[[Tensor], Tensor]] = {  # activations of `generation.embed`, with gradients
+    "Identity": lambda x: x,
+    "Tanh": torch.tanh,
+    "ReLU": F.relu,
+    "GELU": F.gelu,
+}
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ class EmbeddingJob:
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
         """The loss of each batch, and the embeddings of all texts."""
         encoder: Any = network
-        embedder, lines = replace(self.embedder, network=encoder), self.valid.lines
+        embedder, lines = replace(self.embedder, network=TorchEncoder(network, self.valid.pad_id)), self.valid.lines
         queries, (others, _) = [line[0] for line in lines], distinct_texts([line[1] for line in lines])
         with torch.inference_mode():
             batches = (batch.to(device) for batch in shard.of(self.valid.batches(self.config.train.tokens_per_batch)))
@@ -95,10 +103,17 @@ class EmbeddingJob:
 def embedding_loss(encode: Callable[..., Tensor], settings: SentenceSettings, batch: ContrastiveBatch) -> Loss:
     """The loss of a batch in nats, summed over its lines, and how many lines are retrieved right."""
     hidden = at_least_float32(encode(batch.src, batch.src_mask))
-    vectors = torch.cat([POOLINGS[name](hidden, batch.src_mask) for name in settings.poolings], -1)
+    vectors = pooled_vectors(hidden, batch.src_mask, settings.poolings)
     for step in settings.steps:
-        vectors = step(vectors)
+        vectors = F.normalize(vectors, dim=-1) if step is unit else dense_with_gradients(step, vectors)
     return contrastive_loss(vectors[: batch.n_targets], vectors[batch.n_targets :], batch.same)
+
+
+def dense_with_gradients(step: Any, vectors: Tensor) -> Tensor:
+    """A `generation.embed.Dense` with gradients of its input."""
+    weight, bias = (None if x is None else torch.from_numpy(x).to(vectors.device) for x in (step.weight, step.bias))
+    assert weight is not None
+    return DENSE[step.activation](F.linear(vectors, weight, bias))
 
 
 def contrastive_loss(
@@ -109,7 +124,7 @@ def contrastive_loss(
     `same`: which others are duplicates of the line's own, and so not negatives.
     """
     own = torch.arange(len(queries), device=queries.device)
-    scores = SCALE * unit(queries) @ unit(others).T
+    scores = SCALE * F.normalize(queries, dim=-1) @ F.normalize(others, dim=-1).T
     duplicates = same.clone()
     duplicates[own, own] = False
     scores = scores.masked_fill(duplicates, -torch.inf)
@@ -129,7 +144,7 @@ def embedding_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: 
     train, valid, held = _files(request)
     notify(request, f"training on {len(train):,} lines of {len(train[0])} texts, validating on {len(valid):,}")
     training, validating = (
-        ContrastiveDataset(lines, _ids(embedder, lines), embedder.pad_id) for lines in (train, valid)
+        ContrastiveDataset(lines, _ids(embedder, lines), pad_id_of(base.hf_config)) for lines in (train, valid)
     )
     origin = model.reader.tokenizer.fingerprint
     keys = {"key": short_hash(origin, train), "valid_key": short_hash(origin, valid)}

@@ -24,6 +24,7 @@ from headwise.errors import UserError
 from headwise.evaluate.entities import tag_report
 from headwise.generation.reading import TextReader
 from headwise.generation.tag import PartOfSentence, read_words, word_logits
+from headwise.generation.torch_encoder import TorchEncoder
 from headwise.models.classifier import Classifier
 from headwise.models.encoder import EncoderModel
 from headwise.network.transformer import EncoderOnly
@@ -62,7 +63,8 @@ class TaggingJob(EncoderHeadJob):
         tags, numbers = [one.tags for one in self.checked], {label: i for i, label in enumerate(self.valid.labels)}
         own = {sentence: number for number, sentence in enumerate(shard.of(range(len(tags))))}
         parts = [replace(one, sentence=own[one.sentence]) for one in self.parts if one.sentence in own]
-        found = word_logits(network, self.reader, parts, device)
+        texts = TorchEncoder(network, self.reader.tokenizer.pad_id)
+        found = [torch.from_numpy(logits) for logits in word_logits(texts, self.reader.typed, parts)]
         true = [torch.tensor([numbers[tag] for tag in tags[sentence]]) for sentence in own]
         losses = [label_loss(*one).objective.item() for one in zip(found, true, strict=True)]
         return {"loss": losses, "predicted": [logits.argmax(1).tolist() for logits in found]}

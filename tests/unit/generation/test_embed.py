@@ -1,11 +1,15 @@
 """Poolings by hand, for texts of three tokens and one token with padding."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from headwise.cli import command_parser
-from headwise.generation.embed import POOLINGS, Dense, embed, unit
+from headwise.generation.embed import ACTIVATIONS, POOLINGS, Dense, embed, unit
+from headwise.generation.torch_encoder import TorchEncoder
+from headwise.network.text_pooling import TEXT_POOLINGS
+from headwise.tasks.embedding import DENSE
 
 HIDDEN = torch.tensor([[[1.0, -6.0], [2.0, -4.0], [6.0, -2.0]], [[3.0, -5.0], [99.0, 99.0], [99.0, 99.0]]])
 MASK = torch.tensor([[True, True, True], [True, False, False]])
@@ -30,10 +34,15 @@ BEHIND_ONE = {
 
 @pytest.mark.parametrize("name", POOLINGS)
 def test_poolings_by_hand(name: str) -> None:
-    torch.testing.assert_close(POOLINGS[name](HIDDEN, MASK), torch.tensor(BY_HAND[name], dtype=torch.float32))
+    """In numpy, and with gradients for training."""
+    torch.testing.assert_close(TEXT_POOLINGS[name](HIDDEN, MASK), torch.tensor(BY_HAND[name], dtype=torch.float32))
     mask = MASK.clone()
     mask[:, :1] = False
-    torch.testing.assert_close(POOLINGS[name](HIDDEN, mask)[0], torch.tensor(BEHIND_ONE[name], dtype=torch.float32))
+    behind_one = torch.tensor(BEHIND_ONE[name], dtype=torch.float32)
+    torch.testing.assert_close(TEXT_POOLINGS[name](HIDDEN, mask)[0], behind_one)
+    for text, length, wanted in zip(HIDDEN.numpy(), (3, 1), BY_HAND[name], strict=True):
+        np.testing.assert_allclose(POOLINGS[name](text[:length], 0), wanted, rtol=1e-6)
+    np.testing.assert_allclose(POOLINGS[name](HIDDEN[0].numpy(), 1), BEHIND_ONE[name], rtol=1e-6)
 
 
 class Counting(nn.Module):
@@ -51,26 +60,33 @@ class Counting(nn.Module):
 
 def test_batches_by_length_keep_the_order_of_texts() -> None:
     network = Counting()
-    found = embed(network, [[2], [1, 3, 5], [], [4, 4]], 7, ["max", "mean"], [], width=4, batch_size=2)
+    found = embed(TorchEncoder(network, 7), [[2], [1, 3, 5], [], [4, 4]], ["max", "mean"], [], width=4, batch_size=2)
     assert network.read == [[[1, 3, 5], [4, 4, 7]], [[2]]]
     assert found.tolist() == [[2, 20, 2, 20], [5, 50, 3, 30], [0, 0, 0, 0], [4, 40, 4, 40]]
 
 
 def test_the_prompt_can_be_excluded_from_the_pooling() -> None:
     network = Counting()
-    found = embed(network, [[9, 1, 3], [9, 5]], 7, ["mean"], [], width=2, batch_size=2, skip=1)
+    found = embed(TorchEncoder(network, 7), [[9, 1, 3], [9, 5]], ["mean"], [], width=2, batch_size=2, skip=1)
     assert network.read == [[[9, 1, 3], [9, 5, 7]]]
     assert found.tolist() == [[2, 20], [5, 50]]
 
 
 def test_steps_after_the_pooling() -> None:
     """tanh(W x + b) of (3, -4), then normalised; and a layer without bias."""
-    dense = Dense(torch.tensor([[1.0, 0.5], [0.0, 0.25], [1.0, 1.0]]), torch.tensor([0.0, 1.0, 0.5]), torch.tanh)
-    x = torch.tensor([[3.0, -4.0]])
-    torch.testing.assert_close(dense(x), torch.tensor([[1.0, 0.0, -0.5]]).tanh())
-    bare = Dense(dense.weight, None, torch.relu)
-    torch.testing.assert_close(bare(x), torch.tensor([[1.0, 0.0, 0.0]]))
-    torch.testing.assert_close(unit(x), torch.tensor([[0.6, -0.8]]))
+    weight = np.array([[1.0, 0.5], [0.0, 0.25], [1.0, 1.0]], np.float32)
+    dense = Dense(weight, np.array([0.0, 1.0, 0.5], np.float32), "Tanh")
+    x = np.array([[3.0, -4.0]], np.float32)
+    np.testing.assert_allclose(dense(x), np.tanh([[1.0, 0.0, -0.5]]), rtol=1e-6)
+    np.testing.assert_allclose(Dense(weight, None, "ReLU")(x), [[1.0, 0.0, 0.0]])
+    np.testing.assert_allclose(unit(x), [[0.6, -0.8]], rtol=1e-6)
+    assert unit(np.zeros((1, 2), np.float32)).tolist() == [[0.0, 0.0]]
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_equal_those_of_training(name: str) -> None:
+    x = np.linspace(-6, 6, 97, dtype=np.float32)[None]
+    np.testing.assert_allclose(ACTIVATIONS[name](x), DENSE[name](torch.from_numpy(x)), atol=1e-6)
 
 
 def test_the_command_offers_every_pooling() -> None:

@@ -1,0 +1,24 @@
+"""The network of a model as embedding, classification and the like use it: in the compiled library, or with torch."""
+
+from typing import Any
+
+from headwise.checkpoint.stored_network import StoredNetwork
+from headwise.generation.encoder_network import EncoderNetwork, LibraryEncoder
+from headwise.generation.label import BATCH_TOKENS
+from headwise.generation.torch_encoder import TorchEncoder
+
+PER_TOKEN = ("token_class", "span")  # heads
+
+
+def encoder_network(model: Any, batch_tokens: int = BATCH_TOKENS) -> EncoderNetwork:
+    """The network of an encoder. Once its torch module is used, which may change it, torch reads texts, too.
+
+    Args:
+        model: an `EncoderModel` or a `Classifier`.
+        batch_tokens: of a batch of torch.
+    """
+    stored = model.folder.weights
+    encoder = stored.encoder("float32") if isinstance(stored, StoredNetwork) else None
+    if encoder:
+        return LibraryEncoder(encoder, model.config.pooling, model.config.head in PER_TOKEN)
+    return TorchEncoder(model.network, model.reader.tokenizer.pad_id, batch_tokens)
