@@ -53,7 +53,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     yield names
 
 
-@pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
+@pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16", "int4"])
 @pytest.mark.parametrize("config", [*CONFIGS, UNEVEN], ids=range(len(CONFIGS) + 1))
 def test_it_translates_to_the_same_bits_and_reads_nothing_twice(
     tmp_path: Path, config: ModelConfig, compute: str, read: list[str]
@@ -138,7 +138,7 @@ def test_dates_do_not_matter(tmp_path: Path, sealed: bool, read: list[str]) -> N
     assert not any(name.endswith(packed.HELD) for name in read if name != first)
 
 
-@pytest.mark.parametrize("compute", ["float32", "int8"])
+@pytest.mark.parametrize("compute", ["float32", "int8", "int4"])
 def test_every_flipped_bit_is_an_error(tmp_path: Path, compute: str) -> None:
     """In the header and behind it; what the header says is compared, and its blanks are no JSON if they are others."""
     folder = write(tmp_path / "model")

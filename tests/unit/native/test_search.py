@@ -172,7 +172,7 @@ def test_forced_prefixes(build: Build, sentences: Sentences, beam_size: int) -> 
         assert all(h.tokens[: len(prefix)] == prefix for h in ranked if source)
 
 
-@pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
+@pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16", "int4"])
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_shortlist(build: Build, sentences: Sentences, beam_size: int, compute: str) -> None:
     """Sentences have different candidates, one of them hardly any."""
@@ -192,7 +192,7 @@ def test_a_shortlist(build: Build, sentences: Sentences, beam_size: int, compute
     assert found != decode_tokens(engine_of(model), sources, config, prefixes=prefixes)
 
 
-@pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
+@pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16", "int4"])
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_results_do_not_depend_on_the_batch(build: Build, sentences: Sentences, beam_size: int, compute: str) -> None:
     """Bit-identical in batches of any size and order, and on several threads."""
