@@ -85,6 +85,7 @@ RUNS = {
     "coreference": Run(once("{data}/model", "--data", "{data}")),
     "decoding": Run(once(), ("ctranslate2",)),
     "drafts": Run(once("{data}/model", *SOURCE, "--memory", "{data}/train.tsv")),
+    "encoders": Run(once(), ("ctranslate2", "onnxruntime", "onnx")),
     "exported": Run(
         once("{data}/model", "--source", "{data}/val.en.gz", "--reference", "{data}/val.de.gz", "--limit", "4"),
         ("ctranslate2",),

@@ -56,6 +56,17 @@ def model_with(options: argparse.Namespace, what: str) -> Any:
     return model
 
 
+def encoding_model(options: argparse.Namespace, what: str) -> Any:
+    """`model_with` for commands of encoders, which the compiled library also runs in int8."""
+    model = model_with(options, what)
+    if options.compute in INTEGERS:
+        if not hasattr(type(model), "compute"):
+            raise UserError(f"{options.model}: --compute {options.compute} is for encoders; leave it out")
+        model.compute = options.compute
+        _ = model.texts  # a `UserError` before any text is read
+    return model
+
+
 def _mention_unused(model: Any, path: str) -> None:
     for name in getattr(model, "unused", ()) or getattr(getattr(model, "generation", None), "unused", ()):
         print(f"{path}: generation_config.json asks for {name}, which is not supported", file=sys.stderr)

@@ -81,6 +81,9 @@ class Classifier(Model):
     prune = only_with(TRAINED, PRETRAINED, SCORE)(prune_model)
     embed = only_with(PRETRAINED, SCORE, XLNET)(embed_texts)
 
+    compute = "float32"
+    """Precision of the weights in the compiled library; may be set to "int8"."""
+
     def __init__(self, folder: Folder) -> None:
         super().__init__(folder)
         if self.head == TRAINED:

@@ -64,6 +64,9 @@ class EncoderModel(Model):
     head_importance = only_with("masked")(input_head_importance)
     embed = embed_texts
 
+    compute = "float32"
+    """Precision of the weights in the compiled library; may be set to "int8"."""
+
     def __init__(self, folder: Folder) -> None:
         super().__init__(folder)
         self.does = DOES.get(self.head, "reads texts")

@@ -3,9 +3,12 @@
 from typing import Any
 
 from headwise.checkpoint.stored_network import StoredNetwork
+from headwise.config.settings import INTEGERS
+from headwise.errors import UserError
 from headwise.generation.encoder_network import EncoderNetwork, LibraryEncoder
 from headwise.generation.label import BATCH_TOKENS
 from headwise.generation.torch_encoder import TorchEncoder
+from headwise.native.library import absence, library
 
 PER_TOKEN = ("token_class", "span")  # heads
 
@@ -18,7 +21,12 @@ def encoder_network(model: Any, batch_tokens: int = BATCH_TOKENS) -> EncoderNetw
         batch_tokens: of a batch of torch.
     """
     stored = model.folder.weights
-    encoder = stored.encoder("float32") if isinstance(stored, StoredNetwork) else None
+    encoder = stored.encoder(model.compute) if isinstance(stored, StoredNetwork) else None
+    if model.compute in INTEGERS and not encoder:
+        why = absence() if library() is None else "does not run this network, or only as it is in its files"
+        raise UserError(
+            f"{model.path}: compute = {model.compute} is for the compiled library, which {why}; leave it out"
+        )
     if encoder:
         return LibraryEncoder(encoder, model.config.pooling, model.config.head in PER_TOKEN)
     return TorchEncoder(model.network, model.reader.tokenizer.pad_id, batch_tokens)

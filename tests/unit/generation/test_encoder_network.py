@@ -11,7 +11,9 @@ from unit.native.encoders import CONFIGS, arrays_of, random_encoder
 
 import headwise
 from headwise.checkpoint.compiled_encoder import compiled_encoder
+from headwise.cli import main
 from headwise.data.labelled import EncodedText
+from headwise.errors import UserError
 from headwise.generation import encoder_network
 from headwise.generation.encoder_network import EncoderNetwork, LibraryEncoder, sigmoid, softmax
 from headwise.generation.torch_encoder import TorchEncoder
@@ -90,6 +92,32 @@ def test_after_its_torch_module_is_used_torch_reads_texts(tmp_path: Path) -> Non
     assert_close(model.embed(["a dog"]), before)
     network.embeddings.tokens.weight.data[:] = 1
     assert np.abs(model.embed(["a dog"]) - before).max() > 1e-3
+
+
+@needs_library
+def test_int8_in_python_and_on_the_command_line(tmp_path: Path) -> None:
+    """The command writes the vectors of the model with `compute` = int8, which are not those in float32."""
+    write_tiny(tmp_path / "model", "bert")
+    (tmp_path / "in").write_text("a dog\ntwo men\n", encoding="utf-8")
+    model: Any = headwise.load(tmp_path / "model", "cpu")
+    exact = model.embed(["a dog", "two men"])
+    model.compute = "int8"
+    rounded = model.embed(["a dog", "two men"])
+    assert (exact * rounded).sum(1).min() > 0.99 and not np.array_equal(exact, rounded)
+    call = ["embed", str(tmp_path / "model"), str(tmp_path / "in"), "-o", str(tmp_path / "out.npy"), "--device", "cpu"]
+    assert main([*call, "--compute", "int8"]) == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), rounded)
+    _ = model.network
+    with pytest.raises(UserError, match="the compiled library, which does not run this network"):
+        model.embed(["a dog"])
+
+
+def test_int8_is_for_encoders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_tiny(tmp_path / "model", "gpt2")
+    (tmp_path / "in").write_text("a dog\n", encoding="utf-8")
+    call = ["embed", str(tmp_path / "model"), str(tmp_path / "in"), "-o", str(tmp_path / "out.npy"), "--device", "cpu"]
+    assert main([*call, "--compute", "int8"]) == 2
+    assert "--compute int8 is for encoders; leave it out" in capsys.readouterr().err
 
 
 def test_probabilities() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from headwise.cli.files import output
 from headwise.cli.generation import pretrained_options
-from headwise.cli.loading import model_with
+from headwise.cli.loading import encoding_model
 from headwise.cli.options import format_option, output_option
 from headwise.cli.rules import in_file
 from headwise.data.corpus import read_lines
@@ -14,7 +14,7 @@ from headwise.data.questions import Question, read_questions
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    pretrained_options(parser)
+    pretrained_options(parser, ("int8",))
     text = "questions in SQuAD format; with --question, the text to search"
     parser.add_argument("input", type=in_file, metavar="FILE", help=text)
     parser.add_argument("--question", default="", metavar="TEXT", help="answer this question about the text in FILE")
@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Questions in, spans of their texts out."""
-    model = model_with(options, "answer questions; train --task answer teaches it")
+    model = encoding_model(options, "answer questions; train --task answer teaches it")
     if options.question:
         questions = [Question("", options.question, "\n".join(read_lines(options.input)))]
     else:

@@ -12,7 +12,7 @@ import numpy as np
 
 from headwise.cli.files import lines_of, output
 from headwise.cli.generation import pretrained_options
-from headwise.cli.loading import model_with
+from headwise.cli.loading import encoding_model
 from headwise.cli.options import input_option, output_option, whole_number
 from headwise.cli.replacing import binary_output
 from headwise.cli.rules import FlagRule
@@ -30,7 +30,7 @@ RULES = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    pretrained_options(parser)
+    pretrained_options(parser, ("int8",))
     input_option(parser)
     output_option(parser, ".npy file for one array (lines, width), or .jsonl, .json or .txt for JSON lines")
     group = parser.add_argument_group("embeddings")
@@ -50,7 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write an embedding for each line."""
-    model = model_with(options, "embed texts")
+    model = encoding_model(options, "embed texts")
     settings = model.embedder.settings
     settings.changed(options.pooling, options.normalize).width(model.embedder.d_model)
     settings.prompt(options.prompt)

@@ -3,16 +3,16 @@
 import argparse
 
 from headwise.cli.generation import pretrained_options, print_ranked, top_option
-from headwise.cli.loading import model_with
+from headwise.cli.loading import encoding_model
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    pretrained_options(parser)
+    pretrained_options(parser, ("int8",))
     parser.add_argument("text", metavar="TEXT", help="text with the model's mask token, [MASK] or <mask>")
     top_option(parser, "number of predictions for each mask")
 
 
 def run(options: argparse.Namespace) -> None:
     """Print predictions with their probabilities."""
-    model = model_with(options, "fill masks")
+    model = encoding_model(options, "fill masks")
     print_ranked([[(one.probability, one.text) for one in mask] for mask in model.fill_mask(options.text, options.top)])

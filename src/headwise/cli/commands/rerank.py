@@ -5,13 +5,13 @@ import json
 
 from headwise.cli.files import lines_of, output
 from headwise.cli.generation import pretrained_options
-from headwise.cli.loading import model_with
+from headwise.cli.loading import encoding_model
 from headwise.cli.options import format_option, output_option, whole_number
 from headwise.cli.rules import in_file
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    pretrained_options(parser)
+    pretrained_options(parser, ("int8",))
     parser.add_argument("query", metavar="QUERY", help="text that the candidates are compared with")
     text = "candidates, one per line; also .gz (default: standard input)"
     parser.add_argument("input", nargs="?", type=in_file, default="-", metavar="FILE", help=text)
@@ -24,7 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Lines in, best first."""
-    model = model_with(options, "score a query with a text; cross-encoders with one output do")
+    model = encoding_model(options, "score a query with a text; cross-encoders with one output do")
     found = model.rerank(options.query, list(lines_of(options.input, "rerank")))
     with output(options.output) as file:
         for one in found[: options.best or None]:

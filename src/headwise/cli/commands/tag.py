@@ -7,13 +7,13 @@ from typing import Any
 
 from headwise.cli.files import lines_of, output
 from headwise.cli.generation import pretrained_options
-from headwise.cli.loading import model_with
+from headwise.cli.loading import encoding_model
 from headwise.cli.options import format_option, input_option, output_option
 from headwise.data.prepared import chunks
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    pretrained_options(parser)
+    pretrained_options(parser, ("int8",))
     input_option(parser)
     output_option(parser)
     parser.add_argument("--words", action="store_true", help="the words of the lines are separated by spaces already")
@@ -24,7 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Line in, its entities out."""
-    model, numbers = model_with(options, "tag words; train --task tag teaches it"), count(1)
+    model, numbers = encoding_model(options, "tag words; train --task tag teaches it"), count(1)
     with output(options.output) as file:
         for lines in chunks(lines_of(options.input, "tag")):
             for found in model.tag([line.split() for line in lines] if options.words else lines):
