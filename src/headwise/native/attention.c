@@ -3,6 +3,7 @@
 #include "attention.h"
 
 #include "parallel.h"
+#include "pool.h"
 
 #include <math.h>
 #include <string.h>
@@ -160,17 +161,36 @@ void transpose(const float *rows, int64_t stride, int length, int width, float *
 
 /* --- Attention for decoding --- */
 
+typedef struct Attend {
+    const float *q, *keys, *values;
+    float *scores, *out;
+    int64_t q_stride, v_stride, out_stride;
+    int heads, queries, d_k, d_v, length;
+} Attend;
+
+/* Some of the heads. */
+static void attend_heads(void *data, int part, int parts) {
+    const Attend *s = data;
+    const int first = s->heads * part / parts, heads = s->heads * (part + 1) / parts - first;
+    const int width = round_up(s->length), side = SCORE_ROWS * width, d_k = s->d_k, d_v = s->d_v;
+    const Matrix keys = {s->keys + (int64_t)first * d_k * width, (int64_t)d_k * width, width};
+    const Matrix values = {s->values + first * d_v, d_v, s->v_stride};
+    float *scores = s->scores + (int64_t)first * side;
+    for (int row = 0; row < s->queries; row += SCORE_ROWS) {
+        const int count = MIN(SCORE_ROWS, s->queries - row);
+        const Matrix q = {s->q + first * d_k + row * s->q_stride, d_k, s->q_stride}, weights = {scores, side, width};
+        multiply_heads(heads, count, q, keys, d_k, (Result){scores, side, width}, width);
+        for (int i = 0; i < heads * count; i++) softmax(scores + i / count * side + i % count * width, s->length, width);
+        const Result out = {s->out + first * d_v + row * s->out_stride, d_v, s->out_stride};
+        multiply_heads(heads, count, weights, values, s->length, out, d_v);
+    }
+}
+
 void attend(int heads, int queries, const float *q, int64_t q_stride, int d_k, const float *keys, const float *values,
             int64_t v_stride, int d_v, int length, float *scores, float *out, int64_t out_stride) {
-    const int width = round_up(length), side = SCORE_ROWS * width;
-    for (int first = 0; first < queries; first += SCORE_ROWS) {
-        const int count = MIN(SCORE_ROWS, queries - first);
-        const Matrix a = {q + first * q_stride, d_k, q_stride}, k = {keys, (int64_t)d_k * width, width};
-        multiply_heads(heads, count, a, k, d_k, (Result){scores, side, width}, width);
-        for (int i = 0; i < heads * count; i++) softmax(scores + i / count * side + i % count * width, length, width);
-        const Matrix weights = {scores, side, width}, v = {values, d_v, v_stride};
-        multiply_heads(heads, count, weights, v, length, (Result){out + first * out_stride, d_v, out_stride}, d_v);
-    }
+    Attend all = {q, keys, values, scores, out, q_stride, v_stride, out_stride, heads, queries, d_k, d_v, length};
+    const int parts = parts_for((int64_t)heads * queries * length * (d_k + d_v));
+    run_parts(MIN(parts, heads), attend_heads, &all);
 }
 
 /* --- Attention for training --- */

@@ -4,16 +4,17 @@
 
 #include "attention.h"
 
+#define QUERIES 64        /* of a long source, before looking whether the search was cancelled */
 #define ENCODER_BATCH 512 /* positions encoded at once, so that activations stay in the caches */
 
 /* `attend` with relative positions: `bias` is that of the first query and the first key. */
-static void attend_with_bias(Decoding *s, const Attention *a, int length, const float *q, int64_t stride, const float *values,
-                             const float *bias, float *out, int64_t out_stride) {
+static void attend_with_bias(Decoding *s, const Attention *a, int length, const float *q, int64_t stride, const float *keys,
+                             const float *values, const float *bias, float *out, int64_t out_stride) {
     const int width = round_up(length);
     float *scores = s->scores.bytes;
     for (int first = 0; first < length; first += SCORE_ROWS) {
         const int count = MIN(SCORE_ROWS, length - first);
-        multiply(count, q + first * stride, stride, s->keys.bytes, width, a->d_k, scores, width, width);
+        multiply(count, q + first * stride, stride, keys, width, a->d_k, scores, width, width);
         for (int i = 0; i < count; i++, bias--) {
             for (int t = 0; t < length; t++) scores[i * width + t] += bias[t];
             softmax(scores + i * width, length, width);
@@ -35,23 +36,28 @@ static int encoder_attention(Decoding *s, const Attention *a, const int32_t *len
     scale_queries(a, qkv, width, rows);
     float *weights = next_layer(&s->recording.encoder, (int64_t)a->heads * rows * rows); /* of the only pair */
     for (int i = 0; i < sentences; i++) {
-        for (int t = 0; t < lengths[i]; t++) rotate(&s->model->rotary, t, qkv + (int64_t)t * width, 2 * a->heads, a->d_k);
+        const int length = lengths[i];
+        const int64_t side = (int64_t)a->d_k * round_up(length); /* of the keys of a head */
+        for (int t = 0; t < length; t++) rotate(&s->model->rotary, t, qkv + (int64_t)t * width, 2 * a->heads, a->d_k);
         record_turned(a, walk->head, to, qkv, rows);
         for (int h = 0; h < a->heads; h++) {
-            if (is_cancelled(&s->scratch)) return -1;
-            transpose(qkv + k_width + h * a->d_k, width, lengths[i], a->d_k, keys);
-            if (weights)
-                record_head(s, rows, qkv + h * a->d_k, width, a->d_k, keys, rows, NULL, weights + (int64_t)h * rows * rows);
+            float *of_head = keys + h * side, *recorded = weights ? weights + (int64_t)h * rows * rows : NULL;
+            transpose(qkv + k_width + h * a->d_k, width, length, a->d_k, of_head);
+            if (recorded) record_head(s, rows, qkv + h * a->d_k, width, a->d_k, of_head, rows, NULL, recorded);
             if (h == walk->head)
-                record_head(s, rows, qkv + h * a->d_k, width, a->d_k, keys, rows, to->scores, to->weights);
+                record_head(s, rows, qkv + h * a->d_k, width, a->d_k, of_head, rows, to->scores, to->weights);
+            if (is_cancelled(&s->scratch)) return -1;
             if (relative)
-                attend_with_bias(s, a, lengths[i], qkv + h * a->d_k, width, qkv + 2 * k_width + h * a->d_v,
-                                 relative->biases + h * (2 * relative->longest - 1) + relative->longest - 1, context + h * a->d_v, v_width);
-            else
-                attend(1, lengths[i], qkv + h * a->d_k, width, a->d_k, keys, qkv + 2 * k_width + h * a->d_v, width, a->d_v,
-                       lengths[i], s->scores.bytes, context + h * a->d_v, v_width);
+                attend_with_bias(s, a, length, qkv + h * a->d_k, width, of_head, qkv + 2 * k_width + h * a->d_v,
+                                 relative->biases + h * (2 * relative->longest - 1) + relative->longest - 1,
+                                 context + h * a->d_v, v_width);
         }
-        qkv += (int64_t)lengths[i] * width, context += (int64_t)lengths[i] * v_width;
+        for (int first = 0; !relative && first < length; first += QUERIES) {
+            if (is_cancelled(&s->scratch)) return -1;
+            attend(a->heads, MIN(QUERIES, length - first), qkv + (int64_t)first * width, width, a->d_k, keys,
+                   qkv + 2 * k_width, width, a->d_v, length, s->scores.bytes, context + (int64_t)first * v_width, v_width);
+        }
+        qkv += (int64_t)length * width, context += (int64_t)length * v_width;
     }
     return attention_output(s, a, rows, to);
 }

@@ -138,7 +138,7 @@ int reserve_activations(Decoding *s, int64_t rows, int length) {
             const Layer *layer = side ? m->decoder + i : m->encoder + i;
             wide = MAX(wide, MAX(layer->self.in->d_out, layer->ffn.up->d_out));
             context = MAX(context, (int64_t)layer->self.heads * layer->self.d_v);
-            keys = MAX(keys, layer->self.d_k);
+            keys = MAX(keys, (int64_t)layer->self.heads * layer->self.d_k);
             heads = MAX(heads, layer->self.heads);
             if (!side || !layer->cross.in) continue;
             wide = MAX(wide, MAX(layer->cross.in->d_out, layer->cross.memory->d_out));

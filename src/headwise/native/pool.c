@@ -30,7 +30,7 @@ void headwise_set_threads(int threads) { usable_threads = 1 + 0 * threads; }
 #else
 
 #include <pthread.h>
-#include <sched.h>
+#include <time.h>
 #include <stdatomic.h>
 
 #define SPINS 2048      /* pauses before a thread sleeps */
@@ -99,7 +99,7 @@ static void finish(int parts) {
     int waited = 0;
     for (; atomic_load(&pool.done) < parts; waited++) {
         if (waited < STALL) PAUSE();
-        else sched_yield();
+        else nanosleep(&(struct timespec){0, 20000}, NULL); /* 20 microseconds, so that the thread may run on this core */
     }
     if (waited >= STALL) {
         pool.alone = pool.next_alone, pool.good = 0;

@@ -222,6 +222,7 @@ def test_nan_does_not_hide_numbers(tmp_path: Path) -> None:
         f"-I{original.FOLDER}",
         str(source),
         str(original.FOLDER / "parallel.c"),
+        str(original.FOLDER / "pool.c"),
         "-o",
         str(program),
         "-lm",

@@ -12,7 +12,7 @@ import pytest
 
 from headwise.native import library as c
 from headwise.native.build import FOLDER, compiler
-from headwise.native.network import NUMBERS, Linear
+from headwise.native.linear import NUMBERS, Linear
 from headwise.native.threads import use_threads
 
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
@@ -100,7 +100,7 @@ def test_callers_at_once_get_their_own_results() -> None:
 
 FORKED = """
 import os, sys, numpy as np
-from headwise.native.network import Linear
+from headwise.native.linear import Linear
 from headwise.native.threads import use_threads
 layer, x = Linear(np.ones((1003, 700), np.float32), None), np.ones((3, 700), np.float32)
 use_threads(3)
