@@ -28,6 +28,7 @@ PACKAGES = (
     "onnxruntime",
     "openvino",
     "ctranslate2",
+    "llama-cpp-python",
     "tokenizers",
     "sentencepiece",
     "subword-nmt",

@@ -97,6 +97,7 @@ RUNS = {
     "growth": Run(once()),
     "installation": Run(once("{data}/model", *SOURCE)),
     "kernels": Run(once()),
+    "language_models": Run(once(), ("ctranslate2", "transformers")),
     "lexical_aligner": Run(once(*PAIR, "-o", "{data}/found.links")),
     "monolingual": Run(  # not `back`: a model of two updates translates nothing
         once("multi30k", "--data", "{data}", "--out", "{data}/mono", "--keep", "2", "--lines", "40",

@@ -50,7 +50,8 @@ OTHERS = (  # modules of packages of which only a part works without torch
     *("data.tokenizer", "data.words"),
     *(f"decode.{name}" for name in ("candidates", "engine", "repetition", "request", "streaming", "translator")),
     *(f"checkpoint.{name}" for name in ("compiled", "folder", "manifest", "packed", "read", "trained")),
-    *(f"models.{name}" for name in ("load", "model", "pair_inspector", "pretrained", "scoring", "translator")),
+    *(f"models.{name}" for name in ("language_model", "load", "model", "pair_inspector", "pretrained", "scoring")),
+    *("models.translator", "generation.library_text", "generation.text"),
     *(f"inspect.{name}" for name in ("alignment", "attend", "beam", "notebook", "pair", "picture", "reader", "trace")),
     *("export.web.page", "export.writing", "families.registry", "families.table", "generation.pretrained_tokenizer"),
 )
@@ -196,6 +197,35 @@ def test_a_command_runs_without_torch(
     run_blocked(RUN, *arguments, *(languages(any_model) if with_languages else []))
     written = {"OUT": "out", "attention.html": "attention.html"}
     assert all((files / name).stat().st_size for part, name in written.items() if part in COMMANDS[command])
+
+
+LANGUAGE_COMMANDS = {
+    "generate": ["generate", "MODEL", "a dog", "--max-new-tokens", "5"],
+    "several": ["generate", "MODEL", "a dog", "b", "--max-new-tokens", "5", "--format", "jsonl"],
+    "beams": ["generate", "MODEL", "a dog", "--max-new-tokens", "5", "--beam-size", "3", "--compute", "int8"],
+    "stop": ["generate", "MODEL", "a dog", "--max-new-tokens", "5", "--sample", "--stop", "e"],
+    "score": ["score", "MODEL", "--source", "source"],
+    "evaluate": ["evaluate", "MODEL", "--source", "source"],
+    "info": ["info", "MODEL"],
+}
+
+
+@needs_library
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_language_models_run_without_torch(kind: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(files)
+    (files / "model").mkdir()
+    write_tiny(files / "model", kind)
+    calls = [[{"MODEL": "model"}.get(part, part) for part in call] for call in LANGUAGE_COMMANDS.values()]
+    said = run_blocked(
+        f"from headwise.cli import main\nassert not any(map(main, {calls}))\nassert 'torch' not in sys.modules\n"
+    )
+    assert '"perplexity"' in said and "bits per byte" in said and kind in said
+    why = "this needs PyTorch, which is not installed"
+    program = (
+        "import headwise\ntry:\n    headwise.load('model', 'cpu').attend('a')\nexcept Exception as e:\n    print(e)\n"
+    )
+    assert why in run_blocked(program)
 
 
 @needs_library

@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from headwise.architectures.xlnet import XLNet
 
-BEHIND = ("<sep>", "<cls>")  # special tokens that end a text
-
 
 @dataclass
 class TextSoFar:

@@ -1,10 +1,12 @@
-"""Decoders alone (GPT-2, LLaMA, ...) and XLNet, read from left to right."""
+"""Decoders alone (GPT-2, LLaMA, ...) and XLNet, read from left to right.
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+Nothing here needs torch; `torch_language` has what does.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, wraps
 from typing import Any
 
-from headwise.architectures.xlnet import XLNetShape
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.generation_config import GenerationConfig, read_generation_config
 from headwise.contract import TextNetwork
@@ -13,33 +15,29 @@ from headwise.decode.streaming import growing_text, stop_at, until_stop
 from headwise.errors import UserError
 from headwise.evaluate.language import LanguageReport, Perplexity, language_report
 from headwise.generation.chat import Messages, refuse_single
-from headwise.generation.fill import Filling, fillings
 from headwise.generation.library_text import LibraryText
 from headwise.generation.output import Detokenise, Output, decode_after, output_of, prompt_ids
-from headwise.generation.permutation import BEHIND, ContentStream, LeftToRight, QueryStream
 from headwise.generation.text import continue_prompts, perplexity, stream_continuation
-from headwise.generation.torch_encoder import DecoderEmbedder, TorchEncoder
-from headwise.generation.torch_text import TorchText
-from headwise.generation.vectors import TextEmbedder, embed_texts, pad_id_of, text_embedder
-from headwise.inspect.importance import Example
-from headwise.inspect.inputs import ContinuedText
-from headwise.models.inputs import next_tokens, text_to_continue
-from headwise.models.introspection import (
-    attend_input,
-    input_head_importance,
-    inspect_input,
-    mask_model_heads,
-    prune_model,
-    trace_input,
-    walk_input,
-    walks_of_input,
-)
 from headwise.models.model import Model, only_with
 from headwise.native.linear import NUMBERS
 from headwise.native.network import CompiledNetwork
+from headwise.network.config import NetworkConfig
 
 WINDOW = 1024  # tokens read at once for a perplexity, where neither the network nor its settings have a limit
 DOES = {"language": "continues texts", "permutation": "continues texts and fills in masked tokens"}
+
+
+BEHIND = ("<sep>", "<cls>")  # special tokens that end a text of XLNet
+
+
+def in_torch(name: str) -> Callable[..., Any]:
+    """The method of `TorchLanguage` with this name."""
+
+    @wraps(getattr(Model, name))
+    def method(self: Any, *given: Any, **options: Any) -> Any:
+        return getattr(self.torch_part, name)(*given, **options)
+
+    return method
 
 
 class LanguageModel(Model):
@@ -48,25 +46,30 @@ class LanguageModel(Model):
     A decoder without a head (E5-Mistral, Qwen3-Embedding, ...) only embeds.
     """
 
-    attend = only_with("language", "embedding")(attend_input)
-    trace = only_with("language", "embedding")(trace_input)
-    look_inside = only_with("language", "embedding")(inspect_input)
-    walk = only_with("language", "embedding")(walk_input)
-    walks = only_with("language", "embedding")(walks_of_input)
-    mask_heads = only_with("language", "embedding")(mask_model_heads)
-    prune = only_with("language", "embedding")(prune_model)
-    head_importance = only_with("language")(input_head_importance)
-    embed = embed_texts
+    attend, trace, look_inside, walk, walks, mask_heads, prune = (
+        only_with("language", "embedding")(in_torch(name))
+        for name in ("attend", "trace", "look_inside", "walk", "walks", "mask_heads", "prune")
+    )
+    head_importance = only_with("language")(in_torch("head_importance"))
+    fill_mask = only_with("permutation")(in_torch("fill_mask"))
+    embed = in_torch("embed")
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, make_torch_part: Callable[["LanguageModel"], Any]) -> None:
+        """`make_torch_part` makes the `models.torch_language.TorchLanguage` of this model, when it is needed."""
         super().__init__(folder)
+        self._make_torch_part = make_torch_part
         self.does = DOES.get(self.head, "embeds texts")
         self.usual_task = {"language": "lm", "permutation": "plm"}.get(self.head, "translate")
+
+    @cached_property
+    def torch_part(self) -> Any:
+        """What needs torch."""
+        return self._make_torch_part(self)
 
     @property
     def head(self) -> str:
         """One of "language", "permutation" (an XLNet) or "embedding"."""
-        if isinstance(self.config, XLNetShape):
+        if not isinstance(self.config, NetworkConfig):
             return "permutation"
         return "language" if self.config.head == "language" else "embedding"
 
@@ -101,14 +104,6 @@ class LanguageModel(Model):
         texts = ["\n".join(read_lines(path)) for path in paths]
         return language_report(texts, [self.perplexity(text, stride, window) for text in texts])
 
-    @only_with("permutation")
-    def fill_mask(self, text: str, top: int = 5) -> list[list[Filling]]:
-        """As of `Model`; masks do not see each other."""
-        top = min(top, self.config.vocab_size)
-        return fillings(
-            lambda mask_id: TorchEncoder(QueryStream(self.network, mask_id), 0), text, self.path, self.tokenizer, top
-        )
-
     def encode(self, prompt: str | Messages) -> list[int]:
         """The ids of a prompt, without the special tokens with which XLNet ends a text."""
         ids = prompt_ids(prompt, self.path, self.tokenizer, self.generation.special.bos_id)
@@ -119,20 +114,12 @@ class LanguageModel(Model):
         """Converts ids to the text that they add to a prompt."""
         return decode_after(self.tokenizer, prompt)
 
-    def observed(self, given: str) -> ContinuedText:
-        """A text as the inspector reads it."""
-        return text_to_continue(self, given, self.max_len)
-
-    def example(self, given: str, target: Any) -> Example:
-        """A text and the loss of its prediction."""
-        return next_tokens(self.observed(given).values)
-
     def text_network(self, compute: str = "float32") -> TextNetwork:
         """The network in this precision: in the compiled library, or in torch if the library does not support it."""
         form = self.folder.weights.form(compute)
         if isinstance(form, CompiledNetwork):
             return LibraryText(form)
-        return TorchText(LeftToRight(form) if self.head == "permutation" else form)
+        return self.torch_part.text_network(form)
 
     @cached_property
     def generation(self) -> GenerationConfig:
@@ -144,11 +131,17 @@ class LanguageModel(Model):
         """The longest text the network reads, where it has a limit."""
         return None if self.head == "permutation" else self.config.decoder.longest
 
-    @cached_property
-    def embedder(self) -> TextEmbedder:
+    @property
+    def embedder(self) -> Any:
         """Turns texts into vectors."""
-        permutation = self.head == "permutation"
-        network = ContentStream(self.network) if permutation else DecoderEmbedder(self.network)
-        d_model = (self.config if permutation else self.config.decoder).d_model
-        texts = TorchEncoder(network, pad_id_of(self.hf_config))
-        return text_embedder(texts, self.tokenizer, d_model, self.max_len, self.path)
+        return self.torch_part.embedder
+
+    @property
+    def dtype(self) -> str:
+        """The precision of the parameters, such as "float32"."""
+        return self.folder.weights.dtype
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of trained values, shared ones counted once."""
+        return self.folder.weights.n_parameters

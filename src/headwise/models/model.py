@@ -160,12 +160,16 @@ class Model:
 
     def info(self) -> dict[str, Any]:
         """What the model is and how it was made."""
-        n_parameters = sum(parameter.numel() for parameter in self.network.parameters())
         if isinstance(self.config, RunConfig):
             size = {"vocabulary": self.tokenizer.vocab_size} if self.tokenizer else {}
-            return {"parameters": n_parameters, **size, **self.about, **own_settings(self.config)}
+            return {"parameters": self.n_parameters, **size, **self.about, **own_settings(self.config)}
         axes = compact_config(self.config) if isinstance(self.config, NetworkConfig) else asdict(self.config)
-        return {"family": self.config.family, "parameters": n_parameters, **axes}
+        return {"family": self.config.family, "parameters": self.n_parameters, **axes}
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of trained values, shared ones counted once."""
+        return sum(parameter.numel() for parameter in self.network.parameters())
 
     def __str__(self) -> str:
         """What it is, for errors."""

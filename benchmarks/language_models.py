@@ -1,0 +1,236 @@
+"""Language models compared with CTranslate2 and llama.cpp: a prompt, then a continuation by greedy search.
+
+    python benchmarks/language_models.py MODEL [--gguf FILE] [--threads 1 2] [--turns 5] [--prompt 512] [--length 128]
+
+MODEL is a folder in the Hugging Face layout, such as SmolLM2-135M-Instruct: `headwise import FILE.gguf a`, then
+`headwise export a MODEL --to hf`. FILE is the same model for llama.cpp, which writes it in each precision itself.
+
+Every contender has its own process and the same weights, in float32 and in 8 bits: one scale for each output in
+Headwise and CTranslate2, one for each 32 weights in llama.cpp (Q8_0). Its Q4_0 has fewer bits and is for information.
+A turn is one prompt of random ids: the seconds until the first token, and those of all further tokens, whose end token
+is suppressed. Ratios are those within a turn. Prompts of CTranslate2 and Headwise give the logits of the last position.
+Writes `results/language-models_*`.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import machine
+import numpy as np
+from machine import now
+from turns import order, speed_ratio
+from workers import Worker
+
+from headwise.checkpoint.generation_config import read_generation_config
+from headwise.checkpoint.layout import read_json
+from headwise.checkpoint.pretrained_folder import read_pretrained_folder
+from headwise.contract import SearchOptions
+from headwise.decode.request import Bounds
+from headwise.generation.library_text import LibraryText
+
+Result = tuple[float, float, list[int]]  # seconds until the first token, and of the others; the tokens
+Continue = Callable[[list[int], int], Result]
+FILE_TYPES = {"float32": 0, "int8": 7, "4 bits": 2}  # of llama.cpp: F32, Q8_0, Q4_0
+PRECISIONS = ("float32", "int8", "4 bits")
+SPECIAL = {"unk_token": "<0>", "bos_token": "<1>", "eos_token": "<2>"}
+TINY = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 300}
+
+
+def ours(folder: Path, precision: str, threads: int) -> Continue:
+    """The compiled library."""
+    network = LibraryText(read_pretrained_folder(folder, "cpu", "float32", _no_torch).weights.searcher(precision))
+
+    def go_on(prompt: list[int], length: int) -> Result:
+        bounds = Bounds(np.zeros(1, int), np.array([length]), np.zeros((1, 0), int))
+        tokens, times = list[int](), [now()]
+        for token in network.stream(prompt, bounds, SearchOptions(beam_size=1, eos_id=-1, suppressed=_ends(folder))):
+            tokens.append(token)
+            times.append(now())
+        return times[1] - times[0], times[-1] - times[1], tokens
+
+    return go_on
+
+
+def _no_torch() -> Any:
+    raise SystemExit("the compiled library does not support this model")
+
+
+def _ends(folder: Path) -> tuple[int, ...]:
+    """The end tokens, which no contender writes."""
+    special = read_generation_config(folder, read_json(folder / "config.json"), has_encoder=False).special
+    return special.eos_id, *special.other_ends
+
+
+def ctranslate2(folder: Path, precision: str, threads: int) -> Continue:
+    """CTranslate2; a callback takes the time of each token."""
+    import ctranslate2 as library
+
+    generator = library.Generator(str(folder / precision), compute_type=precision, intra_threads=threads)
+    names = json.loads((folder / precision / "vocabulary.json").read_text(encoding="utf-8"))
+
+    def go_on(prompt: list[int], length: int) -> Result:
+        started, times, tokens = now(), list[float](), list[int]()
+
+        def note(step: Any) -> bool:
+            tokens.append(step.token_id)
+            times.append(now())
+            return False
+
+        generator.generate_batch(
+            [[names[token] for token in prompt]], max_length=length, min_length=length, sampling_topk=1,
+            include_prompt_in_result=False, callback=note,
+        )  # fmt: skip
+        return times[0] - started, times[-1] - times[0], tokens
+
+    return go_on
+
+
+def llama_cpp(file: Path, precision: str, threads: int, ends: Sequence[int]) -> Continue:
+    """llama.cpp through llama-cpp-python; the most probable token is chosen with numpy."""
+    import llama_cpp as library
+
+    model = library.Llama(
+        str(file), n_ctx=2048, n_batch=512, n_threads=threads, n_threads_batch=threads, verbose=False, seed=1
+    )
+
+    def go_on(prompt: list[int], length: int) -> Result:
+        tokens, times = list[int](), [now()]
+        model.reset()
+        model.eval(prompt)
+        while True:
+            logits = np.array(_last_logits(library, model))
+            logits[list(ends)] = -np.inf
+            tokens.append(int(logits.argmax()))
+            times.append(now())
+            if len(tokens) == length:
+                return times[1] - times[0], times[-1] - times[1], tokens
+            model.eval(tokens[-1:])
+
+    return go_on
+
+
+def _last_logits(library: Any, model: Any) -> Any:
+    pointer = library.llama_get_logits_ith(model.ctx, -1)
+    return np.ctypeslib.as_array(pointer, shape=(model.n_vocab(),))
+
+
+# --- The model in each format ---
+
+
+def tiny_model(folder: Path) -> Path:
+    """A random model with a vocabulary of numbers, for --quick."""
+    import tokenizers
+    import transformers
+
+    names = {f"<{i}>": i for i in range(TINY["vocab_size"])}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(names, unk_token="<0>"))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL).save_pretrained(folder)
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(**TINY, eos_token_id=2)).save_pretrained(folder)
+    return folder
+
+
+def convert_for_ctranslate2(model: Path, folder: Path) -> None:
+    """`model` in both precisions."""
+    from ctranslate2.converters import TransformersConverter
+
+    for precision in PRECISIONS[:2]:
+        TransformersConverter(str(model)).convert(str(folder / precision), quantization=precision)
+
+
+def quantise_for_llama_cpp(file: Path, folder: Path) -> dict[str, Path]:
+    """`file` in all precisions."""
+    import llama_cpp as library
+
+    made = {}
+    for precision, kind in FILE_TYPES.items():
+        made[precision] = folder / f"{kind}.gguf"
+        settings = library.llama_model_quantize_default_params()
+        settings.ftype, settings.allow_requantize, settings.nthread = kind, True, 1
+        if library.llama_model_quantize(os.fsencode(file), os.fsencode(made[precision]), settings):
+            raise SystemExit(f"llama.cpp does not write {file} in {precision}")
+    return made
+
+
+# --- Measurements ---
+
+
+def measured(contenders: dict[str, Worker], prompts: Sequence[list[int]], length: int) -> dict[str, list[Result]]:
+    """The results of each contender in each turn; the first prompt warms up."""
+    found: dict[str, list[Result]] = {name: [] for name in contenders}
+    for turn, prompt in enumerate(prompts):
+        for name in order(list(contenders), turn):
+            result = contenders[name](prompt, length).value
+            if turn:
+                found[name].append(result)
+    return found
+
+
+def rows(results: dict[str, list[Result]], threads: int, prompt: int, length: int) -> list[list[object]]:
+    """A row of the table for each contender: speeds, and how many times faster ours is."""
+    made: list[list[object]] = []
+    for name, found in results.items():
+        speeds = [
+            f"{count / statistics.median(result[part] for result in found):.1f}"
+            for part, count in enumerate((prompt, length - 1))
+        ]
+        own = results[f"Headwise {'int8' if '4 bits' in name else name.split(' ', 1)[1]}"]
+        ratios = [speed_ratio([result[part] for result in own], [result[part] for result in found]) for part in (0, 1)]
+        made.append([threads, name, *speeds, *("" if found is own else ratio for ratio in ratios)])
+    return made
+
+
+def check(results: dict[str, list[Result]]) -> None:
+    """Stop if the first tokens in float32 differ; later ones may, after tokens of almost the same probability."""
+    firsts = {name: [result[2][0] for result in found] for name, found in results.items() if "float32" in name}
+    if len({tuple(tokens) for tokens in firsts.values()}) > 1:
+        raise SystemExit(f"the first tokens in float32 differ: {firsts}")
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path, nargs="?", metavar="MODEL", help="folder in the Hugging Face layout")
+    parser.add_argument("--gguf", type=Path, metavar="FILE", help="the same model for llama.cpp")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1], help="(default: 1)")
+    parser.add_argument("--turns", type=int, default=machine.pick(5, 1), help="(default: %(default)s)")
+    parser.add_argument("--prompt", type=int, default=machine.pick(512, 8), help="tokens (default: %(default)s)")
+    parser.add_argument("--length", type=int, default=machine.pick(128, 4), help="tokens (default: %(default)s)")
+    machine.add_machine_options(parser)
+    options = parser.parse_args()
+    machine.prepare(options)
+    about, table, data = machine.description(max(options.threads)), list[list[object]](), dict[str, Any]()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        model = options.model or tiny_model(folder / "tiny")
+        convert_for_ctranslate2(model, folder)
+        files = quantise_for_llama_cpp(options.gguf, folder) if options.gguf else {}
+        vocab_size = read_json(model / "config.json")["vocab_size"]
+        draw = np.random.default_rng(1)
+        prompts = [draw.integers(10, vocab_size, options.prompt).tolist() for _ in range(options.turns + 1)]
+        for threads in options.threads:
+            jobs = {f"Headwise {p}": (ours, model, p, threads) for p in PRECISIONS[:2]}
+            jobs |= {f"CTranslate2 {p}": (ctranslate2, folder, p, threads) for p in PRECISIONS[:2]}
+            jobs |= {f"llama.cpp {p}": (llama_cpp, file, p, threads, _ends(model)) for p, file in files.items()}
+            workers = {name: Worker(*job, threads=threads) for name, job in jobs.items()}
+            results = measured(workers, prompts, options.length)
+            for worker in workers.values():
+                worker.close()
+            check(results)
+            table += rows(results, threads, options.prompt, options.length)
+            data[f"{threads} threads"] = {name: [result[:2] for result in found] for name, found in results.items()}
+    head = ["threads", "contender", "prompt, tokens/s", "continuation, tokens/s"]
+    text = machine.table([*head, "prompt: ours is faster by", "continuation: ours is faster by"], table)
+    path = machine.result_path("language-models")
+    sections = [__doc__.split("\n\n", 3)[3].strip(), text]
+    machine.write_result(path, "Language models compared with CTranslate2 and llama.cpp", about, sections, data)
+    print(f"{text}\nwritten to {path}.md")
+
+
+if __name__ == "__main__":
+    main()
