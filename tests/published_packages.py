@@ -76,17 +76,22 @@ def gguf(path: Path) -> tuple[float, float]:
 
 
 def whisper(folder: Path) -> tuple[float, float]:
-    """Compares encoder states with CTranslate2, in float32, and the tokens of greedy search."""
+    """Compares encoder states with CTranslate2, in float32, the tokens of greedy search, and logits of the library."""
     reference = ctranslate2.models.Whisper(str(folder), compute_type="float32", intra_threads=1)
     with imported(folder) as ours, torch.inference_mode():
         features = torch.randn(1, reference.n_mels, 3000, generator=torch.Generator().manual_seed(1))
         sound = ctranslate2.StorageView.from_array(features.numpy())
         theirs = torch.from_numpy(np.array(reference.encode(sound)))
         real = torch.ones(1, theirs.shape[1], dtype=torch.bool)
-        states = ours.network.encode(features, real)
+        speech = ours.speech_network()  # in the compiled library, unless torch comes first
         ids = json.loads((ours.path / "generation_config.json").read_text(encoding="utf-8"))
         prompt = [ids["decoder_start_token_id"], ids["no_timestamps_token_id"]]
         tokens = torch.tensor([prompt])
+        first = torch.from_numpy(speech.logits(speech.encode(features[0].numpy()), prompt))
+        states = ours.network.encode(features, real)
+        wanted = ours.network.logits(ours.network.decode(tokens, states, real))[0, -1]
+        if largest(first - wanted) > TOLERANCE_FLOAT32 * largest(wanted):
+            raise UserError(f"{folder}: the compiled library has other logits than torch")
         for _ in range(STEPS):
             logits = ours.network.logits(ours.network.decode(tokens, states, real))[:, -1]
             tokens = torch.cat([tokens, logits.argmax(-1, keepdim=True)], dim=1)

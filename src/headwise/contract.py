@@ -75,7 +75,7 @@ class TimestampRules:
 class SearchOptions:
     """Options of a search, for torch and for the compiled library; limits of each sentence are in `request.Bounds`.
 
-    The library does not support `timestamps`, `among_allowed` and `ngram_context`, nor `stop` with candidates.
+    The library does not support `ngram_context`, nor `stop`, `timestamps` and `among_allowed` with candidates.
     """
 
     beam_size: int = 4  # 1 = greedy
@@ -176,7 +176,7 @@ class SearchEngine(Protocol):
 
 @runtime_checkable
 class SpeechNetwork(Protocol):
-    """A Whisper, such as `generation.torch_speech.TorchSpeech`.
+    """A Whisper: `generation.library_speech` has it in the compiled library, `torch_speech` in torch.
 
     The result of `encode` is opaque: it is only passed back, to any method and any number of times.
     """

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_families import write_tiny
+from tiny_families import HEARING, write_tiny
 from unit.checkpoint.test_compiled import small_model
 
 import headwise
@@ -51,7 +51,9 @@ OTHERS = (  # modules of packages of which only a part works without torch
     *(f"decode.{name}" for name in ("candidates", "engine", "repetition", "request", "streaming", "translator")),
     *(f"checkpoint.{name}" for name in ("compiled", "folder", "manifest", "packed", "read", "trained")),
     *(f"models.{name}" for name in ("language_model", "load", "model", "pair_inspector", "pretrained", "scoring")),
-    *("models.translator", "generation.library_text", "generation.text"),
+    *("models.speech", "models.translator", "generation.library_text", "generation.text"),
+    *(f"generation.{name}" for name in ("fallback", "library_speech", "limits", "transcribe", "transcript_formats")),
+    *("data.audio", "data.recordings"),
     *(f"inspect.{name}" for name in ("alignment", "attend", "beam", "notebook", "pair", "picture", "reader", "trace")),
     *("export.web.page", "export.writing", "families.registry", "families.table", "generation.pretrained_tokenizer"),
 )
@@ -226,6 +228,22 @@ def test_language_models_run_without_torch(kind: str, files: Path, monkeypatch: 
         "import headwise\ntry:\n    headwise.load('model', 'cpu').attend('a')\nexcept Exception as e:\n    print(e)\n"
     )
     assert why in run_blocked(program)
+
+
+@needs_library
+def test_speech_is_transcribed_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fallback to other temperatures; and scored."""
+    soundfile = pytest.importorskip("soundfile")
+    monkeypatch.chdir(tmp_path)
+    Path("model").mkdir()
+    write_tiny(Path("model"), "whisper", generation=HEARING)
+    soundfile.write("long.wav", np.sin(np.arange(40_000) ** 1.5 / 900), 16_000)
+    soundfile.write("short.wav", np.sin(np.arange(6_000) / 9), 8_000)
+    for options in ([], ["--compute", "int8", "--beam-size", "3"], ["--no-timestamps"]):
+        run_blocked(RUN, "transcribe", "model", "long.wav", *options)
+    Path("list.tsv").write_text("short.wav\ta b\n", encoding="utf-8")
+    pytest.importorskip("jiwer")
+    assert "WER" in run_blocked(RUN, "evaluate", "model", "--source", "list.tsv", "--source-language", "en")
 
 
 @needs_library

@@ -26,6 +26,7 @@ from headwise.decode.stepwise import engine_of
 from headwise.generation.embed import embed, unit
 from headwise.generation.fallback import no_speech_probability, transcribe_attempt
 from headwise.generation.fill import predict_masks
+from headwise.generation.library_speech import LibrarySpeech
 from headwise.generation.library_text import LibraryText
 from headwise.generation.text import continue_prompts, perplexity, stream_continuation
 from headwise.generation.torch_encoder import TorchEncoder
@@ -34,6 +35,7 @@ from headwise.generation.torch_text import TorchText
 from headwise.generation.transcribe import WhisperTokens, transcribe_window
 from headwise.native.library import library
 from headwise.native.network import CompiledNetwork
+from headwise.network.compiled import pack_network
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -343,9 +345,14 @@ def whisper(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return Pair("whisper", save("WhisperForConditionalGeneration", settings, folder), headwise.load(folder, "cpu"))
 
 
-@pytest.fixture
-def network(whisper: Pair) -> SpeechNetwork:
-    return TorchSpeech(whisper.ours.network)
+@pytest.fixture(params=["torch", "library"])
+def network(whisper: Pair, request: pytest.FixtureRequest) -> SpeechNetwork:
+    """Our network, both ways."""
+    if request.param == "torch":
+        return TorchSpeech(whisper.ours.network)
+    if library() is None:
+        pytest.skip("the compiled library is missing")
+    return LibrarySpeech(pack_network(whisper.ours.network, "float32"))
 
 
 @pytest.mark.parametrize("beams", [1, 3])

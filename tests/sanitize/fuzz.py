@@ -24,7 +24,7 @@ from unit.native.walking import Recorded
 from headwise.checkpoint import compiled, trained
 from headwise.checkpoint.compiled_encoder import compiled_encoder, encoder_shapes
 from headwise.config.model import TransformerConfig
-from headwise.contract import SearchOptions
+from headwise.contract import SearchOptions, TimestampRules
 from headwise.decode.candidates import Candidates
 from headwise.decode.request import Bounds
 from headwise.errors import UserError
@@ -34,7 +34,9 @@ from headwise.native.encoder import CompiledEncoder
 from headwise.native.linear import NUMBERS, Linear
 from headwise.native.network import ACTIVATIONS, NORMS, CompiledEnsemble, CompiledNetwork, Shape
 from headwise.native.reading import token_log_probs
+from headwise.native.search import Search
 from headwise.native.settings import EARLY_STOPPING
+from headwise.native.speech import CompiledSpeech
 from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
 from headwise.network.from_recipe import transformer_config
 
@@ -330,7 +332,7 @@ def decoder_alone(draw: Draw, wrong: bool) -> CompiledNetwork:
         rotary=tuple(draw.random(parameters.pairs)),
         windows=tuple(whole(draw, 0, 9) for _ in range(len(heads) + (wrong and chance(draw, 0.1)))),
     )
-    return CompiledNetwork(parameters, shape, lambda n: (table, table), str(draw.choice(NUMBERS)))
+    return CompiledNetwork(parameters, shape, lambda n: (table,), str(draw.choice(NUMBERS)))
 
 
 def prompts(draw: Draw, wrong: bool) -> None:
@@ -347,6 +349,37 @@ def prompts(draw: Draw, wrong: bool) -> None:
     first = whole(draw, 1 - wrong, len(text) - 1 + wrong)
     found = token_log_probs(made, text, first)
     check(len(found) == len(text) - first and (wrong or (found <= 0).all()), "no log-probabilities")
+
+
+def speech(draw: Draw, wrong: bool) -> None:
+    """A Whisper: a spectrogram, prompts and searches, with or without timestamps."""
+    d_model, vocab, n_mels, most = whole(draw, 1, 40), whole(draw, 4, 200), whole(draw, 1, 9), whole(draw, 1, 40)
+    parameters = Parameters(draw, d_model, 1, vocab)
+    for name in [name for name in parameters if name.startswith("src_")]:
+        del parameters[name]
+    for name, d_in in (("conv1", n_mels), ("conv2", d_model)):
+        parameters[f"src_embeddings.{name}.weight"] = draw.standard_normal((d_model, d_in, 3)).astype(np.float32)
+        parameters[f"src_embeddings.{name}.bias"] = draw.standard_normal(d_model).astype(np.float32)
+    parameters["src_embeddings.positions"] = draw.standard_normal((most, d_model)).astype(np.float32)
+    if wrong:
+        spoilt(draw, parameters)
+    table = draw.standard_normal((40, d_model)).astype(np.float32)
+    heads = tuple(tuple(parameters.heads[kind]) for kind in ("encoder", "decoder", "cross"))
+    shape = Shape(*heads, norm_first=chance(draw, 0.5), norm=parameters.norm, activation="gelu")
+    made = CompiledSpeech(parameters, shape, lambda n: (table,), str(draw.choice(NUMBERS)))
+    frames = whole(draw, 1 - wrong, 2 * most + wrong)
+    window = made.encode(draw.standard_normal((n_mels + (wrong and chance(draw, 0.1)), frames), np.float32))
+    for _ in range(whole(draw, 1, 3)):
+        prompt = ids(draw, whole(draw, 1 - wrong, 12), vocab, wrong and chance(draw, 0.1))
+        check(len(window.read_prompt(prompt)) == len(prompt), "states of another prompt")
+        settings = replace(options(draw, vocab, wrong), forced_end=None, n_forced=0, among_allowed=chance(draw, 0.5))
+        if chance(draw, 0.7):
+            first = whole(draw, 1 - wrong, vocab - 1 + wrong)
+            never, latest = whole(draw, 0, vocab - 1 + wrong), whole(draw, -wrong, vocab - 1 + wrong)
+            settings = replace(settings, timestamps=TimestampRules(first, never, latest), eos_id=whole(draw, 0, first))
+        bounds = replace(limits(draw, 1, vocab, wrong), prefix=np.zeros((1, 0), int))
+        for one in Search([window], settings, bounds).run()[0]:
+            check(len(one.tokens) <= bounds.max_length[0], "an answer beyond its bounds")
 
 
 def walks(draw: Draw, made: CompiledNetwork, wrong: bool) -> None:
@@ -454,7 +487,7 @@ def play(number: int, seed: int, loaded: Any) -> str:
     """One round: the name of the error it ended with, or nothing."""
     draw = np.random.default_rng((seed, number))
     left = ctypes.c_long.in_dll(loaded, "allocations_left")
-    kinds: list[Callable[[Draw, bool], None]] = [models, models, prompts, products, files, encodings]
+    kinds: list[Callable[[Draw, bool], None]] = [models, models, prompts, products, files, encodings, speech]
     kind, wrong, scarce = kinds[number % len(kinds)], chance(draw, 0.5), chance(draw, 0.3)
     left.value = whole(draw, 0, 80) if scarce else -1
     try:

@@ -17,6 +17,8 @@ from headwise.native.library import instructions, library
 from headwise.native.linear import PackedMemory
 from headwise.native.network import ACTIVATIONS, CompiledNetwork, Shape
 from headwise.native.positions import halved_sinusoid_table, scaled_rates, sinusoid_table
+from headwise.native.speech import WIDTH as CONVOLUTION
+from headwise.native.speech import CompiledSpeech
 from headwise.network.config import NetworkConfig, StackConfig
 from headwise.network.from_recipe import transformer_config
 from headwise.network.legacy_names import RenamedMapping, current_names
@@ -25,6 +27,7 @@ Weights = Mapping[str, NDArray[Any]]  # by the names of the file, shared ones un
 ShapesByName = dict[str, tuple[int, ...]]  # of parameters
 SOURCE, TARGET, OUTPUT = "src_embeddings.tokens.weight", "tgt_embeddings.tokens.weight", "head.output.weight"
 ALONE = "embeddings."  # instead of "tgt_embeddings." in a decoder alone
+FRONTS = ("tokens", "audio")
 NORMS = {"layer": "layer", "layer_unbiased": "layer", "rms": "rms", "rms_shifted": "rms_shifted"}  # in native.network
 ALIKE = (  # fields that both stacks must agree in
     *("d_model", "score_scale", "activation", "norm", "norm_eps", "norm_position", "count_from", "rotary"),
@@ -59,13 +62,13 @@ def compiled(c: NetworkConfig, weights: Weights, compute: str, memory: PackedMem
     assert shape and c.decoder
     names = current_names({name: name for name in weights}, parameter_shapes(c))
     names = {f"tgt_{name}" if name.startswith(ALONE) else name: old for name, old in names.items()}
-    if c.encoder:
+    if c.encoder and c.front == "tokens":
         names.setdefault(TARGET, names[SOURCE])  # the file has shared parameters once
     names["output.weight"] = names.pop(OUTPUT, names[TARGET])
     if "head.output.bias" in names:
         names["output.bias"] = names.pop("head.output.bias")
     parameters = RenamedMapping(weights, names)
-    stacks = {"src": c.encoder, "tgt": c.decoder} if c.encoder else {"tgt": c.decoder}
+    stacks = {"src": c.encoder, "tgt": c.decoder} if c.encoder and c.front == "tokens" else {"tgt": c.decoder}
 
     def positions(length: int) -> tuple[Any, ...]:
         if len(stacks) == 1 and stacks["tgt"].positions == "none":
@@ -77,7 +80,8 @@ def compiled(c: NetworkConfig, weights: Weights, compute: str, memory: PackedMem
         tables = [*made.values()]
         return (tables[0], tables[-1])[-len(stacks) :]
 
-    return CompiledNetwork(parameters, shape, positions, compute, memory)
+    kind = CompiledSpeech if c.front == "audio" else CompiledNetwork
+    return kind(parameters, shape, positions, compute, memory)
 
 
 def positions_of(c: StackConfig, embeddings: str, parameters: Weights, length: int) -> NDArray[np.float32]:
@@ -98,7 +102,7 @@ def positions_of(c: StackConfig, embeddings: str, parameters: Weights, length: i
 def library_shape(c: NetworkConfig) -> Shape | None:
     """What the compiled library needs to know besides the parameters; None for a network that it does not support."""
     encoder, decoder = c.encoder, c.decoder
-    if not decoder or (c.front, c.head) != ("tokens", "language") or c.logit_cap:
+    if not decoder or c.front not in FRONTS or c.head != "language" or c.logit_cap:
         return None
     if not (_is_for_library(decoder, alone=encoder is None) and (encoder is None or _is_for_library(encoder))):
         return None
@@ -154,7 +158,10 @@ def parameter_shapes(c: NetworkConfig) -> ShapesByName:
     """The shape of every parameter that `network.build` makes for an encoder-decoder or a decoder; shared ones once."""
     assert c.decoder
     vocab_size = c.tgt_vocab_size or c.vocab_size
-    if c.encoder:
+    if c.encoder and c.front == "audio":
+        shapes = dict(_convolutions(c.n_mels, c.encoder))
+        shapes |= _embeddings("tgt_embeddings", c.decoder, vocab_size, True)
+    elif c.encoder:
         shapes = dict(_embeddings("src_embeddings", c.encoder, c.vocab_size, True))
         shapes |= _embeddings("tgt_embeddings", c.decoder, vocab_size, not c.share_embeddings)
     else:
@@ -170,6 +177,13 @@ def parameter_shapes(c: NetworkConfig) -> ShapesByName:
         if stack.norm_position == "pre":
             shapes |= norm_shapes(f"{part}.norm", stack)
     return shapes
+
+
+def _convolutions(n_mels: int, c: StackConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for name, d_in in (("conv1", n_mels), ("conv2", c.d_model)):
+        yield f"src_embeddings.{name}.weight", (c.d_model, d_in, CONVOLUTION)
+        yield f"src_embeddings.{name}.bias", (c.d_model,)
+    yield "src_embeddings.positions", (c.max_len, c.d_model)
 
 
 def _embeddings(name: str, c: StackConfig, size: int, own_table: bool) -> Iterator[tuple[str, tuple[int, ...]]]:

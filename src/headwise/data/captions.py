@@ -11,11 +11,12 @@ from pathlib import Path
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.data.conditional_generation import ConditionalDataset, SampleSeed, encode_texts, file_and_text
+from headwise.data.conditional_generation import ConditionalDataset, SampleSeed, encode_texts
 from headwise.data.corpus import read_lines
 from headwise.data.image import Preprocessing, check_image
 from headwise.data.labelled import hold_out_examples
 from headwise.data.pictures import Augmentation, Picture, augmented_pixels
+from headwise.data.sources import file_and_text
 from headwise.errors import UserError
 
 FORMAT = "write 'file TAB caption' on every line"

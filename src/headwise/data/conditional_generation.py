@@ -82,15 +82,6 @@ class ConditionalDataset(LazyDataset[ConditionalBatch]):
         return collate_conditional(inputs, [self.tokens[row] for row in rows.tolist()], self.prompt, self.end)
 
 
-def file_and_text(line: str, location: str, advice: str) -> tuple[str, str]:
-    """The two columns of a line `file TAB text`, stripped; `UserError` for another number of columns."""
-    columns = line.split("\t")
-    if len(columns) != 2:
-        tabs = f"{len(columns) - 1} tabs" if len(columns) > 1 else "no tab"
-        raise UserError(f"{location} has {tabs}; {advice}")
-    return columns[0].strip(), columns[1].strip()
-
-
 def encode_texts(
     texts: Iterable[tuple[str, str]], encode: Callable[[str], list[int]], limit: int, kind: str, advice: str
 ) -> tuple[list[int], ...]:

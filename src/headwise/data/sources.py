@@ -25,6 +25,15 @@ def text_field(record: Mapping[str, Any], key: str, location: str) -> str:
     return value
 
 
+def file_and_text(line: str, location: str, advice: str) -> tuple[str, str]:
+    """The two columns of a line `file TAB text`, stripped; `UserError` for another number of columns."""
+    columns = line.split("\t")
+    if len(columns) != 2:
+        tabs = f"{len(columns) - 1} tabs" if len(columns) > 1 else "no tab"
+        raise UserError(f"{location} has {tabs}; {advice}")
+    return columns[0].strip(), columns[1].strip()
+
+
 def changed_file_error(paths: Sequence[str]) -> UserError:
     """The error for files that changed while they were read."""
     return UserError(

@@ -123,7 +123,9 @@ def pretrained_model(folder: Folder, loading: Loading | None = None) -> Model:
     if kind.__name__ == "LanguageModel":  # not imported here: most programs load something else
         return kind(folder, _torch_language)
     if kind is not Translator:
-        return kind(folder)
+        model = kind(folder)
+        model.needing_torch = _needing_torch
+        return model
     network = resolve_name("headwise.models.pretrained:PretrainedNetwork")(folder)
     return Translator(network, loading or _loading([folder.path], folder.device, "auto"))
 

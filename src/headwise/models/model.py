@@ -91,6 +91,15 @@ class Method:
         raise Unable(f"{model}; it can {', '.join(model.methods)}, and not {self.name}")
 
 
+def by_torch(name: str) -> Any:
+    """A method that needs torch: a function of this package, "module:function", imported when it is called."""
+
+    def method(self: Model, *given: Any, **options: Any) -> Any:
+        return self.needing_torch(f"headwise.models.{name}")(self, *given, **options)
+
+    return method
+
+
 def only_with(*heads: str) -> Callable[[Function], Function]:
     """Makes a method one that a model only has where its network ends in one of these heads."""
     made: Any = lambda function: Method(function, heads)  # noqa: E731 (for the type checker it stays a function)
@@ -117,6 +126,8 @@ class Model:
     """The attention that `align` reads."""
     known_alignment_head: Any
     """The same, if it was chosen for this folder."""
+    needing_torch: Any
+    """Imports what needs torch by its name; `UserError` without torch."""
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder

@@ -1,7 +1,7 @@
 """Speech recognition with Whisper: recordings to transcripts.
 
-Not here: its decoding rules (`transcribe.py`), sound files (`headwise.data.audio`), and fine-tuning
-(`headwise.tasks.transcription`).
+The compiled library runs it without torch; what looks inside needs torch. Not here: its decoding rules
+(`transcribe.py`), sound files (`headwise.data.audio`), and fine-tuning (`headwise.tasks.transcription`).
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from headwise.checkpoint.generation_config import GenerationConfig, read_generat
 from headwise.checkpoint.layout import read_json
 from headwise.contract import SpeechNetwork
 from headwise.data.audio import HOP, RATE, log_mel, read_audio
-from headwise.data.speech import Recording, read_recordings
+from headwise.data.recordings import Recording, read_recordings
 from headwise.errors import UserError
 from headwise.evaluate.transcripts import TranscriptReport, check_jiwer, normalizer_of, transcript_report
 from headwise.generation.fallback import (
@@ -31,7 +31,7 @@ from headwise.generation.fallback import (
     prompt_with_history,
     transcribe_attempt,
 )
-from headwise.generation.torch_speech import TorchSpeech
+from headwise.generation.library_speech import LibrarySpeech
 from headwise.generation.transcribe import (
     FRAMES,
     WhisperTokens,
@@ -43,18 +43,9 @@ from headwise.generation.transcribe import (
     windows,
 )
 from headwise.generation.transcript_formats import Segment, Transcript
-from headwise.inspect.importance import Example
-from headwise.inspect.inputs import TranscribedSound
-from headwise.models.inputs import described_input, transcribed_sound
-from headwise.models.introspection import (
-    attend_input,
-    input_head_importance,
-    inspect_input,
-    mask_model_heads,
-    prune_model,
-    trace_input,
-)
-from headwise.models.model import Model
+from headwise.models.model import Model, by_torch
+from headwise.native.linear import NUMBERS
+from headwise.native.speech import CompiledSpeech
 
 
 class SpeechModel(Model):
@@ -64,8 +55,11 @@ class SpeechModel(Model):
     reads = "sound"
     writes = True
     usual_task = "transcribe"
-    attend, trace, look_inside = attend_input, trace_input, inspect_input
-    mask_heads, prune, head_importance = mask_model_heads, prune_model, input_head_importance
+    attend, trace, look_inside = (by_torch(f"introspection:{name}_input") for name in ("attend", "trace", "inspect"))
+    mask_heads, prune = by_torch("introspection:mask_model_heads"), by_torch("introspection:prune_model")
+    head_importance = by_torch("introspection:input_head_importance")
+    observed = by_torch("inputs:transcribed_sound")
+    """A sound file with its transcript as the inspector reads it."""
 
     def transcribe(
         self,
@@ -77,12 +71,12 @@ class SpeechModel(Model):
         condition: bool = False,
         **settings: Any,
     ) -> Transcript:
-        chosen, size = self.generation.changed({"n_best": 1, **settings}), self.window
+        chosen, size = self.generation.changed({"n_best": 1, **settings}, NUMBERS), self.window
         samples = read_audio(sound)
         frames = max(1, len(samples) // HOP)
         seconds = 0 if frames > size else -(-size * HOP // RATE)  # one window is padded with silence
         mel = log_mel(samples, self.config.n_mels, seconds)
-        encode = WindowEncoder(self.speech_network())
+        encode = WindowEncoder(self.speech_network(chosen.settings.compute))
         language = language or detect_language(encode, mel[:, :size], self.special_tokens)
         in_segments = timestamps or frames > size
         start_ids = start_tokens(self.special_tokens, language, task, in_segments)
@@ -98,9 +92,12 @@ class SpeechModel(Model):
         segments = tuple(Segment(start, end, self.tokenizer.decode(text).strip()) for start, end, text in heard)
         return Transcript(" ".join(segment.text for segment in segments), language, segments)
 
-    def speech_network(self) -> SpeechNetwork:
-        """The network with the methods that transcribing needs."""
-        return TorchSpeech(self.network)
+    def speech_network(self, compute: str = NUMBERS[0]) -> SpeechNetwork:
+        """The network in this precision: in the compiled library, or in torch if the library does not support it."""
+        form = self.folder.weights.form(compute)
+        if isinstance(form, CompiledSpeech):
+            return LibrarySpeech(form)
+        return self.needing_torch("headwise.generation.torch_speech:TorchSpeech")(form)
 
     def _listen(
         self,
@@ -166,13 +163,9 @@ class SpeechModel(Model):
         except UserError as error:
             raise UserError(f"{recording.origin}: {error}") from None
 
-    def observed(self, given: str | Path, **options: Any) -> TranscribedSound:
-        """A sound file with its transcript as the inspector reads it."""
-        return transcribed_sound(self, given, **options)
-
-    def example(self, given: str | Path, target: Any) -> Example:
-        """A sound file and its transcript, by default the model's own, with their loss."""
-        return described_input(self.observed(given, target=target))
+    def example(self, given: str | Path, target: Any) -> Any:
+        """A sound file and its transcript, by default the model's own, as an `inspect.importance.Example`."""
+        return self.needing_torch("headwise.models.inputs:described_input")(self.observed(given, target=target))
 
     @cached_property
     def generation(self) -> GenerationConfig:

@@ -10,9 +10,9 @@
 /* --- Self-attention --- */
 
 /* The number of rows from the first one on that are consecutive positions of one prompt, at most BLOCK; 0: the first one is
-   behind its prompt, or there are sources. */
+   behind its prompt, or there are none. */
 static int prompt_rows(const Decoding *s, int rows, const int32_t *positions, const int32_t *sentences) {
-    if (!s->n_prompt_slots || positions[0] >= s->lengths[sentences[0]]) return 0;
+    if (!s->n_prompt_slots || positions[0] >= s->prompt_lengths[sentences[0]]) return 0;
     int n = 1;
     while (n < MIN(rows, BLOCK) && sentences[n] == sentences[0] && positions[n] == positions[0] + n) n++;
     return n;
@@ -54,14 +54,14 @@ static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *po
     for (int r = 0, count; r < rows; r += MAX(1, count)) {
         if (is_cancelled(&s->scratch)) return -1;
         float *scores = s->scores.bytes, *out = (float *)s->context.bytes + (int64_t)r * out_width;
-        const int64_t prompt = s->n_prompt_slots ? s->offsets[sentences[r]] : 0;
+        const int64_t prompt = s->n_prompt_slots ? s->prompt_offsets[sentences[r]] : 0;
         count = prompt_rows(s, rows - r, positions + r, sentences + r);
         if (count) {
             attend_to_prompt(a, count, q + (int64_t)r * width, width, keys + prompt * a->kv_heads * a->d_k,
                              values + prompt * a->kv_heads * a->d_v, positions[r], scores, out);
             continue;
         }
-        const Slots slots = {prompt, s->n_prompt_slots ? s->lengths[sentences[r]] : 0, paths + r * stride};
+        const Slots slots = {prompt, s->n_prompt_slots ? s->prompt_lengths[sentences[r]] : 0, paths + r * stride};
         attend_to_path(a, q + (int64_t)r * width, keys, values, &slots, positions[r],
                        to->scores ? to->scores + (int64_t)r * rows : NULL, walk->head, scores, out);
         const int length = positions[r] + 1; /* recordings are of attention without windows */

@@ -4,6 +4,8 @@
 
 #include "attention.h"
 
+#include <string.h>
+
 #define QUERIES 64        /* of a long source, before looking whether the search was cancelled */
 #define ENCODER_BATCH 512 /* positions encoded at once, so that activations stay in the caches */
 
@@ -62,30 +64,40 @@ static int encoder_attention(Decoding *s, const Attention *a, const int32_t *len
     return attention_output(s, a, rows, to);
 }
 
-/* The input of the first layer. */
-static int embed_sources(Decoding *s, const int32_t *tokens, const int32_t *types, const int32_t *positions, int rows) {
+/* The input of the first layer for tokens of sentences from `first` on. */
+static int embed_sources(Decoding *s, const int32_t *tokens, const int32_t *types, int first, int sentences, int rows) {
     const Transformer *m = s->model;
     const Embeddings *e = &m->source;
+    int32_t *positions = reserve(&s->live, 4 * (int64_t)rows);
+    if (!positions) return -1;
+    for (int i = first, r = 0; i < first + sentences; i++)
+        for (int t = 0, counted = 0; t < s->lengths[i]; t++, r++) {
+            positions[r] = counted;
+            counted += tokens[r] != e->padding;
+        }
     float *x = s->x.bytes, *narrow = e->project ? s->wide.bytes : x;
     embed(e, tokens, types, positions, rows, e->project ? e->width : m->d_model, narrow, walk_of_stack(s, 0));
     if (!e->project) return 0;
     return linear_forward(e->project, narrow, rows, round_up(e->width), x, padded_width(m), NONE, &s->scratch);
 }
 
-/* Encodes some sources from `first` on, of `rows` tokens, the longest of `longest`. */
-static int encode_batch(Decoding *s, const int32_t *tokens, const int32_t *types, int first, int sentences, int rows,
-                        int longest) {
+/* The same for vectors, which are padded with zeros. */
+static void copy_vectors(Decoding *s, const float *vectors, int rows) {
+    const int d = s->model->d_model, width = padded_width(s->model);
+    float *x = s->x.bytes;
+    for (int r = 0; r < rows; r++, x += width, vectors += d) {
+        memcpy(x, vectors, 4 * (size_t)d);
+        memset(x + d, 0, 4 * (size_t)(width - d));
+    }
+}
+
+/* Encodes some sources from `first` on, of `rows` positions, the longest of `longest`. */
+static int encode_batch(Decoding *s, Sources sources, int first, int sentences, int rows, int longest) {
     const Transformer *m = s->model;
     if (reserve_activations(s, rows, longest)) return -1;
-    int32_t *positions = reserve(&s->live, 4 * (int64_t)rows);
-    if (!positions) return -1;
-    for (int i = first, r = 0; i < first + sentences; i++)
-        for (int t = 0, counted = 0; t < s->lengths[i]; t++, r++) {
-            positions[r] = counted;
-            counted += tokens[r] != m->source.padding;
-        }
     float *x = s->x.bytes;
-    if (embed_sources(s, tokens, types, positions, rows)) return -1;
+    if (sources.vectors) copy_vectors(s, sources.vectors, rows);
+    else if (embed_sources(s, sources.tokens, sources.types, first, sentences, rows)) return -1;
     for (int l = 0; l < m->n_encoder_layers; l++) {
         const Walk *walk = walk_of(s, 0, l);
         record_rows(m, walk->input, x, rows);
@@ -99,18 +111,19 @@ static int encode_batch(Decoding *s, const int32_t *tokens, const int32_t *types
     return 0;
 }
 
-int encode(Decoding *s, const int32_t *tokens, const int32_t *types, float *hidden) {
+int encode(Decoding *s, Sources sources, float *hidden) {
     for (int first = 0, next; first < s->sentences; first = next) {
         int rows = 0, longest = 0;
         for (next = first; next < s->sentences && (next == first || rows + s->lengths[next] <= ENCODER_BATCH); next++) {
             rows += s->lengths[next];
             longest = MAX(longest, s->lengths[next]);
         }
-        if (encode_batch(s, tokens, types, first, next - first, rows, longest)) return -1;
+        if (encode_batch(s, sources, first, next - first, rows, longest)) return -1;
         if (!hidden && project_memory(s, s->x.bytes, first, next - first, rows)) return -1;
         record_rows(s->model, next_layer(&hidden, (int64_t)rows * s->model->d_model), s->x.bytes, rows);
-        tokens += rows;
-        if (types) types += rows;
+        if (sources.tokens) sources.tokens += rows;
+        if (sources.types) sources.types += rows;
+        if (sources.vectors) sources.vectors += (int64_t)rows * s->model->d_model;
     }
     return 0;
 }
@@ -118,7 +131,7 @@ int encode(Decoding *s, const int32_t *tokens, const int32_t *types, float *hidd
 int headwise_encode(const Transformer *model, const int32_t *tokens, const int32_t *types, const int32_t *lengths, int texts,
                      const atomic_int *stop, float *hidden) {
     Decoding s = {.model = model, .sentences = texts, .lengths = (int *)lengths, .scratch = {.stop = stop}};
-    const int failed = encode(&s, tokens, types, hidden);
+    const int failed = encode(&s, (Sources){tokens, types, NULL}, hidden);
     free_activations(&s);
     return failed;
 }

@@ -65,9 +65,15 @@ void record_projections(const Attention *a, int head, const AttentionSteps *to, 
 /* Queries and keys of one head after rotary positions. */
 void record_turned(const Attention *a, int head, const AttentionSteps *to, const float *qkv, int rows);
 
+/* What an encoder reads: tokens with their types, or vectors of d_model numbers, the input of the first layer. */
+typedef struct Sources {
+    const int32_t *tokens, *types; /* types may be NULL: all are 0 */
+    const float *vectors;          /* NULL: tokens */
+} Sources;
+
 /* Encodes all sources: their states go to `hidden`, or if that is NULL to the cross-attention. Returns 0, or -1 if out of
    memory or cancelled; see encoder.c. */
-int encode(Decoding *s, const int32_t *tokens, const int32_t *types, float *hidden);
+int encode(Decoding *s, Sources sources, float *hidden);
 
 /* Frees the memory of activations. */
 void free_activations(Decoding *s);

@@ -177,6 +177,7 @@ class Options(Structure):
         ("temperature", c_float),
         ("top_p", c_float),
         ("stop", STOP),
+        *_fields(c_int, "first_timestamp no_timestamps latest_first among_allowed"),
     )
 
 
@@ -336,8 +337,10 @@ def declared(found: ctypes.CDLL) -> ctypes.CDLL:
         ("to_bfloat16", None, (c_void_p, c_int64, c_void_p)),
         ("checksum", c_uint64, (c_void_p, c_int64)),
         ("start", c_void_p, (c_void_p, c_void_p, c_void_p, c_int, c_void_p)),
+        ("read_more_prompts", c_int, (c_void_p,) * 4),
         ("read_prompts", c_void_p, (c_void_p, c_void_p, c_void_p, c_int, c_void_p, c_void_p)),
         ("log_probs", c_int, (c_void_p, c_void_p, c_void_p, c_int, c_void_p, c_void_p)),
+        ("start_vectors", c_void_p, (c_void_p, c_void_p, c_void_p, c_int, c_void_p)),
         ("end", None, (c_void_p,)),
         ("encode", c_int, (*[c_void_p] * 4, c_int, c_void_p, c_void_p)),
         ("reserve_slots", c_int, (c_void_p, c_int, c_void_p, c_int, c_int64, c_int)),

@@ -275,8 +275,8 @@ class PackedNetwork:
 class CompiledNetwork(PackedNetwork, NativeEngine):
     """A packed encoder-decoder or decoder alone; arguments as for `PackedNetwork`.
 
-    Positions are those of sources and of targets; in a decoder alone, whose parameters have the names of targets, only
-    the latter.
+    Positions are those of sources and of targets; in a decoder alone, whose parameters have the names of targets, and
+    where sources are not tokens, only the latter.
     """
 
     def __init__(
@@ -288,20 +288,19 @@ class CompiledNetwork(PackedNetwork, NativeEngine):
         memory: PackedMemory | None = None,
     ) -> None:
         super().__init__(parameters, shape, positions, numbers, memory)
-        alone = not (shape.encoder_heads or shape.cross_heads) and "src_embeddings.tokens.weight" not in parameters
-        sides = ("tgt",) if alone else ("src", "tgt")
+        sides = [side for side in ("src", "tgt") if f"{side}_embeddings.tokens.weight" in parameters]
         tables = {side: parameters[f"{side}_embeddings.tokens.weight"] for side in sides}
         self.vocabulary = {side: len(table) for side, table in tables.items()}
         self.d_model = d_model = tables["tgt"].shape[1]
         self.heads = {"encoder": shape.encoder_heads, "decoder": shape.decoder_heads, "cross": shape.cross_heads}
         encoder = [self._layer(f"encoder.layers.{i}", n, None) for i, n in enumerate(shape.encoder_heads)]
         none = (None,) * len(shape.decoder_heads)
-        heads = zip(shape.decoder_heads, none if alone else shape.cross_heads, shape.windows or none, strict=True)
+        heads = zip(shape.decoder_heads, shape.cross_heads or none, shape.windows or none, strict=True)
         decoder = [self._layer(f"decoder.layers.{i}", *each) for i, each in enumerate(heads)]
         output, scale = parameters["output.weight"], np.float32(shape.logit_scale)
         output = output if scale == 1 else output * scale
         self.output = Linear(output, parameters.get("output.bias"), numbers, memory=self._memory)
-        scales = dict(zip(("src", "tgt"), shape.embedding_scales, strict=True))
+        scales: dict[str, float] = dict(zip(("src", "tgt"), shape.embedding_scales, strict=True))
         embeddings = {side: self._embeddings(f"{side}_embeddings", tables[side], scales[side]) for side in sides}
         self.structure = c.Transformer(
             d_model=d_model,
@@ -324,7 +323,7 @@ class CompiledNetwork(PackedNetwork, NativeEngine):
 
     @property
     def has_encoder(self) -> bool:
-        """Whether it reads sources; a decoder alone reads prompts."""
+        """Whether it reads tokens as sources; a decoder alone reads prompts."""
         return "src" in self.vocabulary
 
     def networks(self) -> "tuple[CompiledNetwork, ...]":
@@ -392,10 +391,38 @@ class Decoding:
         self.done(not self.address)
         finalize(self, _end, self.address, network).atexit = False
 
+    @classmethod
+    def of_vectors(cls, network: CompiledNetwork, source: Floats, stop: Ints | None = None) -> "Decoding":
+        """A decoding of one source of vectors (length, d_model), the input of the first layer, instead of tokens."""
+        assert stop is None or (stop.dtype == np.int32 and stop.size == 1)
+        assert network.heads["cross"] and source.ndim == 2 and len(source) and source.shape[1] == network.d_model
+        decoding, lengths, source = object.__new__(cls), np.array([len(source)], np.int32), floats(source)
+        decoding._stop, decoding._capacity, decoding.network, decoding.sentences = stop, 0, network, 1
+        decoding.prompt_lengths = np.zeros(1, np.int32)
+        given = byref(network.structure), at(source), at(lengths), 1
+        decoding.address = c.needed().headwise_start_vectors(*given, at(stop))
+        decoding.done(not decoding.address)
+        finalize(decoding, _end, decoding.address, network).atexit = False
+        return decoding
+
+    def read_prompt(self, prompt: Sequence[int]) -> Floats:
+        """The states (tokens, d_model) after the tokens with which the output for the only source begins.
+
+        The next search begins after them. Everything read or searched before is forgotten.
+        """
+        assert self.network.heads["cross"] and self.sentences == 1 and len(prompt), "an encoder-decoder, and a prompt"
+        tokens, lengths = np.array(prompt, np.int32), np.array([len(prompt)], np.int32)
+        self.network.check_tokens(tokens, "tgt")
+        self.network.extend_positions(len(prompt))
+        hidden = np.empty((len(prompt), self.network.d_model), np.float32)
+        self.done(c.needed().headwise_read_more_prompts(self.address, at(tokens), at(lengths), at(hidden)))
+        self.prompt_lengths, self._capacity = lengths, 0
+        return hidden
+
     def matches(self, first: "Decoding") -> bool:
         """Whether both can take part in one search: new decodings of as many sources, with one vocabulary."""
         same = self.sentences == first.sentences and self.network.vocabulary == first.network.vocabulary
-        return same and self.slots == self.prompt_lengths.sum() and not self._capacity
+        return same and self.slots == int(self.prompt_lengths.sum()) and not self._capacity
 
     def step(self, tokens: Ints, positions: Ints, sentences: Ints, paths: Ints) -> Floats:
         """Hidden states (rows, d_model) after one more position of `rows` hypotheses.

@@ -1,4 +1,4 @@
-/* Prompts of a decoder alone, many positions at once; and the log-probabilities of given tokens. See transformer.h. */
+/* Prompts, many positions at once; and the log-probabilities of given tokens. See transformer.h. */
 
 #include "layers.h"
 
@@ -13,7 +13,7 @@
 static void number_positions(const Decoding *s, int sentence, int at, int rows, int32_t *positions, int32_t *sentences) {
     for (int r = 0; r < rows; r++) {
         sentences[r] = sentence, positions[r] = at;
-        if (++at == s->lengths[sentence]) sentence++, at = 0;
+        if (++at == s->prompt_lengths[sentence]) sentence++, at = 0;
     }
 }
 
@@ -29,26 +29,43 @@ static int read_prompts(Decoding *s, const int32_t *tokens, float *hidden, float
         number_positions(s, sentence, at, rows, positions, sentences);
         if (headwise_step(s, rows, tokens + first, positions, sentences, NULL, 0, states)) return -1;
         for (int r = 0; r < rows; r++)
-            if (positions[r] + 1 == s->lengths[sentences[r]])
+            if (positions[r] + 1 == s->prompt_lengths[sentences[r]])
                 memcpy(s->prompt_states + (int64_t)sentences[r] * d, states + (int64_t)r * d, 4 * (size_t)d);
         sentence = sentences[rows - 1], at = positions[rows - 1] + 1;
-        if (at == s->lengths[sentence]) sentence++, at = 0;
+        if (at == s->prompt_lengths[sentence]) sentence++, at = 0;
     }
     return 0;
+}
+
+/* Memory for what is known of prompts, which have no slots yet. */
+static int prepare_prompts(Decoding *s, const int32_t *lengths) {
+    s->n_slots = s->n_prompt_slots = 0;
+    if (!s->prompt_states) {
+        s->prompt_lengths = malloc(sizeof(int) * (size_t)s->sentences);
+        s->prompt_offsets = malloc(sizeof(int64_t) * (size_t)s->sentences);
+        s->prompt_states = malloc(4 * (size_t)s->sentences * s->model->d_model);
+    }
+    if (!s->prompt_lengths || !s->prompt_offsets || !s->prompt_states) return -1;
+    int64_t slots = 0;
+    for (int i = 0; i < s->sentences; i++) s->prompt_lengths[i] = lengths[i], s->prompt_offsets[i] = slots, slots += lengths[i];
+    if (slots > s->capacity && grow_cache(s, slots)) return -1;
+    s->n_prompt_slots = slots;
+    return 0;
+}
+
+int headwise_read_more_prompts(Decoding *s, const int32_t *tokens, const int32_t *lengths, float *hidden) {
+    float *some = hidden ? NULL : malloc(4 * (size_t)PROMPT_BATCH * s->model->d_model);
+    int32_t *positions = malloc(8 * (size_t)PROMPT_BATCH);
+    int failed = !(hidden || some) || !positions || prepare_prompts(s, lengths);
+    failed = failed || read_prompts(s, tokens, hidden, some, positions);
+    free(some), free(positions);
+    return failed ? -1 : 0;
 }
 
 Decoding *headwise_read_prompts(const Transformer *model, const int32_t *tokens, const int32_t *lengths, int sentences,
                                 float *hidden, const atomic_int *stop) {
     Decoding *s = new_decoding(model, lengths, sentences, stop, (Recording){.end = model->n_decoder_layers});
-    if (!s) return NULL;
-    for (int i = 0; i < sentences; i++) s->offsets[i] = s->n_prompt_slots, s->n_prompt_slots += lengths[i];
-    s->prompt_states = malloc(4 * (size_t)sentences * model->d_model);
-    float *some = hidden ? NULL : malloc(4 * (size_t)PROMPT_BATCH * model->d_model);
-    int32_t *positions = malloc(8 * (size_t)PROMPT_BATCH);
-    int failed = !s->prompt_states || !(hidden || some) || !positions || grow_cache(s, s->n_prompt_slots);
-    failed = failed || read_prompts(s, tokens, hidden, some, positions);
-    free(some), free(positions);
-    if (!failed) return s;
+    if (s && !headwise_read_more_prompts(s, tokens, lengths, hidden)) return s;
     headwise_end(s);
     return NULL;
 }

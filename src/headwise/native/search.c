@@ -84,6 +84,37 @@ static void mask_repeats(const Search *s, int row, float *logits) {
     }
 }
 
+static void mask_range(float *logits, int from, int to) {
+    for (int i = from; i < to; i++) logits[i] = -INFINITY;
+}
+
+/* Whether all timestamps together are more probable than any other token. */
+static int is_time(const Search *s, const float *logits) {
+    const int first = s->options.first_timestamp, count = s->vocab - first;
+    const float most = maximum(logits + first, count);
+    if (most == -INFINITY) return 0;
+    return most + logarithm(exponential_sum(logits + first, count, most)) > maximum(logits, first);
+}
+
+/* The constraints on timestamps, see decode/timestamps.py. */
+static void constrain_timestamps(const Search *s, int row, float *logits) {
+    const Options *o = &s->options;
+    const int first = o->first_timestamp, n = s->length;
+    logits[o->no_timestamps] = -INFINITY;
+    if (!n) {
+        mask_range(logits, 0, first);
+        if (o->latest_first >= 0) mask_range(logits, MIN(s->vocab, first + o->latest_first + 1), s->vocab);
+        return;
+    }
+    int latest = first - 1;
+    for (int t = 0; t < n; t++) latest = MAX(latest, token_at(s, row, t));
+    const int last = token_at(s, row, n - 1) >= first, before = n < 2 || token_at(s, row, n - 2) >= first;
+    if (last && before) mask_range(logits, first, s->vocab);      /* a segment has begun */
+    if (last && !before) mask_range(logits, 0, o->ends.ids[0]);   /* it has ended */
+    mask_range(logits, first, last && !before ? latest : latest + 1);
+    if (is_time(s, logits)) mask_range(logits, 0, first);
+}
+
 /* --- Phrases: see decode/phrases.py --- */
 
 static const int32_t *phrase_of(const Search *s, int sentence, int phrase) {
@@ -343,6 +374,20 @@ static void list_allowed(Search *s) {
     }
 }
 
+/* The largest logit of a row, and the logarithm of the sum of exp(logit - largest). */
+static float log_sum(const Search *s, int row, const float *logits, float *largest) {
+    *largest = maximum(logits, s->vocab);
+    return logarithm(sum_row(s, row, logits, *largest));
+}
+
+/* The constraints that probabilities may depend on. */
+static void constrain_speech(const Search *s, int row, float *logits) {
+    const Options *o = &s->options;
+    if (s->length == o->n_forced) mask_tokens(logits, s->vocab, &o->suppressed_first);
+    mask_tokens(logits, s->vocab, &o->suppressed);
+    if (o->first_timestamp) constrain_timestamps(s, row, logits);
+}
+
 /* Offer the continuations of a row of `length` tokens. */
 static int extend_row(Search *s, int row, float *logits, int count) {
     const Options *o = &s->options;
@@ -352,9 +397,10 @@ static int extend_row(Search *s, int row, float *logits, int count) {
     const int forced = s->length < limits->prefix_length ? limits->prefix[begins + s->length] : -1;
     if (s->length < o->n_forced) return push_candidate(s, count, (Candidate){so_far, 0, row, forced});
     if (s->length + 1 == o->end_at) return push_candidate(s, count, (Candidate){so_far, 0, row, o->forced_end});
-    const float largest = maximum(logits, s->vocab);
-    const float rest = logarithm(sum_row(s, row, logits, largest));
+    float largest, rest = log_sum(s, row, logits, &largest);
     int token = forced;
+    if (forced < 0 && (o->first_timestamp || o->among_allowed)) constrain_speech(s, row, logits);
+    if (forced < 0 && o->among_allowed) rest = log_sum(s, row, logits, &largest);
     if (forced < 0) apply_constraints(s, row, logits);
     if (forced < 0 && limits->n_phrases) {
         if (!complete(s, sentence_of(s, row), s->old.progress + (int64_t)row * limits->n_phrases))
@@ -465,7 +511,7 @@ static void divide(float *sums, float by, int64_t n) {
 static int has_prompts(const Search *s) { return s->members.decodings[0]->n_prompt_slots > 0; }
 
 static int prompt_length(const Search *s, int sentence) {
-    return has_prompts(s) ? s->members.decodings[0]->lengths[sentence] : 0;
+    return has_prompts(s) ? s->members.decodings[0]->prompt_lengths[sentence] : 0;
 }
 
 /* The position of the newest token among the inputs; a start token comes before the first one, unless there are prompts. */

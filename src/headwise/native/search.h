@@ -26,6 +26,10 @@ typedef struct Options {
     int top_k;                         /* for sampling, like temperature and top_p */
     float temperature, top_p;
     int (*stop)(const int32_t *tokens, int length); /* whether an output ends after its last token; NULL: by the others alone */
+    /* Constraints of decode/timestamps.py: ids of the first timestamp (0: no constraints) and of the one that is never generated;
+       the largest first timestamp, counted from the first one (-1: no limit). */
+    int first_timestamp, no_timestamps, latest_first;
+    int among_allowed; /* probabilities are among the tokens that these and `suppressed` allow */
 } Options;
 
 /* Length limits and forced prefix of each sentence, padded with -1. */

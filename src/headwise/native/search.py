@@ -25,7 +25,7 @@ class Search:
     Args:
         decodings: new decodings of the same sources by networks with one vocabulary; their log-probabilities are
             averaged.
-        settings: without `timestamps` and `among_allowed`; with candidates without `stop`.
+        settings: with candidates without `stop`, `timestamps` and `among_allowed`.
         limits: `decode.request.Bounds`; with `streams`, `n_best` samples of each source.
         candidates: `decode.candidates.Candidates`, or None for the whole vocabulary. C works with columns, which are
             indices into the candidates; all ids are converted here.
@@ -42,7 +42,7 @@ class Search:
             settings, limits = _to_columns(settings, candidates), _limits_in_columns(limits, candidates)
         self._check(settings, limits)
         for decoding in decodings:
-            longest = decoding.prompt_lengths + limits.max_length - (not decoding.network.has_encoder)
+            longest = decoding.prompt_lengths + limits.max_length - (decoding.prompt_lengths > 0)
             decoding.network.extend_positions(int(longest.max()))
         self._options, self._lists = options_of(settings, limits.streams is not None)
         self._stop = StopCallback(settings.stop) if settings.stop else None
@@ -154,6 +154,13 @@ class Search:
         self._check_settings(settings, limits.streams is not None)
 
     def _check_settings(self, settings: SearchOptions, sampled: bool) -> None:
+        speech, times = settings.timestamps or settings.among_allowed, settings.timestamps
+        assert not (speech and (self._candidates or settings.n_forced or settings.forced_end is not None)), (
+            "speech only"
+        )
+        assert not times or (0 <= times.never < self._vocab and 0 < times.first < self._vocab), "ids of the vocabulary"
+        assert not times or times.latest_first is None or 0 <= times.latest_first < self._vocab
+        assert not times or 0 <= settings.eos_id <= times.first, "text, end and timestamps in this order"
         assert 0 <= settings.bos_id < self._vocab and settings.no_repeat_ngram >= 0
         assert settings.n_best >= 1 and settings.beam_size >= 1
         assert sampled or settings.early_stopping == EARLY_STOPPING[0] or settings.n_best <= settings.beam_size

@@ -31,7 +31,6 @@ def options_of(settings: SearchOptions, sampled: bool) -> tuple[c.Options, list[
 
     `stop` is not in it. With `sampled`, `n_best` independent samples replace the beam.
     """
-    assert not (settings.timestamps or settings.among_allowed), "not supported by the compiled library"
     assert not settings.ngram_context, "set by the compiled library itself"
     assert settings.early_stopping in EARLY_STOPPING
     beam_size, copies = (1, settings.n_best) if sampled else (settings.beam_size, 1)
@@ -52,7 +51,11 @@ def options_of(settings: SearchOptions, sampled: bool) -> tuple[c.Options, list[
         top_k=settings.top_k,
         temperature=settings.temperature,
         top_p=settings.top_p,
+        among_allowed=settings.among_allowed,
     )
+    if times := settings.timestamps:
+        options.first_timestamp, options.no_timestamps = times.first, times.never
+        options.latest_first = -1 if times.latest_first is None else times.latest_first
     options.ends, options.suppressed, options.suppressed_first = (
         c.Ids(c_void_p(ids.ctypes.data), len(ids)) for ids in kept
     )

@@ -24,7 +24,7 @@ Decoding *new_decoding(const Transformer *model, const int32_t *lengths, int sen
     return NULL;
 }
 
-static Decoding *start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences,
+static Decoding *start(const Transformer *model, Sources sources, const int32_t *lengths, int sentences,
                        const atomic_int *stop, Recording recording) {
     Decoding *s = new_decoding(model, lengths, sentences, stop, recording);
     if (!s) return NULL;
@@ -42,14 +42,21 @@ static Decoding *start(const Transformer *model, const int32_t *pieces, const in
         s->cross_v[l] = take_floats(total * a->heads * a->d_v);
         complete = s->cross_k[l] && s->cross_v[l];
     }
-    if (complete && !encode(s, pieces, NULL, NULL)) return s;
+    if (complete && !encode(s, sources, NULL)) return s;
     headwise_end(s);
     return NULL;
 }
 
 Decoding *headwise_start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences,
                          const atomic_int *stop) {
-    return start(model, pieces, lengths, sentences, stop, (Recording){.end = model->n_decoder_layers});
+    const Sources sources = {pieces, NULL, NULL};
+    return start(model, sources, lengths, sentences, stop, (Recording){.end = model->n_decoder_layers});
+}
+
+Decoding *headwise_start_vectors(const Transformer *model, const float *vectors, const int32_t *lengths, int sentences,
+                                 const atomic_int *stop) {
+    const Sources sources = {NULL, NULL, vectors};
+    return start(model, sources, lengths, sentences, stop, (Recording){.end = model->n_decoder_layers});
 }
 
 void headwise_end(Decoding *s) {
@@ -62,7 +69,7 @@ void headwise_end(Decoding *s) {
         if (s->self_v) give_floats(s->self_v[l], s->capacity * self->kv_heads * self->d_v);
     }
     free(s->cross_k), free(s->cross_v), free(s->self_k), free(s->self_v), free(s->lengths), free(s->offsets);
-    free(s->prompt_states);
+    free(s->prompt_lengths), free(s->prompt_offsets), free(s->prompt_states);
     free_activations(s), free(s);
 }
 
@@ -70,7 +77,7 @@ int headwise_read(const Transformer *model, const int32_t *sources, const int32_
                   const int32_t *lengths, int pairs, const Recording *recording) {
     int rows = 0, longest = 0;
     for (int i = 0; i < pairs; i++) rows += lengths[i], longest = MAX(longest, lengths[i]);
-    Decoding *s = start(model, sources, source_lengths, pairs, NULL, *recording);
+    Decoding *s = start(model, (Sources){sources, NULL, NULL}, source_lengths, pairs, NULL, *recording);
     int32_t *positions = malloc(4 * (size_t)rows * (longest + 2)), *sentences = positions + rows;
     float *hidden = malloc(4 * (size_t)rows * model->d_model);
     int failed = !s || !positions || !hidden || headwise_reserve_slots(s, rows, positions, 0, longest, 0);

@@ -111,16 +111,18 @@ typedef struct Recording {
 } Recording;
 
 /* Sources and the KV cache of their outputs. A hypothesis is a path: the slots of the keys and values of its positions. When
-   beams are reordered, only paths change; keys and values never move. A decoder alone has prompts in place of sources. They are
-   the first positions of its texts and have the first slots, which are not in paths and are never freed. */
+   beams are reordered, only paths change; keys and values never move. A decoder alone has prompts in place of sources, and with
+   sources there may be prompts, too. They are the first positions of its texts and have the first slots, which are not in paths
+   and are never freed. */
 typedef struct Decoding {
     const Transformer *model;
     int sentences;
     int *lengths;       /* of the sources or prompts */
-    int64_t *offsets;   /* start of each source, in rounded lengths; first slot of each prompt */
+    int64_t *offsets;   /* start of each source, in rounded lengths */
     int64_t source_rows; /* the sum of all rounded lengths */
-    int64_t n_prompt_slots;
-    float *prompt_states; /* (sentence, d_model), after the last token of each prompt; NULL: sources */
+    int *prompt_lengths;
+    int64_t *prompt_offsets, n_prompt_slots; /* first slot of each prompt; their number, 0: no prompts */
+    float *prompt_states; /* (sentence, d_model), after the last token of each prompt; NULL: no prompts */
     float **cross_k;    /* of each layer: (sentence, head, d_k, rounded length) */
     float **cross_v;    /* of each layer: (sentence, rounded length, head, d_v) */
     float **self_k, **self_v; /* of each layer: (slot, head, d_k or d_v) */
@@ -133,6 +135,9 @@ typedef struct Decoding {
 /* Encode sources (concatenated tokens with end tokens). Returns NULL if out of memory or cancelled. `stop` may be NULL. */
 EXPORT Decoding *headwise_start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences,
                                  const atomic_int *stop);
+/* The same for sources that are vectors (rows, d_model), the input of the first layer. */
+EXPORT Decoding *headwise_start_vectors(const Transformer *model, const float *vectors, const int32_t *lengths, int sentences,
+                                        const atomic_int *stop);
 EXPORT void headwise_end(Decoding *decoding);
 
 /* The last hidden states (rows, d_model) of the encoder for `texts` texts without padding. `types` of the tokens may be NULL:
@@ -151,6 +156,10 @@ int reserve_slots(Decoding *const *members, int count, int rows, int32_t *paths,
    it may be NULL. */
 EXPORT Decoding *headwise_read_prompts(const Transformer *model, const int32_t *tokens, const int32_t *lengths, int sentences,
                                        float *hidden, const atomic_int *stop);
+
+/* The same for a decoding with sources: a prompt for each. All earlier positions are forgotten. Returns 0, or -1 if out of memory
+   or cancelled. */
+EXPORT int headwise_read_more_prompts(Decoding *decoding, const int32_t *tokens, const int32_t *lengths, float *hidden);
 
 /* A decoding without memory for sources; NULL if out of memory. */
 Decoding *new_decoding(const Transformer *model, const int32_t *lengths, int sentences, const atomic_int *stop,

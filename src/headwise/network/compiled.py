@@ -15,6 +15,7 @@ from torch import nn
 from headwise.native.library import library
 from headwise.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
 from headwise.native.network import CompiledNetwork, Shape
+from headwise.native.speech import CompiledSpeech
 from headwise.network.attention import DotProduct, MultiHeadAttention
 from headwise.network.embeddings import Embeddings
 from headwise.network.feed_forward import ACTIVATIONS
@@ -30,10 +31,11 @@ SUPPORTED = {
     "DecoderOnly", "CausalStack",
     "MultiHeadAttention", "NoRotation", "Rotary", "FeedForward", "GatedFeedForward", "LanguageHead",
     "ScaledLanguageHead", "Embeddings", "SinusoidalPositions", "LearnedPositions", "NoPositions", "Dropout",
-    "Embedding", "Linear", "Identity", "ModuleList", *NORMS,
+    "Embedding", "Linear", "Identity", "ModuleList", "AudioFront", "Conv1d", *NORMS,
 }  # fmt: skip
 PARAMETERS = re.compile(  # parameters that are packed; others would be silently ignored
-    r"((src|tgt)_)?embeddings\.(tokens\.weight|norm\.(weight|bias)|positions\.table\.weight)"
+    r"src_embeddings\.(conv[12]\.(weight|bias)|positions)"
+    r"|((src|tgt)_)?embeddings\.(tokens\.weight|norm\.(weight|bias)|positions\.table\.weight)"
     r"|decoder\.layers\.\d+\.self_attn\.[qk]_norm\.weight"
     r"|(encoder|decoder)\.layers\.\d+\.((self|cross)_attn\.[qkvo]_proj|ffn\.(gate|up|down)_proj)\.(weight|bias)"
     r"|(encoder|decoder)\.layers\.\d+\.(self_attn|cross_attn|ffn)_sublayer\.norm\.(weight|bias)"
@@ -59,13 +61,19 @@ def pack_network(model: Any, compute: str) -> CompiledNetwork:
             return (None,)
         return tuple(_codes(side, length) for side in sides)
 
-    return CompiledNetwork(_parameters(model), shape, positions, compute)
+    kind = CompiledSpeech if _reads_sound(model) else CompiledNetwork
+    return kind(_parameters(model), shape, positions, compute)
 
 
 def _sides(model: Any) -> list[Embeddings]:
-    """The embeddings of source and target, or of a decoder alone."""
-    alone = _class_name(model) == "DecoderOnly"
-    return [model.embeddings] if alone else [model.src_embeddings, model.tgt_embeddings]
+    """The embeddings of source and target, or of a decoder that reads no tokens as sources."""
+    if _class_name(model) == "DecoderOnly":
+        return [model.embeddings]
+    return [model.tgt_embeddings] if _reads_sound(model) else [model.src_embeddings, model.tgt_embeddings]
+
+
+def _reads_sound(model: Any) -> bool:
+    return _class_name(getattr(model, "src_embeddings", None)) == "AudioFront"
 
 
 def native_available(model: nn.Module) -> bool:
@@ -101,7 +109,7 @@ def shape_of(model: Any) -> Shape:
     attentions = [module for module in modules if _class_name(module) == "MultiHeadAttention"]
     networks = [module for module in modules if _class_name(module) in ("FeedForward", "GatedFeedForward")]
     norms = [module for module in modules if _class_name(module) in NORMS]
-    encoder, decoder = model.encoder.layers if len(sides) > 1 else (), model.decoder.layers
+    encoder, decoder = model.encoder.layers if _class_name(model) == "Transformer" else (), model.decoder.layers
     _one({side.tokens.embedding_dim for side in sides}, "widths")
     windows = tuple(_window(layer.self_attn) for layer in (*encoder, *decoder))
     if any(windows) and encoder:

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from headwise.data.audio import log_mel, read_audio
+from headwise.data.recordings import read_recordings
 from headwise.data.spec_augment import Spans, SpecAugment
-from headwise.data.speech import SpeechDataset, read_recordings, speech_dataset
+from headwise.data.speech import SpeechDataset, speech_dataset
 from headwise.errors import UserError
 
 soundfile = pytest.importorskip("soundfile")

@@ -19,7 +19,9 @@ from headwise.checkpoint.vocabulary import Vocabulary
 from headwise.cli import main
 from headwise.errors import UserError
 from headwise.generation.chat import refuse_single
+from headwise.generation.library_speech import LibrarySpeech
 from headwise.generation.output import decode_after
+from headwise.generation.torch_speech import TorchSpeech
 from headwise.generation.transcribe import WindowEncoder, detect_language
 from headwise.models.encoder import EncoderModel
 from headwise.models.language_model import LanguageModel
@@ -331,6 +333,48 @@ def test_transcribing(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert len(lines) == len(model.transcribe(path).segments)
     with pytest.raises(UserError, match="language 'xx': this model knows en"):
         model.transcribe(path, "xx")
+
+
+TRANSCRIPTIONS: dict[str, dict[str, Any]] = {
+    "as usual": {},
+    "in a beam": {"beam_size": 3},
+    "with context": {"condition": True},
+    "without timestamps": {"timestamps": False, "fallback": False},
+    "into English": {"task": "translate", "language": "en"},
+}
+
+
+@pytest.mark.skipif(library() is None, reason="the compiled library is missing")
+@pytest.mark.parametrize("options", TRANSCRIPTIONS.values(), ids=TRANSCRIPTIONS)
+def test_library_and_torch_transcribe_alike(
+    make: Make, tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same texts, times and samples at higher temperatures, which a random network needs."""
+    soundfile = pytest.importorskip("soundfile")
+    model, path = make("whisper", generation=HEARING, marks=["<|startofprev|>", "<|nospeech|>"]), tmp_path / "sound.wav"
+    times, searched = np.arange(40_000) / 16_000, set[str]()
+    soundfile.write(path, 0.3 * np.sin(2 * np.pi * 440 * times * (1 + times)), 16_000)
+    for kind in (LibrarySpeech, TorchSpeech):
+        search = kind.search
+        monkeypatch.setattr(kind, "search", lambda *given, of=search: searched.add(of.__qualname__) or of(*given))
+    found = model.transcribe(path, **options)
+    assert searched == {"LibrarySpeech.search"}
+    monkeypatch.setattr(model.folder.weights, "form", lambda compute: model.network)
+    assert model.transcribe(path, **options) == found and searched == {"LibrarySpeech.search", "TorchSpeech.search"}
+
+
+def test_speech_in_other_precisions(make: Make, tmp_path: Path) -> None:
+    """The library computes with 8-bit integers, and says so where it is missing."""
+    soundfile = pytest.importorskip("soundfile")
+    model, path = make("whisper", generation=HEARING), tmp_path / "sound.wav"
+    soundfile.write(path, np.sin(np.arange(9_000) / 9), 16_000)
+    if library() is None:
+        with pytest.raises(UserError, match="compute = int8 is computed by the compiled library, which"):
+            model.transcribe(path, compute="int8")
+    else:
+        assert model.transcribe(path, compute="int8").language == "en"
+    with pytest.raises(UserError, match="float16"):
+        model.transcribe(path, compute="float16")
 
 
 def test_several_recordings_become_files(

@@ -242,8 +242,23 @@ static Transformer decoder_alone(Numbers kind, int d_model) {
     return t;
 }
 
+/* Whether sources are vectors, as of sounds. */
+static int is_speech(const Transformer *t) { return t->n_encoder_layers && !t->source.rows; }
+
+/* Encodes vectors and reads prompts of one to three tokens; prints the states after them. */
+static Decoding *listening(const Transformer *t, const int32_t *tokens, const int32_t *lengths, int count) {
+    static const int32_t prompts[SENTENCES] = {3, 1, 2, 2, 1, 3, 1};
+    float *vectors = numbers(count * t->d_model, 1), *hidden = malloc(4 * (size_t)13 * t->d_model);
+    Decoding *made = CALL(headwise_start_vectors)(t, vectors, lengths, SENTENCES, NULL);
+    if (!made || CALL(headwise_read_more_prompts)(made, tokens, prompts, hidden)) exit(1);
+    show_floats("prompts", hidden, 13 * (int64_t)t->d_model);
+    free(hidden);
+    return made;
+}
+
 /* Reads sources or prompts; prints the states of all tokens of prompts, and log-probabilities of some. */
 static Decoding *started(const Transformer *t, const int32_t *tokens, const int32_t *lengths, int count) {
+    if (is_speech(t)) return listening(t, tokens, lengths, count);
     if (t->n_encoder_layers) return CALL(headwise_start)(t, tokens, lengths, SENTENCES, NULL);
     float *hidden = malloc(4 * (size_t)count * t->d_model), log_probs[64];
     Decoding *made = CALL(headwise_read_prompts)(t, tokens, lengths, SENTENCES, hidden, NULL);
@@ -263,7 +278,8 @@ static void search(const Transformer *t, int beam_size, int samples, const char 
     const Options options = {
         .beam_size = beam_size, .pool = beam_size, .bos_id = 1, .copies = samples ? samples : 1, .ends = {ends, 1},
         .early_stopping = STOP_EXACT, .length_penalty = 0.6f, .no_repeat_ngram = samples % 3, .top_k = 40 * (samples > 1),
-        .temperature = 1.3f, .top_p = samples > 2 ? 0.8f : 1,
+        .temperature = 1.3f, .top_p = samples > 2 ? 0.8f : 1, .among_allowed = is_speech(t),
+        .first_timestamp = is_speech(t) ? VOCABULARY - 60 : 0, .no_timestamps = 5, .latest_first = 20,
     };
     const Limits limits = {min_length, max_length, NULL, samples ? streams : NULL, 0};
     const int n = SENTENCES * beam_size * options.copies;
@@ -296,6 +312,11 @@ static void searches(void) {
     for (int i = 0; i < 6; i++) {
         const Transformer t = decoder_alone((Numbers)(i % 3), i < 3 ? D : D - 3);
         search(&t, 1, 0, "decoder alone"), search(&t, 4, 0, "decoder alone, beam 4"), search(&t, 1, 2, "drawn");
+    }
+    for (int i = 0; i < 6; i++) {
+        Transformer t = transformer((Numbers)(i % 3), GELU, 1, i < 3 ? D : D - 3);
+        t.source.rows = NULL;
+        search(&t, 1, 0, "speech"), search(&t, 4, 0, "speech, beam 4"), search(&t, 1, 2, "speech, drawn");
     }
 }
 

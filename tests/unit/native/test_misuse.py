@@ -16,6 +16,8 @@ import torch
 from jaxtyping import TypeCheckError
 from unit.native.encoders import small_encoder
 from unit.native.test_decoders import STACKS, config, native, texts
+from unit.native.test_speech import GREEDY, RULES, spectrogram
+from unit.native.test_speech import native as native_speech
 
 from headwise.config.settings import SearchSettings
 from headwise.contract import SearchCancelled, SearchOptions
@@ -378,6 +380,41 @@ def test_every_allocation_for_prompts_may_fail(scarce: Any, compute: str, monkey
             gc.collect()  # of what the exception has kept
             assert held.value <= before
         assert left.value >= 0 and number > 10
+    left.value = -1
+
+
+@pytest.mark.parametrize("compute", ["float32", "int8"])
+def test_every_allocation_for_speech_may_fail(scarce: Any, compute: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of convolutions, encoder, prompts and search; nothing leaks."""
+    monkeypatch.setattr(c, "library", lambda: scarce)
+    left, held = (c.ctypes.c_long.in_dll(scarce, name) for name in ("allocations_left", "blocks_held"))
+    network = native_speech(compute=compute)
+    options = replace(GREEDY, timestamps=RULES, among_allowed=True, beam_size=3)
+
+    def found() -> Any:
+        """The hypotheses; None without memory."""
+        try:
+            window = network.encode(spectrogram())
+            window.read_prompt([41, 7])
+            return Search([window], options, limits(1, max_length=np.full(1, 9))).run()
+        except MemoryError:
+            return None
+
+    left.value = -1
+    wanted, number = found(), 0
+    c.needed().headwise_free_blocks()
+    gc.collect()
+    before = held.value
+    while True:
+        left.value = number
+        if (again := found()) is not None:
+            break
+        left.value = -1
+        c.needed().headwise_free_blocks()
+        gc.collect()
+        assert held.value == before
+        number += 1
+    assert again == wanted and number > 20
     left.value = -1
 
 
