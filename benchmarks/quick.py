@@ -122,6 +122,7 @@ RUNS = {
     "tasks": Run(once("--data", "{data}", "--out", "{data}/tasks", "--set", "model.d_model=32", *SHORT[:5])),
     "tokenising": Run(once()),
     "training": Run(once(), ()),
+    "transcription": Run(once()),
     "tuning": Run(once(), ("accelerate",)),
     "web": Run(
         once("{data}/model", *SOURCE, "--cores", str(min(os.sched_getaffinity(0)))),
