@@ -31,6 +31,7 @@ import exports
 import machine
 from decoders import Job, Tokens, same_share
 from figures import bars
+from peak import int8_peak
 from turns import Spread, speed_ratio, spread, take_turns
 from work import SIZES, Size, decoding_operations, draw_lengths, draw_tokens
 from workers import Reply, Team, Worker
@@ -38,7 +39,7 @@ from workers import Reply, Team, Worker
 from headwise.checkpoint.with_torch import read_any
 
 FORCED = 14  # steps per output
-SENTENCES = machine.pick({1: 16, 32: 128, 128: 256}, {1: 2, 32: 8})  # per turn, by batch size
+SENTENCES = machine.pick({1: 16, 32: 128, 64: 256, 128: 256}, {1: 2, 32: 8})  # per turn, by batch size
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def contenders(folder: Path, cores: int, names: Sequence[str]) -> dict[str, Any]
         "ours float32": lambda: Team(cores, decoders.ours, folder, "float32", keep_memory=True),
         "ours int8": lambda: Team(cores, decoders.ours, folder, "int8", keep_memory=True),
         "plain torch float32": lambda: Team(cores, decoders.ours, folder, "float32", False, False, keep_memory=True),
+        "ours int4": lambda: Team(cores, decoders.ours, folder, "int4", keep_memory=True),
         "ours bfloat16": lambda: Team(cores, decoders.ours, folder, "bfloat16", keep_memory=True),
         "ctranslate2 float32": lambda: Worker(decoders.ctranslate2, folder, "float32", cores, 1),
         "ctranslate2 int8": lambda: Worker(decoders.ctranslate2, folder, "int8", cores, 1),
@@ -83,7 +85,7 @@ def contenders(folder: Path, cores: int, names: Sequence[str]) -> dict[str, Any]
     return {name: makers[name]() for name in names}
 
 
-ALL = ("ours float32", "ours int8", "ctranslate2 float32", "ctranslate2 int8", "transformers")
+ALL = ("ours float32", "ours int8", "ours int4", "ctranslate2 float32", "ctranslate2 int8", "transformers")
 
 
 def check_agreement(folder: Path) -> dict[str, float]:
@@ -129,6 +131,7 @@ def latency(
         text = f"{threads} thread{'s' if threads > 1 else ''}"
         settings[f"ours int8, {text}"] = ((decoders.ours, folder, "int8"), threads)
         settings[f"ctranslate2 int8, {text}"] = ((decoders.ctranslate2, folder, "int8", 1, threads), threads)
+    settings["ours int4, 1 thread"] = ((decoders.ours, folder, "int4"), 1)
     settings[f"ours float32, {text}"] = ((decoders.ours, folder, "float32"), cores)
     if with_transformers:
         settings[f"transformers, {text}"] = ((decoders.transformers, folder), cores)
@@ -244,19 +247,24 @@ def greedy_operations(size: Size, turns: Sequence[list[Tokens]], length: int) ->
     return statistics.mean(totals)
 
 
-def throughput_section(m: Measured, product_rate: float) -> str:
-    """A table of sentences per second."""
+def throughput_section(m: Measured, product_rate: float, peak: float) -> str:
+    """A table of sentences per second; `peak`: 8-bit operations per second of all cores, 0 if unknown."""
     names = list(m.seconds)
     ours = [name for name in names if name.startswith("ours")]
     header = ["contender", "sentences/s", *(f"{name} is faster by" for name in ours), "tokens", f"same as {names[0]}"]
-    header += ["peak MiB"] + (["share of fp32 product"] if m.operations else []) + (["BLEU"] if m.bleu else [])
+    header += (
+        ["peak MiB"]
+        + (["share of fp32 product", "share of int8 peak"] if m.operations else [])
+        + (["BLEU"] if m.bleu else [])
+    )
     rows = []
     for name in names:
         ratios = ["1" if name == our else str(speed_ratio(m.seconds[our], m.seconds[name])) for our in ours]
         row: list[object] = [name, m.per_second(name), *ratios, f"{m.tokens[name]:.1f}", f"{m.same[name]:.0%}"]
         row += [f"{m.peak_bytes[name] / 2**20:,.0f}"]
         if m.operations:
-            row += [f"{m.operations / m.sentences * m.per_second(name).median / product_rate:.2f}"]
+            rate = m.operations / m.sentences * m.per_second(name).median
+            row += [f"{rate / product_rate:.2f}", f"{rate / peak:.2f}" if peak and "int8" in name else ""]
         rows.append(row + ([f"{m.bleu[name]:.2f}"] if m.bleu else []))
     return f"### {m.title}\n\n{machine.table(header, rows)}"
 
@@ -342,11 +350,11 @@ def lines(path: Path) -> list[str]:
     return text.decode().removesuffix("\n").split("\n")
 
 
-def report(found: Sequence[Measured], extra: dict[str, Any], product_rate: float) -> list[str]:
+def report(found: Sequence[Measured], extra: dict[str, Any], product_rate: float, peak: float) -> list[str]:
     """The sections of the result."""
     agreed = ", ".join(f"{name} {value:.2g}" for name, value in extra["agreement"].items())
     sections = [f"Agreement before timing: {agreed}."]
-    sections += [throughput_section(m, product_rate) if m.tokens else latency_section(m) for m in found]
+    sections += [throughput_section(m, product_rate, peak) if m.tokens else latency_section(m) for m in found]
     if "cold_start" in extra:
         sections.append(cold_section(extra["cold_start"]))
     return sections
@@ -368,7 +376,7 @@ def main() -> None:
     options = parser.parse_args()
     cores = machine.prepare(options)
     about = machine.description(cores)
-    product_rate = machine.float_rate()
+    product_rate, peak = machine.float_rate(), cores * int8_peak() * 1e9
     text, data, panels = [], {}, {}
     with tempfile.TemporaryDirectory() as temporary:
         for size in ["trained"] if options.model else options.sizes:
@@ -379,7 +387,7 @@ def main() -> None:
                 if options.model
                 else measure_random(size, folder, cores, options)
             )
-            sections = report(*measured, product_rate)
+            sections = report(*measured, product_rate, peak)
             print("\n\n".join(sections), flush=True)
             text += [f"## {size}", *sections]
             data[size] = {"tables": [vars(m) | {"job": vars(m.job)} for m in measured[0]], **measured[1]}
@@ -389,7 +397,10 @@ def main() -> None:
     figure = bars(path, panels, "sentences per second")
     note = "" if decoders.has_compute() else "Ours is the search with torch in float32.\n\n"
     text[:0] = [note + __doc__.split("\n\n", 2)[2].strip(), f"![sentences per second]({figure.name})"]
-    text[1:1] = [f"Float32 matrix product: {product_rate / 1e9:.0f} GFLOP/s with {cores} thread(s)."]
+    text[1:1] = [
+        f"Float32 matrix product: {product_rate / 1e9:.0f} GFLOP/s with {cores} thread(s); peak of 8-bit integers "
+        f"(`benchmarks/peak.py`): {peak / 1e9:,.0f} billion operations a second."
+    ]
     machine.write_result(path, "Speed of translation", about, text, data)
     print(f"written to {path}.md")
 

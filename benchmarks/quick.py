@@ -98,6 +98,7 @@ RUNS = {
     "installation": Run(once("{data}/model", *SOURCE)),
     "kernels": Run(once()),
     "language_models": Run(once(), ("ctranslate2", "transformers")),
+    "peak": Run(once()),
     "lexical_aligner": Run(once(*PAIR, "-o", "{data}/found.links")),
     "monolingual": Run(  # not `back`: a model of two updates translates nothing
         once("multi30k", "--data", "{data}", "--out", "{data}/mono", "--keep", "2", "--lines", "40",

@@ -56,6 +56,7 @@ SIZES = {
     "tiny": Size(d_model=128, n_layers=4, d_ff=256, n_heads=4),
     "d256": Size(d_model=256, n_layers=3, d_ff=1024, n_heads=4),
     "base": Size(d_model=512, n_layers=6, d_ff=2048, n_heads=8),
+    "paper": Size(d_model=512, n_layers=6, d_ff=2048, n_heads=8, vocab_size=37_000),  # section 5.1
 }
 
 # Tokens a side with the end token, for the 29,000 training pairs of Multi30k, English and German, with 8,000 joint BPE
