@@ -159,7 +159,7 @@ def with_onnx(path: Path, threads: int) -> Encode:
     """ONNX Runtime with all of its graph optimisations."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
     def encode(ids: Ids) -> np.ndarray:
         rows, mask = padded(ids)

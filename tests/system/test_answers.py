@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -155,7 +156,7 @@ def test_the_best_span_is_found_by_hand() -> None:
     request.
     """
     passage = Passage(EncodedText([0, 9, 2, 5, 6, 2], 3), 0, 3, [(0, 3), (3, 8)])
-    logits = torch.tensor([[3.0, 3.0], [9, 9], [9, 9], [1, 4], [2, 0], [9, 9]])  # spans: 5, 1 and 2
+    logits = np.array([[3.0, 3.0], [9, 9], [9, 9], [1, 4], [2, 0], [9, 9]], np.float32)  # spans: 5, 1 and 2
     (found,) = answers_in([("q", "Ann Lees")], [passage], [logits], nothing=False)
     assert (found.text, found.start, found.end) == ("Ann", 0, 3)
     assert found.probability == pytest.approx(float(torch.tensor([5.0, 1, 2]).softmax(0)[0]))

@@ -15,18 +15,26 @@ INLINE f8 sigmoid(f8 x) {
 }
 
 /* x Phi(x), with the error function of Abramowitz and Stegun, 7.1.26 (error < 1.5e-7). */
-INLINE f8 gelu(f8 x) {
-    const f8 one = set8(1.0f);
-    f8 t = div8(one, fnma8(negative8(x), set8(0.3275911f * 0.70710678f), one));
-    f8 p = set8(0.5f * 1.061405429f);
-    p = fma8(p, t, set8(0.5f * -1.453152027f));
-    p = fma8(p, t, set8(0.5f * 1.421413741f));
-    p = fma8(p, t, set8(0.5f * -0.284496736f));
-    p = fma8(p, t, set8(0.5f * 0.254829592f));
-    f8 e = exponential(mul8(set8(-0.5f), mul8(x, x)));
-    f8 outside = mul8(mul8(p, t), e); /* Phi(-|x|) */
-    return mul8(x, by_sign8(x, outside, sub8(one, outside)));
-}
+#define DEFINE_GELU(name, N, exponential_of) \
+    INLINE f##N name(f##N x) { \
+        const f##N one = set##N(1.0f); \
+        f##N t = div##N(one, fnma##N(negative##N(x), set##N(0.3275911f * 0.70710678f), one)); \
+        f##N p = set##N(0.5f * 1.061405429f); \
+        p = fma##N(p, t, set##N(0.5f * -1.453152027f)); \
+        p = fma##N(p, t, set##N(0.5f * 1.421413741f)); \
+        p = fma##N(p, t, set##N(0.5f * -0.284496736f)); \
+        p = fma##N(p, t, set##N(0.5f * 0.254829592f)); \
+        f##N e = exponential_of(mul##N(set##N(-0.5f), mul##N(x, x))); \
+        f##N outside = mul##N(mul##N(p, t), e); /* Phi(-|x|) */ \
+        return mul##N(x, by_sign##N(x, outside, sub##N(one, outside))); \
+    }
+
+DEFINE_GELU(gelu, 8, exponential)
+#ifdef REGISTER_IS_PANEL
+DEFINE_GELU(gelu16, 16, exponential16)
+#else
+INLINE f16 gelu16(f16 x) { return (f16){gelu(x.low), gelu(x.high)}; }
+#endif
 
 INLINE f8 activated(const Activation kind, f8 x) {
     if (kind == RELU) return max8(set8(0), x); /* the second one if one is NaN */
@@ -46,6 +54,7 @@ INLINE void eight(const Activation kind, float *x, const float *by) {
 
 INLINE void all(const Activation kind, float *x, const float *by, int n) {
     int i = 0;
+    for (; kind == GELU && !by && i + 16 <= n; i += 16) store16(x + i, gelu16(load16(x + i)));
     for (; i + 8 <= n; i += 8) eight(kind, x + i, by ? by + i : 0);
     if (i == n) return;
     float last[8] = {0}, factors[8] = {0};

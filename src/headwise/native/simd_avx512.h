@@ -19,6 +19,11 @@ INLINE f16 set16(float x) { return _mm512_set1_ps(x); }
 INLINE f16 add16(f16 a, f16 b) { return _mm512_add_ps(a, b); }
 INLINE f16 sub16(f16 a, f16 b) { return _mm512_sub_ps(a, b); }
 INLINE f16 mul16(f16 a, f16 b) { return _mm512_mul_ps(a, b); }
+INLINE f16 div16(f16 a, f16 b) { return _mm512_div_ps(a, b); }
+INLINE f16 negative16(f16 x) { return _mm512_or_ps(x, _mm512_set1_ps(-0.0f)); }
+INLINE f16 by_sign16(f16 x, f16 negative, f16 positive) {
+    return _mm512_mask_mov_ps(positive, _mm512_movepi32_mask(_mm512_castps_si512(x)), negative);
+}
 INLINE f16 max16(f16 a, f16 b) { return _mm512_max_ps(a, b); }
 INLINE f16 fma16(f16 a, f16 b, f16 c) { return _mm512_fmadd_ps(a, b, c); }
 INLINE f16 fnma16(f16 a, f16 b, f16 c) { return _mm512_fnmadd_ps(a, b, c); }
