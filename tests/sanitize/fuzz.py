@@ -355,6 +355,8 @@ def speech(draw: Draw, wrong: bool) -> None:
     """A Whisper: a spectrogram, prompts and searches, with or without timestamps."""
     d_model, vocab, n_mels, most = whole(draw, 1, 40), whole(draw, 4, 200), whole(draw, 1, 9), whole(draw, 1, 40)
     parameters = Parameters(draw, d_model, 1, vocab)
+    if not parameters.heads["cross"]:
+        return  # without decoder layers nothing hears the sound
     for name in [name for name in parameters if name.startswith("src_")]:
         del parameters[name]
     for name, d_in in (("conv1", n_mels), ("conv2", d_model)):
