@@ -57,8 +57,12 @@ def model_with(options: argparse.Namespace, what: str) -> Any:
 
 
 def encoding_model(options: argparse.Namespace, what: str) -> Any:
-    """`model_with` for commands of encoders, which the compiled library also runs in int8."""
-    model = model_with(options, what)
+    """`model_with` for commands of encoders, which the compiled library also runs in integers."""
+    return with_integers(model_with(options, what), options)
+
+
+def with_integers(model: Any, options: argparse.Namespace) -> Any:
+    """The encoder, which computes in int8 or int4 if this is asked for."""
     if options.compute in INTEGERS:
         if not hasattr(type(model), "compute"):
             raise UserError(f"{options.model}: --compute {options.compute} is for encoders; leave it out")

@@ -154,7 +154,7 @@ def load_translator(path: str | Path, device: str = "auto", dtype: str = "auto")
 
 def load_task(task: str, path: str | Path, device: str = "auto", published: bool = False) -> Model:
     """`load` for a model that `train` wrote for `task`, or a `published` one; `UserError` where it is another."""
-    return _model_of(_read(path, device, tasks=(task,), published=published), "auto")
+    return _model_of(_read(path, device, "auto", (task,), published), "auto")
 
 
 def load_translators(paths: Sequence[str | Path], device: str = "auto", dtype: str = "auto") -> Model:

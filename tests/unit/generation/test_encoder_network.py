@@ -1,5 +1,6 @@
 """The compiled library and torch give the same states, outputs and logits, in the order of the texts."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from unit.native.encoders import CONFIGS, arrays_of, random_encoder
 import headwise
 from headwise.checkpoint.compiled_encoder import compiled_encoder
 from headwise.cli import main
+from headwise.config.settings import INTEGERS
 from headwise.data.labelled import EncodedText
 from headwise.errors import UserError
 from headwise.generation import encoder_network
@@ -110,6 +112,24 @@ def test_int8_in_python_and_on_the_command_line(tmp_path: Path) -> None:
     _ = model.network
     with pytest.raises(UserError, match="the compiled library, which does not run this network"):
         model.embed(["a dog"])
+
+
+@needs_library
+@pytest.mark.parametrize("compute", INTEGERS)
+def test_classify_in_integers(tmp_path: Path, capsys: pytest.CaptureFixture[str], compute: str) -> None:
+    """The command writes the labels and probabilities of the model with this `compute`, which are its own."""
+    classes = {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "no", "1": "yes"}}
+    write_tiny(tmp_path / "model", "bert", classes)
+    (tmp_path / "in").write_text("a dog\ntwo men\n", encoding="utf-8")
+    model: Any = headwise.load(tmp_path / "model", "cpu")
+    model.compute = compute
+    wanted = [found.as_record() for found in model.classify(["a dog", "two men"])]
+    call = ["classify", str(tmp_path / "model"), str(tmp_path / "in"), "--device", "cpu", "--format", "jsonl"]
+    assert main([*call, "--compute", compute]) == 0
+    written = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert written == wanted
+    assert main(call) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] != wanted
 
 
 def test_int8_is_for_encoders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 def trained(model: Any) -> list[Any]:
     """What the compiled library has, then the torch module with its forms."""
     model.translate(TEXTS)
-    library = model._loaded.stored._searchers.get("float32")
+    library = model._loaded.stored._compiled.get("float32")
     model.score(TEXTS, TEXTS)
     model.translate(TEXTS)
     with model.mask_heads({"cross": {0: [0]}}):

@@ -9,12 +9,13 @@ from headwise.cli.generation import pretrained_options
 from headwise.cli.loading import encoding_model
 from headwise.cli.options import format_option, output_option
 from headwise.cli.rules import in_file
+from headwise.config.settings import INTEGERS
 from headwise.data.corpus import read_lines
 from headwise.data.questions import Question, read_questions
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    pretrained_options(parser, ("int8",))
+    pretrained_options(parser, INTEGERS)
     text = "questions in SQuAD format; with --question, the text to search"
     parser.add_argument("input", type=in_file, metavar="FILE", help=text)
     parser.add_argument("--question", default="", metavar="TEXT", help="answer this question about the text in FILE")

@@ -5,7 +5,9 @@ import json
 from typing import Any
 
 from headwise.cli.files import lines_of, output
+from headwise.cli.loading import with_integers
 from headwise.cli.options import ANY_MODEL, format_option, input_option, model_option, output_option
+from headwise.config.settings import INTEGERS
 from headwise.data.prepared import chunks
 from headwise.errors import UserError
 from headwise.models.commands import commands_of
@@ -19,6 +21,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     style = "text: label, tab, probability (for several labels: both lists, separated by commas; for regression: the "
     style += "number); jsonl adds the probabilities of all labels"
     format_option(parser, style)
+    choices = ("float32", *INTEGERS)
+    compute = f"{', '.join(choices)}: weight precision; int8 and int4 are for pretrained encoders (default: float32)"
+    parser.add_argument("--compute", choices=choices, metavar="NAME", help=compute)
     threshold = "for models with several labels for a text: probability above which it has a label (default: 0.5)"
     parser.add_argument("--threshold", type=float, metavar="P", help=threshold)
 
@@ -29,6 +34,7 @@ def run(options: argparse.Namespace) -> None:
     if options.command not in commands_of(model):
         has_none = "was saved without a head for classes of texts; train --task classify adds one"
         raise UserError(f"{options.model}: {has_none}")
+    with_integers(model, options)
     classify, pretrained = model.classify, model.head != "trained"
     with output(options.output) as file:
         for lines in chunks(lines_of(options.input, "classify")):

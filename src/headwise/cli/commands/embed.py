@@ -16,6 +16,7 @@ from headwise.cli.loading import encoding_model
 from headwise.cli.options import input_option, output_option, whole_number
 from headwise.cli.replacing import binary_output
 from headwise.cli.rules import FlagRule
+from headwise.config.settings import INTEGERS
 from headwise.data.sources import display_name
 from headwise.generation.vectors import truncation_warning
 
@@ -30,7 +31,7 @@ RULES = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    pretrained_options(parser, ("int8",))
+    pretrained_options(parser, INTEGERS)
     input_option(parser)
     output_option(parser, ".npy file for one array (lines, width), or .jsonl, .json or .txt for JSON lines")
     group = parser.add_argument_group("embeddings")

@@ -4,10 +4,11 @@ import argparse
 
 from headwise.cli.generation import pretrained_options, print_ranked, top_option
 from headwise.cli.loading import encoding_model
+from headwise.config.settings import INTEGERS
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    pretrained_options(parser, ("int8",))
+    pretrained_options(parser, INTEGERS)
     parser.add_argument("text", metavar="TEXT", help="text with the model's mask token, [MASK] or <mask>")
     top_option(parser, "number of predictions for each mask")
 

@@ -8,10 +8,11 @@ from headwise.cli.generation import pretrained_options
 from headwise.cli.loading import encoding_model
 from headwise.cli.options import format_option, output_option, whole_number
 from headwise.cli.rules import in_file
+from headwise.config.settings import INTEGERS
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    pretrained_options(parser, ("int8",))
+    pretrained_options(parser, INTEGERS)
     parser.add_argument("query", metavar="QUERY", help="text that the candidates are compared with")
     text = "candidates, one per line; also .gz (default: standard input)"
     parser.add_argument("input", nargs="?", type=in_file, default="-", metavar="FILE", help=text)

@@ -9,11 +9,12 @@ from headwise.cli.files import lines_of, output
 from headwise.cli.generation import pretrained_options
 from headwise.cli.loading import encoding_model
 from headwise.cli.options import format_option, input_option, output_option
+from headwise.config.settings import INTEGERS
 from headwise.data.prepared import chunks
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    pretrained_options(parser, ("int8",))
+    pretrained_options(parser, INTEGERS)
     input_option(parser)
     output_option(parser)
     parser.add_argument("--words", action="store_true", help="the words of the lines are separated by spaces already")

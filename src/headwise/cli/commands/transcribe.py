@@ -10,7 +10,7 @@ from headwise.cli.generation import pretrained_options
 from headwise.cli.loading import model_with
 from headwise.cli.options import format_option, setting_option
 from headwise.cli.rules import FlagRule, in_file
-from headwise.config.settings import SETTINGS
+from headwise.config.settings import INTEGERS, SETTINGS
 from headwise.errors import UserError, writing
 from headwise.generation.transcript_formats import FORMATS
 
@@ -18,7 +18,7 @@ RULES = (FlagRule(("timestamps",), lambda o: o.timestamps and o.format != "text"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    pretrained_options(parser, ("int8",))
+    pretrained_options(parser, INTEGERS)
     sounds = "sound files: WAV, FLAC, ..."
     parser.add_argument("sounds", nargs="+", type=in_file, metavar="AUDIO", help=sounds)
     language = "language of the speech, such as en (default: detected)"
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> None:
     settings: dict[str, Any] = {"fallback": options.fallback, "condition": options.condition}
     settings |= {} if options.beam_size is None else {"beam_size": options.beam_size}
     settings |= {} if options.timestamps is None else {"timestamps": options.timestamps}
-    settings |= {"compute": "int8"} if options.compute == "int8" else {}
+    settings |= {"compute": options.compute} if options.compute in INTEGERS else {}
     task = "translate" if options.translate else "transcribe"
     for sound, path in zip(options.sounds, outputs, strict=True):
         found = model.transcribe(sound, options.source_language, task, **settings)
