@@ -11,6 +11,8 @@ from headwise.errors import UserError
 
 FREE = -1  # padding of prefixes and phrases: nothing is forced here
 
+# From log-probabilities (rows, vocab) and output so far (rows, length) to log-probabilities with some set to -inf.
+Rule = Callable[[Any, Any], Any]
 # For each output (a list of tokens), whether it stops after its last token, for example at a stop string.
 Stop = Callable[[Sequence[Sequence[int]]], Sequence[bool]]
 NEVER = -1  # for an id that a model does not have
@@ -75,7 +77,7 @@ class TimestampRules:
 class SearchOptions:
     """Options of a search, for torch and for the compiled library; limits of each sentence are in `request.Bounds`.
 
-    The library does not support `ngram_context`, nor `stop`, `timestamps` and `among_allowed` with candidates.
+    The library supports neither `ngram_context` and `rules`, nor `stop`, `timestamps`, `among_allowed` with candidates.
     """
 
     beam_size: int = 4  # 1 = greedy
@@ -98,6 +100,7 @@ class SearchOptions:
     no_repeat_ngram: int = 0  # no n-gram occurs twice; 0 = off
     bos_in_ngrams: bool = False  # whether `bos_id` is part of n-grams
     ngram_context: tuple[int, ...] = ()  # tokens before an output that are part of its n-grams
+    rules: tuple[Rule, ...] = ()  # further constraints, in order
     timestamps: TimestampRules | None = None  # constraints on timestamps; None = there are none
     among_allowed: bool = False  # probabilities are among the tokens that `suppressed` and `timestamps` allow
     stop: Stop | None = None

@@ -151,6 +151,7 @@ def supports_layers(c: StackConfig, alone: bool = False) -> bool:
     """
     lacking = (c.score_cap, c.disentangled, c.parallel != "no", not c.first_norm, c.window_rotary)
     lacking += (c.normalise_heads and NORMS.get(c.norm) == "layer",) if alone else (any(c.windows), c.normalise_heads)
+    lacking += (any(heads and len(heads) != c.n_layers for heads in (c.heads, c.cross_heads)),)  # torch refuses this
     return not any(lacking) and c.norm_position in ("pre", "post") and c.norm in NORMS and c.activation in ACTIVATIONS
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.checkpoint.companions import FORMAT
-from headwise.checkpoint.compiled import ShapesByName, library_shape, parameter_shapes
+from headwise.checkpoint.compiled import ShapesByName, fits, library_shape, parameter_shapes
 from headwise.checkpoint.compiled_encoder import encoder_shapes, supports_encoder
 from headwise.checkpoint.identify import names_network
 from headwise.checkpoint.layout import CONFIG, adapters_in, weight_files
@@ -40,7 +40,7 @@ class FileTensor:
     @property
     def shape(self) -> tuple[int, ...]:
         """Its shape in the file."""
-        return self.file.shapes[self.key]
+        return self.file.every_shape[self.key]
 
     @property
     def dtype(self) -> str:
@@ -103,7 +103,8 @@ def published_arrays(folder: Path, values: Mapping[str, Any]) -> tuple[NetworkCo
     if family is None:
         entries = [(Entry(name, [name], "", 1), tensor) for name, tensor in tensors.items()]
         arrays = EntryArrays(entries, {name: tensor.shape for name, tensor in tensors.items()})
-        return (config, arrays, names) if _shapes(config) == arrays.shapes else None
+        complete = fits(config, arrays.shapes) if config.decoder else encoder_shapes(config) == arrays.shapes
+        return (config, arrays, names) if complete else None
     found = TensorsOf(tensors, lambda tensor: tensor.dtype, _equal)
     fitting = match_tensors(family, config, found, _shapes, str(folder))
     for note in fitting.notes:
@@ -118,7 +119,7 @@ def _shapes(config: NetworkConfig) -> ShapesByName:
 def _tensors(files: list[Path]) -> Iterator[tuple[str, FileTensor]]:
     for path in files:
         file = WeightsFile(path, only_weights=False)
-        yield from ((key, FileTensor(file, key)) for key in file.shapes)
+        yield from ((key, FileTensor(file, key)) for key in file.every_shape)
 
 
 def _equal(one: FileTensor, other: FileTensor) -> bool:

@@ -45,6 +45,7 @@ class WeightsFile(Arrays):
         """`UserError` if it is damaged, or with `only_weights` if it holds other numbers than weights."""
         self.path = path
         self.shapes = {}
+        self.every_shape: dict[str, tuple[int, ...]] = {}  # also of other numbers than weights
         self.kinds: dict[str, str] = {}  # as the file names them, such as "F32"
         self._only_weights = only_weights
         self._places: dict[str, tuple[np.dtype[Any], int]] = {}
@@ -71,8 +72,9 @@ class WeightsFile(Arrays):
         header = json.loads(self._file.read(length))
         header.pop("__metadata__", None)
         for name, about in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-            self.shapes[name], self.kinds[name] = tuple(about["shape"]), about["dtype"]
+            self.every_shape[name], self.kinds[name] = tuple(about["shape"]), about["dtype"]
             if self.kinds[name] in KINDS:
+                self.shapes[name] = self.every_shape[name]
                 self._places[name] = np.dtype(KINDS[about["dtype"]]), LENGTH + length + about["data_offsets"][0]
             elif self._only_weights:  # integers and 8-bit numbers need a scale, which is not in the file
                 what = f"{name} holds {about['dtype']}, not floating-point weights"

@@ -239,6 +239,8 @@ def allowed_log_probs(logits: Tensor, history: Tensor, limits: Limits, options: 
     log_probs, length = logits.log_softmax(-1, dtype=torch.float32), history.size(1)
     if options.suppressed_first and not length:
         log_probs[:, list(options.suppressed_first)] = -torch.inf
+    for rule in options.rules:
+        log_probs = rule(log_probs, history)
     if options.timestamps or options.among_allowed:
         log_probs[:, list(options.suppressed)] = -torch.inf  # before what depends on the other tokens
     if options.timestamps:

@@ -3,8 +3,8 @@
 Nothing here needs torch; `torch_language` has what does.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, wraps
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from headwise.checkpoint.folder import Folder
@@ -18,7 +18,7 @@ from headwise.generation.chat import Messages, refuse_single
 from headwise.generation.library_text import LibraryText
 from headwise.generation.output import Detokenise, Output, decode_after, output_of, prompt_ids
 from headwise.generation.text import continue_prompts, perplexity, stream_continuation
-from headwise.models.model import Model, only_with
+from headwise.models.model import Model, by_torch, is_compiled, only_with
 from headwise.native.linear import NUMBERS
 from headwise.native.network import CompiledNetwork
 from headwise.network.config import NetworkConfig
@@ -30,16 +30,6 @@ DOES = {"language": "continues texts", "permutation": "continues texts and fills
 BEHIND = ("<sep>", "<cls>")  # special tokens that end a text of XLNet
 
 
-def in_torch(name: str) -> Callable[..., Any]:
-    """The method of `TorchLanguage` with this name."""
-
-    @wraps(getattr(Model, name))
-    def method(self: Any, *given: Any, **options: Any) -> Any:
-        return getattr(self.torch_part, name)(*given, **options)
-
-    return method
-
-
 class LanguageModel(Model):
     """A decoder alone (GPT-2, LLaMA, ...) or an XLNet: it continues texts and embeds them.
 
@@ -47,24 +37,21 @@ class LanguageModel(Model):
     """
 
     attend, trace, look_inside, walk, walks, mask_heads, prune = (
-        only_with("language", "embedding")(in_torch(name))
-        for name in ("attend", "trace", "look_inside", "walk", "walks", "mask_heads", "prune")
+        only_with("language", "embedding")(by_torch(f"introspection:{name}"))
+        for name in (
+            *("attend_input", "trace_input", "inspect_input", "walk_input", "walks_of_input"),
+            *("mask_model_heads", "prune_model"),
+        )
     )
-    head_importance = only_with("language")(in_torch("head_importance"))
-    fill_mask = only_with("permutation")(in_torch("fill_mask"))
-    embed = in_torch("embed")
+    head_importance = only_with("language")(by_torch("introspection:input_head_importance"))
+    fill_mask = only_with("permutation")(by_torch("torch_language:fill_mask"))
+    embed, observed, example = (by_torch(f"torch_language:{name}") for name in ("embed_texts", "observed", "example"))
 
-    def __init__(self, folder: Folder, make_torch_part: Callable[["LanguageModel"], Any]) -> None:
-        """`make_torch_part` makes the `models.torch_language.TorchLanguage` of this model, when it is needed."""
+    def __init__(self, folder: Folder) -> None:
         super().__init__(folder)
-        self._make_torch_part = make_torch_part
         self.does = DOES.get(self.head, "embeds texts")
         self.usual_task = {"language": "lm", "permutation": "plm"}.get(self.head, "translate")
-
-    @cached_property
-    def torch_part(self) -> Any:
-        """What needs torch."""
-        return self._make_torch_part(self)
+        self.compiled = is_compiled(folder)
 
     @property
     def head(self) -> str:
@@ -119,7 +106,7 @@ class LanguageModel(Model):
         form = self.folder.weights.form(compute)
         if isinstance(form, CompiledNetwork):
             return LibraryText(form)
-        return self.torch_part.text_network(form)
+        return self.needing_torch("headwise.models.torch_language:text_network")(self, form)
 
     @cached_property
     def generation(self) -> GenerationConfig:
@@ -131,10 +118,10 @@ class LanguageModel(Model):
         """The longest text the network reads, where it has a limit."""
         return None if self.head == "permutation" else self.config.decoder.longest
 
-    @property
+    @cached_property
     def embedder(self) -> Any:
         """Turns texts into vectors."""
-        return self.torch_part.embedder
+        return self.needing_torch("headwise.models.torch_language:embedder")(self)
 
     @property
     def dtype(self) -> str:

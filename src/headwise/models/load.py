@@ -77,10 +77,6 @@ def _torch_inspector(*given: Any) -> Any:
     return _needing_torch("headwise.models.torch_inspector").TorchInspector(*given)
 
 
-def _torch_language(*given: Any) -> Any:
-    return _needing_torch("headwise.models.torch_language:TorchLanguage")(*given)
-
-
 def _needing_torch(name: str) -> Any:
     """A module or class that needs torch; `UserError` if torch is not installed."""
     try:
@@ -120,8 +116,6 @@ def _model_of(folder: Folder, dtype: str) -> Model:
 def pretrained_model(folder: Folder, loading: Loading | None = None) -> Model:
     """The model of a folder in the Hugging Face layout, or one that `headwise import` wrote."""
     kind: Any = _needing_torch(f"headwise.models.{model_kind(folder.config)}")
-    if kind.__name__ == "LanguageModel":  # not imported here: most programs load something else
-        return kind(folder, _torch_language)
     if kind is not Translator:
         model = kind(folder)
         model.needing_torch = _needing_torch

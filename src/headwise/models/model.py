@@ -91,12 +91,18 @@ class Method:
         raise Unable(f"{model}; it can {', '.join(model.methods)}, and not {self.name}")
 
 
+def is_compiled(folder: Folder) -> bool:
+    """Whether the compiled library runs the network as it is in its files."""
+    return getattr(folder.weights, "parameters", None) is not None
+
+
 def by_torch(name: str) -> Any:
     """A method that needs torch: a function of this package, "module:function", imported when it is called."""
 
     def method(self: Model, *given: Any, **options: Any) -> Any:
         return self.needing_torch(f"headwise.models.{name}")(self, *given, **options)
 
+    method.__name__ = name.rpartition(":")[2]
     return method
 
 

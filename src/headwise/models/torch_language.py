@@ -1,6 +1,5 @@
-"""The part of a language model that needs torch: networks that the compiled library lacks, embeddings, inspection."""
+"""What of a language model needs torch: networks that the library lacks, embeddings, inputs of the inspector."""
 
-from functools import cached_property
 from typing import Any
 
 from headwise.contract import TextNetwork
@@ -12,67 +11,37 @@ from headwise.generation.vectors import TextEmbedder, embed_texts, pad_id_of, te
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import ContinuedText
 from headwise.models.inputs import next_tokens, text_to_continue
-from headwise.models.introspection import (
-    attend_input,
-    input_head_importance,
-    inspect_input,
-    mask_model_heads,
-    prune_model,
-    trace_input,
-    walk_input,
-    walks_of_input,
-)
+
+__all__ = ["embed_texts", "embedder", "example", "fill_mask", "observed", "text_network"]
 
 
-class TorchLanguage:
-    """The methods of `models.language_model.LanguageModel` that need its torch module."""
+def text_network(model: Any, form: Any) -> TextNetwork:
+    """A torch module that predicts the next token."""
+    return TorchText(LeftToRight(form) if model.head == "permutation" else form)
 
-    attend, trace, look_inside = attend_input, trace_input, inspect_input
-    walk, walks = walk_input, walks_of_input
-    head_importance, embed = input_head_importance, embed_texts
-    mask_heads = mask_model_heads
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
+def fill_mask(model: Any, text: str, top: int = 5) -> list[list[Filling]]:
+    """As of `Model`; masks do not see each other."""
+    top = min(top, model.config.vocab_size)
+    return fillings(
+        lambda mask_id: TorchEncoder(QueryStream(model.network, mask_id), 0), text, model.path, model.tokenizer, top
+    )
 
-    @property
-    def network(self) -> Any:
-        """The torch module."""
-        return self.model.network
 
-    @property
-    def permutation(self) -> bool:
-        """Whether it is an XLNet."""
-        return self.model.head == "permutation"
+def observed(model: Any, given: str) -> ContinuedText:
+    """A text as the inspector reads it."""
+    return text_to_continue(model, given, model.max_len)
 
-    def prune(self, *given: Any, **options: Any) -> Any:
-        """`Model.prune`."""
-        return prune_model(self.model, *given, **options)
 
-    def text_network(self, form: Any) -> TextNetwork:
-        """A torch module that predicts the next token."""
-        return TorchText(LeftToRight(form) if self.permutation else form)
+def example(model: Any, given: str, target: Any) -> Example:
+    """A text and the loss of its prediction."""
+    return next_tokens(observed(model, given).values)
 
-    def fill_mask(self, text: str, top: int = 5) -> list[list[Filling]]:
-        """As of `Model`; masks do not see each other."""
-        model, top = self.model, min(top, self.model.config.vocab_size)
-        return fillings(
-            lambda mask_id: TorchEncoder(QueryStream(self.network, mask_id), 0), text, model.path, model.tokenizer, top
-        )
 
-    def observed(self, given: str) -> ContinuedText:
-        """A text as the inspector reads it."""
-        return text_to_continue(self.model, given, self.model.max_len)
-
-    def example(self, given: str, target: Any) -> Example:
-        """A text and the loss of its prediction."""
-        return next_tokens(self.observed(given).values)
-
-    @cached_property
-    def embedder(self) -> TextEmbedder:
-        """Turns texts into vectors."""
-        model, permutation = self.model, self.permutation
-        network = ContentStream(self.network) if permutation else DecoderEmbedder(self.network)
-        d_model = (model.config if permutation else model.config.decoder).d_model
-        texts = TorchEncoder(network, pad_id_of(model.hf_config))
-        return text_embedder(texts, model.tokenizer, d_model, model.max_len, model.path)
+def embedder(model: Any) -> TextEmbedder:
+    """Turns texts into vectors."""
+    permutation = model.head == "permutation"
+    network = ContentStream(model.network) if permutation else DecoderEmbedder(model.network)
+    d_model = (model.config if permutation else model.config.decoder).d_model
+    texts = TorchEncoder(network, pad_id_of(model.hf_config))
+    return text_embedder(texts, model.tokenizer, d_model, model.max_len, model.path)

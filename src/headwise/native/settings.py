@@ -32,6 +32,7 @@ def options_of(settings: SearchOptions, sampled: bool) -> tuple[c.Options, list[
     `stop` is not in it. With `sampled`, `n_best` independent samples replace the beam.
     """
     assert not settings.ngram_context, "set by the compiled library itself"
+    assert not settings.rules, "not supported by the compiled library"
     assert settings.early_stopping in EARLY_STOPPING
     beam_size, copies = (1, settings.n_best) if sampled else (settings.beam_size, 1)
     ends = (settings.eos_id, *settings.other_ends)

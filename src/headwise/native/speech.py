@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from jaxtyping import Float32
 from numpy.lib.stride_tricks import sliding_window_view
 
 from headwise.contract import SearchCancelled
@@ -38,8 +37,8 @@ class CompiledSpeech(CompiledNetwork):
         super().__init__(parameters, shape, positions, numbers, memory)
         assert (second.d_in, second.d_out) == (WIDTH * first.d_out, self.d_model), "widths of the convolutions"
 
-    def encode(self, mel: Float32[np.ndarray, "n_mels frames"], stop: Ints | None = None) -> Decoding:
-        """Encode a log-mel spectrogram, with a position for every two frames; `stop` as of `Decoding`."""
+    def encode(self, mel: Floats, stop: Ints | None = None) -> Decoding:
+        """Encode a log-mel spectrogram (n_mels, frames), two frames a position; `stop` as of `Decoding`."""
         assert mel.ndim == 2 and len(mel) == self.n_mels and mel.shape[1], f"a spectrogram of {self.n_mels} bands"
         first, second = self._convolutions
         x = _convolve(second, _convolve(first, mel.T, 1, stop), 2, stop)
@@ -57,10 +56,8 @@ def _convolution(parameters: Mapping[str, Floats], name: str, memory: PackedMemo
     return Linear(rows, parameters[f"{name}.bias"], memory=memory)
 
 
-def _convolve(
-    layer: Linear, x: Float32[np.ndarray, "frames d_in"], stride: int, stop: Ints | None
-) -> Float32[np.ndarray, "outputs d_out"]:
-    """gelu of the convolution, with zeros around x."""
+def _convolve(layer: Linear, x: Floats, stride: int, stop: Ints | None) -> Floats:
+    """gelu of the convolution (outputs, d_out), with zeros around x (frames, d_in)."""
     width = x.shape[1]
     padded = np.pad(x, ((1, 1), (0, 0))).reshape(-1)
     neighbours = sliding_window_view(padded, WIDTH * width)[:: stride * width]

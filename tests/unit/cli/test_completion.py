@@ -16,7 +16,7 @@ LINES = [  # what is typed, what it may become in a folder with a file `text.txt
     ("translate --beam", {"--beam-size"}),
     ("translate runs te", {"text.txt"}),
     ("translate runs --keep te", {"text.txt"}),
-    ("translate runs --compute in", {"int8"}),
+    ("translate runs --compute in", {"int4", "int8"}),
     ("train --train text.txt te", {"text.txt"}),
     ("prune runs --out r", {"runs"}),
     ("completion f", {"fish"}),

@@ -158,7 +158,7 @@ def test_lines_are_streamed(translator):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"compute": "int4"}, "compute"),
+        ({"compute": "int2"}, "compute"),
         ({"beam_sise": 2}, "did you mean 'beam_size'"),
         ({"beam_size": "four"}, "beam_size"),
         ({"beam_size": 0}, "beam_size"),
