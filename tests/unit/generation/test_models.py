@@ -493,6 +493,7 @@ def test_commands_of_families(make: Make, capsys: pytest.CaptureFixture[str], tm
     np.testing.assert_allclose(json.loads(first), model.embed(["a dog"])[0], atol=1e-5)
 
 
+PACK = ", pack" if library() else ""
 OF_PAIRS = (
     "translate, generate, score, evaluate, align, inspect, explore, prune, distill, backtranslate, shortlist, serve, "
     "tune, export"
@@ -526,7 +527,7 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [
-        ("gpt2", ["for            generate, embed, score, evaluate, inspect, explore, prune, export"]),
+        ("gpt2", [f"for            generate, embed, score, evaluate, inspect, explore, prune, export{PACK}"]),
         (
             "bert",
             [
@@ -538,12 +539,15 @@ def test_info_of_families(make: Make, capsys: pytest.CaptureFixture[str]) -> Non
         (
             "m2m",
             [
-                f"for            {OF_PAIRS}{', pack' if library() else ''}",
+                f"for            {OF_PAIRS}{PACK}",
                 "languages      deu_Latn, fra_Latn",
             ],
         ),
         ("captions", ["for            caption, evaluate, inspect, explore, prune, export"]),
-        ("whisper", ["for            transcribe, evaluate, inspect, explore, prune, export", "languages      en"]),
+        (
+            "whisper",
+            [f"for            transcribe, evaluate, inspect, explore, prune, export{PACK}", "languages      en"],
+        ),
     ],
 )
 def test_info_lists_the_commands(kind: str, rows: list[str], make: Make, capsys: pytest.CaptureFixture[str]) -> None:
