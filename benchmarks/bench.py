@@ -27,6 +27,7 @@ import exports
 import machine
 import training
 from decoders import Job
+from peak import int8_peak
 from turns import fastest
 from work import SIZES
 from workers import Worker
@@ -106,7 +107,7 @@ def decoding_figures(folder: Path, cores: int) -> Found:
         "decode-one-at-a-time": single.ratio(peer.replace("ctranslate2", "ours"), peer),
         "decode-vs-hf": greedy.ratio("ours int8", "transformers"),
     }
-    return figures, decoding.report([greedy, beam, single], {"agreement": agreed}, rate)
+    return figures, decoding.report([greedy, beam, single], {"agreement": agreed}, rate, cores * int8_peak() * 1e9)
 
 
 def batch_figures(folder: Path, cores: int) -> Found:
