@@ -247,7 +247,7 @@ def greedy_operations(size: Size, turns: Sequence[list[Tokens]], length: int) ->
     return statistics.mean(totals)
 
 
-def throughput_section(m: Measured, product_rate: float, peak: float) -> str:
+def throughput_section(m: Measured, product_rate: float, peak: float = 0.0) -> str:
     """A table of sentences per second; `peak`: 8-bit operations per second of all cores, 0 if unknown."""
     names = list(m.seconds)
     ours = [name for name in names if name.startswith("ours")]
@@ -350,7 +350,7 @@ def lines(path: Path) -> list[str]:
     return text.decode().removesuffix("\n").split("\n")
 
 
-def report(found: Sequence[Measured], extra: dict[str, Any], product_rate: float, peak: float) -> list[str]:
+def report(found: Sequence[Measured], extra: dict[str, Any], product_rate: float, peak: float = 0.0) -> list[str]:
     """The sections of the result."""
     agreed = ", ".join(f"{name} {value:.2g}" for name, value in extra["agreement"].items())
     sections = [f"Agreement before timing: {agreed}."]
