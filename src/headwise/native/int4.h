@@ -87,7 +87,7 @@ INLINE void int4_tile(const int MR, const int P, const Product *product, int row
     const f16 bias = load16(layer->bias + panel * PANEL);
     for (int r = 0; r < MR; r++) {
         f16 value = fma16(sums[r], set16(product->x_scales[row + r]), bias);
-        if (product->relu) value = max16(set16(0), value);
+        if (product->kind == RELU) value = max16(set16(0), value);
         store_panel(layer, panel, value, product->y + (row + r) * product->y_stride);
     }
 }

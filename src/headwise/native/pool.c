@@ -25,7 +25,7 @@ static void run_alone(int parts, PartTask task, void *data) {
 
 void run_parts(int parts, PartTask task, void *data) { run_alone(parts, task, data); }
 
-void headwise_set_threads(int threads) { usable_threads = 1 + 0 * threads; }
+void headwise_set_threads(int threads) { (void)threads; } /* always 1 */
 
 #else
 

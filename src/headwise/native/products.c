@@ -178,7 +178,7 @@ typedef struct Product {
     const float *x_scales; /* int8: of each row */
     float *y;
     int64_t x_stride, y_stride;
-    int rows, relu;
+    int rows;
     Activation kind;
 } Product;
 
@@ -276,7 +276,7 @@ INLINE void store_panel(const Linear *layer, int panel, f16 values, float *y) {
 INLINE void int8_epilogue(const Product *product, int row, int panel, i16 sums, f16 scales, f16 bias) {
     const f16 scale = mul16(set16(product->x_scales[row]), scales);
     f16 value = fma16(minus16(sums, product->layer->compensation + panel * PANEL), scale, bias);
-    if (product->relu) value = max16(set16(0), value);
+    if (product->kind == RELU) value = max16(set16(0), value);
     store_panel(product->layer, panel, value, product->y + row * product->y_stride);
 }
 
@@ -334,7 +334,7 @@ static int forward_integers(const Linear *layer, const float *x, int rows, int64
     for (; rows > 0; rows -= BLOCK_ROWS, x += BLOCK_ROWS * x_stride, y += BLOCK_ROWS * y_stride) {
         if (is_cancelled(scratch)) return -1;
         const int count = MIN(BLOCK_ROWS, rows);
-        const Product product = {layer, levels, scales, y, depth, y_stride, count, kind == RELU, kind};
+        const Product product = {layer, levels, scales, y, depth, y_stride, count, kind};
         for (int r = 0; r < count; r++) scales[r] = quantise_row(layer, x + r * x_stride, levels + r * depth);
         run_panels(&product, layer->numbers == INT4 ? int4_panels : int8_panels);
     }
@@ -373,7 +373,7 @@ INLINE void fma_tile(const int HALF, const int MR, const int P, const Product *p
         const f16 bias = load16(layer->bias + (panel + p) * PANEL);
         for (int r = 0; r < MR; r++) {
             f16 value = add16(sums[r][p], bias);
-            if (product->relu) value = max16(set16(0), value);
+            if (product->kind == RELU) value = max16(set16(0), value);
             store_panel(layer, panel + p, value, product->y + (row + r) * product->y_stride);
         }
     }
@@ -397,7 +397,7 @@ static int forward_float(const Linear *layer, const float *x, int rows, int64_t 
     for (; rows > 0; rows -= BLOCK_ROWS, x += BLOCK_ROWS * x_stride, y += BLOCK_ROWS * y_stride) {
         if (is_cancelled(scratch)) return -1;
         const int count = MIN(BLOCK_ROWS, rows);
-        const Product product = {layer, x, NULL, y, x_stride, y_stride, count, kind == RELU, kind};
+        const Product product = {layer, x, NULL, y, x_stride, y_stride, count, kind};
         run_panels(&product, float_panels);
     }
     return 0;

@@ -9,21 +9,10 @@ from pathlib import Path
 from headwise.data.cache import cache, cache_folder
 from headwise.errors import UserError
 from headwise.native.build import FLAGS, FOLDER, ZIG, version
+from headwise.native.build import SOURCES as LIBRARY_SOURCES
 
-SOURCES = (
-    "blocks.c",
-    "pool.c",
-    "products.c",
-    "activations.c",
-    "attention.c",
-    "layers.c",
-    "encoder.c",
-    "decoder.c",
-    "slots.c",
-    "transformer.c",
-    "search.c",
-    "web.c",
-)
+NOT_HERE = ("prompts.c", "training.c", "parallel.c", "checksum.c", "layout.c")  # sources that a page does not use
+SOURCES = (*(name for name in LIBRARY_SOURCES if name not in NOT_HERE), "web.c")
 BUILDS = {"simd": ("-msimd128",), "relaxed": ("-msimd128", "-mrelaxed-simd")}
 TARGET = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-s")  # a library without imports
 EXCLUDED_FLAGS = ("-fPIC", "-pthread")  # native flags that do not apply
