@@ -3,6 +3,7 @@ processes.
 """
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,10 @@ def test_a_mixed_run_is_resumed_exactly(corpora: list[str], cli: Any, tmp_path: 
     assert ran.code == 0 and "resuming after step 3" in ran.err, ran.err
     assert losses(parted) == losses(whole)
     assert (parted / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    handler = signal.getsignal(signal.SIGINT)
     ran = cli(*start, "train.max_steps=9", "train.accumulate=1", "--out", shared, "--devices", "2")
     assert ran.code == 0, ran.err
+    assert signal.getsignal(signal.SIGINT) is handler  # torch's launcher has one of its own
     assert losses(shared) == pytest.approx(losses(whole), rel=1e-3)
     alone, both = (load_file(path / "model.safetensors") for path in (whole, shared))
     assert all((both[key] - alone[key]).abs().max() < 1e-2 for key in alone)

@@ -9,8 +9,8 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -121,7 +121,7 @@ def _launch(request: TrainRequest, config: RunConfig, train_model: TrainModel) -
         rdzv_endpoint="localhost:0",
         max_restarts=0,
     )
-    with TemporaryDirectory() as error_folder:
+    with TemporaryDirectory() as error_folder, _kept_signal_handlers():
         try:
             return elastic_launch(launch, _process)(train_model, replace(request, devices=1), threads, error_folder)[0]
         except SignalException as stopped:
@@ -131,6 +131,18 @@ def _launch(request: TrainRequest, config: RunConfig, train_model: TrainModel) -
             messages = [path.read_text(encoding="utf-8") for path in sorted(Path(error_folder).iterdir())]
             ended = f"rank {rank} ended with exit code {failure.exitcode}; resume with --resume"
             raise UserError(messages[0] if messages else ended) from None
+
+
+@contextmanager
+def _kept_signal_handlers() -> Iterator[None]:
+    """Torch's launcher replaces the handlers of signals that end a process: afterwards they are as before."""
+    before = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
 
 
 def _process(train_model: TrainModel, request: TrainRequest, threads: int, error_folder: str) -> str:
