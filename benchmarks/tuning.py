@@ -29,7 +29,8 @@ from workers import Reply, Worker
 
 from headwise.config.training import TrainConfig
 from headwise.data.batch import collate
-from headwise.data.labelled import EncodedText, collate_encoded
+from headwise.data.encoded import EncodedText
+from headwise.data.labelled import collate_encoded
 
 PAIRS, TEXTS = 32, 16  # of a batch
 BERT_TOKENS, CLS, SEP, BERT_PAD = 30_522, 101, 102, 0

@@ -3,6 +3,7 @@
 Each program runs in a process of its own, with a finder in front that raises `ImportError` for torch.
 """
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.numpy import save_file
 from tiny_families import HEARING, write_tiny
+from tokenizers import Tokenizer, processors
 from unit.checkpoint.test_compiled import small_model
 
 import headwise
 from headwise.checkpoint.pack import pack_model
+from headwise.errors import INSTALL_TORCH
 from headwise.native.library import library
 
 SOURCE = Path(headwise.__file__).parent
@@ -53,12 +58,16 @@ OTHERS = (  # modules of packages of which only a part works without torch
     *(f"models.{name}" for name in ("language_model", "load", "model", "pair_inspector", "pretrained", "scoring")),
     *("models.speech", "models.translator", "generation.library_text", "generation.text"),
     *(f"generation.{name}" for name in ("fallback", "library_speech", "limits", "transcribe", "transcript_formats")),
-    *("data.audio", "data.recordings"),
+    *("data.audio", "data.recordings", "data.batch_planning", "data.encoded", "data.masking"),
+    *(f"data.{name}_texts" for name in ("contrastive", "labelled", "tagged")),
+    *(f"models.{name}" for name in ("classifier", "encoder", "encoder_network", "summary")),
+    *(f"generation.{name}" for name in ("answer", "embed", "encoder_network", "fill", "label", "rank", "reading")),
+    *(f"generation.{name}" for name in ("sentences", "tag", "vectors")),
     *(f"inspect.{name}" for name in ("alignment", "attend", "beam", "notebook", "pair", "picture", "reader", "trace")),
     *("export.web.page", "export.writing", "families.registry", "families.table", "generation.pretrained_tokenizer"),
 )
 NEEDS_TORCH = {  # commands that train, convert or look inside
-    *(f"cli.commands.{name}" for name in ("demo", "embed", "explore", "import_checkpoint")),
+    *(f"cli.commands.{name}" for name in ("demo", "explore", "import_checkpoint")),
     *(f"cli.commands.{name}" for name in ("join", "prune", "study", "sweep", "train", "tune")),
     "cli.export_formats",
 }
@@ -230,6 +239,145 @@ def test_language_models_run_without_torch(kind: str, files: Path, monkeypatch: 
     assert why in run_blocked(program)
 
 
+NAMES = {"id2label": {"0": "no", "1": "yes", "2": "perhaps"}}
+ENCODERS: dict[str, tuple[str, str, dict[str, Any], str]] = {  # family, class, changes, a call that gives numbers
+    "vectors": ("bert", "BertModel", {}, "model.embed(texts).tolist()"),
+    "masks": (
+        *("albert", "AlbertForMaskedLM", {}),
+        "[[one.probability, one.token] for one in model.fill_mask('a <mask> dog')[0]]",
+    ),
+    "classes": (
+        *("bert", "BertForSequenceClassification", NAMES),
+        "[list(one.probabilities.values()) for one in model.classify([*texts, ('a', 'b')])]",
+    ),
+    "scores": (
+        *("bert", "BertForSequenceClassification", {"num_labels": 1}),
+        "[[one.score, one.index] for one in model.rerank('a', texts)]",
+    ),
+    "tags": (
+        *("bert", "BertForTokenClassification", NAMES),
+        "[one.probability for found in model.tag(texts) for one in found.spans]",
+    ),
+    "answers": (
+        *("distilbert", "DistilBertForQuestionAnswering", {}),
+        "[[one.probability, one.start] for one in model.answer([('a?', one) for one in texts])]",
+    ),
+}
+EMBED = ["embed", "model", "source", "-o", "vectors.jsonl"]
+ENCODER_COMMANDS = {
+    "vectors": [
+        EMBED,
+        ["embed", "model", "source", "-o", "vectors.npy", "--compute", "int8"],
+        ["evaluate", "model", "--source", "pairs.tsv"],
+    ],
+    "masks": [EMBED, ["fill", "model", "a <mask>"]],
+    "classes": [EMBED, ["classify", "model", "source"], ["evaluate", "model", "--source", "labels.tsv"]],
+    "scores": [EMBED, ["rerank", "model", "a", "source"]],
+    "tags": [EMBED, ["tag", "model", "source", "--format", "conll"]],
+    "answers": [EMBED, ["answer", "model", "source", "--question", "a?"]],
+}
+TEXTS = ["a dog", "two men and a dog", "b"]
+
+
+def write_encoder(folder: Path, name: str) -> None:
+    """A tiny encoder, with special tokens around one text and between two."""
+    kind, architecture, changes, _ = ENCODERS[name]
+    folder.mkdir()
+    write_tiny(folder, kind, {"architectures": [architecture], **changes})
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    two = "<s> $A </s>", "<s> $A </s> $B:1 </s>:1", [("<s>", 0), ("</s>", 2)]
+    tokenizer.post_processor = processors.TemplateProcessing(*two)
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+@needs_library
+@pytest.mark.parametrize("name", ENCODERS)
+def test_encoders_give_without_torch_what_torch_gives(name: str, tmp_path: Path) -> None:
+    """float32 against float32, for probabilities and vectors of length 1."""
+    write_encoder(tmp_path / "model", name)
+    call = ENCODERS[name][-1]
+    program = "import headwise, json\nmodel, texts = headwise.load(sys.argv[1], 'cpu'), json.loads(sys.argv[2])\n"
+    said = run_blocked(f"{program}print(json.dumps({call}))", str(tmp_path / "model"), json.dumps(TEXTS))
+    model: Any = headwise.load(tmp_path / "model", "cpu")
+    assert model.compiled and model.network and not model.compiled  # from now on torch reads texts
+    wanted = eval(call, {"model": model, "texts": TEXTS})
+    assert wanted
+    np.testing.assert_allclose(json.loads(said), wanted, rtol=1e-4, atol=1e-5)
+
+
+@needs_library
+@pytest.mark.parametrize("name", ENCODERS)
+def test_commands_of_encoders_run_without_torch(name: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(files)
+    write_encoder(files / "model", name)
+    (files / "labels.tsv").write_text("a dog\tyes\ntwo men\tno\n", encoding="utf-8")
+    calls = [["info", "model"], *ENCODER_COMMANDS[name]]
+    said = run_blocked(
+        f"from headwise.cli import main\nassert not any(map(main, {calls}))\nassert 'torch' not in sys.modules\n"
+    )
+    assert "computed by    the compiled library" in said
+    model: Any = headwise.load("model", "cpu")
+    written = [json.loads(line) for line in Path("vectors.jsonl").read_text(encoding="utf-8").splitlines()]
+    np.testing.assert_allclose(written, model.embed(["a dog", "two men"]), atol=1e-6)  # rounded to six digits
+    if name == "vectors":
+        model.compute = "int8"
+        np.testing.assert_array_equal(np.load("vectors.npy"), model.embed(["a dog", "two men"]))
+
+
+@needs_library
+def test_a_layer_of_sentence_transformers_needs_no_torch(tmp_path: Path) -> None:
+    """In safetensors; a pickled one does."""
+    write_encoder(tmp_path / "model", "vectors")
+    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Dense": "Dense"}
+    listed = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
+    (tmp_path / "model" / "modules.json").write_text(json.dumps(listed), encoding="utf-8")
+    for name in ("1_Pooling", "2_Dense"):
+        (tmp_path / "model" / name).mkdir()
+    (tmp_path / "model" / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}', encoding="utf-8")
+    dense = {"in_features": 16, "out_features": 4, "bias": False, "activation_function": "torch.nn.Identity"}
+    (tmp_path / "model" / "2_Dense" / "config.json").write_text(json.dumps(dense), encoding="utf-8")
+    weights = tmp_path / "model" / "2_Dense" / "model.safetensors"
+    weight = np.random.default_rng(0).standard_normal((4, 16), np.float32)
+    save_file({"linear.weight": weight}, weights)
+    program = "import headwise\ntry:\n    print(headwise.load(sys.argv[1], 'cpu').embed(['a dog']).tolist())\n"
+    program += "except Exception as error:\n    print(error)\n"
+    said = run_blocked(program, str(tmp_path / "model"))
+    model: Any = headwise.load(tmp_path / "model", "cpu")
+    states = model.network.encode(torch.tensor([model.tokenizer.encode("a dog")]))[0]
+    np.testing.assert_allclose(json.loads(said)[0], weight @ states.mean(0).detach().numpy(), rtol=1e-4, atol=1e-5)
+    weights.rename(weights.with_name("pytorch_model.bin"))
+    assert "this needs PyTorch, which is not installed" in run_blocked(program, str(tmp_path / "model"))
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("masks", "evaluate(['source'])"),
+        ("masks", "head_importance(['a dog'])"),
+        ("vectors", "attend('a dog')"),
+        ("classes", "head_importance(['a dog'], ['yes'])"),
+        ("classes", "mask_heads({})"),
+    ],
+)
+def test_methods_of_encoders_that_need_torch_say_so(
+    name: str, call: str, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files)
+    write_encoder(files / "model", name)
+    program = f"import headwise\ntry:\n    headwise.load('model', 'cpu').{call}\nexcept Exception as e:\n    print(e)\n"
+    assert run_blocked(program) == f"this needs PyTorch, which is not installed: {INSTALL_TORCH}\n"
+
+
+@pytest.mark.parametrize("kind", ["modernbert", "llama"])
+def test_embeddings_that_need_torch_say_so_in_one_line(kind: str, tmp_path: Path) -> None:
+    """Of networks that the library does not support, and of decoders."""
+    (tmp_path / "encoder").mkdir()
+    write_tiny(tmp_path / "encoder", kind)
+    why = complaint(tmp_path, ["embed", "encoder", "in", "-o", "out.npy"], BLOCKED)
+    assert "this needs PyTorch, which is not installed" in why
+
+
 @needs_library
 def test_speech_is_transcribed_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With fallback to other temperatures; and scored."""
@@ -241,6 +389,7 @@ def test_speech_is_transcribed_without_torch(tmp_path: Path, monkeypatch: pytest
     soundfile.write("short.wav", np.sin(np.arange(6_000) / 9), 8_000)
     for options in ([], ["--compute", "int8", "--beam-size", "3"], ["--no-timestamps"]):
         run_blocked(RUN, "transcribe", "model", "long.wav", *options)
+    assert "computed by    the compiled library" in run_blocked(RUN, "info", "model")
     Path("list.tsv").write_text("short.wav\ta b\n", encoding="utf-8")
     pytest.importorskip("jiwer")
     assert "WER" in run_blocked(RUN, "evaluate", "model", "--source", "list.tsv", "--source-language", "en")

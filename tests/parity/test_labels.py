@@ -21,7 +21,8 @@ from headwise.checkpoint.vocabulary import read_vocabulary
 from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import apply_settings, load_recipe
-from headwise.data.labelled import EncodedText, LabelledBatch, collate_encoded
+from headwise.data.encoded import EncodedText
+from headwise.data.labelled import LabelledBatch, collate_encoded
 from headwise.data.tagged import IGNORED, collate_tagged
 from headwise.generation.reading import text_reader
 from headwise.generation.tag import read_words

@@ -20,7 +20,8 @@ from headwise.checkpoint.tuned import SameLayout
 from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
-from headwise.data.masking import MaskedBatch, MaskedLineBatch, MaskedLines, MaskedText, Masking, split_lines
+from headwise.data.masked_sequences import MaskedBatch, MaskedLineBatch, MaskedLines, MaskedText, split_lines
+from headwise.data.masking import Masking
 from headwise.errors import UserError
 from headwise.models.encoder import EncoderModel
 from headwise.models.load import pretrained_model

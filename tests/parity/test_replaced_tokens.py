@@ -23,7 +23,8 @@ from headwise.checkpoint.write import config_to_hf, file_tensors
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import apply_settings, load_recipe
 from headwise.config.training import TrainConfig
-from headwise.data.masking import MaskedBatch, MaskedText, Masking
+from headwise.data.masked_sequences import MaskedBatch, MaskedText
+from headwise.data.masking import Masking
 from headwise.network.electra import Electra
 from headwise.tasks.replaced_modelling import (
     ALL_MASKED,

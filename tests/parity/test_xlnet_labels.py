@@ -19,7 +19,8 @@ from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.xlnet import XLNetLayout
 from headwise.checkpoint.xlnet_names import xlnet_file_tensors
 from headwise.config.settings import apply_settings, load_recipe
-from headwise.data.labelled import EncodedText, LabelledBatch, collate_encoded
+from headwise.data.encoded import EncodedText
+from headwise.data.labelled import LabelledBatch, collate_encoded
 from headwise.errors import UserError
 from headwise.models.classifier import Classifier
 from headwise.models.load import pretrained_model

@@ -17,7 +17,7 @@ from tiny_families import vocabulary, write_tiny
 from tokenizers import processors
 
 import headwise
-from headwise.data.labelled import EncodedText
+from headwise.data.encoded import EncodedText
 from headwise.generation.answer import Passage, answers_in, read_passages
 
 Cli = Callable[..., Any]

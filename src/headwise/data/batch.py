@@ -15,7 +15,8 @@ from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-Tokens = Sequence[int] | NDArray[np.int32]
+from headwise.data.pair_tokenizer import Tokens
+
 AnyDeviceBatch = TypeVar("AnyDeviceBatch", bound="DeviceBatch")
 
 

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.data.batch import Tokens
+from headwise.data.pair_tokenizer import Tokens
 from headwise.data.sources import Pair
 
 Lengths = NDArray[np.integer]

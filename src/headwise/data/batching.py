@@ -8,9 +8,9 @@ from itertools import count
 import numpy as np
 
 from headwise.config.data import PairData
-from headwise.data.batch import Batch, Tokens, collate
+from headwise.data.batch import Batch, collate
 from headwise.data.batch_planning import Noise, Pairs, Rows, plan_batches, plan_epoch, shuffle_into_batches
-from headwise.data.pair_tokenizer import PairTokenizer
+from headwise.data.pair_tokenizer import PairTokenizer, Tokens
 from headwise.data.stream import Cursor, EndlessStream
 from headwise.data.tokenizer import Tokenizer
 

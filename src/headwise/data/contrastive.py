@@ -1,7 +1,6 @@
-"""Pairs and triplets of texts for contrastive training of embeddings.
+"""Batches of pairs and triplets of texts for contrastive training of embeddings.
 
-A line of a `.tsv` file has a text (the anchor), a text that matches it (the positive), such as an answer or a
-paraphrase, and optionally a hard negative. Training is in `headwise.tasks.embedding`.
+Files are in `contrastive_texts`, training is in `headwise.tasks.embedding`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,34 +14,8 @@ from torch import Tensor
 
 from headwise.data.batch import DeviceBatch, pad
 from headwise.data.batch_planning import Rows, plan_batches
-from headwise.data.corpus import read_lines
-from headwise.data.sources import display_name
+from headwise.data.contrastive_texts import Texts
 from headwise.data.stream import EndlessStream, batches_of_epochs
-from headwise.errors import UserError
-
-FORMAT = "write 'text TAB matching text' on every line, optionally with a third text that does not match"
-Texts = tuple[str, ...]  # anchor, positive and perhaps negative
-
-
-def read_contrastive(paths: Sequence[str]) -> list[Texts]:
-    """Read files in which all lines have two texts, or all have three.
-
-    Raises:
-        UserError: a column is empty, a line has another number of columns than the first, or there is no line.
-    """
-    lines, columns = list[Texts](), 0
-    for path in paths:
-        for number, line in enumerate(read_lines(path), start=1):
-            texts = tuple(text.strip() for text in line.split("\t"))
-            columns = columns or len(texts)
-            if len(texts) not in (2, 3) or len(texts) != columns or not all(texts):
-                what = "an empty column" if len(texts) == columns in (2, 3) else f"{len(texts)} columns"
-                what += f" where the first has {columns}" if len(texts) != columns else ""
-                raise UserError(f"{display_name(path)}: line {number} has {what}; {FORMAT}")
-            lines.append(texts)
-    if not lines:
-        raise UserError(f"{', '.join(paths)}: has no line; {FORMAT}")
-    return lines
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from headwise.data.batch import Batch, Tokens
+from headwise.data.batch import Batch
 from headwise.data.batch_planning import Pairs
 from headwise.data.batching import BatchStream
+from headwise.data.pair_tokenizer import Tokens
 from headwise.data.sources import Pair
 
 Open = Callable[[Mapping[str, int] | None], BatchStream]  # opens a stream at a state

@@ -5,8 +5,8 @@ targets. Inputs of a pretrained network are kept in memory (`LabelledDataset`). 
 truncated, not dropped. Training is in `tasks.classification`.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,86 +15,14 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.data.batch import DeviceBatch, Tokens, pad
-from headwise.data.batch_planning import Rows, plan_batches
-from headwise.data.pair_tokenizer import PairTokenizer
+from headwise.data.batch import DeviceBatch, pad
+from headwise.data.batch_planning import Rows, cut_padded, plan_batches
+from headwise.data.encoded import EncodedText, token_types
+from headwise.data.pair_tokenizer import PairTokenizer, Tokens
 from headwise.data.prepared import PreparedCorpus
 
 Example = TypeVar("Example")
 HOLD_OUT_SEED = 0
-
-
-@dataclass(frozen=True)
-class Classification:
-    """The prediction of a classifier."""
-
-    label: str  # the most probable
-    probability: float
-    probabilities: dict[str, float]  # of every label
-
-    def as_line(self) -> str:
-        """Label and probability, separated by a tab."""
-        return f"{self.label}\t{self.probability:.4f}"
-
-    def as_record(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
-        return asdict(self)
-
-
-def classification(labels: Sequence[str], probabilities: Sequence[float]) -> Classification:
-    """The prediction with these probabilities.
-
-    >>> classification(["no", "yes"], [0.25, 0.75]).label
-    'yes'
-    """
-    by_label = dict(zip(labels, probabilities, strict=True))
-    best = max(by_label, key=by_label.__getitem__)
-    return Classification(best, by_label[best], by_label)
-
-
-@dataclass(frozen=True)
-class LabelSet:
-    """The prediction of a classifier with any number of labels for a text."""
-
-    labels: tuple[str, ...]  # those above the threshold, the most probable first
-    probabilities: dict[str, float]  # of every label; independent, so their sum means nothing
-
-    def as_line(self) -> str:
-        """Labels and probabilities, each separated by commas, with a tab between both."""
-        return f"{','.join(self.labels)}\t{','.join(f'{self.probabilities[label]:.4f}' for label in self.labels)}"
-
-    def as_record(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
-        return {"labels": [*self.labels], "probabilities": self.probabilities}
-
-
-def label_set(labels: Sequence[str], probabilities: Sequence[float], threshold: float) -> LabelSet:
-    """The labels with a probability above `threshold`.
-
-    >>> label_set(["cold", "wet", "dark"], [0.6, 0.9, 0.2], threshold=0.5).labels
-    ('wet', 'cold')
-    """
-    by_label = dict(zip(labels, probabilities, strict=True))
-    ranked = sorted(by_label, key=by_label.__getitem__, reverse=True)
-    return LabelSet(tuple(label for label in ranked if by_label[label] > threshold), by_label)
-
-
-@dataclass(frozen=True)
-class Regression:
-    """The prediction of a network that gives a number."""
-
-    value: float  # in the units of the training data
-
-    def as_line(self) -> str:
-        """The number."""
-        return f"{self.value:.6g}"
-
-    def as_record(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
-        return asdict(self)
-
-
-Prediction = Classification | LabelSet | Regression
 
 
 def hold_out_examples(examples: Sequence[Example], count: int) -> tuple[list[Example], list[Example]]:
@@ -190,28 +118,6 @@ class LabelledCorpus:
         return plan_batches(self.lengths, self.lengths, tokens_per_batch, seed, epoch, largest_first=epoch == 0)
 
 
-@dataclass(frozen=True)
-class EncodedText:
-    """The input of a pretrained network: a text or a text pair, with special tokens."""
-
-    ids: Tokens
-    n_first: int  # tokens of the first segment
-    n_trailing: int = 0  # tokens at the end that belong to no segment (XLNet)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-def token_types(text: EncodedText) -> list[int]:
-    """The type of each token: 0 and 1 for the two texts, 2 for tokens of neither.
-
-    >>> token_types(EncodedText([8, 5, 2, 6, 2], 3))
-    [0, 0, 0, 1, 1]
-    """
-    n = len(text) - text.n_trailing
-    return [(i >= text.n_first) + (i >= n) for i in range(len(text))]
-
-
 def collate_encoded(rows: Sequence[EncodedText], labels: Sequence[Any], pad_id: int, typed: bool) -> LabelledBatch:
     """Build the tensors of a batch from encoded texts and their classes, one or several for each.
 
@@ -227,6 +133,17 @@ def collate_encoded(rows: Sequence[EncodedText], labels: Sequence[Any], pad_id: 
         types = torch.from_numpy(pad([token_types(row) for row in rows], 0)[0])
     labelled = torch.tensor(labels)  # of whole numbers 64 bits, of others 32
     return LabelledBatch(torch.from_numpy(src), torch.from_numpy(mask), labelled, int(mask.sum()), types)
+
+
+def encoded_batches(
+    rows: Sequence[EncodedText], labels: Sequence[Any], batch_tokens: int, pad_id: int, typed: bool
+) -> Iterator[tuple[list[int], LabelledBatch]]:
+    """Batches of rows of similar length, each with the indices of its rows; see `collate_encoded`."""
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    order = np.argsort(lengths, kind="stable")
+    for part in cut_padded(order, lengths[order], batch_tokens) if rows else []:
+        chosen = part.tolist()
+        yield chosen, collate_encoded([rows[i] for i in chosen], [labels[i] for i in chosen], pad_id, typed)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from headwise.data.batch import Tokens
 from headwise.data.batch_planning import PART, Lengths, Pairs, Rows
+from headwise.data.pair_tokenizer import Tokens
 from headwise.data.sources import Pair
 
 GOLDEN = (5**0.5 - 1) / 2

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.data.batch import Tokens
+from headwise.data.pair_tokenizer import Tokens
 from headwise.data.tokenizer import Tokenizer
 
 MASK = "<mask>"  # a declared token of the tokenizer

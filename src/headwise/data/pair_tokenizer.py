@@ -9,7 +9,12 @@ two vocabularies. Therefore a tokenizer is that of targets, and its `source` is 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from headwise.contract import SpecialIds
+
+Tokens = Sequence[int] | NDArray[np.int32]  # the ids of a text
 
 
 @runtime_checkable

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from headwise.data.labelled import EncodedText
+from headwise.data.encoded import EncodedText
 from headwise.errors import UserError
 from headwise.generation.encoder_network import EncoderNetwork
 from headwise.generation.reading import TextReader

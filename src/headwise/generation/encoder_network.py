@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float32
 
-from headwise.data.labelled import EncodedText, token_types
+from headwise.data.encoded import EncodedText, token_types
 from headwise.device import usable_threads
 from headwise.native.encoder import CompiledEncoder
 from headwise.native.threads import use_threads

@@ -1,41 +1,89 @@
-"""Labels of images (ViT, DeiT), and names of classes.
+"""Labels of texts: the predictions of classifiers, kinds of problems, and names of classes.
 
-Not here: image files (`headwise.data.image`), special tokens around a text (`reading`), training (`headwise.tasks`).
+Not here: labels of images (`picture_labels`), special tokens around a text (`reading`), training (`headwise.tasks`).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
 from headwise.errors import UserError, unknown
-from headwise.network.transformer import EncoderOnly
 
 BATCH_TOKENS = 4096  # in a batch
 ONE, SEVERAL, NUMBER = PROBLEMS = ("single_label_classification", "multi_label_classification", "regression")
 
 
 @dataclass(frozen=True)
-class Label:
-    """A possible class of an image."""
+class Classification:
+    """The prediction of a classifier."""
 
-    name: str
-    number: int  # of the class
+    label: str  # the most probable
     probability: float
+    probabilities: dict[str, float]  # of every label
+
+    def as_line(self) -> str:
+        """Label and probability, separated by a tab."""
+        return f"{self.label}\t{self.probability:.4f}"
+
+    def as_record(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return asdict(self)
 
 
-@torch.inference_mode()
-def label_picture(
-    network: EncoderOnly, pixels: Float[Tensor, "channels height width"], names: Mapping[int, str], top: int
-) -> list[Label]:
-    """The `top` most probable labels, best first; a class without a name is called by its number."""
-    logits = network(pixels.unsqueeze(0).to(next(network.parameters())))[0]  # its device, its precision
-    best = logits.softmax(-1, dtype=torch.float32).topk(top)
-    ranked = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return [Label(names.get(i, str(i)), i, probability) for i, probability in ranked]
+def classification(labels: Sequence[str], probabilities: Sequence[float]) -> Classification:
+    """The prediction with these probabilities.
+
+    >>> classification(["no", "yes"], [0.25, 0.75]).label
+    'yes'
+    """
+    by_label = dict(zip(labels, probabilities, strict=True))
+    best = max(by_label, key=by_label.__getitem__)
+    return Classification(best, by_label[best], by_label)
+
+
+@dataclass(frozen=True)
+class LabelSet:
+    """The prediction of a classifier with any number of labels for a text."""
+
+    labels: tuple[str, ...]  # those above the threshold, the most probable first
+    probabilities: dict[str, float]  # of every label; independent, so their sum means nothing
+
+    def as_line(self) -> str:
+        """Labels and probabilities, each separated by commas, with a tab between both."""
+        return f"{','.join(self.labels)}\t{','.join(f'{self.probabilities[label]:.4f}' for label in self.labels)}"
+
+    def as_record(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {"labels": [*self.labels], "probabilities": self.probabilities}
+
+
+def label_set(labels: Sequence[str], probabilities: Sequence[float], threshold: float) -> LabelSet:
+    """The labels with a probability above `threshold`.
+
+    >>> label_set(["cold", "wet", "dark"], [0.6, 0.9, 0.2], threshold=0.5).labels
+    ('wet', 'cold')
+    """
+    by_label = dict(zip(labels, probabilities, strict=True))
+    ranked = sorted(by_label, key=by_label.__getitem__, reverse=True)
+    return LabelSet(tuple(label for label in ranked if by_label[label] > threshold), by_label)
+
+
+@dataclass(frozen=True)
+class Regression:
+    """The prediction of a network that gives a number."""
+
+    value: float  # in the units of the training data
+
+    def as_line(self) -> str:
+        """The number."""
+        return f"{self.value:.6g}"
+
+    def as_record(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return asdict(self)
+
+
+Prediction = Classification | LabelSet | Regression
 
 
 def problem_type(hf_config: Mapping[str, Any], n_classes: int) -> str:

@@ -3,16 +3,13 @@
 Not here: the vocabularies themselves (`headwise.checkpoint.vocabulary`), batches (`headwise.data.labelled`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from headwise.checkpoint.vocabulary import EncodeAt, Vocabulary, bare, fingerprint
-from headwise.data.batch_planning import cut_padded
-from headwise.data.labelled import EncodedText, LabelledBatch, collate_encoded
+from headwise.data.encoded import EncodedText
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.errors import UserError
 from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, encoder_special_ids
@@ -84,17 +81,6 @@ class TextReader:
                 "a text is blank, and this model's vocabulary adds no special tokens: there is nothing to read"
             )
         return EncodedText(ids, len(prefix) if second is not None else len(ids), self.n_apart)
-
-    def batches(
-        self, rows: Sequence[EncodedText], batch_tokens: int, classes: Sequence[Any] = ()
-    ) -> Iterator[tuple[list[int], LabelledBatch]]:
-        """Batches of rows of similar length, each with the indices of its rows; without `classes` all are 0."""
-        lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        order, classes = np.argsort(lengths, kind="stable"), classes or [0] * len(rows)
-        for part in cut_padded(order, lengths[order], batch_tokens) if rows else []:
-            chosen = part.tolist()
-            batch_rows, batch_classes = [rows[i] for i in chosen], [classes[i] for i in chosen]
-            yield chosen, collate_encoded(batch_rows, batch_classes, self.tokenizer.pad_id, self.typed)
 
 
 def reader_of(model: Any) -> TextReader:

@@ -5,18 +5,21 @@ length of texts, and `config_sentence_transformers.json` has prompts. Everything
 would differ. Not here: arithmetic (`embed`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headwise.checkpoint.adapters import open_tensors
-from headwise.checkpoint.layout import CONFIG, read_json
+import numpy as np
+
+from headwise.checkpoint.layout import CONFIG, read_json, weight_files
 from headwise.checkpoint.modules import MODULES, PROMPTS, READING, Module, read_modules
+from headwise.checkpoint.weights import WeightsFile
 from headwise.errors import UserError, unknown
 from headwise.generation.chat import tokenizer_settings
 from headwise.generation.embed import ACTIVATIONS, POOLINGS, Dense, VectorStep, unit
 
+OpenTensors = Callable[[Path], Mapping[str, Any]]  # the tensors of torch in a folder
 IDLE = ("Dropout",)  # modules for training only
 NAMES = {"cls": "first", "mean_sqrt_len_tokens": "mean_sqrt_len", "weightedmean": "weighted_mean", "lasttoken": "last"}
 FLAGS = {  # of folders older than `pooling_mode`
@@ -85,8 +88,11 @@ class SentenceSettings:
         return width
 
 
-def read_sentence_settings(folder: Path) -> SentenceSettings:
+def read_sentence_settings(folder: Path, open_tensors: OpenTensors) -> SentenceSettings:
     """The settings of a folder; by default the mean, normalised to length 1.
+
+    Args:
+        open_tensors: `checkpoint.adapters.open_tensors`, for files other than safetensors.
 
     Raises:
         UserError: an unsupported setting, or a malformed file.
@@ -98,16 +104,16 @@ def read_sentence_settings(folder: Path) -> SentenceSettings:
         raise UserError(f"{folder / MODULES}: must begin with the Transformer of this folder, not {modules[0].kind}")
     if len(modules) < 2 or modules[1].kind != "Pooling":
         raise UserError(f"{folder / MODULES}: has no Pooling after its Transformer")
-    steps = tuple(_step(module, folder) for module in modules[2:] if module.kind not in IDLE)
+    steps = tuple(_step(module, folder, open_tensors) for module in modules[2:] if module.kind not in IDLE)
     return SentenceSettings(steps=steps, **_pooling(modules[1].folder), **_reading(folder), **_prompts(folder))
 
 
-def _step(module: Module, folder: Path) -> VectorStep:
+def _step(module: Module, folder: Path, open_tensors: OpenTensors) -> VectorStep:
     if module.kind == "Normalize":
         _refuse_more(module.folder / CONFIG)
         return unit
     if module.kind == "Dense":
-        return _dense(module.folder)
+        return _dense(module.folder, open_tensors)
     known = ", ".join(("Transformer", "Pooling", "Dense", "Normalize"))
     raise UserError(f"{folder / MODULES}: {module.kind} is not supported; known are {known}")
 
@@ -130,20 +136,27 @@ def _pooling(folder: Path) -> dict[str, Any]:
     return {"poolings": tuple(chosen), "pool_prompt": bool(values.get("include_prompt", True))}
 
 
-def _dense(folder: Path) -> Dense:
+def _dense(folder: Path, open_tensors: OpenTensors) -> Dense:
     path = folder / CONFIG
     values = _refuse_more(path)
     kind = str(values.get("activation_function", "torch.nn.Tanh"))
     name = kind.rpartition(".")[2]
     if name not in ACTIVATIONS or not kind.startswith("torch.nn."):
         raise unknown(f"{path}: activation_function", kind, [f"torch.nn.{name}" for name in ACTIVATIONS])
-    tensors = {key: tensor.float().numpy() for key, tensor in open_tensors(folder).items()}
+    tensors = _arrays(folder, open_tensors)
     weight, bias = tensors.get("linear.weight"), tensors.get("linear.bias")
     shape = (values.get("out_features"), values.get("in_features"))
     if weight is None or tuple(weight.shape) != shape or (bias is not None and tuple(bias.shape) != shape[:1]):
         held = ", ".join(f"{key} {list(tensor.shape)}" for key, tensor in tensors.items())
         raise UserError(f"{path}: a layer of {shape[1]} to {shape[0]} numbers does not fit its tensors: {held}")
     return Dense(weight, bias if values.get("bias", True) else None, name)
+
+
+def _arrays(folder: Path, open_tensors: OpenTensors) -> dict[str, np.ndarray]:
+    files = weight_files(folder)
+    if files[0].suffix == ".safetensors":
+        return {key: array for path in files for key, array in WeightsFile(path).items()}
+    return {key: tensor.float().numpy() for key, tensor in open_tensors(folder).items()}
 
 
 def _reading(folder: Path) -> dict[str, Any]:

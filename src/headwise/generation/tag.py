@@ -2,7 +2,7 @@
 
 As in `transformers`, words are tokenized one by one, with a blank before all but the first, and the first token of a
 word gives its tag. A sentence that is too long for the network is read in parts, split between words. Not here: files
-(`headwise.data.tagged`), training (`headwise.tasks.tagging`).
+(`headwise.data.tagged_texts`), training (`headwise.tasks.tagging`).
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from headwise.data.labelled import EncodedText
+from headwise.data.encoded import EncodedText
 from headwise.data.scripts import word_pattern
-from headwise.data.tagged import TaggedSentence, check_tags, read_tagged
+from headwise.data.tagged_texts import TaggedSentence, check_tags, read_tagged
 from headwise.errors import UserError
 from headwise.evaluate.entities import entities
 from headwise.generation.encoder_network import EncoderNetwork

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor, nn
 
-from headwise.data.batch_planning import cut_padded
-from headwise.data.labelled import EncodedText, collate_encoded
+from headwise.data.encoded import EncodedText
+from headwise.data.labelled import encoded_batches
 from headwise.decode.stepwise import pad_right
 from headwise.generation.label import BATCH_TOKENS
 from headwise.network.transformer import DecoderOnly
@@ -39,11 +39,8 @@ class TorchEncoder:
     @torch.inference_mode()
     def outputs(self, texts: Sequence[EncodedText], typed: bool) -> list[Float32[np.ndarray, "*tokens outputs"]]:
         """See `EncoderNetwork.outputs`."""
-        lengths, found = np.array([len(text) for text in texts], dtype=np.int64), dict[int, Any]()
-        order = np.argsort(lengths, kind="stable")
-        for part in cut_padded(order, lengths[order], self.batch_tokens) if texts else []:
-            chosen = part.tolist()
-            batch = collate_encoded([texts[i] for i in chosen], [0] * len(chosen), self.pad_id, typed)
+        found = dict[int, Any]()
+        for chosen, batch in encoded_batches(texts, [0] * len(texts), self.batch_tokens, self.pad_id, typed):
             logits = self.network(*batch.to(self._device).inputs).float().cpu().numpy()
             for i, row in zip(chosen, logits, strict=True):
                 found[i] = row[: len(texts[i])] if row.ndim > 1 else row

@@ -17,7 +17,7 @@ from headwise.evaluate.retrieval import RetrievalReport, retrieval_report
 from headwise.generation.chat import refuse_single
 from headwise.generation.embed import embed
 from headwise.generation.encoder_network import EncoderNetwork
-from headwise.generation.sentences import SentenceSettings, read_sentence_settings
+from headwise.generation.sentences import OpenTensors, SentenceSettings, read_sentence_settings
 
 BATCH = 32  # texts in a batch for retrieval
 LISTED = 10  # truncated texts that a warning lists
@@ -87,10 +87,17 @@ def embed_default(embedder: TextEmbedder, texts: Sequence[str]) -> np.ndarray:
 
 
 def text_embedder(
-    network: EncoderNetwork, vocabulary: Vocabulary, d_model: int, max_len: int | None, folder: Path
+    network: EncoderNetwork,
+    vocabulary: Vocabulary,
+    d_model: int,
+    max_len: int | None,
+    folder: Path,
+    open_tensors: OpenTensors,
 ) -> TextEmbedder:
-    """The embedder with the settings of `folder`; `max_len` is the limit of the network, if it has one."""
-    settings = read_sentence_settings(folder)
+    """The embedder with the settings of `folder`, see `read_sentence_settings`; `max_len` is the limit of the network,
+    if it has one.
+    """
+    settings = read_sentence_settings(folder, open_tensors)
     longest = min(filter(None, (settings.max_tokens, max_len)), default=0)
     return TextEmbedder(network, vocabulary, d_model, settings, longest)
 

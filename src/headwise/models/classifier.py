@@ -1,23 +1,20 @@
 """Text classifiers: trained here, or a pretrained encoder or XLNet with a head for classes of texts.
 
 With a single output it is a cross-encoder, which scores a text or a pair of texts, such as a query and a passage.
+Nothing here needs torch; `torch_classifier` has what does.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float32
-from torch import Tensor, nn
 
-from headwise.architectures.xlnet import XLNetShape
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.trained import CONFIG, noted
 from headwise.config.settings import RunConfig
-from headwise.data.labelled import LabelledBatch, Prediction, Regression, classification, label_set
 from headwise.data.labelled_texts import (
     check_class,
     labelled_corpora,
@@ -33,38 +30,27 @@ from headwise.evaluate.classes import LabelReport, LabelSetReport, label_report,
 from headwise.evaluate.numbers import RegressionReport, regression_report
 from headwise.generation.chat import refuse_single
 from headwise.generation.encoder_network import EncoderNetwork, sigmoid, softmax
-from headwise.generation.label import BATCH_TOKENS, NUMBER, ONE, SEVERAL, class_names, problem_type
-from headwise.generation.permutation import ContentStream
+from headwise.generation.label import (
+    BATCH_TOKENS,
+    NUMBER,
+    ONE,
+    SEVERAL,
+    Prediction,
+    Regression,
+    class_names,
+    classification,
+    label_set,
+    problem_type,
+)
 from headwise.generation.rank import RankedText, ranked_texts, score_activation
 from headwise.generation.reading import OneOrTwo, TextReader, reader_of, text_reader
-from headwise.generation.torch_encoder import TorchEncoder
-from headwise.generation.vectors import TextEmbedder, embed_texts, pad_id_of, text_embedder
-from headwise.inspect.heads import Head
-from headwise.inspect.importance import Example, importance_over
-from headwise.inspect.inputs import EncodedInput
-from headwise.models.encoder_network import encoder_network
-from headwise.models.inputs import encoded_text, label_number
-from headwise.models.introspection import (
-    attend_input,
-    inspect_input,
-    mask_model_heads,
-    prune_model,
-    trace_input,
-    walk_input,
-    walks_of_input,
-)
-from headwise.models.model import Model, only_with
-from headwise.training.loss import Loss, binary_loss, label_loss, squared_loss
+from headwise.generation.vectors import TextEmbedder, embed_texts, pad_id_of
+from headwise.models.encoder_network import encoder_embedder, encoder_network
+from headwise.models.model import Model, by_torch, only_with
+from headwise.network.config import NetworkConfig
 
-LOSSES: dict[str, Callable[..., Loss]] = {ONE: label_loss, SEVERAL: binary_loss, NUMBER: squared_loss}
 THRESHOLD = 0.5  # probability above which a text has a label
 TRAINED, PRETRAINED, SCORE, XLNET = "trained", "text_class", "score", "permutation"  # which head it is
-
-
-def logits_of(network: nn.Module, batches: Iterable[LabelledBatch], device: torch.device) -> Tensor:
-    """Logits of all texts, in the order of the batches, on the CPU."""
-    with torch.inference_mode():
-        return torch.cat([network(*batch.to(device).inputs).float().cpu() for batch in batches])
 
 
 class Classifier(Model):
@@ -72,13 +58,19 @@ class Classifier(Model):
 
     does = "labels texts"
     usual_task = "classify"
-    attend = only_with(PRETRAINED, SCORE)(attend_input)
-    trace = only_with(PRETRAINED, SCORE)(trace_input)
-    look_inside = only_with(PRETRAINED, SCORE)(inspect_input)
-    walk = only_with(PRETRAINED, SCORE)(walk_input)
-    walks = only_with(PRETRAINED, SCORE)(walks_of_input)
-    mask_heads = only_with(TRAINED, PRETRAINED, SCORE)(mask_model_heads)
-    prune = only_with(TRAINED, PRETRAINED, SCORE)(prune_model)
+    attend, trace, look_inside, walk, walks = (
+        only_with(PRETRAINED, SCORE)(by_torch(f"introspection:{name}"))
+        for name in ("attend_input", "trace_input", "inspect_input", "walk_input", "walks_of_input")
+    )
+    mask_heads, prune, head_importance = (
+        only_with(TRAINED, PRETRAINED, SCORE)(by_torch(name))
+        for name in (
+            *("introspection:mask_model_heads", "introspection:prune_model"),
+            "torch_classifier:classifier_head_importance",
+        )
+    )
+    observed = by_torch("inputs:encoded_text")
+    """A text as the inspector reads it."""
     embed = only_with(PRETRAINED, SCORE, XLNET)(embed_texts)
 
     compute = "float32"
@@ -96,7 +88,7 @@ class Classifier(Model):
         """Whether it was trained here, is a pretrained Transformer, one with a single output, or an XLNet."""
         if isinstance(self.config, RunConfig):
             return TRAINED
-        if isinstance(self.config, XLNetShape):
+        if not isinstance(self.config, NetworkConfig):
             return XLNET
         return SCORE if self.config.n_classes == 1 else PRETRAINED
 
@@ -127,7 +119,7 @@ class Classifier(Model):
     @property
     def texts(self) -> EncoderNetwork:
         """The network as it reads texts now: in the compiled library, or a torch module."""
-        return encoder_network(self, self._batch_tokens)
+        return encoder_network(self, self.batch_tokens)
 
     def evaluate(self, paths: Sequence[str]) -> LabelReport | LabelSetReport | RegressionReport:
         """Accuracy and F1, or errors of numbers, on labelled files; `UserError` for an unknown label."""
@@ -146,41 +138,9 @@ class Classifier(Model):
         rows = read_with(corpora, n_texts, label_reader(self.problem, self.labels), self.problem == SEVERAL)
         return [texts for texts, _ in rows], [label for _, label in rows]
 
-    @only_with(TRAINED, PRETRAINED, SCORE)
-    def head_importance(self, given: Sequence[OneOrTwo], targets: Sequence[Any] = ()) -> dict[Head, float]:
-        if not given or len(targets) != len(given):
-            raise UserError(f"{len(given)} inputs and {len(targets)} targets; target n must belong to input n")
-        batches = self._batches(given, [self._target(label) for label in targets])
-        return importance_over(
-            self.network,
-            (
-                Example(len(rows), partial(_loss, LOSSES[self.problem], batch.to(self.device)))
-                for rows, batch in batches
-            ),
-        )
-
-    def _target(self, label: Any) -> Any:
-        """A label as the loss takes it: a class, a number, or 0 or 1 for each of several labels."""
-        if self.problem == ONE:
-            return self._number(label)
-        if self.problem == NUMBER:
-            return [number_label(str(label), "target")]
-        names = label if isinstance(label, str) else ",".join(label)
-        return label_row(several_labels(names, "target", self.labels), self.labels)
-
-    def _number(self, label: Any) -> int:
-        if self.head == PRETRAINED:
-            return label_number(self, label)
-        if label not in self.labels:
-            raise UserError(f"label {label!r}: this model knows {', '.join(self.labels)}")
-        return self.labels.index(label)
-
-    def _batches(self, texts: Sequence[OneOrTwo], classes: Sequence[Any]) -> Iterator[tuple[list[int], LabelledBatch]]:
-        """Batches of texts of similar length, and which texts they are."""
-        return self.reader.batches(self.reader.read(texts), self._batch_tokens, classes)
-
     @property
-    def _batch_tokens(self) -> int:
+    def batch_tokens(self) -> int:
+        """Tokens in a batch of torch."""
         return self.config.decode.batch_tokens if self.head == TRAINED else BATCH_TOKENS
 
     @cached_property
@@ -208,39 +168,24 @@ class Classifier(Model):
             return TextReader(self.tokenizer, (), None, (self.tokenizer.eos_id,), False, longest, clean=clean_text)
         if self.head in (PRETRAINED, SCORE):
             return reader_of(self)
-        pad_id = max(0, self.hf_config.get("pad_token_id") or 0)
-        return text_reader(self.tokenizer, pad_id, 3, None, self.path, self.config.vocab_size)  # three types of tokens
+        pad_id, types = pad_id_of(self.hf_config), 3
+        return text_reader(self.tokenizer, pad_id, types, None, self.path, self.config.vocab_size)
 
     @property
     def embedder(self) -> TextEmbedder:
         """Turns texts into vectors."""
-        content = self.head == XLNET
-        texts = TorchEncoder(ContentStream(self.network), pad_id_of(self.hf_config)) if content else self.texts
-        return replace(self._embedder, network=texts)
+        return replace(self._embedder, network=self._states)
 
     @cached_property
     def _embedder(self) -> TextEmbedder:
+        return encoder_embedder(self, self._states)
+
+    @property
+    def _states(self) -> EncoderNetwork:
+        """The network whose states are pooled."""
         if self.head == XLNET:
-            return text_embedder(self.texts, self.tokenizer, self.config.d_model, None, self.path)
-        stack = self.config.encoder
-        return text_embedder(self.texts, self.tokenizer, stack.d_model, stack.longest, self.path)
-
-    def observed(self, given: str) -> EncodedInput:
-        """A text as the inspector reads it."""
-        return encoded_text(self, given)
-
-
-def _loss(loss: Callable[..., Loss], batch: LabelledBatch, network: nn.Module) -> Tensor:
-    return loss(network(*batch.inputs), batch.labels).objective
-
-
-def label_row(labels: Collection[str], known: Sequence[str]) -> list[float]:
-    """0 or 1 for each of the `known` labels of a text.
-
-    >>> label_row({"wet"}, ["cold", "wet"])
-    [0.0, 1.0]
-    """
-    return [float(label in labels) for label in known]
+            return self.needing_torch("headwise.models.torch_classifier:content_states")(self)
+        return self.texts
 
 
 def label_reader(problem: str, known: Sequence[str]) -> Callable[[str, str], Any]:

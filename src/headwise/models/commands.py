@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {  # in the order of the list; a model ne
 }
 BY_NETWORK: dict[str, Callable[[Any], bool]] = {  # commands that read the folder themselves
     "export": lambda model: hasattr(model, "translate") or not isinstance(model.config, RunConfig),
-    "pack": lambda model: getattr(model, "compiled", False),
+    "pack": lambda model: getattr(model, "compiled", False) and bool(getattr(model.config, "decoder", True)),
 }
 
 

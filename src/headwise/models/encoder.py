@@ -1,9 +1,11 @@
-"""Pretrained encoders (BERT, RoBERTa, ...). Not here: classes of texts (`classifier`)."""
+"""Pretrained encoders (BERT, RoBERTa, ...). Not here: classes of texts (`classifier`).
+
+Nothing here needs torch; `torch_encoder` has what does.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
@@ -12,10 +14,10 @@ from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.layout import read_json
 from headwise.checkpoint.trained import RUN
 from headwise.checkpoint.vocabulary import bare, fingerprint
-from headwise.data.contrastive import read_contrastive
-from headwise.data.documents import DocumentTokenizer, PreparedText, prepare_documents
-from headwise.data.lines import AUTO, BLOCKS, LINES, READINGS, choose_reading
-from headwise.data.masking import MaskedLines, MaskedText, Masking, masked_sequences, word_edges
+from headwise.data.contrastive_texts import read_contrastive
+from headwise.data.documents import DocumentTokenizer
+from headwise.data.lines import AUTO, READINGS
+from headwise.data.masking import Masking, word_edges
 from headwise.data.questions import read_questions
 from headwise.errors import UserError, unknown
 from headwise.evaluate.answers import AnswerReport, answer_report
@@ -25,27 +27,14 @@ from headwise.evaluate.retrieval import RetrievalReport
 from headwise.generation.answer import OVERLAP, READ, Answer, answers_in, passage_logits, read_passages
 from headwise.generation.chat import special_token_text, tokenizer_settings
 from headwise.generation.encoder_network import EncoderNetwork, softmax
-from headwise.generation.fill import Filling, fillings, mask_of, score_masks
+from headwise.generation.fill import Filling, fillings, mask_of
 from headwise.generation.label import class_names
 from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, encoder_special_ids
 from headwise.generation.reading import TextReader, reader_of
 from headwise.generation.tag import Tagging, read_known_tags, read_words, tagging, word_logits, word_offsets
-from headwise.generation.vectors import TextEmbedder, embed_texts, retrieval_of, text_embedder
-from headwise.inspect.importance import Example
-from headwise.inspect.inputs import EncodedInput
-from headwise.models.encoder_network import encoder_network
-from headwise.models.inputs import encoded_text, masked_text
-from headwise.models.introspection import (
-    attend_input,
-    input_head_importance,
-    inspect_input,
-    mask_model_heads,
-    prune_model,
-    trace_input,
-    walk_input,
-    walks_of_input,
-)
-from headwise.models.model import Model, only_with
+from headwise.generation.vectors import TextEmbedder, embed_texts, retrieval_of
+from headwise.models.encoder_network import encoder_embedder, encoder_network
+from headwise.models.model import Model, by_torch, only_with
 
 AT_ONCE = 4096  # tokens
 USUAL_TASKS = {"masked": "mlm", "token_class": "tag", "span": "answer"}
@@ -58,10 +47,18 @@ class EncoderModel(Model):
     Heads: "masked" for masked tokens, "token_class" for tags of words, "span" for answers, "none".
     """
 
-    attend, trace, look_inside = attend_input, trace_input, inspect_input
-    walk, walks = walk_input, walks_of_input
-    mask_heads, prune = mask_model_heads, prune_model
-    head_importance = only_with("masked")(input_head_importance)
+    attend, trace, look_inside, walk, walks, mask_heads, prune = (
+        by_torch(f"introspection:{name}")
+        for name in (
+            *("attend_input", "trace_input", "inspect_input", "walk_input", "walks_of_input"),
+            *("mask_model_heads", "prune_model"),
+        )
+    )
+    head_importance = only_with("masked")(by_torch("introspection:input_head_importance"))
+    observed = by_torch("inputs:encoded_text")
+    """A text as the inspector reads it."""
+    example = by_torch("torch_encoder:masked_example")
+    """A text and the loss of its tokens, some of which are masked."""
     embed = embed_texts
 
     compute = "float32"
@@ -85,17 +82,9 @@ class EncoderModel(Model):
         if reading not in READINGS:
             raise unknown("reading", reading, READINGS)
         if self.head == "masked":
-            return self._evaluate_masked(paths, reading)
+            return self.needing_torch("headwise.models.torch_encoder:evaluate_masked")(self, paths, reading)
         ways = {"token_class": self._evaluate_tags, "span": self._evaluate_answers}
         return ways.get(self.head, self._evaluate_vectors)(paths)
-
-    def observed(self, given: str) -> EncodedInput:
-        """A text as the inspector reads it."""
-        return encoded_text(self, given)
-
-    def example(self, given: str, target: Any) -> Example:
-        """A text and the loss of its tokens, some of which are masked."""
-        return masked_text(self.observed(given).values, self.tokenizer, self._mask_id)
 
     @cached_property
     def reader(self) -> TextReader:
@@ -114,8 +103,7 @@ class EncoderModel(Model):
 
     @cached_property
     def _embedder(self) -> TextEmbedder:
-        stack = self.config.encoder
-        return text_embedder(self.texts, self.tokenizer, stack.d_model, stack.longest, self.path)
+        return encoder_embedder(self, self.texts)
 
     def _evaluate_vectors(self, paths: Sequence[str]) -> RetrievalReport:
         lines = read_contrastive(paths)
@@ -126,18 +114,6 @@ class EncoderModel(Model):
     @only_with("masked")
     def fill_mask(self, text: str, top: int = 5) -> list[list[Filling]]:
         return fillings(lambda mask_id: self.texts, text, self.path, self.tokenizer, min(top, self.config.vocab_size))
-
-    def _evaluate_masked(self, paths: Sequence[str], reading: str) -> MaskedReport:
-        """How well the model predicts masked tokens, always the same ones, of text files.
-
-        They are read in blocks of `max_len`, or each line is a sequence; see `headwise.data.lines.choose_reading`.
-        """
-        room = self.max_len - sum(map(len, self.around))
-        way = choose_reading(paths, reading, self.cutter, room)
-        text = prepare_documents(paths, way.tokenizer(self.cutter), progress=False, by_line=way.by_line)
-        hidden = self.hidden(text, self.max_len, self.masking(), way.by_line)
-        scores = score_masks(self.network, hidden.fixed(AT_ONCE))
-        return MaskedReport(*scores, len(text), len(paths), LINES if way.by_line else BLOCKS, way.reason)
 
     @property
     def max_len(self) -> int:
@@ -156,13 +132,6 @@ class EncoderModel(Model):
         """The special tokens before and after a text."""
         return bare(self.tokenizer)[1:]
 
-    def hidden(
-        self, text: PreparedText, length: int, masking: Masking, by_line: bool = False
-    ) -> MaskedText | MaskedLines:
-        """Text in sequences of at most `length` tokens, some of them masked."""
-        pad_id = max(0, self.hf_config.get("pad_token_id") or 0)
-        return masked_sequences(text, length, self.around, masking, by_line, pad_id)
-
     def masking(self, share: float = 0.15, whole_words: bool = False) -> Masking:
         """Which tokens, or whole words, of a text are masked."""
         side, ids = (
@@ -171,10 +140,11 @@ class EncoderModel(Model):
         )
         known = [i for i in ids if side.piece(i) and not side.is_special(i)]
         joints = word_edges(side.pieces(ids)) if whole_words else None
-        return Masking(self._mask_id, np.array(known, np.int64), share, joints)
+        return Masking(self.mask_id, np.array(known, np.int64), share, joints)
 
     @property
-    def _mask_id(self) -> int:
+    def mask_id(self) -> int:
+        """The id of the mask token; `UserError` without one."""
         return mask_of(self.tokenizer, special_token_text(tokenizer_settings(self.path), "mask_token"))[1]
 
     # --- Tags of words ---

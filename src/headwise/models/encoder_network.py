@@ -1,5 +1,6 @@
 """The network of a model as embedding, classification and the like use it: in the compiled library, or with torch."""
 
+from pathlib import Path
 from typing import Any
 
 from headwise.checkpoint.stored_network import StoredNetwork
@@ -7,7 +8,7 @@ from headwise.config.settings import INTEGERS
 from headwise.errors import UserError
 from headwise.generation.encoder_network import EncoderNetwork, LibraryEncoder
 from headwise.generation.label import BATCH_TOKENS
-from headwise.generation.torch_encoder import TorchEncoder
+from headwise.generation.vectors import TextEmbedder, text_embedder
 from headwise.native.library import absence, library
 
 PER_TOKEN = ("token_class", "span")  # heads
@@ -29,4 +30,16 @@ def encoder_network(model: Any, batch_tokens: int = BATCH_TOKENS) -> EncoderNetw
         )
     if encoder:
         return LibraryEncoder(encoder, model.config.pooling, model.config.head in PER_TOKEN)
-    return TorchEncoder(model.network, model.reader.tokenizer.pad_id, batch_tokens)
+    torch_encoder = model.needing_torch("headwise.generation.torch_encoder:TorchEncoder")
+    return torch_encoder(model.network, model.reader.tokenizer.pad_id, batch_tokens)
+
+
+def encoder_embedder(model: Any, network: EncoderNetwork) -> TextEmbedder:
+    """What turns texts into vectors by the states of `network`, that of an `EncoderModel` or a `Classifier`."""
+
+    def open_tensors(folder: Path) -> Any:
+        return model.needing_torch("headwise.checkpoint.adapters:open_tensors")(folder)
+
+    stack = getattr(model.config, "encoder", None)  # an XLNet has none
+    d_model, longest = (stack.d_model, stack.longest) if stack else (model.config.d_model, None)
+    return text_embedder(network, model.tokenizer, d_model, longest, model.path, open_tensors)

@@ -18,7 +18,7 @@ from headwise.generation.chat import Messages, refuse_single
 from headwise.generation.library_text import LibraryText
 from headwise.generation.output import Detokenise, Output, decode_after, output_of, prompt_ids
 from headwise.generation.text import continue_prompts, perplexity, stream_continuation
-from headwise.models.model import Model, by_torch, is_compiled, only_with
+from headwise.models.model import Model, by_torch, only_with
 from headwise.native.linear import NUMBERS
 from headwise.native.network import CompiledNetwork
 from headwise.network.config import NetworkConfig
@@ -51,7 +51,6 @@ class LanguageModel(Model):
         super().__init__(folder)
         self.does = DOES.get(self.head, "embeds texts")
         self.usual_task = {"language": "lm", "permutation": "plm"}.get(self.head, "translate")
-        self.compiled = is_compiled(folder)
 
     @property
     def head(self) -> str:
@@ -122,13 +121,3 @@ class LanguageModel(Model):
     def embedder(self) -> Any:
         """Turns texts into vectors."""
         return self.needing_torch("headwise.models.torch_language:embedder")(self)
-
-    @property
-    def dtype(self) -> str:
-        """The precision of the parameters, such as "float32"."""
-        return self.folder.weights.dtype
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of trained values, shared ones counted once."""
-        return self.folder.weights.n_parameters

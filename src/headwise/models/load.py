@@ -110,18 +110,22 @@ def _model_of(folder: Folder, dtype: str) -> Model:
     folder = _decoding_in(dtype, folder)
     if folder.config.model.task == "translate":
         return Translator(TrainedNetwork(folder), loading)
-    return _needing_torch(TASKS[folder.config.model.task].model)(folder)
+    return _made(_needing_torch(TASKS[folder.config.model.task].model), folder)
 
 
 def pretrained_model(folder: Folder, loading: Loading | None = None) -> Model:
     """The model of a folder in the Hugging Face layout, or one that `headwise import` wrote."""
     kind: Any = _needing_torch(f"headwise.models.{model_kind(folder.config)}")
     if kind is not Translator:
-        model = kind(folder)
-        model.needing_torch = _needing_torch
-        return model
+        return _made(kind, folder)
     network = resolve_name("headwise.models.pretrained:PretrainedNetwork")(folder)
     return Translator(network, loading or _loading([folder.path], folder.device, "auto"))
+
+
+def _made(kind: Any, folder: Folder) -> Model:
+    model = kind(folder)
+    model.needing_torch = _needing_torch
+    return model
 
 
 def _decoding_in(dtype: str, folder: Folder) -> Folder:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:  # types of results: nothing of this is needed to load or to t
     from headwise.evaluate.transcripts import TranscriptReport
     from headwise.generation.answer import Answer
     from headwise.generation.fill import Filling
-    from headwise.generation.label import Label
     from headwise.generation.output import Output
+    from headwise.generation.picture_labels import Label
     from headwise.generation.rank import RankedText
     from headwise.generation.tag import Tagging
     from headwise.generation.transcript_formats import Transcript
@@ -89,11 +89,6 @@ class Method:
         if model.head in self.heads:
             return self.function.__get__(model)
         raise Unable(f"{model}; it can {', '.join(model.methods)}, and not {self.name}")
-
-
-def is_compiled(folder: Folder) -> bool:
-    """Whether the compiled library runs the network as it is in its files."""
-    return getattr(folder.weights, "parameters", None) is not None
 
 
 def by_torch(name: str) -> Any:
@@ -162,7 +157,7 @@ class Model:
     @property
     def dtype(self) -> str:
         """The precision of the parameters, such as "float32"."""
-        return str(next(iter(self.network.parameters())).dtype).removeprefix("torch.")
+        return self.folder.weights.dtype
 
     @property
     def head(self) -> str:
@@ -186,7 +181,12 @@ class Model:
     @property
     def n_parameters(self) -> int:
         """Number of trained values, shared ones counted once."""
-        return sum(parameter.numel() for parameter in self.network.parameters())
+        return self.folder.weights.n_parameters
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the compiled library runs the network as it is in its files."""
+        return getattr(self.folder.weights, "parameters", None) is not None
 
     def __str__(self) -> str:
         """What it is, for errors."""
@@ -454,7 +454,7 @@ class Model:
     def classify(self, texts: Sequence[Any], threshold: float | None = None) -> list[Any]:
         """A label for each text, or pair of texts, with the probability of every label; long texts are cut.
 
-        Each is a `headwise.data.labelled.Classification`; from a model for several labels (`problem_type`
+        Each is a `headwise.generation.label.Classification`; from a model for several labels (`problem_type`
         multi_label_classification) a `LabelSet`, and from one for numbers (regression) a `Regression`.
 
         Args:

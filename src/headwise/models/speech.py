@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.generation_config import FILE as SETTINGS_FILE
 from headwise.checkpoint.generation_config import GenerationConfig, read_generation_config
 from headwise.checkpoint.layout import read_json
@@ -44,7 +43,7 @@ from headwise.generation.transcribe import (
     windows,
 )
 from headwise.generation.transcript_formats import Segment, Transcript
-from headwise.models.model import Model, by_torch, is_compiled
+from headwise.models.model import Model, by_torch
 from headwise.native.linear import NUMBERS
 from headwise.native.speech import CompiledSpeech
 
@@ -61,10 +60,6 @@ class SpeechModel(Model):
     head_importance = by_torch("introspection:input_head_importance")
     observed = by_torch("inputs:transcribed_sound")
     """A sound file with its transcript as the inspector reads it."""
-
-    def __init__(self, folder: Folder) -> None:
-        super().__init__(folder)
-        self.compiled = is_compiled(folder)
 
     def transcribe(
         self,

@@ -119,7 +119,7 @@ def _of_family(folder: Path, model: Any) -> dict[str, str]:
         "adapters": describe_adapters(folder),
         **_trained_here(folder),
         "on disk": f"{size} in {stored}" + (f", {len(files)} files" if len(files) > 1 else ""),
-        "computed by": f"{described() if getattr(model, 'compiled', False) else 'torch'}, "
+        "computed by": f"{described() if model.compiled else 'torch'}, "
         f"in {'float32' if own == 'float32' or model.device.type == 'cpu' else own}",
         "saved by": f"transformers {values['transformers_version']}" if values.get("transformers_version") else "",
     }

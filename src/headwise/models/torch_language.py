@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from headwise.checkpoint.adapters import open_tensors
 from headwise.contract import TextNetwork
 from headwise.generation.fill import Filling, fillings
 from headwise.generation.permutation import ContentStream, LeftToRight, QueryStream
@@ -44,4 +45,4 @@ def embedder(model: Any) -> TextEmbedder:
     network = ContentStream(model.network) if permutation else DecoderEmbedder(model.network)
     d_model = (model.config if permutation else model.config.decoder).d_model
     texts = TorchEncoder(network, pad_id_of(model.hf_config))
-    return text_embedder(texts, model.tokenizer, d_model, model.max_len, model.path)
+    return text_embedder(texts, model.tokenizer, d_model, model.max_len, model.path, open_tensors)

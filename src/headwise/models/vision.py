@@ -8,7 +8,7 @@ from typing import Any
 from headwise.data.image import Preprocessing, read_image
 from headwise.data.pictures import check_picture_labels, read_pictures
 from headwise.evaluate.classes import LabelReport, label_report
-from headwise.generation.label import Label, label_picture
+from headwise.generation.picture_labels import Label, label_picture
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import EncodedInput
 from headwise.models.inputs import encoded_picture, label_number, labelled, preprocessing_of

@@ -40,10 +40,11 @@ from headwise.errors import UserError
 from headwise.evaluate.classes import label_report
 from headwise.generation.label import NUMBER, ONE, SEVERAL
 from headwise.generation.reading import TextReader
-from headwise.models.classifier import Classifier, logits_of
+from headwise.models.classifier import Classifier
 from headwise.models.encoder import EncoderModel
 from headwise.models.language_model import LanguageModel
 from headwise.models.model import Model
+from headwise.models.torch_classifier import logits_of
 from headwise.network.transformer import EncoderOnly
 from headwise.tasks.automatic import with_precision
 from headwise.tasks.heads import (

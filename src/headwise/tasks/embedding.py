@@ -20,7 +20,8 @@ from torch.nn import functional as F
 
 from headwise.checkpoint.embedder import EmbedderLayout
 from headwise.config.settings import RunConfig
-from headwise.data.contrastive import ContrastiveBatch, ContrastiveDataset, Texts, read_contrastive
+from headwise.data.contrastive import ContrastiveBatch, ContrastiveDataset
+from headwise.data.contrastive_texts import Texts, read_contrastive
 from headwise.data.file_hashes import short_hash
 from headwise.data.labelled import hold_out_examples
 from headwise.data.pair_tokenizer import PairTokenizer

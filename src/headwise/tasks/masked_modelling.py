@@ -21,11 +21,13 @@ from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.data.documents import DocumentTokenizer, document_tokenizer, train_document_tokenizer
 from headwise.data.lines import choose_reading
-from headwise.data.masking import MaskedBatch, MaskedLineBatch, Masking, mask_id, masked_sequences, word_edges
+from headwise.data.masked_sequences import MaskedBatch, MaskedLineBatch, masked_sequences
+from headwise.data.masking import Masking, mask_id, word_edges
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
-from headwise.generation.fill import masked_logits, score_masks
+from headwise.generation.torch_masks import masked_logits, score_masks
 from headwise.models.encoder import EncoderModel
+from headwise.models.torch_encoder import masked_for
 from headwise.network.build import build
 from headwise.network.transformer import EncoderOnly
 from headwise.tasks.job import TrainRequest, choose_tokenizer, notify
@@ -154,7 +156,7 @@ def masked_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Pat
     check_block_room(config, sum(map(len, model.around)))
     by_line, cutter = _reading(request, config, model.cutter, model.around)
     masking = model.masking(config.data.mask_share, config.data.whole_words)
-    masked = partial(model.hidden, length=config.data.block_length, masking=masking, by_line=by_line)
+    masked = partial(masked_for, model, length=config.data.block_length, masking=masking, by_line=by_line)
     about, train, valid = texts_for_model(request, config, cutter, by_line)
     about["network"] = language_model_rows(model)
 

@@ -23,8 +23,9 @@ from headwise.errors import UserError
 from headwise.evaluate.classes import label_set_report
 from headwise.evaluate.numbers import regression_report
 from headwise.generation.label import NUMBER, ONE, SEVERAL, class_names
-from headwise.models.classifier import LOSSES, Classifier, label_row
+from headwise.models.classifier import Classifier
 from headwise.models.model import Model
+from headwise.models.torch_classifier import LOSSES, label_row
 from headwise.training.loss import Loss
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs

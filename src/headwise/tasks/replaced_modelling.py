@@ -26,8 +26,8 @@ from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.data.documents import document_tokenizer
-from headwise.data.masking import MaskedBatch, masked_sequences
-from headwise.generation.fill import masked_logits
+from headwise.data.masked_sequences import MaskedBatch, masked_sequences
+from headwise.generation.torch_masks import masked_logits
 from headwise.network.build import build
 from headwise.network.config import NetworkConfig
 from headwise.network.electra import Electra

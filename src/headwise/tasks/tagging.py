@@ -1,7 +1,7 @@
 """Training token classification (named entities, parts of speech) with an encoder.
 
 The first token of each word has the label. A sentence longer than `data.max_length` is split. Metrics are over whole
-entities. Not here: the head (`heads`), files (`headwise.data.tagged`), prediction (`headwise.generation.tag`).
+entities. Not here: the head (`heads`), files (`headwise.data.tagged_texts`), prediction (`headwise.generation.tag`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,8 @@ from headwise.config.settings import RunConfig
 from headwise.data.file_hashes import short_hash
 from headwise.data.labelled import hold_out_examples
 from headwise.data.split import parse_validation_size
-from headwise.data.tagged import IGNORED, TaggedDataset, TaggedSentence, check_tags, count_tags, read_tagged
+from headwise.data.tagged import IGNORED, TaggedDataset
+from headwise.data.tagged_texts import TaggedSentence, check_tags, count_tags, read_tagged
 from headwise.errors import UserError
 from headwise.evaluate.entities import tag_report
 from headwise.generation.reading import TextReader

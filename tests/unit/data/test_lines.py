@@ -10,7 +10,8 @@ import pytest
 
 from headwise.data.documents import DocumentTokenizer, prepare_documents
 from headwise.data.lines import TextReading, choose_reading, neighbours_similarity
-from headwise.data.masking import MaskedLines, Masking, masked_sequences, split_lines
+from headwise.data.masked_sequences import MaskedLines, masked_sequences, split_lines
+from headwise.data.masking import Masking
 
 BY_LETTER = DocumentTokenizer(lambda texts: [[*map(ord, text)] for text in texts], [], [2], "letters", 1 << 17)
 RANDOM = Random(4)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.data.masking import MaskedText, Masking, WordEdges, number_words, word_edges
+from headwise.data.masked_sequences import MaskedText
+from headwise.data.masking import Masking, WordEdges, number_words, word_edges
 
 PIECES = np.arange(5, 30, dtype=np.int64)  # below them marks; 4 is the mask
 MASKING = Masking(4, PIECES)

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from headwise.data.labelled import EncodedText, collate_encoded, hold_out_examples
-from headwise.data.tagged import TaggedSentence, check_tags, collate_tagged, count_tags, read_tagged
+from headwise.data.encoded import EncodedText
+from headwise.data.labelled import collate_encoded, hold_out_examples
+from headwise.data.tagged import collate_tagged
+from headwise.data.tagged_texts import TaggedSentence, check_tags, count_tags, read_tagged
 from headwise.errors import UserError
 
 CONLL = """-DOCSTART- -X- -X- O

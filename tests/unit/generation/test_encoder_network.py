@@ -14,7 +14,7 @@ import headwise
 from headwise.checkpoint.compiled_encoder import compiled_encoder
 from headwise.cli import main
 from headwise.config.settings import INTEGERS
-from headwise.data.labelled import EncodedText
+from headwise.data.encoded import EncodedText
 from headwise.errors import UserError
 from headwise.generation import encoder_network
 from headwise.generation.encoder_network import EncoderNetwork, LibraryEncoder, sigmoid, softmax

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from headwise.data.labelled import EncodedText
+from headwise.data.encoded import EncodedText
 from headwise.generation.answer import Passage
 from headwise.tasks.answering import span_loss
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.data.contrastive import ContrastiveDataset, read_contrastive
+from headwise.data.contrastive import ContrastiveDataset
+from headwise.data.contrastive_texts import read_contrastive
 from headwise.errors import UserError
 from headwise.evaluate.retrieval import retrieval_report
 from headwise.tasks.embedding import contrastive_loss

@@ -10,7 +10,8 @@ import torch
 from headwise.architectures.hf_layouts import electra_configs
 from headwise.config.model import TransformerConfig
 from headwise.config.training import TrainConfig
-from headwise.data.masking import MaskedBatch, Masking
+from headwise.data.masked_sequences import MaskedBatch
+from headwise.data.masking import Masking
 from headwise.errors import UserError
 from headwise.tasks.replaced_modelling import (
     ALL_MASKED,

@@ -1,0 +1,40 @@
+"""What of a masked language model needs torch: batches of masked text, and the loss of a text."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from headwise.data.documents import PreparedText, prepare_documents
+from headwise.data.lines import BLOCKS, LINES, choose_reading
+from headwise.data.masked_sequences import MaskedLines, MaskedText, masked_sequences
+from headwise.data.masking import Masking
+from headwise.evaluate.language import MaskedReport
+from headwise.generation.torch_masks import score_masks
+from headwise.generation.vectors import pad_id_of
+from headwise.inspect.importance import Example
+from headwise.models.encoder import AT_ONCE, EncoderModel
+from headwise.models.inputs import masked_text
+
+
+def masked_example(model: EncoderModel, given: str, target: Any) -> Example:
+    """A text and the loss of its tokens, some of which are masked."""
+    return masked_text(model.observed(given).values, model.tokenizer, model.mask_id)
+
+
+def evaluate_masked(model: EncoderModel, paths: Sequence[str], reading: str) -> MaskedReport:
+    """How well the model predicts masked tokens, always the same ones, of text files.
+
+    They are read in blocks of `max_len`, or each line is a sequence; see `headwise.data.lines.choose_reading`.
+    """
+    room = model.max_len - sum(map(len, model.around))
+    way = choose_reading(paths, reading, model.cutter, room)
+    text = prepare_documents(paths, way.tokenizer(model.cutter), progress=False, by_line=way.by_line)
+    masked = masked_for(model, text, model.max_len, model.masking(), way.by_line)
+    scores = score_masks(model.network, masked.fixed(AT_ONCE))
+    return MaskedReport(*scores, len(text), len(paths), LINES if way.by_line else BLOCKS, way.reason)
+
+
+def masked_for(
+    model: EncoderModel, text: PreparedText, length: int, masking: Masking, by_line: bool = False
+) -> MaskedText | MaskedLines:
+    """Text in sequences of at most `length` tokens, with the special tokens of the model, some of them masked."""
+    return masked_sequences(text, length, model.around, masking, by_line, pad_id_of(model.hf_config))
