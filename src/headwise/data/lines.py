@@ -2,7 +2,7 @@
 
 A masked language model reads a sequence between special tokens of its own, as it was trained to; running text is read
 in blocks that run over line ends. Each way gives poor predictions for the other kind of text. Not here: tokens
-(`documents`), masks and batches (`masking`).
+(`documents`), masks (`masking`) and batches (`masked_sequences`).
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The predictions of masked tokens by a network of torch, for evaluation and training."""
+"""Predictions of masked tokens by a network of torch, for evaluation and training."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, runtime_checkable
