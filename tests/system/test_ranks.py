@@ -166,13 +166,31 @@ def test_one_process_resumes_a_run_of_two(command: list[str], cli: Any, start: A
     assert "SIGTERM: finishing this step and saving a checkpoint\n" in finished(program)
     saved = [path.name for path in (out / "checkpoints").iterdir()]
     assert len(saved) == 1 and int(saved[0].removeprefix("step-")) < STEPS
-    ran = cli(*alone, "--out", out, "--resume", "--set", "train.checkpoint_every=1000")
+    ran = cli(*command[2:], *PLAIN, "--out", out, "--resume", "--set", "train.checkpoint_every=1000")
     assert ran.code == 0, ran.err
+    assert "resuming with 1 ranks a run of 2: rounding and dropout will differ\n" in ran.err
     assert [step for step, *_ in losses(out)] == [step for step, *_ in losses(one)]
     for ours, theirs in zip(losses(out), losses(one), strict=True):
         assert ours == pytest.approx(theirs, rel=1e-3)
     for ours, theirs in zip(*(records(path, "validation.jsonl") for path in (out, one)), strict=False):
         assert (ours["loss"], ours["bleu"]) == pytest.approx((theirs["loss"], theirs["bleu"]), rel=0.02)
+
+
+@pytest.mark.slow
+def test_two_sharded_processes_resume_a_run_of_one(command: list[str], cli: Any, start: Any, tmp_path: Path) -> None:
+    """Its update has one batch, which becomes two; and back."""
+    out, shards = tmp_path / "model", ["--devices", 2, "--set", "train.shard=full"]
+    assert cli(*command[2:], "--set", "train.max_steps=10", "--out", out).code == 0
+    log = finished(start([*command, *shards, "train.max_steps=17", "--out", out, "--resume"]))
+    assert "an update has 2 batches of 150 tokens, before 1 of 300: as many tokens; this epoch is planned anew" in log
+    assert "resuming with 2 ranks a run of 1: rounding and dropout will differ\n" in log
+    assert len([*(out / "checkpoints" / "step-00000017").iterdir()]) == 5
+    ran = cli(*command[2:], "--out", out, "--resume")
+    assert ran.code == 0, ran.err
+    assert "resuming with 1 ranks a run of 2" in ran.err and "an update has" not in ran.err
+    assert [step for step, *_ in losses(out)] == [*range(3, STEPS + 1, 3)]
+    changes = [change for change in headwise.load(out).info()["changes"] if change["name"] == "ranks"]
+    assert [(change["step"], change["now"]) for change in changes] == [(10, 2), (17, 1)]
 
 
 @pytest.mark.slow

@@ -325,6 +325,23 @@ def test_a_setting_tuned_for_earlier_weights_is_removed_and_named(
     assert "settings of the run" not in cli(*command, "--out", out, "--resume").err
 
 
+def test_changes_that_are_not_numerical_keep_every_bit(
+    whole: Path, command: list[str], cli: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    shutil.copytree(whole, out)
+    for checkpoint in (out / "checkpoints").iterdir():
+        if int(checkpoint.name.removeprefix("step-")) > 10:
+            shutil.rmtree(checkpoint)
+    settings = ["train.recompute=true", "train.checkpoint_every=20", "train.average=1"]
+    ran = cli(*command, "--set", *settings, "--out", out, "--resume")
+    assert ran.code == 0, ran.err
+    assert "train.recompute was False, now True: results stay the same\n" in ran.err
+    assert_same_run(out, whole)
+    row = "| changes | after step 10: train.checkpoint_every = 20 instead of 5, train.average = 1 instead of 3, train."
+    assert f"{row}recompute = True instead of False |" in (out / "README.md").read_text(encoding="utf-8")
+
+
 def test_more_steps_resume_from_the_end(whole: Path, command: list[str], cli: Any, tmp_path: Path) -> None:
     out = tmp_path / "model"
     shutil.copytree(whole, out)

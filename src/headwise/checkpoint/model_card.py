@@ -1,7 +1,7 @@
 """The README.md of a model directory: what the model is, how it was made and how to use it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,7 @@ def card_rows(config: RunConfig, about: Mapping[str, Any], n_parameters: int) ->
         **about.get("network", {}),
         "validation data": ", ".join(about["corpus"]["valid"]) + taken,
         "recipe": f"{about['recipe']}{start}, seed {config.train.seed}",
+        **({"changes": _changes(about["changes"])} if about.get("changes") else {}),
     }
 
 
@@ -108,6 +109,19 @@ def _shape(model: ModelConfig) -> str:
         return ", ".join(listed)
     assert isinstance(model, TransformerConfig)
     return f"d_ff {model.d_ff}, {model.n_heads} heads, {model.norm_position}-norm"
+
+
+def _changes(changes: Sequence[Mapping[str, Any]]) -> str:
+    """What a run changed when it was resumed.
+
+    >>> _changes([{"step": 9, "name": "ranks", "before": 1, "now": 2}])
+    'after step 9: ranks = 2 instead of 1'
+    """
+    steps = {change["step"]: "" for change in changes}
+    for step in steps:
+        own = (change for change in changes if change["step"] == step)
+        steps[step] = ", ".join(f"{c['name']} = {c['now']} instead of {c['before']}" for c in own)
+    return "; ".join(f"after step {step}: {text}" for step, text in steps.items())
 
 
 def _figures(config: RunConfig, figures: Mapping[str, float], signature: str, search: str) -> str:

@@ -21,7 +21,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from headwise.checkpoint.trained import CONFIG, read_run
 from headwise.config.settings import RunConfig
 from headwise.device import usable_cores
 from headwise.errors import UserError
@@ -60,9 +59,9 @@ def _train_rank(ranks: Ranks, request: TrainRequest, config: RunConfig, folder: 
         with ranks.main_process_first():
             if first:
                 check_out(folder, request.resume)
-            config = _with_all_batches(ranks.size, config, folder, resume=request.resume or not first)
-            _, job, about = checked_job(replace(request, resume=request.resume or not first), config, folder)
-            about = {**about, "ranks": ranks.size}
+            _, job, about = checked_job(
+                replace(request, resume=request.resume or not first), config, folder, ranks.size
+            )
             if first:
                 mark_started(folder)
                 job.layout.write_settings(folder, job.config, job.tokenizer, about)
@@ -78,30 +77,11 @@ def network_and_trainer(job: Job, ranks: Ranks) -> tuple[nn.Module, Any]:
         return network.to(ranks.device), partial(ParallelTrainer, ranks)
     if train.shard == "offload" and ranks.device.type == "cpu":
         raise UserError("train.shard = offload needs CUDA devices; on a CPU use train.shard=full")
-    if train.optimizer != "adam" or train.accumulate % ranks.size:
-        raise UserError(
-            f"train.shard = {train.shard}: needs train.optimizer = adam and a number of batches per update that is a "
-            f"multiple of {ranks.size} ranks, not {train.accumulate}"
-        )
+    if train.optimizer != "adam":
+        raise UserError(f"train.shard = {train.shard}: needs train.optimizer = adam, not {train.optimizer}")
     replica = deepcopy(network)
     root = shard(network, train.precision, ranks.device, offload=train.shard == "offload")
     return network, partial(ShardedTrainer, ranks, root, replica)
-
-
-def _with_all_batches(size: int, config: RunConfig, folder: Path, resume: bool) -> RunConfig:
-    """The configuration with the batches per update over all ranks.
-
-    These are `accumulate` for each rank. A resumed run keeps its total, with any number of ranks.
-    """
-    per_rank = config.train.accumulate
-    total = per_rank * size
-    if resume and (folder / CONFIG).is_file():
-        before, about = read_run(folder)
-        if before.train.accumulate in (per_rank, per_rank * about.get("ranks", 1)):
-            total = before.train.accumulate
-    if total < size:
-        raise UserError(f"an update of this run has {total} batches, too few for {size} ranks: start {total} processes")
-    return replace(config, train=replace(config.train, accumulate=total))
 
 
 def _launch(request: TrainRequest, config: RunConfig, train_model: TrainModel) -> str:

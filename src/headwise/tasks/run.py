@@ -21,17 +21,20 @@ from headwise.network.parameters import count_parameters, parameters_of
 from headwise.tasks.adapters import with_adapters
 from headwise.tasks.initial_model import config_from_model, recipe_name, with_added_tokens
 from headwise.tasks.job import Job, MakeJob, TrainRequest, notify
-from headwise.tasks.out_folder import check_resumed
+from headwise.tasks.resuming import check_resumed, with_all_batches
 from headwise.tasks.table import JOBS, fine_tuning_of
 from headwise.training.trainer import Progress, Trainer
 from headwise.version import __version__
 
 
-def checked_job(request: TrainRequest, config: RunConfig, folder: Path) -> tuple[TrainRequest, Job, dict[str, Any]]:
+def checked_job(
+    request: TrainRequest, config: RunConfig, folder: Path, ranks: int = 1
+) -> tuple[TrainRequest, Job, dict[str, Any]]:
     """The request, its job and the entries of config.json; with `--resume`, checked against the existing run."""
     pretrained = is_family(request.init) if request.init else False
     if pretrained and request.special:
         request, config = with_added_tokens(request)
+    config, batches = with_all_batches(request, config, folder, ranks)
     task = config.model.task
     make: MakeJob | None = fine_tuning_of(task).job if pretrained else JOBS[task].from_scratch
     assert make
@@ -39,9 +42,10 @@ def checked_job(request: TrainRequest, config: RunConfig, folder: Path) -> tuple
     if config.train.lora_rank:
         job = with_adapters(job, request)
     check(job.config)
-    about = {**_about(request, config.model.task), **job.about}
+    about = {**_about(request, config.model.task), **batches, **job.about}
     if request.resume and (folder / CONFIG).is_file():
-        check_resumed(request, job.config, about, folder)
+        changes = check_resumed(request, job.config, about, folder)
+        about |= {"changes": changes} if changes else {}
     return request, job, about
 
 

@@ -10,9 +10,10 @@ checkpoints.
 import hashlib
 import signal
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,11 +23,21 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from headwise.data.batch import Stream, TrainingBatch
-from headwise.errors import UserError
-from headwise.training.checkpoint import CHECKPOINTS, Checkpoint, checkpoint_paths
+from headwise.errors import UserError, WriteError
+from headwise.training.checkpoint import (
+    CHECKPOINTS,
+    Checkpoint,
+    CheckpointDraft,
+    StoredCheckpoint,
+    checkpoint_paths,
+    open_checkpoint,
+    remove_drafts,
+    verify_checkpoint,
+)
 from headwise.training.loss import Loss
 from headwise.training.metrics import Clock, MetricsLog
 from headwise.training.ranks import Ranks, sum_gradients_hook
+from headwise.training.saver import CheckpointSaver
 from headwise.training.trainer import Trainer
 from headwise.training.validation import Outputs, Shard, ValidationDeferred
 
@@ -78,6 +89,72 @@ class NullLog(MetricsLog):
         pass
 
 
+class RankSaver(CheckpointSaver):
+    """See `CheckpointSaver`; all ranks call its methods at the same time."""
+
+    def __init__(self, ranks: Ranks, *given: Any) -> None:
+        super().__init__(*given)
+        self.ranks = ranks
+
+    def start(self, checkpoint: Checkpoint) -> None:
+        """See `CheckpointSaver`; adds the random states of all ranks."""
+        self.finish()
+        training, states = dict(checkpoint.training), {}
+        for name in [name for name in training if name.startswith("random.")]:
+            parts = self.ranks.gather_tensors(training.pop(name), "the random states")
+            states |= {of_rank(name, rank): part for rank, part in enumerate(parts)}
+        if self.ranks.is_main:
+            remove_drafts(self.folder)
+        self.ranks.barrier("the checkpoint of rank 0")
+        state = {**checkpoint.state, "ranks": self.ranks.size}
+        self.draft = self._own_draft(Checkpoint(checkpoint.model, {**training, **states}, state))
+
+    def _own_draft(self, checkpoint: Checkpoint) -> CheckpointDraft:
+        """Rank 0 writes everything; parameters and moments are the same on all ranks."""
+        return CheckpointDraft(self.folder, checkpoint if self.ranks.is_main else Checkpoint({}, {}, checkpoint.state))
+
+    def is_written(self) -> bool:
+        """See `CheckpointSaver`; the same on all ranks."""
+        if not self.draft:
+            return False
+        [unfinished] = self.ranks.all_reduce([float(not self.draft.done())], "the files of a checkpoint")
+        return not unfinished
+
+    def _complete(self, draft: CheckpointDraft) -> None:
+        """Rank 0 names the checkpoint when the files of all ranks are written."""
+        parts = self._on_all(draft.sums, WriteError, "the files of a checkpoint")
+        sums = {name: value for part in parts for name, value in part.items()}
+        name = partial(self._name, draft, sums) if self.ranks.is_main else lambda: None
+        self._on_all(name, WriteError, "the checkpoint of rank 0")
+
+    def _on_all(self, work: Callable[[], Any], kind: type[ValueError], what: str) -> list[Any]:
+        """The results of all ranks, which are JSON values; an error of this kind on one rank is raised on all."""
+        result, problem = None, ""
+        try:
+            result = work()
+        except kind as error:
+            problem = str(error)
+        shares = self.ranks.gather([result, problem], what)
+        for _, problem in shares:
+            if problem:
+                raise kind(problem)
+        return [result for result, _ in shares]
+
+    def leave(self) -> None:
+        """After an error the ranks cannot agree that all files are complete."""
+        self.draft = None
+
+    def load(self, path: Path) -> StoredCheckpoint:
+        """Each rank verifies some of the files."""
+        opened: list[StoredCheckpoint] = []
+
+        def verify() -> None:
+            opened.append(open_checkpoint(path, verify_checkpoint(path, Shard(self.ranks.rank, self.ranks.size).of)))
+
+        self._on_all(verify, ValueError, "the checks of a checkpoint")
+        return opened[0]
+
+
 class ParallelTrainer(Trainer):
     """See `Trainer`; `config.train.accumulate` is the number of batches of all ranks.
 
@@ -100,6 +177,7 @@ class ParallelTrainer(Trainer):
         )
         self.ranks = ranks
         self._shard = Shard(ranks.rank, ranks.size)
+        self.saver = RankSaver(ranks, self.saver.folder, self.saver.keep)
         self._warn: Callable[[str], None] = lambda message: None
         self._received = ""  # the signal that this process has received
         self._wrapped = False  # with DDP
@@ -207,21 +285,9 @@ class ParallelTrainer(Trainer):
 
     # Checkpoints
 
-    def _write(self, checkpoint: Checkpoint) -> None:
-        """Rank 0 writes a checkpoint with the random states of all ranks; everything else is the same on all ranks."""
-        training, states = dict(checkpoint.training), {}
-        for name in [name for name in training if name.startswith("random.")]:
-            parts = self.ranks.gather_tensors(training.pop(name), "the random states")
-            states |= {of_rank(name, rank): part for rank, part in enumerate(parts)}
-        state = {**checkpoint.state, "ranks": self.ranks.size}
-        if self.ranks.is_main:
-            super()._write(Checkpoint(checkpoint.model, {**training, **states}, state))
-        self.ranks.barrier("the checkpoint of rank 0")
-
     def restore(self, warn: Callable[[str], None]) -> bool:
         """See `Trainer.restore`; with another number of ranks, random states are new."""
         self._check_same_checkpoint(checkpoint_paths(self.folder / CHECKPOINTS))
-        self._warn = warn
         return super().restore(warn)
 
     def _check_same_checkpoint(self, paths: list[Path]) -> None:
@@ -229,15 +295,13 @@ class ParallelTrainer(Trainer):
         if any(other != newest[0] for other in newest):
             raise UserError(f"--out {self.folder}: the machines see different checkpoints; use a shared folder")
 
-    def _restore_random_state(self, checkpoint: Checkpoint) -> None:
-        before = checkpoint.state.get("ranks", 1)
-        if before != self.ranks.size:
-            self._warn(f"resuming with {self.ranks.size} ranks a run of {before}: rounding and dropout will differ")
+    def _restore_random_state(self, states: Mapping[str, Tensor], ranks: int) -> None:
+        if ranks != self.ranks.size:
             self._seed_rank()
             return
-        states = {of_rank(name, self.ranks.rank): name for name in ("random.cpu", "random.cuda")}
-        own = {states[name]: value for name, value in checkpoint.training.items() if name in states}
-        super()._restore_random_state(replace(checkpoint, training=own))
+        names = {name: of_rank(name, self.ranks.rank) for name in ("random.cpu", "random.cuda")}
+        own = {name: states[stored] for name, stored in names.items() if stored in states}
+        super()._restore_random_state(own, ranks)
 
     def _seed_rank(self) -> None:
         """Seed this rank's random numbers from seed, rank and step."""

@@ -70,7 +70,7 @@ class Ranks:
 
     def barrier(self, what: str) -> None:
         """Wait for all ranks."""
-        self.all_reduce([], what)
+        self.all_reduce([0.0], what)  # gloo would not wait for an empty sum
 
     @contextmanager
     def waiting_for(self, what: str) -> Iterator[None]:
@@ -185,11 +185,12 @@ def full_tensor(parameter: Tensor) -> Tensor:
     return full() if full else parameter
 
 
+def own_rows(tensor: Tensor) -> Tensor:
+    """This rank's rows of a sharded tensor, which share its memory; other tensors are returned as they are."""
+    local: Any = getattr(tensor, "to_local", None)  # as above
+    return local() if local else tensor
+
+
 def device_mesh(device: torch.device) -> DeviceMesh:
     """A one-dimensional mesh of all ranks on devices of this kind (by default torch prefers CUDA)."""
     return init_device_mesh(device.type, (dist.get_world_size(),))
-
-
-def checkpoint_group() -> Any:
-    """A second process group for asynchronous checkpoints, whose collectives must not mix with those of training."""
-    return dist.new_group(backend="gloo")

@@ -28,14 +28,12 @@ from headwise.training.checkpoint import (
     Checkpoint,
     average_parameters,
     checkpoint_paths,
-    load_checkpoint,
     newest_undamaged,
-    remove_old,
-    save_checkpoint,
 )
 from headwise.training.metrics import Clock, MetricsLog, Terminal
 from headwise.training.optimizer import clip_gradients, gradient_norm, make_optimizer
 from headwise.training.recompute import recompute_layers
+from headwise.training.saver import CheckpointSaver
 from headwise.training.schedule import learning_rate, peak_learning_rate
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Sampling, Shard, Validation, ValidationDeferred
@@ -116,6 +114,7 @@ class Trainer:
         self._show = show
         self._baseline = baseline
         self._callbacks = Callbacks(callbacks, device)
+        self.saver = CheckpointSaver(folder / CHECKPOINTS, max(config.train.keep_last, config.train.average))
 
     def run(self) -> str:
         """Train from `progress` on; returns "finished", "patience" or the name of the signal that ended the run."""
@@ -134,6 +133,7 @@ class Trainer:
                 raise self._as_user_error(error) from error
             finally:
                 stream.close()
+                self.saver.leave()
                 self._callbacks.end(reason)
         return reason
 
@@ -151,6 +151,8 @@ class Trainer:
             if not progress.validation_due:
                 self.batches = [next(batches) for _ in range(train.accumulate)]
                 self._update(self.batches, clock)
+                if self.saver.is_written():
+                    self.saver.finish()
                 progress.data = stream.state()
                 self.terminal.step()
                 if progress.step % train.log_every == 0:
@@ -164,6 +166,8 @@ class Trainer:
             last = self._out_of_patience() or progress.step == train.max_steps or bool(self._stop_signal)
             if last or progress.step % train.checkpoint_every == 0:
                 self._save()
+            if last:
+                self.saver.finish()
             if self._stop_signal:
                 return self._stop_signal
         return "patience" if progress.step < train.max_steps else "finished"
@@ -223,6 +227,7 @@ class Trainer:
         progress.skipped_in_a_row += 1
         if progress.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
             what = "gradient" if math.isfinite(objective) else "loss"
+            self.saver.finish()
             good = [path.name for path in checkpoint_paths(self.folder / CHECKPOINTS)]
             raise UserError(
                 f"step {progress.step}: the {what} has not been finite for {MAX_SKIPPED_IN_A_ROW} updates; lower "
@@ -292,7 +297,8 @@ class Trainer:
         return ""
 
     def _load_parameters(self, checkpoint: Path) -> Mapping[str, Tensor]:
-        return load_checkpoint(checkpoint).model
+        stored = self.saver.load(checkpoint).model
+        return {name: self.saver.own_part(stored, name, own) for name, own in self._parameters().items()}
 
     def _evaluate_candidate(self, log: MetricsLog, what: str) -> bool:
         """Validate the current model and export it if it is the best so far."""
@@ -378,26 +384,31 @@ class Trainer:
         if self.device.type == "cuda":
             training["random.cuda"] = torch.cuda.get_rng_state(self.device)
         self.progress.elapsed = self._elapsed()
-        state = {**asdict(self.progress), "threads": torch.get_num_threads(), "torch": torch.__version__}
-        self._write(Checkpoint(self._parameters(), training, state))
-
-    def _write(self, checkpoint: Checkpoint) -> None:
-        folder = self.folder / CHECKPOINTS
-        save_checkpoint(folder, checkpoint)
-        remove_old(folder, max(self.config.train.keep_last, self.config.train.average))
+        made_by = {"threads": torch.get_num_threads(), "torch": torch.__version__}
+        state = {**asdict(self.progress), "tokens_per_batch": self.config.train.tokens_per_batch, **made_by}
+        self.saver.start(Checkpoint(self._parameters(), training, state))
 
     def restore(self, warn: Callable[[str], None]) -> bool:
         """Restore the newest undamaged checkpoint; False if there are none, `UserError` if all are damaged."""
-        checkpoint = newest_undamaged(self.folder / CHECKPOINTS, load_checkpoint, warn)
+        checkpoint = newest_undamaged(self.saver.folder, self.saver.load, warn)
         if checkpoint is None:
             return False
-        state = dict(checkpoint.state)
+        state, own = checkpoint.state, self._parameters()
         self.progress = Progress(**{name: state[name] for name in asdict(Progress()) if name in state})
-        _copy(checkpoint.model, self._parameters())
-        self.optimizer.restore(self.model, checkpoint.training)
-        for name, value in self.average.items():
-            value.copy_(checkpoint.training[f"ema.{name}"])
-        self._restore_random_state(checkpoint)
+        tokens = self.config.train.tokens_per_batch
+        self.progress.data = with_other_batches(self.progress.data, state.get("tokens_per_batch", tokens) / tokens)
+        _copy({name: self.saver.own_part(checkpoint.model, name, value) for name, value in own.items()}, own)
+        of = {name: name.partition(".")[2] for name in checkpoint.training}  # "exp_avg.NAME", "ema.NAME", "random.cpu"
+        moments = {
+            name: self.saver.own_part(checkpoint.training, name, own[parameter])
+            for name, parameter in of.items()
+            if parameter in own
+        }
+        self.optimizer.restore(self.model, moments)
+        _copy({name: moments[f"ema.{name}"] for name in self.average}, self.average)
+        self._restore_random_state(checkpoint.training, state.get("ranks", 1))
+        if (before := state.get("ranks", 1)) != self._shard.size:
+            warn(f"resuming with {self._shard.size} ranks a run of {before}: rounding and dropout will differ")
         if (state["threads"], state["torch"]) != (torch.get_num_threads(), torch.__version__):
             warn(
                 f"resuming with {torch.get_num_threads()} threads and torch {torch.__version__}, before "
@@ -405,10 +416,11 @@ class Trainer:
             )
         return True
 
-    def _restore_random_state(self, checkpoint: Checkpoint) -> None:
-        torch.set_rng_state(checkpoint.training["random.cpu"])
-        if self.device.type == "cuda" and "random.cuda" in checkpoint.training:
-            torch.cuda.set_rng_state(checkpoint.training["random.cuda"], self.device)
+    def _restore_random_state(self, states: Mapping[str, Tensor], ranks: int) -> None:
+        """Restore the random state from "random.cpu" and perhaps "random.cuda"; `ranks` processes saved them."""
+        torch.set_rng_state(states["random.cpu"])
+        if self.device.type == "cuda" and "random.cuda" in states:
+            torch.cuda.set_rng_state(states["random.cuda"], self.device)
 
     # Signals and errors
 
@@ -452,6 +464,18 @@ class Trainer:
             f"lower train.tokens_per_batch (now {self.config.train.tokens_per_batch}) "
             "and raise train.accumulate to make up for it"
         )
+
+
+def with_other_batches(position: Mapping[str, int], factor: float) -> dict[str, int]:
+    """The position of a stream when an epoch has `factor` times the batches: about as much of the epoch is done.
+
+    >>> with_other_batches({"epoch": 2, "position": 10, "offset": 3}, 2.0)
+    {'epoch': 2, 'position': 20, 'offset': 0}
+    """
+    if factor == 1:
+        return dict(position)
+    counts = {"epoch": 1.0, "offset": 0.0}  # the batches of a window that is batched again have no counterpart
+    return {name: round(value * counts.get(name, factor)) for name, value in position.items()}
 
 
 def cost(figures: Mapping[str, float], name: str) -> float:

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from saving import save_checkpoint
 
 from headwise.errors import UserError
 from headwise.tasks.out_folder import WEIGHTS, WRITTEN, check_out, mark_started
-from headwise.training.checkpoint import CHECKPOINTS, STARTED, Checkpoint, remove_old, save_checkpoint
+from headwise.training.checkpoint import CHECKPOINTS, STARTED, Checkpoint, remove_old
 
 
 def save(folder: Path, step: int) -> None:

@@ -1,13 +1,21 @@
-"""Run by every process of `test_parallel.py`: trains a tiny network and writes the results.
+"""Run by every process of `test_parallel.py` and `test_killed.py`: trains a tiny network and writes the results.
 
-    python ranks_program.py FOLDER
+    python ranks_program.py FOLDER BEFORE
 
-Batches are made by hand and uneven. `FOLDER/CASE.RANK.json` has the losses and the parameters of each case.
+Batches are made by hand and uneven. `FOLDER/CASE.RANK.json` has the losses and the parameters of each case. Then the
+runs in `BEFORE/stopped`, by another number of processes, are resumed.
+
+    python ranks_program.py --until-killed FOLDER MODE
+
+Trains in `FOLDER` from the newest undamaged checkpoint on, and writes one for every update. The last line of the first
+process is a JSON object with its warnings, its first step, and the parameters.
 """
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -24,6 +32,7 @@ from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.data.batch import Batch, collate
 from headwise.training.checkpoint import CHECKPOINTS, checkpoint_paths
+from headwise.training.logs import TRAINING_LOG, VALIDATION_LOG, read_log
 from headwise.training.parallel import ParallelTrainer
 from headwise.training.ranks import Ranks, full_tensor, process_group
 from headwise.training.sharded import ShardedTrainer, shard
@@ -45,6 +54,8 @@ CASES: dict[str, dict[str, Any]] = {
     "sharded": {"dtype": torch.float64, "shard": "full", "recompute": True},
     "offloaded": {"dtype": torch.float64, "shard": "offload"},
 }
+KILLED_STEPS = 40
+MODES: dict[str, dict[str, Any]] = {"copies": {}, "shards": {"shard": "full"}}  # what resumed runs change
 
 
 def batches() -> list[Batch]:
@@ -129,11 +140,11 @@ def flip(path: Path) -> None:
 
 def resumed_from_the_one_before(folder: Path, ranks: Ranks) -> dict[str, Any]:
     """A sharded training, resumed after damage to its newest checkpoint that only one rank checks."""
-    settings = {**CASES["sharded"], "checkpoint_every": 2}
+    settings = {**CASES["sharded"], "checkpoint_every": 2, "dropout": 0.3}
     before = told(train(folder, parallel(ranks), **settings))["parameters"]
     paths = checkpoint_paths(folder / CHECKPOINTS)
     if ranks.is_main:
-        flip(paths[-1] / "__1_0.distcp")
+        flip(paths[-1] / f"model-00002-of-{ranks.size:05d}.safetensors")
     ranks.barrier("the damage")
     trainer, warnings = made(folder, parallel(ranks), **settings), list[str]()
     trainer.restore(warnings.append)
@@ -143,12 +154,29 @@ def resumed_from_the_one_before(folder: Path, ranks: Ranks) -> dict[str, Any]:
     return {"steps": steps, "step": step, "warnings": warnings, "before": before, **told(trainer)}
 
 
+def stopped_and_resumed(out: Path, before: Path, kind: Any, ranks: Ranks | None = None) -> dict[str, Any]:
+    """Stop a run in each mode after three updates, and resume the runs in `before` in each mode."""
+    results = {}
+    for name, mode in MODES.items():
+        train(out / "stopped" / name, kind, dtype=torch.float64, max_steps=3, **mode)
+        for run in sorted((before / "stopped").iterdir()):
+            folder = out / "continued" / f"{run.name} to {name}"
+            if not ranks or ranks.is_main:
+                shutil.copytree(run, folder)
+            if ranks:
+                ranks.barrier("the copy")
+            trainer, warnings = made(folder, kind, dtype=torch.float64, **mode), list[str]()
+            assert trainer.restore(warnings.append)
+            trainer.run()
+            results[f"{run.name} to {name}"] = {"warnings": warnings, **told(trainer)}
+    return results
+
+
 def told(trainer: Any) -> dict[str, Any]:
-    """The values that a test compares."""
-    logs = (trainer.folder / name for name in ("metrics.jsonl", "validation.jsonl"))
-    lines, judged = (
-        [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else [] for log in logs
-    )
+    """The values that a test compares; the first rank has the logs."""
+    lines, judged = (read_log(trainer.folder / name) for name in (TRAINING_LOG, VALIDATION_LOG))
+    if trainer._shard.rank:
+        lines, judged = [], []
     return {
         "losses": [line["loss"] for line in lines],
         "judged": [(line["loss"], line["batches"]) for line in judged],
@@ -164,12 +192,34 @@ def parallel(ranks: Ranks) -> Any:
     return partial(ParallelTrainer, ranks)
 
 
-if __name__ == "__main__":
-    out = Path(sys.argv[1])
+def until_killed(folder: Path, mode: str) -> None:
+    """See the module."""
+    warnings: list[str] = []
+    with nullcontext() if mode == "alone" else process_group("cpu", 60.0) as ranks:
+        more = {"max_steps": KILLED_STEPS, "checkpoint_every": 1, "keep_last": 3, "dropout": 0.3, **MODES.get(mode, {})}
+        trainer = made(folder, parallel(ranks) if ranks else Trainer, **more)
+        trainer.restore(warnings.append)
+        step = trainer.progress.step
+        trainer.run()
+        parameters = told(trainer)["parameters"]
+        if not trainer._shard.rank:
+            print(json.dumps({"warnings": warnings, "step": step, "parameters": parameters}), file=sys.stderr)
+
+
+def all_cases(out: Path, before: Path) -> None:
+    """See the module."""
     with process_group("cpu", 60.0) as ranks:
         for case, settings in CASES.items():
-            folder = out / f"{case}-{ranks.size}" / (str(ranks.rank) if ranks.rank else "first")
-            record = told(train(folder, parallel(ranks), **settings))
+            record = told(train(out / f"{case}-{ranks.size}", parallel(ranks), **settings))
             (out / f"{case}.{ranks.rank}.json").write_text(json.dumps(record))
         record = resumed_from_the_one_before(out / "shared", ranks)
         (out / f"resumed.{ranks.rank}.json").write_text(json.dumps(record))
+        results = stopped_and_resumed(out, before, parallel(ranks), ranks)
+        (out / f"changed.{ranks.rank}.json").write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--until-killed":
+        until_killed(Path(sys.argv[2]), sys.argv[3])
+    else:
+        all_cases(Path(sys.argv[1]), Path(sys.argv[2]))

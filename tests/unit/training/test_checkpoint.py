@@ -1,12 +1,14 @@
 """Checkpoints are complete, damage is detected by checksums, and the previous one is used instead."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Event
 
 import pytest
 import torch
 from safetensors import SafetensorError
+from saving import save_checkpoint
 from torch import Tensor
 
 from headwise.errors import UserError, WriteError
@@ -14,16 +16,20 @@ from headwise.training import checkpoint as module
 from headwise.training.checkpoint import (
     STARTED,
     Checkpoint,
+    CheckpointDraft,
+    StoredCheckpoint,
     average_parameters,
     checkpoint_paths,
     load_checkpoint,
     newest_undamaged,
+    remove_drafts,
     remove_old,
-    save_checkpoint,
+    step_name,
+    verify_checkpoint,
 )
 
 
-def newest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
+def newest_checkpoint(folder: Path, warn: Callable[[str], None]) -> StoredCheckpoint | None:
     return newest_undamaged(folder, load_checkpoint, warn)
 
 
@@ -38,7 +44,7 @@ def save(folder: Path, *steps: int) -> list[Path]:
     return [save_checkpoint(folder, make(step)) for step in steps]
 
 
-def same(left: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
+def same(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
     return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
 
@@ -51,6 +57,59 @@ def test_round_trip(tmp_path: Path) -> None:
     assert same(loaded.training, checkpoint.training)
     assert checkpoint.state.items() <= loaded.state.items()
     assert sorted(file.name for file in path.iterdir()) == ["model.safetensors", "state.json", "training.safetensors"]
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_rows_of_several_processes_are_one_tensor(tmp_path: Path, size: int) -> None:
+    """Of four rows, the last of five processes has none; a scalar is in one file only."""
+    whole, scalar = torch.randn(4, 3), torch.tensor(7.0)
+    per_rank = -(-4 // size)
+    drafts = []
+    for rank in range(size):
+        model = {"a": whole[rank * per_rank : (rank + 1) * per_rank]} | ({"s": scalar} if rank == 0 else {})
+        drafts.append(CheckpointDraft(tmp_path, Checkpoint(model, {}, {"step": 3}), rank, size))
+    path = drafts[0].complete({name: value for draft in drafts for name, value in draft.sums().items()})
+    assert len([*path.iterdir()]) == size + 1
+    stored = load_checkpoint(path).model
+    assert same(stored, {"a": whole, "s": scalar})
+    assert stored.has_rows("a") and not stored.has_rows("s")
+    for first in range(5):
+        for count in range(5 - first):
+            assert torch.equal(stored.rows("a", first, count), whole[first : first + count])
+
+
+def test_training_may_change_tensors_while_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started, may_write, save_file = Event(), Event(), module.save_file
+
+    def wait(tensors: dict[str, Tensor], path: Path) -> None:
+        started.set()
+        assert may_write.wait(60)
+        save_file(tensors, path)
+
+    monkeypatch.setattr(module, "save_file", wait)
+    tensor = torch.ones(3)
+    draft = CheckpointDraft(tmp_path, Checkpoint({"a": tensor}, {}, {"step": 1}))
+    assert started.wait(60) and not draft.done()
+    tensor.zero_()
+    assert checkpoint_paths(tmp_path) == []
+    may_write.set()
+    assert load_checkpoint(draft.complete(draft.sums())).model["a"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_checkpoint_whose_files_are_on_another_machine_is_not_named(tmp_path: Path) -> None:
+    draft = CheckpointDraft(tmp_path, make(3))
+    with pytest.raises(WriteError, match=r"does not have model-00002-of-00002\.safetensors; all machines must share"):
+        draft.complete({**draft.sums(), "model-00002-of-00002.safetensors": "0"})
+    assert checkpoint_paths(tmp_path) == []
+
+
+def test_the_former_format_of_sharded_runs_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / step_name(4)
+    path.mkdir()
+    (path / "state.json").write_text(json.dumps({"step": 4, "sha256": {"__0_0.distcp": "0", ".metadata": "0"}}))
+    for read in (verify_checkpoint, load_checkpoint):
+        with pytest.raises(UserError, match=r"step-00000004: a sharded run of an earlier version wrote it, in a"):
+            newest_undamaged(tmp_path, read, pytest.fail)
 
 
 def test_all_files_have_the_same_permissions(tmp_path: Path) -> None:
@@ -116,6 +175,7 @@ def test_a_full_disk_is_an_error_and_leaves_no_files(tmp_path: Path, monkeypatch
         patch.setattr(module, "save_file", fill)
         with pytest.raises(WriteError) as caught:
             save(tmp_path, 20)
+    remove_drafts(tmp_path)
     expected = f"{tmp_path / 'step-00000020'}: cannot be written (No space left on device); free some disk space"
     assert str(caught.value) == expected
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000010"]

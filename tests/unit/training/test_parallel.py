@@ -8,7 +8,7 @@ import pytest
 import torch
 from together import all_end_well, group
 from unit.training import ranks_program
-from unit.training.ranks_program import CASES, told, train
+from unit.training.ranks_program import CASES, stopped_and_resumed, told, train
 
 from headwise.training.trainer import Trainer
 
@@ -18,20 +18,42 @@ Told = list[dict[str, Any]]  # of each rank
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
-    return by(2, tmp_path_factory.mktemp("two"))
+def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run by one process, stopped after three updates."""
+    out = tmp_path_factory.mktemp("one")
+    train(out / "stopped" / "copies", Trainer, dtype=torch.float64, max_steps=3)
+    return out
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
-    return by(4, tmp_path_factory.mktemp("four"))
+def folder_of_two(one: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return by(2, tmp_path_factory.mktemp("two"), one)
 
 
-def by(size: int, folder: Path) -> dict[str, Told]:
-    """The results of this many processes in each case."""
-    with group(size, [PROGRAM, folder]) as programs:
+@pytest.fixture(scope="module")
+def folder_of_four(folder_of_two: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return by(4, tmp_path_factory.mktemp("four"), folder_of_two)
+
+
+def by(size: int, folder: Path, before: Path) -> Path:
+    """The results of this many processes in each case; they also resume runs of another number of processes."""
+    with group(size, [PROGRAM, folder, before]) as programs:
         all_end_well(programs)
-    cases = (*CASES, "resumed")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def two(folder_of_two: Path) -> dict[str, Told]:
+    return results(2, folder_of_two)
+
+
+@pytest.fixture(scope="module")
+def four(folder_of_four: Path) -> dict[str, Told]:
+    return results(4, folder_of_four)
+
+
+def results(size: int, folder: Path) -> dict[str, Told]:
+    cases = (*CASES, "resumed", "changed")
     return {case: [json.loads((folder / f"{case}.{rank}.json").read_text()) for rank in range(size)] for case in cases}
 
 
@@ -88,6 +110,26 @@ def test_all_ranks_skip_a_checkpoint_that_one_finds_damaged(request: Any, size: 
         assert rank["steps"] == ["step-00000002", "step-00000004", "step-00000005"]
         (warning,) = rank["warnings"]
         assert warning.startswith("checkpoint damaged, using the one before it: ")
-        assert warning.endswith("step-00000005/__1_0.distcp: checksum does not match")
+        assert warning.endswith(f"step-00000005/model-00002-of-{size:05d}.safetensors: checksum does not match")
         assert rank["step"] == 4
         assert rank["parameters"] == rank["before"]  # bit for bit
+
+
+@pytest.mark.parametrize(("before", "size", "runs"), [(1, 2, 2), (2, 4, 4), (4, 1, 2)])
+def test_any_processes_resume_a_run_of_any_others(
+    before: int, size: int, runs: int, request: Any, folder_of_four: Path, tmp_path: Path
+) -> None:
+    """With or without shards, before and after; the losses and the parameters are those of one process."""
+    if size == 1:
+        ranks = [stopped_and_resumed(tmp_path, folder_of_four, Trainer)]
+        ranks = [{name: result for name, result in ranks[0].items() if name.endswith("to copies")}]
+    else:
+        ranks = request.getfixturevalue({2: "two", 4: "four"}[size])["changed"]
+    expected = told(train(tmp_path / "whole", Trainer, dtype=torch.float64))
+    assert len(ranks[0]) == runs
+    for name, result in ranks[0].items():
+        [warning] = result["warnings"]
+        assert warning == f"resuming with {size} ranks a run of {before}: rounding and dropout will differ", name
+        assert_close({**result, "judged": result["judged"][-1:]}, expected, 1e-10)
+    for rank in ranks[1:]:
+        assert [rank[name]["parameters"] for name in rank] == [ranks[0][name]["parameters"] for name in rank]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 from torch.distributed.fsdp import CPUOffloadPolicy
-from unit.training.ranks_program import CASES, MODEL, batches, flip, made, parallel, train
+from unit.training.ranks_program import CASES, MODEL, flip, made, parallel, train
 
 from headwise.architectures.transformer import build_model
 from headwise.config.settings import RunConfig
@@ -21,7 +21,6 @@ from headwise.tasks import ranks as task_ranks
 from headwise.tasks.ranks import network_and_trainer
 from headwise.training import sharded
 from headwise.training.checkpoint import CHECKPOINTS, checkpoint_paths, verify_checkpoint
-from headwise.training.metrics import Clock
 from headwise.training.ranks import Ranks, process_group
 
 
@@ -92,7 +91,7 @@ def cut(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
-@pytest.mark.parametrize("name", ["__0_0.distcp", ".metadata", "state.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors", "state.json"])
 def test_damage_and_missing_parts_are_found(name: str, damage: Callable[[Path], None], folder: Path) -> None:
     path = folder / CHECKPOINTS / "step-00000005"
     assert verify_checkpoint(path)["step"] == 5
@@ -103,7 +102,7 @@ def test_damage_and_missing_parts_are_found(name: str, damage: Callable[[Path], 
 
 def test_all_checkpoints_damaged(kind: Any, folder: Path) -> None:
     for path in checkpoint_paths(folder / CHECKPOINTS):
-        (path / "__0_0.distcp").unlink()
+        (path / "model.safetensors").unlink()
     with pytest.raises(UserError, match="all 3 checkpoints are damaged"):
         made(folder, kind, **SETTINGS).restore(pytest.fail)
 
@@ -111,7 +110,7 @@ def test_all_checkpoints_damaged(kind: Any, folder: Path) -> None:
 def test_damaged_ones_are_not_averaged(kind: Any, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trainer = made(folder, kind, **SETTINGS)
     trainer.restore(pytest.fail)
-    flip(folder / CHECKPOINTS / "step-00000004" / "__0_0.distcp")
+    flip(folder / CHECKPOINTS / "step-00000004" / "model.safetensors")
     trainer._show = True
     trainer.run()
     assert "the last checkpoints are not averaged: " in capsys.readouterr().err
@@ -121,13 +120,14 @@ def test_a_checkpoint_appears_with_the_update_after_its_parts_are_written(kind: 
     """Until then a killed run has the previous checkpoint."""
     checkpoints = folder / CHECKPOINTS
     shutil.copytree(checkpoints / "step-00000004", checkpoints / ".step-00000003")  # of a run that was killed
-    stale = checkpoints / ".step-00000003" / "__7_0.distcp"
+    stale = checkpoints / ".step-00000003" / "model-00002-of-00008.safetensors"
     stale.touch()
     trainer = made(folder, kind, **SETTINGS)
     trainer._began, trainer.progress.step = 0.0, 3
     trainer._save()
-    trainer._pending[0].result()
+    trainer.saver.draft.sums()
     assert [path.name[-1] for path in checkpoint_paths(checkpoints)] == ["2", "4", "5"]
-    trainer._update(batches()[:4], Clock(trainer._open_stream(None)))
+    assert trainer.saver.is_written()
+    trainer.saver.finish()
     named = checkpoints / "step-00000003"
     assert verify_checkpoint(named)["step"] == 3 and not (named / stale.name).exists()

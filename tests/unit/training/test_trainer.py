@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
+from threading import Event
 from typing import Any
 
 import pytest
@@ -23,8 +24,9 @@ from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.data.batch import Batch, collate
 from headwise.errors import UserError, unwritable
+from headwise.training import checkpoint
 from headwise.training.callbacks import Callback, TrainingStart
-from headwise.training.checkpoint import Checkpoint, checkpoint_paths, load_checkpoint, save_checkpoint
+from headwise.training.checkpoint import CheckpointDraft, checkpoint_paths, load_checkpoint
 from headwise.training.loss import Loss
 from headwise.training.metrics import Clock
 from headwise.training.step import batch_loss, nll_of, real_states, translation_objective
@@ -224,11 +226,11 @@ def test_moving_average(tmp_path: Path) -> None:
     run.trainer.run()
     average = run.start
     for path, validated in zip(checkpoint_paths(tmp_path / "checkpoints"), run.validated, strict=True):
-        checkpoint = load_checkpoint(path)
-        average = {name: 0.75 * average[name] + 0.25 * value for name, value in checkpoint.model.items()}
+        saved = load_checkpoint(path)
+        average = {name: 0.75 * average[name] + 0.25 * value for name, value in saved.model.items()}
         torch.testing.assert_close(validated, average)  # what is validated, and so exported, is the average ...
-        assert_equal(validated, {name: checkpoint.training[f"ema.{name}"] for name in average})
-    assert_equal(run.parameters(), checkpoint.model)  # ... and training goes on with the parameters themselves
+        assert_equal(validated, {name: saved.training[f"ema.{name}"] for name in average})
+    assert_equal(run.parameters(), saved.model)  # ... and training goes on with the parameters themselves
     assert run.exported == ["step 1"]  # later figures are no better, and no mean of checkpoints is tried
 
 
@@ -338,7 +340,7 @@ def test_a_bad_update_is_skipped_and_counted(tmp_path: Path, spoil: Callable[[Ru
     assert_different(after[0].model, after[1].model)
     assert_equal(after[1].model, after[2].model)
     assert after[1].training.keys() == after[2].training.keys()
-    moments = [{k: v for k, v in checkpoint.training.items() if "random" not in k} for checkpoint in after]
+    moments = [{k: v for k, v in saved.training.items() if "random" not in k} for saved in after]
     assert_equal(moments[1], moments[2])
     assert_different(after[2].model, after[3].model)
     assert [line["skipped"] for line in run.log()] == [0, 0, 1, 1]
@@ -385,17 +387,18 @@ def test_out_of_memory_names_the_batch_and_the_setting(tmp_path: Path, error: Ex
 
 
 def test_a_full_disk_says_how_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, calls = Run(tmp_path, checkpoint_every=1), iter(range(9))
+    run, calls, sums = Run(tmp_path, checkpoint_every=1), iter(range(9)), CheckpointDraft.sums
 
-    def fill(folder: Path, checkpoint: Checkpoint) -> Path:
+    def fill(draft: CheckpointDraft) -> dict[str, str]:
         if next(calls) == 2:
-            raise unwritable(folder, OSError(errno.ENOSPC, "No space left on device"))
-        return save_checkpoint(folder, checkpoint)
+            raise unwritable(tmp_path / "checkpoints", OSError(errno.ENOSPC, "No space left on device"))
+        return sums(draft)
 
-    monkeypatch.setattr("headwise.training.trainer.save_checkpoint", fill)
+    monkeypatch.setattr(CheckpointDraft, "sums", fill)
     expected = "free some disk space, then resume with --resume; the last checkpoint is step-00000002"
     with pytest.raises(UserError, match=rf"checkpoints: cannot be written \(No space left on device\); {expected}"):
         run.trainer.run()
+    assert not [*(tmp_path / "checkpoints").glob(".*")]  # which frees the disk
 
 
 def test_other_errors_are_not_changed(tmp_path: Path) -> None:
@@ -501,6 +504,54 @@ def test_a_checkpoint_damaged_later_is_not_averaged(tmp_path: Path, capsys: pyte
     assert run.trainer.run() == "finished"
     assert run.exported == ["step 4"]
     assert "not averaged: " in capsys.readouterr().err
+
+
+def test_a_run_with_other_batches_is_resumed_after_as_much_of_the_epoch(tmp_path: Path) -> None:
+    Run(tmp_path, tokens_per_batch=600).trainer.run()
+    resumed = Run(tmp_path, tokens_per_batch=200)
+    assert resumed.trainer.restore(pytest.fail)
+    assert resumed.trainer.progress.data == {"epoch": 1, "given": 12}  # was 4
+    same = Run(tmp_path, tokens_per_batch=600)
+    assert same.trainer.restore(pytest.fail)
+    assert same.trainer.progress.data == {"epoch": 1, "given": 4}
+
+
+def test_training_continues_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has its name after the update in which it is complete; a kill before leaves the one before it."""
+    run, may_write, save_file = Run(tmp_path, max_steps=6, checkpoint_every=3), Event(), checkpoint.save_file
+
+    def wait(tensors: dict[str, Tensor], path: Path) -> None:
+        assert may_write.wait(60)
+        save_file(tensors, path)
+
+    monkeypatch.setattr(checkpoint, "save_file", wait)
+    named: list[list[str]] = []
+
+    def look(_module: nn.Module, _inputs: Any) -> None:
+        named.append([path.name for path in checkpoint_paths(tmp_path / "checkpoints")])
+        if len(named) == 5:
+            may_write.set()
+            assert run.trainer.saver.draft
+            run.trainer.saver.draft.sums()
+
+    run.network.src_embeddings.register_forward_pre_hook(look)
+    run.trainer.run()
+    assert named == [[], [], [], [], [], ["step-00000003"]]
+    assert [path.name for path in checkpoint_paths(tmp_path / "checkpoints")] == ["step-00000003", "step-00000006"]
+
+
+def test_an_error_leaves_a_checkpoint_that_was_being_written(tmp_path: Path) -> None:
+    run = Run(tmp_path, checkpoint_every=2)
+    steps = iter(range(1, 9))
+
+    def fail(_module: nn.Module, _inputs: Any) -> None:
+        if next(steps) == 3:
+            raise ZeroDivisionError
+
+    run.network.src_embeddings.register_forward_pre_hook(fail)
+    with pytest.raises(ZeroDivisionError):
+        run.trainer.run()
+    assert [path.name for path in checkpoint_paths(tmp_path / "checkpoints")] == ["step-00000002"]
 
 
 def test_only_the_last_checkpoints_are_kept(tmp_path: Path) -> None:

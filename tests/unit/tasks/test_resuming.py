@@ -1,0 +1,111 @@
+"""What a resumed run may change."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from saving import save_checkpoint
+
+from headwise.checkpoint.model_card import model_card
+from headwise.checkpoint.trained import read_run, write_settings
+from headwise.config.settings import RunConfig
+from headwise.config.training import TrainConfig
+from headwise.errors import UserError
+from headwise.tasks.job import TrainRequest
+from headwise.tasks.resuming import check_resumed, with_all_batches
+from headwise.training.checkpoint import CHECKPOINTS, Checkpoint
+
+ABOUT: dict[str, Any] = {"recipe": "run", "headwise": "1", "torch": "2", "python": "3"}
+ABOUT["corpus"] = {"key": "a", "train": ["t"], "valid": ["v"], "pairs": 1, "dropped": {}}
+
+
+def started(folder: Path, accumulate: int, tokens: int = 600, ranks: int = 1, **train: Any) -> RunConfig:
+    """The settings of a run by this many processes, in its folder."""
+    return resumed(folder, False, accumulate, tokens, ranks, **train)
+
+
+def resumed(folder: Path, resume: bool, accumulate: int, tokens: int, ranks: int, **train: Any) -> RunConfig:
+    request = TrainRequest("run", [], [], str(folder), resume=resume)
+    asked = RunConfig(train=TrainConfig(accumulate=accumulate, tokens_per_batch=tokens, **train))
+    config, entries = with_all_batches(request, asked, folder, ranks)
+    about = {**ABOUT, **entries}
+    if resume:
+        about["changes"] = check_resumed(request, config, about, folder)
+    write_settings(folder, config, None, about)
+    return config
+
+
+def batches(config: RunConfig) -> tuple[int, int]:
+    return config.train.accumulate, config.train.tokens_per_batch
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "expected"),
+    [
+        ((1, 600, 1), (1, 600, 1), (1, 600)),
+        ((1, 600, 1), (1, 600, 2), (2, 300)),  # as many tokens
+        ((1, 600, 1), (1, 600, 3), (3, 200)),
+        ((4, 600, 1), (4, 600, 2), (4, 600)),
+        ((3, 600, 1), (3, 600, 2), (3, 600)),  # ranks may have different numbers of batches
+        ((2, 600, 2), (2, 600, 1), (4, 600)),  # the same command
+        ((2, 600, 2), (4, 600, 1), (4, 600)),  # the total
+        ((2, 600, 2), (2, 600, 4), (4, 600)),
+        ((2, 600, 2), (2, 600, 8), (8, 300)),
+        ((4, 600, 1), (8, 300, 1), (8, 300)),  # requested
+        ((4, 600, 1), (2, 300, 4), (8, 300)),
+        ((4, 600, 1), (1, 600, 1), (1, 600)),
+    ],
+)
+def test_a_resumed_run_keeps_the_tokens_of_an_update(
+    first: tuple[int, int, int], then: tuple[int, int, int], expected: tuple[int, int], tmp_path: Path
+) -> None:
+    started(tmp_path, *first)
+    assert batches(resumed(tmp_path, True, *then)) == expected
+    assert batches(resumed(tmp_path, True, *then)) == expected  # again
+    assert batches(read_run(tmp_path)[0]) == expected
+
+
+def test_sharded_processes_have_equally_many_batches(tmp_path: Path) -> None:
+    started(tmp_path, 3, 600)
+    assert batches(resumed(tmp_path, True, 3, 600, 2, shard="full")) == (4, 450)
+    assert batches(resumed(tmp_path, True, 3, 600, 1)) == (4, 450)  # the plan of the run
+    assert batches(resumed(tmp_path, True, 3, 600, 4, shard="full")) == (4, 450)
+
+
+def test_changes_are_reported_and_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    started(tmp_path, 1)
+    resumed(tmp_path, True, 1, 600, 1, log_every=7)
+    assert not capsys.readouterr().err
+    assert read_run(tmp_path)[1]["changes"] == []  # there is no checkpoint, so the run starts again
+    save_checkpoint(tmp_path / CHECKPOINTS, Checkpoint({"w": torch.ones(2)}, {}, {"step": 40}))
+    resumed(tmp_path, True, 1, 600, 2, log_every=7, shard="full", recompute=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "an update has 2 batches of 300 tokens, before 1 of 600: as many tokens; this epoch is planned anew, so it "
+        "repeats some examples and omits others",
+        "train.recompute was False, now True: results stay the same",
+        "train.shard was 'none', now 'full': rounding and dropout differ from here on",
+    ]
+    save_checkpoint(tmp_path / CHECKPOINTS, Checkpoint({"w": torch.ones(2)}, {}, {"step": 50}))
+    config = resumed(tmp_path, True, 6, 300, 2, log_every=7, recompute=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == (
+        "an update has 12 batches of 300 tokens, before 2 of 300: 6 times the tokens, with the same learning rate"
+    )
+    about = read_run(tmp_path)[1]
+    rows = model_card(config, about, 1, {}, "step 60", "").splitlines()
+    assert (
+        "| changes | after step 40: train.recompute = True instead of False, train.shard = full instead of none, "
+        "train.accumulate = 2 instead of 1, train.tokens_per_batch = 300 instead of 600, ranks = 2 instead of 1; "
+        "after step 50: train.shard = none instead of full, train.accumulate = 12 instead of 2 |"
+    ) in rows
+
+
+def test_other_settings_must_be_those_of_the_run(tmp_path: Path) -> None:
+    config = started(tmp_path, 1)
+    request = TrainRequest("run", [], [], str(tmp_path), resume=True)
+    other = replace(config, train=replace(config.train, learning_rate=0.5))
+    with pytest.raises(UserError, match=r"train\.learning_rate was 0\.0, now 0\.5; use the run's --set or train into"):
+        check_resumed(request, other, ABOUT, tmp_path)
