@@ -30,7 +30,7 @@ from headwise.decode.request import (
     run_sequentially,
 )
 from headwise.device import usable_threads
-from headwise.native.threads import use_threads
+from headwise.native.threads import SharedThreads
 
 # Bounds of a thread's share of `batch_tokens`. With fewer rows, matrix products wait for weights; more rows, which are
 # multiplied about 50 at a time, only take memory.
@@ -80,13 +80,11 @@ def execute(engine: SearchEngine, request: SearchRequest) -> list[list[Hypothesi
 def _results(engine: SearchEngine, request: SearchRequest, stop: NDArray[np.int32]) -> Results:
     """Runs batches in threads, which share the memory of one batch, or one after another.
 
-    Even a single batch gets its own thread, so that the main thread can handle signals. Fewer batches than threads have
-    several threads each.
+    Even a single batch gets its own thread, so that the main thread can handle signals.
     """
     settings, threads = request.settings, usable_threads()
 
-    def decode(batch: list[int], threads: int = 1) -> list[list[Hypothesis]]:
-        use_threads(threads)
+    def decode(batch: list[int]) -> list[list[Hypothesis]]:
         return engine.search(*request.of(batch).arguments(), stop)
 
     lengths, advice = [len(source) for source in request.sources], memory_advice(settings)
@@ -94,8 +92,7 @@ def _results(engine: SearchEngine, request: SearchRequest, stop: NDArray[np.int3
         return run_sequentially(decode, batches(lengths, settings), advice)
     share = max(min(settings.batch_tokens, MIN_SHARE), min(settings.batch_tokens // threads, MAX_SHARE))
     waiting = list(batches(lengths, replace(settings, batch_tokens=share)))
-    each = max(1, threads // max(1, len(waiting)))
-    return run_in_threads(partial(decode, threads=each), waiting, stop, advice)
+    return run_in_threads(decode, waiting, stop, advice)
 
 
 def begin(engine: SearchEngine, request: SearchRequest) -> StepwiseSearch:
@@ -129,16 +126,19 @@ def only_continuation(ranked: list[Continuation]) -> Continuation:
 def run_in_threads(decode: DecodeBatch, waiting: list[list[int]], stop: NDArray[np.int32], advice: str) -> Results:
     """Runs batches in `usable_threads` threads. Batches that do not fit into memory are split and run again, alone.
 
-    If the system allows fewer threads (`ulimit -u`, a container's limit), those are used, or none. When the caller
-    stops waiting, `stop` becomes non-zero and `decode` ends soon. `advice` completes the message of `TooLarge`.
+    When fewer batches than threads are left, these have several threads each. If the system allows fewer threads
+    (`ulimit -u`, a container's limit), those are used, or none. When the caller stops waiting, `stop` becomes non-zero
+    and `decode` ends soon. `advice` completes the message of `TooLarge`.
     """
-    threads = min(usable_threads(), len(waiting))
+    usable = usable_threads()
+    threads = min(usable, len(waiting))
     while threads:
+        shared = SharedThreads(usable, len(waiting))
         with ThreadPoolExecutor(threads) as pool:
             try:
-                futures = _submitted(pool, decode, waiting)
+                futures = _submitted(pool, decode, waiting, shared)
                 if len(futures) == len(waiting):
-                    yield from _answered(pool, decode, futures, advice)
+                    yield from _answered(pool, decode, futures, shared, advice)
                     return
             finally:  # also on Ctrl-C
                 stop[0] = 1
@@ -148,18 +148,22 @@ def run_in_threads(decode: DecodeBatch, waiting: list[list[int]], stop: NDArray[
     yield from run_sequentially(decode, waiting, advice)
 
 
-def _submitted(pool: Any, decode: DecodeBatch, waiting: list[list[int]]) -> list[tuple[list[int], Any]]:
+def _submitted(
+    pool: Any, decode: DecodeBatch, waiting: list[list[int]], shared: SharedThreads
+) -> list[tuple[list[int], Any]]:
     """Batches with their futures, up to the first for which the system could not start a thread."""
     futures = []
     for batch in waiting:
         try:
-            futures.append((batch, pool.submit(_or_none, decode, batch)))
+            futures.append((batch, pool.submit(shared.run, partial(_or_none, decode, batch))))
         except RuntimeError:
             break
     return futures
 
 
-def _answered(pool: Any, decode: DecodeBatch, futures: list[tuple[list[int], Any]], advice: str) -> Results:
+def _answered(
+    pool: Any, decode: DecodeBatch, futures: list[tuple[list[int], Any]], shared: SharedThreads, advice: str
+) -> Results:
     too_large: list[list[int]] = []
     for batch, future in futures:
         results = future.result()
@@ -167,7 +171,8 @@ def _answered(pool: Any, decode: DecodeBatch, futures: list[tuple[list[int], Any
             too_large += [batch] if len(batch) == 1 else halves(batch, advice)[::-1]
         else:
             yield batch, results
-    yield from run_sequentially(lambda batch: pool.submit(decode, batch).result(), too_large, advice)
+    alone = partial(pool.submit, shared.run)
+    yield from run_sequentially(lambda batch: alone(partial(decode, batch)).result(), too_large, advice)
 
 
 def _or_none(decode: DecodeBatch, batch: list[int]) -> list[Any] | None:

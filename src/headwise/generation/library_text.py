@@ -17,7 +17,6 @@ from headwise.device import usable_threads
 from headwise.native.network import CompiledNetwork
 from headwise.native.reading import token_log_probs
 from headwise.native.search import Search
-from headwise.native.threads import use_threads
 
 ADVICE = "use shorter prompts, fewer hypotheses or fewer new tokens"
 Result = TypeVar("Result")
@@ -72,19 +71,11 @@ def _limits_of(limits: Bounds, batch: Sequence[int]) -> Bounds:
 
 
 def _in_threads(count: int, run: Callable[[list[int], NDArray[np.int32]], list[Result]]) -> list[Result]:
-    """The results of `run` for `count` inputs, in order; each thread gets every n-th of them.
-
-    Fewer inputs than threads have several threads each.
-    """
+    """The results of `run` for `count` inputs, in order; each thread gets every n-th of them."""
     stop, found = np.zeros(1, np.int32), dict[int, Result]()
     threads = min(usable_threads(), count)
     shares = [list(range(first, count, threads)) for first in range(threads)]
-
-    def run_share(batch: list[int]) -> list[Result]:
-        use_threads(usable_threads() // threads)
-        return run(batch, stop)
-
-    results = run_in_threads(run_share, shares, stop, ADVICE)
+    results = run_in_threads(lambda batch: run(batch, stop), shares, stop, ADVICE)
     with set_when_cancelled(stop), closing(results) as finished:
         for batch, of_batch in finished:
             found.update(zip(batch, of_batch, strict=True))

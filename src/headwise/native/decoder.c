@@ -18,6 +18,13 @@ static int prompt_rows(const Decoding *s, int rows, const int32_t *positions, co
     return n;
 }
 
+/* The number of rows of one sentence at one position, at most BLOCK. */
+static int hypotheses(int rows, const int32_t *positions, const int32_t *sentences) {
+    int n = 1;
+    while (n < MIN(rows, BLOCK) && sentences[n] == sentences[0] && positions[n] == positions[0]) n++;
+    return n;
+}
+
 /* Projects `rows` rows to queries, keys and values, and adds the keys and values to the cache. */
 static int project_heads(Decoding *s, int layer, int rows, const int32_t *positions) {
     const Attention *a = &s->model->decoder[layer].self;
@@ -61,9 +68,10 @@ static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *po
                              values + prompt * a->kv_heads * a->d_v, positions[r], scores, out);
             continue;
         }
-        const Slots slots = {prompt, s->n_prompt_slots ? s->prompt_lengths[sentences[r]] : 0, paths + r * stride};
-        attend_to_path(a, q + (int64_t)r * width, keys, values, &slots, positions[r],
-                       to->scores ? to->scores + (int64_t)r * rows : NULL, walk->head, scores, out);
+        count = to->scores || weights ? 1 : hypotheses(rows - r, positions + r, sentences + r);
+        const Slots slots = {prompt, s->n_prompt_slots ? s->prompt_lengths[sentences[r]] : 0, paths + r * stride, stride};
+        attend_to_paths(a, count, q + (int64_t)r * width, width, keys, values, &slots, positions[r],
+                        to->scores ? to->scores + (int64_t)r * rows : NULL, walk->head, scores, out);
         const int length = positions[r] + 1; /* recordings are of attention without windows */
         if (to->weights) memcpy(to->weights + (int64_t)r * rows, scores + walk->head * round_up(length), 4 * (size_t)length);
         for (int h = 0; weights && h < a->heads; h++)

@@ -354,7 +354,7 @@ def declared(found: ctypes.CDLL) -> ctypes.CDLL:
         ("search_end", None, (c_void_p,)),
         ("set_openmp", None, (c_void_p,)),
         ("free_blocks", None, ()),
-        ("set_threads", None, (c_int,)),
+        ("set_threads", None, (c_int, c_void_p)),
         ("drop", None, (c_void_p, c_int, c_void_p, c_int64, c_int, c_float, c_int64, c_void_p, c_int, c_int)),
         ("softmax", c_int, (c_void_p, c_int, c_int64, c_int64, c_void_p, c_int)),
         ("attend", c_int, (*(c_void_p,) * 4, c_int)),

@@ -10,11 +10,13 @@
 #define PARTS_PER_THREAD 4  /* to balance the load */
 #define MOST_THREADS 64
 
-static _Thread_local int usable_threads = 1;
+static _Thread_local int most_threads = 1;
+static _Thread_local const atomic_int *shared_threads;
 
 int parts_for(int64_t multiplications) {
-    const int64_t wanted = multiplications / PART_WORK, most = (int64_t)PARTS_PER_THREAD * usable_threads;
-    return usable_threads < 2 || wanted < 2 ? 1 : (int)MIN(wanted, most);
+    const int threads = shared_threads ? MIN(atomic_load_explicit(shared_threads, memory_order_relaxed), most_threads) : most_threads;
+    const int64_t wanted = multiplications / PART_WORK, most = (int64_t)PARTS_PER_THREAD * threads;
+    return threads < 2 || wanted < 2 ? 1 : (int)MIN(wanted, most);
 }
 
 static void run_alone(int parts, PartTask task, void *data) {
@@ -25,13 +27,12 @@ static void run_alone(int parts, PartTask task, void *data) {
 
 void run_parts(int parts, PartTask task, void *data) { run_alone(parts, task, data); }
 
-void headwise_set_threads(int threads) { (void)threads; } /* always 1 */
+void headwise_set_threads(int threads, const atomic_int *shared) { (void)threads, (void)shared; } /* always 1 */
 
 #else
 
 #include <pthread.h>
 #include <time.h>
-#include <stdatomic.h>
 
 #define SPINS 2048      /* pauses before a thread sleeps */
 #define STALL 8192      /* pauses of waiting that show that a thread was stopped */
@@ -140,13 +141,13 @@ static void forget(void) {
     pthread_mutex_init(&pool.mutex, NULL), pthread_cond_init(&pool.wake, NULL);
 }
 
-void headwise_set_threads(int threads) {
-    usable_threads = MAX(1, MIN(threads, MOST_THREADS));
-    if (usable_threads - 1 <= pool.threads) return;
+void headwise_set_threads(int threads, const atomic_int *shared) {
+    most_threads = MAX(1, MIN(threads, MOST_THREADS)), shared_threads = shared;
+    if (most_threads - 1 <= pool.threads) return;
     static atomic_int prepared;
     if (!atomic_exchange(&prepared, 1)) pthread_atfork(NULL, NULL, forget);
     pthread_mutex_lock(&pool.mutex);
-    for (pthread_t thread; pool.threads < usable_threads - 1; pool.threads++) {
+    for (pthread_t thread; pool.threads < most_threads - 1; pool.threads++) {
         if (pthread_create(&thread, NULL, worker, NULL)) break;
         pthread_detach(thread);
     }

@@ -6,6 +6,7 @@
 
 #include "common.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 /* One of `parts` parts of some work. */
@@ -17,7 +18,8 @@ int parts_for(int64_t multiplications);
 /* Runs all parts: on the pool, or alone if another thread is using it. */
 void run_parts(int parts, PartTask task, void *data);
 
-/* How many threads the calls of this thread may use from now on; 1 at first. The pool grows to the largest number. */
-EXPORT void headwise_set_threads(int threads);
+/* How many threads the calls of this thread may use from now on; 1 at first. If `shared` is not NULL, they may use as many as it
+   says at each time, at most `threads`. The pool grows to the largest number. */
+EXPORT void headwise_set_threads(int threads, const atomic_int *shared);
 
 #endif

@@ -11,64 +11,106 @@ static int first_visible(const Attention *a, int position) {
     return a->window ? MAX(0, position - a->window + 1) : 0;
 }
 
+#ifdef REGISTER_IS_PANEL
+#define KEYS 8 /* whose sums are in registers */
+#else
+#define KEYS 4
+#endif
+
 /* The products of a query of width `d` with eight keys. */
-INLINE f8 dot8(const float *q, const float *const k[8], int d) {
-    f8 total[8];
-    UNROLL(8)
-    for (int j = 0; j < 8; j++) total[j] = set8(0);
-    for (int i = 0; i < d; i += 8) {
-        const f8 x = load8(q + i);
+static f8 dot8(const float *q, const float *const k[8], int d) {
+    f8 sums[8];
+    UNROLL(2)
+    for (int first = 0; first < 8; first += KEYS) {
+        f16 total[KEYS];
         UNROLL(8)
-        for (int j = 0; j < 8; j++) total[j] = fma8(x, load8(k[j] + i), total[j]);
+        for (int j = 0; j < KEYS; j++) total[j] = set16(0);
+        int i = 0;
+        for (; i + 16 <= d; i += 16)
+            UNROLL(8)
+            for (int j = 0; j < KEYS; j++) total[j] = fma16(load16(q + i), load16(k[first + j] + i), total[j]);
+        UNROLL(8)
+        for (int j = 0; j < KEYS; j++) {
+            f8 *sum = &sums[first + j];
+            *sum = add_halves16(total[j]);
+            if (i < d) *sum = fma8(load8(q + i), load8(k[first + j] + i), *sum);
+        }
     }
-    return reduce_add8x8(total);
+    return reduce_add8x8(sums);
+}
+
+/* Adds `n` weighted values of width `d`. */
+static void add_values(const float *weights, int n, const float *const v[8], int d, float *out) {
+    int i = 0;
+    for (; i + 64 <= d; i += 64) {
+        f16 total[4];
+        UNROLL(4)
+        for (int p = 0; p < 4; p++) total[p] = load16(out + i + 16 * p);
+        for (int t = 0; t < n; t++)
+            UNROLL(4)
+            for (int p = 0; p < 4; p++) total[p] = fma16(set16(weights[t]), load16(v[t] + i + 16 * p), total[p]);
+        UNROLL(4)
+        for (int p = 0; p < 4; p++) store16(out + i + 16 * p, total[p]);
+    }
+    for (; i < d; i += 8) {
+        f8 total = load8(out + i);
+        for (int t = 0; t < n; t++) total = fma8(set8(weights[t]), load8(v[t] + i), total);
+        store8(out + i, total);
+    }
 }
 
 /* --- Steps --- */
 
-/* The values of a row at a position. */
-static const float *row_at(const float *rows, const Slots *slots, int position, int width) {
-    const int ahead = position - slots->n_prompt;
-    return rows + (ahead < 0 ? slots->prompt + position : slots->path[ahead]) * width;
-}
-
-/* Weighted sums of 8 N components of the values from position `begin` on. */
-INLINE void sum_values(const int N, const float *weights, const float *values, const Slots *slots, int begin, int end, int width,
-                       float *out) {
-    f8 total[8];
-    UNROLL(8)
-    for (int i = 0; i < N; i++) total[i] = set8(0);
-    for (int t = begin; t < end; t++) {
-        const float *v = row_at(values, slots, t, width);
-        const f8 weight = set8(weights[t - begin]);
-        UNROLL(8)
-        for (int i = 0; i < N; i++) total[i] = fma8(weight, load8(v + 8 * i), total[i]);
+/* The rows of keys or values at eight positions of a path from `t` on; the last one is repeated. */
+static void rows_at(const float *rows, const Slots *slots, int path, int t, int last, int width, const float *to[8]) {
+    for (int j = 0; j < 8; j++) {
+        const int position = MIN(t + j, last), ahead = position - slots->n_prompt;
+        to[j] = rows + (ahead < 0 ? slots->prompt + position : slots->path[path * slots->stride + ahead]) * width;
     }
-    UNROLL(8)
-    for (int i = 0; i < N; i++) store8(out + 8 * i, total[i]);
 }
 
-void attend_to_path(const Attention *a, const float *q, const float *keys, const float *values, const Slots *slots, int position,
-                    float *raw, int recorded, float *scores, float *out) {
+/* The number of positions up to `end` at which all of these paths have the same slots. */
+static int shared_length(const Slots *slots, int paths, int end) {
+    int length = end - slots->n_prompt;
+    for (int r = 1; r < paths; r++)
+        for (int t = 0; t < length; t++)
+            if (slots->path[r * slots->stride + t] != slots->path[t]) length = t;
+    return slots->n_prompt + length;
+}
+
+void attend_to_paths(const Attention *a, int count, const float *q, int64_t q_stride, const float *keys, const float *values,
+                     const Slots *slots, int position, float *raw, int recorded, float *scores, float *out) {
     const int begin = first_visible(a, position), end = position + 1, wide = round_up(end - begin);
-    const int group = a->heads / a->kv_heads, k_width = a->kv_heads * a->d_k, v_width = a->kv_heads * a->d_v;
+    const int shared = shared_length(slots, count, end), heads = a->heads, group = heads / a->kv_heads;
+    const int64_t side = (int64_t)heads * wide, out_width = heads * a->d_v;
     for (int t = begin; t < end; t += 8)
-        for (int g = 0; g < a->kv_heads; g++) {
+        for (int r = 0, rows; r < count; r += rows) {
             const float *k[8];
-            for (int j = 0; j < 8; j++) k[j] = row_at(keys, slots, MIN(t + j, position), k_width) + g * a->d_k;
-            for (int h = g * group; h < (g + 1) * group; h++)
-                store8(scores + (int64_t)h * wide + t - begin, dot8(q + h * a->d_k, k, a->d_k));
+            rows_at(keys, slots, r, t, position, a->kv_heads * a->d_k, k);
+            rows = MIN(t + 8, end) <= shared ? count : 1;
+            for (int h = 0; h < heads; h++) {
+                for (int i = r; i < r + rows; i++)
+                    store8(scores + i * side + (int64_t)h * wide + t - begin, dot8(q + i * q_stride + h * a->d_k, k, a->d_k));
+                if ((h + 1) % group == 0)
+                    for (int j = 0; j < 8; j++) k[j] += a->d_k;
+            }
         }
     if (raw) memcpy(raw, scores + (int64_t)recorded * wide, 4 * (size_t)(end - begin));
-    for (int h = 0; h < a->heads; h++) {
-        float *weights = scores + (int64_t)h * wide, *to = out + h * a->d_v;
-        const float *v = values + h / group * a->d_v;
-        softmax(weights, end - begin, wide);
-        int i = 0;
-        for (; i + 64 <= a->d_v; i += 64) sum_values(8, weights, v + i, slots, begin, end, v_width, to + i);
-        for (; i + 32 <= a->d_v; i += 32) sum_values(4, weights, v + i, slots, begin, end, v_width, to + i);
-        for (; i < a->d_v; i += 8) sum_values(1, weights, v + i, slots, begin, end, v_width, to + i);
-    }
+    for (int i = 0; i < count * heads; i++) softmax(scores + (int64_t)i * wide, end - begin, wide);
+    memset(out, 0, 4 * (size_t)(count * out_width));
+    for (int t = begin; t < end; t += 8)
+        for (int r = 0, rows; r < count; r += rows) {
+            const float *v[8];
+            rows_at(values, slots, r, t, position, a->kv_heads * a->d_v, v);
+            rows = MIN(t + 8, end) <= shared ? count : 1;
+            for (int h = 0; h < heads; h++) {
+                for (int i = r; i < r + rows; i++)
+                    add_values(scores + i * side + (int64_t)h * wide + t - begin, MIN(8, end - t), v, a->d_v,
+                               out + i * out_width + h * a->d_v);
+                if ((h + 1) % group == 0)
+                    for (int j = 0; j < 8; j++) v[j] += a->d_v;
+            }
+        }
 }
 
 /* --- Prompts --- */

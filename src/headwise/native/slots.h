@@ -7,19 +7,22 @@
 
 #include "transformer.h"
 
-#define BLOCK 4 /* queries of a prompt that are computed together, at most SCORE_ROWS */
+#define BLOCK 4 /* queries that are computed together, at most SCORE_ROWS */
 
-/* The slots of a row's positions: `n_prompt` slots from `prompt` on, then those of `path`. */
+/* The slots of a row's positions: `n_prompt` slots from `prompt` on, then those of `path`. The paths of the next rows are
+   `stride` slots further each. */
 typedef struct Slots {
     int64_t prompt;
     int n_prompt;
     const int32_t *path;
+    int64_t stride;
 } Slots;
 
-/* One row at `position`: attention of all heads to the positions up to its own, or to the last `window` of them. In `scores`
-   every head has the weights of `round_up` keys. The scores of head `recorded` are copied to `raw`, if it is not NULL. */
-void attend_to_path(const Attention *a, const float *q, const float *keys, const float *values, const Slots *slots, int position,
-                    float *raw, int recorded, float *scores, float *out);
+/* `count` rows, at most BLOCK, of one sentence at the same position: attention of all heads to the positions up to their own,
+   or to the last `window` of them. Keys and values at the beginning of all paths are read once. In `scores` every head of a
+   row has the weights of `round_up` keys. The first row's scores of head `recorded` are copied to `raw`, if it is not NULL. */
+void attend_to_paths(const Attention *a, int count, const float *q, int64_t q_stride, const float *keys, const float *values,
+                     const Slots *slots, int position, float *raw, int recorded, float *scores, float *out);
 
 /* `count` rows, at most BLOCK, of a prompt whose keys and values start at `keys` and `values`; the first one is at `position`.
    Rows of queries are `q_stride` numbers apart, those of `out` heads * d_v. Both functions use memory for the scores of

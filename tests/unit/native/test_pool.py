@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from headwise.native import library as c
 from headwise.native.build import FOLDER, compiler
 from headwise.native.linear import NUMBERS, Linear
-from headwise.native.threads import use_threads
+from headwise.native.threads import SharedThreads, use_threads
 
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
 
@@ -42,11 +43,15 @@ static void count(void *data, int part, int parts) {
 
 int main(void) {
     int alone = 0;
-    headwise_set_threads(2);
+    headwise_set_threads(2, NULL);
     run_parts(2, meet, &alone);
     for (int i = 0; i < 100000; i++) run_parts(7, count, NULL); /* every part of every task, once */
     for (int i = 0; i < 7; i++)
         if (sums[i] != 100000) return printf("part %d: %d times", i, sums[i]), 1;
+    atomic_int shared = 1; /* of at most 2 */
+    headwise_set_threads(2, &shared);
+    for (int expected = 1; shared < 4; shared++, expected = 8)
+        if (parts_for(1 << 30) != expected) return printf("%d threads: %d parts", shared, parts_for(1 << 30)), 1;
     return printf(alone ? "alone" : "together"), 0;
 }
 """
@@ -76,6 +81,27 @@ def test_results_do_not_depend_on_threads(numbers: str) -> None:
             use_threads(threads)
             assert np.array_equal(layer(x), wanted), (rows, threads)
     use_threads(1)
+
+
+def test_the_last_tasks_have_the_threads_of_finished_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five threads: three tasks have one each, two have two, the last has all; afterwards the thread has one."""
+    seen: list[int] = []
+    settings: list[tuple[int, bool]] = []
+    monkeypatch.setattr(
+        "headwise.native.threads.c.library",
+        lambda: SimpleNamespace(headwise_set_threads=lambda most, shared: settings.append((most, shared is not None))),
+    )
+    shared = SharedThreads(5, 3)
+
+    def task() -> None:
+        seen.append(int(shared.each[0]))
+
+    for _ in range(3):
+        shared.run(task)
+    with pytest.raises(ZeroDivisionError):
+        shared.run(lambda: 1 // 0)  # one that is run again
+    assert seen == [1, 2, 5]
+    assert settings == [(5, True), (1, False)] * 4
 
 
 def test_callers_at_once_get_their_own_results() -> None:
