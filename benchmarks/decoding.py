@@ -1,6 +1,7 @@
 """Speed of translation: Headwise compared with CTranslate2 and transformers, all with the same weights.
 
     python benchmarks/decoding.py [--sizes tiny base] [--beams 1 4] [--batches 1 32 128] [--turns 8] [--cores 0 1]
+                                   [--instructions avx2]
     python benchmarks/decoding.py --model DIR --source FILE [--reference FILE]
 
 Without `--model`: random parameters, source lengths sampled like those of Multi30k, and outputs of 14 steps. With
@@ -39,6 +40,14 @@ from workers import Reply, Team, Worker
 from headwise.checkpoint.with_torch import read_any
 
 FORCED = 14  # steps per output
+INSTRUCTIONS = {  # environment of the contenders: our build, CTranslate2, and the products of both its backends
+    "avx2": {
+        "HEADWISE_NATIVE": "avx2",
+        "CT2_FORCE_CPU_ISA": "AVX2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    },
+}
 SENTENCES = machine.pick({1: 16, 32: 128, 64: 256, 128: 256}, {1: 2, 32: 8})  # per turn, by batch size
 
 
@@ -371,9 +380,11 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="a trained model directory")
     parser.add_argument("--source", type=Path, help="text to translate with it")
     parser.add_argument("--reference", type=Path, help="reference translations")
+    parser.add_argument("--instructions", choices=INSTRUCTIONS, help="those of an older processor, for all contenders")
     machine.add_machine_options(parser)
     parser.add_argument("--name", default="decoding", help="of the result files")
     options = parser.parse_args()
+    os.environ.update(INSTRUCTIONS.get(options.instructions, {}))
     cores = machine.prepare(options)
     about = machine.description(cores)
     product_rate, peak = machine.float_rate(), cores * int8_peak() * 1e9

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headwise.localisation.fill import supports_markers
+from headwise.localisation.code_transfer import supports_markers
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.po import read_po
 from headwise.localisation.unit import UnitState, plain

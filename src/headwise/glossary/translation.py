@@ -19,8 +19,7 @@ from headwise.errors import UserError
 from headwise.glossary.annotation import annotate_source, supports_annotations
 from headwise.glossary.files import GlossaryInput, load_glossary
 from headwise.glossary.terms import Glossary
-from headwise.localisation.code_transfer import codes_of, restore_markers, with_markers
-from headwise.localisation.fill import supports_markers
+from headwise.localisation.code_transfer import codes_of, restore_markers, supports_markers, with_markers
 from headwise.localisation.unit import Code, Parts, join_parts, plain
 
 MIN_BEAM_SIZE = 8  # smaller beams leave too few hypotheses for each number of phrase tokens

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from headwise.data.links import Link
+from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.localisation.unit import Code, Parts, join_parts, plain, without_inline_codes
 
 MARKERS = "⓵⓶⓷⓸⓹⓺⓻⓼⓽⓾"
@@ -20,6 +21,15 @@ MARKER = re.compile(f"[{MARKERS}]")
 WORD = re.compile(r"\S+")
 TRAILING = re.compile(r"(?<!\W)\W+$")
 MAX_COPIED_CODES = 100  # distinct codes of a sentence: each is searched for at every character
+
+
+def supports_markers(tokenizer: PairTokenizer) -> bool:
+    """Whether a model was trained on markers: the first and most frequent one is a token of the vocabulary.
+
+    A marker that is unknown, or split into bytes, was rare or absent in the training data.
+    """
+    tokens = tokenizer.encode(f"a {MARKERS[0]}")[len(tokenizer.encode("a")) :]
+    return len(tokens) == 1 and tokens[0] != tokenizer.unk_id and MARKERS[0] in tokenizer.decode(tokens)
 
 
 def with_markers(parts: Parts) -> str | None:

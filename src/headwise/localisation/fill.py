@@ -11,11 +11,10 @@ from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from headwise.data.links import Links
-from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.translator import Translation
 from headwise.errors import UserError
-from headwise.localisation.code_transfer import MARKERS
+from headwise.localisation.code_transfer import supports_markers
 from headwise.localisation.placeholders import is_icu_choice, with_codes
 from headwise.localisation.quality_checks import quality_warnings
 from headwise.localisation.segment_memory import (
@@ -184,12 +183,3 @@ def _join_unit(
     log_prob = sum(one.log_prob for one in sentences) / max(1, sum(one.n_tokens for one in sentences))
     quality = quality_warnings(with_codes(unit.source, unit.markup), target, log_prob)
     return TranslatedUnit(number, unit, target, log_prob, (*warnings, *quality), segments)
-
-
-def supports_markers(tokenizer: PairTokenizer) -> bool:
-    """Whether a model was trained on markers: the first and most frequent one is a token of the vocabulary.
-
-    A marker that is unknown, or split into bytes, was rare or absent in the training data.
-    """
-    tokens = tokenizer.encode(f"a {MARKERS[0]}")[len(tokenizer.encode("a")) :]
-    return len(tokens) == 1 and tokens[0] != tokenizer.unk_id and MARKERS[0] in tokenizer.decode(tokens)

@@ -82,7 +82,7 @@ def translate_segments(
 
     Args:
         sentences: each with its markup language (`Unit.markup`).
-        markers: whether the model was trained on markers (`fill.supports_markers`).
+        markers: whether the model was trained on markers (`code_transfer.supports_markers`).
         lookup: finds translations that need no model.
     """
     done: dict[int, TranslatedSentence] = {}

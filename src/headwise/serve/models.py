@@ -15,7 +15,7 @@ from headwise.errors import UserError
 from headwise.generation.languages import CODED
 from headwise.glossary.terms import Glossary, Term
 from headwise.glossary.translation import MIN_BEAM_SIZE
-from headwise.localisation import fill
+from headwise.localisation.code_transfer import supports_markers
 from headwise.localisation.segment_memory import MemoryMatch
 from headwise.serve.batching import Batcher, BatchSettings, estimate_tokens
 from headwise.serve.cache import SentenceCache
@@ -93,7 +93,7 @@ class ServedModel:
     @property
     def supports_markers(self) -> bool:
         """Whether it was trained on markers for placeholders; False while it is not loaded."""
-        return self.model is not None and fill.supports_markers(self.model.tokenizer)
+        return self.model is not None and supports_markers(self.model.tokenizer)
 
     @property
     def most_waiting(self) -> int:

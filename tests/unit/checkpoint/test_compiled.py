@@ -254,6 +254,7 @@ def test_translating_does_without_torch(folder: Path, tmp_path: Path, code: str)
 
 
 UNASKED = {"tomllib", "difflib", "gzip", "unittest", "sacrebleu", "jaxtyping", "tqdm", "filelock"}
+UNASKED |= {"headwise.localisation.reading"}  # all file formats
 
 
 @needs_library
