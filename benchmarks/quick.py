@@ -100,6 +100,7 @@ RUNS = {
     "language_models": Run(once(), ("ctranslate2", "transformers")),
     "peak": Run(once()),
     "lexical_aligner": Run(once(*PAIR, "-o", "{data}/found.links")),
+    "loading": Run(once()),
     "monolingual": Run(  # not `back`: a model of two updates translates nothing
         once("multi30k", "--data", "{data}", "--out", "{data}/mono", "--keep", "2", "--lines", "40",
              "--ways", "pairs", "denoise", "--set", *TINY, *SHORT)

@@ -15,6 +15,7 @@ import torch
 
 from headwise.checkpoint.write import file_tensors
 from headwise.config.training import TrainConfig
+from headwise.data.stream import ALL_BATCHES
 from headwise.training.optimizer import clip_gradients, gradient_norm, make_optimizer
 from headwise.training.schedule import learning_rate
 
@@ -32,7 +33,7 @@ losses."""
 
 def batches_of(job: Any) -> Iterator[Any]:
     """As many as the job takes steps."""
-    with closing(job.stream(None, pin=False)) as stream:
+    with closing(job.stream(None, ALL_BATCHES)) as stream:
         yield from islice(stream, job.config.train.max_steps)
 
 

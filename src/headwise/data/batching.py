@@ -1,8 +1,9 @@
 """Batches of sentence pairs: the training stream, with BPE-dropout and noise, and validation batches."""
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
 import numpy as np
@@ -11,7 +12,7 @@ from headwise.config.data import PairData
 from headwise.data.batch import Batch, collate
 from headwise.data.batch_planning import Noise, Pairs, Rows, plan_batches, plan_epoch, shuffle_into_batches
 from headwise.data.pair_tokenizer import PairTokenizer, Tokens
-from headwise.data.stream import Cursor, EndlessStream
+from headwise.data.stream import ALL_BATCHES, BatchShare, Cursor, EndlessStream, Planned
 from headwise.data.tokenizer import Tokenizer
 
 WINDOW = 32  # planned batches that are batched again under BPE-dropout; more pad less and wait longer
@@ -39,8 +40,9 @@ def load_batch(
     return collate(pairs, *special_ids, index=rows, src_end_id=tokenizer.source.eos_id)
 
 
-class BatchStream(EndlessStream[Batch]):
-    """An endless stream of batches of training pairs.
+@dataclass(frozen=True)
+class PairBatches:
+    """The training batches of all epochs.
 
     With `config.bpe_dropout` (arXiv:1910.13267) the source, or both sides, are segmented again in every epoch, as a
     pure function of (seed, epoch, row). This changes lengths, so the pairs of `WINDOW` planned batches are batched
@@ -48,38 +50,23 @@ class BatchStream(EndlessStream[Batch]):
     sources; batches are planned by the lengths without noise.
     """
 
-    def __init__(
-        self,
-        corpus: Pairs,
-        tokenizer: PairTokenizer,
-        config: PairData,
-        tokens_per_batch: int,
-        seed: int,
-        bucketed: bool = True,
-        state: Mapping[str, int] | None = None,
-        prefetch: int = 8,
-        pin: bool = False,
-        noise: Noise = unchanged_tokens,
-    ) -> None:
-        batches = _PairBatches(corpus, tokenizer, config, tokens_per_batch, seed, bucketed, noise)
-        super().__init__(batches.walk, state, prefetch, pin)
-
-
-@dataclass(frozen=True)
-class _PairBatches:
-    """The batches of all epochs; see `BatchStream`."""
-
     corpus: Pairs
     tokenizer: PairTokenizer
     config: PairData
     tokens_per_batch: int
     seed: int
-    bucketed: bool
-    noise: Noise
+    bucketed: bool = True
+    noise: Noise = unchanged_tokens
 
-    def walk(self, start: Cursor) -> Iterator[tuple[Cursor, Batch]]:
-        """Batches from a cursor on, each with the cursor after it; only epoch 0 starts with the largest batch."""
-        epoch, position, offset = start
+    def stream(
+        self, state: Mapping[str, int] | None = None, share: BatchShare = ALL_BATCHES, prefetch: int = 8
+    ) -> EndlessStream[Batch]:
+        """An endless stream of training batches, resumed from `state`."""
+        return EndlessStream(self.walk, state, share, prefetch)
+
+    def walk(self, start: Cursor) -> Iterator[Planned[Batch]]:
+        """The planned batches from a cursor on; only epoch 0 starts with the largest batch."""
+        epoch, position, offset, _ = start
         size, seed, bucketed = self.tokens_per_batch, self.seed, self.bucketed
         for now in count(epoch):
             end, pairs = 0, self.corpus.in_epoch(now)
@@ -89,18 +76,19 @@ class _PairBatches:
                     continue
                 if self.config.bpe_dropout == 0:
                     for done in range(max(first, position), end):
-                        yield (now, done + 1, 0), load_batch(pairs, self.tokenizer, plan[done - first], self.noise, now)
+                        load = partial(load_batch, pairs, self.tokenizer, plan[done - first], self.noise, now)
+                        yield Cursor(now, done + 1), load
                     continue
                 for begin in range(max(first, position), end, WINDOW):
                     stop = min(begin + WINDOW, end)
                     rows = np.concatenate(plan[begin - first : stop - first])
                     batches = list(self._dropout_batches(pairs, rows, now, begin))
-                    for done, batch in enumerate(batches[offset:], start=offset + 1):
-                        yield (now, begin, done) if done < len(batches) else (now, stop, 0), batch
+                    for done, build in enumerate(batches[offset:], start=offset + 1):
+                        yield Cursor(now, begin, done) if done < len(batches) else Cursor(now, stop), build
                     offset = 0
             position = 0
 
-    def _dropout_batches(self, pairs: Pairs, rows: Rows, epoch: int, begin: int) -> Iterator[Batch]:
+    def _dropout_batches(self, pairs: Pairs, rows: Rows, epoch: int, begin: int) -> Iterator[Callable[[], Batch]]:
         """Segment the pairs of a window that starts at planned batch `begin` with BPE-dropout, and batch them again."""
         tokenizer = self.tokenizer
         segmented = ((row, self._segment(pairs, row, epoch)) for row in rows.tolist())
@@ -111,7 +99,7 @@ class _PairBatches:
         settings = self.tokens_per_batch, generator, self.bucketed, first
         for batch in shuffle_into_batches(src_lengths, tgt_lengths, *settings):
             chosen = [tokens[i] for i in batch.tolist()]
-            yield collate(chosen, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, rows[batch])
+            yield partial(collate, chosen, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, rows[batch])
 
     def _segment(self, pairs: Pairs, row: int, epoch: int) -> tuple[Tokens, Tokens]:
         """The token ids of a pair in an epoch, with BPE-dropout."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headwise.data.batch import UnpaddedBatch
 from headwise.data.batch_planning import Rows
-from headwise.data.stream import AnyBatch, EndlessStream, batches_of_epochs
+from headwise.data.stream import ALL_BATCHES, AnyBatch, BatchShare, EndlessStream, batches_of_epochs
 
 VALIDATION_SEED, VALIDATION_EPOCH = 0, 0  # of the noise in validation blocks
 
@@ -94,7 +94,7 @@ def block_stream(
     tokens_per_batch: int,
     seed: int,
     state: Mapping[str, int] | None = None,
-    pin: bool = False,
+    share: BatchShare = ALL_BATCHES,
 ) -> EndlessStream[BlockBatch]:
     """An endless stream of training batches, resumed from `state`."""
 
@@ -102,7 +102,7 @@ def block_stream(
         return plan_blocks(len(tokens), length, tokens_per_batch, seed, epoch)
 
     return EndlessStream(
-        lambda start: batches_of_epochs(plan, lambda starts: load_blocks(tokens, starts, length), start), state, pin=pin
+        lambda start: batches_of_epochs(plan, lambda starts: load_blocks(tokens, starts, length), start), state, share
     )
 
 
@@ -131,7 +131,7 @@ class NoisyBlocks(Generic[AnyBatch]):
         raise NotImplementedError
 
     def stream(
-        self, tokens_per_batch: int, seed: int, state: Mapping[str, int] | None = None, pin: bool = False
+        self, tokens_per_batch: int, seed: int, state: Mapping[str, int] | None = None, share: BatchShare = ALL_BATCHES
     ) -> EndlessStream[AnyBatch]:
         """An endless stream of training batches, resumed from `state`."""
         length = self.text_length
@@ -142,7 +142,7 @@ class NoisyBlocks(Generic[AnyBatch]):
         def load(part: tuple[int, Rows]) -> AnyBatch:
             return self.load(part[1], length, seed, part[0])
 
-        return EndlessStream(lambda start: batches_of_epochs(plan, load, start), state, pin=pin)
+        return EndlessStream(lambda start: batches_of_epochs(plan, load, start), state, share)
 
     def fixed(self, tokens_per_batch: int) -> Iterator[AnyBatch]:
         """The whole text once, with the same noise every time, for validation; the last block may be shorter."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from headwise.data.batch import DeviceBatch, pad
 from headwise.data.batch_planning import Rows, plan_batches
 from headwise.data.contrastive_texts import Texts
-from headwise.data.stream import EndlessStream, batches_of_epochs
+from headwise.data.stream import ALL_BATCHES, BatchShare, EndlessStream, batches_of_epochs
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ class ContrastiveDataset:
         return plan_batches(lengths, lengths, tokens_per_batch, seed, epoch, largest_first=epoch == 0)
 
     def stream(
-        self, tokens_per_batch: int, seed: int, state: Mapping[str, int] | None, pin: bool = False
+        self, tokens_per_batch: int, seed: int, state: Mapping[str, int] | None, share: BatchShare = ALL_BATCHES
     ) -> EndlessStream[ContrastiveBatch]:
         """An endless stream of training batches, resumed from `state`."""
         plan = partial(self.plan, seed, tokens_per_batch=tokens_per_batch)
-        return EndlessStream(lambda start: batches_of_epochs(plan, self.load, start), state, pin=pin)
+        return EndlessStream(lambda start: batches_of_epochs(plan, self.load, start), state, share)
 
     def batches(self, tokens_per_batch: int) -> Iterator[ContrastiveBatch]:
         """All lines once, for validation."""

@@ -4,17 +4,16 @@ The network is first trained on source-to-target and target-to-source pairs toge
 There is no direction tag, because the language of the source implies it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
 from headwise.data.batch import Batch
 from headwise.data.batch_planning import Pairs
-from headwise.data.batching import BatchStream
+from headwise.data.batching import PairBatches
 from headwise.data.pair_tokenizer import Tokens
 from headwise.data.sources import Pair
-
-Open = Callable[[Mapping[str, int] | None], BatchStream]  # opens a stream at a state
+from headwise.data.stream import START, Cursor, Planned
 
 
 class BothDirections:
@@ -43,37 +42,14 @@ class BothDirections:
         return BothDirections(self.pairs.in_epoch(epoch))
 
 
-class TwoStages:
-    """The first `n_first` batches come from the stream `first`, all others from `second`.
+def in_two_stages(first: PairBatches, second: PairBatches, start: Cursor) -> Iterator[Planned[Batch]]:
+    """The planned batches from a cursor on: `start.left` of `first`, then those of `second`.
 
-    The state holds the remaining batches of the first stage, so its end does not move when a run is resumed with more
+    The cursor holds the remaining batches of the first stage, so its end does not move when a run is resumed with more
     steps.
     """
-
-    def __init__(self, first: Open, second: Open, n_first: int, state: Mapping[str, int] | None = None) -> None:
-        self.left = state["left"] if state else n_first
-        self.wait_seconds = 0.0
-        self._second = second
-        self._stream = (first if self.left else second)(state)
-
-    def state(self) -> dict[str, int]:
-        """The state of the current stream, and the remaining batches of the first stage."""
-        return {**self._stream.state(), "left": self.left}
-
-    def __iter__(self) -> Iterator[Batch]:
-        return self
-
-    def __next__(self) -> Batch:
-        before = self._stream.wait_seconds
-        batch = next(self._stream)
-        self.wait_seconds += self._stream.wait_seconds - before
-        if self.left:
-            self.left -= 1
-            if not self.left:
-                self._stream.close()
-                self._stream = self._second(None)
-        return batch
-
-    def close(self) -> None:
-        """Stop the thread; the stream gives no more batches."""
-        self._stream.close()
+    if start.left:
+        for left, (cursor, build) in zip(range(start.left - 1, -1, -1), first.walk(start), strict=False):
+            yield cursor._replace(left=left) if left else START, build
+        start = START
+    yield from second.walk(start)

@@ -17,7 +17,7 @@ from headwise.data.batch_planning import Rows, cut_padded, plan_batches
 from headwise.data.blocks import VALIDATION_EPOCH, VALIDATION_SEED, NoisyBlocks, TokenBlocks
 from headwise.data.documents import PreparedText
 from headwise.data.masking import Masking
-from headwise.data.stream import EndlessStream, batches_of_epochs
+from headwise.data.stream import ALL_BATCHES, BatchShare, EndlessStream, batches_of_epochs
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class MaskedLines:
         return MaskedLineBatch(*map(torch.from_numpy, (src, mask, positions, targets)), n_real=int(mask.sum()))
 
     def stream(
-        self, tokens_per_batch: int, seed: int, state: Mapping[str, int] | None = None, pin: bool = False
+        self, tokens_per_batch: int, seed: int, state: Mapping[str, int] | None = None, share: BatchShare = ALL_BATCHES
     ) -> EndlessStream[MaskedLineBatch]:
         """An endless stream of training batches of sequences of similar length, resumed from `state`."""
         lengths = self._read_lengths
@@ -138,7 +138,7 @@ class MaskedLines:
         def load(part: tuple[int, Rows]) -> MaskedLineBatch:
             return self.load(part[1], seed, part[0])
 
-        return EndlessStream(lambda start: batches_of_epochs(plan, load, start), state, pin=pin)
+        return EndlessStream(lambda start: batches_of_epochs(plan, load, start), state, share)
 
     def fixed(self, tokens_per_batch: int) -> Iterator[MaskedLineBatch]:
         """All sequences once, with the same masks every time, for validation."""

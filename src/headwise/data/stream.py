@@ -1,47 +1,89 @@
-"""Endless, resumable streams of training batches, prepared ahead in a thread."""
+"""Endless, resumable streams of training batches, prepared ahead in a thread.
+
+A stream walks through planned batches, each with a function that builds it. With several processes, all walk through
+the same plan and each builds its own batches only.
+"""
 
 import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from itertools import count
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import count, islice
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from headwise.data.batch import TrainingBatch
 from headwise.data.batch_planning import Rows
 
-Cursor = tuple[int, int, int]  # epoch, planned batches done, batches done of a window that is batched again
 AnyBatch = TypeVar("AnyBatch", bound=TrainingBatch)
 
 PREFETCH = 2  # batches of data read from files, which are large
+
+
+class Cursor(NamedTuple):
+    """A position in a stream."""
+
+    epoch: int = 0
+    position: int = 0  # planned batches done
+    offset: int = 0  # batches done of a window that is batched again
+    left: int = 0  # batches left of the first of two stages; see `directions.in_two_stages`
+
+    def state(self) -> dict[str, int]:
+        """The cursor as JSON."""
+        return {name: value for name, value in self._asdict().items() if value or name != "left"}
+
+
+Planned = tuple[Cursor, Callable[[], AnyBatch]]  # the cursor after a batch, and the function that builds it
+
+
+@dataclass(frozen=True)
+class BatchShare:
+    """The batches that this process builds: of the `total` of each update, every `size`-th from `rank` on."""
+
+    rank: int = 0
+    size: int = 1
+    total: int = 1
+    pin: bool = False  # pin them, for asynchronous copies to a CUDA device
+
+    def of(self, planned: Iterable[Planned[AnyBatch]]) -> Iterator[Planned[AnyBatch]]:
+        """The batches of this process; the cursor of its last batch of an update is that after the whole update."""
+        planned = iter(planned)
+        while update := list(islice(planned, self.total)):
+            own = update[self.rank :: self.size]
+            yield from own[:-1]
+            yield update[-1][0], own[-1][1]
+
+
+START, ALL_BATCHES = Cursor(), BatchShare()
 
 
 class EndlessStream(Generic[AnyBatch]):
     """Batches of epoch after epoch, prepared ahead in a thread.
 
     Args:
-        walk: yields the batches from a cursor on, each with the cursor after it.
+        walk: yields the planned batches from a cursor on.
         state: the `state()` of a stream to resume; the new stream gives exactly the batches that would have followed.
+            With a `share` of several processes, states count after whole updates.
         prefetch: batches prepared ahead.
-        pin: pin the batches, for asynchronous copies to a CUDA device.
+        start: the cursor without a `state`.
     """
 
     def __init__(
         self,
-        walk: Callable[[Cursor], Iterator[tuple[Cursor, AnyBatch]]],
+        walk: Callable[[Cursor], Iterator[Planned[AnyBatch]]],
         state: Mapping[str, int] | None = None,
+        share: BatchShare = ALL_BATCHES,
         prefetch: int = 8,
-        pin: bool = False,
+        start: Cursor = START,
     ) -> None:
-        self.epoch = state["epoch"] if state else 0
-        self.position = state["position"] if state else 0
-        self.offset = state.get("offset", 0) if state else 0
+        self.cursor = Cursor(**state) if state else start
         self.wait_seconds = 0.0
-        batches = walk((self.epoch, self.position, self.offset))
-        if pin:
+        batches = ((cursor, build()) for cursor, build in share.of(walk(self.cursor)))
+        if share.pin:
             batches = ((cursor, batch.pinned()) for cursor, batch in batches)
         self._ready: queue.Queue = queue.Queue(prefetch)  # of (Cursor, batch) or an exception
         self._stop = threading.Event()
@@ -51,7 +93,7 @@ class EndlessStream(Generic[AnyBatch]):
 
     def state(self) -> dict[str, int]:
         """The cursor after the last batch that was returned; prefetched batches do not count."""
-        return {"epoch": self.epoch, "position": self.position, "offset": self.offset}
+        return self.cursor.state()
 
     def __iter__(self) -> "EndlessStream[AnyBatch]":
         return self
@@ -65,7 +107,7 @@ class EndlessStream(Generic[AnyBatch]):
         if isinstance(item, BaseException):
             self.close()
             raise item
-        (self.epoch, self.position, self.offset), batch = item
+        self.cursor, batch = item
         return batch
 
     def close(self) -> None:
@@ -97,12 +139,12 @@ def _put(ready: queue.Queue, stop: threading.Event, item: object) -> bool:
 
 def batches_of_epochs(
     plan: Callable[[int], list[Any]], load: Callable[[Any], AnyBatch], start: Cursor
-) -> Iterator[tuple[Cursor, AnyBatch]]:
-    """Load the batches of `plan(epoch)`, epoch after epoch from a cursor on; for `EndlessStream`."""
-    epoch, position, _ = start
-    for now in count(epoch):
+) -> Iterator[Planned[AnyBatch]]:
+    """The batches of `plan(epoch)`, epoch after epoch from a cursor on; for `EndlessStream`."""
+    position = start.position
+    for now in count(start.epoch):
         for done, rows in enumerate(plan(now)[position:], start=position + 1):
-            yield (now, done, 0), load(rows)
+            yield Cursor(now, done), partial(load, rows)
         position = 0
 
 
@@ -117,7 +159,7 @@ class LazyDataset(Generic[AnyBatch]):
         raise NotImplementedError
 
     def stream(
-        self, size: int, seed: int, state: Mapping[str, int] | None, pin: bool = False
+        self, size: int, seed: int, state: Mapping[str, int] | None, share: BatchShare = ALL_BATCHES
     ) -> EndlessStream[AnyBatch]:
         """Training batches of `size` rows from `state` on, shuffled by (seed, epoch)."""
 
@@ -128,7 +170,7 @@ class LazyDataset(Generic[AnyBatch]):
         def load(part: tuple[int, Rows]) -> AnyBatch:
             return self.load(part[1], seed, part[0])
 
-        return EndlessStream(lambda start: batches_of_epochs(plan, load, start), state, PREFETCH, pin)
+        return EndlessStream(lambda start: batches_of_epochs(plan, load, start), state, share, PREFETCH)
 
     def in_order(self, size: int) -> Iterator[Rows]:
         """The rows of each batch of one pass in order."""

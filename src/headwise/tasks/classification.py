@@ -35,7 +35,7 @@ from headwise.data.labelled_texts import (
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import prepare, spool, train_tokenizer
 from headwise.data.split import parse_validation_size
-from headwise.data.stream import EndlessStream, batches_of_epochs
+from headwise.data.stream import BatchShare, EndlessStream, batches_of_epochs
 from headwise.errors import UserError
 from headwise.evaluate.classes import label_report
 from headwise.generation.label import NUMBER, ONE, SEVERAL
@@ -109,14 +109,14 @@ class ClassificationJob:
     def objective(self, network: nn.Module) -> Objective:
         return classification_objective(network, self.config.train)
 
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[LabelledBatch]:
+    def stream(self, state: Mapping[str, int] | None, share: BatchShare) -> EndlessStream[LabelledBatch]:
         train, seed, tokens = self.train, self.config.train.seed, self.config.train.tokens_per_batch
 
         def load(rows: Any) -> LabelledBatch:
             return train.load(self.tokenizer, rows)
 
         return EndlessStream(
-            lambda start: batches_of_epochs(lambda epoch: train.plan(tokens, seed, epoch), load, start), state, pin=pin
+            lambda start: batches_of_epochs(lambda epoch: train.plan(tokens, seed, epoch), load, start), state, share
         )
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:

@@ -18,7 +18,7 @@ from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.data.conditional_generation import NOT_PREDICTED, ConditionalBatch
-from headwise.data.stream import EndlessStream
+from headwise.data.stream import BatchShare, EndlessStream
 from headwise.network.transformer import Transformer
 from headwise.tasks.validation import progress_bar
 from headwise.training.loss import Loss, sequence_loss
@@ -71,8 +71,8 @@ class ConditionalGenerationJob:
         assert isinstance(network, Transformer)
         return conditional_objective(network, self.config.train)
 
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[ConditionalBatch]:
-        return self.train.stream(self.size, self.config.train.seed, state, pin)
+    def stream(self, state: Mapping[str, int] | None, share: BatchShare) -> EndlessStream[ConditionalBatch]:
+        return self.train.stream(self.size, self.config.train.seed, state, share)
 
     @torch.inference_mode()
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:

@@ -26,7 +26,7 @@ from headwise.data.file_hashes import short_hash
 from headwise.data.labelled import hold_out_examples
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.split import parse_validation_size
-from headwise.data.stream import EndlessStream
+from headwise.data.stream import BatchShare, EndlessStream
 from headwise.errors import UserError
 from headwise.evaluate.retrieval import retrieval_report
 from headwise.generation.embed import unit
@@ -79,8 +79,8 @@ class EmbeddingJob:
         encode: Any = network.encode if self.config.train.compile else packed_states_of(network)
         return lambda batch: embedding_loss(encode, self.embedder.settings, batch)
 
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[ContrastiveBatch]:
-        return self.train.stream(self.config.train.tokens_per_batch, self.config.train.seed, state, pin)
+    def stream(self, state: Mapping[str, int] | None, share: BatchShare) -> EndlessStream[ContrastiveBatch]:
+        return self.train.stream(self.config.train.tokens_per_batch, self.config.train.seed, state, share)
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
         """The loss of each batch, and the embeddings of all texts."""

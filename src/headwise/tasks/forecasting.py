@@ -16,7 +16,7 @@ from headwise.architectures.registry import build_pooled_network
 from headwise.config.model import longest_sequence
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.stream import EndlessStream, batches_of_epochs
+from headwise.data.stream import BatchShare, EndlessStream, batches_of_epochs
 from headwise.data.time_series import Scaling, WindowBatch, Windows, read_table
 from headwise.errors import UserError
 from headwise.network.pooled import PooledEncoder
@@ -45,12 +45,12 @@ class ForecastJob:
     def objective(self, network: nn.Module) -> Objective:
         return forecast_objective(network, self.config.train)
 
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[WindowBatch]:
+    def stream(self, state: Mapping[str, int] | None, share: BatchShare) -> EndlessStream[WindowBatch]:
         train, seed, tokens = self.train, self.config.train.seed, self.config.train.tokens_per_batch
         return EndlessStream(
             lambda start: batches_of_epochs(lambda epoch: train.plan(tokens, seed, epoch), train.load, start),
             state,
-            pin=pin,
+            share,
         )
 
     @torch.inference_mode()

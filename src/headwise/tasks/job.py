@@ -17,6 +17,7 @@ from headwise.data.corpus import Corpus
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.sources import names_of
 from headwise.data.split import Split, parse_validation_size, split_corpora
+from headwise.data.stream import BatchShare
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 from headwise.training.callbacks import Callback
@@ -84,8 +85,8 @@ class Job(Protocol):
         """The training objective."""
         ...
 
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> Stream:
-        """An endless stream of training batches, from `state` on."""
+    def stream(self, state: Mapping[str, int] | None, share: BatchShare) -> Stream:
+        """An endless stream of this process's training batches, from `state` on."""
         ...
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:

@@ -35,7 +35,7 @@ from headwise.data.documents import (
     train_document_tokenizer,
 )
 from headwise.data.split import parse_validation_size
-from headwise.data.stream import EndlessStream
+from headwise.data.stream import BatchShare, EndlessStream
 from headwise.errors import UserError
 from headwise.models.encoder import EncoderModel
 from headwise.models.language_model import LanguageModel
@@ -77,10 +77,10 @@ class LanguageJob:
         assert isinstance(network, DecoderOnly)
         return language_objective(network, self.config.train)
 
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[BlockBatch]:
+    def stream(self, state: Mapping[str, int] | None, share: BatchShare) -> EndlessStream[BlockBatch]:
         train = self.config.train
         sizes = self.config.data.block_length, train.tokens_per_batch, train.seed
-        return block_stream(self.train.tokens, *sizes, state, pin)
+        return block_stream(self.train.tokens, *sizes, state, share)
 
     @torch.inference_mode()
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
@@ -102,9 +102,9 @@ class NoisedTextJob(LanguageJob):
 
     blocks: Callable[[PreparedText], Any] = field(kw_only=True)  # such as `MaskedText`
 
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[Any]:
+    def stream(self, state: Mapping[str, int] | None, share: BatchShare) -> EndlessStream[Any]:
         train = self.config.train
-        return self.blocks(self.train).stream(train.tokens_per_batch, train.seed, state, pin)
+        return self.blocks(self.train).stream(train.tokens_per_batch, train.seed, state, share)
 
     def validation_batches(self) -> Iterable[Any]:
         """Batches of the validation text, which always has the same noise."""

@@ -30,7 +30,7 @@ from headwise.data.pictures import (
     read_pictures,
 )
 from headwise.data.split import parse_validation_size
-from headwise.data.stream import EndlessStream
+from headwise.data.stream import BatchShare, EndlessStream
 from headwise.errors import UserError
 from headwise.models.vision import VisionModel
 from headwise.network.build import build
@@ -76,8 +76,8 @@ class PictureJob:
     def objective(self, network: nn.Module) -> Objective:
         return picture_objective(network, self.config.train)
 
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> EndlessStream[PictureBatch]:
-        return self.train.stream(rows_of(self.config), self.config.train.seed, state, pin)
+    def stream(self, state: Mapping[str, int] | None, share: BatchShare) -> EndlessStream[PictureBatch]:
+        return self.train.stream(rows_of(self.config), self.config.train.seed, state, share)
 
     @torch.inference_mode()
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:

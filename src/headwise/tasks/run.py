@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from headwise.config.settings import RunConfig, apply_settings, check, load_reci
 from headwise.config.tasks import TASKS
 from headwise.data.batch import Stream
 from headwise.data.split import parse_validation_size
+from headwise.data.stream import ALL_BATCHES, BatchShare
 from headwise.device import choose_device
 from headwise.errors import UserError
 from headwise.network.parameters import count_parameters, parameters_of
@@ -113,8 +115,8 @@ def make_trainer(
         card = model_card(job.config, about, count_parameters(network), figures, what, job.signature)
         job.layout.write_weights(folder, {**parameters_of(network), **parameters}, card)
 
-    def open_stream(state: Mapping[str, int] | None) -> Stream:
-        return job.stream(state, pin=device.type == "cuda")
+    def open_stream(state: Mapping[str, int] | None, share: BatchShare = ALL_BATCHES) -> Stream:
+        return job.stream(state, replace(share, pin=device.type == "cuda"))
 
     return kind(
         network,

@@ -21,12 +21,13 @@ from headwise.config.model import longest_sequence
 from headwise.config.settings import WITH_DECODER, RunConfig
 from headwise.data.batch import Stream
 from headwise.data.batch_planning import Noise, Pairs
-from headwise.data.batching import BatchStream, unchanged_tokens, validation_batches
-from headwise.data.directions import BothDirections, TwoStages
+from headwise.data.batching import PairBatches, unchanged_tokens, validation_batches
+from headwise.data.directions import BothDirections, in_two_stages
 from headwise.data.noise import TokenDropout
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.prepared import Column, PreparedCorpus, train_tokenizer
 from headwise.data.sources import Pair
+from headwise.data.stream import BatchShare, Cursor, EndlessStream
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.translator import TextTranslator
 from headwise.evaluate.bleu import bleu_signature, corpus_scores
@@ -107,24 +108,25 @@ class TranslationJob:
         weight, text = train.alignment_weight, self.train.text
         return alignment_objective(objective, network, layer, weight, self.links, text, self.tokenizer)
 
-    def stream(self, state: Mapping[str, int] | None, pin: bool) -> Stream:
+    def stream(self, state: Mapping[str, int] | None, share: BatchShare) -> Stream:
         """The training pairs; for the first share `data.both_directions` of the updates in both directions."""
         train, data = self.config.train, self.config.data
-        share = data.both_directions if isinstance(data, TranslationData) else 0
-        one_way = partial(self._read, self.train, pin)
-        if not share:
-            return one_way(state)
-        both_ways = partial(self._read, BothDirections(self.train), pin)
-        return TwoStages(both_ways, one_way, round(share * train.max_steps) * train.accumulate, state)
+        part = data.both_directions if isinstance(data, TranslationData) else 0
+        one_way = self._batches(self.train)
+        if not part:
+            return one_way.stream(state, share)
+        walk = partial(in_two_stages, self._batches(BothDirections(self.train)), one_way)
+        n_first = round(part * train.max_steps) * train.accumulate
+        return EndlessStream(walk, state, share, start=Cursor(left=n_first))
 
-    def _read(self, pairs: Pairs, pin: bool, state: Mapping[str, int] | None) -> BatchStream:
+    def _batches(self, pairs: Pairs) -> PairBatches:
         train, data = self.config.train, self.config.data
         settings = data, train.tokens_per_batch, train.seed, train.batching == "bucketed"
         noise = self.noise(train.seed)
         if isinstance(data, TranslationData) and data.source_dropout:
             assert isinstance(self.tokenizer, Tokenizer)
             noise = TokenDropout(self.tokenizer, data.source_dropout, train.seed)
-        return BatchStream(pairs, self.tokenizer, *settings, state, pin=pin, noise=noise)
+        return PairBatches(pairs, self.tokenizer, *settings, noise)
 
     def noise(self, seed: int) -> Noise:
         """The noise on sources, in training and in validation: none."""

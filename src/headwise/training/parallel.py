@@ -10,7 +10,7 @@ checkpoints.
 import hashlib
 import signal
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from headwise.data.batch import Stream, TrainingBatch
+from headwise.data.batch import TrainingBatch
+from headwise.data.stream import BatchShare
 from headwise.errors import UserError, WriteError
 from headwise.training.checkpoint import (
     CHECKPOINTS,
@@ -40,29 +41,6 @@ from headwise.training.ranks import Ranks, sum_gradients_hook
 from headwise.training.saver import CheckpointSaver
 from headwise.training.trainer import Trainer
 from headwise.training.validation import Outputs, Shard, ValidationDeferred
-
-
-class RankStream:
-    """The batches of one rank: every N-th of a stream. `state` is that after whole updates of `total` batches."""
-
-    def __init__(self, stream: Stream, ranks: Ranks, total: int) -> None:
-        self._stream, self._rank, self._size, self._total = stream, ranks.rank, ranks.size, total
-        self.wait_seconds = 0.0
-
-    def __iter__(self) -> Iterator[TrainingBatch]:
-        batches = iter(self._stream)
-        while True:
-            update = [next(batches) for _ in range(self._total)]
-            self.wait_seconds = self._stream.wait_seconds
-            yield from update[self._rank :: self._size]
-
-    def state(self) -> dict[str, int]:
-        """The state of the stream."""
-        return self._stream.state()
-
-    def close(self) -> None:
-        """Close the stream."""
-        self._stream.close()
 
 
 class LossModule(nn.Module):
@@ -170,7 +148,7 @@ class ParallelTrainer(Trainer):
             network,
             config,
             objective,
-            lambda state: RankStream(open_stream(state), ranks, total),
+            partial(open_stream, share=BatchShare(ranks.rank, ranks.size, total)),
             validation,
             export if ranks.is_main else lambda *nothing: None,
             *others,

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from headwise.config.data import TranslationData
 from headwise.data import batching
-from headwise.data.batch import Batch
+from headwise.data.batch import Batch, collate
 from headwise.data.batch_planning import RANDOM_BATCH_LIMIT, plan_batches, plan_epoch
-from headwise.data.batching import BatchStream, validation_batches
+from headwise.data.batching import PairBatches, validation_batches
 from headwise.data.corpus import Corpus
 from headwise.data.prepared import PreparedCorpus, prepare, train_tokenizer
+from headwise.data.stream import BatchShare
 from headwise.data.tokenizer import Tokenizer
 
 CONFIG = TranslationData(vocab_size=300)
@@ -149,15 +150,15 @@ def parts(request, monkeypatch):
 def test_a_stream_resumes_exactly_from_its_state(corpus, dropout, sides, monkeypatch):
     monkeypatch.setattr(batching, "WINDOW", 4)
     config = replace(CONFIG, bpe_dropout=dropout, bpe_dropout_sides=sides)
-    with closing(BatchStream(*corpus, config, 60, seed=3)) as whole:
+    with closing(PairBatches(*corpus, config, 60, seed=3).stream()) as whole:
         batches, states = [], [whole.state()]
-        while whole.epoch < 3:
+        while whole.cursor.epoch < 3:
             batches.append(next(whole))
             states.append(whole.state())
     assert states[-1] == {"epoch": 3, "position": 0 if dropout else 1, "offset": 1 if dropout else 0}
     assert {state["offset"] > 0 for state in states} == ({True, False} if dropout else {False})
     for start in range(0, len(batches), 7):
-        with closing(BatchStream(*corpus, config, 60, seed=3, state=states[start], prefetch=2)) as rest:
+        with closing(PairBatches(*corpus, config, 60, seed=3).stream(state=states[start], prefetch=2)) as rest:
             following = list(islice(rest, 4))
             assert all(map(same, following, batches[start : start + 4]))
             assert rest.state() == states[min(start + 4, len(batches))] or start + 4 > len(batches)
@@ -166,7 +167,7 @@ def test_a_stream_resumes_exactly_from_its_state(corpus, dropout, sides, monkeyp
 def test_a_batch_is_pinned_in_the_thread_if_asked(corpus, monkeypatch):
     pinned: list[str] = []
     monkeypatch.setattr(Batch, "pinned", lambda self: pinned.append(threading.current_thread().name) or self)
-    with closing(BatchStream(*corpus, CONFIG, 60, seed=1, pin=True)) as stream:
+    with closing(PairBatches(*corpus, CONFIG, 60, seed=1).stream(share=BatchShare(pin=True))) as stream:
         next(stream)
     assert pinned
     assert threading.main_thread().name not in pinned
@@ -174,7 +175,7 @@ def test_a_batch_is_pinned_in_the_thread_if_asked(corpus, monkeypatch):
 
 def test_batches_under_dropout_keep_to_the_budget(corpus):
     prepared, tokenizer = corpus
-    with closing(BatchStream(prepared, tokenizer, replace(CONFIG, bpe_dropout=0.3), 200, seed=1)) as stream:
+    with closing(PairBatches(prepared, tokenizer, replace(CONFIG, bpe_dropout=0.3), 200, seed=1).stream()) as stream:
         batches = list(islice(stream, 30))
     assert max(max(b.src.numel(), b.tgt_out.numel()) for b in batches) <= 200
     assert sum(b.n_source_tokens for b in batches) > 0.7 * sum(b.src.numel() for b in batches)
@@ -184,12 +185,12 @@ def test_batches_under_dropout_keep_to_the_budget(corpus):
 def test_every_epoch_has_every_pair_and_the_first_starts_largest(corpus, dropout, parts, monkeypatch):
     monkeypatch.setattr(batching, "WINDOW", 1000)
     prepared, tokenizer = corpus
-    with closing(BatchStream(prepared, tokenizer, replace(CONFIG, bpe_dropout=dropout), 60, seed=1)) as stream:
+    with closing(PairBatches(prepared, tokenizer, replace(CONFIG, bpe_dropout=dropout), 60, seed=1).stream()) as stream:
         epochs: dict[int, list[Batch]] = {0: [], 1: [], 2: []}
         for batch in stream:
-            if stream.epoch == 2:
+            if stream.cursor.epoch == 2:
                 break
-            epochs[stream.epoch].append(batch)
+            epochs[stream.cursor.epoch].append(batch)
     for batches in (epochs[0], epochs[1]):
         assert sorted(row for batch in batches for row in batch.index.tolist()) == list(range(len(prepared)))
     cells = [batch.src.numel() + batch.tgt_out.numel() for batch in epochs[0]]
@@ -199,7 +200,9 @@ def test_every_epoch_has_every_pair_and_the_first_starts_largest(corpus, dropout
 def test_a_batch_holds_the_pairs_of_its_index(corpus):
     prepared, tokenizer = corpus
     for dropout in (0.0, 0.4):
-        with closing(BatchStream(prepared, tokenizer, replace(CONFIG, bpe_dropout=dropout), 60, seed=1)) as stream:
+        with closing(
+            PairBatches(prepared, tokenizer, replace(CONFIG, bpe_dropout=dropout), 60, seed=1).stream()
+        ) as stream:
             for batch in islice(stream, 10):
                 for row, index in enumerate(batch.index.tolist()):
                     texts = (
@@ -215,7 +218,7 @@ def test_dropout_changes_with_epoch_and_seed_but_never_in_validation(corpus):
 
     def epoch_sources(seed: int, epoch: int) -> dict[int, list[int]]:
         with closing(
-            BatchStream(prepared, tokenizer, config, 60, seed, state={"epoch": epoch, "position": 0})
+            PairBatches(prepared, tokenizer, config, 60, seed).stream(state={"epoch": epoch, "position": 0})
         ) as stream:
             rows: dict[int, list[int]] = {}
             while len(rows) < len(prepared):
@@ -233,7 +236,7 @@ def test_dropout_changes_with_epoch_and_seed_but_never_in_validation(corpus):
 def test_dropout_of_the_source_alone_leaves_the_targets_as_they_are(corpus):
     prepared, tokenizer = corpus
     config = replace(CONFIG, bpe_dropout=0.3, bpe_dropout_sides="source")
-    with closing(BatchStream(prepared, tokenizer, config, 60, seed=1)) as stream:
+    with closing(PairBatches(prepared, tokenizer, config, 60, seed=1).stream()) as stream:
         batches = list(islice(stream, 20))
     rows = [(batch, at, row) for batch in batches for at, row in enumerate(batch.index.tolist())]
     for batch, at, row in rows:
@@ -246,7 +249,7 @@ def test_dropout_never_makes_a_pair_too_long(corpus):
     prepared, tokenizer = corpus
     longest = int(max(prepared.src_lengths.max(), prepared.tgt_lengths.max()))
     config = replace(CONFIG, bpe_dropout=0.9, max_length=longest)
-    with closing(BatchStream(prepared, tokenizer, config, 60, seed=1)) as stream:
+    with closing(PairBatches(prepared, tokenizer, config, 60, seed=1).stream()) as stream:
         assert all(max(batch.src.shape[1], batch.tgt_in.shape[1]) <= longest for batch in islice(stream, 20))
 
 
@@ -271,7 +274,7 @@ def threads() -> Iterator[threading.Thread]:
 def test_an_error_in_the_thread_reaches_the_consumer(corpus):
     prepared, tokenizer = corpus
     failing = Failing(**vars(prepared))
-    stream = BatchStream(failing, tokenizer, replace(CONFIG, bpe_dropout=0.1), 60, seed=1)
+    stream = PairBatches(failing, tokenizer, replace(CONFIG, bpe_dropout=0.1), 60, seed=1).stream()
     with pytest.raises(OSError, match="is gone"):
         next(stream)
     assert list(stream) == []
@@ -279,7 +282,7 @@ def test_an_error_in_the_thread_reaches_the_consumer(corpus):
 
 
 def test_the_thread_ends_with_the_stream(corpus):
-    stream = BatchStream(*corpus, CONFIG, 60, seed=1, prefetch=1)
+    stream = PairBatches(*corpus, CONFIG, 60, seed=1).stream(prefetch=1)
     next(stream)
     assert len(list(threads())) == 1
     stream.close()
@@ -287,3 +290,30 @@ def test_the_thread_ends_with_the_stream(corpus):
     assert list(stream) == []
     assert stream.state() == {"epoch": 0, "position": 1, "offset": 0}
     assert stream.wait_seconds > 0
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize(("size", "total"), [(2, 2), (2, 5), (3, 4)])
+def test_ranks_share_the_batches_of_every_update(corpus, size, total, dropout, monkeypatch):
+    """Together they have those of one process, in its order; they build no others, and resume after any update."""
+    monkeypatch.setattr(batching, "WINDOW", 4)
+    built: list[int] = []
+    monkeypatch.setattr(batching, "collate", lambda *given, **more: built.append(1) or collate(*given, **more))
+    batches = PairBatches(*corpus, replace(CONFIG, bpe_dropout=dropout), 60, seed=3)
+    updates = 12
+    with closing(batches.stream()) as whole:
+        expected, states = [], [whole.state()]
+        for _ in range(updates):
+            expected.append(list(islice(whole, total)))
+            states.append(whole.state())
+    assert states[-1]["epoch"] > 0
+    for rank in range(size):
+        for first in (0, 5):
+            built.clear()
+            with closing(batches.stream(states[first], BatchShare(rank, size, total), prefetch=1)) as stream:
+                for update, after in zip(expected[first:], states[first + 1 :], strict=True):
+                    own = update[rank::size]
+                    assert all(map(same, islice(stream, len(own)), own))
+                    assert stream.state() == after
+            ahead = 3  # in the queue, waiting for room in it, being built
+            assert len(built) <= len(range(rank, total, size)) * (updates - first) + ahead

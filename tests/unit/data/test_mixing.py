@@ -16,7 +16,7 @@ from headwise.config.data import TranslationData
 from headwise.data import mixing
 from headwise.data.batch import Batch
 from headwise.data.batch_planning import Pairs, plan_epoch
-from headwise.data.batching import BatchStream
+from headwise.data.batching import PairBatches
 from headwise.data.corpus import Corpus
 from headwise.data.directions import BothDirections
 from headwise.data.mixing import CorpusShare, Mixture, pairs_per_epoch, stride
@@ -128,7 +128,7 @@ def test_a_resumed_stream_is_exact(
     def flat(batches: Iterator[Batch]) -> list[tuple[list[int], ...]]:
         return [(batch.src.flatten().tolist(), batch.tgt_in.flatten().tolist()) for batch in batches]
 
-    with closing(BatchStream(*asked, seed=3)) as whole:
+    with closing(PairBatches(*asked, seed=3).stream()) as whole:
         given, states = [], [whole.state()]
         for batch in islice(whole, 60):
             given += flat(iter([batch]))
@@ -137,7 +137,7 @@ def test_a_resumed_stream_is_exact(
     first = [batches for batches, state in zip(given, states[1:], strict=True) if state["epoch"] == 0]
     assert given[len(first) : 2 * len(first)] != first
     for start in (1, len(first), len(first) + 3):
-        with closing(BatchStream(*asked, seed=3, state=states[start])) as rest:
+        with closing(PairBatches(*asked, seed=3).stream(state=states[start])) as rest:
             assert flat(islice(rest, 10)) == given[start : start + 10]
 
 
@@ -151,10 +151,12 @@ def test_a_stream_reads_the_sample_of_each_epoch(material: tuple[PreparedCorpus,
     corpus, tokenizer = material
     mixed = mixture(corpus, [5, 8, 2])
     read: list[list[list[int]]] = [[], [], [], []]
-    with closing(BatchStream(mixed, tokenizer, CONFIG, 60, seed=1)) as stream:
-        while stream.epoch < 3:
+    with closing(PairBatches(mixed, tokenizer, CONFIG, 60, seed=1).stream()) as stream:
+        while stream.cursor.epoch < 3:
             batch = next(stream)
-            read[stream.epoch] += [src[mask].tolist() for src, mask in zip(batch.src, batch.src_mask, strict=True)]
+            read[stream.cursor.epoch] += [
+                src[mask].tolist() for src, mask in zip(batch.src, batch.src_mask, strict=True)
+            ]
     for epoch, sources in enumerate(read[:3]):
         now = mixed.in_epoch(epoch)
         assert sorted(sources) == sorted([*now.src(row).tolist(), tokenizer.eos_id] for row in range(15))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headwise.config.data import TranslationData
 from headwise.data.batch_planning import Noise
-from headwise.data.batching import BatchStream, validation_batches
+from headwise.data.batching import PairBatches, validation_batches
 from headwise.data.corpus import plain_texts
 from headwise.data.noise import (
     MASK,
@@ -174,9 +174,9 @@ def test_a_resumed_stream_has_the_same_noise(
     corpus: Corpus, dropout: float, make: Callable[[Tokenizer], tuple[Noise, int]], share: float
 ) -> None:
     config, (noise, left) = replace(CONFIG, bpe_dropout=dropout), make(corpus[1])
-    with closing(BatchStream(*corpus, config, 60, seed=3, noise=noise)) as whole:
+    with closing(PairBatches(*corpus, config, 60, seed=3, noise=noise).stream()) as whole:
         batches, states = [], [whole.state()]
-        while whole.epoch < 2:
+        while whole.cursor.epoch < 2:
             batches.append(next(whole))
             states.append(whole.state())
     assert torch.cat([(batch.src == left).any(1) for batch in batches]).float().mean() >= share
@@ -186,7 +186,7 @@ def test_a_resumed_stream_has_the_same_noise(
     }
     assert len(sources) > 1  # anew in every epoch
     for start in range(0, len(batches), 5):
-        with closing(BatchStream(*corpus, config, 60, seed=3, state=states[start], noise=noise)) as rest:
+        with closing(PairBatches(*corpus, config, 60, seed=3, noise=noise).stream(state=states[start])) as rest:
             for found, expected in zip(islice(rest, 3), batches[start:], strict=False):
                 assert torch.equal(found.src, expected.src)
                 assert torch.equal(found.tgt_out, expected.tgt_out)

@@ -11,6 +11,7 @@ from headwise.data.batch import Batch
 from headwise.data.batching import unchanged_tokens
 from headwise.data.corpus import Corpus
 from headwise.data.prepared import PreparedCorpus, prepare, train_tokenizer
+from headwise.data.stream import ALL_BATCHES
 from headwise.data.tokenizer import Tokenizer
 from headwise.tasks.translation import TranslationJob
 
@@ -34,7 +35,7 @@ def job(material: Material, *settings: str) -> TranslationJob:
 
 
 def batches(job: TranslationJob, count: int) -> list[Batch]:
-    stream = job.stream(None, pin=False)
+    stream = job.stream(None, ALL_BATCHES)
     try:
         return list(islice(stream, count))
     finally:
@@ -73,14 +74,14 @@ def test_both_directions_in_the_first_updates(material: Material, bpe_dropout: f
 
 def test_both_stages_resume_exactly(material: Material) -> None:
     settings = ("data.both_directions=0.5", "data.bpe_dropout=0.3", "data.source_dropout=0.2", "train.max_steps=40")
-    whole, given, states = job(material, *settings).stream(None, pin=False), [], []
+    whole, given, states = job(material, *settings).stream(None, ALL_BATCHES), [], []
     for batch in islice(whole, 40):
         given.append(batch)
         states.append(whole.state())
     whole.close()
     for at in (0, 7, 18, 19, 20, 31):
         for longer in ((), ("train.max_steps=400",)):  # the stage ends at the same step
-            rest = job(material, *settings, *longer).stream(states[at], pin=False)
+            rest = job(material, *settings, *longer).stream(states[at], ALL_BATCHES)
             for found, expected in zip(islice(rest, 5), given[at + 1 :], strict=False):
                 assert torch.equal(found.src, expected.src)
                 assert torch.equal(found.tgt_out, expected.tgt_out)

@@ -14,7 +14,7 @@ process is a JSON object with its warnings, its first step, and the parameters.
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
@@ -31,6 +31,7 @@ from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.data.batch import Batch, collate
+from headwise.data.stream import ALL_BATCHES, BatchShare, EndlessStream, batches_of_epochs
 from headwise.training.checkpoint import CHECKPOINTS, checkpoint_paths
 from headwise.training.logs import TRAINING_LOG, VALIDATION_LOG, read_log
 from headwise.training.parallel import ParallelTrainer
@@ -68,24 +69,11 @@ def batches() -> list[Batch]:
     return made
 
 
-class Circle:
-    """A stream that repeats a few batches."""
-
-    wait_seconds = 0.0
-
-    def __init__(self, state: Mapping[str, int] | None) -> None:
-        self.batches, self.given = batches(), state["given"] if state else 0
-
-    def __iter__(self) -> Iterator[Batch]:
-        while True:
-            self.given += 1
-            yield self.batches[(self.given - 1) % len(self.batches)]
-
-    def state(self) -> dict[str, int]:
-        return {"epoch": self.given // len(self.batches), "given": self.given}
-
-    def close(self) -> None:
-        pass
+def in_circles(state: Mapping[str, int] | None, share: BatchShare = ALL_BATCHES) -> EndlessStream[Batch]:
+    """A stream that repeats the batches."""
+    return EndlessStream(
+        lambda start: batches_of_epochs(lambda epoch: batches(), lambda batch: batch, start), state, share
+    )
 
 
 class SevenBatches:
@@ -111,7 +99,7 @@ def made(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: f
         root = shard(network, "float32", torch.device("cpu"), offload=more["shard"] == "offload")
         kind = partial(ShardedTrainer, *kind.args, root, replica)
     objective = translation_objective(network, model.pad_id, config.train)
-    others = Circle, SevenBatches(), lambda *given: None
+    others = in_circles, SevenBatches(), lambda *given: None
     trainer = kind(network, config, objective, *others, folder, torch.device("cpu"), False)
     trainer.seen = []
     update = trainer._update
