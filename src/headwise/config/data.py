@@ -50,6 +50,7 @@ class PairData(LineData):
     """Texts to read with texts to write."""
 
     max_length_ratio: float = setting(9.0, "longer to shorter side of a training pair; above: dropped; 0 = off")
+    tokenizer_sample: int = setting(1_000_000, "most pairs to train a tokenizer on, sampled evenly; 0 = all")
     bpe_dropout: float = setting(0.0, "probability that a merge is skipped (arXiv:1910.13267)", RATE)
     bpe_dropout_sides: str = choice(("both", "source"), "sides of a pair with BPE-dropout")
 

@@ -25,6 +25,7 @@ from headwise.data.corpus import Corpus, read_corpus
 from headwise.data.file_hashes import HashedFiles, HashedLines, hash_corpora, short_hash
 from headwise.data.hugging_face import cached_dataset
 from headwise.data.pair_tokenizer import PairTokenizer
+from headwise.data.sampling import sample_evenly
 from headwise.data.sources import HF_PREFIX, STANDARD_INPUT, CachedCopy, Pair, display_name
 from headwise.data.tokenize_pairs import COLUMNS, LENGTH, tokenize_pairs, tokenizing_processes
 from headwise.data.tokenizer import Tokenizer
@@ -92,18 +93,27 @@ def train_tokenizer(
     special: Sequence[str] = (),
     cache_dir: Path | None = None,
     sources_only: bool = False,
+    report: Callable[[str], None] = lambda message: None,
 ) -> Tokenizer:
-    """Train a tokenizer on both sides of all pairs, or load it from the cache.
+    """Train a tokenizer on both sides of the pairs, or load it from the cache.
 
-    `sources_only` skips the targets, for targets that are labels.
+    Of more than `config.tokenizer_sample` pairs, it is trained on so many, in equal parts from everywhere in the files;
+    `report` gets a message then. `sources_only` skips the targets, for targets that are labels.
     """
     settings = [config.subword, config.vocab_size, config.normalization, config.lowercase, *special]
     with cache(cache_dir) as folder:
         contents = hash_corpora(corpora := spool(corpora, folder))
         hashes = [one.key for one in contents]
         sides = ["src"] if sources_only else []
-        name = folder / f"tokenizer-{short_hash(FORMAT, tokenizers.__version__, settings, hashes, *sides)}.json"
         pairs = chain.from_iterable(map(read_unchanged, corpora, contents))
+        total, most = (
+            sum(one.lines[0] for one in contents),
+            config.tokenizer_sample if isinstance(config, PairData) else 0,
+        )
+        if 0 < most < total:
+            report(f"the tokenizer is trained on {most:,} of {total:,} pairs (data.tokenizer_sample)")
+            pairs, sides = sample_evenly(pairs, total, most), [*sides, f"{most} pairs"]
+        name = folder / f"tokenizer-{short_hash(FORMAT, tokenizers.__version__, settings, hashes, *sides)}.json"
         texts = (side for pair in pairs for side in pair[: 1 if sources_only else 2])
         return cached_tokenizer(name, lambda: Tokenizer.train(texts, config, special))
 

@@ -40,7 +40,7 @@ from headwise.generation.pretrained_tokenizer import pieces_of
 from headwise.models.translator import Translator
 from headwise.network.extra_dropout import without_extra_dropout
 from headwise.tasks.automatic import resolve_auto
-from headwise.tasks.job import TrainRequest, choose_tokenizer, held_out_entry, hold_out
+from headwise.tasks.job import TrainRequest, choose_tokenizer, held_out_entry, hold_out, notify
 from headwise.tasks.language_modelling import NoisedTextJob, texts_for_model
 from headwise.tasks.parallel_text import prepare_both
 from headwise.tasks.pretrained import FineTuning, trainable_network
@@ -89,7 +89,7 @@ def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path, train: Se
     special = list(dict.fromkeys([*request.special, MASK]))
 
     def train_new() -> Tokenizer:
-        return train_tokenizer(train, config.data, special, sources_only=True)
+        return train_tokenizer(train, config.data, special, sources_only=True, report=partial(notify, request))
 
     return choose_tokenizer(replace(request, special=special), config, folder, train_new)
 

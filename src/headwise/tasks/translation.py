@@ -186,7 +186,7 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
     files, train, valid, held = read_files(request)
 
     def train_new() -> Tokenizer:
-        return train_tokenizer(train, config.data, request.special)
+        return train_tokenizer(train, config.data, request.special, report=partial(notify, request))
 
     tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, train_new)
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")

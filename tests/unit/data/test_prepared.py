@@ -4,6 +4,7 @@ import io
 import multiprocessing
 import os
 import pickle
+import shutil
 import sys
 import threading
 from dataclasses import replace
@@ -267,6 +268,50 @@ def test_a_damaged_tokenizer_is_trained_again(tmp_path, cache):
     path.write_bytes(path.read_bytes()[:100])
     assert train_tokenizer(corpora, CONFIG, cache_dir=cache).fingerprint == first.fingerprint
     assert Tokenizer.load(path).fingerprint == first.fingerprint
+
+
+def test_a_large_corpus_trains_the_tokenizer_on_a_sample(tmp_path, cache, monkeypatch):
+    """The same one every time, from the whole of all files; a corpus that is not larger is used in full."""
+    trained_on: list[list[str]] = []
+
+    def train(texts, config, special):
+        trained_on.append(list(texts))
+        return TOKENIZER
+
+    monkeypatch.setattr(Tokenizer, "train", train)
+    files = [tmp_path / "a.tsv", tmp_path / "b.tsv"]
+    for name, path in zip("ab", files, strict=True):
+        path.write_text("".join(f"{name}{i}\t{name.upper()}{i}\n" for i in range(50)), encoding="utf-8")
+    corpora, said = parse_corpora(list(map(str, files))), list[str]()
+    for sample in (10, 10, 100, 0):
+        shutil.rmtree(cache, ignore_errors=True)
+        train_tokenizer(corpora, replace(CONFIG, tokenizer_sample=sample), cache_dir=cache, report=said.append)
+    first, again, *complete = trained_on
+    assert first == again
+    assert len(first) == 2 * 10
+    assert [src.upper() for src in first[::2]] == first[1::2]
+    tens = [(src[0], int(src[1:]) // 10) for src in first[::2]]
+    assert tens == [(name, i) for name in "ab" for i in range(5)]
+    assert len({int(src[1:]) % 10 for src in first[::2]}) > 3
+    assert [len(texts) for texts in complete] == [200, 200]
+    assert said == ["the tokenizer is trained on 10 of 100 pairs (data.tokenizer_sample)"] * 2
+
+
+def test_a_sample_has_its_own_tokenizer_in_the_cache(tmp_path, cache):
+    corpora = aligned(tmp_path, PAIRS)
+    for sample in (3, 4, 100, 0):
+        train_tokenizer(corpora, replace(CONFIG, tokenizer_sample=sample), cache_dir=cache)
+    assert len(list(cache.glob("tokenizer-*.json"))) == 3  # the last two are the same
+
+
+def test_a_file_that_changes_behind_the_sample_is_an_error(tmp_path, cache, monkeypatch):
+    corpora = aligned(tmp_path, PAIRS)
+    hashed = module.hash_corpora(corpora)
+    aligned(tmp_path, [*PAIRS[:-1], ("other", "anders")])
+    monkeypatch.setattr(module, "hash_corpora", lambda corpora: hashed)
+    with pytest.raises(UserError, match="changed while it was being read"):
+        train_tokenizer(corpora, replace(CONFIG, tokenizer_sample=1), cache_dir=cache)
+    assert not list(cache.glob("tokenizer-*.json"))
 
 
 def test_the_cache_follows_the_environment(tmp_path, monkeypatch):
