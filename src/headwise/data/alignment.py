@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int64
 
+from headwise.data.columns import Column
 from headwise.data.corpus import Corpus, read_pairs
 from headwise.data.links import check_links, read_links
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.data.prepared import Column, PreparedCorpus
+from headwise.data.prepared import PreparedCorpus
 
 WORD = re.compile(r"\S+")
 NO_WORD = -1

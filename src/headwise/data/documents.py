@@ -26,9 +26,10 @@ from tqdm import tqdm
 
 from headwise.config.data import TextData
 from headwise.data.cache import cache, draft_folder
+from headwise.data.columns import map_array
 from headwise.data.corpus import RawLines, json_object, read_lines
 from headwise.data.file_hashes import HashedFiles, hash_files, short_hash
-from headwise.data.prepared import META, cached_tokenizer, map_array, spool_path
+from headwise.data.prepared import META, cached_tokenizer, spool_path
 from headwise.data.sources import HF_PREFIX, display_name, text_field
 from headwise.data.tokenizer import (
     SPECIALS,

@@ -15,24 +15,35 @@ from headwise.data.sources import changed_file_error
 from headwise.errors import UserError
 
 Item = TypeVar("Item")
+SHARD = 1 << 20  # lines between two recorded hashes of a file's beginning; a multiple of `prepared.CHUNK`
 
 
 class HashedLines:
-    """Like `read_raw_lines`; also hashes the files and counts lines and bytes."""
+    """Like `read_raw_lines`; also hashes the files and counts lines and bytes.
 
-    def __init__(self) -> None:
+    `known` are the `marks` of an earlier reading; another one is an error where it is found.
+    """
+
+    def __init__(self, known: "HashedFiles | None" = None) -> None:
+        self._known = known
+        self.marks: list[list[str]] = []  # of each file, the hashes of its first SHARD, 2 SHARD... lines
         self._files: list[Any] = []  # hash objects, in the order in which the files were opened
         self.lines: list[int] = []
         self.size = 0  # bytes of all files
 
     def __call__(self, path: str) -> Iterator[bytes]:
-        sha, number = hashlib.sha256(), len(self._files)
+        sha, number, marks = hashlib.sha256(), len(self._files), list[str]()
         self._files.append(sha)
         self.lines.append(0)
+        self.marks.append(marks)
         for line in read_raw_lines(path):
             sha.update(line)
             self.lines[number] += 1
             self.size += len(line)
+            if self.lines[number] % SHARD == 0:
+                marks.append(sha.hexdigest())
+                if self._known and (*marks,) != self._known.marks[number][: len(marks)]:
+                    raise changed_file_error(self._known.paths)
             yield line
 
     @property
@@ -49,14 +60,16 @@ class HashedFiles:
     hashes: tuple[str, ...]
     lines: tuple[int, ...]
     size: int  # bytes of all files, decompressed
+    marks: tuple[tuple[str, ...], ...]  # of each file, the hashes of its first SHARD, 2 SHARD... lines
 
     def read(self, reader: Callable[[RawLines], Iterator[Item]]) -> Iterator[Item]:
         """The items that `reader` reads from these files, which it opens in this order.
 
         Raises:
-            UserError: a file has changed since it was hashed, raised at its end; or an error of `reader`.
+            UserError: a file has changed since it was hashed, raised at the next mark, before the item of that line,
+                or at its end; or an error of `reader`.
         """
-        seen = HashedLines()
+        seen = HashedLines(self)
         try:
             yield from reader(seen)
         except UserError:
@@ -79,7 +92,7 @@ def hash_files(paths: Sequence[str]) -> HashedFiles:
     for path in paths:
         for _ in seen(path):
             pass
-    return HashedFiles(tuple(paths), seen.hashes, tuple(seen.lines), seen.size)
+    return HashedFiles(tuple(paths), seen.hashes, tuple(seen.lines), seen.size, tuple(map(tuple, seen.marks)))
 
 
 @dataclass(frozen=True)

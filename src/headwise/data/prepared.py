@@ -2,63 +2,65 @@
 
 `prepare` reads the pairs, drops those that are unsuitable for training, and writes token ids and texts into flat
 arrays. The name of the folder is a hash of the input, so the next run with the same input starts at once. Memory does
-not grow with the corpus. Reading files is in `corpus.py`, the cache folder in `cache.py`, batches in `batching.py`.
+not grow with the corpus.
+
+A corpus of more than `file_hashes.SHARD` pairs is a list of shards: folders of so many pairs, each named by a hash of
+the files up to its end. A shard appears when it is complete and its part of the files has been verified. Therefore a
+killed preparation continues after the last shard, and a corpus that has grown at its end reuses its first shards.
+
+Reading files is in `corpus.py`, the cache folder in `cache.py`, columns in `columns.py`, batches in `batching.py`.
 """
 
 import json
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
 from headwise.config.data import LineData, PairData, TextData
+from headwise.data import file_hashes
 from headwise.data.cache import cache, draft_folder, draft_path
-from headwise.data.corpus import Corpus, read_corpus
+from headwise.data.columns import (
+    LENGTH_FILES,
+    AnyColumn,
+    JoinedColumn,
+    column_writer,
+    file_names,
+    map_columns,
+    map_lengths,
+)
+from headwise.data.corpus import Corpus, pair_reader, read_corpus
 from headwise.data.file_hashes import HashedFiles, HashedLines, hash_corpora, short_hash
 from headwise.data.hugging_face import cached_dataset
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.sampling import sample_evenly
 from headwise.data.sources import HF_PREFIX, STANDARD_INPUT, CachedCopy, Pair, display_name
-from headwise.data.tokenize_pairs import COLUMNS, LENGTH, tokenize_pairs, tokenizing_processes
+from headwise.data.tokenize_pairs import COLUMNS, Result, tokenize_pairs, tokenizing_processes
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 
 FORMAT = 1  # version of the cache; raise it when its files or the construction of a tokenizer change
 CHUNK = 4096  # pairs tokenised at once
 MIN_PAIRS_PER_WORKER = 50_000
-ENDS = np.dtype("<i8")
 META = "meta.json"
 
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True)
-class Column:
-    """Rows of different lengths in one flat array; row i is `values[ends[i]:ends[i + 1]]`."""
-
-    values: NDArray[Any]
-    ends: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.ends) - 1
-
-    def __getitem__(self, row: int) -> NDArray[Any]:
-        return self.values[self.ends[row] : self.ends[row + 1]]
+Tokenise = Callable[[Iterable[list[Pair]]], Iterator[Result]]  # chunks of pairs, one after the other
 
 
 @dataclass(frozen=True)
 class PreparedCorpus:
     """A tokenised parallel corpus on disk."""
 
-    columns: dict[str, Column]
+    columns: Mapping[str, AnyColumn]
     src_lengths: NDArray[np.int32]  # tokens of every source, with EOS
     tgt_lengths: NDArray[np.int32]  # tokens of every target, with EOS
     kept: list[int]  # pairs of each corpus; the corpora are concatenated
@@ -156,26 +158,40 @@ def prepare(
         assert isinstance(config, PairData) or not clean
         limits = config if isinstance(config, PairData) and clean else None
         cleaning = [limits.max_length, limits.max_length_ratio] if limits else []
-        target = folder / short_hash(FORMAT, tokenizers.__version__, tokenizer.fingerprint, cleaning, hashes)
+        settings = [FORMAT, tokenizers.__version__, tokenizer.fingerprint, cleaning]
+        target = folder / short_hash(*settings, hashes)
         if not is_complete(target):
             shutil.rmtree(target, ignore_errors=True)
             shown = None if progress else True  # None: only on a terminal
-            with tqdm(total=n_pairs, desc="tokenising", unit=" pairs", disable=shown) as bar:
-                share = workers if isinstance(tokenizer, Tokenizer) else 1  # others cannot be pickled
-                build_corpus(
-                    target, corpora, contents, tokenizer, limits, bar, min(share, n_pairs // MIN_PAIRS_PER_WORKER)
-                )
+            share = workers if isinstance(tokenizer, Tokenizer) else 1  # others cannot be pickled
+            processes = min(share, n_pairs // MIN_PAIRS_PER_WORKER)
+            with (
+                tqdm(total=n_pairs, desc="tokenising", unit=" pairs", disable=shown) as bar,
+                tokenising(processes, tokenizer, limits) as tokenise,
+            ):
+                if n_pairs <= file_hashes.SHARD:
+                    build_corpus(target, corpora, contents, tokenise, bar)
+                else:
+                    shards = [
+                        shard_paths(folder, corpus, content, settings)
+                        for corpus, content in zip(corpora, contents, strict=True)
+                    ]
+                    build_in_shards(target, shards, corpora, contents, tokenise, bar)
         return open_prepared(target)
 
 
+@contextmanager
+def tokenising(workers: int, tokenizer: PairTokenizer, limits: PairData | None) -> Iterator[Tokenise]:
+    """A function that tokenises chunk after chunk, in several processes or in this one."""
+    if workers > 1:
+        with tokenizing_processes(workers, tokenizer, limits) as processes:
+            yield processes
+    else:
+        yield lambda read: (tokenize_pairs(chunk, tokenizer, limits) for chunk in read)
+
+
 def build_corpus(
-    target: Path,
-    corpora: Sequence[Corpus],
-    contents: Sequence[HashedFiles],
-    tokenizer: PairTokenizer,
-    limits: PairData | None,
-    bar: Any,
-    workers: int = 1,
+    target: Path, corpora: Sequence[Corpus], contents: Sequence[HashedFiles], tokenise: Tokenise, bar: Any
 ) -> None:
     """Write a prepared corpus and rename it to `target` when it is complete.
 
@@ -183,13 +199,70 @@ def build_corpus(
         UserError: a file has changed since it was hashed, or no pair is left; then nothing is written.
     """
     with draft_folder(target, is_complete) as folder:
-        pairs = list(map(read_unchanged, corpora, contents))
-        kept, dropped = write_columns(folder, pairs, tokenizer, limits, bar, workers)
+        pairs = map(read_unchanged, corpora, contents)
+        kept, dropped = write_columns(folder, (tokenise(chunks(one)) for one in pairs), bar)
         if not any(kept):
             raise nothing_left_error(corpora, dropped)
-        sizes = {name: (folder / name).stat().st_size for name in file_names()}
-        meta = {"read": sum(kept) + sum(dropped.values()), "kept": kept, "dropped": dropped, "sizes": sizes}
-        (folder / META).write_text(json.dumps(meta), encoding="utf-8")
+        write_meta(folder, file_names(), kept, dropped)
+
+
+def shard_paths(folder: Path, corpus: Corpus, content: HashedFiles, settings: Sequence[Any]) -> list[Path]:
+    """The folders of the shards of a corpus, by its files up to the end of each, and `settings`."""
+    ends = [*zip(*content.marks, strict=True)]
+    if content.lines[0] % file_hashes.SHARD:
+        ends.append(content.hashes)
+    reader = pair_reader(corpus).__name__
+    return [folder / short_hash("shard", i, file_hashes.SHARD, settings, reader, end) for i, end in enumerate(ends)]
+
+
+def build_in_shards(
+    target: Path,
+    shards: Sequence[Sequence[Path]],
+    corpora: Sequence[Corpus],
+    contents: Sequence[HashedFiles],
+    tokenise: Tokenise,
+    bar: Any,
+) -> None:
+    """Write the shards that are missing, and then the corpus of all.
+
+    Raises:
+        UserError: as `build_corpus`; shards before the change stay in the cache.
+    """
+    for corpus, content, paths in zip(corpora, contents, shards, strict=True):
+        build_shards(paths, read_unchanged(corpus, content), content.lines[0], tokenise, bar)
+    of_corpora = [[read_meta(path) for path in paths] for paths in shards]
+    kept, dropped = [sum(one["kept"][0] for one in metas) for metas in of_corpora], Counter[str]()
+    for meta in chain.from_iterable(of_corpora):
+        dropped.update(meta["dropped"])
+    if not any(kept):
+        raise nothing_left_error(corpora, dropped)
+    with draft_folder(target, is_complete) as folder:
+        paths = [*chain.from_iterable(shards)]
+        for name in LENGTH_FILES:
+            with (folder / name).open("wb") as file:
+                for path in paths:
+                    file.write((path / name).read_bytes())
+        write_meta(folder, LENGTH_FILES, kept, dropped, shards=[path.name for path in paths])
+
+
+def build_shards(paths: Sequence[Path], pairs: Iterator[Pair], n_pairs: int, tokenise: Tokenise, bar: Any) -> None:
+    """Write the missing shards of a corpus; `pairs` are all of it, and raise an error where the files have changed."""
+    size, last = file_hashes.SHARD, len(paths) - 1
+    sizes = [min(size, n_pairs - i * size) for i in range(len(paths))]
+    missing = [not is_complete(path) for path in paths]
+    bar.update(sum(n for n, is_missing in zip(sizes, missing, strict=True) if not is_missing))
+    numbered = enumerate(chunks(pairs))
+    results = tokenise(chunk for number, chunk in numbered if missing[min(number * CHUNK // size, last)])
+    for i, path in enumerate(paths):
+        if missing[i]:
+            if not is_complete(path):  # else another process has written it meanwhile
+                shutil.rmtree(path, ignore_errors=True)
+            with draft_folder(path, is_complete) as folder:
+                kept, dropped = write_columns(folder, [islice(results, -(-sizes[i] // CHUNK))], bar)
+                if i == last:
+                    deque(results, maxlen=0)  # reads the files to their end
+                write_meta(folder, file_names(), kept, dropped)
+    deque(results, maxlen=0)
 
 
 def read_unchanged(corpus: Corpus, known: HashedFiles) -> Iterator[Pair]:
@@ -197,32 +270,35 @@ def read_unchanged(corpus: Corpus, known: HashedFiles) -> Iterator[Pair]:
     return known.read(lambda raw: read_corpus(corpus, raw))
 
 
-def write_columns(
-    folder: Path,
-    corpora: Sequence[Iterator[Pair]],
-    tokenizer: PairTokenizer,
-    limits: PairData | None,
-    bar: Any,
-    workers: int,
-) -> tuple[list[int], dict[str, int]]:
-    """Tokenise in chunks and write the columns; returns the kept pairs of each corpus, and dropped pairs by reason."""
-    kept, dropped = [0] * len(corpora), Counter[str]()
+def write_columns(folder: Path, corpora: Iterable[Iterator[Result]], bar: Any) -> tuple[list[int], dict[str, int]]:
+    """Write the columns of tokenised chunks; returns the kept pairs of each corpus, and dropped pairs by reason."""
+    kept, dropped = list[int](), Counter[str]()
     with ExitStack() as files:
         columns = [files.enter_context(column_writer(folder, name)) for name in COLUMNS]
-        processes = None
-        if workers > 1:
-            processes = files.enter_context(tokenizing_processes(workers, tokenizer, limits))
-        for i, pairs in enumerate(corpora):
-            read = chunks(pairs)
-            results = processes(read) if processes else (tokenize_pairs(chunk, tokenizer, limits) for chunk in read)
+        for results in corpora:
+            kept.append(0)
             for parts, reasons in results:
                 for column, rows in zip(columns, parts, strict=bool(parts)):
                     column.append(*rows)
                 n_kept = len(parts[0][1]) if parts else 0
-                kept[i] += n_kept
+                kept[-1] += n_kept
                 dropped.update(reasons)
                 bar.update(n_kept + reasons.total())
     return kept, dict(dropped)
+
+
+def write_meta(
+    folder: Path, names: Sequence[str], kept: Sequence[int], dropped: Mapping[str, int], **more: Any
+) -> None:
+    """Write meta.json, with the sizes of files."""
+    sizes = {name: (folder / name).stat().st_size for name in names}
+    meta = {"read": sum(kept) + sum(dropped.values()), "kept": kept, "dropped": dropped, "sizes": sizes, **more}
+    (folder / META).write_text(json.dumps(meta), encoding="utf-8")
+
+
+def read_meta(folder: Path) -> dict[str, Any]:
+    """Read meta.json."""
+    return json.loads((folder / META).read_text(encoding="utf-8"))
 
 
 def chunks(items: Iterator[Item]) -> Iterator[list[Item]]:
@@ -241,67 +317,25 @@ def nothing_left_error(corpora: Sequence[Corpus], dropped: dict[str, int]) -> Us
     )
 
 
-class ColumnWriter:
-    """Appends rows to a column on disk."""
-
-    def __init__(self, files: Sequence[IO[bytes]]) -> None:
-        self.values, self.ends, *self.lengths = files
-        self.end = 0
-        self.ends.write(np.zeros(1, ENDS).tobytes())
-
-    def append(self, values: bytes, lengths: NDArray[np.int32]) -> None:
-        """Append concatenated rows."""
-        ends = self.end + np.cumsum(lengths, dtype=ENDS)
-        self.end = int(ends[-1])
-        self.values.write(values)
-        self.ends.write(ends.tobytes())
-        for file in self.lengths:
-            file.write((lengths + 1).tobytes())
-
-
-@contextmanager
-def column_writer(folder: Path, name: str) -> Iterator[ColumnWriter]:
-    """A writer for the files of a column."""
-    with ExitStack() as files:
-        yield ColumnWriter([files.enter_context(open(folder / file, "wb")) for file in column_files(name)])
-
-
-def column_files(column: str) -> list[str]:
-    """The files of a column; columns of tokens have lengths too, for planning batches."""
-    parts = ("values", "ends") if column.endswith("_text") else ("values", "ends", "lengths")
-    return [f"{column}.{part}" for part in parts]
-
-
-def file_names() -> list[str]:
-    """The files of a prepared corpus except meta.json."""
-    return list(chain.from_iterable(map(column_files, COLUMNS)))
-
-
 def is_complete(folder: Path) -> bool:
-    """Whether all files of a prepared corpus exist and have the recorded sizes."""
+    """Whether all files of a prepared corpus, and its shards, exist and have the recorded sizes."""
     try:
-        sizes = json.loads((folder / META).read_text(encoding="utf-8"))["sizes"]
-        return all((folder / name).stat().st_size == sizes[name] for name in file_names())
-    except (OSError, ValueError, KeyError, TypeError):
+        meta = read_meta(folder)
+        shards = [folder.parent / name for name in meta.get("shards", [])]
+        names, sizes = LENGTH_FILES if shards else file_names(), meta["sizes"]
+        return all((folder / name).stat().st_size == sizes[name] for name in names) and all(map(is_complete, shards))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
 def open_prepared(folder: Path) -> PreparedCorpus:
     """Map a prepared corpus into memory."""
-    meta = json.loads((folder / META).read_text(encoding="utf-8"))
-    columns = {
-        name: Column(map_array(folder / f"{name}.values", dtype), map_array(folder / f"{name}.ends", ENDS))
-        for name, dtype in COLUMNS.items()
-    }
-    src_lengths, tgt_lengths = (map_array(folder / f"{side}.lengths", LENGTH) for side in ("src", "tgt"))
-    return PreparedCorpus(columns, src_lengths, tgt_lengths, meta["kept"], meta["read"], meta["dropped"], folder.name)
-
-
-def map_array(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Memory-map a file as an array; a plain view, because slicing `np.memmap` itself is slow."""
-    if path.stat().st_size == 0:  # an empty file cannot be mapped
-        return np.empty(0, dtype)
-    return np.memmap(path, dtype, mode="r").view(np.ndarray)
+    meta, columns = read_meta(folder), dict[str, AnyColumn]()
+    if shards := [map_columns(folder.parent / name) for name in meta.get("shards", [])]:
+        columns.update((name, JoinedColumn([shard[name] for shard in shards])) for name in COLUMNS)
+    else:
+        columns.update(map_columns(folder))
+    return PreparedCorpus(columns, *map_lengths(folder), meta["kept"], meta["read"], meta["dropped"], folder.name)
 
 
 def spool(corpora: Sequence[Corpus], cache_dir: Path | None = None) -> list[Corpus]:

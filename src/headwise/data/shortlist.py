@@ -14,7 +14,8 @@ import numpy as np
 from numpy import ndarray
 from numpy.typing import NDArray
 
-from headwise.data.prepared import Column, PreparedCorpus
+from headwise.data.columns import AnyColumn, Column
+from headwise.data.prepared import PreparedCorpus
 
 # Limits of memory: about 100 bytes per cell of a chunk and 80 per entry of the table, 0.9 GB in all.
 CHUNK_CELLS = 1_000_000  # (source, target) token pairs in a chunk
@@ -77,7 +78,7 @@ def estimate_shortlist(
     return Shortlist(always, _likeliest(lexicon, candidates, always))
 
 
-def _cooccurring(src: Column, tgt: Column, vocab: int) -> Lexicon:
+def _cooccurring(src: AnyColumn, tgt: AnyColumn, vocab: int) -> Lexicon:
     """The token pairs that occur, with uniform probability: Model 1 has a single optimum, so any start will do."""
     codes, counts = np.empty(0, np.int64), np.empty(0, np.int64)
     for cells in _chunks(src, tgt, vocab):
@@ -96,7 +97,7 @@ def _merge(codes: ndarray, counts: ndarray, new: ndarray) -> tuple[ndarray, ndar
     return merged, np.bincount(inverse, weights, len(merged)).astype(np.int64)
 
 
-def _reestimate(lexicon: Lexicon, src: Column, tgt: Column) -> Lexicon:
+def _reestimate(lexicon: Lexicon, src: AnyColumn, tgt: AnyColumn) -> Lexicon:
     """One EM iteration: distribute each target token over its possible sources, then normalise the counts."""
     counts = np.zeros(len(lexicon.codes))
     for cells in _chunks(src, tgt, lexicon.vocab):
@@ -111,13 +112,14 @@ def _reestimate(lexicon: Lexicon, src: Column, tgt: Column) -> Lexicon:
     return Lexicon(lexicon.codes, probability, lexicon.vocab)
 
 
-def _chunks(src: Column, tgt: Column, vocab: int) -> Iterator[Cells]:
+def _chunks(src: AnyColumn, tgt: AnyColumn, vocab: int) -> Iterator[Cells]:
     """The corpus in chunks of up to CHUNK_CELLS cells, but at least one sentence pair."""
-    sizes = (np.diff(src.ends) + 1) * np.diff(tgt.ends)
-    chunk = np.cumsum(sizes) // CHUNK_CELLS
-    starts = np.flatnonzero(np.diff(chunk, prepend=-1))
-    for first, last in zip(starts, [*starts[1:], len(sizes)], strict=True):
-        yield _cells(src, tgt, vocab, int(first), int(last))
+    for src_part, tgt_part in zip(src.parts, tgt.parts, strict=True):
+        sizes = (np.diff(src_part.ends) + 1) * np.diff(tgt_part.ends)
+        chunk = np.cumsum(sizes) // CHUNK_CELLS
+        starts = np.flatnonzero(np.diff(chunk, prepend=-1))
+        for first, last in zip(starts, [*starts[1:], len(sizes)], strict=True):
+            yield _cells(src_part, tgt_part, vocab, int(first), int(last))
 
 
 def _cells(src: Column, tgt: Column, vocab: int, first: int, last: int) -> Cells:
@@ -137,8 +139,8 @@ def _cells(src: Column, tgt: Column, vocab: int, first: int, last: int) -> Cells
     return Cells(codes[order], target[order])
 
 
-def _most_frequent(tgt: Column, vocab: int, count: int) -> NDArray[np.int32]:
-    frequency = np.bincount(tgt.values, minlength=vocab)
+def _most_frequent(tgt: AnyColumn, vocab: int, count: int) -> NDArray[np.int32]:
+    frequency = sum(np.bincount(part.values, minlength=vocab) for part in tgt.parts)
     return np.argsort(-frequency, kind="stable")[:count].astype(np.int32)
 
 

@@ -24,10 +24,11 @@ from headwise.config.settings import RunConfig
 from headwise.data.alignment import corpus_links, words_of_tokens
 from headwise.data.batch import Batch
 from headwise.data.batch_planning import Pairs
+from headwise.data.columns import Column
 from headwise.data.corpus import Corpus
 from headwise.data.file_hashes import short_hash
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.data.prepared import Column, PreparedCorpus
+from headwise.data.prepared import PreparedCorpus
 from headwise.data.sources import Pair
 from headwise.errors import UserError
 from headwise.network.attention import MultiHeadAttention, scaled_dot_product_attention

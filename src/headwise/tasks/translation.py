@@ -22,10 +22,11 @@ from headwise.config.settings import WITH_DECODER, RunConfig
 from headwise.data.batch import Stream
 from headwise.data.batch_planning import Noise, Pairs
 from headwise.data.batching import PairBatches, unchanged_tokens, validation_batches
+from headwise.data.columns import Column
 from headwise.data.directions import BothDirections, in_two_stages
 from headwise.data.noise import TokenDropout
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.data.prepared import Column, PreparedCorpus, train_tokenizer
+from headwise.data.prepared import PreparedCorpus, train_tokenizer
 from headwise.data.sources import Pair
 from headwise.data.stream import BatchShare, Cursor, EndlessStream
 from headwise.data.tokenizer import Tokenizer

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from headwise.data import shortlist as module
-from headwise.data.prepared import Column, PreparedCorpus
+from headwise.data.columns import Column
+from headwise.data.prepared import PreparedCorpus
 from headwise.data.shortlist import Lexicon, estimate_shortlist
 
 VOCAB = 60

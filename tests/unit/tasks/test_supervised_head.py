@@ -14,8 +14,9 @@ from headwise.config.settings import RunConfig, apply_settings, check
 from headwise.config.training import TrainConfig
 from headwise.data.alignment import corpus_links
 from headwise.data.batch import Batch, collate
+from headwise.data.columns import Column
 from headwise.data.corpus import Corpus
-from headwise.data.prepared import Column, prepare
+from headwise.data.prepared import prepare
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 from headwise.inspect.alignment import AlignmentHead
