@@ -110,6 +110,7 @@ RUNS = {
         once("--data", "{data}", "--out", "{data}/predecessors", "--recipes", "tiny", "lstm", "conv", "--set",
              *SMALL, *SHORT)
     ),
+    "preparing": Run(once(*TRAIN, "--complete")),
     "pruning": Run(once("{data}/model", *PAIR, "--judge-source", "{data}/test.en", "--judge-target", "{data}/test.de")),
     "python_documentation": Run(python_documentation, ("msgfmt",)),
     "quality": Run(quality),

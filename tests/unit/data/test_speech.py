@@ -79,20 +79,20 @@ def test_masks_depend_on_seed_and_epoch(folder: Path) -> None:
     assert not torch.equal(gone[0], gone[1])  # each recording by itself
     alone = masked.load(np.array([0]), 1, 0).values
     assert torch.equal(alone[0], drawn[0][1])  # whatever batch it is in
-    with closing(masked.stream(2, 1, None, False)) as stream:
+    with closing(masked.stream(2, 1, None)) as stream:
         first = next(stream).values
     assert any(torch.equal(first, drawn[0][order]) for order in ([0, 1], [1, 0]))
 
 
 def test_a_resumed_stream_is_exact(folder: Path) -> None:
     corpus = read(listed(folder, "a.wav\ta\nb.wav\tb\nc.wav\tc\n"))
-    with closing(corpus.stream(2, 1, None, False)) as stream:
+    with closing(corpus.stream(2, 1, None)) as stream:
         batches = [next(stream).tgt_in.tolist()]
         state = stream.state()
         batches += [next(stream).tgt_in.tolist() for _ in range(4)]
     assert sorted(len(batch) for batch in batches[:2]) == [1, 2]  # every recording once in an epoch
     assert sorted(row[2] for batch in batches[:2] for row in batch) == [ord(letter) for letter in "abc"]
-    with closing(corpus.stream(2, 1, state, False)) as stream:
+    with closing(corpus.stream(2, 1, state)) as stream:
         assert [next(stream).tgt_in.tolist() for _ in range(4)] == batches[1:]
 
 
@@ -136,7 +136,7 @@ def test_a_file_that_breaks_during_training_is_named(folder: Path) -> None:
     corpus = read(listed(folder, "a.wav\ta\nb.wav\tb\n"))
     (folder / "b.wav").unlink()
     with (
-        closing(corpus.stream(2, 1, None, False)) as stream,
+        closing(corpus.stream(2, 1, None)) as stream,
         pytest.raises(UserError, match=r"line 2: .*b.wav: no such file"),
     ):
         next(stream)
