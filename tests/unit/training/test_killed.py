@@ -55,7 +55,7 @@ def test_a_run_that_is_killed_and_damaged_ends_with_the_same_bits(mode: str, n_f
     rng, out = Random(f"{mode} 3"), tmp_path / "killed"
     damages: list[Callable[[Path, Random], None]] = [flip, truncate]
     for damage in damages:
-        killed(out, mode, seconds=rng.uniform(0, 0.15))
+        killed(out, mode, seconds=rng.uniform(0, 0.05))
         newest = checkpoint_paths(out / CHECKPOINTS)[-1]
         files = sorted(newest.iterdir())
         assert len(files) == n_files
