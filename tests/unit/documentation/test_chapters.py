@@ -109,6 +109,7 @@ def test_a_chapter_is_executed_again_when_something_changes(
     chapters: Any, chapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
+    monkeypatch.delenv(chapters.VARIABLE, raising=False)
     monkeypatch.setattr(chapters, "PACKAGE", tmp_path / "package")
     source = tmp_path / "package" / "module.py"
     source.parent.mkdir()
