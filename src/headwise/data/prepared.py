@@ -108,10 +108,8 @@ def train_tokenizer(
         hashes = [one.key for one in contents]
         sides = ["src"] if sources_only else []
         pairs = chain.from_iterable(map(read_unchanged, corpora, contents))
-        total, most = (
-            sum(one.lines[0] for one in contents),
-            config.tokenizer_sample if isinstance(config, PairData) else 0,
-        )
+        total = sum(one.lines[0] for one in contents)
+        most = config.tokenizer_sample if isinstance(config, PairData) else 0
         if 0 < most < total:
             report(f"the tokenizer is trained on {most:,} of {total:,} pairs (data.tokenizer_sample)")
             pairs, sides = sample_evenly(pairs, total, most), [*sides, f"{most} pairs"]
