@@ -146,6 +146,8 @@ class Recorder {
     const [cross, d_k, d_v, heads, width] = [place === "cross", about("d_k"), about("d_v"), about("heads"), this.model.d_model];
     const [k, v] = [this.columns[cross ? "cross" : "self"], this.columns.values];
     const [all, keysAt] = [cross ? about("memory") : about("in_"), cross ? 0 : heads * d_k];
+    const kvHeads = cross ? heads : about("kv_heads"); // which several heads may share
+    const kvHead = Math.floor((this.head * kvHeads) / heads);
     const part = (/** @type {number[]} */ chosen, /** @type {number} */ start) => chosen.map((column) => start + column);
     const joined = range(heads).flatMap((head) => part(v, head * d_v));
     switch (name) {
@@ -154,9 +156,9 @@ class Recorder {
       case "queries":
         return { values: this.recorded(`${place}.queries`, k), ...this.product(about("in_"), part(k, this.head * d_k), range(width)) };
       case "keys":
-        return { values: this.recorded(`${place}.keys`, k), ...this.product(all, part(k, keysAt + this.head * d_k), range(width)) };
+        return { values: this.recorded(`${place}.keys`, k), ...this.product(all, part(k, keysAt + kvHead * d_k), range(width)) };
       case "values":
-        return { values: this.recorded(`${place}.values`, v), ...this.product(all, part(v, keysAt + heads * d_k + this.head * d_v), range(width)) };
+        return { values: this.recorded(`${place}.values`, v), ...this.product(all, part(v, keysAt + kvHeads * d_k + kvHead * d_v), range(width)) };
       case "rotated-queries":
         return { values: this.recorded(`${place}.turned_queries`, k, 1 / about("scale")), weight: this.rates() };
       case "rotated-keys":
