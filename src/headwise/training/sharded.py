@@ -1,8 +1,8 @@
 """Sharded training (FSDP2): the ranks share one copy of the model, for models that do not fit on one device.
 
-Each rank holds a part of every parameter, gradient and moment; a layer is gathered while it computes. With bfloat16,
-gathered layers are bfloat16; sums of gradients, embeddings and the loss are float32. Validation and export use a full
-copy of the model, which is on the CPU otherwise. Each rank writes and reads only its own rows of a checkpoint.
+Each rank holds a part of every parameter, gradient and moment; a layer is gathered while it computes. With bfloat16
+on CUDA, gathered layers are bfloat16; sums of gradients, embeddings and the loss are float32. Validation and export use
+a full copy of the model, which is on the CPU otherwise. Each rank writes and reads only its own rows of a checkpoint.
 """
 
 from collections.abc import Mapping
@@ -21,11 +21,12 @@ from headwise.training.validation import Outputs
 def shard(network: nn.Module, precision: str, device: torch.device, offload: bool = False) -> LossModule:
     """Shard the parameters of a network in place: each layer separately, all others together.
 
-    With `offload`, parts are kept and updated in CPU memory; a layer is on the device while it computes.
+    With `offload`, parts are kept and updated in CPU memory; a layer is on the device while it computes. On a CPU
+    layers are gathered in float32, because norms there take no parameters in bfloat16; products are still bfloat16.
     """
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard  # slow to import
 
-    in_half = precision == "bf16" or (precision == "auto" and device.type == "cuda")
+    in_half = precision != "float32" and device.type == "cuda"
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
     stacks = [module for module in network.modules() if isinstance(module, nn.ModuleList)]
     root = LossModule(network if offload else network.to(device), lambda batch: batch)

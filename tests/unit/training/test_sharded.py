@@ -35,10 +35,12 @@ def test_offloaded_parts_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [module for module, _ in told] == [*layers, root]
     assert all(options["offload_policy"] == CPUOffloadPolicy(pin_memory=True) for _, options in told)
     assert {options["mesh"] for _, options in told} == {"all of cuda"}
+    assert [options["mp_policy"].param_dtype for _, options in told[:-1]] == [torch.bfloat16] * len(layers)
     told.clear()
     sharded.shard(network, "bf16", torch.device("cpu"))
     assert len(told) == len(layers) + 1 and not any("offload_policy" in options for _, options in told)
     assert {options["mesh"] for _, options in told} == {"all of cpu"}  # also where there are CUDA devices
+    assert not any(options["mp_policy"].param_dtype for _, options in told[:-1])  # norms on a CPU take float32 only
 
 
 def test_validation_uses_a_separate_copy(monkeypatch: pytest.MonkeyPatch) -> None:
