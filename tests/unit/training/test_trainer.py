@@ -390,9 +390,10 @@ def test_a_full_disk_says_how_to_resume(tmp_path: Path, monkeypatch: pytest.Monk
     run, calls, sums = Run(tmp_path, checkpoint_every=1), iter(range(9)), CheckpointDraft.sums
 
     def fill(draft: CheckpointDraft) -> dict[str, str]:
+        written = sums(draft)  # waits for the thread
         if next(calls) == 2:
             raise unwritable(tmp_path / "checkpoints", OSError(errno.ENOSPC, "No space left on device"))
-        return sums(draft)
+        return written
 
     monkeypatch.setattr(CheckpointDraft, "sums", fill)
     expected = "free some disk space, then resume with --resume; the last checkpoint is step-00000002"
