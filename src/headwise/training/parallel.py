@@ -153,6 +153,7 @@ class ParallelTrainer(Trainer):
             export if ranks.is_main else lambda *nothing: None,
             *others,
         )
+        self._defers = False  # ranks decide together
         self.ranks = ranks
         self._shard = Shard(ranks.rank, ranks.size)
         self.saver = RankSaver(ranks, self.saver.folder, self.saver.keep)

@@ -18,22 +18,22 @@ from headwise.training.loss import Loss, sequence_loss
 from headwise.training.packed import can_pack, packed_states
 
 Objective = Callable[[Any], Loss]  # from a batch of some kind
-StatesOf = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # with the signature of `real_states`
+StatesOf = Callable[[Tensor, Tensor, Tensor, Tensor, int], Tensor]  # with the signature of `real_states`
 
 
 def real_states(
-    network: Any, src: Tensor, tgt_in: Tensor, src_mask: Tensor, tgt_mask: Tensor
-) -> Float[Tensor, "rows d_model"]:
-    """Hidden states at the positions where `tgt_mask` is True; computed without padding if possible."""
+    network: Any, src: Tensor, tgt_in: Tensor, src_mask: Tensor, tgt_mask: Tensor, n_rows: int
+) -> Float[Tensor, "n_rows d_model"]:
+    """Hidden states at the `n_rows` positions where `tgt_mask` is True; computed without padding if possible."""
     if can_pack(network, src_mask, tgt_mask):
         return packed_states(network, src, tgt_in, src_mask, tgt_mask)
-    return _padded_states(network.states, src, tgt_in, src_mask, tgt_mask)
+    return _padded_states(network.states, src, tgt_in, src_mask, tgt_mask, n_rows)
 
 
 def _padded_states(
-    states: Callable[..., Tensor], src: Tensor, tgt_in: Tensor, src_mask: Tensor, tgt_mask: Tensor
-) -> Float[Tensor, "rows d_model"]:
-    return _at(tgt_mask, states(src, tgt_in, src_mask))
+    states: Callable[..., Tensor], src: Tensor, tgt_in: Tensor, src_mask: Tensor, tgt_mask: Tensor, n_rows: int
+) -> Float[Tensor, "n_rows d_model"]:
+    return _at(tgt_mask, states(src, tgt_in, src_mask), n_rows)
 
 
 def translation_objective(model: nn.Module, pad_id: int, train: TrainConfig, padded: bool = False) -> Objective:
@@ -73,9 +73,10 @@ def batch_loss(
     passes = 2 if r_drop else 1
     if passes == 2:
         inputs = tuple(torch.cat([t, t]) for t in inputs)
-    rows = states(*inputs).unflatten(0, (passes, -1))
+    n_targets = batch.n_target_tokens
+    rows = states(*inputs, n_targets * passes).unflatten(0, (passes, -1))
     rows = rows if scale == 1.0 else rows * scale
-    return sequence_loss(rows, weight, _at(real, batch.tgt_out), label_smoothing, r_drop, bias)
+    return sequence_loss(rows, weight, _at(real, batch.tgt_out, n_targets), label_smoothing, r_drop, bias)
 
 
 def projection(model: nn.Module) -> tuple[nn.Parameter, nn.Parameter | None, float]:
@@ -84,9 +85,9 @@ def projection(model: nn.Module) -> tuple[nn.Parameter, nn.Parameter | None, flo
     return output.weight, output.bias, getattr(getattr(model, "head", None), "scale", 1.0)
 
 
-def _at(mask: Tensor, x: Tensor) -> Tensor:
-    """x[mask], with a cheaper gradient."""
-    return x.flatten(0, 1).index_select(0, mask.flatten().nonzero().squeeze(1))
+def _at(mask: Tensor, x: Tensor, count: int) -> Tensor:
+    """x[mask], with a cheaper gradient; `mask` has `count` True entries, which a GPU need not be asked for."""
+    return x.flatten(0, 1).index_select(0, torch.nonzero_static(mask.flatten(), size=count).squeeze(1))
 
 
 @torch.inference_mode()

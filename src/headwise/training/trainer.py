@@ -30,6 +30,7 @@ from headwise.training.checkpoint import (
     checkpoint_paths,
     newest_undamaged,
 )
+from headwise.training.deferred import UpdateSums, can_defer, step_if_finite
 from headwise.training.metrics import Clock, MetricsLog, Terminal
 from headwise.training.optimizer import clip_gradients, gradient_norm, make_optimizer
 from headwise.training.recompute import recompute_layers
@@ -106,6 +107,8 @@ class Trainer:
         if config.train.recompute:
             recompute_layers(model)
         self._objective = objective
+        self._defers = can_defer(device, config.train)
+        self._deferred: UpdateSums | None = None  # to be counted
         self._peak = peak_learning_rate(config.train, config.model.d_model)
         self._stop_signal = ""
         self._validating = False
@@ -158,6 +161,7 @@ class Trainer:
                 if progress.step % train.log_every == 0:
                     self._log(log, clock)
                 elif progress.step == first:  # an early estimate of the remaining time
+                    self._count_deferred()
                     self.terminal.interval(self._record(clock))
                 validates = progress.step % train.validate_every == 0 or progress.step == train.max_steps
                 progress.validation_due = validates
@@ -181,33 +185,50 @@ class Trainer:
         n_targets = int(self._sum_over_ranks([sum(float(batch.n_targets) for batch in batches)])[0])
         self.model.train()
         self.model.zero_grad(set_to_none=True)
-        sums: list[Tensor] = []
+        parts: list[Tensor] = []
         names: list[str] = []
         for batch in batches:
             with self._autocast():
                 loss = self._objective(batch.to(self.device))
             (loss.objective / n_targets).backward()
             names = list(loss.figures)
-            sums.append(torch.stack([loss.objective.detach(), *loss.figures.values()]))
+            parts.append(torch.stack([loss.objective.detach(), *loss.figures.values()]))
         clock.count(batches)
         progress.step += 1
-        norm = self._gradient_norm()
-        own = torch.stack(sums).double().sum(0).tolist()  # the first synchronisation with a GPU
+        norm, rate = self._gradient_norm(), learning_rate(progress.step, self._peak, train)
+        own = torch.stack(parts).double().sum(0)
+        sums = UpdateSums(torch.cat([own, norm.double()[None]]), names, progress.step, n_targets)
+        if self._defers:
+            step_if_finite(self.optimizer, own[0], norm, rate, train.clip_norm)
+            self._count_deferred()
+            self._deferred = sums
+        elif self._count(sums):
+            if train.clip_norm:
+                clip_gradients(self.model, norm, train.clip_norm)
+            self.optimizer.step(rate)
+            self._advance_average()
+
+    def _count_deferred(self) -> None:
+        """Count the latest update, if that is still to be done."""
+        sums, self._deferred = self._deferred, None
+        if sums:
+            self._count(sums)
+
+    def _count(self, sums: UpdateSums) -> bool:
+        """Add an update to `progress`; whether it is finite, otherwise it is skipped."""
+        progress = self.progress
+        *own, norm = sums.read()
         objective, *figures = self._sum_over_ranks(own)
-        length = float(norm)
-        if not (math.isfinite(objective) and math.isfinite(length)):
-            self._skip(objective)
-            return
-        if train.clip_norm:
-            clip_gradients(self.model, norm, train.clip_norm)
-        self.optimizer.step(learning_rate(progress.step, self._peak, train))
-        self._advance_average()
+        if not (math.isfinite(objective) and math.isfinite(norm)):
+            self._skip(sums.step, objective)
+            return False
         progress.skipped_in_a_row = 0
-        progress.gradient_norm = length
+        progress.gradient_norm = norm
         progress.objective += objective
-        progress.targets += n_targets
-        for name, figure in zip(names, figures, strict=True):
+        progress.targets += sums.n_targets
+        for name, figure in zip(sums.names, figures, strict=True):
             progress.figures[name] = progress.figures.get(name, 0.0) + figure
+        return True
 
     def _sum_over_ranks(self, sums: list[float]) -> list[float]:
         """Sums over all processes that train this model; here it is only one."""
@@ -221,7 +242,7 @@ class Trainer:
             own = self._parameters()
             torch._foreach_lerp_([self.average[k] for k in own], list(own.values()), 1 - decay)
 
-    def _skip(self, objective: float) -> None:
+    def _skip(self, step: int, objective: float) -> None:
         progress = self.progress
         progress.skipped += 1
         progress.skipped_in_a_row += 1
@@ -230,7 +251,7 @@ class Trainer:
             self.saver.finish()
             good = [path.name for path in checkpoint_paths(self.folder / CHECKPOINTS)]
             raise UserError(
-                f"step {progress.step}: the {what} has not been finite for {MAX_SKIPPED_IN_A_ROW} updates; lower "
+                f"step {step}: the {what} has not been finite for {MAX_SKIPPED_IN_A_ROW} updates; lower "
                 f"train.learning_rate (now {self._peak:g}), raise train.warmup_steps, set train.clip_norm=1 or use "
                 f"model.norm_position=pre; the last good checkpoint is {good[-1] if good else 'none yet'}"
             )
@@ -239,6 +260,7 @@ class Trainer:
         return MetricsLog(self.folder, self.progress.step)
 
     def _log(self, log: MetricsLog, clock: Clock) -> None:
+        self._count_deferred()
         progress, record = self.progress, self._record(clock)
         progress.objective, progress.figures, progress.targets = 0.0, {}, 0
         clock.restart()
@@ -378,6 +400,7 @@ class Trainer:
     # Checkpoints
 
     def _save(self) -> None:
+        self._count_deferred()
         training = self.optimizer.tensors(self.model)
         training |= {f"ema.{name}": value for name, value in self.average.items()}
         training["random.cpu"] = torch.get_rng_state()

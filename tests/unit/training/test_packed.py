@@ -98,7 +98,7 @@ def test_a_model_without_padding(changes: dict[str, object]) -> None:
     model = build_model(config(**changes))
     src, tgt_in, src_mask, tgt_mask = batch()
     padded = model.states(src, tgt_in, src_mask)[tgt_mask]
-    packed = real_states(model, src, tgt_in, src_mask, tgt_mask)
+    packed = real_states(model, src, tgt_in, src_mask, tgt_mask, int(tgt_mask.sum()))
     torch.testing.assert_close(packed, padded, **CLOSE)
     parameters = [p for name, p in model.named_parameters() if name != "head.output.weight" or p.requires_grad]
     upstream = torch.randn_like(packed)
@@ -143,9 +143,9 @@ def test_a_training_step_runs_the_modules_of_the_paper(padded: bool, monkeypatch
 def test_padding_is_never_read() -> None:
     model = build_model(config())
     src, tgt_in, src_mask, tgt_mask = batch()
-    before = real_states(model, src, tgt_in, src_mask, tgt_mask)
+    before = real_states(model, src, tgt_in, src_mask, tgt_mask, int(tgt_mask.sum()))
     other = src.masked_fill(~src_mask, 7), tgt_in.masked_fill(~tgt_mask, 7)
-    assert torch.equal(real_states(model, *other, src_mask, tgt_mask), before)
+    assert torch.equal(real_states(model, *other, src_mask, tgt_mask, int(tgt_mask.sum())), before)
 
 
 @pytest.mark.parametrize("why", ["double", "narrow heads", "long", "no library"])
@@ -160,7 +160,8 @@ def test_otherwise_the_padded_model_is_used(why: str, monkeypatch: pytest.Monkey
         monkeypatch.setattr("headwise.training.packed.training_library", lambda: None)
     monkeypatch.setattr("headwise.training.step.packed_states", None)
     torch.testing.assert_close(
-        real_states(model, src, tgt_in, src_mask, tgt_mask), model.states(src, tgt_in, src_mask)[tgt_mask]
+        real_states(model, src, tgt_in, src_mask, tgt_mask, int(tgt_mask.sum())),
+        model.states(src, tgt_in, src_mask)[tgt_mask],
     )
 
 
@@ -192,7 +193,7 @@ def test_other_modules_are_packed(changes: dict[str, object]) -> None:
     src, tgt_in, src_mask, tgt_mask = batch()
     src, tgt_in = src * src_mask, tgt_in * tgt_mask  # padding has the id 0, which one of these looks at
     assert can_pack(model, src_mask, tgt_mask)
-    packed = real_states(model, src, tgt_in, src_mask, tgt_mask)
+    packed = real_states(model, src, tgt_in, src_mask, tgt_mask, int(tgt_mask.sum()))
     torch.testing.assert_close(packed, model.states(src, tgt_in, src_mask)[tgt_mask], **CLOSE)
 
 
@@ -234,7 +235,7 @@ def test_results_do_not_depend_on_threads() -> None:
         torch.set_num_threads(threads)
         try:
             torch.manual_seed(1)
-            hidden = real_states(model, src, tgt_in, src_mask, tgt_mask)
+            hidden = real_states(model, src, tgt_in, src_mask, tgt_mask, int(tgt_mask.sum()))
             loss = sequence_loss(hidden[None], model.head.output.weight, tgt_in[tgt_mask], 0.1).objective
             (gradient,) = torch.autograd.grad(loss, [model.src_embeddings.tokens.weight])
         finally:
@@ -294,7 +295,10 @@ def test_a_network_in_bfloat16(changes: dict[str, object], autocast: None) -> No
     src, tgt_in, src_mask, tgt_mask = batch()
     with torch.autocast("cpu", enabled=False):
         exact = model.states(src, tgt_in, src_mask)[tgt_mask]
-    padded, packed = model.states(src, tgt_in, src_mask)[tgt_mask], real_states(model, src, tgt_in, src_mask, tgt_mask)
+    padded, packed = (
+        model.states(src, tgt_in, src_mask)[tgt_mask],
+        real_states(model, src, tgt_in, src_mask, tgt_mask, int(tgt_mask.sum())),
+    )
     assert can_pack(model, src_mask, tgt_mask)
     assert packed.dtype == torch.float32
     assert not torch.equal(packed, exact)
@@ -320,7 +324,7 @@ def test_two_steps_from_one_seed_are_bit_identical(autocast: None) -> None:
         torch.manual_seed(5)
         model = build_model(config(dropout=0.3)).train()
         src, tgt_in, src_mask, tgt_mask = batch()
-        hidden = real_states(model, src, tgt_in, src_mask, tgt_mask)
+        hidden = real_states(model, src, tgt_in, src_mask, tgt_mask, int(tgt_mask.sum()))
         weight = model.get_parameter("output.weight")
         sequence_loss(hidden[None], weight, tgt_in[tgt_mask], 0.1).objective.backward()
         results.append([p.grad for p in model.parameters() if p.grad is not None])

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from headwise.architectures.transformer import build_model
 from headwise.config.model import ModelConfig, TransformerConfig
@@ -27,8 +28,10 @@ from headwise.errors import UserError, unwritable
 from headwise.training import checkpoint
 from headwise.training.callbacks import Callback, TrainingStart
 from headwise.training.checkpoint import CheckpointDraft, checkpoint_paths, load_checkpoint
+from headwise.training.deferred import UpdateSums, step_if_finite
 from headwise.training.loss import Loss
 from headwise.training.metrics import Clock
+from headwise.training.optimizer import gradient_norm, make_optimizer
 from headwise.training.step import batch_loss, nll_of, real_states, translation_objective
 from headwise.training.trainer import Trainer
 from headwise.training.validation import Outputs, Shard
@@ -360,6 +363,70 @@ def test_ten_skipped_updates_in_a_row_end_the_run(
     good = message.removesuffix(".").rsplit(" ", 1)[-1]
     assert (tmp_path / "checkpoints" / good).is_dir()
     assert all(bool(value.isfinite().all()) for value in run.parameters().values())
+
+
+@pytest.mark.parametrize("spoil", [spoil_hidden, spoil_gradient])
+@pytest.mark.parametrize("clip_norm", [0.0, 0.05, 1e6])
+def test_deferred_updates_are_those_of_a_cpu(
+    tmp_path: Path, spoil: Callable[[Run, set[int]], None], clip_norm: float
+) -> None:
+    runs = [
+        Run(tmp_path / name, dtype=torch.float64, max_steps=8, log_every=3, checkpoint_every=5, clip_norm=clip_norm)
+        for name in ("own", "deferred")
+    ]
+    runs[1].trainer._defers = True
+    for run in runs:
+        spoil(run, {4, 6})
+        assert run.trainer.run() == "finished"
+    own, deferred = ({**run.trainer.progress.__dict__, "elapsed": 0} for run in runs)
+    for name, value in own.items():
+        assert deferred[name] == pytest.approx(value, rel=1e-5), name  # grad_scale is float32, which moves later losses
+    torch.testing.assert_close(*(run.parameters() for run in runs), rtol=1e-5, atol=1e-6)
+    for line, other in zip(*(run.log() for run in runs), strict=True):
+        assert other["loss"] == pytest.approx(line["loss"], rel=1e-5)
+        assert other["skipped"] == line["skipped"]
+
+
+def test_deferred_sums_are_read_after_the_next_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, read = Run(tmp_path, max_steps=9, log_every=4), UpdateSums.read
+    run.trainer._defers = True
+    when: list[tuple[int, int]] = []
+
+    def note(sums: UpdateSums) -> list[float]:
+        when.append((sums.step, run.trainer.progress.step))
+        return read(sums)
+
+    monkeypatch.setattr(UpdateSums, "read", note)
+    run.trainer.run()  # after the first update there is an estimate, and after the last one a checkpoint
+    assert when == [(1, 1), (2, 3), (3, 4), (4, 4), (5, 6), (6, 7), (7, 8), (8, 8), (9, 9)]
+
+
+def test_ten_deferred_updates_in_a_row_end_the_run(tmp_path: Path) -> None:
+    run = Run(tmp_path, max_steps=50)
+    run.trainer._defers = True
+    spoil_hidden(run, set(range(5, 50)))
+    with pytest.raises(UserError, match=r"^step 14: the loss has not been finite for 10 updates"):
+        run.trainer.run()
+    assert all(bool(value.isfinite().all()) for value in run.parameters().values())
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("r_drop", [0.0, 1.0])
+def test_an_update_asks_nothing_of_the_device(monkeypatch: pytest.MonkeyPatch, half: bool, r_drop: float) -> None:
+    """Fake tensors have shapes and no values, so they raise an error where a GPU would be waited for."""
+    for module in ("training.loss", "training.packed", "network.dropout"):
+        monkeypatch.setattr(f"headwise.{module}.training_library", lambda: None)  # it computes on CPUs only
+    train = replace(TRAIN, label_smoothing=0.1, r_drop=r_drop, clip_norm=1.0)
+    with FakeTensorMode() as mode:
+        model, batch = build_model(replace(MODEL, dropout=0.1)).train(), BATCHES[0]._map(mode.from_tensor)
+        optimizer = make_optimizer(model, train)
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            loss = translation_objective(model, 0, train)(batch)
+        loss.objective.backward()
+        norm = gradient_norm(model)
+        step_if_finite(optimizer, loss.objective.detach(), norm, 0.1, train.clip_norm)
+        with pytest.raises(DataDependentOutputException):
+            float(norm)
 
 
 def test_nine_skipped_updates_in_a_row_do_not(tmp_path: Path) -> None:
