@@ -70,11 +70,9 @@ def batch_loss(
     """
     real = batch.tgt_out != pad_id
     inputs = batch.src, batch.tgt_in, batch.src_mask, real
-    passes = 2 if r_drop else 1
-    if passes == 2:
-        inputs = tuple(torch.cat([t, t]) for t in inputs)
-    n_targets = batch.n_target_tokens
-    rows = states(*inputs, n_targets * passes).unflatten(0, (passes, -1))
+    n_targets, passes = batch.n_target_tokens, 2 if r_drop else 1
+    src, tgt_in, src_mask, tgt_mask = (torch.cat([t, t]) for t in inputs) if passes == 2 else inputs
+    rows = states(src, tgt_in, src_mask, tgt_mask, n_targets * passes).unflatten(0, (passes, -1))
     rows = rows if scale == 1.0 else rows * scale
     return sequence_loss(rows, weight, _at(real, batch.tgt_out, n_targets), label_smoothing, r_drop, bias)
 
