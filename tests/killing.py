@@ -9,7 +9,15 @@ from typing import Any
 
 from programs import Program
 
-CLOCK = ("seconds", "elapsed", "tokens_per_second", "data_wait", "seconds_left", "skipped")  # no part of a run
+CLOCK = (
+    "seconds",
+    "elapsed",
+    "tokens_per_second",
+    "tflops",
+    "data_wait",
+    "seconds_left",
+    "skipped",
+)  # not of a run
 
 
 def killed_at(path: Path, arguments: Sequence[object], seconds: float = 240) -> None:

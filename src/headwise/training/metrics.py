@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,12 +80,13 @@ class Terminal:
         if self._live:
             self._bar.set_postfix_str(
                 f"loss {_number(record['loss'], '.3f')}, {record['tokens_per_second']:,.0f} tok/s, "
-                f"{_padding(record, '.0%')}waiting {record['data_wait']:.0%}"
+                f"{_utilisation(record)}{_padding(record, '.0%')}waiting {record['data_wait']:.0%}"
             )
         else:
             self.say(
                 f"step {record['step']}: loss {_number(record['loss'], '.4f')}, {_shown(record)}"
-                f"{record['tokens_per_second']:,.0f} tokens/s, {_duration(record['seconds_left'])} left, "
+                f"{record['tokens_per_second']:,.0f} tokens/s, {_utilisation(record)}"
+                f"{_duration(record['seconds_left'])} left, "
                 f"{_padding(record, '.1%')}waiting for data {record['data_wait']:.1%}"
             )
 
@@ -105,6 +106,14 @@ def _shown(record: dict[str, Any]) -> str:
     'accuracy 50.0%, '
     """
     return "".join(f"{name} {_number(record[name], style)}, " for name, style in SHOWN.items() if name in record)
+
+
+def _utilisation(record: dict[str, Any]) -> str:
+    """
+    >>> _utilisation({"mfu": 0.352}), _utilisation({})
+    ('MFU 35.2%, ', '')
+    """
+    return f"MFU {record['mfu']:.1%}, " if "mfu" in record else ""
 
 
 def _padding(record: dict[str, Any], style: str) -> str:
@@ -130,17 +139,29 @@ def _duration(seconds: float) -> str:
 
 
 class Clock:
-    """Speed, data waiting time and, if there is any, padding since the last logged line."""
+    """Speed, data waiting time and, if there is any, padding since the last logged line.
 
-    def __init__(self, stream: Stream, padded: bool = True) -> None:
+    Args:
+        operations: floating-point operations of a training step with a batch; 0 = unknown.
+        peak: operations per second that the device can do, if known.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        padded: bool = True,
+        operations: Callable[[TrainingBatch], int] = lambda batch: 0,
+        peak: float | None = None,
+    ) -> None:
         self._stream = stream
         self._padded = padded
+        self._operations_of, self._peak = operations, peak
         self.restart()
 
     def restart(self) -> None:
         """Start a new interval."""
         self._started, self._waited = time.monotonic(), self._stream.wait_seconds
-        self._real = self._cells = self._tokens = self._steps = 0
+        self._real = self._cells = self._tokens = self._steps = self._operations = 0
 
     def count(self, batches: Sequence[TrainingBatch]) -> None:
         """Count a step with these batches."""
@@ -148,12 +169,16 @@ class Clock:
         self._real += sum(batch.n_real for batch in batches)
         self._cells += sum(batch.n_cells for batch in batches)
         self._tokens += sum(batch.n_tokens for batch in batches)
+        self._operations += sum(map(self._operations_of, batches))
 
     def figures(self, steps_left: int) -> dict[str, float]:
         """The figures of the interval."""
         seconds = max(time.monotonic() - self._started, 1e-9)
+        speed = self._operations / seconds
         return {
             "tokens_per_second": self._tokens / seconds,
+            **({"tflops": speed / 1e12} if speed else {}),
+            **({"mfu": speed / self._peak} if speed and self._peak else {}),
             **({"padding": 1 - self._real / max(1, self._cells)} if self._padded else {}),
             "data_wait": (self._stream.wait_seconds - self._waited) / seconds,
             "seconds": seconds,

@@ -253,11 +253,12 @@ class ParallelTrainer(Trainer):
 
     def _record(self, clock: Clock) -> dict[str, Any]:
         record = super()._record(clock)
-        means = [name for name in ("padding", "data_wait") if name in record]
-        seconds, own = record["seconds"], [record[name] for name in means]
-        tokens, *sums = self.ranks.all_reduce([record["tokens_per_second"] * seconds, *own], "the speed")
-        averages = {name: total / self.ranks.size for name, total in zip(means, sums, strict=True)}
-        return {**record, "tokens_per_second": tokens / seconds, **averages}
+        sums = [name for name in ("tokens_per_second", "tflops") if name in record]
+        means = [name for name in ("padding", "data_wait", "mfu") if name in record]
+        own = [record[name] * record["seconds"] for name in sums] + [record[name] for name in means]
+        factors = [1 / record["seconds"]] * len(sums) + [1 / self.ranks.size] * len(means)
+        totals = zip([*sums, *means], self.ranks.all_reduce(own, "the speed"), factors, strict=True)
+        return {**record, **{name: total * factor for name, total, factor in totals}}
 
     def _open_log(self) -> MetricsLog:
         return super()._open_log() if self.ranks.is_main else NullLog()

@@ -37,6 +37,7 @@ from headwise.training.recompute import recompute_layers
 from headwise.training.saver import CheckpointSaver
 from headwise.training.schedule import learning_rate, peak_learning_rate
 from headwise.training.step import Objective
+from headwise.training.utilisation import device_peak, operations_of
 from headwise.training.validation import Outputs, Sampling, Shard, Validation, ValidationDeferred
 
 MAX_SKIPPED_IN_A_ROW = 10  # updates without finite loss and gradient before the run stops
@@ -147,7 +148,8 @@ class Trainer:
         train, progress = self.config.train, self.progress
         batches = iter(stream)
         padded = train.batching != "random" or self.device.type != "cpu"  # see `data.batching`
-        clock, first = Clock(stream, padded), progress.step + 1
+        peak = device_peak(self.device) if self._in_half() else None
+        clock, first = Clock(stream, padded, operations_of(self.model), peak), progress.step + 1
         if progress.step >= train.max_steps and not progress.is_validated:  # resumed with fewer steps
             progress.validation_due = True
         while progress.validation_due or (progress.step < train.max_steps and not self._out_of_patience()):
@@ -392,10 +394,11 @@ class Trainer:
 
     def _autocast(self) -> AbstractContextManager[Any]:
         """Mixed precision: products are bfloat16; parameters and the sums of the loss stay float32."""
+        return torch.autocast(self.device.type, torch.bfloat16) if self._in_half() else nullcontext()
+
+    def _in_half(self) -> bool:
         precision = self.config.train.precision
-        if precision == "bf16" or (precision == "auto" and self.device.type == "cuda"):
-            return torch.autocast(self.device.type, torch.bfloat16)
-        return nullcontext()
+        return precision == "bf16" or (precision == "auto" and self.device.type == "cuda")
 
     # Checkpoints
 

@@ -169,6 +169,7 @@ def told(trainer: Any) -> dict[str, Any]:
         "losses": [line["loss"] for line in lines],
         "judged": [(line["loss"], line["batches"]) for line in judged],
         "tokens": [round(line["tokens_per_second"] * line["seconds"]) for line in lines],
+        "operations": [round(1e12 * line["tflops"] * line["seconds"]) for line in lines],
         "parameters": {name: full_tensor(value).tolist() for name, value in trainer.model.named_parameters()},
         "average": {name: full_tensor(value).tolist() for name, value in trainer.average.items()},
         "seen": trainer.seen,

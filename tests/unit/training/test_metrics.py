@@ -136,6 +136,12 @@ def test_one_line_per_interval_in_a_log_file(capsys: pytest.CaptureFixture[str])
     )
 
 
+def test_utilisation_on_a_known_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(Terminal(total=100, done=0)) as terminal:
+        terminal.interval({**INTERVAL, "mfu": 0.352})
+    assert "1,234 tokens/s, MFU 35.2%, 1:02:03 left" in capsys.readouterr().err
+
+
 def test_large_figures_are_short(capsys: pytest.CaptureFixture[str]) -> None:
     with closing(Terminal(total=100, done=0)) as terminal:
         terminal.interval({**INTERVAL, "loss": 7e8, "perplexity": 1e304})
