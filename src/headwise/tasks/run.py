@@ -25,7 +25,8 @@ from headwise.tasks.initial_model import config_from_model, recipe_name, with_ad
 from headwise.tasks.job import Job, MakeJob, TrainRequest, notify
 from headwise.tasks.resuming import check_resumed, with_all_batches
 from headwise.tasks.table import JOBS, fine_tuning_of
-from headwise.training.trainer import Progress, Trainer
+from headwise.training.progress import Progress
+from headwise.training.trainer import Trainer
 from headwise.version import __version__
 
 

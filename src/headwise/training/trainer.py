@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -33,6 +33,7 @@ from headwise.training.checkpoint import (
 from headwise.training.deferred import UpdateSums, can_defer, step_if_finite
 from headwise.training.metrics import Clock, MetricsLog, Terminal
 from headwise.training.optimizer import clip_gradients, gradient_norm, make_optimizer
+from headwise.training.progress import Progress
 from headwise.training.recompute import recompute_layers
 from headwise.training.saver import CheckpointSaver
 from headwise.training.schedule import learning_rate, peak_learning_rate
@@ -41,29 +42,6 @@ from headwise.training.utilisation import device_peak, operations_of
 from headwise.training.validation import Outputs, Sampling, Shard, Validation, ValidationDeferred
 
 MAX_SKIPPED_IN_A_ROW = 10  # updates without finite loss and gradient before the run stops
-
-
-@dataclass
-class Progress:
-    """Counters of a run, as in a checkpoint's `state.json`."""
-
-    step: int = 0
-    data: dict[str, int] = field(default_factory=dict)  # position of the stream
-    objective: float = 0.0  # sums since the last logged line
-    figures: dict[str, float] = field(default_factory=dict)  # sums of `Loss.figures` since then
-    targets: int = 0
-    gradient_norm: float = 0.0  # of the last update with a finite one, before clipping
-    skipped: int = 0  # updates skipped for a loss or gradient that was not finite
-    skipped_in_a_row: int = 0
-    best: float | None = None  # best validation metric, lower is better
-    best_loss: float = 0.0  # its loss, which breaks ties
-    validations_since_best: int = 0
-    validation_due: bool = False  # the validation of this step was interrupted by a signal
-    elapsed: float = 0.0  # seconds of training including validation, over all sessions
-
-    @property
-    def is_validated(self) -> bool:
-        return self.best is not None or self.validations_since_best > 0
 
 
 Export = Callable[[Mapping[str, Tensor], Mapping[str, float], str], None]
@@ -218,18 +196,12 @@ class Trainer:
 
     def _count(self, sums: UpdateSums) -> bool:
         """Add an update to `progress`; whether it is finite, otherwise it is skipped."""
-        progress = self.progress
         *own, norm = sums.read()
         objective, *figures = self._sum_over_ranks(own)
         if not (math.isfinite(objective) and math.isfinite(norm)):
             self._skip(sums.step, objective)
             return False
-        progress.skipped_in_a_row = 0
-        progress.gradient_norm = norm
-        progress.objective += objective
-        progress.targets += sums.n_targets
-        for name, figure in zip(sums.names, figures, strict=True):
-            progress.figures[name] = progress.figures.get(name, 0.0) + figure
+        self.progress.add(objective, dict(zip(sums.names, figures, strict=True)), sums.n_targets, norm)
         return True
 
     def _sum_over_ranks(self, sums: list[float]) -> list[float]:
@@ -263,8 +235,8 @@ class Trainer:
 
     def _log(self, log: MetricsLog, clock: Clock) -> None:
         self._count_deferred()
-        progress, record = self.progress, self._record(clock)
-        progress.objective, progress.figures, progress.targets = 0.0, {}, 0
+        record = self._record(clock)
+        self.progress.restart_interval()
         clock.restart()
         log.training(record)
         self.terminal.interval(record)

@@ -1,0 +1,40 @@
+"""The counters of a training run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Progress:
+    """Counters of a run, as in a checkpoint's `state.json`."""
+
+    step: int = 0
+    data: dict[str, int] = field(default_factory=dict)  # position of the stream
+    objective: float = 0.0  # sums since the last logged line
+    figures: dict[str, float] = field(default_factory=dict)  # sums of `Loss.figures` since then
+    targets: int = 0
+    gradient_norm: float = 0.0  # of the last update with a finite one, before clipping
+    skipped: int = 0  # updates skipped for a loss or gradient that was not finite
+    skipped_in_a_row: int = 0
+    best: float | None = None  # best validation metric, lower is better
+    best_loss: float = 0.0  # its loss, which breaks ties
+    validations_since_best: int = 0
+    validation_due: bool = False  # the validation of this step was interrupted by a signal
+    elapsed: float = 0.0  # seconds of training including validation, over all sessions
+
+    @property
+    def is_validated(self) -> bool:
+        return self.best is not None or self.validations_since_best > 0
+
+    def add(self, objective: float, figures: Mapping[str, float], n_targets: int, norm: float) -> None:
+        """Count an update that was not skipped."""
+        self.skipped_in_a_row = 0
+        self.gradient_norm = norm
+        self.objective += objective
+        self.targets += n_targets
+        for name, figure in figures.items():
+            self.figures[name] = self.figures.get(name, 0.0) + figure
+
+    def restart_interval(self) -> None:
+        """Forget the sums, which are logged."""
+        self.objective, self.figures, self.targets = 0.0, {}, 0
