@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from headwise.native.library import training_library
 
 CHUNK_ROWS = 1024  # rows of logits that exist at once
+ON_CUDA = 4  # times as many, for larger products
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,9 @@ class _ProjectedLoss(torch.autograd.Function):
         factors = hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
         objective = hidden.new_zeros((), dtype=torch.float64 if hidden.dtype == torch.float64 else torch.float32)
         nll = objective.clone()
-        for start in range(0, targets.numel(), CHUNK_ROWS):
-            rows = slice(start, start + CHUNK_ROWS)
+        n_rows = CHUNK_ROWS * (ON_CUDA if hidden.is_cuda else 1)
+        for start in range(0, targets.numel(), n_rows):
+            rows = slice(start, start + n_rows)
             y = targets[rows]
             p, log_p = [], []
             for i, h in enumerate(factors[0][:, rows]):
@@ -92,8 +94,11 @@ class _ProjectedLoss(torch.autograd.Function):
             if need_grad:
                 assert grad_hidden is not None and grad_weight is not None
                 for i, grad_logits in enumerate(grads):
-                    h, weights, to = factors[0][i, rows], (weight, weight_sum), (grad_hidden[i, rows], grad_weight)
-                    _accumulate(grad_logits.to(dtype), h, factors[1], weights, y, smoothing, *to)
+                    h, to = factors[0][i, rows], (grad_hidden[i, rows], grad_weight)
+                    _accumulate(grad_logits.to(dtype), h, factors[1], weight, y, smoothing, *to)
+        if grad_hidden is not None and grad_weight is not None:  # the uniform part of q, which is the same in all rows
+            grad_hidden -= smoothing / len(weight) * weight_sum
+            grad_weight -= smoothing / len(weight) * factors[0].sum((0, 1), dtype=weight.dtype)
         ctx.passes = len(hidden)
         ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.mark_non_differentiable(nll)
@@ -152,24 +157,20 @@ def _symmetric_divergence(p: list[Tensor], log_p: list[Tensor], alpha: float) ->
 
 
 def _accumulate(
-    p: Tensor, h: Tensor, factor: Tensor, weights: tuple[Tensor, Tensor], y: Tensor, smoothing: float, *to: Tensor
+    p: Tensor, h: Tensor, factor: Tensor, weight: Tensor, y: Tensor, smoothing: float, out: Tensor, grad_w: Tensor
 ) -> None:
-    """Write the gradient of the rows `h` to the first tensor of `to`, and add that of the weight to the second.
+    """Write the gradient of the rows `h` to `out`, and add that of the weight to `grad_w`.
 
     With q the smoothed target, grad h = (p - q) W and grad W = (p - q)^T h. q is never materialised: it is one constant
-    for all tokens plus one for the target. `factor` is W in the dtype of products, `weights` are W and its sum.
+    for all tokens, which the caller subtracts, plus one for the target. `factor` is W in the dtype of products.
     """
-    (weight, weight_sum), (out, grad_w), uniform = weights, to, smoothing / len(factor)
     out.copy_(p @ factor)
     out -= (1 - smoothing) * weight[y]
-    out -= uniform * weight_sum
     if p.dtype == grad_w.dtype:
         grad_w.addmm_(p.T, h)
     else:
         grad_w += p.T @ h
-    h = h.to(grad_w.dtype)
-    grad_w.index_add_(0, y, h, alpha=-(1 - smoothing))
-    grad_w -= uniform * h.sum(0)
+    grad_w.index_add_(0, y, h.to(grad_w.dtype), alpha=-(1 - smoothing))
 
 
 # --- Losses of labels and values ---
