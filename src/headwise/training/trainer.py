@@ -343,7 +343,8 @@ class Trainer:
         """
         try:
             self._validating = True
-            return self.validation.outputs(model, self.device, self._shard)
+            with self._autocast():
+                return self.validation.outputs(model, self.device, self._shard)
         finally:
             self._validating = False
 

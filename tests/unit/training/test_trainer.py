@@ -497,6 +497,18 @@ def test_only_better_models_are_exported(tmp_path: Path) -> None:
     assert [line["best"] for line in run.log("validation.jsonl")] == [True, True, False, True]
 
 
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_validation_has_the_precision_of_the_run(tmp_path: Path, precision: str) -> None:
+    half: list[bool] = []
+
+    def validate() -> Figures:
+        half.append(torch.is_autocast_enabled("cpu"))
+        return {"loss": 1.0}
+
+    Run(tmp_path, validate=validate, validate_every=2, precision=precision).trainer.run()
+    assert half == [precision == "bf16"] * 2
+
+
 def test_a_diverged_model_is_never_the_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     losses = iter([700.0, 600.0, 650.0, 5.0, 700.0])
     settings: dict[str, Any] = {"validate_every": 1, "max_steps": 5, "show": True}
