@@ -66,6 +66,21 @@ class DeviceBatch:
         return replace(self, **tensors)  # type: ignore[type-var]
 
 
+class PaddedBatch(DeviceBatch):
+    """A batch of texts, padded on the right; subclasses have the fields `src` and `n_real`."""
+
+    src: Int[Tensor, "batch src_len"]
+    n_real: int  # tokens without padding
+
+    @property
+    def n_tokens(self) -> int:
+        return self.n_real
+
+    @property
+    def n_cells(self) -> int:
+        return self.src.numel()
+
+
 class UnpaddedBatch(DeviceBatch):
     """A batch without padding; subclasses define `n_tokens`."""
 

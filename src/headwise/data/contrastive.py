@@ -12,35 +12,24 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headwise.data.batch import DeviceBatch, pad
+from headwise.data.batch import PaddedBatch, pad
 from headwise.data.batch_planning import Rows, plan_batches
 from headwise.data.contrastive_texts import Texts
 from headwise.data.stream import ALL_BATCHES, BatchShare, EndlessStream, batches_of_epochs
 
 
 @dataclass(frozen=True)
-class ContrastiveBatch(DeviceBatch):
+class ContrastiveBatch(PaddedBatch):
     """The anchors of some lines, followed by the positives and the negatives if there are any."""
 
     src: Int[Tensor, "texts length"]
     src_mask: Bool[Tensor, "texts length"]  # True on real tokens
     same: Bool[Tensor, "lines others"]  # whether a positive or negative equals the positive of a line
+    n_real: int
 
     @property
     def n_targets(self) -> int:
         return len(self.same)
-
-    @property
-    def n_tokens(self) -> int:
-        return self.n_real
-
-    @property
-    def n_real(self) -> int:
-        return int(self.src_mask.sum())
-
-    @property
-    def n_cells(self) -> int:
-        return self.src.numel()
 
     @property
     def extent(self) -> str:
@@ -67,7 +56,8 @@ class ContrastiveDataset:
         others = [self.lines[row][column] for column in columns[1:] for row in chosen]
         src, mask = pad(ids, self.pad_id)
         same = np.array(second, dtype=object)[:, None] == np.array(others, dtype=object)[None]
-        return ContrastiveBatch(torch.from_numpy(src), torch.from_numpy(mask), torch.from_numpy(same))
+        tensors = map(torch.from_numpy, (src, mask, same))
+        return ContrastiveBatch(*tensors, n_real=int(mask.sum()))
 
     def plan(self, seed: int, epoch: int, tokens_per_batch: int) -> list[Rows]:
         """Batches of lines of similar length, as a function of (seed, epoch)."""

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.data.batch import DeviceBatch, pad
+from headwise.data.batch import PaddedBatch, pad
 from headwise.data.batch_planning import Rows, cut_padded, plan_batches
 from headwise.data.encoded import EncodedText, token_types
 from headwise.data.pair_tokenizer import PairTokenizer, Tokens
@@ -33,7 +33,7 @@ def hold_out_examples(examples: Sequence[Example], count: int) -> tuple[list[Exa
 
 
 @dataclass(frozen=True)
-class LabelledBatch(DeviceBatch):
+class LabelledBatch(PaddedBatch):
     """Texts, padded on the right, and the class of each."""
 
     src: Int[Tensor, "batch src_len"]
@@ -51,14 +51,6 @@ class LabelledBatch(DeviceBatch):
     @property
     def n_targets(self) -> int:
         return len(self.labels)
-
-    @property
-    def n_tokens(self) -> int:
-        return self.n_real
-
-    @property
-    def n_cells(self) -> int:
-        return self.src.numel()
 
     @property
     def extent(self) -> str:

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.data.batch import DeviceBatch, pad
+from headwise.data.batch import PaddedBatch, pad
 from headwise.data.batch_planning import Rows, cut_padded, plan_batches
 from headwise.data.blocks import VALIDATION_EPOCH, VALIDATION_SEED, NoisyBlocks, TokenBlocks
 from headwise.data.documents import PreparedText
@@ -38,7 +38,7 @@ class MaskedBatch(TokenBlocks):
 
 
 @dataclass(frozen=True)
-class MaskedLineBatch(DeviceBatch):
+class MaskedLineBatch(PaddedBatch):
     """Sequences, padded on the right, with some tokens masked."""
 
     src: Int[Tensor, "batch src_len"]
@@ -55,14 +55,6 @@ class MaskedLineBatch(DeviceBatch):
     @property
     def n_targets(self) -> int:
         return self.targets.numel()
-
-    @property
-    def n_tokens(self) -> int:
-        return self.n_real
-
-    @property
-    def n_cells(self) -> int:
-        return self.src.numel()
 
     @property
     def extent(self) -> str:
