@@ -37,7 +37,7 @@ def file_and_text(line: str, location: str, advice: str) -> tuple[str, str]:
 def changed_file_error(paths: Sequence[str]) -> UserError:
     """The error for files that changed while they were read."""
     return UserError(
-        f"{' + '.join(map(display_name, paths))}: changed while it was being read, so nothing was cached; "
+        f"{' + '.join(map(display_name, paths))}: changed while it was being read; "
         "run the command again when nothing writes to it"
     )
 

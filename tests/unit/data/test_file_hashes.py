@@ -22,7 +22,7 @@ CONFIG = TranslationData(vocab_size=280)
 PAIRS = [(f"a dog {i}", f"ein Hund {i}") for i in range(40)]
 OTHERS = [("a cat", "eine Katze"), *PAIRS[1:]]
 TOKENIZER = Tokenizer.train(["a dog 0123456789", "ein Hund"], CONFIG)
-CHANGED = "changed while it was being read, so nothing was cached; run the command again"
+CHANGED = "changed while it was being read; run the command again"
 FORMS = ("tsv", "tsv.gz", "jsonl", "aligned")
 Write = Callable[[Path, bytes], object]
 
