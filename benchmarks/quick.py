@@ -127,6 +127,7 @@ RUNS = {
     "training": Run(once(), ()),
     "transcription": Run(once()),
     "tuning": Run(once(), ("accelerate",)),
+    "utilisation": Run(once(*TRAIN, "--settings", "", "train.recompute=true")),
     "web": Run(
         once("{data}/model", *SOURCE, "--cores", str(min(os.sched_getaffinity(0)))),
         ("playwright", "ziglang", "chromium"),
