@@ -325,14 +325,20 @@ def test_a_setting_tuned_for_earlier_weights_is_removed_and_named(
     assert "settings of the run" not in cli(*command, "--out", out, "--resume").err
 
 
-def test_changes_that_are_not_numerical_keep_every_bit(
-    whole: Path, command: list[str], cli: Any, tmp_path: Path
-) -> None:
-    out = tmp_path / "model"
-    shutil.copytree(whole, out)
+def copy_after_step_10(run: Path, folder: Path) -> Path:
+    """A copy of a run whose newest checkpoint is that of step 10."""
+    out = folder / "model"
+    shutil.copytree(run, out)
     for checkpoint in (out / "checkpoints").iterdir():
         if int(checkpoint.name.removeprefix("step-")) > 10:
             shutil.rmtree(checkpoint)
+    return out
+
+
+def test_changes_that_are_not_numerical_keep_every_bit(
+    whole: Path, command: list[str], cli: Any, tmp_path: Path
+) -> None:
+    out = copy_after_step_10(whole, tmp_path)
     settings = ["train.recompute=true", "train.checkpoint_every=20", "train.average=1"]
     ran = cli(*command, "--set", *settings, "--out", out, "--resume")
     assert ran.code == 0, ran.err
@@ -354,11 +360,7 @@ def test_a_run_that_ends_before_its_first_validation_is_validated(
     whole: Path, command: list[str], cli: Any, tmp_path: Path
 ) -> None:
     """It was interrupted, and is resumed with fewer steps."""
-    out = tmp_path / "model"
-    shutil.copytree(whole, out)
-    for checkpoint in (out / "checkpoints").iterdir():
-        if int(checkpoint.name.removeprefix("step-")) > 10:
-            shutil.rmtree(checkpoint)
+    out = copy_after_step_10(whole, tmp_path)
     for name in ("model.safetensors", "SHA256SUMS", "validation.jsonl", "README.md"):
         (out / name).unlink()
     ran = cli(*command, "--set", "train.max_steps=10", "--out", out, "--resume")
