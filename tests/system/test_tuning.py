@@ -246,6 +246,27 @@ def test_general_pairs_are_mixed_in(cli: Cli, files: list[str], tmp_path: Path) 
     assert "the data.mix files differ from those of the run" in refused.complaint
 
 
+def test_pairs_are_added_to_a_run(cli: Cli, files: list[str], tmp_path: Path) -> None:
+    """With a tenth of the first pairs held out, and general pairs mixed in; resumed exactly."""
+    write(tmp_path / "model", "marian", dropout=0.1)
+    for name, word in (("general", "cat"), ("more", "bird")):
+        lines = "".join(f"The {word} {i}\tDas {word} {i}\n" for i in range(30))
+        (tmp_path / f"{name}.tsv").write_text(lines, encoding="utf-8")
+    start = ["tune", tmp_path / "model", *files[:3], "--general", tmp_path / "general.tsv", "--set", *QUICK]
+    start += ["train.schedule=constant", "train.checkpoint_every=10"]
+    more = ["--resume", "--add", tmp_path / "more.tsv"]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    for out, steps in ((whole, 40), (parts, 30)):
+        assert cli(*start, "train.max_steps=20", "--out", out).code == 0
+        ran = cli(*start, f"train.max_steps={steps}", *more, "--out", out)
+        assert ran.code == 0 and "adding more.tsv to the training files: this epoch is" in ran.err, ran.err
+    assert cli(*start, *more, "--out", parts).code == 0
+    assert (parts / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    about = json.loads((whole / "training.json").read_text(encoding="utf-8"))
+    assert {"step": 20, "added": ["more.tsv"]} in about["changes"] and about["corpus"]["held_out"]["taken"] == 4
+    assert "| changes | after step 20: added more.tsv" in (whole / "README.md").read_text(encoding="utf-8")
+
+
 def test_changes_are_reported_at_the_end(cli: Cli, files: list[str], tmp_path: Path) -> None:
     """BLEU and chrF++ of the initial and the fine-tuned model on the validation set, with a significance test."""
     write(tmp_path / "model", "marian")

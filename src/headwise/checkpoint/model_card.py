@@ -116,11 +116,16 @@ def _changes(changes: Sequence[Mapping[str, Any]]) -> str:
 
     >>> _changes([{"step": 9, "name": "ranks", "before": 1, "now": 2}])
     'after step 9: ranks = 2 instead of 1'
+    >>> _changes([{"step": 9, "added": ["more.en", "more.de"]}])
+    'after step 9: added more.en, more.de'
     """
     steps = {change["step"]: "" for change in changes}
     for step in steps:
         own = (change for change in changes if change["step"] == step)
-        steps[step] = ", ".join(f"{c['name']} = {c['now']} instead of {c['before']}" for c in own)
+        steps[step] = ", ".join(
+            f"added {', '.join(c['added'])}" if "added" in c else f"{c['name']} = {c['now']} instead of {c['before']}"
+            for c in own
+        )
     return "; ".join(f"after step {step}: {text}" for step, text in steps.items())
 
 

@@ -95,32 +95,39 @@ class Split:
 
 
 def split_corpora(
-    corpora: Sequence[Corpus], size: ValidationSize, labelled: bool = False, cache_dir: Path | None = None
+    corpora: Sequence[Corpus],
+    size: ValidationSize,
+    labelled: bool = False,
+    cache_dir: Path | None = None,
+    added: Sequence[Corpus] = (),
 ) -> Split:
     """Split training files into training and validation pairs; uses the cache.
 
     Args:
         labelled: targets are labels, which may repeat; the split is stratified by label.
+        added: more training files, which do not change the validation pairs and the rest of `corpora`.
 
     Raises:
         UserError: a file can be read only once or is invalid, or no training pairs would be left.
     """
+    n_first, corpora = len(corpora), [*corpora, *added]
     once = [p for corpus in corpora for p in corpus.paths if p == STANDARD_INPUT or Path(p).is_fifo()]
     if once:
         raise UserError(f"{size}: {display_name(once[0])} can be read only once; write it to a file")
     with cache(cache_dir) as folder:
         contents = hash_corpora(corpora := spool(corpora, folder))
-        wanted = [size.share, size.pairs, labelled]
+        wanted = [size.share, size.pairs, labelled, *([len(added)] if added else [])]
         target = folder / f"split-{short_hash(FORMAT, wanted, [one.key for one in contents])}"
         ending = ".tsv" if labelled else ".jsonl"
         parts = [target / f"{name}{ending}" for name in (*(f"train-{i + 1}" for i in range(len(corpora))), "valid")]
         names = [path.name for path in parts]
         if not _is_complete(target, names):
             shutil.rmtree(target, ignore_errors=True)
-            _write(target, list(zip(corpora, contents, strict=True)), size, labelled, names)
+            known = list(zip(corpora, contents, strict=True))
+            _write(target, (known[:n_first], known[n_first:]), size, labelled, names)
         counts = json.loads((target / META).read_text(encoding="utf-8"))
         origins = [[name for path in corpus.paths for name in names_of(path)] for corpus in corpora]
-        origins.append([f"{size.text} of {', '.join(map(str, corpora))}"])
+        origins.append([f"{size.text} of {', '.join(map(str, corpora[:n_first]))}"])
         *train, valid = (Corpus((CachedCopy(str(path), of),)) for path, of in zip(parts, origins, strict=True))
         return Split([corpus for corpus in train if Path(*corpus.paths).stat().st_size], valid, **counts)
 
@@ -129,8 +136,14 @@ def _is_complete(target: Path, names: Sequence[str]) -> bool:
     return all((target / name).is_file() for name in (*names, META))
 
 
-def _write(target: Path, corpora: Sequence[Known], size: ValidationSize, labelled: bool, names: Sequence[str]) -> None:
-    valid, dropped = _choose(corpora, size, labelled)
+def _write(
+    target: Path,
+    corpora: tuple[Sequence[Known], Sequence[Known]],
+    size: ValidationSize,
+    labelled: bool,
+    names: Sequence[str],
+) -> None:
+    valid, dropped = _choose(*corpora, size, labelled)
     if not valid.any():
         raise UserError(f"{size}: no pair of the training files has text on both sides; check the files")
     if (valid | dropped).all():
@@ -142,7 +155,7 @@ def _write(target: Path, corpora: Sequence[Known], size: ValidationSize, labelle
         with ExitStack() as files:
             parts = [files.enter_context(open(draft / name, "w", encoding="utf-8", newline="")) for name in names]
             write = _labelled_line if labelled else _json_line
-            pairs = ((i, pair) for i, corpus in enumerate(corpora) for pair in _read([corpus], labelled))
+            pairs = ((i, pair) for i, corpus in enumerate(chain(*corpora)) for pair in _read([corpus], labelled))
             for (i, pair), is_valid, is_dropped in zip(pairs, valid, dropped, strict=True):
                 if not is_dropped:
                     parts[-1 if is_valid else i].write(write(pair))
@@ -168,16 +181,26 @@ def _labelled_line(pair: Pair) -> str:
     return f"{pair[0]}\t{pair[1]}\n"
 
 
-def _choose(corpora: Sequence[Known], size: ValidationSize, labelled: bool) -> tuple[Flags, Flags]:
+def _choose(
+    corpora: Sequence[Known], added: Sequence[Known], size: ValidationSize, labelled: bool
+) -> tuple[Flags, Flags]:
     """Which pairs of the files are validation pairs, and which are dropped."""
+    src, tgt, labels = _keys(corpora, labelled)
+    valid, dropped = choose_pairs(src, tgt, labels, size.of(len(src)))
+    sides = _keys(added, labelled)[:2]
+    shared = np.isin(sides, np.concatenate([src[valid], tgt[valid]])).any(0)
+    return np.concatenate([valid, np.zeros_like(shared)]), np.concatenate([dropped, shared])
+
+
+def _keys(corpora: Sequence[Known], labelled: bool) -> tuple[SentenceKeys, SentenceKeys, Labels]:
+    """The keys of both sides of all pairs, and the numbers of their labels."""
     src, tgt, labels = array("Q"), array("Q"), array("q")
     known: dict[str, int] = {}
     for source, target in _read(corpora, labelled):
         src.append(sentence_key(source))
         tgt.append(src[-1] if labelled else sentence_key(target))
         labels.append(known.setdefault(target, len(known)) if labelled else 0)
-    keys = np.array(src, np.uint64), np.array(tgt, np.uint64)
-    return choose_pairs(*keys, np.array(labels, np.int64), size.of(len(src)))
+    return np.array(src, np.uint64), np.array(tgt, np.uint64), np.array(labels, np.int64)
 
 
 def choose_pairs(src: SentenceKeys, tgt: SentenceKeys, labels: Labels, wanted: int) -> tuple[Flags, Flags]:

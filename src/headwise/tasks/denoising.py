@@ -68,9 +68,9 @@ def denoising_job(request: TrainRequest, config: RunConfig, folder: Path) -> Den
             f"data.block_length = {config.data.block_length}: training from scratch uses lines of at most "
             "data.max_length tokens; running text in blocks needs --init with a T5 or BART"
         )
-    files = plain_texts(request.train)
-    parts = hold_out(request, files)
-    files = spool(files)
+    first, added = plain_texts(request.first_files), plain_texts(request.add)
+    parts = hold_out(request, first, added=added)
+    files = spool([*first, *added])
     train, valid = (parts.train, [parts.valid]) if parts else (files, spool(plain_texts(request.valid)))
     tokenizer = _tokenizer(request, config, folder, train)
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "texts")

@@ -30,7 +30,7 @@ class TrainRequest:
     """The arguments of a training run."""
 
     recipe: str  # name or path of a .toml file; "" with `init` = that model's settings
-    train: Sequence[str]  # files, as `headwise.data.corpus.parse_corpora` takes them
+    train: Sequence[str]  # all training files, as `headwise.data.corpus.parse_corpora` takes them
     valid: Sequence[str]  # the same, or "1%" or "500pairs" of the training files
     out: str
     settings: Sequence[str] = ()  # "section.key=value"
@@ -47,6 +47,12 @@ class TrainRequest:
     devices: int = 1  # processes on this machine, one device each
     workers: int = 1  # processes that tokenize large files; 0 = one per core
     languages: Sequence[str] = ("", "")  # source and target of translation memories
+    add: Sequence[str] = ()  # the last files of `train`, which a run did not have before it was resumed
+
+    @property
+    def first_files(self) -> Sequence[str]:
+        """The training files without those of `add`."""
+        return self.train[: len(self.train) - len(self.add)]
 
 
 @runtime_checkable
@@ -107,12 +113,14 @@ def notify(request: TrainRequest, message: str) -> None:
         print(message, file=sys.stderr)
 
 
-def hold_out(request: TrainRequest, train: Sequence[Corpus], labelled: bool = False) -> Split | None:
-    """The training files split for `--valid 1%`; None if `--valid` names files."""
+def hold_out(
+    request: TrainRequest, train: Sequence[Corpus], labelled: bool = False, added: Sequence[Corpus] = ()
+) -> Split | None:
+    """The training files split for `--valid 1%`, with the rest of those `added`; None if `--valid` names files."""
     amount = parse_validation_size(request.valid)
     if amount is None:
         return None
-    parts = split_corpora(train, amount, labelled)
+    parts = split_corpora(train, amount, labelled, added=added)
     notify(
         request,
         f"validating on {parts.taken:,} pairs held out of the training files ({amount.text}); dropped "

@@ -176,9 +176,9 @@ FINE_TUNING = FineTuning(
 def _reading(
     request: TrainRequest, config: RunConfig, tokenizer: DocumentTokenizer, around: tuple[Sequence[int], Sequence[int]]
 ) -> tuple[bool, DocumentTokenizer]:
-    """Whether each line of the files is a sequence, as the training files show; and how documents are tokenised."""
+    """Whether each line of the files is a sequence, by those the run started with; and the tokenizer of documents."""
     room = config.data.block_length - sum(map(len, around))
-    reading = choose_reading(request.train, config.data.reading, tokenizer, room)
+    reading = choose_reading(request.first_files, config.data.reading, tokenizer, room)
     notify(request, f"reading {reading}; data.reading can be lines or blocks")
     return reading.by_line, reading.tokenizer(tokenizer)
 

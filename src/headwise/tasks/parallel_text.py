@@ -35,9 +35,9 @@ def small_data_warnings(config: RunConfig, tokenizer: Tokenizer | None, train: P
 
 def read_files(request: TrainRequest) -> tuple[Sequence[Corpus], Sequence[Corpus], Sequence[Corpus], dict[str, Any]]:
     """The training files, the training and validation pairs, and the entry of config.json for held-out pairs."""
-    files = parse_pairs("--train", request.train)
-    parts = hold_out(request, files)
-    files, valid = spool(files), [] if parts else spool(parse_pairs("--valid", request.valid))
+    first, added = parse_pairs("--train", request.first_files), parse_pairs("--add", request.add)
+    parts = hold_out(request, first, added=added)
+    files, valid = spool([*first, *added]), [] if parts else spool(parse_pairs("--valid", request.valid))
     for warning in (*file_warnings(files, valid), *leakage_warnings(files, valid)):
         notify(request, warning)
     return files, *((parts.train, [parts.valid]) if parts else (files, valid)), held_out_entry(parts)
@@ -92,13 +92,14 @@ def _check_lengths(files: Sequence[str], config: RunConfig, tokenizer: PairToken
 
 def with_memories(request: TrainRequest) -> TrainRequest:
     """The request with translation memories replaced by cached TSV files of their pairs."""
-    files = {}
-    for name in ("train", "valid"):
-        paths = getattr(request, name)
+    files = {"train": request.first_files, "add": request.add, "valid": request.valid}
+    for name, paths in files.items():
+        if not paths:
+            continue
         files[name], report = memories_as_tsv(paths, request.languages)
         if report.units:
             notify(request, f"--{name} {' '.join(paths)}: {report}")
-    return replace(request, **files)
+    return replace(request, **{**files, "train": [*files["train"], *files["add"]]})
 
 
 # The recipe `tiny` needs some 10,000 pairs even of such simple text as captions: 29,000 give a BLEU of 39, 2,900 of 22

@@ -1,9 +1,11 @@
-"""What a resumed run may change. Every change is reported, and recorded in config.json and in the model card.
+"""What a resumed run may change: some settings, and more training files.
 
-Not recorded are changes before the first checkpoint, because the run starts again.
+Every change is reported, and recorded in config.json and in the model card. Not recorded are changes before the first
+checkpoint, because the run starts again.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +13,19 @@ from typing import Any
 from headwise.checkpoint.model_card import DECODING, with_row
 from headwise.checkpoint.trained import CONFIG, read_run, write_decoding
 from headwise.config.settings import RunConfig, flatten
+from headwise.config.tasks import tasks_with
+from headwise.data.split import parse_validation_size
 from headwise.errors import UserError
-from headwise.tasks.job import TrainRequest, notify
+from headwise.tasks.job import MakeJob, TrainRequest, base_names, notify
 from headwise.training.checkpoint import CHECKPOINTS, checkpoint_paths, saved_step
 
+ADDABLE = ("translate", "denoise", *tasks_with("running"))  # their networks do not depend on the training files
+PLANNED_ANEW = "this epoch is planned anew, so it repeats some examples and omits others"
 FLAGS = {"train.seed": "--seed", "model.task": "--task"}  # settings that have an option
 
 ROUNDING = "rounding and dropout differ from here on"
+
+WEIGHTS = "data.weights"  # of the corpora, which --add may change
 
 # Settings that a resumed run may change, and what else than their purpose changes with them
 MAY_CHANGE = {
@@ -67,35 +75,81 @@ def with_all_batches(
     return replace(config, train=replace(train, accumulate=total, tokens_per_batch=tokens)), entries
 
 
+def check_add(request: TrainRequest, config: RunConfig) -> None:
+    """`UserError` for `--add` with a run that cannot have more training files."""
+    task = config.model.task
+    if not request.add:
+        return
+    if not request.resume:
+        raise UserError("--add is for a run that --resume continues: a new run gets all files with --train")
+    if task not in ADDABLE:
+        raise UserError(f"--add is for --task {', '.join(ADDABLE)}, not for {task}: train a new model on all files")
+    if request.alignments:
+        raise UserError("--add does not go with --alignments: train a new model on all files")
+
+
+def added_files(request: TrainRequest, config: RunConfig, folder: Path, make: MakeJob) -> list[str]:
+    """The names of the files of `request.add` that the run in `folder` does not have yet.
+
+    The files before them are as many as the run has, and must give the data of the run.
+    """
+    before, run = read_run(folder)
+    n_names, n_first = len(run["corpus"]["train"]), len(request.first_files)
+    for n in range(n_first, len(request.train)):
+        files, new = request.train[:n], request.train[n:]
+        if len(base_names(files)) == n_names:
+            earlier = replace(request, train=files, add=files[n_first:], show=False)
+            try:
+                job = make(earlier, replace(config, data=before.data), folder)
+            except UserError:  # all files are usable, so these are not those of the run
+                return []
+            return base_names(new) if job.about["corpus"]["key"] == run["corpus"]["key"] else []
+    return []
+
+
 def check_resumed(
-    request: TrainRequest, config: RunConfig, about: Mapping[str, Any], folder: Path
+    request: TrainRequest, config: RunConfig, about: Mapping[str, Any], folder: Path, added: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """All changes of the run in `folder` since its start; those of this request are reported.
+
+    Args:
+        added: the names of training files that the run gets now.
 
     Raises:
         UserError: settings or files differ that must be those of the run.
     """
     before, run = read_run(folder)
-    _check_same_run(folder, before, run, config, about)
+    steps = [saved_step(path) for path in checkpoint_paths(folder / CHECKPOINTS)[-1:]]
+    _check_same_run(request, before, run, config, about, added)
+    if added:
+        _report_added(request, config, added, steps)
     _warn_of_changed_schedule(request, config, before)
     _report_update(request, config, before)
     _restore_search_settings(request, config, before, folder)
-    old, new = (
-        {**flatten(made), "ranks": entries.get("ranks", 1)} for made, entries in ((before, run), (config, about))
-    )
-    changed = [key for key in (*MAY_CHANGE, "ranks") if old[key] != new[key]]
+    old, new = _as_json(before, run), _as_json(config, about)
+    changed = [key for key in (*MAY_CHANGE, "ranks", WEIGHTS) if old.get(key) != new.get(key)]
     for key in changed:
         if effect := MAY_CHANGE.get(key):
             notify(request, f"{key} was {old[key]!r}, now {new[key]!r}: {effect}")
-    steps = [saved_step(path) for path in checkpoint_paths(folder / CHECKPOINTS)[-1:]]
-    changes = [{"step": step, "name": key, "before": old[key], "now": new[key]} for step in steps for key in changed]
+    changes = [{"step": step, "added": [*added]} for step in steps if added]
+    changes += [{"step": step, "name": key, "before": old[key], "now": new[key]} for step in steps for key in changed]
     return [*run.get("changes", []), *changes]
 
 
+def _as_json(config: RunConfig, about: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run and its number of processes, with values as in config.json."""
+    return json.loads(json.dumps({**flatten(config), "ranks": about.get("ranks", 1)}))
+
+
 def _check_same_run(
-    folder: Path, before: RunConfig, corpus: Mapping[str, Any], config: RunConfig, about: Mapping[str, Any]
+    request: TrainRequest,
+    before: RunConfig,
+    run: Mapping[str, Any],
+    config: RunConfig,
+    about: Mapping[str, Any],
+    added: Sequence[str],
 ) -> None:
-    old, new = flatten(before), flatten(config)
+    old, new, folder = flatten(before), flatten(config), Path(request.out)
     changed = [
         key
         for key in old
@@ -103,17 +157,43 @@ def _check_same_run(
         and key not in MAY_CHANGE
         and not key.startswith("decode.")
         and key != "data.tokenizer"
+        and not (added and key == WEIGHTS)
     ]
     if changed:
         what = ", ".join(f"{key} was {old[key]!r}, now {new.get(key)!r}" for key in changed[:5])
         flags = dict.fromkeys(FLAGS.get(key, "--set") for key in changed)
-        if corpus.get("recipe") != about["recipe"]:
-            flags = {f"--recipe {corpus.get('recipe')}": None}
+        if run.get("recipe") != about["recipe"]:
+            flags = {f"--recipe {run.get('recipe')}": None}
         given = " and ".join(flags)
         raise UserError(f"--resume {folder}: {what}; use the run's {given} or train into another folder")
     for key, files in (("key", "training"), ("valid_key", "validation"), ("mix_key", "data.mix")):
-        if corpus["corpus"].get(key) != about["corpus"].get(key):
-            raise UserError(f"--resume {folder}: the {files} files differ from those of the run")
+        if run["corpus"].get(key) != about["corpus"].get(key) and not (added and key == "key"):
+            advice = _advice_on_files(request, run, about["corpus"], key)
+            raise UserError(f"--resume {folder}: the {files} files differ from those of the run{advice}")
+
+
+def _advice_on_files(request: TrainRequest, run: Mapping[str, Any], now: Mapping[str, Any], key: str) -> str:
+    """What to do about training or validation files that are not those of the run."""
+    if key == "key":
+        names, added = run["corpus"]["train"], [name for one in run.get("changes", []) for name in one.get("added", [])]
+        more = f"; repeat --add {' '.join(added)}" if added and not request.add else ""
+        if now["train"][: len(names)] == names != now["train"]:
+            more = "; give only new files with --add" if request.add else "; give new files with --add"
+        return f" ({', '.join(names)}){more}"
+    if key == "valid_key" and (size := parse_validation_size(request.valid)) and request.add:
+        return f": {size} holds out part of --train, and --add would change it; train a new model on all files"
+    return ""
+
+
+def _report_added(request: TrainRequest, config: RunConfig, added: Sequence[str], steps: Sequence[int]) -> None:
+    """Report training files that a run gets after `steps`, its newest checkpoint; `UserError` if it has ended."""
+    if steps and steps[-1] >= config.train.max_steps:
+        raise UserError(
+            f"--add {added[0]}: the run has ended after train.max_steps = {steps[-1]}; set more steps, such as "
+            f"--set train.max_steps={2 * steps[-1]}"
+        )
+    effect = f": {PLANNED_ANEW}" if steps else ""
+    notify(request, f"adding {', '.join(added)} to the training files{effect}")
 
 
 def _report_update(request: TrainRequest, config: RunConfig, before: RunConfig) -> None:
@@ -125,7 +205,7 @@ def _report_update(request: TrainRequest, config: RunConfig, before: RunConfig) 
     same = abs(factor - 1) < 0.01
     effects = ["as many tokens" if same else f"{factor:.3g} times the tokens, with the same learning rate"]
     if old.tokens_per_batch != new.tokens_per_batch:
-        effects.append("this epoch is planned anew, so it repeats some examples and omits others")
+        effects.append(PLANNED_ANEW)
     notify(
         request,
         f"an update has {new.accumulate} batches of {new.tokens_per_batch:,} tokens, before {old.accumulate} of "

@@ -23,7 +23,7 @@ from headwise.network.parameters import count_parameters, parameters_of
 from headwise.tasks.adapters import with_adapters
 from headwise.tasks.initial_model import config_from_model, recipe_name, with_added_tokens
 from headwise.tasks.job import Job, MakeJob, TrainRequest, notify
-from headwise.tasks.resuming import check_resumed, with_all_batches
+from headwise.tasks.resuming import added_files, check_add, check_resumed, with_all_batches
 from headwise.tasks.table import JOBS, fine_tuning_of
 from headwise.training.progress import Progress
 from headwise.training.trainer import Trainer
@@ -47,7 +47,8 @@ def checked_job(
     check(job.config)
     about = {**_about(request, config.model.task), **batches, **job.about}
     if request.resume and (folder / CONFIG).is_file():
-        changes = check_resumed(request, job.config, about, folder)
+        added = added_files(request, config, folder, make)
+        changes = check_resumed(request, job.config, about, folder, added)
         about |= {"changes": changes} if changes else {}
     return request, job, about
 
@@ -73,6 +74,7 @@ def run_config(request: TrainRequest) -> RunConfig:
     config = check(_initial_model_config(request) if request.init else _from_scratch_config(request))
     if request.alignments and config.model.task != "translate":
         raise UserError(f"--alignments is for translation models, not for model.task = {config.model.task}")
+    check_add(request, config)
     if not request.valid and config.model.task != "forecast":
         raise UserError("--valid is required: validation files, or a part of the training files such as 1%")
     if parse_validation_size(request.valid) and config.model.task == "forecast":

@@ -46,6 +46,7 @@ def train(
     languages: Sequence[str] = ("", ""),
     devices: int = 1,
     callbacks: Sequence[Callback] = (),
+    add: Sequence[str | Path] = (),
 ) -> Model:
     """Train a model on files and return it, as `load` does.
 
@@ -70,18 +71,18 @@ def train(
             import the calling program, so its code must be below `if __name__ == "__main__":`.
         callbacks: get the events of the run, see `Callback`; those in `headwise.training.trackers` are for TensorBoard,
             Weights & Biases and MLflow.
+        add: more training files for a run that `resume` continues; they join the data at once.
 
     Raises:
         UserError: a file, a setting or the device is unusable, or the run was interrupted.
     """
-    pairs = settings.items() if isinstance(settings, Mapping) else None
-    listed = [f"{key}={_as_written(value)}" for key, value in pairs] if pairs is not None else list(settings)
     request = TrainRequest(
         recipe=str(recipe) or ("" if init else "small"),
-        train=[str(path) for path in train],
+        train=[str(path) for path in (*train, *add)],
+        add=[str(path) for path in add],
         valid=[str(path) for path in valid],
         out=str(out),
-        settings=listed,
+        settings=_as_arguments(settings),
         resume=resume,
         device=device,
         special=special,
@@ -99,6 +100,13 @@ def train(
     if reason.startswith("SIG"):
         raise UserError(f"{out}: training was interrupted by {reason}; call again with resume=True to resume")
     return load(out, device)
+
+
+def _as_arguments(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:
+    """Settings as for `--set`."""
+    if isinstance(settings, Mapping):
+        return [f"{key}={_as_written(value)}" for key, value in settings.items()]
+    return list(settings)
 
 
 def _as_written(value: Any) -> str:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwise.data.corpus import Corpus, parse_corpora, read_pairs
-from headwise.data.sources import Pair
+from headwise.data.sources import Pair, display_name
 from headwise.data.split import Split, parse_validation_size, split_corpora
 from headwise.errors import UserError
 
@@ -202,3 +202,19 @@ def test_each_corpus_keeps_its_remaining_pairs(tmp_path: Path) -> None:
     assert sum(map(len, left)) == 180
     alone = write(tmp_path, list(read_pairs([found.valid]))[:1], "c.tsv")
     assert len(take("180pairs", *files, alone).train) <= 3
+
+
+def test_added_files_change_neither_validation_pairs_nor_the_rest(tmp_path: Path) -> None:
+    first, cache = write(tmp_path, pairs_of(300)), tmp_path / "cache"
+    alone = take("5%", first, cache_dir=cache)
+    rest, valid = parts(alone)
+    (source, target), other = valid[0], ("one new sentence", "two new sentence")
+    leaks = [(source.upper() + "!", other[1]), (other[0], f"  {target}"), (target, source)]
+    added = parse_corpora([write(tmp_path, [other, *leaks, ("", other[1]), *rest[:5]], "added.tsv")])
+    found = take("5%", first, cache_dir=cache, added=added)
+    assert list(read_pairs([found.valid])) == valid
+    assert [*read_pairs(found.train[:1])] == rest
+    assert [*read_pairs(found.train[1:])] == [other, ("", other[1]), *rest[:5]]
+    assert (found.taken, found.dropped) == (alone.taken, alone.dropped + 3)
+    assert_no_leak(parts(found)[0], valid)
+    assert display_name(found.valid.paths[0]) == f"5% of {first}"

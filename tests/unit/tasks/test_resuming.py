@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ from saving import save_checkpoint
 
 from headwise.checkpoint.model_card import model_card
 from headwise.checkpoint.trained import read_run, write_settings
+from headwise.config.data import TranslationData
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.errors import UserError
 from headwise.tasks.job import TrainRequest
-from headwise.tasks.resuming import check_resumed, with_all_batches
+from headwise.tasks.resuming import added_files, check_add, check_resumed, with_all_batches
 from headwise.training.checkpoint import CHECKPOINTS, Checkpoint
 
 ABOUT: dict[str, Any] = {"recipe": "run", "headwise": "1", "torch": "2", "python": "3"}
@@ -109,3 +111,75 @@ def test_other_settings_must_be_those_of_the_run(tmp_path: Path) -> None:
     other = replace(config, train=replace(config.train, learning_rate=0.5))
     with pytest.raises(UserError, match=r"train\.learning_rate was 0\.0, now 0\.5; use the run's --set or train into"):
         check_resumed(request, other, ABOUT, tmp_path)
+
+
+def data(*files: str) -> dict[str, Any]:
+    """The entries of config.json for these training files."""
+    return {**ABOUT, "corpus": {**ABOUT["corpus"], "train": [*files], "key": " ".join(files)}}
+
+
+@pytest.mark.parametrize(
+    ("run", "train", "add", "expected"),
+    [
+        ("a", "a", "b", ["b"]),
+        ("a", "a", "b c", ["b", "c"]),
+        ("a b", "a b", "c", ["c"]),
+        ("a b", "a", "b", []),  # the same command again
+        ("a b", "a", "b c", ["c"]),  # one more file
+        ("a b", "a b", "", []),
+        ("a", "a b", "", []),
+        ("a", "a b", "c", []),  # b is not said to be new
+        ("x", "a", "b", []),
+        ("a b c", "a", "b", []),
+    ],
+)
+def test_added_files_are_those_that_the_run_does_not_have(
+    run: str, train: str, add: str, expected: list[str], tmp_path: Path
+) -> None:
+    config = RunConfig(data=TranslationData(weights=(1.0,)))
+    write_settings(tmp_path, config, None, data(*run.split()))
+    files = [*train.split(), *add.split()]
+    request = TrainRequest("run", [f"folder/{name}" for name in files], [], "", resume=True, add=add.split())
+    made: list[tuple[TrainRequest, RunConfig]] = []
+
+    def make(request: TrainRequest, config: RunConfig, folder: Path) -> Any:
+        made.append((request, config))
+        return SimpleNamespace(about=data(*(Path(name).name for name in request.train)))
+
+    new = replace(config, data=TranslationData(weights=(1.0, 2.0)))
+    assert added_files(request, new, tmp_path, make) == expected
+    if expected:
+        assert [Path(name).name for name in made[0][0].train] == run.split()
+        assert made[0][0].first_files == request.first_files and not made[0][0].show
+        assert made[0][1] == config  # the weights of the run
+
+
+def test_added_files_are_reported_and_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = started(tmp_path, 1)
+    request = TrainRequest("run", [], [], str(tmp_path), resume=True)
+    now = {**ABOUT, "corpus": {**ABOUT["corpus"], "key": "b"}}
+    assert check_resumed(request, config, now, tmp_path, ["more.tsv"]) == []
+    assert capsys.readouterr().err == "adding more.tsv to the training files\n"
+    save_checkpoint(tmp_path / CHECKPOINTS, Checkpoint({"w": torch.ones(2)}, {}, {"step": 40}))
+    changes = check_resumed(request, config, now, tmp_path, ["more.tsv"])
+    assert changes == [{"step": 40, "added": ["more.tsv"]}]
+    assert "to the training files: this epoch is planned anew, so it repeats" in capsys.readouterr().err
+    ended = replace(config, train=replace(config.train, max_steps=40))
+    with pytest.raises(
+        UserError, match=r"more.tsv: the run has ended after train.max_steps = 40; set more steps, such"
+    ):
+        check_resumed(request, ended, now, tmp_path, ["more.tsv"])
+    with pytest.raises(UserError, match=r"the training files differ from those of the run \(t\)$"):
+        check_resumed(request, config, now, tmp_path)
+
+
+def test_only_some_runs_get_more_files() -> None:
+    request = TrainRequest("run", ["a", "b"], [], "", resume=True, add=["b"])
+    check_add(request, RunConfig())
+    check_add(replace(request, resume=False, add=[]), RunConfig())
+    for other, message in (
+        (replace(request, resume=False), "--add is for a run that --resume continues"),
+        (replace(request, alignments="links"), "--add does not go with --alignments"),
+    ):
+        with pytest.raises(UserError, match=message):
+            check_add(other, RunConfig())

@@ -53,6 +53,7 @@ def training_options(parser: argparse.ArgumentParser, files: str, held_out: str 
     setting = "set a setting, such as train.max_steps=1000 (see `headwise settings`); may be repeated"
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=setting)
     parser.add_argument("--resume", action="store_true", help="continue the run in --out where it stopped")
+    files_option(parser, "--add", "more training files for the run that --resume continues, besides those of --train")
     device_option(parser)
     seed = {"type": "train.seed={}".format, "help": "random seed (default: the recipe's train.seed)"}
     parser.add_argument("--seed", dest="set", action="append", metavar="N", **seed)
@@ -75,6 +76,7 @@ def run(options: argparse.Namespace) -> None:
     """Train a model, or resume a run."""
     given = {field.name: getattr(options, field.name) for field in fields(TrainRequest) if hasattr(options, field.name)}
     callbacks = [tracker() for tracker in options.trackers]
+    given["train"] = [*options.train, *options.add]
     reason = train_model(TrainRequest(**given, settings=options.set, callbacks=callbacks))
     is_first = os.environ.get("RANK", "0") == "0"  # torchrun sets it
     if is_first and not reason.startswith("SIG") and is_useful(Path(options.out)):
