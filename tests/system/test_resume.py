@@ -174,13 +174,13 @@ def test_ctrl_c_and_sigterm_save_and_exit_cleanly(
     whole: Path, start: Any, command: list[str], cli: Any, tmp_path: Path
 ) -> None:
     out = tmp_path / "model"
-    resumed: list[str] = []
-    for number, step in ((signal.SIGTERM, 6), (signal.SIGINT, 18)):
-        program = start(out, *resumed, "--set", "train.checkpoint_every=1000")
+    resumed, last = list[str](), 0
+    for number in (signal.SIGTERM, signal.SIGINT):
+        program, step = start(out, *resumed, "--set", "train.checkpoint_every=1000"), last + 6
         wait_for_step(program, out, step)
         program.send_signal(number)
         _, err = program.communicate(timeout=120)
-        assert program.returncode == 0
+        assert program.returncode == 0, err
         assert f"{number.name}: finishing this step and saving a checkpoint\n" in err
         last = max(int(path.name.removeprefix("step-")) for path in (out / "checkpoints").iterdir())
         assert step <= last < STEPS
