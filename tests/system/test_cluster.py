@@ -17,7 +17,8 @@ from libretranslatepy import LibreTranslateAPI
 
 import headwise
 from headwise.cluster.actors import ClusterExecutor
-from headwise.cluster.connection import live_nodes, machine_name
+from headwise.cluster.connection import live_nodes, machine_name, this_node
+from headwise.cluster.folders import ClusterFolder, cluster_folder
 from headwise.cluster.shards import ResultShards
 from headwise.cluster.translation import ClusterModel, ModelLocation
 from headwise.errors import UserError
@@ -116,25 +117,28 @@ def test_a_killed_process_is_replaced(cluster: Any, model_path: Path, task: Call
 
     model = headwise.load(model_path, "cpu")
     with ClusterExecutor(ray, gpu=False) as actors:
-        shared = ClusterModel(model, ModelLocation((str(model_path),), "cpu", "auto"), actors, ResultShards(None))
+        location = ModelLocation((cluster_folder(model_path, this_node(ray)),), "cpu", "auto")
+        shared = ClusterModel(model, location, actors, ResultShards(None))
         found = [one.text for one in shared.translate_lines(recorded(), chunk_lines=100)]
     assert killed and found == [one.text for one in model.translate(lines)]
 
 
 @pytest.fixture
-def without_model(cluster: Any, model_path: Path) -> Iterator[dict[str, Any]]:
-    """A third machine without the model: a mount of its own hides the files."""
+def without_model(cluster: Any, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """A third machine, with a working folder of its own, whose temporary folder has no room for models."""
     import ray
 
     known = {node["NodeID"] for node in ray.nodes()}
-    start = f"ray start --address={cluster.address} --num-cpus=1 --disable-usage-stats --block"
-    hidden = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none "$0" && exec {start}', str(model_path.resolve())]
+    deep = tmp_path.joinpath(*"abcdefghijkl")  # `..` leads to no model
+    deep.mkdir(parents=True)
+    (tmp_path / f"headwise-models-{os.getuid()}").write_text("a file where a folder should be")
+    start = ["ray", "start", f"--address={cluster.address}", "--num-cpus=1", "--disable-usage-stats", "--block"]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    with subprocess.Popen(hidden, env={**os.environ, "PATH": path}, stdout=subprocess.DEVNULL) as machine:
+    environment = {**os.environ, "PATH": path, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(start, cwd=deep, env=environment, stdout=subprocess.DEVNULL) as machine:
         try:
             while not (new := [node for node in live_nodes(ray) if node["NodeID"] not in known]):
-                if machine.poll() is not None:
-                    pytest.skip("needs to be allowed to mount")
+                assert machine.poll() is None
                 time.sleep(0.1)
             yield new[0]
         finally:
@@ -144,32 +148,35 @@ def without_model(cluster: Any, model_path: Path) -> Iterator[dict[str, Any]]:
         time.sleep(0.1)
 
 
-def test_a_machine_without_the_model_is_named_and_left_out(
+def test_a_machine_that_cannot_receive_the_model_is_named_and_left_out(
     without_model: dict[str, Any], model_path: Path, task: Callable[..., Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
     import ray
 
     model, lines = headwise.load(model_path, "cpu"), [source for source, _ in task(900, 34)]
-    loading = ModelLocation((str(model_path.resolve()),), "cpu", "auto")
+    path = f"/proc/self/cwd/{os.path.relpath(model_path)}"
+    loading = ModelLocation((cluster_folder(path, this_node(ray)),), "cpu", "auto")
     with ClusterExecutor(ray, gpu=False) as actors:
         shared = ClusterModel(model, loading, actors, ResultShards(None))
         found = [one.text for one in shared.translate_lines(lines, chunk_lines=30)]
     assert found == [one.text for one in model.translate(lines)]
     (complaint,) = [line for line in capfd.readouterr().err.splitlines() if "--ray" in line]
-    start = f"headwise: --ray: {machine_name(without_model)} is not used: {model_path.resolve()}: "
-    assert complaint.startswith(start)
+    assert complaint.startswith(f"headwise: --ray: {machine_name(without_model)} is not used: ")
+    assert "cannot be written" in complaint
 
 
 def test_machines_without_the_model_are_named_in_one_line(cluster: Any, model_path: Path, tmp_path: Path) -> None:
     import ray
 
-    model, loading = headwise.load(model_path, "cpu"), ModelLocation((str(tmp_path / "nowhere"),), "cpu", "auto")
+    model, lost = headwise.load(model_path, "cpu"), str(tmp_path / "nowhere")
+    folder = ClusterFolder(lost, this_node(ray), (("config.json", 1, "0" * 64),))
+    loading = ModelLocation((folder,), "cpu", "auto")
     for most in (0, 1):  # one process is also tried elsewhere
         with ClusterExecutor(ray, gpu=False, most=most) as actors:
             shared = ClusterModel(model, loading, actors, ResultShards(None))
             with pytest.raises(UserError) as raised:
                 list(shared.translate_lines(["a b"] * 50, chunk_lines=5))
-            assert str(raised.value).count("nowhere: no such model directory") == len(live_nodes(ray)) == 2
+            assert str(raised.value).count("nowhere: cannot be copied to this machine") == len(live_nodes(ray)) == 2
 
 
 def test_a_cluster_of_the_command_alone_leaves_no_token_behind(

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from headwise.cluster.actors import ClusterExecutor
-from headwise.cluster.connection import live_nodes, ray_connection
+from headwise.cluster.connection import live_nodes, ray_connection, this_node
+from headwise.cluster.folders import cluster_folder
 from headwise.cluster.shards import ResultShards
 from headwise.cluster.translation import ClusterModel, ModelLocation
 from headwise.errors import UserError
@@ -19,16 +20,17 @@ def on_cluster(model: Any, options: argparse.Namespace, dtype: str) -> Any:
     FILE.parts until the command succeeds.
     """
     if not hasattr(options, "actors"):
-        options.actors, options.actors_device = _actors(options)
-    paths = tuple(str(Path(path).absolute()) for path in getattr(model, "paths", None) or (model.path,))
+        options.actors, options.actors_device, options.actors_node = _actors(options)
+    paths = getattr(model, "paths", None) or (model.path,)
+    folders = tuple(cluster_folder(path, options.actors_node) for path in paths)
     languages = (model.source_language, model.target_language) if hasattr(model, "between") else None
     file = getattr(options, "output", None) or getattr(options, "save", None) or "-"
     shards = ResultShards(None if file == "-" else Path(f"{file}.parts").absolute())
     options.closing.push(lambda kind, error, trace: shards.remove() if kind is None else None)
-    return ClusterModel(model, ModelLocation(paths, options.actors_device, dtype, languages), options.actors, shards)
+    return ClusterModel(model, ModelLocation(folders, options.actors_device, dtype, languages), options.actors, shards)
 
 
-def _actors(options: argparse.Namespace) -> tuple[Any, str]:
+def _actors(options: argparse.Namespace) -> tuple[Any, str, str]:
     ray = options.closing.enter_context(ray_connection(options.ray))
     there = ray.cluster_resources()
     gpu = options.device != "cpu" and there.get("GPU", 0) >= 1
@@ -37,4 +39,4 @@ def _actors(options: argparse.Namespace) -> tuple[Any, str]:
     what = "GPU" if gpu else "CPU"
     print(f"headwise: Ray has {len(live_nodes(ray))} machines with {int(there.get(what, 0))} {what}s", file=sys.stderr)
     actors = ClusterExecutor(ray, gpu, getattr(options, "workers", 0))
-    return options.closing.enter_context(actors), "cuda" if gpu else "cpu"
+    return options.closing.enter_context(actors), "cuda" if gpu else "cpu", this_node(ray)

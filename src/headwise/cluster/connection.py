@@ -24,17 +24,23 @@ def ray_connection(address: str) -> Iterator[Any]:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default, without a warning
     try:
         import ray
+        from ray.exceptions import AuthenticationError, RayError
     except ImportError:
         raise UserError('--ray needs Ray: pip install "headwise[ray]"') from None
     if ray.is_initialized():
         yield ray
         return
     _check_reachable(address)
-    if not address:
-        _keep_token_here()
+    _set_token_mode(ray, address)
     try:
+        if address:
+            _check_token(ray, address)
         ray.init(address or "local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except AuthenticationError:
+        why = "this machine has another one" if _has_token() else "this machine has none"
+        fix = "copy ~/.ray/auth_token from the first machine, or set RAY_AUTH_TOKEN"
+        raise UserError(f"--ray {address}: the cluster requires its token, and {why}; {fix}") from None
+    except (RayError, ConnectionError, RuntimeError, ValueError) as error:
         raise UserError(f"--ray {address}: {str(error).splitlines()[0]}; start a cluster: ray start --head") from None
     try:
         yield ray
@@ -42,14 +48,52 @@ def ray_connection(address: str) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _keep_token_here() -> None:
-    """Keep the token of a temporary cluster in the environment, unless the user has one.
+def _set_token_mode(ray: Any, address: str) -> None:
+    """Set Ray's variables for the token.
 
-    Otherwise Ray (since 2.60) writes a token to ~/.ray that every later `ray start` of this user requires. Then other
-    machines could not join.
+    Ray (2.60) uses a token that the user has for new clusters and for "auto", but for HOST:PORT only in "token" mode.
+    For a temporary cluster, it would write a new token to ~/.ray, which every later `ray start` of this user would
+    require. The token of such a cluster is kept in the environment.
     """
-    if not ("RAY_AUTH_TOKEN_PATH" in os.environ or Path("~/.ray/auth_token").expanduser().exists()):
-        os.environ.setdefault("RAY_AUTH_TOKEN", os.urandom(32).hex())
+    if not address:
+        if not _has_token():
+            os.environ["RAY_AUTH_TOKEN"] = os.urandom(32).hex()
+    elif _has_token():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        ray._raylet.Config.initialize("")  # it has read the variables when it was imported
+
+
+def _has_token() -> bool:
+    path = os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token"
+    return bool(os.environ.get("RAY_AUTH_TOKEN")) or Path(path).expanduser().is_file()
+
+
+def _check_token(ray: Any, address: str) -> None:
+    """An `AuthenticationError` at once if the cluster requires another token: `ray.init` would retry for 20 seconds."""
+    if os.environ.get("RAY_AUTH_MODE") == "token" and not _has_token():
+        raise ray.exceptions.AuthenticationError("there is no token")  # the client would end this process
+    if not address.startswith("ray://"):
+        with _without_standard_error():  # the client prints warnings to it
+            if target := ray._private.services.canonicalize_bootstrap_address(address):
+                ray._raylet.GcsClient(address=target)
+
+
+@contextmanager
+def _without_standard_error() -> Iterator[None]:
+    """Inside, nothing is written to the file descriptor of standard error, also not by other languages."""
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def this_node(ray: Any) -> str:
+    """The id of this machine in the cluster."""
+    return ray.get_runtime_context().get_node_id()
 
 
 def live_nodes(ray: Any) -> list[dict[str, Any]]:

@@ -15,7 +15,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from headwise.cluster.connection import ray_connection
+from headwise.cluster.connection import ray_connection, this_node
+from headwise.cluster.folders import ClusterFolder, cluster_folder
 from headwise.errors import UserError
 from headwise.models.load import load_translator
 from headwise.serve.access import log_event
@@ -31,7 +32,7 @@ MAX_ONGOING_REQUESTS = 10_000  # requests per replica; it limits its queue itsel
 class Replica:
     """Everything needed to build a replica on any machine."""
 
-    models: tuple[tuple[str, tuple[LanguagePair, ...], dict[str, Any]], ...]  # folders, language pairs, search settings
+    models: tuple[tuple[ClusterFolder, tuple[LanguagePair, ...], dict[str, Any]], ...]  # with their search settings
     device: str
     keeps: bool  # load models before the first request
     settings: ServerSettings
@@ -40,12 +41,14 @@ class Replica:
     def application(self) -> Any:
         """The ASGI application."""
 
+        folders = {folder.path: folder for folder, _, _ in self.models}
+
         def load(path: str) -> Any:
-            return load_translator(path, self.device)
+            return load_translator(folders[path].on_this_machine(), self.device)
 
         models = [
-            ServedModel(Path(path), language_pairs, load, settings, load(path) if self.keeps else None)
-            for path, language_pairs, settings in self.models
+            ServedModel(Path(folder.path), language_pairs, load, settings, load(folder.path) if self.keeps else None)
+            for folder, language_pairs, settings in self.models
         ]
         Path(self.folder).mkdir(parents=True, exist_ok=True)
         return application(models, self.settings, Path(self.folder))
@@ -60,8 +63,11 @@ def serve_replicas(
         UserError: Ray is not installed, no cluster is at `address`, or the port is not available.
     """
     folder, host = tempfile.mkdtemp(prefix="headwise-"), settings.access.host
-    known = tuple((str(model.path.absolute()), model.language_pairs, dict(model.settings)) for model in models)
     with ray_connection(address) as ray:
+        here = this_node(ray)
+        known = tuple(
+            (cluster_folder(model.path, here), model.language_pairs, dict(model.settings)) for model in models
+        )
         gpu = device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
         replica = Replica(known, "cuda" if gpu else "cpu", keeps, settings, folder)
         port = settings.port or _free_port(host)

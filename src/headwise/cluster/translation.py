@@ -1,19 +1,19 @@
 """A model that translates and scores on a cluster; its other methods run locally.
 
-Chunks of lines are sent to workers that load the model from its folder, at the same path as here. Texts and their order
+Chunks of lines are sent to workers that load the same files as here (`headwise.cluster.folders`). Texts and their order
 are the same as in one process, because chunks are cut as in `translate_lines` and `score`.
 """
 
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from headwise.cluster.actors import ClusterExecutor, MachineUnusable
+from headwise.cluster.folders import ClusterFolder
 from headwise.cluster.shards import ReadRow, ResultShards
 from headwise.data.processes import ordered_results
 from headwise.decode.translator import Translation
@@ -30,15 +30,14 @@ REPORT_SECONDS = 30.0  # seconds
 class ModelLocation:
     """What a worker needs to load the model."""
 
-    paths: tuple[str, ...]  # one model or an ensemble
+    folders: tuple[ClusterFolder, ...]  # one model or an ensemble
     device: str
     dtype: str
     languages: tuple[str, str] | None = None  # of a multilingual model
 
     def stamp(self) -> list[Any]:
         """Identifies this version of the model."""
-        files = [file for path in self.paths for file in sorted(Path(path).glob("*")) if file.is_file()]
-        return [asdict(self), [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files]]
+        return [[[one.path, one.files] for one in self.folders], self.device, self.dtype, self.languages]
 
 
 class ClusterModel:
@@ -98,7 +97,7 @@ def run_on_worker(
 
 @cache
 def _load(location: ModelLocation) -> Any:
-    first, *others = location.paths
+    first, *others = (folder.on_this_machine() for folder in location.folders)
     model: Any = load([first, *others] if others else first, location.device, location.dtype)
     languages = location.languages or ("", "")
     return model.between(*languages, complete=False) if any(languages) else model
