@@ -40,7 +40,7 @@ def variables(home: Path, **more: str) -> dict[str, str]:
 def machine(folder: Path, *arguments: str, **more: str) -> Iterator[None]:
     """`ray start` in `folder`, until the block ends."""
     start = ["ray", "start", *arguments, "--disable-usage-stats", "--block", "--temp-dir", str(folder)]
-    environment = variables(folder, RAY_AUTH_MODE="token", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0", **more)
+    environment = variables(folder, RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0", **more)
     with (folder / "log").open("wb") as log, subprocess.Popen(start, cwd=folder, env=environment, stdout=log) as ray:
         try:
             yield
@@ -74,7 +74,7 @@ def cluster(folder: Path, model_path: Path) -> Iterator[tuple[str, Path, Path]]:
     with machine(head, *beginning):
         while b"Ray runtime started" not in (head / "log").read_bytes():
             time.sleep(0.1)
-        with machine(second, f"--address={address}", "--num-cpus=1"):
+        with machine(second, f"--address={address}", "--num-cpus=1", RAY_AUTH_MODE="token"):
             yield address, head, second
 
 
