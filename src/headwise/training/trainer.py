@@ -141,7 +141,6 @@ class Trainer:
                 if progress.step % train.log_every == 0:
                     self._log(log, clock)
                 elif progress.step == first:  # an early estimate of the remaining time
-                    self._count_deferred()
                     self.terminal.interval(self._record(clock))
                 validates = progress.step % train.validate_every == 0 or progress.step == train.max_steps
                 progress.validation_due = validates
@@ -234,7 +233,6 @@ class Trainer:
         return MetricsLog(self.folder, self.progress.step)
 
     def _log(self, log: MetricsLog, clock: Clock) -> None:
-        self._count_deferred()
         record = self._record(clock)
         self.progress.restart_interval()
         clock.restart()
@@ -244,6 +242,7 @@ class Trainer:
 
     def _record(self, clock: Clock) -> dict[str, Any]:
         """The log record of the interval."""
+        self._count_deferred()
         train, progress = self.config.train, self.progress
         targets = progress.targets  # 0 if no update of the interval was finite
         means = {name: figure / targets for name, figure in progress.figures.items()} if targets else {}
