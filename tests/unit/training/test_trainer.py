@@ -233,7 +233,7 @@ def test_moving_average(tmp_path: Path) -> None:
         average = {name: 0.75 * average[name] + 0.25 * value for name, value in saved.model.items()}
         torch.testing.assert_close(validated, average)  # what is validated, and so exported, is the average ...
         assert_equal(validated, {name: saved.training[f"ema.{name}"] for name in average})
-    assert_equal(run.parameters(), saved.model)  # ... and training goes on with the parameters themselves
+    assert_equal(run.parameters(), saved.model)  # ... and training continues with the parameters themselves
     assert run.exported == ["step 1"]  # later figures are no better, and no mean of checkpoints is tried
 
 
