@@ -9,15 +9,24 @@ from typing import Any
 
 from programs import Program
 
-CLOCK = (
-    "seconds",
-    "elapsed",
-    "tokens_per_second",
-    "tflops",
-    "data_wait",
-    "seconds_left",
-    "skipped",
-)  # not of a run
+# Not part of a run
+CLOCK = ("seconds", "elapsed", "tokens_per_second", "tflops", "data_wait", "seconds_left", "skipped")
+
+
+def wait_for_step(program: Any, out: Path, step: int, seconds: float = 120) -> None:
+    """Wait until the running `program` has logged this step, which it must within so many seconds."""
+    deadline = time.monotonic() + seconds
+    while steps_done(out) < step:
+        assert program.poll() is None, program.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def steps_done(out: Path) -> int:
+    """The last step that a run has logged, from complete lines only."""
+    path = out / "metrics.jsonl"
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+    return json.loads(lines[-1])["step"] if lines else 0
 
 
 def killed_at(path: Path, arguments: Sequence[object], seconds: float = 240) -> None:

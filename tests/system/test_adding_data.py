@@ -3,12 +3,12 @@
 import json
 import shutil
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from killing import wait_for_step
 from programs import Program
 
 from headwise import train
@@ -68,7 +68,7 @@ def whole(six_steps: Path, start: Start, files: Files, cli: Any, tmp_path_factor
 
 
 def copied(run: Path, folder: Path) -> Path:
-    """A copy of a run, to go on with."""
+    """A copy of a run, to continue."""
     return Path(shutil.copytree(run, folder / "model"))
 
 
@@ -88,14 +88,6 @@ def assert_same_run(out: Path, other: Path) -> None:
     assert losses(out) == losses(other)
     for name in ("model.safetensors", "tokenizer.json", "README.md"):
         assert (out / name).read_bytes() == (other / name).read_bytes()
-
-
-def wait_for_step(program: Program, out: Path, step: int) -> None:
-    deadline, log = time.monotonic() + 120, out / "metrics.jsonl"
-    while not log.exists() or len(log.read_text(encoding="utf-8").splitlines()) < step:
-        assert program.poll() is None, program.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def test_the_change_is_recorded(six_steps: Path, whole: Path) -> None:

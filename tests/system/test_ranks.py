@@ -2,7 +2,6 @@
 resumed.
 """
 
-import json
 import os
 import shlex
 import signal
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from killing import records
+from killing import records, wait_for_step
 from together import Program, group
 
 import headwise
@@ -92,19 +91,6 @@ def losses(out: Path) -> list[tuple[int, float, float]]:
     return [(record["step"], record["loss"], record["nll"]) for record in records(out, "metrics.jsonl")]
 
 
-def wait_for_step(program: "Program[str]", out: Path, step: int) -> None:
-    """Waits until a line of the log has the step."""
-    path, deadline = out / "metrics.jsonl", time.monotonic() + 240
-    while not (path.exists() and path.read_text().count("\n") and losses_so_far(path) >= step):
-        assert program.poll() is None, program.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def losses_so_far(path: Path) -> int:
-    return json.loads(path.read_text(encoding="utf-8").split("\n")[-2])["step"]
-
-
 def processes_of(program: "Program[str]") -> list[int]:
     """The ranks started by a launcher, in order."""
     children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
@@ -134,7 +120,7 @@ def whole(command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_killed_rank_is_started_again(whole: Path, command: list[str], start: Any, tmp_path: Path) -> None:
     out = tmp_path / "model"
     program = start([*TORCHRUN, "--max-restarts=1", *command, "--out", out])
-    wait_for_step(program, out, 9)
+    wait_for_step(program, out, 9, seconds=240)
     os.kill(processes_of(program)[1], signal.SIGKILL)
     log = finished(program)
     assert "resuming after step " in log
@@ -161,7 +147,7 @@ def test_one_process_resumes_a_run_of_two(command: list[str], cli: Any, start: A
     alone = [*command[2:], *PLAIN, "--set", "train.accumulate=2"]
     assert cli(*alone, "--out", one).code == 0
     program = start([*command, *PLAIN, "--devices", 2, "--out", out, "--set", "train.checkpoint_every=1000"])
-    wait_for_step(program, out, 6)
+    wait_for_step(program, out, 6, seconds=240)
     program.terminate()
     assert "SIGTERM: finishing this step and saving a checkpoint\n" in finished(program)
     saved = [path.name for path in (out / "checkpoints").iterdir()]
@@ -198,7 +184,7 @@ def test_a_hang_ends_and_names_the_rank_the_place_and_the_time(command: list[str
     out = tmp_path / "model"
     many = ["--set", "train.timeout=4", "train.max_steps=100000", "train.validate_every=100000"]
     with group(2, [*command, *many, "--out", out]) as (first, second):
-        wait_for_step(first, out, 3)
+        wait_for_step(first, out, 3, seconds=240)
         second.send_signal(signal.SIGSTOP)
         stopped = time.monotonic()
         log = first.communicate(timeout=120)[1]

@@ -117,23 +117,10 @@ def test_a_replica_on_a_machine_without_the_model_receives_it(
     for kept in (*second.glob("headwise-models-*"), second / "model"):
         shutil.rmtree(kept, ignore_errors=True)
     lines = [source for source, _ in task(3, 37)]
-    command = [
-        sys.executable,
-        "-m",
-        "headwise",
-        "serve",
-        MODEL,
-        "--languages",
-        "en-de",
-        "--port",
-        "0",
-        "--ray",
-        address,
-    ]
+    served = ["serve", MODEL, "--languages", "en-de", "--port", "0", "--ray", address, "--device", "cpu"]
+    command = [sys.executable, "-m", "headwise", *served]
     environment = variables(head, PYTHONPATH=os.pathsep.join(sys.path))
-    with subprocess.Popen(
-        [*command, "--device", "cpu"], cwd=head, env=environment, stderr=subprocess.PIPE, text=True
-    ) as program:
+    with subprocess.Popen(command, cwd=head, env=environment, stderr=subprocess.PIPE, text=True) as program:
         try:
             assert program.stderr
             started = next(json.loads(line) for line in program.stderr if line.startswith("{"))

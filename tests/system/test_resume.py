@@ -3,13 +3,13 @@
 import json
 import shutil
 import signal
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from killing import steps_done, wait_for_step
 from programs import Program
 
 from headwise.checkpoint.model_card import DECODING, with_row
@@ -100,21 +100,6 @@ def losses(out: Path) -> list[tuple[int, float, float]]:
 
 def epochs(out: Path) -> list[int]:
     return [record["epoch"] for record in records(out)]
-
-
-def steps_done(out: Path) -> int:
-    """Steps logged so far, complete lines only."""
-    path = out / "metrics.jsonl"
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-    return json.loads(lines[-1])["step"] if lines else 0
-
-
-def wait_for_step(program: Program, out: Path, step: int) -> None:
-    deadline = time.monotonic() + 120
-    while steps_done(out) < step:
-        assert program.poll() is None, program.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def assert_same_run(out: Path, whole: Path) -> None:
