@@ -29,3 +29,15 @@ def learning_rate(step: int, peak: float, train: TrainConfig) -> float:
     if train.schedule == "cosine":
         return peak * 0.5 * (1 - math.cos(math.pi * left))
     return peak
+
+
+def is_nearly_constant(first: int, last: int, train: TrainConfig) -> bool:
+    """Whether the learning rates of the updates `first` and `last` differ by less than a fifth of the higher one.
+
+    >>> is_nearly_constant(94_000, 100_000, TrainConfig(schedule="inverse_sqrt"))
+    True
+    >>> is_nearly_constant(94_000, 100_000, TrainConfig(schedule="linear"))
+    False
+    """
+    low, high = sorted(learning_rate(step, 1.0, train) for step in (first, last))
+    return low > 0.8 * high

@@ -29,6 +29,7 @@ from headwise.training.checkpoint import (
     average_parameters,
     checkpoint_paths,
     newest_undamaged,
+    saved_step,
 )
 from headwise.training.deferred import UpdateSums, can_defer, step_if_finite
 from headwise.training.metrics import Clock, MetricsLog, Terminal
@@ -36,7 +37,7 @@ from headwise.training.optimizer import clip_gradients, gradient_norm, make_opti
 from headwise.training.progress import Progress
 from headwise.training.recompute import recompute_layers
 from headwise.training.saver import CheckpointSaver
-from headwise.training.schedule import learning_rate, peak_learning_rate
+from headwise.training.schedule import is_nearly_constant, learning_rate, peak_learning_rate
 from headwise.training.step import Objective
 from headwise.training.utilisation import device_peak, operations_of
 from headwise.training.validation import Outputs, Sampling, Shard, Validation, ValidationDeferred
@@ -274,9 +275,12 @@ class Trainer:
     def _finish(self, log: MetricsLog) -> str:
         """Section 6.1: evaluate the average of the last checkpoints, unless there is a moving average.
 
+        The rate must be nearly constant: while it falls, models improve, and their average is worse than the last.
         Returns the name of a signal that interrupted it, or "".
         """
-        paths = checkpoint_paths(self.folder / CHECKPOINTS)[-self.config.train.average :]
+        train, last = self.config.train, self.progress.step
+        paths = checkpoint_paths(self.folder / CHECKPOINTS)[-train.average :]
+        paths = [path for path in paths if is_nearly_constant(saved_step(path), last, train)]
         if self.average or len(paths) < 2:
             return ""
         try:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from headwise.config.training import TrainConfig
-from headwise.training.schedule import learning_rate, peak_learning_rate
+from headwise.training.schedule import is_nearly_constant, learning_rate, peak_learning_rate
 
 PAPER = TrainConfig()
 SHORT = TrainConfig(learning_rate=0.004, warmup_steps=10, max_steps=110)
@@ -44,3 +44,19 @@ def test_cosine_is_not_linear() -> None:
 def test_constant_stays_after_the_warm_up() -> None:
     train = replace(SHORT, schedule="constant")
     assert [learning_rate(step, 1.0, train) for step in (5, 10, 11, 110)] == [0.5, 1.0, 1.0, 1.0]
+
+
+def test_the_rates_of_the_papers_averages_are_nearly_constant() -> None:
+    """Section 6.1: the last 5 checkpoints of base, the last 20 of big, written every 1,500 updates."""
+    assert is_nearly_constant(94_000, 100_000, PAPER)
+    assert is_nearly_constant(271_500, 300_000, replace(PAPER, max_steps=300_000))
+    assert not is_nearly_constant(6400, 10_000, PAPER)  # exactly 0.8
+    assert is_nearly_constant(6401, 10_000, PAPER)
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+def test_a_rate_that_ends_at_zero_is_not(schedule: str) -> None:
+    train = replace(SHORT, schedule=schedule)
+    assert not is_nearly_constant(109, 110, train)
+    assert not is_nearly_constant(110, 110, train)
+    assert is_nearly_constant(110, 110, replace(SHORT, schedule="constant"))

@@ -569,7 +569,7 @@ def test_patience_ends_the_run_with_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_the_average_of_the_last_checkpoints_is_a_candidate(tmp_path: Path) -> None:
-    run = Run(tmp_path, validate=figures(2.0, 1.0), average=3, checkpoint_every=1)
+    run = Run(tmp_path, validate=figures(2.0, 1.0), average=3, checkpoint_every=1, schedule="constant")
     run.trainer.run()
     models = [load_checkpoint(path).model for path in checkpoint_paths(tmp_path / "checkpoints")[-3:]]
     mean = {name: torch.stack([model[name] for model in models]).mean(0) for name in models[0]}
@@ -577,12 +577,19 @@ def test_the_average_of_the_last_checkpoints_is_a_candidate(tmp_path: Path) -> N
     assert run.exported == ["step 4", "average of 3 checkpoints, step-00000002 to step-00000004"]
 
 
+def test_checkpoints_of_a_falling_rate_are_not_averaged(tmp_path: Path) -> None:
+    run = Run(tmp_path, validate=figures(2.0, 1.0), average=3, checkpoint_every=1, schedule="linear")
+    run.trainer.run()
+    assert len(run.validated) == 1
+    assert run.exported == ["step 4"]
+
+
 def test_a_checkpoint_damaged_later_is_not_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def damage() -> Figures:
         (checkpoint_paths(tmp_path / "checkpoints")[-1] / "model.safetensors").write_bytes(b"")
         return {"loss": 1.0}
 
-    run = Run(tmp_path, validate=damage, average=3, checkpoint_every=1, show=True)
+    run = Run(tmp_path, validate=damage, average=3, checkpoint_every=1, schedule="constant", show=True)
     assert run.trainer.run() == "finished"
     assert run.exported == ["step 4"]
     assert "not averaged: " in capsys.readouterr().err
