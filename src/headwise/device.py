@@ -42,6 +42,29 @@ def choose_device(name: str) -> Any:
     return torch.device(device_name(name))
 
 
+def decoding_precision(device: str, capability: tuple[int, int], overflows: bool) -> str:
+    """The weight precision of decoding for `decode.compute` = "auto".
+
+    Half precision halves the time that a step waits for weights. Devices below 7.0 multiply float16 no faster than
+    float32, and those below 8.0 have no bfloat16.
+
+    Args:
+        device: "cpu" or "cuda", also "cuda:1".
+        capability: compute capability of a CUDA device, such as (8, 0).
+        overflows: whether activations may exceed the range of float16 (`families.family.Family.overflows`).
+
+    >>> decoding_precision("cuda", (7, 5), overflows=False)
+    'float16'
+    >>> decoding_precision("cuda", (8, 0), overflows=True)
+    'bfloat16'
+    """
+    if not device.startswith("cuda") or capability < (7, 0):
+        return "float32"
+    if not overflows:
+        return "float16"
+    return "bfloat16" if capability >= (8, 0) else "float32"
+
+
 def _has_cuda() -> bool:
     if sys.platform == "linux" and not any(Path("/dev", name).exists() for name in DRIVERS):
         return False

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headwise import device
-from headwise.device import choose_device, device_name
+from headwise.device import choose_device, decoding_precision, device_name
 from headwise.errors import UserError
 
 
@@ -32,3 +32,20 @@ def test_other_names_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match="torch found no CUDA device"):
         device_name("cuda")
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "overflows", "expected"),
+    [
+        ("cpu", (0, 0), False, "float32"),
+        ("cpu", (9, 0), False, "float32"),
+        ("cuda", (6, 1), False, "float32"),
+        ("cuda", (7, 0), False, "float16"),
+        ("cuda:1", (9, 0), False, "float16"),
+        ("cuda", (7, 5), True, "float32"),
+        ("cuda", (8, 0), True, "bfloat16"),
+        ("cuda", (10, 0), True, "bfloat16"),
+    ],
+)
+def test_decoding_precision(name: str, capability: tuple[int, int], overflows: bool, expected: str) -> None:
+    assert decoding_precision(name, capability, overflows) == expected

@@ -61,13 +61,16 @@ def with_parameters(
     return network.eval()
 
 
-def decoding_variants(network: nn.Module) -> Callable[[str], Any]:
-    """A function that returns the network for `SearchSettings.compute`; only Transformers have other precisions."""
+def decoding_variants(network: nn.Module, automatic: str = "float32") -> Callable[[str], Any]:
+    """A function that returns the network for `SearchSettings.compute`; only Transformers have other precisions.
+
+    `automatic` is what "auto" stands for.
+    """
     if isinstance(network, Transformer | DecoderOnly):
-        return PrecisionVariants(network)
+        return PrecisionVariants(network, automatic)
 
     def variant(compute: str) -> nn.Module:
-        if compute != "float32":
+        if compute not in ("auto", "float32", "torch"):
             raise UserError(f"decode.compute = {compute} is for the Transformer; this model decodes in float32")
         return network
 

@@ -30,7 +30,8 @@ def pack_model(folder: str | Path, compute: str = "") -> Path:
         raise UserError(f"{folder}: torch computes with this network, and nothing is packed for it; use it as it is")
 
     found = read_folder(folder, "cpu", "auto", ("translate",), read_pretrained_folder, unsupported)
-    compute = compute or (found.config.decode.compute if isinstance(found.config, RunConfig) else NUMBERS[0])
+    own = found.config.decode.compute if isinstance(found.config, RunConfig) else "auto"
+    compute = compute or (NUMBERS[0] if own == "auto" else own)
     if compute not in NUMBERS:
         raise UserError(f"{folder}: decodes in {compute}, which is not packed; choose --compute {' or '.join(NUMBERS)}")
     parameters = found.weights.parameters

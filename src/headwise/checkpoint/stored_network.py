@@ -34,7 +34,7 @@ class TorchSide(Protocol):
 
     def build_trained(self, config: ModelConfig, weights: WeightsFile, device: str) -> Built: ...
     def build_published(self, folder: Path, device: str, dtype: str) -> Built: ...
-    def prepared(self, network: Any) -> Built: ...
+    def prepared(self, network: Any, automatic: str = "float32") -> Built: ...
     def native_available(self, network: Any) -> bool: ...
     def unsupported_module(self, network: Any) -> str: ...
     def engine_of(self, model: Any) -> SearchEngine: ...
@@ -140,6 +140,11 @@ class StoredNetwork:
         return str(next(iter(self.network.parameters())).dtype).removeprefix("torch.")
 
     @property
+    def automatic(self) -> str:
+        """The precision of decoding for "auto"."""
+        return getattr(self._forms, "automatic", "float32") if self.dtype == "float32" else self.dtype
+
+    @property
     def n_parameters(self) -> int:
         """Number of trained values, shared ones counted once."""
         if parameters := self.parameters:  # another thread may be building the module
@@ -170,6 +175,7 @@ class StoredNetwork:
         return found
 
     def _in_library(self, compute: str) -> Any:
+        compute = "float32" if compute == "auto" else compute
         with self._lock:
             if self.parameters is None or compute not in NUMBERS:
                 return None

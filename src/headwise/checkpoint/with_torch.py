@@ -24,7 +24,9 @@ from headwise.config.settings import WITH_DECODER, ModelConfig
 from headwise.contract import SearchEngine
 from headwise.decode.ensemble import AveragedNetworks
 from headwise.decode.stepwise import TorchEngine, engine_of
+from headwise.device import decoding_precision
 from headwise.errors import UserError
+from headwise.families.registry import FAMILIES
 from headwise.network.compiled import native_available, unsupported_module
 from headwise.network.inference import rounded
 
@@ -61,7 +63,8 @@ def _torch_side() -> Any:
 def build_trained(config: ModelConfig, weights: WeightsFile, device: str) -> tuple[Any, Any]:
     """A network trained here with its weights, in evaluation mode, and what gives its forms for decoding."""
     build: Any = build_network if config.task in WITH_DECODER else build_pooled_network
-    return prepared(with_parameters(build, config, weights, str(weights.path)).to(device))
+    network = with_parameters(build, config, weights, str(weights.path)).to(device)
+    return prepared(network, _automatic(device))
 
 
 def build_published(folder: Path, device: str, dtype: str) -> tuple[Any, Any]:
@@ -72,12 +75,20 @@ def build_published(folder: Path, device: str, dtype: str) -> tuple[Any, Any]:
 def read_published(folder: Path, device: str, dtype: str, ignore_keys: Collection[str] = ()) -> Folder:
     """A pretrained model of any kind; arguments as of `read_folder`."""
     found = read_pretrained(folder, device, dtype, ignore_keys)
-    return replace(found, weights=StoredNetwork(_torch_side, lambda side: side.prepared(found.network), None))
+    automatic = _automatic(device, getattr(found.config, "family", "")) if dtype == "auto" else "float32"
+    stored = StoredNetwork(_torch_side, lambda side: side.prepared(found.network, automatic), None)
+    return replace(found, weights=stored)
 
 
-def prepared(network: Any) -> tuple[Any, Any]:
-    """A network and what gives its forms for decoding."""
-    return network, decoding_variants(network)
+def prepared(network: Any, automatic: str = "float32") -> tuple[Any, Any]:
+    """A network and what gives its forms for decoding; `automatic` is that of `decode.compute` = "auto"."""
+    return network, decoding_variants(network, automatic)
+
+
+def _automatic(device: str, family: str = "") -> str:
+    """The precision of decoding on a device, of a model trained here or of a family."""
+    capability = torch.cuda.get_device_capability(device) if device.startswith("cuda") else (0, 0)
+    return decoding_precision(device, capability, family in FAMILIES and FAMILIES[family].overflows)
 
 
 def average_engines(engines: Sequence[Any], networks: Sequence[Any], compute: str) -> SearchEngine:

@@ -47,7 +47,10 @@ def pretrained_options(parser: argparse.ArgumentParser, more: Sequence[str] = ()
 def compute_option(parser: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:
     """`--compute` for models with no other decoding options; `translate` has it among those."""
     choices = ("float32", *more, "bfloat16", "float16")
-    text = f"{', '.join(choices)}: weight precision (default: float32 on a CPU, elsewhere that of the file)"
+    text = (
+        f"{', '.join(choices)}: weight precision (default: float32 on a CPU; elsewhere that of the file, and 16 bits "
+    )
+    text += "for generated text)"
     parser.add_argument("--compute", choices=choices, metavar="NAME", help=text)
 
 

@@ -60,8 +60,8 @@ class SearchSettings:
     shortlist: bool = setting(False, "allow only tokens of the shortlist made by `headwise shortlist`; faster on a CPU")
     draft_length: int = setting(6, "tokens drafted per step of speculative decoding", POSITIVE)
     compute: str = choice(
-        ("float32", "int8", "bfloat16", "float16", "int4"),
-        "weight precision; int8 and int4 need a CPU, float16 a GPU; int4 is for single sentences",
+        ("auto", "float32", "int8", "bfloat16", "float16", "int4"),
+        "weight precision; auto: float32 on a CPU, float16 or bfloat16 on CUDA; int8 and int4 need a CPU",
     )
 
     def changed(self, given: Mapping[str, Any], computes: Sequence[str] = ()) -> "SearchSettings":
@@ -84,7 +84,7 @@ class SearchSettings:
                 raise unknown("setting", name, [*types, *ABSOLUTE])
         settings = replace(self, **{name: _coerce(value, types[name], name) for name, value in values.items()})
         settings.check("")
-        if computes and settings.compute not in computes:
+        if computes and settings.compute not in ("auto", *computes):
             raise unknown("this model's compute", settings.compute, computes)
         return settings
 

@@ -214,7 +214,10 @@ def search_options(
 
 def non_finite_error() -> UserError:
     """The error for a model whose outputs are not finite."""
-    return UserError("the model's predictions are not finite: its training diverged or its file is damaged")
+    return UserError(
+        "the model's predictions are not finite: its training diverged or its file is damaged, or numbers are too "
+        "large for float16 (choose bfloat16 or float32)"
+    )
 
 
 def random_stream(source: Sequence[int]) -> int:

@@ -199,10 +199,10 @@ class TextTranslator:
         return self.tokenizer.special
 
     def engine(self, config: SearchSettings) -> SearchEngine:
-        """The engine for these settings: always torch with stop strings."""
+        """The engine for these settings: with stop strings always torch, in the precision of the file."""
         if not config.stop:
             return self.engines(config.compute)
-        if config.compute != "float32":
+        if config.compute not in ("auto", "float32"):
             raise UserError(f"compute = {config.compute} does not support `stop`: leave out one of them")
         return self.engines("torch")
 

@@ -23,6 +23,7 @@ class Family:
     heads: Mapping[str, str] = field(default_factory=dict)  # class in `architectures`: head, if the family has several
     same: Mapping[str, str] = field(default_factory=dict)  # keys that may repeat another one
     config_to_hf: Callable[[NetworkConfig], dict[str, Any]] | None = None  # for export
+    overflows: bool = False  # activations of some checkpoints exceed 65504, the largest float16
 
     def table(self, config: NetworkConfig) -> dict[str, str]:
         """All names of one network."""

@@ -84,5 +84,6 @@ def _config(family: str, k: Keys, stack: StackConfig, ignored: str, cap: float =
     return config
 
 
-FAMILY = Family(config_from_hf, llama.NAMES, prefix="model.", heads=HEADS, ignored=llama.IGNORED)
-FAMILY_2 = Family(config_from_hf_2, NAMES_2, prefix="model.", heads=HEADS, ignored=llama.IGNORED)
+# Trained in bfloat16. Norms with large weights overflow: https://github.com/huggingface/transformers/issues/36822.
+FAMILY = Family(config_from_hf, llama.NAMES, prefix="model.", heads=HEADS, ignored=llama.IGNORED, overflows=True)
+FAMILY_2 = replace(FAMILY, config_from_hf=config_from_hf_2, names=NAMES_2)

@@ -41,4 +41,5 @@ def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
     return bart.network_to_hf(config, HEADS)
 
 
-FAMILY = replace(marian.FAMILY, config_from_hf=config_from_hf, config_to_hf=config_to_hf)
+# "FP16 is not supported" (https://github.com/huggingface/transformers/issues/9257).
+FAMILY = replace(marian.FAMILY, config_from_hf=config_from_hf, config_to_hf=config_to_hf, overflows=True)

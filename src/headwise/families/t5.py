@@ -124,4 +124,5 @@ FAMILY = Family(
     # Early files have an unused relative bias for cross-attention.
     ignored=r"EncDecAttention\.relative_attention_bias\.weight$|^shared\.weight$",
     same={"encoder.embed_tokens.weight": "shared.weight", "decoder.embed_tokens.weight": "shared.weight"},
+    overflows=True,  # trained in bfloat16; transformers keeps the last matrix of a feed-forward network in float32
 )

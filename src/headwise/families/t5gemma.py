@@ -73,4 +73,4 @@ def _two_sided(stack: StackConfig) -> StackConfig:
     return replace(stack, windows=tuple(window + 1 if window else 0 for window in stack.windows))
 
 
-FAMILY = Family(config_from_hf, NAMES, prefix="model.", heads=HEADS, ignored=r"rotary_emb\.inv_freq$")
+FAMILY = Family(config_from_hf, NAMES, prefix="model.", heads=HEADS, ignored=r"rotary_emb\.inv_freq$", overflows=True)

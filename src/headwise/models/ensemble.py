@@ -92,6 +92,11 @@ class AveragedTranslators:
         return self._parts[0].dtype
 
     @property
+    def automatic(self) -> str:
+        """As of the first."""
+        return self._parts[0].automatic
+
+    @property
     def in_library(self) -> bool:
         """Whether the compiled library takes all of them."""
         return all(part.in_library for part in self._parts)

@@ -24,6 +24,11 @@ class FolderNetwork:
         return self.stored.dtype
 
     @property
+    def automatic(self) -> str:
+        """The precision of decoding for "auto"."""
+        return self.stored.automatic
+
+    @property
     def changed(self) -> bool:
         """Whether the network computes anything else than its files."""
         return self.stored.changed

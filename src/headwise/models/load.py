@@ -39,7 +39,8 @@ def load(
             A list of model directories of one tokenizer is an ensemble.
         device: "auto", "cpu" or "cuda".
         dtype: numbers to compute with: "float32", "float16" or "bfloat16". "auto" is float32 on a CPU, elsewhere what
-            the file has. Weights that are in the file as they are asked for are mapped into memory, pages that
+            the file has; a float32 file then decodes as `SearchSettings.compute` = "auto" has it, in float16 or
+            bfloat16 on CUDA. Weights that are in the file as they are asked for are mapped into memory, pages that
             processes share and the system may drop; others are converted, a copy of 4 bytes (half precision: 2) a
             parameter beside the file. Networks that Headwise has trained stay float32: these numbers are what they
             decode with, as `translate(..., compute=...)` has it for one call.
@@ -131,9 +132,11 @@ def _made(kind: Any, folder: Folder) -> Model:
 def _decoding_in(dtype: str, folder: Folder) -> Folder:
     """A model trained here, whose network is float32: `dtype` are the numbers that it decodes with."""
     config = folder.config
-    if dtype in ("auto", "float32"):
+    if dtype == "auto":
         return folder
     if config.model.task != "translate":
+        if dtype == "float32":
+            return folder
         raise UserError(f"{folder.path}: dtype = {dtype} is for translation models and pretrained ones")
     return replace(folder, config=replace(config, decode=replace(config.decode, compute=dtype)))
 

@@ -72,7 +72,7 @@ def _of_ours(folder: Path, model: Any) -> dict[str, str]:
     rows["on disk"] = f"{size_text((folder / WEIGHTS).stat().st_size)} in {numbers}"
     if config.model.task == "translate":
         shortlist = ", with a shortlist for --shortlist" if (folder / SHORTLIST).is_file() else ""
-        rows["translated by"] = f"{model.engine}, in {config.decode.compute}{shortlist}"
+        rows["translated by"] = f"{model.engine}, in {model.precision}{shortlist}"
     return {
         "model": f"{TASKS[config.model.task].noun}, trained with Headwise {model.about.get('headwise', '')}".strip(),
         "for": _commands(model),

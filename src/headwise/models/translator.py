@@ -59,6 +59,8 @@ class LoadedNetwork(Protocol):
     @property
     def dtype(self) -> str: ...  # precision of the parameters
     @property
+    def automatic(self) -> str: ...  # precision of decoding for "auto"
+    @property
     def in_library(self) -> bool: ...  # whether the compiled library takes it
     @property
     def changed(self) -> bool: ...  # whether the network computes anything else than the files say
@@ -150,6 +152,12 @@ class Translator(Model):
         """What translates unless a call says otherwise: "torch", or the library and its build."""
         compiled = self._loaded.device_name == "cpu" and self._translates_in_threads(self.decode_config)
         return described() if compiled else "torch"
+
+    @property
+    def precision(self) -> str:
+        """The weight precision with which texts are translated unless a call says otherwise."""
+        compute = self.decode_config.compute
+        return self._loaded.automatic if compute == "auto" else compute
 
     @property
     def compiled(self) -> bool:

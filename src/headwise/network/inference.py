@@ -28,8 +28,11 @@ class PrecisionVariants:
     decodes with the model itself until the change is undone.
     """
 
-    def __init__(self, model: AnyTransformer) -> None:
+    def __init__(self, model: AnyTransformer, automatic: str = "float32") -> None:
+        """`automatic` is the precision for "auto"; a model whose file is in half precision stays as it is."""
         self._model = model
+        in_file = next(model.parameters()).dtype
+        self.automatic = automatic if in_file == torch.float32 else "float32"
         self._snapshot = ModuleSnapshot(model)
         self._loaded = self._parameters()
         self._prepared: dict[str, tuple[Any, Any]] = {}
@@ -42,6 +45,7 @@ class PrecisionVariants:
 
     def __call__(self, compute: str) -> Any:
         """The model for `compute`, from `prepare_for_inference`; prepared again if its parameters were changed."""
+        compute = self.automatic if compute == "auto" else compute
         if change := self._snapshot.change():
             return self._prepare_changed(compute, change)
         parameters = self._parameters()

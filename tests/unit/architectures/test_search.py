@@ -128,7 +128,7 @@ def test_scores_are_those_of_a_full_pass(model: Network) -> None:
 @pytest.mark.parametrize("compute", ["int8", "bfloat16", "float16"])
 def test_other_precisions_are_refused(model: Network, compute: str) -> None:
     form = decoding_variants(model)
-    assert form("float32") is model
+    assert form("float32") is form("auto") is form("torch") is model
     with pytest.raises(UserError, match=rf"^decode.compute = {compute} is for the Transformer; .*$"):
         form(compute)
 

@@ -7,6 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from headwise.config.settings import SearchSettings
+from headwise.contract import SearchOptions
+from headwise.decode.constraints import Limits
+from headwise.decode.engine import decode_tokens
+from headwise.decode.search import allowed_log_probs
+from headwise.decode.stepwise import engine_of
 from headwise.errors import UserError
 from headwise.native.library import library
 from headwise.native.network import CompiledNetwork
@@ -68,3 +74,35 @@ def test_prepared_networks_are_cached_until_the_model_changes(build_small: Build
     with torch.no_grad():
         model.output.weight.mul_(2)
     assert forms("float32") is not first
+
+
+@pytest.mark.parametrize("automatic", ["float16", "bfloat16", "float32"])
+def test_auto_is_the_precision_of_the_device(build_small: Build, automatic: str) -> None:
+    """A choice of the user counts more; stop strings need the model itself."""
+    forms = PrecisionVariants(model := build_small().float(), automatic)
+    assert forms.automatic == automatic and forms("auto") is forms(automatic)
+    assert forms("float32") is not forms("float16") and forms("torch") is model
+
+
+def test_auto_keeps_half_precision_of_a_file(build_small: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwise.network.inference.native_available", lambda model: False)
+    model = build_small().bfloat16()
+    assert PrecisionVariants(model, "float16")("auto") is model
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_scores_in_half_precision_are_float32(build_small: Build, dtype: torch.dtype) -> None:
+    """The log-softmax of logits in half precision is computed in float32, and so is the sum of an output."""
+    model = build_small().to(dtype).eval()
+    sources = [[7, 5, 10, 3, 8], [4, 9]]
+    for beam_size in (1, 3):
+        settings = SearchSettings(beam_size=beam_size, max_length_factor=1.0, max_length_extra=4)
+        for [best, *_] in decode_tokens(engine_of(model), sources, settings):
+            scores = torch.tensor(best.token_log_probs, dtype=torch.float64)
+            assert not torch.equal(scores.to(dtype).double(), scores)  # would be rounded otherwise
+            assert best.log_prob == pytest.approx(float(scores.sum()), rel=1e-6)
+    logits = torch.randn(2, 11).to(dtype)
+    limits = Limits(torch.zeros(2).long(), torch.full((2,), 9), torch.empty(2, 0).long())
+    found = allowed_log_probs(logits, torch.empty(2, 0).long(), limits, SearchOptions(suppressed=()))
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found[:, 4:].double(), logits.double().log_softmax(-1)[:, 4:], rtol=1e-6, atol=0)
