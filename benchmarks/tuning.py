@@ -142,7 +142,6 @@ def ours(model: str, folder: str, count: int, name: str) -> Update:
     from headwise.tasks.pretrained import extra_dropout_rates, make_trainable, with_head_dropout
     from headwise.tasks.table import fine_tuning_of
     from headwise.training.optimizer import clip_gradients, gradient_norm, make_optimizer
-    from headwise.training.packed import packed_forward
     from headwise.training.step import translation_objective
 
     base = fine_tuning_of("translate" if model == "marian" else "classify").read(folder)
@@ -150,7 +149,7 @@ def ours(model: str, folder: str, count: int, name: str) -> Update:
     rates = with_head_dropout(rates, base.config, base.hf_config, DROPOUT) if model == "bert" else rates
     network = make_trainable(base.network, DROPOUT, rates).train()
     train = TrainConfig(label_smoothing=0.0, betas=(0.9, 0.999), eps=1e-8, weight_decay=DECAY)
-    objective = classification_objective(packed_forward(network) if model == "bert" else network, train)
+    objective = classification_objective(network, train)
     if model == "marian":
         objective = translation_objective(network, base.generation.special.pad_id, train)
     made, optimizer = [our_batch(model, rows) for rows in batches(model, count)], make_optimizer(network, train)

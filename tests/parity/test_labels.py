@@ -162,7 +162,7 @@ def loss_of(theirs: Any, batch: LabelledBatch) -> torch.Tensor:
 
 
 def objective_of(own: EncoderOnly, head: str) -> Any:
-    return span_objective(own) if head == "QuestionAnswering" else classification_objective(own, TRAIN)
+    return span_objective(own, TRAIN) if head == "QuestionAnswering" else classification_objective(own, TRAIN)
 
 
 def in_file(network: EncoderOnly, model: Any, gradients: bool = False) -> dict[str, torch.Tensor]:

@@ -20,7 +20,7 @@ from headwise.network.dropout import Dropout
 from headwise.network.extra_dropout import without_extra_dropout
 from headwise.tasks.initial_model import model_settings
 from headwise.tasks.pretrained import extra_dropout_rates, make_trainable
-from headwise.training.packed import can_pack
+from headwise.training.packed import attention_for
 from headwise.training.step import batch_loss, projection, real_states
 
 with warnings.catch_warnings():
@@ -140,7 +140,7 @@ def test_everything_is_dropped_that_transformers_drops(
     folder = read_any(tmp_path, dtype="float32")
     dropout = next(rates[name] for name in ("dropout", "dropout_rate") if name in rates)
     network = make_trainable(folder.network, dropout, extra_dropout_rates(folder.about, dropout)).train()
-    assert not can_pack(network, batch.src_mask)
+    assert not attention_for(network, batch.src_mask)
 
     def own_loss() -> torch.Tensor:
         weight, bias, scale = projection(network)
@@ -151,7 +151,7 @@ def test_everything_is_dropped_that_transformers_drops(
     plain = make_trainable(read_any(tmp_path, dtype="float32").network, dropout)
     with without_extra_dropout(network):
         network.eval()
-        assert can_pack(network, batch.src_mask) == can_pack(plain, batch.src_mask)
+        assert attention_for(network, batch.src_mask) == attention_for(plain, batch.src_mask)
         without_all = own_loss()
     monkeypatch.undo()
     torch.testing.assert_close(own_loss(), without_all)  # put back, and silent where nothing is trained
@@ -160,4 +160,4 @@ def test_everything_is_dropped_that_transformers_drops(
 
 def test_packed_where_nothing_is_added_to_scores(both: tuple[Any, Any]) -> None:
     mask = torch.ones(2, 3, dtype=torch.bool)
-    assert can_pack(both[1].network, mask) == ("t5" not in both[0].config.model_type)
+    assert (attention_for(both[1].network, mask) is None) == ("t5" in both[0].config.model_type)

@@ -26,7 +26,7 @@ from headwise.network import build as builder
 from headwise.network.compiled import unsupported_module
 from headwise.network.config import NetworkConfig
 from headwise.network.from_recipe import transformer_config
-from headwise.training.packed import can_pack
+from headwise.training.packed import attention_for
 
 SMALL = {"vocab_size": 40, "d_model": 16, "d_ff": 24, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 1}
 
@@ -52,7 +52,7 @@ def test_a_norm_is_a_class_and_an_entry(monkeypatch: pytest.MonkeyPatch) -> None
     src = torch.tensor([[5, 6, 2]])
     network(src, src).sum().backward()
     assert network.get_parameter("encoder.layers.1.ffn_sublayer.norm.weight").grad is not None
-    assert can_pack(network, src > 0) == (library() is not None)
+    assert (attention_for(network, src > 0) is None) == (library() is None)
     assert "HalvingNorm" in unsupported_module(network)
 
 

@@ -67,10 +67,16 @@ class DeviceBatch:
 
 
 class PaddedBatch(DeviceBatch):
-    """A batch of texts, padded on the right; subclasses have the fields `src` and `n_real`."""
+    """A batch of texts, padded on the right; subclasses have these fields."""
 
     src: Int[Tensor, "batch src_len"]
+    src_mask: Bool[Tensor, "batch src_len"]  # True on real tokens
     n_real: int  # tokens without padding
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The inputs of a network."""
+        return self.src, self.src_mask
 
     @property
     def n_tokens(self) -> int:

@@ -48,11 +48,6 @@ class MaskedLineBatch(PaddedBatch):
     n_real: int
 
     @property
-    def inputs(self) -> tuple[Tensor, ...]:
-        """The inputs of an encoder."""
-        return self.src, self.src_mask
-
-    @property
     def n_targets(self) -> int:
         return self.targets.numel()
 

@@ -183,8 +183,9 @@ class MultiHeadAttention(nn.Module):
             projected = [self.q_proj(x), *project(memory, self.k_proj, self.v_proj)]
         q, k, v = (split_heads(y, n) for y, n in zip(projected, (self.n_heads, *2 * (self.n_kv_heads,)), strict=True))
         if not self.plain_heads:
-            q = self.rotate(self.q_norm(q.float()), packing.positions).to(q.dtype)
-            k = self.rotate(self.k_norm(k.float()), packing.positions).to(k.dtype)
+            wide = torch.promote_types(q.dtype, torch.float32)
+            q = self.rotate(self.q_norm(q.to(wide)), packing.queries).to(q.dtype)
+            k = self.rotate(self.k_norm(k.to(wide)), packing.queries).to(k.dtype)
         return [q, k, v]
 
     @property

@@ -50,7 +50,7 @@ class Embeddings(nn.Module):
     ) -> tuple[PositionIds, int]:
         """Position ids of `tokens`, and an upper bound of them."""
         if isinstance(start, Packing):  # no padding, so all numberings agree
-            return sequential_positions(tokens, start.positions[None])
+            return start.queries.positions[None], start.queries.longest
         return self.numbering(tokens, start)
 
     def sum(

@@ -5,8 +5,52 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
+
+
+@dataclass(frozen=True, eq=False)
+class PackedRows:
+    """The real tokens of a padded batch, one sequence after the other.
+
+    A GPU is not waited for: their number is given, and everything else is computed on the device.
+    """
+
+    mask: Bool[Tensor, "sequences longest"]  # True on real tokens, which come before padding
+    count: int  # real tokens
+
+    @property
+    def longest(self) -> int:
+        """At least the length of the longest sequence."""
+        return self.mask.size(1)
+
+    @cached_property
+    def starts(self) -> Int[Tensor, " sequences_and_end"]:
+        """The row at which each sequence starts, and the end; int32.
+
+        >>> PackedRows(torch.tensor([[True, True], [True, False]]), 3).starts.tolist()
+        [0, 2, 3]
+        """
+        return nn.functional.pad(self.mask.sum(1).cumsum(0), (1, 0)).int()
+
+    @cached_property
+    def places(self) -> Int[Tensor, " rows"]:
+        """The place of each row in the flattened padded batch."""
+        return torch.nonzero_static(self.mask.flatten(), size=self.count).squeeze(1)
+
+    @cached_property
+    def positions(self) -> Int[Tensor, " rows"]:
+        """The position of each row in its sequence."""
+        return self.places % self.longest
+
+    def of(self, padded: Shaped[Tensor, "sequences longest *any"]) -> Shaped[Tensor, "1 rows *any"]:
+        """These rows of a padded batch."""
+        return padded.flatten(0, 1).index_select(0, self.places)[None]
+
+    def padded(self, rows: Float[Tensor, "1 rows width"]) -> Float[Tensor, "sequences longest width"]:
+        """The padded batch of `rows`; padding is zero."""
+        flat = rows.new_zeros(self.mask.numel(), rows.size(2)).index_copy(0, self.places, rows[0])
+        return flat.unflatten(0, self.mask.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,23 +61,14 @@ class Packing:
     `(1, rows, d_model)`. `training/packed.py` makes packed batches.
     """
 
-    queries: Int[Tensor, " sequences_and_end"]  # int32: the row at which each sequence of queries starts, and the end
-    keys: Int[Tensor, " sequences_and_end"]  # the same for keys; in self-attention the same tensor
+    queries: PackedRows
+    keys: PackedRows  # in self-attention the same object
     causal: bool  # no position may attend to a later one
     attend: Callable[..., Tensor]  # computes attention from (kernel, q, k, v, packing)
 
     def __post_init__(self) -> None:
-        for rows in (self.queries, self.keys):  # the compiled library does not check them
-            assert rows.dtype == torch.int32 and rows.is_contiguous()
-            assert rows[0] == 0 and bool((rows.diff() >= 0).all()), "sequences follow each other from row 0 on"
-        assert len(self.queries) == len(self.keys)
-        assert not self.causal or torch.equal(self.queries, self.keys), "causal attention is self-attention"
-
-    @cached_property
-    def positions(self) -> Int[Tensor, " rows"]:
-        """The position of each query in its sequence."""
-        starts = self.queries[:-1].long().repeat_interleave(self.queries.diff().long())
-        return torch.arange(len(starts)) - starts
+        assert len(self.queries.mask) == len(self.keys.mask)
+        assert not self.causal or self.queries is self.keys, "causal attention is self-attention"
 
     def causal_self_attention(self) -> "Packing":
         """The mask of causal self-attention among the queries."""

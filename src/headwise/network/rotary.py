@@ -1,10 +1,11 @@
 """Rotary position embeddings (RoPE, arXiv:2104.09864): queries and keys are rotated by their positions."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.native.positions import rotary_frequencies
+from headwise.network.masks import PackedRows
 
 
 def rotary_rates(width: int, base: float) -> Float[Tensor, " pairs"]:
@@ -25,13 +26,13 @@ class Rotary(nn.Module):
         self.register_buffer("sin", torch.empty(0, 2 * len(rates)), persistent=False)
 
     def forward(
-        self, x: Float[Tensor, "batch heads length d_head"], start: int | Int[Tensor, " length"]
+        self, x: Float[Tensor, "batch heads length d_head"], start: int | PackedRows
     ) -> Float[Tensor, "batch heads length d_head"]:
-        """`x` rotated; `start` is the position of the first vector, or the positions of all."""
-        end = start + x.size(2) if isinstance(start, int) else int(start.max()) + 1
+        """`x` rotated; `start` is the position of the first vector, or the rows of a packed batch."""
+        end = start + x.size(2) if isinstance(start, int) else start.longest
         if end > len(self.cos):
             self._grow(max(64, end, 2 * len(self.cos)), x.device)
-        at = slice(start, end) if isinstance(start, int) else start
+        at = slice(start, end) if isinstance(start, int) else start.positions
         cos, sin = (table[at].to(x.dtype) for table in (self.cos, self.sin))
         rotated, rest = x[..., : cos.size(-1)], x[..., cos.size(-1) :]
         first, second = rotated.chunk(2, -1)

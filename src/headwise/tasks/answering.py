@@ -7,7 +7,7 @@ masked, so that a loss does not depend on other rows of the batch. Not here: the
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
+from headwise.config.training import TrainConfig
 from headwise.data.file_hashes import short_hash
 from headwise.data.labelled import LabelledBatch, LabelledDataset, hold_out_examples
 from headwise.data.questions import Question, read_questions
@@ -40,7 +41,7 @@ from headwise.tasks.heads import ENCODERS, describe_run, head_message, network_w
 from headwise.tasks.job import TrainRequest, notify
 from headwise.tasks.pretrained import FineTuning
 from headwise.training.loss import Loss, at_least_float32
-from headwise.training.packed import packed_forward
+from headwise.training.packed import forward_of
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard
 
@@ -60,8 +61,7 @@ class AnsweringJob(EncoderHeadJob):
         return {"loss": math.log(length), "exact_match": 1 / length}
 
     def objective(self, network: nn.Module) -> Objective:
-        compiled = self.config.train.compile
-        return span_objective(torch.compile(network) if compiled else packed_forward(network))
+        return span_objective(network, self.config.train)
 
     @property
     def gold(self) -> list[list[str]]:
@@ -89,11 +89,12 @@ class AnsweringJob(EncoderHeadJob):
         return {"loss": loss, "exact_match": report.exact_match, "f1": report.f1}
 
 
-def span_objective(forward: Callable[..., Tensor]) -> Objective:
+def span_objective(network: nn.Module, train: TrainConfig) -> Objective:
     """Mean of the cross-entropies of the first and the last token of the answer."""
+    forward = forward_of(network, train.compile)
 
     def objective(batch: LabelledBatch) -> Loss:
-        return span_loss(forward(*batch.inputs), batch.labels, batch.src_mask)
+        return span_loss(forward(batch), batch.labels, batch.src_mask)
 
     return objective
 

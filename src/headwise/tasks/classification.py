@@ -80,7 +80,7 @@ from headwise.tasks.problems import (
     target_rows,
 )
 from headwise.training.loss import Loss, label_loss
-from headwise.training.packed import packed_forward
+from headwise.training.packed import forward_of
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard
 
@@ -202,12 +202,12 @@ def check_length(config: RunConfig) -> None:
         )
 
 
-def classification_objective(model: Callable[..., Tensor], train: TrainConfig) -> Objective:
+def classification_objective(network: nn.Module, train: TrainConfig) -> Objective:
     """Label-smoothed cross-entropy of the labels."""
-    forward = torch.compile(model) if train.compile else model
+    forward = forward_of(network, train.compile)
 
     def objective(batch: LabelledBatch) -> Loss:
-        return label_loss(forward(*batch.inputs), batch.labels, train.label_smoothing)
+        return label_loss(forward(batch), batch.labels, train.label_smoothing)
 
     return objective
 
@@ -251,10 +251,6 @@ class EncoderHeadJob(ClassificationJob):
     def network(self) -> nn.Module:
         return self.make()
 
-    def objective(self, network: nn.Module) -> Objective:
-        compiled = self.config.train.compile
-        return classification_objective(network if compiled else packed_forward(network), self.config.train)
-
 
 @dataclass(frozen=True)
 class ProblemJob(EncoderHeadJob):
@@ -267,8 +263,7 @@ class ProblemJob(EncoderHeadJob):
         return problem_baseline(self.valid.classes, self.problem)
 
     def objective(self, network: nn.Module) -> Objective:
-        compiled = self.config.train.compile
-        return problem_objective(network if compiled else packed_forward(network), self.config.train, self.problem)
+        return problem_objective(network, self.config.train, self.problem)
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
         """See `problem_outputs`."""

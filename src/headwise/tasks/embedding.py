@@ -44,7 +44,7 @@ from headwise.tasks.heads import ENCODERS, describe_run, network_with_head, with
 from headwise.tasks.job import FolderLayout, TrainRequest, notify
 from headwise.tasks.pretrained import FineTuning
 from headwise.training.loss import Loss, at_least_float32
-from headwise.training.packed import packed_states_of
+from headwise.training.packed import states_of
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard
 
@@ -76,8 +76,9 @@ class EmbeddingJob:
         return self.make()
 
     def objective(self, network: nn.Module) -> Objective:
-        encode: Any = network.encode if self.config.train.compile else packed_states_of(network)
-        return lambda batch: embedding_loss(encode, self.embedder.settings, batch)
+        assert isinstance(network, EncoderOnly)
+        states = states_of(network, self.config.train.compile)
+        return lambda batch: embedding_loss(states(batch), self.embedder.settings, batch)
 
     def stream(self, state: Mapping[str, int] | None, share: BatchShare) -> EndlessStream[ContrastiveBatch]:
         return self.train.stream(self.config.train.tokens_per_batch, self.config.train.seed, state, share)
@@ -89,7 +90,8 @@ class EmbeddingJob:
         queries, (others, _) = [line[0] for line in lines], distinct_texts([line[1] for line in lines])
         with torch.inference_mode():
             batches = (batch.to(device) for batch in shard.of(self.valid.batches(self.config.train.tokens_per_batch)))
-            losses = [embedding_loss(encoder.encode, embedder.settings, batch).objective.item() for batch in batches]
+            states = ((encoder.encode(*batch.inputs), batch) for batch in batches)
+            losses = [embedding_loss(hidden, embedder.settings, batch).objective.item() for hidden, batch in states]
         query, other = (embed_default(embedder, [*shard.of(texts)]).tolist() for texts in (queries, others))
         return {"loss": losses, "query": query, "other": other}
 
@@ -101,10 +103,11 @@ class EmbeddingJob:
         return {"loss": sum(outputs["loss"]) / len(lines), "accuracy": report.accuracy, "mrr": report.mrr}
 
 
-def embedding_loss(encode: Callable[..., Tensor], settings: SentenceSettings, batch: ContrastiveBatch) -> Loss:
+def embedding_loss(
+    hidden: Float[Tensor, "texts length d_model"], settings: SentenceSettings, batch: ContrastiveBatch
+) -> Loss:
     """The loss of a batch in nats, summed over its lines, and how many lines are retrieved right."""
-    hidden = at_least_float32(encode(batch.src, batch.src_mask))
-    vectors = pooled_vectors(hidden, batch.src_mask, settings.poolings)
+    vectors = pooled_vectors(at_least_float32(hidden), batch.src_mask, settings.poolings)
     for step in settings.steps:
         vectors = F.normalize(vectors, dim=-1) if step is unit else dense_with_gradients(step, vectors)
     return contrastive_loss(vectors[: batch.n_targets], vectors[batch.n_targets :], batch.same)

@@ -5,14 +5,13 @@ a text, and the job (`classification`).
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
@@ -27,6 +26,7 @@ from headwise.models.classifier import Classifier
 from headwise.models.model import Model
 from headwise.models.torch_classifier import LOSSES, label_row
 from headwise.training.loss import Loss
+from headwise.training.packed import forward_of
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs
 
@@ -86,13 +86,12 @@ def target_rows(targets: Iterable[Any], labels: Sequence[str], problem: str) -> 
     return [[one] if problem == NUMBER else label_row(one, labels) for one in targets]
 
 
-def problem_objective(model: Callable[..., Tensor], train: TrainConfig, problem: str) -> Objective:
+def problem_objective(network: nn.Module, train: TrainConfig, problem: str) -> Objective:
     """The loss of a problem type."""
-    forward = torch.compile(model) if train.compile else model
-    loss = LOSSES[problem]
+    forward, loss = forward_of(network, train.compile), LOSSES[problem]
 
     def objective(batch: LabelledBatch) -> Loss:
-        return loss(forward(*batch.inputs), batch.labels)
+        return loss(forward(batch), batch.labels)
 
     return objective
 

@@ -1,22 +1,26 @@
-"""Training on a CPU without padding: a packed view of a batch, and attention for it by the compiled library.
+"""Training without padding: a packed view of a batch, and attention for it.
 
-Padding takes a twentieth of a training step, and reshaping heads for torch's attention as much again. The modules of
-`headwise.network` also accept packed batches, which are made here: all real tokens in one row, and a `Packing`, which
-knows the sequences and computes attention. Tests compare results with padded batches
-(`tests/unit/training/test_packed.py`).
+On a CPU, padding takes a twentieth of a training step, and reshaping heads for torch's attention as much again. The
+modules of `headwise.network` also accept packed batches, which are made here: all real tokens in one row, and a
+`Packing`, which knows the sequences and computes attention: by the compiled library on a CPU, and by torch's
+`varlen_attn` (FlashAttention) on CUDA; `_attention` chooses. A GPU is not waited for. Tests compare results with padded
+batches (`tests/unit/training/test_packed.py`, `test_varlen.py`). CUDA itself is untested.
 
 Under autocast, matrix products and attention are bfloat16; the residual stream, norms, sums, parameters and gradients
 are float32.
 """
 
+import inspect
 from collections.abc import Callable
 from ctypes import byref
+from functools import cache
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from headwise.data.batch import PaddedBatch
 from headwise.native.library import Inputs, multiplies_bfloat16, training_library
 from headwise.native.library import Packing as PackedShape
 from headwise.native.linear import LANES
@@ -24,112 +28,100 @@ from headwise.network.attention import DotProduct, Kernel, MultiHeadAttention, N
 from headwise.network.embeddings import Embeddings
 from headwise.network.extra_dropout import DroppingKernel
 from headwise.network.interventions import is_intervened
-from headwise.network.masks import Causal, Everywhere, Packing
+from headwise.network.masks import Causal, Everywhere, PackedRows, Packing
 from headwise.network.rotary import Rotary
 from headwise.network.transformer import EncoderOnly, Transformer
 
 NARROWEST = 128  # smallest d_model for which bfloat16 is faster (benchmarks/results/training-bf16_*)
 LONGEST = 512  # positions; for longer sequences torch's attention needs less memory, as it does not store weights
+WIDEST = 192  # heads of FlashAttention; on some GPUs wider ones have no backward pass
+Attention = Callable[[Kernel, Tensor, Tensor, Tensor, Packing], Tensor]  # of a `Packing`
 
 
 # --- The packed view of a batch ---
-
-
-def starts(mask: Bool[Tensor, "batch length"]) -> Int[Tensor, " sequences_and_end"]:
-    """The row at which each sequence starts once padding is removed, and the end; `mask` is True on real tokens.
-
-    >>> starts(torch.tensor([[True, True], [True, False]])).tolist()
-    [0, 2, 3]
-    """
-    return nn.functional.pad(mask.sum(1).cumsum(0), (1, 0)).int()
 
 
 def packed_states(
     network: Transformer,
     src: Int[Tensor, "batch src_len"],
     tgt_in: Int[Tensor, "batch tgt_len"],
-    src_mask: Bool[Tensor, "batch src_len"],
-    tgt_mask: Bool[Tensor, "batch tgt_len"],
+    sources: PackedRows,
+    targets: PackedRows,
+    attend: Attention,
 ) -> Float[Tensor, "rows d_model"]:
-    """The output of `Transformer.states` at the positions where `tgt_mask` is True, without padding.
-
-    Real tokens come before padding in both masks. Requires `can_pack`.
-    """
-    sources, targets = starts(src_mask), starts(tgt_mask)
-    memory = network.encode(src[src_mask][None], Packing(sources, sources, False, attend_packed))
-    return network.decode(tgt_in[tgt_mask][None], memory, Packing(targets, sources, False, attend_packed))[0]
+    """The output of `Transformer.states` for the rows `targets`, without padding; `attend` is of `attention_for`."""
+    memory = network.encode(sources.of(src), Packing(sources, sources, False, attend))
+    return network.decode(targets.of(tgt_in), memory, Packing(targets, sources, False, attend))[0]
 
 
 def packed_hidden(
     network: EncoderOnly,
     src: Int[Tensor, "batch length"],
-    mask: Bool[Tensor, "batch length"],
+    rows: PackedRows,
+    attend: Attention,
     types: Int[Tensor, "batch length"] | None = None,
 ) -> Float[Tensor, "batch length d_model"]:
     """The output of `EncoderOnly.encode`, computed without padding; padding is zero."""
-    embedded, rows = network.embeddings(src) if types is None else network.embeddings(src, types=types), starts(mask)
-    return padded_rows(network.encoder(embedded[mask][None], Packing(rows, rows, False, attend_packed)), mask)
+    embedded = network.embeddings(src) if types is None else network.embeddings(src, types=types)
+    return rows.padded(network.encoder(rows.of(embedded), Packing(rows, rows, False, attend)))
 
 
-def packed_forward(network: nn.Module) -> Callable[..., Tensor]:
-    """A function that calls `network`, packed if possible."""
-
-    def forward(src: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
-        if isinstance(network, EncoderOnly):
-            return network.logits(states(src, mask, types), mask)
-        return network(src, mask, types)
-
-    states = packed_states_of(network)
-    return forward
+def forward_of(network: nn.Module, compiled: bool = False) -> Callable[[PaddedBatch], Tensor]:
+    """A function from a batch to the output of `network`: compiled, or packed if possible."""
+    if isinstance(network, EncoderOnly) and not compiled:
+        states = states_of(network)
+        return lambda batch: network.logits(states(batch), batch.src_mask)
+    forward: Callable[..., Tensor] = torch.compile(network) if compiled else network
+    return lambda batch: forward(*batch.inputs)
 
 
-def packed_states_of(network: Any) -> Callable[..., Tensor]:
-    """A function that returns the last hidden states of `network`; those of padding are undefined."""
+def states_of(network: EncoderOnly, compiled: bool = False) -> Callable[[PaddedBatch], Tensor]:
+    """A function from a batch to the last hidden states of `network`; those of padding are undefined."""
+    encode: Callable[..., Tensor] = torch.compile(network.encode) if compiled else network.encode
 
-    def encode(src: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
-        if can_pack_encoder(network, mask):
-            return packed_hidden(network, src, mask, types)
-        return network.encode(src, mask, types)
+    def states(batch: PaddedBatch) -> Tensor:
+        attend = None if compiled else attention_for_encoder(network, batch.src_mask)
+        if attend is None:
+            return encode(*batch.inputs)
+        src, mask, *types = batch.inputs
+        return packed_hidden(network, src, PackedRows(mask, batch.n_real), attend, *types)
 
-    return encode
-
-
-def padded_rows(rows: Float[Tensor, "1 rows width"], mask: Bool[Tensor, "batch length"]) -> Float[Tensor, "..."]:
-    """Packed rows at the positions where `mask` is True, zeros at the others."""
-    return rows.new_zeros(*mask.shape, rows.size(2)).masked_scatter(mask[..., None], rows)
+    return states
 
 
 # --- Which networks and batches can be packed ---
 
 
-def can_pack(network: nn.Module, *masks: Bool[Tensor, "batch _"]) -> bool:
-    """Whether `packed_states` is equivalent to `network`, for sentences with these masks."""
-    if not isinstance(network, Transformer):
-        return False
-    return (
-        (type(network.encoder.reach), type(network.decoder.reach)) == (Everywhere, Causal)
-        and isinstance(network.src_embeddings, Embeddings)
-        and _is_supported(network, network.tgt_embeddings.tokens.weight, max(mask.size(1) for mask in masks), is_known)
-    )
+def attention_for(network: nn.Module, *masks: Bool[Tensor, "batch _"]) -> Attention | None:
+    """What computes attention in `packed_states` of sentences with these masks; None: they need padding."""
+    if not isinstance(network, Transformer) or not isinstance(network.src_embeddings, Embeddings):
+        return None
+    if (type(network.encoder.reach), type(network.decoder.reach)) != (Everywhere, Causal):
+        return None
+    return _attention(network, network.tgt_embeddings.tokens.weight, max(mask.size(1) for mask in masks), is_known)
 
 
-def can_pack_encoder(network: EncoderOnly, mask: Bool[Tensor, "batch length"]) -> bool:
-    """Whether `packed_hidden` is equivalent to `network`; False with hooks on layers."""
+def attention_for_encoder(network: EncoderOnly, mask: Bool[Tensor, "batch length"]) -> Attention | None:
+    """What computes attention in `packed_hidden`; None: texts need padding, as with hooks on layers."""
     layers: Any = network.encoder.layers
-    return (
-        type(network.encoder.reach) is Everywhere
-        and not any(module._forward_hooks for module in (network.encoder, *layers))
-        and _is_supported(network, layers[0].ffn_sublayer.norm.weight, mask.size(1), _is_known_or_dropout)
-    )
+    hooked = any(module._forward_hooks for module in (network.encoder, *layers))
+    if hooked or type(network.encoder.reach) is not Everywhere:
+        return None
+    return _attention(network, layers[0].ffn_sublayer.norm.weight, mask.size(1), _is_known_or_dropout)
 
 
-def _is_supported(
+def _attention(
     network: nn.Module, weight: Tensor, longest: int, known: Callable[[MultiHeadAttention], bool]
-) -> bool:
+) -> Attention | None:
+    """The compiled library, `varlen_attn` or None; `weight` is any parameter of the network."""
     attentions = [module for module in network.modules() if isinstance(module, MultiHeadAttention)]
+    if is_intervened(network) or not all(map(known, attentions)):
+        return None
+    widths = widths_of(attentions[0])
+    if runs_varlen(weight.device, widths):
+        return attend_by_varlen
     on_cpu = weight.dtype == torch.float32 and weight.device.type == "cpu"
-    plain = on_cpu and not is_intervened(network)
-    return plain and all(map(known, attentions)) and packs(widths_of(attentions[0]), longest)
+    return attend_by_library if on_cpu and packs(widths, longest) else None
 
 
 def widths_of(attention: MultiHeadAttention) -> tuple[int, int]:
@@ -177,23 +169,80 @@ def pays_in_bfloat16(d_model: int) -> bool:
     return d_model >= NARROWEST and multiplies_bfloat16() and torch.backends.mkldnn.is_available()
 
 
-# --- Attention ---
+# --- Attention on CUDA ---
 
 
-def attend_packed(
+def runs_varlen(device: torch.device, widths: tuple[int, int]) -> bool:
+    """Whether `varlen_attn` can train heads of these widths here: bfloat16 on a CUDA device.
+
+    https://docs.pytorch.org/docs/stable/nn.attention.varlen.html
+    """
+    return (
+        device.type == "cuda"
+        and torch.is_autocast_enabled("cuda")
+        and torch.get_autocast_dtype("cuda") == torch.bfloat16
+        and widths[0] == widths[1] <= WIDEST
+        and widths[0] % 8 == 0
+        and has_varlen(device)
+    )
+
+
+@cache
+def has_varlen(device: torch.device) -> bool:
+    """Whether this torch has `varlen_attn` for a CUDA device; before 2.11 it had other arguments."""
+    flash = torch.version.hip is None and torch.backends.cuda.is_flash_attention_available()
+    if not flash or torch.cuda.get_device_capability(device) < (8, 0):
+        return False
+    try:
+        from torch.nn.attention.varlen import varlen_attn  # slow to import
+    except ImportError:
+        return False
+    return "window_size" in inspect.signature(varlen_attn).parameters
+
+
+def varlen_attention(
+    q: Float[Tensor, "1 heads queries width"],
+    k: Float[Tensor, "1 heads keys width"],
+    v: Float[Tensor, "1 heads keys width"],
+    packing: Packing,
+) -> Float[Tensor, "1 heads queries width"]:
+    """Equation 1 for all heads of all sequences, by torch's FlashAttention; requires `runs_varlen`."""
+    from torch.nn.attention.varlen import varlen_attn  # slow to import
+
+    q, k, v = (x[0].transpose(0, 1) for x in (q, k, v))
+    starts, longest = (packing.queries.starts, packing.keys.starts), (packing.queries.longest, packing.keys.longest)
+    out = varlen_attn(q, k, v, *starts, *longest, window_size=(-1, 0) if packing.causal else (-1, -1))
+    assert isinstance(out, Tensor)  # nothing else was asked for
+    return out.transpose(0, 1)[None]
+
+
+def attend_by_varlen(kernel: Kernel, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
+    """The `attend` of a `Packing` on CUDA."""
+    return _attend(varlen_attention, kernel, q, k, v, packing)
+
+
+def _attend(
+    equation_1: Callable[..., Tensor],
     kernel: Kernel,
     q: Float[Tensor, "1 heads queries d_k"],
     k: Float[Tensor, "1 heads keys d_k"],
     v: Float[Tensor, "1 heads keys d_v"],
     packing: Packing,
 ) -> Float[Tensor, "1 heads queries d_v"]:
-    """The output of `kernel` by the compiled library; unsupported kernels run self-attention on padded tensors."""
+    """The output of `kernel` by `equation_1` if possible; other kernels run self-attention on padded tensors."""
     if _is_equation_1(kernel, q.size(-1)):
-        return packed_attention(q, k, v, packing)
-    lengths = packing.queries.diff()
-    mask = torch.arange(int(lengths.max())) < lengths[:, None]
-    q, k, v = (split_heads(padded_rows(merge_heads(x), mask), x.size(1)) for x in (q, k, v))
-    return split_heads(merge_heads(kernel(q, k, v, mask[:, None, None, :]))[mask][None], q.size(1))
+        return equation_1(q, k, v, packing)
+    rows = packing.queries
+    q, k, v = (split_heads(rows.padded(merge_heads(x)), x.size(1)) for x in (q, k, v))
+    return split_heads(rows.of(merge_heads(kernel(q, k, v, rows.mask[:, None, None, :]))), q.size(1))
+
+
+# --- Attention on a CPU ---
+
+
+def attend_by_library(kernel: Kernel, q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
+    """The `attend` of a `Packing` on a CPU."""
+    return _attend(packed_attention, kernel, q, k, v, packing)
 
 
 def packed_attention(
@@ -210,7 +259,8 @@ def packed_attention(
     assert not (q.size(3) % LANES or v.size(3) % LANES)
     assert q.dtype in (torch.float32, torch.bfloat16)
     assert all(x.dtype == q.dtype and x.device.type == "cpu" for x in (k, v))
-    assert (packing.queries[-1], packing.keys[-1]) == (q.size(2), k.size(2)), "every row belongs to a sequence"
+    ends = packing.queries.starts[-1], packing.keys.starts[-1]
+    assert ends == (q.size(2), k.size(2)), "every row belongs to a sequence"
     return _PackedAttention.apply(q, k, v, packing)
 
 
@@ -253,12 +303,14 @@ def _gradients(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> list[Tensor
 
 def _weights_of_a_head(packing: Packing) -> int:
     """The number of attention weights of a head."""
-    return int((packing.queries.diff() * ((packing.keys.diff() + LANES - 1) // LANES * LANES)).sum())
+    queries, keys = packing.queries.starts.diff(), packing.keys.starts.diff()
+    return int((queries * ((keys + LANES - 1) // LANES * LANES)).sum())
 
 
 def _shape(packing: Packing, q: Tensor, v: Tensor) -> PackedShape:
-    at, n_sequences = (packing.queries.data_ptr(), packing.keys.data_ptr()), len(packing.queries) - 1
-    return PackedShape(*at, n_sequences, packing.causal, q.size(1), q.size(3), v.size(3), q.dtype == torch.bfloat16)
+    queries, keys = packing.queries.starts, packing.keys.starts
+    ends, widths = (queries.data_ptr(), keys.data_ptr(), len(queries) - 1), (q.size(1), q.size(3), v.size(3))
+    return PackedShape(*ends, packing.causal, *widths, q.dtype == torch.bfloat16)
 
 
 def _inputs(q: Tensor, k: Tensor, v: Tensor) -> Inputs:

@@ -14,26 +14,28 @@ from torch import Tensor, nn
 
 from headwise.config.training import TrainConfig
 from headwise.data.batch import Batch
+from headwise.network.masks import PackedRows
 from headwise.training.loss import Loss, sequence_loss
-from headwise.training.packed import can_pack, packed_states
+from headwise.training.packed import attention_for, packed_states
 
 Objective = Callable[[Any], Loss]  # from a batch of some kind
-StatesOf = Callable[[Tensor, Tensor, Tensor, Tensor, int], Tensor]  # with the signature of `real_states`
+StatesOf = Callable[[Tensor, Tensor, PackedRows, PackedRows], Tensor]  # with the signature of `real_states`
 
 
 def real_states(
-    network: Any, src: Tensor, tgt_in: Tensor, src_mask: Tensor, tgt_mask: Tensor, n_rows: int
-) -> Float[Tensor, "n_rows d_model"]:
-    """Hidden states at the `n_rows` positions where `tgt_mask` is True; computed without padding if possible."""
-    if can_pack(network, src_mask, tgt_mask):
-        return packed_states(network, src, tgt_in, src_mask, tgt_mask)
-    return _padded_states(network.states, src, tgt_in, src_mask, tgt_mask, n_rows)
+    network: Any, src: Tensor, tgt_in: Tensor, sources: PackedRows, targets: PackedRows
+) -> Float[Tensor, "rows d_model"]:
+    """Hidden states of the rows `targets`; computed without padding if possible."""
+    attend = attention_for(network, sources.mask, targets.mask)
+    if attend:
+        return packed_states(network, src, tgt_in, sources, targets, attend)
+    return _padded_states(network.states, src, tgt_in, sources, targets)
 
 
 def _padded_states(
-    states: Callable[..., Tensor], src: Tensor, tgt_in: Tensor, src_mask: Tensor, tgt_mask: Tensor, n_rows: int
-) -> Float[Tensor, "n_rows d_model"]:
-    return _at(tgt_mask, states(src, tgt_in, src_mask), n_rows)
+    states: Callable[..., Tensor], src: Tensor, tgt_in: Tensor, sources: PackedRows, targets: PackedRows
+) -> Float[Tensor, "rows d_model"]:
+    return targets.of(states(src, tgt_in, sources.mask))[0]
 
 
 def translation_objective(model: nn.Module, pad_id: int, train: TrainConfig, padded: bool = False) -> Objective:
@@ -69,23 +71,19 @@ def batch_loss(
     `states` has the signature of `real_states`; `weight`, `bias` and `scale` come from `projection`.
     """
     real = batch.tgt_out != pad_id
+    passes, labels = 2 if r_drop else 1, PackedRows(real, batch.n_target_tokens).of(batch.tgt_out)[0]
     inputs = batch.src, batch.tgt_in, batch.src_mask, real
-    n_targets, passes = batch.n_target_tokens, 2 if r_drop else 1
-    src, tgt_in, src_mask, tgt_mask = (torch.cat([t, t]) for t in inputs) if passes == 2 else inputs
-    rows = states(src, tgt_in, src_mask, tgt_mask, n_targets * passes).unflatten(0, (passes, -1))
+    src, tgt_in, src_mask, tgt_mask = (torch.cat([t, t]) for t in inputs) if r_drop else inputs
+    sources, targets = PackedRows(src_mask, batch.n_source_tokens * passes), PackedRows(tgt_mask, len(labels) * passes)
+    rows = states(src, tgt_in, sources, targets).unflatten(0, (passes, -1))
     rows = rows if scale == 1.0 else rows * scale
-    return sequence_loss(rows, weight, _at(real, batch.tgt_out, n_targets), label_smoothing, r_drop, bias)
+    return sequence_loss(rows, weight, labels, label_smoothing, r_drop, bias)
 
 
 def projection(model: nn.Module) -> tuple[nn.Parameter, nn.Parameter | None, float]:
     """The output projection: matrix, bias or None, and a factor on the hidden states (T5)."""
     output: Any = model.get_submodule("output")
     return output.weight, output.bias, getattr(getattr(model, "head", None), "scale", 1.0)
-
-
-def _at(mask: Tensor, x: Tensor, count: int) -> Tensor:
-    """x[mask], with a cheaper gradient; `mask` has `count` True entries, which a GPU need not be asked for."""
-    return x.flatten(0, 1).index_select(0, torch.nonzero_static(mask.flatten(), size=count).squeeze(1))
 
 
 @torch.inference_mode()

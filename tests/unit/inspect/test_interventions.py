@@ -31,7 +31,7 @@ from headwise.network.kernels import Windowed
 from headwise.network.layers import Sublayer
 from headwise.network.masks import Everywhere
 from headwise.network.positions import NoPositions
-from headwise.training.packed import can_pack
+from headwise.training.packed import attention_for
 
 SRC = torch.tensor([[7, 5, 10, 3, 2], [4, 9, 2, 0, 0]])
 SRC_MASK = SRC != 0
@@ -253,10 +253,10 @@ def test_where_limits_it() -> None:
 def test_training_includes_it() -> None:
     """Packed batches would leave it out."""
     model = build_model(SMALL).train()
-    packable = can_pack(model, SRC_MASK)
+    packable = attention_for(model, SRC_MASK)
     with intervene(model, outputs={"encoder.layers.0.self_attn.q_proj": lambda q: q}):
-        assert not can_pack(model, SRC_MASK)
-    assert can_pack(model, SRC_MASK) == packable
+        assert not attention_for(model, SRC_MASK)
+    assert attention_for(model, SRC_MASK) == packable
 
 
 def test_recorded_attention_is_of_the_changed_kernel(tmp_path: Path) -> None:

@@ -36,9 +36,9 @@ from headwise.native.search import Search
 from headwise.network.attention import merge_heads, split_heads
 from headwise.network.compiled import pack_network
 from headwise.network.dropout import _drop
-from headwise.network.masks import Packing
+from headwise.network.masks import PackedRows, Packing
 from headwise.network.transformer import Transformer
-from headwise.training.packed import attend_packed, packed_attention
+from headwise.training.packed import attend_by_library, packed_attention
 
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
 
@@ -199,16 +199,14 @@ def test_mismatched_decodings(build: Build, other: Callable[[Build], Decoding]) 
         Search([decoding, other(build)], PLAIN, limits(1))
 
 
-def rows(*starts: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
-    return torch.tensor(starts, dtype=dtype)
+def rows(*lengths: int) -> PackedRows:
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    return PackedRows(mask, sum(lengths))
 
 
 PACKINGS: dict[str, Callable[[], object]] = {
-    "rows in 64 bits": lambda: Packing(rows(0, 3, dtype=torch.int64), rows(0, 3), False, attend_packed),
-    "rows that go back": lambda: Packing(rows(0, 3, 2), rows(0, 1, 3), False, attend_packed),
-    "rows that begin later": lambda: Packing(rows(1, 3), rows(0, 3), False, attend_packed),
-    "sentences without keys": lambda: Packing(rows(0, 1, 3), rows(0, 3), False, attend_packed),
-    "later ones among other rows": lambda: Packing(rows(0, 1, 3), rows(0, 2, 3), True, attend_packed),
+    "sentences without keys": lambda: Packing(rows(1, 2), rows(3), False, attend_by_library),
+    "later ones among other rows": lambda: Packing(rows(1, 2), rows(2, 1), True, attend_by_library),
     "more rows than there are": lambda: attention(torch.ones(2, 48)),
     "another width": lambda: attention(torch.ones(3, 40)),
     "a width that is no multiple of 8": lambda: attention(torch.ones(3, 24), (4, 4)),
@@ -220,7 +218,8 @@ PACKINGS: dict[str, Callable[[], object]] = {
 def attention(q: torch.Tensor, widths: tuple[int, int] = (8, 8)) -> torch.Tensor:
     width = 2 * widths[0]
     heads = (split_heads(x[None], 2) for x in q.split([width, width, q.size(1) - 2 * width], 1))
-    return merge_heads(packed_attention(*heads, Packing(rows(0, 1, 3), rows(0, 1, 3), True, attend_packed)))[0]
+    own = rows(1, 2)
+    return merge_heads(packed_attention(*heads, Packing(own, own, True, attend_by_library)))[0]
 
 
 @pytest.mark.parametrize("misuse", PACKINGS.values(), ids=PACKINGS)

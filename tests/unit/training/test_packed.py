@@ -19,11 +19,11 @@ from headwise.network.attention import MultiHeadAttention, merge_heads, scaled_d
 from headwise.network.build import FamilyNetwork, build
 from headwise.network.config import RotaryConfig
 from headwise.network.layers import DecoderLayer, EncoderLayer, Sublayer
-from headwise.network.masks import Packing
+from headwise.network.masks import PackedRows, Packing
 from headwise.network.transformer import Transformer
 from headwise.training import packed as training_packed
 from headwise.training.loss import sequence_loss
-from headwise.training.packed import LONGEST, attend_packed, can_pack, packed_attention, starts
+from headwise.training.packed import LONGEST, attend_by_library, attention_for, packed_attention
 from headwise.training.step import real_states, translation_objective
 
 pytestmark = pytest.mark.skipif(library() is None, reason="packing needs the compiled library")
@@ -32,8 +32,12 @@ LENGTHS = [(5, 3), (1, 1), (8, 9), (17, 2), (3, 30)]  # of queries and keys
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
-def offsets(lengths: list[int]) -> Tensor:
-    return torch.tensor([0, *lengths]).cumsum(0).int()
+def rows_of(mask: Tensor) -> PackedRows:
+    return PackedRows(mask, int(mask.sum()))
+
+
+def rows_with(lengths: list[int]) -> PackedRows:
+    return rows_of(torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])
 
 
 def heads(x: Tensor, n_heads: int) -> Tensor:
@@ -48,8 +52,8 @@ def packed_rows(q: Tensor, k: Tensor, v: Tensor, n_heads: int, packing: Packing)
 def sequence_by_sequence(q: Tensor, k: Tensor, v: Tensor, packing: Packing, n_heads: int) -> Tensor:
     """Equation 1, one sentence at a time."""
     outputs = []
-    for i in range(len(packing.queries) - 1):
-        rows, keys = (slice(int(s[i]), int(s[i + 1])) for s in (packing.queries, packing.keys))
+    for i in range(len(packing.queries.mask)):
+        rows, keys = (slice(int(s.starts[i]), int(s.starts[i + 1])) for s in (packing.queries, packing.keys))
         mask = torch.ones(rows.stop - rows.start, keys.stop - keys.start, dtype=torch.bool)
         mask = mask.tril() if packing.causal else mask
         own = (heads(x, n_heads)[None] for x in (q[rows], k[keys], v[keys]))
@@ -61,12 +65,12 @@ def sequence_by_sequence(q: Tensor, k: Tensor, v: Tensor, packing: Packing, n_he
 @pytest.mark.parametrize("widths", [(8, 8), (16, 24), (40, 8)], ids=str)
 @pytest.mark.parametrize("kind", ["own", "causal", "cross"])
 def test_attention_and_its_gradients(kind: str, widths: tuple[int, int], n_heads: int) -> None:
-    queries = offsets([length for length, _ in LENGTHS])
-    keys = offsets([length for _, length in LENGTHS]) if kind == "cross" else queries
-    packing = Packing(queries, keys, kind == "causal", attend_packed)
+    queries = rows_with([length for length, _ in LENGTHS])
+    keys = rows_with([length for _, length in LENGTHS]) if kind == "cross" else queries
+    packing = Packing(queries, keys, kind == "causal", attend_by_library)
     d_k, d_v = n_heads * widths[0], n_heads * widths[1]
     shapes = (queries, d_k), (keys, d_k), (keys, d_v)
-    q, k, v = (torch.randn(int(rows[-1]), width, requires_grad=True) for rows, width in shapes)
+    q, k, v = (torch.randn(rows.count, width, requires_grad=True) for rows, width in shapes)
     side_by_side = torch.cat([k, v], 1) if kind == "cross" else torch.cat([q, k, v], 1)
     *own, keys_read, values_read = side_by_side.split([d_k] * (1 + (kind != "cross")) + [d_v], 1)
     ours = packed_rows(own[0] if own else q, keys_read, values_read, n_heads, packing)
@@ -98,7 +102,7 @@ def test_a_model_without_padding(changes: dict[str, object]) -> None:
     model = build_model(config(**changes))
     src, tgt_in, src_mask, tgt_mask = batch()
     padded = model.states(src, tgt_in, src_mask)[tgt_mask]
-    packed = real_states(model, src, tgt_in, src_mask, tgt_mask, int(tgt_mask.sum()))
+    packed = real_states(model, src, tgt_in, rows_of(src_mask), rows_of(tgt_mask))
     torch.testing.assert_close(packed, padded, **CLOSE)
     parameters = [p for name, p in model.named_parameters() if name != "head.output.weight" or p.requires_grad]
     upstream = torch.randn_like(packed)
@@ -143,9 +147,9 @@ def test_a_training_step_runs_the_modules_of_the_paper(padded: bool, monkeypatch
 def test_padding_is_never_read() -> None:
     model = build_model(config())
     src, tgt_in, src_mask, tgt_mask = batch()
-    before = real_states(model, src, tgt_in, src_mask, tgt_mask, int(tgt_mask.sum()))
+    before = real_states(model, src, tgt_in, rows_of(src_mask), rows_of(tgt_mask))
     other = src.masked_fill(~src_mask, 7), tgt_in.masked_fill(~tgt_mask, 7)
-    assert torch.equal(real_states(model, *other, src_mask, tgt_mask, int(tgt_mask.sum())), before)
+    assert torch.equal(real_states(model, *other, rows_of(src_mask), rows_of(tgt_mask)), before)
 
 
 @pytest.mark.parametrize("why", ["double", "narrow heads", "long", "no library"])
@@ -160,7 +164,7 @@ def test_otherwise_the_padded_model_is_used(why: str, monkeypatch: pytest.Monkey
         monkeypatch.setattr("headwise.training.packed.training_library", lambda: None)
     monkeypatch.setattr("headwise.training.step.packed_states", None)
     torch.testing.assert_close(
-        real_states(model, src, tgt_in, src_mask, tgt_mask, int(tgt_mask.sum())),
+        real_states(model, src, tgt_in, rows_of(src_mask), rows_of(tgt_mask)),
         model.states(src, tgt_in, src_mask)[tgt_mask],
     )
 
@@ -192,8 +196,8 @@ def test_other_modules_are_packed(changes: dict[str, object]) -> None:
     model: Any = varied(**changes)
     src, tgt_in, src_mask, tgt_mask = batch()
     src, tgt_in = src * src_mask, tgt_in * tgt_mask  # padding has the id 0, which one of these looks at
-    assert can_pack(model, src_mask, tgt_mask)
-    packed = real_states(model, src, tgt_in, src_mask, tgt_mask, int(tgt_mask.sum()))
+    assert attention_for(model, src_mask, tgt_mask)
+    packed = real_states(model, src, tgt_in, rows_of(src_mask), rows_of(tgt_mask))
     torch.testing.assert_close(packed, model.states(src, tgt_in, src_mask)[tgt_mask], **CLOSE)
 
 
@@ -210,20 +214,16 @@ def test_other_modules_are_packed(changes: dict[str, object]) -> None:
     ids=str,
 )
 def test_other_attention_is_padded(changes: dict[str, object]) -> None:
-    assert not can_pack(varied(**changes), *batch()[2:])
+    assert not attention_for(varied(**changes), *batch()[2:])
 
 
-def test_can_pack() -> None:
+def test_attention_for() -> None:
     mask, model = torch.ones(1, LONGEST, dtype=torch.bool), build_model(config())
-    assert can_pack(model, mask)
-    assert not can_pack(build_model(config(d_v=12)), mask)
-    assert not can_pack(model, torch.ones(1, LONGEST + 1, dtype=torch.bool))
+    assert attention_for(model, mask)
+    assert not attention_for(build_model(config(d_v=12)), mask)
+    assert not attention_for(model, torch.ones(1, LONGEST + 1, dtype=torch.bool))
     with torch.autocast("cpu", torch.bfloat16):
-        assert can_pack(model, mask)
-
-
-def test_starts() -> None:
-    assert starts(torch.tensor([[True, True], [True, False], [True, True]])).tolist() == [0, 2, 3, 5]
+        assert attention_for(model, mask)
 
 
 def test_results_do_not_depend_on_threads() -> None:
@@ -235,7 +235,7 @@ def test_results_do_not_depend_on_threads() -> None:
         torch.set_num_threads(threads)
         try:
             torch.manual_seed(1)
-            hidden = real_states(model, src, tgt_in, src_mask, tgt_mask, int(tgt_mask.sum()))
+            hidden = real_states(model, src, tgt_in, rows_of(src_mask), rows_of(tgt_mask))
             loss = sequence_loss(hidden[None], model.head.output.weight, tgt_in[tgt_mask], 0.1).objective
             (gradient,) = torch.autograd.grad(loss, [model.src_embeddings.tokens.weight])
         finally:
@@ -250,12 +250,12 @@ def test_results_do_not_depend_on_threads() -> None:
 @pytest.mark.parametrize("widths", [(8, 8), (16, 24), (40, 8)], ids=str)
 @pytest.mark.parametrize("kind", ["causal", "cross"])
 def test_attention_is_that_of_float32_rounded(kind: str, widths: tuple[int, int]) -> None:
-    queries = offsets([length for length, _ in LENGTHS])
-    keys = offsets([length for _, length in LENGTHS]) if kind == "cross" else queries
-    packing, n_heads = Packing(queries, keys, kind == "causal", attend_packed), 3
+    queries = rows_with([length for length, _ in LENGTHS])
+    keys = rows_with([length for _, length in LENGTHS]) if kind == "cross" else queries
+    packing, n_heads = Packing(queries, keys, kind == "causal", attend_by_library), 3
     shapes = (queries, widths[0]), (keys, widths[0]), (keys, widths[1])
-    given = [torch.randn(int(rows[-1]), n_heads * width) for rows, width in shapes]
-    upstream = torch.randn(int(queries[-1]), n_heads * widths[1]).bfloat16()
+    given = [torch.randn(rows.count, n_heads * width) for rows, width in shapes]
+    upstream = torch.randn(queries.count, n_heads * widths[1]).bfloat16()
     found, wanted = (attended(given, dtype, upstream, n_heads, packing) for dtype in (True, False))
     for half, full in zip(found, wanted, strict=True):
         assert half.dtype == torch.bfloat16
@@ -297,9 +297,9 @@ def test_a_network_in_bfloat16(changes: dict[str, object], autocast: None) -> No
         exact = model.states(src, tgt_in, src_mask)[tgt_mask]
     padded, packed = (
         model.states(src, tgt_in, src_mask)[tgt_mask],
-        real_states(model, src, tgt_in, src_mask, tgt_mask, int(tgt_mask.sum())),
+        real_states(model, src, tgt_in, rows_of(src_mask), rows_of(tgt_mask)),
     )
-    assert can_pack(model, src_mask, tgt_mask)
+    assert attention_for(model, src_mask, tgt_mask)
     assert packed.dtype == torch.float32
     assert not torch.equal(packed, exact)
     assert (packed - exact).norm() < 1.5 * (padded - exact).norm() < 0.03 * exact.norm()
@@ -324,7 +324,7 @@ def test_two_steps_from_one_seed_are_bit_identical(autocast: None) -> None:
         torch.manual_seed(5)
         model = build_model(config(dropout=0.3)).train()
         src, tgt_in, src_mask, tgt_mask = batch()
-        hidden = real_states(model, src, tgt_in, src_mask, tgt_mask, int(tgt_mask.sum()))
+        hidden = real_states(model, src, tgt_in, rows_of(src_mask), rows_of(tgt_mask))
         weight = model.get_parameter("output.weight")
         sequence_loss(hidden[None], weight, tgt_in[tgt_mask], 0.1).objective.backward()
         results.append([p.grad for p in model.parameters() if p.grad is not None])

@@ -8,18 +8,22 @@ import torch
 from tiny_families import write_tiny
 from torch import Tensor, nn
 
+from headwise.data.labelled import LabelledBatch
 from headwise.native.library import training_library
 from headwise.network.attention import MultiHeadAttention
 from headwise.network.extra_dropout import DropoutRates, DroppingKernel, add_dropout
+from headwise.network.masks import PackedRows
 from headwise.network.transformer import EncoderOnly
 from headwise.tasks.classification import FINE_TUNING
 from headwise.tasks.pretrained import make_trainable
-from headwise.training.packed import can_pack_encoder, packed_forward, packed_hidden
+from headwise.training.packed import attend_by_library, attention_for_encoder, forward_of, packed_hidden, states_of
 from headwise.training.recompute import recompute_layers
 
 pytestmark = pytest.mark.skipif(training_library() is None, reason="without the compiled library nothing is packed")
 IDS = torch.tensor([[2, 7, 8, 9, 3, 0], [2, 7, 3, 0, 0, 0], [2, 5, 6, 7, 8, 3]])
 REAL = IDS != 0
+ROWS = PackedRows(REAL, int(REAL.sum()))
+BATCH = LabelledBatch(IDS, REAL, torch.zeros(3, dtype=torch.int64), ROWS.count)
 
 
 @pytest.fixture
@@ -52,7 +56,7 @@ def test_states_and_gradients_equal_those_with_padding(network: EncoderOnly, dro
     types = (IDS > 6).long() if typed else None
     weights = torch.randn(3, 6, 32, generator=torch.Generator().manual_seed(1)) * REAL[..., None]
     found = []
-    for hidden in (packed_hidden(network, IDS, REAL, types), network.encode(IDS, REAL, types)):
+    for hidden in (packed_hidden(network, IDS, ROWS, attend_by_library, types), network.encode(IDS, REAL, types)):
         network.zero_grad()
         (hidden * weights).sum().backward()
         found.append([(hidden * REAL[..., None]).detach(), *(p.grad for p in network.encoder.parameters())])
@@ -66,7 +70,7 @@ def test_nothing_is_computed_for_padding(network: EncoderOnly, drops: bool) -> N
     for module in network.modules():
         if isinstance(module, MultiHeadAttention):
             module.o_proj.register_forward_hook(lambda _, given, __: rows.append(given[0].shape[:-1].numel()))
-    packed_forward(network)(IDS, REAL)
+    forward_of(network)(BATCH)
     assert set(rows) == {int(REAL.sum())}
 
 
@@ -77,14 +81,22 @@ def test_layers_are_recomputed(network: EncoderOnly) -> None:
     layers[0].ffn.register_forward_hook(lambda *_: calls.append(1))
     for times in (1, 3):
         network.zero_grad()
-        packed_hidden(network, IDS, REAL).square().sum().backward()
+        packed_hidden(network, IDS, ROWS, attend_by_library).square().sum().backward()
         found.append([p.grad for p in network.encoder.parameters()])
         assert len(calls) == times
         recompute_layers(network)
     torch.testing.assert_close(*found, rtol=0, atol=0)
 
 
+def test_a_compiled_encoder_is_padded(network: EncoderOnly, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = list[object]()
+    monkeypatch.setattr(torch, "compile", lambda function: compiled.append(function) or function)
+    assert torch.equal(states_of(network, compiled=True)(BATCH), network.encode(IDS, REAL))
+    assert torch.equal(forward_of(network, compiled=True)(BATCH), network(IDS, REAL))
+    assert compiled == [network.encode, network]
+
+
 def test_layers_that_may_be_skipped_are_not_packed(network: EncoderOnly) -> None:
-    assert can_pack_encoder(network, REAL)
+    assert attention_for_encoder(network, REAL)
     add_dropout(network, DropoutRates(encoder_layer=0.5))
-    assert not can_pack_encoder(network, REAL)
+    assert not attention_for_encoder(network, REAL)

@@ -12,7 +12,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from headwise.architectures.transformer import build_model
 from headwise.config.model import TransformerConfig
 from headwise.native.library import training_library
-from headwise.training.packed import can_pack, packed_states
+from headwise.network.masks import PackedRows
+from headwise.training.packed import attention_for, packed_states
 from headwise.training.recompute import recompute_layers
 
 SHAPE = TransformerConfig(
@@ -37,8 +38,9 @@ def padded(model: Any) -> Tensor:
 
 
 def packed(model: Any) -> Tensor:
-    assert can_pack(model, SRC_MASK, TGT_MASK)
-    return packed_states(model, SRC, TGT_IN, SRC_MASK, TGT_MASK)
+    attend = attention_for(model, SRC_MASK, TGT_MASK)
+    assert attend
+    return packed_states(model, SRC, TGT_IN, *(PackedRows(mask, mask.numel()) for mask in (SRC_MASK, TGT_MASK)), attend)
 
 
 States = Callable[[Any], Tensor]

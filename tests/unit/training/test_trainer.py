@@ -414,8 +414,12 @@ def test_ten_deferred_updates_in_a_row_end_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("r_drop", [0.0, 1.0])
-def test_an_update_asks_nothing_of_the_device(monkeypatch: pytest.MonkeyPatch, half: bool, r_drop: float) -> None:
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_update_asks_nothing_of_the_device(
+    monkeypatch: pytest.MonkeyPatch, half: bool, r_drop: float, packed: bool
+) -> None:
     """Fake tensors have shapes and no values, so they raise an error where a GPU would be waited for."""
+    monkeypatch.setattr("headwise.training.packed.runs_varlen", lambda *_: packed)
     for module in ("training.loss", "training.packed", "network.dropout"):
         monkeypatch.setattr(f"headwise.{module}.training_library", lambda: None)  # it computes on CPUs only
     train = replace(TRAIN, label_smoothing=0.1, r_drop=r_drop, clip_norm=1.0)
