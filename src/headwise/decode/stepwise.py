@@ -24,6 +24,7 @@ from headwise.contract import (
     SearchOptions,
 )
 from headwise.decode.candidates import Candidates
+from headwise.decode.captured import captured_steps
 from headwise.decode.constraints import Limits
 from headwise.decode.phrases import phrase_search
 from headwise.decode.ranking import highest
@@ -166,13 +167,13 @@ def to_limits(bounds: Bounds, n_forced: int = 0, candidates: Candidates | None =
 
 
 def step_of(model: EncoderDecoder) -> Step:
-    """The step function of a model: feed the newest tokens, get the logits that follow them."""
+    """The step function of a model for one search: feed the newest tokens, get the logits that follow them."""
 
     def step(tokens: Int[Tensor, "rows new"], cache: Any) -> Float[Tensor, "rows vocab"]:
         hidden = model.decode(tokens, cache.memory, cache.src_mask, cache)
         return model.logits(hidden[:, -1])
 
-    return step
+    return captured_steps(model, step)
 
 
 def _cancellable(step: Step, stop: NDArray[np.int32]) -> Step:

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwise.contract import Hypothesis, SearchOptions
+from headwise.decode.captured import captured_steps
 from headwise.decode.request import Bounds
 from headwise.generation.decoding import Prefilled, limits_of, prefill, search, stream
 
@@ -41,14 +42,14 @@ class TorchText:
         """See `TextNetwork.search`."""
         streams = [] if limits.streams is None else limits.streams.tolist()
         arguments = limits_of(limits, self._device), options, limits.streams is not None, streams
-        return search(self._step, self._prefilled(prompts), *arguments)
+        return search(captured_steps(self.network, self._step), self._prefilled(prompts), *arguments)
 
     @torch.inference_mode()
     def stream(self, prompt: Sequence[int], limits: Bounds, options: SearchOptions) -> Iterator[int]:
         """See `TextNetwork.stream`."""
         streams = [] if limits.streams is None else limits.streams.tolist()
         arguments = limits_of(limits, self._device), options, limits.streams is not None, streams
-        yield from stream(self._step, self._prefilled([prompt]), *arguments)
+        yield from stream(captured_steps(self.network, self._step), self._prefilled([prompt]), *arguments)
 
     @torch.inference_mode()
     def log_probs(self, texts: Sequence[Sequence[int]], firsts: Sequence[int]) -> list[Float[np.ndarray, " _"]]:

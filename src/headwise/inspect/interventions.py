@@ -289,7 +289,7 @@ def _parallel_without_residual(
 class NotCausal(Everywhere):
     """The mask of a decoder that sees later positions, too."""
 
-    def forward(self, mask: Any, start: int, queries: int, device: torch.device) -> Any:
+    def forward(self, mask: Any, start: Any, queries: int, device: torch.device) -> Any:
         """See `Everywhere.forward`."""
         if isinstance(mask, Packing):
             return Packing(mask.queries, mask.queries, False, mask.attend)

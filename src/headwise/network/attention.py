@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.network.cache import LayerCache
+from headwise.network.cache import LayerCache, StepPosition
 from headwise.network.masks import LayerMask, Mask, Packing
 
 
@@ -142,7 +142,7 @@ class MultiHeadAttention(nn.Module):
         if isinstance(mask, Packing):
             heads = mask.attend(self.kernel, *self.packed_heads(x, memory, mask), mask)
         else:
-            q = self.queries(x, cache.length if cache else 0)
+            q = self.queries(x, cache.start if cache else 0)
             k, v = self.keys_and_values(x if memory is None else memory, cache)
             heads = self.kernel(q, k, v, self.kernel_mask(q, k, mask))
         return self.o_proj(merge_heads(heads))
@@ -154,7 +154,7 @@ class MultiHeadAttention(nn.Module):
         return mask
 
     def queries(
-        self, x: Float[Tensor, "batch queries d_model"], start: int
+        self, x: Float[Tensor, "batch queries d_model"], start: int | StepPosition
     ) -> Float[Tensor, "batch heads queries d_k"]:
         """The queries of every head; the first one has position `start`."""
         return self.rotate(self.q_norm(split_heads(self.q_proj(x), self.n_heads)), start)
@@ -166,7 +166,7 @@ class MultiHeadAttention(nn.Module):
         if cache is not None and cache.complete:
             return cache.read()
         k = self.k_norm(split_heads(self.k_proj(memory), self.n_kv_heads))
-        k = self.rotate(k, cache.length if cache else 0)
+        k = self.rotate(k, cache.start if cache else 0)
         v = split_heads(self.v_proj(memory), self.n_kv_heads)
         return (k, v) if cache is None else cache.append(k, v)
 

@@ -3,6 +3,7 @@
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from headwise.network.cache import StepPosition
 from headwise.network.dropout import Dropout
 from headwise.network.masks import Packing
 from headwise.network.positions import PositionIds, PositionNumbering, sequential_positions
@@ -40,13 +41,13 @@ class Embeddings(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, tokens: Int[Tensor, "rows length"], start: int | PositionIds | Packing = 0
+        self, tokens: Int[Tensor, "rows length"], start: int | PositionIds | StepPosition | Packing = 0
     ) -> Float[Tensor, "rows length d_model"]:
         """Embeddings of `tokens`; `start` is the position of the first token, or the positions of all."""
         return self.finish(self.sum(tokens, *self.numbered(tokens, start)))
 
     def numbered(
-        self, tokens: Int[Tensor, "rows length"], start: int | PositionIds | Packing
+        self, tokens: Int[Tensor, "rows length"], start: int | PositionIds | StepPosition | Packing
     ) -> tuple[PositionIds, int]:
         """Position ids of `tokens`, and an upper bound of them."""
         if isinstance(start, Packing):  # no padding, so all numberings agree
@@ -79,7 +80,7 @@ class TypedEmbeddings(Embeddings):
     def forward(
         self,
         tokens: Int[Tensor, "rows length"],
-        start: int | PositionIds | Packing = 0,
+        start: int | PositionIds | StepPosition | Packing = 0,
         types: Int[Tensor, "rows length"] | None = None,
     ) -> Float[Tensor, "rows length d_model"]:
         """See `Embeddings.forward`; without `types` every token has type 0."""

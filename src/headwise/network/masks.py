@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
+from headwise.network.cache import StepPosition
+
 
 @dataclass(frozen=True, eq=False)
 class PackedRows:
@@ -117,7 +119,11 @@ class Everywhere(nn.Module):
     """The mask of an encoder: every position may attend to all real ones."""
 
     def forward(
-        self, mask: Bool[Tensor, "batch keys"] | Packing | None, start: int, queries: int, device: torch.device
+        self,
+        mask: Bool[Tensor, "batch keys"] | Packing | None,
+        start: int | StepPosition,
+        queries: int,
+        device: torch.device,
     ) -> Bool[Tensor, "batch 1 1 keys"] | Packing | None:
         """`mask` is True on real keys; the first query has position `start`."""
         return over_keys(mask)
@@ -127,11 +133,18 @@ class Causal(nn.Module):
     """The mask of a decoder: every position may attend to itself and the real ones before it."""
 
     def forward(
-        self, mask: Bool[Tensor, "batch keys"] | Packing | None, start: int, queries: int, device: torch.device
+        self,
+        mask: Bool[Tensor, "batch keys"] | Packing | None,
+        start: int | StepPosition,
+        queries: int,
+        device: torch.device,
     ) -> Bool[Tensor, "#batch 1 #queries keys"] | Packing | None:
         """See `Everywhere.forward`; the keys are all positions up to the last query."""
         if isinstance(mask, Packing):
             return mask.causal_self_attention()
+        if isinstance(start, StepPosition):
+            assert mask is None, "a step with fixed shapes has no padding"
+            return start.visible()
         # A single new position may attend to everything before it: no mask, and the fastest kernel.
         earlier = causal_mask(queries, start + queries, device)[None, None] if queries > 1 else None
         real = None if mask is None else mask[:, None, None, :]

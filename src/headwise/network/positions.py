@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from headwise.errors import UserError
 from headwise.native import positions
+from headwise.network.cache import StepPosition
 
 PositionIds = Int[Tensor, "#rows length"]  # from 0
 
@@ -95,11 +96,15 @@ class LearnedPositions(nn.Module):
 
 # --- Position ids ---
 
-PositionNumbering = Callable[[Int[Tensor, "rows length"], int | PositionIds], tuple[PositionIds, int]]
+PositionNumbering = Callable[[Int[Tensor, "rows length"], int | PositionIds | StepPosition], tuple[PositionIds, int]]
 
 
-def sequential_positions(tokens: Int[Tensor, "rows length"], start: int | PositionIds = 0) -> tuple[PositionIds, int]:
+def sequential_positions(
+    tokens: Int[Tensor, "rows length"], start: int | PositionIds | StepPosition = 0
+) -> tuple[PositionIds, int]:
     """Position ids counting from `start`, or `start` itself if it holds ids; and an upper bound of them."""
+    if isinstance(start, StepPosition):
+        return start.ids(), start.bound
     if isinstance(start, int):
         end = start + tokens.size(1)
         return torch.arange(start, end, device=tokens.device).unsqueeze(0), end
@@ -112,9 +117,13 @@ class PositionsWithoutPadding:
 
     pad_id: int
 
-    def __call__(self, tokens: Int[Tensor, "rows length"], start: int | PositionIds = 0) -> tuple[PositionIds, int]:
+    def __call__(
+        self, tokens: Int[Tensor, "rows length"], start: int | PositionIds | StepPosition = 0
+    ) -> tuple[PositionIds, int]:
         """See `sequential_positions`."""
         real = tokens != self.pad_id
+        if isinstance(start, StepPosition):
+            return (real + start.ids()) * real - 1, start.bound
         first = start if isinstance(start, int) else start[:, :1]
         position_ids = (real.cumsum(1) + first) * real - 1
         return position_ids, int(position_ids.max()) + 1

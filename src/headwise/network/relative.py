@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from headwise.network.cache import StepPosition
+
 
 def relative_buckets(
     distance: Int[Tensor, "*any"], n_buckets: int, max_distance: int, bidirectional: bool
@@ -44,11 +46,14 @@ class RelativeBias(nn.Module):
         self.reach = reach
 
     def forward(
-        self, mask: Bool[Tensor, "batch keys"] | None, start: int, queries: int, device: torch.device
+        self, mask: Bool[Tensor, "batch keys"] | None, start: int | StepPosition, queries: int, device: torch.device
     ) -> Float[Tensor, "#batch heads queries keys"]:
         """The bias of the scores; arguments as in `masks.Everywhere.forward`."""
-        keys = torch.arange(start + queries, device=device)
-        distance = keys - keys[start:].unsqueeze(1)
+        if isinstance(start, StepPosition):
+            distance = (start.keys() - start.index).unsqueeze(0)
+        else:
+            keys = torch.arange(start + queries, device=device)
+            distance = keys - keys[start:].unsqueeze(1)
         bucket = relative_buckets(distance, self.buckets.num_embeddings, self.max_distance, self.bidirectional)
         bias = self.buckets(bucket).permute(2, 0, 1).unsqueeze(0)
         visible = self.reach(mask, start, queries, device)

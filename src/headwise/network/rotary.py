@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.native.positions import rotary_frequencies
+from headwise.network.cache import StepPosition
 from headwise.network.masks import PackedRows
 
 
@@ -26,13 +27,17 @@ class Rotary(nn.Module):
         self.register_buffer("sin", torch.empty(0, 2 * len(rates)), persistent=False)
 
     def forward(
-        self, x: Float[Tensor, "batch heads length d_head"], start: int | PackedRows
+        self, x: Float[Tensor, "batch heads length d_head"], start: int | PackedRows | StepPosition
     ) -> Float[Tensor, "batch heads length d_head"]:
-        """`x` rotated; `start` is the position of the first vector, or the rows of a packed batch."""
-        end = start + x.size(2) if isinstance(start, int) else start.longest
+        """`x` rotated; `start` is the position of the first or only vector, or the rows of a packed batch."""
+        if isinstance(start, int):
+            end, at = start + x.size(2), slice(start, start + x.size(2))
+        elif isinstance(start, StepPosition):
+            end, at = start.bound, start.index
+        else:
+            end, at = start.longest, start.positions
         if end > len(self.cos):
             self._grow(max(64, end, 2 * len(self.cos)), x.device)
-        at = slice(start, end) if isinstance(start, int) else start.positions
         cos, sin = (table[at].to(x.dtype) for table in (self.cos, self.sin))
         rotated, rest = x[..., : cos.size(-1)], x[..., cos.size(-1) :]
         first, second = rotated.chunk(2, -1)

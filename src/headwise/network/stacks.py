@@ -60,13 +60,13 @@ class Decoder(nn.Module):
         cache: DecoderCache | None = None,
     ) -> Float[Tensor, "batch tgt_len d_model"]:
         """With a cache, `x` holds the new positions only; they are added to the cache."""
-        seen = cache.length if cache else 0
+        seen = cache.start_position if cache else 0
         new = x.size(1)
         tgt_mask = self.reach(src_mask if isinstance(src_mask, Packing) else None, seen, new, x.device)
         for i, layer in enumerate(self.layers):
             caches = (cache.self_attn[i], cache.cross_attn[i]) if cache else (None, None)
             x = layer(x, memory, tgt_mask, over_keys(src_mask), *caches)
-        if cache:
+        if cache and not cache.position:
             cache.length += new
         return self.norm(x)
 
@@ -87,10 +87,10 @@ class CausalStack(nn.Module):
         cache: TextCache | None = None,
     ) -> Float[Tensor, "batch new d_model"]:
         """`mask` is True on real tokens, new and cached ones. With a cache, `x` holds the new positions only."""
-        seen, new = cache.length if cache else 0, x.size(1)
+        seen, new = cache.start_position if cache else 0, x.size(1)
         visible = self.reach(mask, seen, new, x.device)
         for i, layer in enumerate(self.layers):
             x = layer(x, visible, cache.self_attn[i] if cache else None)
-        if cache:
+        if cache and not cache.position:
             cache.length += new
         return self.norm(x)

@@ -58,7 +58,7 @@ class Transformer(nn.Module):
         Padding in `tgt_in` needs no mask: it comes after all real tokens, which do not attend to later positions.
         With a cache `tgt_in` holds the new positions only, and the cache is advanced by them.
         """
-        start = src_mask if isinstance(src_mask, Packing) else cache.length if cache else 0
+        start = src_mask if isinstance(src_mask, Packing) else cache.start_position if cache else 0
         return self.decoder(self.tgt_embeddings(tgt_in, start), memory, self.src_embeddings.real(src_mask), cache)
 
     def logits(self, hidden: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
@@ -157,6 +157,8 @@ class DecoderOnly(nn.Module):
         """Hidden states that predict the next token; with a cache, `tokens` holds the new ones only."""
         if cache is None:
             return self.decoder(self.embeddings(tokens), None)
+        if cache.position:
+            return self.decoder(self.embeddings(tokens, cache.position), None, cache)
         new = tokens.size(1)
         return self.decoder(self.embeddings(tokens, cache.position_ids(new)), cache.real(new), cache)
 
