@@ -195,6 +195,18 @@ def test_held_out_pairs_stay_those_of_the_run(start: Start, files: Files, cli: A
     assert cli(*start(), *MORE, *held, "--add", *files["more"], "--out", out).code == 0
 
 
+def test_patience_counts_anew_when_files_are_added(start: Start, files: Files, cli: Any, tmp_path: Path) -> None:
+    out, command = tmp_path / "model", [*start(), "train.patience=2", "train.validate_every=1", "train.max_steps=99"]
+    command += ["train.learning_rate=1e-12", "--out", out]  # nothing improves
+    assert "the validation stopped improving" in cli(*command).err
+    steps = len(losses(out))
+    assert "resuming after step" in cli(*command, "--resume").err and len(losses(out)) == steps < 20
+    for _ in range(2):  # and the second time, nothing is new
+        ran = cli(*command, "--resume", "--add", *files["more"])
+        assert ran.code == 0 and "the validation stopped improving" in ran.err
+        assert len(losses(out)) == steps + 2
+
+
 def test_each_added_corpus_may_have_a_weight(start: Start, files: Files, cli: Any, tmp_path: Path) -> None:
     out = tmp_path / "model"
     two = start(*files["old"], *files["last"])

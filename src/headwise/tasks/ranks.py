@@ -66,7 +66,8 @@ def _train_rank(ranks: Ranks, request: TrainRequest, config: RunConfig, folder: 
                 mark_started(folder)
                 job.layout.write_settings(folder, job.config, job.tokenizer, about)
         torch.manual_seed(job.config.train.seed)
-        return run_job(make_trainer(request, job, about, *network_and_trainer(job, ranks)), request, job)
+        trainer = make_trainer(request, job, about, *network_and_trainer(job, ranks))
+        return run_job(trainer, request, job, about)
 
 
 def network_and_trainer(job: Job, ranks: Ranks) -> tuple[nn.Module, Any]:

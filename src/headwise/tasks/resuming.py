@@ -107,6 +107,15 @@ def added_files(request: TrainRequest, config: RunConfig, folder: Path, make: Ma
     return []
 
 
+def added_after(about: Mapping[str, Any], step: int) -> bool:
+    """Whether the run of this config.json got training files at its checkpoint of `step` or later.
+
+    >>> added_after({"changes": [{"step": 6, "added": ["more.tsv"]}]}, 6), added_after({}, 6)
+    (True, False)
+    """
+    return any("added" in change and change["step"] >= step for change in about.get("changes", []))
+
+
 def check_resumed(
     request: TrainRequest, config: RunConfig, about: Mapping[str, Any], folder: Path, added: Sequence[str] = ()
 ) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from headwise.network.parameters import count_parameters, parameters_of
 from headwise.tasks.adapters import with_adapters
 from headwise.tasks.initial_model import config_from_model, recipe_name, with_added_tokens
 from headwise.tasks.job import Job, MakeJob, TrainRequest, notify
-from headwise.tasks.resuming import added_files, check_add, check_resumed, with_all_batches
+from headwise.tasks.resuming import added_after, added_files, check_add, check_resumed, with_all_batches
 from headwise.tasks.table import JOBS, fine_tuning_of
 from headwise.training.progress import Progress
 from headwise.training.trainer import Trainer
@@ -53,13 +53,15 @@ def checked_job(
     return request, job, about
 
 
-def run_job(trainer: Trainer, request: TrainRequest, job: Job) -> str:
-    """Train from the start or the newest checkpoint, and return how it ended."""
+def run_job(trainer: Trainer, request: TrainRequest, job: Job, about: Mapping[str, Any]) -> str:
+    """Train from the start or the newest checkpoint, and return how it ended; `about` is that of config.json."""
     trainer.progress.validation_due = bool(request.init)  # the initial model is kept unless training improves it
     notify(request, f"{count_parameters(trainer.model):,} parameters, on {trainer.device}, into {trainer.folder}")
     if request.resume:
         restored = trainer.restore(lambda message: notify(request, message))
         step = trainer.progress.step
+        if added_after(about, step):
+            trainer.progress.validations_since_best = 0  # patience counts from here on
         notify(request, f"resuming after step {step}" if restored else "no checkpoint yet: starting from step 0")
     reason = trainer.run()
     notify(request, _final_message(reason, trainer.progress, trainer.folder))

@@ -159,4 +159,4 @@ def _train(request: TrainRequest, config: RunConfig, folder: Path) -> str:
         trainer = make_trainer(request, job, about, job.network().to(choose_device(request.device)))
         mark_started(folder)  # the first file that is written
         job.layout.write_settings(folder, job.config, job.tokenizer, about)
-        return run_job(trainer, request, job)
+        return run_job(trainer, request, job, about)
