@@ -218,6 +218,7 @@ def test_errors_are_reported_once(
     ("settings", "refusal"),
     [
         (["train.shard=full", "train.optimizer=muon"], "train.shard = full: needs train.optimizer = adam"),
+        (["train.shard=full", "train.reduce=bf16"], "train.reduce = bf16: sharded gradients are summed in float32"),
         (["train.shard=offload"], "train.shard = offload needs CUDA devices"),
     ],
 )

@@ -197,7 +197,7 @@ class ParallelTrainer(Trainer):
                 gradient_as_bucket_view=True,
                 find_unused_parameters=find_unused,
             )
-        wrapped.register_comm_hook(None, sum_gradients_hook)
+        wrapped.register_comm_hook(self.config.train.reduce == "bf16", sum_gradients_hook)
 
         def objective(batch: Any) -> Loss:
             wrapped.require_backward_grad_sync = last = self._is_last()

@@ -53,6 +53,7 @@ CASES: dict[str, dict[str, Any]] = {
     "uneven": {"dtype": torch.float64, "accumulate": 5},
     "dropout": {"dropout": 0.3},
     "muon": {"optimizer": "muon"},
+    "reduced": {"reduce": "bf16"},
     "sharded": {"dtype": torch.float64, "shard": "full", "recompute": True},
     "offloaded": {"dtype": torch.float64, "shard": "offload"},
 }
