@@ -26,7 +26,7 @@ import headwise
 from headwise.evaluate.report import TranslationReport, evaluate_model
 from headwise.study.translation import LONGEST, bleu_by_length
 
-RECIPES = ("tiny", "conv", "bahdanau", "luong", "lstm", "gru", "rnn")
+RECIPES = ("paper-tiny", "conv", "bahdanau", "luong", "lstm", "gru", "rnn")
 TARGET_BLEU = 30.0
 TURNS = 10
 ENDS = (8, 12, 16, 20, LONGEST)  # upper ends of the source length buckets, in words

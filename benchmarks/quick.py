@@ -107,7 +107,7 @@ RUNS = {
     ),
     "opus_mt": Run(once(), ("ctranslate2",)),
     "predecessors": Run(
-        once("--data", "{data}", "--out", "{data}/predecessors", "--recipes", "tiny", "lstm", "conv", "--set",
+        once("--data", "{data}", "--out", "{data}/predecessors", "--recipes", "paper-tiny", "lstm", "conv", "--set",
              *SMALL, *SHORT)
     ),
     "preparing": Run(once(*TRAIN, "--complete")),

@@ -36,7 +36,7 @@ INSTALL = 'pip install "headwise[hf]"'
 FAMILY_OF = {"post": "marian", "pre": "pegasus"}  # by norm_position
 # Why no other layout of an encoder-decoder is used. An RMS norm keeps only the direction of what it gets, so no weights
 # make it the identity.
-WITHOUT = {"rotary": " (T5Gemma has them, but also a norm on the output of every sub-layer)"}
+WITHOUT = {"rotary": " (train with model.positions=sinusoidal for this format, or export to ctranslate2 or onnx)"}
 RESIDUAL_INPUTS = (
     "q_proj.weight",
     "k_proj.weight",

@@ -42,7 +42,6 @@ MAY_CHANGE = {
     "train.recompute": "results stay the same",
     "train.compile": ROUNDING,
     "train.shard": ROUNDING,
-    "train.reduce": ROUNDING,
     "train.accumulate": "",  # see `_report_update`
     "train.tokens_per_batch": "",
 }

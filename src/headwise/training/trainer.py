@@ -162,7 +162,7 @@ class Trainer:
     def _update(self, batches: list[TrainingBatch], clock: Clock) -> None:
         """One update from the accumulated gradients of `batches`, if they are finite."""
         train, progress = self.config.train, self.progress
-        n_targets = sum(batch.n_targets for batch in batches)
+        n_targets = int(self._sum_over_ranks([sum(float(batch.n_targets) for batch in batches)])[0])
         self.model.train()
         self.model.zero_grad(set_to_none=True)
         parts: list[Tensor] = []
@@ -170,7 +170,7 @@ class Trainer:
         for batch in batches:
             with self._autocast():
                 loss = self._objective(batch.to(self.device))
-            (loss.objective / self._divisor(n_targets)).backward()
+            (loss.objective / n_targets).backward()
             names = list(loss.figures)
             parts.append(torch.stack([loss.objective.detach(), *loss.figures.values()]))
         clock.count(batches)
@@ -183,7 +183,6 @@ class Trainer:
             self._count_deferred()
             self._deferred = sums
         elif self._count(sums):
-            norm = self._divide_gradients(norm, sums.n_targets)
             if train.clip_norm:
                 clip_gradients(self.model, norm, train.clip_norm)
             self.optimizer.step(rate)
@@ -198,25 +197,16 @@ class Trainer:
     def _count(self, sums: UpdateSums) -> bool:
         """Add an update to `progress`; whether it is finite, otherwise it is skipped."""
         *own, norm = sums.read()
-        (objective, *figures, n_targets), norm = self._sum_over_ranks([*own, float(sums.n_targets)], norm)
-        sums.n_targets = int(n_targets)
+        objective, *figures = self._sum_over_ranks(own)
         if not (math.isfinite(objective) and math.isfinite(norm)):
             self._skip(sums.step, objective)
             return False
         self.progress.add(objective, dict(zip(sums.names, figures, strict=True)), sums.n_targets, norm)
         return True
 
-    def _sum_over_ranks(self, sums: list[float], norm: float) -> tuple[list[float], float]:
-        """Sums over all processes that train this model, and the norm of their gradients; here it is only one."""
-        return sums, norm
-
-    def _divisor(self, n_targets: int) -> int:
-        """What the objective of a batch is divided by; `n_targets` are those of this process."""
-        return n_targets
-
-    def _divide_gradients(self, norm: Tensor, n_targets: int) -> Tensor:
-        """Divide gradients by what the objectives were not divided by, here nothing; returns their norm."""
-        return norm
+    def _sum_over_ranks(self, sums: list[float]) -> list[float]:
+        """Sums over all processes that train this model; here it is only one."""
+        return sums
 
     def _gradient_norm(self) -> Tensor:
         return gradient_norm(self.model)

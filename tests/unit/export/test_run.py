@@ -101,7 +101,7 @@ def test_mistakes_are_one_line(make_model: MakeModel, tmp_path: Path) -> None:
         ({"positions": "learned"}, "MarianMTModel cannot represent learned positions"),
         (
             {"positions": "rotary"},
-            r"rotary positions \(T5Gemma has them, but also a norm on the output of every sub-layer\)",
+            r"rotary positions \(train with model\.positions=sinusoidal for this format",
         ),
         ({"d_k": 4, "positions": "learned"}, "learned positions and head counts or sizes that differ between layers"),
         ({"norm_position": "pre", "tied_embeddings": "none"}, "PegasusFor.* cannot represent tied_embeddings = 'none'"),
