@@ -92,6 +92,8 @@ def _material(config: RunConfig, about: Mapping[str, Any]) -> dict[str, str]:
     kind = f"{config.data.subword} tokens" if config.data.subword != "characters" else "characters"
     vocabulary = {"vocabulary": f"{config.model.vocab_size:,} {kind}"}
     if config.model.task in WITH_DECODER:
+        if "shards" in corpus:
+            return vocabulary | {"training data": f"{files}: a stream of {corpus['shards']} shards"}
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in corpus["dropped"].items()) or "none"
         amount = f"{corpus['pairs']:,} pairs" if config.model.task == "translate" else f"{corpus['texts']:,} texts"
         return vocabulary | {"training data": f"{files}: {amount} (dropped: {dropped})"}

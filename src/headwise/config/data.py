@@ -63,6 +63,7 @@ class TranslationData(PairData):
     both_directions: float = setting(0.0, "first share of updates trained in both directions: BiT", RATE)
     weights: tuple[float, ...] = setting((), "sampling weight of each corpus; () = 1", POSITIVE)
     temperature: float = setting(1.0, "T: n pairs count n ** (1/T) (arXiv:1907.05019)", POSITIVE)
+    shuffle_buffer: int = setting(200_000, "pairs of `stream:` shards shuffled at once, by all processes", POSITIVE)
     mix: str = setting("", "files of general pairs mixed in, against forgetting")
     mix_share: float = setting(0.5, "share of data.mix in the pairs of an epoch", RATE)
 

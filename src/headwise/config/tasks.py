@@ -42,7 +42,7 @@ class Task:
 
 
 TASKS = {
-    "translate": Task("translation", "two files, or one .tsv, .jsonl or hf:DATASET", TranslationData,
+    "translate": Task("translation", "two files, one .tsv, .jsonl or hf:DATASET, or stream:SHARDS", TranslationData,
         "encoder decoder writes tokens", ("bleu",), "tune", "headwise.models.translator:Translator"),
     "denoise": Task("denoising", "plain text", DenoisingData, "encoder decoder writes tokens", ("bleu",),
         "tune-denoise", "headwise.models.denoiser:Denoiser"),

@@ -7,7 +7,7 @@ inside the model are made in `network/masks.py`.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -45,7 +45,7 @@ class Stream(Protocol):
     wait_seconds: float  # total time that the consumer has waited
 
     def __iter__(self) -> Iterator[TrainingBatch]: ...
-    def state(self) -> dict[str, int]: ...
+    def state(self) -> dict[str, Any]: ...  # as JSON
     def close(self) -> None: ...
 
 

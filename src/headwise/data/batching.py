@@ -65,28 +65,32 @@ class PairBatches:
         return EndlessStream(self.walk, state, share, prefetch)
 
     def walk(self, start: Cursor) -> Iterator[Planned[Batch]]:
-        """The planned batches from a cursor on; only epoch 0 starts with the largest batch."""
-        epoch, position, offset, _ = start
+        """The planned batches from a cursor on."""
+        for now in count(start.epoch):
+            yield from self.one_epoch(start)
+            start = Cursor(now + 1)
+
+    def one_epoch(self, start: Cursor) -> Iterator[Planned[Batch]]:
+        """The planned batches of an epoch from a cursor on; only epoch 0 starts with the largest batch."""
+        now, position, offset, _ = start
         size, seed, bucketed = self.tokens_per_batch, self.seed, self.bucketed
-        for now in count(epoch):
-            end, pairs = 0, self.corpus.in_epoch(now)
-            for plan in plan_epoch(pairs.src_lengths, pairs.tgt_lengths, size, seed, now, bucketed):
-                first, end = end, end + len(plan)
-                if end <= position:
-                    continue
-                if self.config.bpe_dropout == 0:
-                    for done in range(max(first, position), end):
-                        load = partial(load_batch, pairs, self.tokenizer, plan[done - first], self.noise, now)
-                        yield Cursor(now, done + 1), load
-                    continue
-                for begin in range(max(first, position), end, WINDOW):
-                    stop = min(begin + WINDOW, end)
-                    rows = np.concatenate(plan[begin - first : stop - first])
-                    batches = list(self._dropout_batches(pairs, rows, now, begin))
-                    for done, build in enumerate(batches[offset:], start=offset + 1):
-                        yield Cursor(now, begin, done) if done < len(batches) else Cursor(now, stop), build
-                    offset = 0
-            position = 0
+        end, pairs = 0, self.corpus.in_epoch(now)
+        for plan in plan_epoch(pairs.src_lengths, pairs.tgt_lengths, size, seed, now, bucketed):
+            first, end = end, end + len(plan)
+            if end <= position:
+                continue
+            if self.config.bpe_dropout == 0:
+                for done in range(max(first, position), end):
+                    load = partial(load_batch, pairs, self.tokenizer, plan[done - first], self.noise, now)
+                    yield Cursor(now, done + 1), load
+                continue
+            for begin in range(max(first, position), end, WINDOW):
+                stop = min(begin + WINDOW, end)
+                rows = np.concatenate(plan[begin - first : stop - first])
+                batches = list(self._dropout_batches(pairs, rows, now, begin))
+                for done, build in enumerate(batches[offset:], start=offset + 1):
+                    yield Cursor(now, begin, done) if done < len(batches) else Cursor(now, stop), build
+                offset = 0
 
     def _dropout_batches(self, pairs: Pairs, rows: Rows, epoch: int, begin: int) -> Iterator[Callable[[], Batch]]:
         """Segment the pairs of a window that starts at planned batch `begin` with BPE-dropout, and batch them again."""

@@ -154,18 +154,18 @@ def read_texts(path: str, raw: RawLines | None = None) -> Iterator[Pair]:
     return ((line, line) for line in read_lines(path, raw=raw))
 
 
-def read_tsv(path: str, raw: RawLines | None = None) -> Iterator[Pair]:
+def read_tsv(path: str, raw: RawLines | None = None, allow_empty: bool = False) -> Iterator[Pair]:
     """Pairs of a tab-separated file: source TAB target, no quoting, further columns ignored."""
-    for number, line in enumerate(read_lines(path, raw=raw), start=1):
+    for number, line in enumerate(read_lines(path, allow_empty, raw), start=1):
         columns = line.split("\t", maxsplit=2)
         if len(columns) < 2:
             raise UserError(f"{display_name(path)}: line {number} has no tab; write 'source TAB target' on every line")
         yield columns[0], columns[1]
 
 
-def read_jsonl(path: str, raw: RawLines | None = None) -> Iterator[Pair]:
+def read_jsonl(path: str, raw: RawLines | None = None, allow_empty: bool = False) -> Iterator[Pair]:
     """Pairs of a JSON-lines file: one `{"src": "...", "tgt": "..."}` per line, further keys ignored."""
-    for number, line in enumerate(read_lines(path, raw=raw), start=1):
+    for number, line in enumerate(read_lines(path, allow_empty, raw), start=1):
         location = f"{display_name(path)}: line {number}"
         record = json_object(line, location, '{"src": "...", "tgt": "..."}')
         yield text_field(record, "src", location), text_field(record, "tgt", location)

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from headwise.data.corpus import Corpus, pair_reader, parse_corpora, read_head, read_lines, read_pairs, read_tsv
-from headwise.data.sources import HF_PREFIX, STANDARD_INPUT, Pair, display_name
+from headwise.data.sources import HF_PREFIX, STANDARD_INPUT, STREAM_PREFIX, Pair, display_name
 from headwise.errors import UserError
 
 PAIRS = 1000  # checked pairs of each corpus
@@ -55,7 +55,7 @@ def check_files(files: Mapping[str, Sequence[str]]) -> None:
     """
     for option, paths in files.items():
         for path in paths:
-            if path == STANDARD_INPUT or path.startswith(HF_PREFIX) or Path(path).is_fifo():
+            if path == STANDARD_INPUT or path.startswith((HF_PREFIX, STREAM_PREFIX)) or Path(path).is_fifo():
                 continue
             try:
                 _check_text(path, read_head(path, HEAD))

@@ -7,6 +7,7 @@ from headwise.errors import UserError
 
 Pair = tuple[str, str]
 HF_PREFIX = "hf:"
+STREAM_PREFIX = "stream:"
 STANDARD_INPUT = "-"
 OUTSIDE_TAG = "O"  # the tag of words outside every entity
 

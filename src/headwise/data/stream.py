@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from headwise.data.batch import TrainingBatch
 from headwise.data.batch_planning import Rows
 
 AnyBatch = TypeVar("AnyBatch", bound=TrainingBatch)
+AnyPosition = TypeVar("AnyPosition")
+AnyBuild = TypeVar("AnyBuild")
 
 PREFETCH = 2  # batches of data read from files, which are large
 
@@ -37,6 +39,13 @@ class Cursor(NamedTuple):
         return {name: value for name, value in self._asdict().items() if value or name != "left"}
 
 
+@runtime_checkable
+class StreamPosition(Protocol):
+    """A position in a stream, such as `Cursor`."""
+
+    def state(self) -> dict[str, Any]: ...
+
+
 Planned = tuple[Cursor, Callable[[], AnyBatch]]  # the cursor after a batch, and the function that builds it
 
 
@@ -49,7 +58,7 @@ class BatchShare:
     total: int = 1
     pin: bool = False  # pin them, for asynchronous copies to a CUDA device
 
-    def of(self, planned: Iterable[Planned[AnyBatch]]) -> Iterator[Planned[AnyBatch]]:
+    def of(self, planned: Iterable[tuple[AnyPosition, AnyBuild]]) -> Iterator[tuple[AnyPosition, AnyBuild]]:
         """The batches of this process; the cursor of its last batch of an update is that after the whole update."""
         planned = iter(planned)
         while update := list(islice(planned, self.total)):
@@ -74,13 +83,13 @@ class EndlessStream(Generic[AnyBatch]):
 
     def __init__(
         self,
-        walk: Callable[[Cursor], Iterator[Planned[AnyBatch]]],
+        walk: Callable[[Any], Iterator[tuple[StreamPosition, Callable[[], AnyBatch]]]],
         state: Mapping[str, int] | None = None,
         share: BatchShare = ALL_BATCHES,
         prefetch: int = 8,
-        start: Cursor = START,
+        start: StreamPosition = START,
     ) -> None:
-        self.cursor = Cursor(**state) if state else start
+        self.cursor: StreamPosition = Cursor(**state) if state else start
         self.wait_seconds = 0.0
         batches = ((cursor, build()) for cursor, build in share.of(walk(self.cursor)))
         if share.pin:
@@ -91,7 +100,7 @@ class EndlessStream(Generic[AnyBatch]):
         self._thread.start()
         weakref.finalize(self, self._stop.set)
 
-    def state(self) -> dict[str, int]:
+    def state(self) -> dict[str, Any]:
         """The cursor after the last batch that was returned; prefetched batches do not count."""
         return self.cursor.state()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,23 @@ from headwise.data.corpus import Corpus, parse_corpora
 from headwise.data.file_checks import file_warnings, leakage_warnings, parse_pairs
 from headwise.data.mixing import CorpusShare, Mixture, pairs_per_epoch
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.data.prepared import PreparedCorpus, prepare, spool
-from headwise.data.sources import display_name
+from headwise.data.prepared import PreparedCorpus, prepare, spool, train_tokenizer
+from headwise.data.sources import STREAM_PREFIX, display_name
+from headwise.data.stream_shards import Shards, find_shards
+from headwise.data.streamed_pairs import StreamedPairs, train_on_first_pairs
 from headwise.data.tokenizer import Tokenizer
 from headwise.device import usable_cores
 from headwise.errors import UserError
 from headwise.localisation.memory import memories_as_tsv
 from headwise.tasks.job import TrainRequest, base_names, held_out_entry, hold_out, notify
+from headwise.tasks.streamed_text import streamed_pairs
 
 
-def small_data_warnings(config: RunConfig, tokenizer: Tokenizer | None, train: Pairs, valid: Pairs) -> Iterator[str]:
+def small_data_warnings(
+    config: RunConfig, tokenizer: Tokenizer | None, train: Pairs | StreamedPairs, valid: Pairs
+) -> Iterator[str]:
     """Warnings about small data; `tokenizer` is None unless the model is trained from scratch."""
-    if tokenizer:
+    if tokenizer and not isinstance(train, StreamedPairs):
         yield from few_training_pairs(len(train.src_lengths))
         if not config.data.tokenizer:
             tokens = int(train.src_lengths.sum(dtype=np.int64) + train.tgt_lengths.sum(dtype=np.int64))
@@ -33,8 +39,14 @@ def small_data_warnings(config: RunConfig, tokenizer: Tokenizer | None, train: P
     yield from few_validation_pairs(len(valid.src_lengths))
 
 
-def read_files(request: TrainRequest) -> tuple[Sequence[Corpus], Sequence[Corpus], Sequence[Corpus], dict[str, Any]]:
+Training = Sequence[Corpus] | Shards
+
+
+def read_files(request: TrainRequest) -> tuple[Training, Training, Sequence[Corpus], dict[str, Any]]:
     """The training files, the training and validation pairs, and the entry of config.json for held-out pairs."""
+    if any(path.startswith(STREAM_PREFIX) for path in request.train):
+        shards = find_shards(request.train)
+        return shards, shards, spool(parse_pairs("--valid", request.valid)), {}
     first, added = parse_pairs("--train", request.first_files), parse_pairs("--add", request.add)
     parts = hold_out(request, first, added=added)
     files, valid = spool([*first, *added]), [] if parts else spool(parse_pairs("--valid", request.valid))
@@ -43,24 +55,36 @@ def read_files(request: TrainRequest) -> tuple[Sequence[Corpus], Sequence[Corpus
     return files, *((parts.train, [parts.valid]) if parts else (files, valid)), held_out_entry(parts)
 
 
+def new_tokenizer(request: TrainRequest, config: RunConfig, train: Training) -> Tokenizer:
+    """A tokenizer that is trained on the training pairs."""
+    report = partial(notify, request)
+    if isinstance(train, Shards):
+        assert isinstance(config.data, TranslationData)
+        return train_on_first_pairs(train, config.data, request.special, config.train.seed, report=report)
+    return train_tokenizer(train, config.data, request.special, report=report)
+
+
 def prepare_both(
     request: TrainRequest,
     config: RunConfig,
     tokenizer: PairTokenizer,
-    train: Sequence[Corpus],
+    train: Training,
     valid: Sequence[Corpus],
     noun: str,
-) -> tuple[Pairs, PreparedCorpus, dict[str, Any]]:
+) -> tuple[Pairs | StreamedPairs, PreparedCorpus, dict[str, Any]]:
     """The tokenized training and validation data, and its entry "corpus" for config.json; a row is a `noun`."""
+    names = {"train": base_names(request.train), "valid": base_names(request.valid)}
+    if isinstance(train, Shards):
+        stream, entry = streamed_pairs(request, config, tokenizer, train)
+        validating = _prepare_validation(request, config, tokenizer, valid)
+        return stream, validating, {**names, **entry, "valid_key": validating.key}
     workers = request.workers or usable_cores()
     prepared = prepare(train, tokenizer, config.data, progress=request.show, workers=workers)
     reasons = "".join(f"; dropped {count:,}: {reason}" for reason, count in prepared.dropped.items())
     notify(request, f"training on {len(prepared):,} of {prepared.read:,} {noun}{reasons}")
-    validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=False)
-    _check_lengths(request.valid, config, tokenizer, validating)
+    validating = _prepare_validation(request, config, tokenizer, valid)
     corpus = {
-        "train": base_names(request.train),
-        "valid": base_names(request.valid),
+        **names,
         noun: len(prepared),
         "dropped": prepared.dropped,
         "key": prepared.key,
@@ -70,6 +94,15 @@ def prepare_both(
     if isinstance(data, TranslationData) and (data.weights or data.mix or data.temperature != 1):
         return mixed_corpora(request, config, tokenizer, prepared, corpus), validating, corpus
     return prepared, validating, corpus
+
+
+def _prepare_validation(
+    request: TrainRequest, config: RunConfig, tokenizer: PairTokenizer, valid: Sequence[Corpus]
+) -> PreparedCorpus:
+    """The tokenized validation data."""
+    validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=False)
+    _check_lengths(request.valid, config, tokenizer, validating)
+    return validating
 
 
 def _check_lengths(files: Sequence[str], config: RunConfig, tokenizer: PairTokenizer, valid: PreparedCorpus) -> None:

@@ -25,6 +25,7 @@ FLAGS = {"train.seed": "--seed", "model.task": "--task"}  # settings that have a
 
 ROUNDING = "rounding and dropout differ from here on"
 
+SHARDS = "shards"  # of a stream
 WEIGHTS = "data.weights"  # of the corpora, which --add may change
 
 # Settings that a resumed run may change, and what else than their purpose changes with them
@@ -44,6 +45,7 @@ MAY_CHANGE = {
     "train.shard": ROUNDING,
     "train.accumulate": "",  # see `_report_update`
     "train.tokens_per_batch": "",
+    SHARDS: "the shards of the stream have changed; another number of them begins the next epoch",
 }
 
 
@@ -147,7 +149,8 @@ def check_resumed(
 
 def _as_json(config: RunConfig, about: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run and its number of processes, with values as in config.json."""
-    return json.loads(json.dumps({**flatten(config), "ranks": about.get("ranks", 1)}))
+    more = {"ranks": about.get("ranks", 1), SHARDS: about["corpus"].get("shards")}
+    return json.loads(json.dumps({**flatten(config), **more}))
 
 
 def _check_same_run(

@@ -24,6 +24,7 @@ from headwise.tasks.adapters import with_adapters
 from headwise.tasks.initial_model import config_from_model, recipe_name, with_added_tokens
 from headwise.tasks.job import Job, MakeJob, TrainRequest, notify
 from headwise.tasks.resuming import added_after, added_files, check_add, check_resumed, with_all_batches
+from headwise.tasks.streamed_text import check_stream
 from headwise.tasks.table import JOBS, fine_tuning_of
 from headwise.training.progress import Progress
 from headwise.training.trainer import Trainer
@@ -77,6 +78,7 @@ def run_config(request: TrainRequest) -> RunConfig:
     if request.alignments and config.model.task != "translate":
         raise UserError(f"--alignments is for translation models, not for model.task = {config.model.task}")
     check_add(request, config)
+    check_stream(request, config)
     if not request.valid and config.model.task != "forecast":
         raise UserError("--valid is required: validation files, or a part of the training files such as 1%")
     if parse_validation_size(request.valid) and config.model.task == "forecast":

@@ -52,8 +52,9 @@ def train(
 
     Args:
         train: source and target file, or one `.tsv`, `.jsonl`, `.tmx`, `.po`, `.xliff` or `hf:` dataset, or a folder of
-            translation memories; several of these are concatenated. Other tasks: `.tsv` files of texts and labels
-            (classify), `.csv` files (forecast), plain text (denoise), text or `.jsonl` with one document per line (lm).
+            translation memories, or `stream:` with a pattern of shards; several of these are concatenated. Other tasks:
+            `.tsv` files of texts and labels (classify), `.csv` files (forecast), plain text (denoise), text or `.jsonl`
+            with one document per line (lm).
         valid: the same for validation, or `["1%"]` or `["500pairs"]` to hold out of the training files. To forecast
             it may be empty: the latest rows are held out.
         out: the model folder to write.

@@ -26,9 +26,11 @@ from headwise.data.columns import Column
 from headwise.data.directions import BothDirections, in_two_stages
 from headwise.data.noise import TokenDropout
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.data.prepared import PreparedCorpus, train_tokenizer
+from headwise.data.prepared import PreparedCorpus
 from headwise.data.sources import Pair
 from headwise.data.stream import BatchShare, Cursor, EndlessStream
+from headwise.data.stream_shards import Shards
+from headwise.data.streamed_pairs import StreamedPairs
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.translator import TextTranslator
 from headwise.evaluate.bleu import bleu_signature, corpus_scores
@@ -50,6 +52,7 @@ from headwise.tasks.job import (
 )
 from headwise.tasks.parallel_text import (
     few_validation_pairs,
+    new_tokenizer,
     prepare_both,
     read_files,
     small_data_warnings,
@@ -67,7 +70,7 @@ class TranslationJob:
     config: RunConfig
     tokenizer: PairTokenizer
     about: dict[str, Any]
-    train: Pairs
+    train: Pairs | StreamedPairs
     valid: PreparedCorpus
     start: Folder | None  # the initial model
     origin: str  # its path
@@ -104,7 +107,7 @@ class TranslationJob:
         objective = translation_objective(network, self.config.model.pad_id, train, padded=self.links is not None)
         if self.links is None:
             return objective
-        assert isinstance(network, Transformer)
+        assert isinstance(network, Transformer) and not isinstance(self.train, StreamedPairs)
         layer = supervised_layer(train.alignment_layer, len(network.decoder.layers))
         weight, text = train.alignment_weight, self.train.text
         return alignment_objective(objective, network, layer, weight, self.links, text, self.tokenizer)
@@ -112,6 +115,8 @@ class TranslationJob:
     def stream(self, state: Mapping[str, int] | None, share: BatchShare) -> Stream:
         """The training pairs; for the first share `data.both_directions` of the updates in both directions."""
         train, data = self.config.train, self.config.data
+        if isinstance(self.train, StreamedPairs):
+            return self.train.stream(self._batches, train.accumulate, train.seed, state, share)
         part = data.both_directions if isinstance(data, TranslationData) else 0
         one_way = self._batches(self.train)
         if not part:
@@ -185,16 +190,14 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
     if start:
         check_special(request.special, start.tokenizer, f"of --init {request.init}")
     files, train, valid, held = read_files(request)
-
-    def train_new() -> Tokenizer:
-        return train_tokenizer(train, config.data, request.special, report=partial(notify, request))
-
+    train_new = partial(new_tokenizer, request, config, train)
     tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, train_new)
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
     for warning in small_data_warnings(config, None if start else tokenizer, prepared, validating):
         notify(request, warning)
     links = None
     if request.alignments or config.train.alignment_weight:
+        assert not isinstance(files, Shards) and not isinstance(prepared, StreamedPairs)  # see `check_stream`
         links, corpus["key"] = training_links(request, config, files, prepared, corpus["key"])
     config = completed(request, config, folder, tokenizer)
     about = {"corpus": {**corpus, **held}}

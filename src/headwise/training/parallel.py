@@ -75,7 +75,7 @@ class RankSaver(CheckpointSaver):
         self.ranks = ranks
 
     def start(self, checkpoint: Checkpoint) -> None:
-        """See `CheckpointSaver`; adds the random states of all ranks."""
+        """See `CheckpointSaver`; adds the random states of all ranks, and their lanes of a stream."""
         self.finish()
         training, states = dict(checkpoint.training), {}
         for name in [name for name in training if name.startswith("random.")]:
@@ -85,6 +85,9 @@ class RankSaver(CheckpointSaver):
             remove_drafts(self.folder)
         self.ranks.barrier("the checkpoint of rank 0")
         state = {**checkpoint.state, "ranks": self.ranks.size}
+        if "lanes" in state["data"]:
+            lanes = self.ranks.gather(state["data"]["lanes"], "the positions in the stream")
+            state["data"] = {**state["data"], "lanes": interleave(lanes)}
         self.draft = self._own_draft(Checkpoint(checkpoint.model, {**training, **states}, state))
 
     def _own_draft(self, checkpoint: Checkpoint) -> CheckpointDraft:

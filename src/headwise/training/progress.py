@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass
@@ -9,7 +10,7 @@ class Progress:
     """Counters of a run, as in a checkpoint's `state.json`."""
 
     step: int = 0
-    data: dict[str, int] = field(default_factory=dict)  # position of the stream
+    data: dict[str, Any] = field(default_factory=dict)  # position of the stream
     objective: float = 0.0  # sums since the last logged line
     figures: dict[str, float] = field(default_factory=dict)  # sums of `Loss.figures` since then
     targets: int = 0
