@@ -57,7 +57,7 @@ def test_a_model_no_better_than_guessing_has_no_next_steps(
 ) -> None:
     train, valid = files
     options = ["--recipe", "tiny", "--train", *train, "--valid", *valid, "--out", tmp_path / "model", "--device", "cpu"]
-    ran = cli("train", *options, "--set", *SETTINGS, "train.max_steps=1", "train.learning_rate=0.0001")
+    ran = cli("train", *options, "--set", *SETTINGS, "train.max_steps=1", "train.learning_rate=100")
     assert ran.code == 0, ran.err
     assert "no better than guessing" in ran.err
     assert "Next:" not in ran.err
