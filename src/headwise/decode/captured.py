@@ -27,6 +27,7 @@ from headwise.network.relative import RelativeBias
 from headwise.network.transformer import DecoderOnly, Transformer
 
 SWITCH = "HEADWISE_CAPTURE"  # in the environment: 0 switches captured steps off
+TOLERANCE = 0.1  # of logits that are computed twice: wrong memory gives others, rounding of float16 does not
 REPEATS = 3  # steps with the same buffers until one is captured: a capture takes as long as several steps
 
 Record = Callable[[Callable[[], Tensor]], tuple[Callable[[], None], Tensor]]
@@ -104,7 +105,7 @@ class CapturedSteps:
         self._seen += 1
 
     def _capture(self, tokens: Tensor, index: Tensor, cache: StepCache, bound: int) -> CapturedStep | None:
-        """The step as a graph; None, with a warning, if it cannot be captured."""
+        """The step as a graph; None, with a warning, if it cannot be captured, or if its first replay is wrong."""
 
         def step(tokens: Tensor, index: Tensor) -> Tensor:
             with cache.fixed(index, bound):
@@ -112,6 +113,8 @@ class CapturedSteps:
 
         try:
             captured = CapturedStep(step, tokens, index, record=self._record)
+            if not torch.allclose(captured(tokens, index), step(tokens, index), rtol=TOLERANCE, atol=TOLERANCE):
+                raise RuntimeError("its first replay gave other numbers")
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:

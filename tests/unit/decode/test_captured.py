@@ -219,6 +219,18 @@ def test_a_step_that_cannot_be_captured_is_computed(monkeypatch: pytest.MonkeyPa
     assert stand_in.recorded == 0
 
 
+def test_a_wrong_first_replay_is_noticed(monkeypatch: pytest.MonkeyPatch, stand_in: StandIn) -> None:
+    model = small()
+    monkeypatch.setattr(captured, "capturable", lambda model: False)
+    wanted = decoded(model, LONG)
+    monkeypatch.setattr(captured, "capturable", has_fixed_shapes)
+    monkeypatch.setattr(Recorder, "replay", lambda self: None)  # logits stay as they were
+    with pytest.warns(UserWarning, match="without CUDA graphs, .* first replay gave other numbers"):
+        found = decoded(model, LONG)
+    assert_same(found, wanted)
+    assert stand_in.recorded == stand_in.replayed > 0
+
+
 def test_what_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only on CUDA, without hooks or sliding windows, and unless it is switched off."""
     model = small()
