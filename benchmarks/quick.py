@@ -237,7 +237,7 @@ def model(data: Path) -> None:
     from headwise.cli import main
 
     train, valid = ([data / f"{part}.en", data / f"{part}.de"] for part in ("train", "val"))
-    headwise.train(train, valid, data / "model", "tiny", [*TINY, *SHORT], device="cpu", show=False)
+    headwise.train(train, valid, data / "model", "paper-tiny", [*TINY, *SHORT], device="cpu", show=False)
     if main(["shortlist", str(data / "model"), "--train", *map(str, train)]):
         raise SystemExit("headwise shortlist failed")
 
