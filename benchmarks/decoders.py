@@ -4,6 +4,7 @@ Each is made in its own process and is a function `(sources, job) -> outputs` of
 libraries sort sources by length and batch them; for transformers, which does not, they are sorted here.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from headwise.config.settings import SearchSettings
 from headwise.contract import SpecialIds
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.candidates import CandidateTable
+from headwise.decode.captured import SWITCH
 from headwise.decode.engine import decode_tokens
 from headwise.decode.stepwise import engine_of, pad_right
 from headwise.export.exported import ExportedModel, exported_model
@@ -44,13 +46,24 @@ class Job:
     length: int | None  # forced number of steps; None: until the end token
 
 
-def ours(folder: Path, compute: str, shortlist: bool = False, library: bool = True) -> Translate:
-    """Our engine, optionally with the shortlist of the model directory, or with torch instead of the library."""
-    directory = read_any(folder / "headwise")
+def ours(
+    folder: Path,
+    compute: str,
+    shortlist: bool = False,
+    library: bool = True,
+    device: str = "cpu",
+    captured: bool = True,
+) -> Translate:
+    """Our engine, optionally with the shortlist of the model directory, or with torch instead of the library.
+
+    On CUDA, `captured` is whether steps become CUDA graphs.
+    """
+    os.environ |= {} if captured else {SWITCH: "0"}
+    directory = read_any(folder / "headwise", device)
     table = candidate_table(folder / "headwise", directory.tokenizer) if shortlist else None
     model: Any = directory.weights.searcher(compute) if library else directory.network
     if model is None:
-        model = prepare(directory.network, compute)
+        model = prepare(directory.network, compute) if device == "cpu" else directory.weights.form(compute)
     special = SpecialIds(PAD, BOS, EOS, UNK)
 
     def translate(sources: list[Tokens], job: Job) -> list[Tokens]:
@@ -100,14 +113,14 @@ def our_settings(config: SearchSettings, job: Job) -> SearchSettings:
 
 
 def ctranslate2(
-    folder: Path, compute: str, inter_threads: int, intra_threads: int, shortlist: bool = False
+    folder: Path, compute: str, inter_threads: int, intra_threads: int, shortlist: bool = False, device: str = "cpu"
 ) -> Translate:
-    """CTranslate2; `shortlist` is its vocabulary map."""
+    """CTranslate2; `shortlist` is its vocabulary map. For float16 it converts the weights when it loads them."""
     import ctranslate2 as library
 
-    path = str(folder / f"ctranslate2-{compute}")
+    path = str(folder / f"ctranslate2-{'float32' if compute == 'float16' else compute}")
     translator = library.Translator(
-        path, compute_type=compute, inter_threads=inter_threads, intra_threads=intra_threads
+        path, device, compute_type=compute, inter_threads=inter_threads, intra_threads=intra_threads
     )
     names = vocabulary(settings(folder).vocab_size)
     ids = {name: i for i, name in enumerate(names)}

@@ -3,6 +3,7 @@
     python benchmarks/decoding.py [--sizes tiny base] [--beams 1 4] [--batches 1 32 128] [--turns 8] [--cores 0 1]
                                    [--instructions avx2]
     python benchmarks/decoding.py --model DIR --source FILE [--reference FILE]
+    python benchmarks/decoding.py --device cuda [--sizes base]
 
 Without `--model`: random parameters, source lengths sampled like those of Multi30k, and outputs of 14 steps. With
 `--model`: a trained model and outputs of natural length; `--reference` adds BLEU.
@@ -11,6 +12,9 @@ Each contender uses all cores in its fastest way: Headwise one process per core 
 translator per core (`inter_threads`), transformers one process with as many threads. All must agree before anything is
 timed: logits, log-probabilities, outputs. Latency is that of one sentence at a time. A cold start is the time from
 starting the interpreter to the first translation, with the files in the page cache.
+
+With `--device cuda`: Headwise and CTranslate2 in float16 on one GPU, in one process each; Headwise with and without
+captured steps (`docs/concepts/decoding.md`). CTranslate2 must be a build with CUDA.
 Writes `results/decoding_*`.
 """
 
@@ -22,7 +26,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +34,7 @@ from typing import Any
 import decoders
 import exports
 import machine
+import torch
 from decoders import Job, Tokens, same_share
 from figures import bars
 from peak import int8_peak
@@ -91,9 +96,15 @@ def contenders(folder: Path, cores: int, names: Sequence[str]) -> dict[str, Any]
         "onnxruntime int8": lambda: Team(cores, decoders.graphs, folder, "int8", "onnxruntime"),
         "openvino float32": lambda: Team(cores, decoders.graphs, folder, "float32", "openvino"),
     }
+    makers |= {name: lambda arguments=arguments: Worker(*arguments(folder)) for name, arguments in ON_CUDA.items()}
     return {name: makers[name]() for name in names}
 
 
+ON_CUDA: dict[str, Callable[[Path], tuple[Any, ...]]] = {
+    "ours float16": lambda folder: (decoders.ours, folder, "float16", False, False, "cuda"),
+    "ours float16, not captured": lambda folder: (decoders.ours, folder, "float16", False, False, "cuda", False),
+    "ctranslate2 float16": lambda folder: (decoders.ctranslate2, folder, "float16", 1, 1, False, "cuda"),
+}
 ALL = ("ours float32", "ours int8", "ours int4", "ctranslate2 float32", "ctranslate2 int8", "transformers")
 
 
@@ -131,19 +142,20 @@ def throughput(
 
 
 def latency(
-    title: str, folder: Path, cores: int, job: Job, turns: Sequence[list[Tokens]], with_transformers: bool = True
+    title: str,
+    folder: Path,
+    cores: int,
+    job: Job,
+    turns: Sequence[list[Tokens]],
+    with_transformers: bool = True,
+    device: str = "cpu",
 ) -> Measured:
     """Seconds of single sentences; every sentence counts as a turn."""
     make = decoders.latencies
-    settings: dict[str, tuple[tuple[Any, ...], int]] = {}
-    for threads in sorted({1, cores}):
-        text = f"{threads} thread{'s' if threads > 1 else ''}"
-        settings[f"ours int8, {text}"] = ((decoders.ours, folder, "int8"), threads)
-        settings[f"ctranslate2 int8, {text}"] = ((decoders.ctranslate2, folder, "int8", 1, threads), threads)
-    settings["ours int4, 1 thread"] = ((decoders.ours, folder, "int4"), 1)
-    settings[f"ours float32, {text}"] = ((decoders.ours, folder, "float32"), cores)
-    if with_transformers:
-        settings[f"transformers, {text}"] = ((decoders.transformers, folder), cores)
+    if device == "cuda":
+        settings = {name: (arguments(folder), 1) for name, arguments in ON_CUDA.items()}
+    else:
+        settings = latency_settings(folder, cores, with_transformers)
     workers = {
         name: Worker(make, *arguments, threads=threads, keep_memory=name.startswith("ours"))
         for name, (arguments, threads) in settings.items()
@@ -160,6 +172,30 @@ def latency(
     take_turns({name: (lambda turn, name=name: run(name, turn)) for name in workers}, len(turns), warm_up=1)
     close(workers)
     return Measured(title, job, 1, single, {}, {}, peaks)
+
+
+def latency_settings(folder: Path, cores: int, with_transformers: bool) -> dict[str, tuple[tuple[Any, ...], int]]:
+    """The arguments and threads of each contender for latency on a CPU."""
+    settings: dict[str, tuple[tuple[Any, ...], int]] = {}
+    for threads in sorted({1, cores}):
+        text = f"{threads} thread{'s' if threads > 1 else ''}"
+        settings[f"ours int8, {text}"] = ((decoders.ours, folder, "int8"), threads)
+        settings[f"ctranslate2 int8, {text}"] = ((decoders.ctranslate2, folder, "int8", 1, threads), threads)
+    settings["ours int4, 1 thread"] = ((decoders.ours, folder, "int4"), 1)
+    settings[f"ours float32, {text}"] = ((decoders.ours, folder, "float32"), cores)
+    if with_transformers:
+        settings[f"transformers, {text}"] = ((decoders.transformers, folder), cores)
+    return settings
+
+
+def check_cuda() -> None:
+    """`SystemExit` unless torch and CTranslate2 both see a GPU."""
+    import ctranslate2
+
+    if not torch.cuda.is_available():
+        raise SystemExit("--device cuda: torch found no CUDA device")
+    if not ctranslate2.get_cuda_device_count():
+        raise SystemExit("--device cuda: CTranslate2 found no CUDA device; install a build with CUDA")
 
 
 OURS_COLD = (
@@ -315,8 +351,8 @@ def measure_random(
     for beam in options.beams:
         turns = random_turns(options.turns, machine.pick(12, 2), SIZES[size].vocab_size)
         title = f"{size}, {'greedy' if beam == 1 else f'beam {beam}'}, one sentence at a time, {FORCED} steps"
-        found.append(latency(title, folder, cores, Job(beam, 1, FORCED), turns))
-    return found, {"agreement": agreed, "cold_start": cold_start(folder)}
+        found.append(latency(title, folder, cores, Job(beam, 1, FORCED), turns, device=options.device))
+    return found, {"agreement": agreed} | ({} if options.device == "cuda" else {"cold_start": cold_start(folder)})
 
 
 def measure_trained(folder: Path, cores: int, options: argparse.Namespace) -> tuple[list[Measured], dict[str, Any]]:
@@ -339,7 +375,7 @@ def measure_trained(folder: Path, cores: int, options: argparse.Namespace) -> tu
     for beam in options.beams:
         title = f"trained, {'greedy' if beam == 1 else f'beam {beam}'}, one sentence at a time, natural lengths"
         turns = [sources[i * 12 : (i + 1) * 12] for i in range(options.turns)]
-        found.append(latency(title, folder, cores, Job(beam, 1, None), turns))
+        found.append(latency(title, folder, cores, Job(beam, 1, None), turns, device=options.device))
     return found, {"agreement": agreed}
 
 
@@ -375,7 +411,8 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=machine.pick(["tiny", "base"], ["tiny"]))
     parser.add_argument("--beams", nargs="+", type=int, default=[1, 4])
     parser.add_argument("--batches", nargs="+", type=int, default=machine.pick([1, 32, 128], [1, 32]))
-    parser.add_argument("--contenders", nargs="+", choices=ALL, default=list(ALL))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="what the contenders compute on")
+    parser.add_argument("--contenders", nargs="+", choices=(*ALL, *ON_CUDA), help="default: all for the device")
     parser.add_argument("--turns", type=int, default=machine.pick(8, 2))
     parser.add_argument("--model", type=Path, help="a trained model directory")
     parser.add_argument("--source", type=Path, help="text to translate with it")
@@ -384,9 +421,13 @@ def main() -> None:
     machine.add_machine_options(parser)
     parser.add_argument("--name", default="decoding", help="of the result files")
     options = parser.parse_args()
+    options.contenders = options.contenders or list(ON_CUDA if options.device == "cuda" else ALL)
+    if options.device == "cuda":
+        check_cuda()
     os.environ.update(INSTRUCTIONS.get(options.instructions, {}))
     cores = machine.prepare(options)
     about = machine.description(cores)
+    about |= {"gpu": torch.cuda.get_device_name()} if options.device == "cuda" else {}
     product_rate, peak = machine.float_rate(), cores * int8_peak() * 1e9
     text, data, panels = [], {}, {}
     with tempfile.TemporaryDirectory() as temporary:

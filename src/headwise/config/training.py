@@ -55,6 +55,7 @@ class TrainConfig:
     )
     threads: int = setting(0, "CPU threads; 0 = all; results on a CPU depend on it", THREADS)
     shard: str = choice(("none", "full", "offload"), "full: processes share one copy (FSDP2); offload: in CPU memory")
+    reduce: str = choice(("float32", "bf16"), "format in which processes sum gradients; bf16: half the bytes (DDP)")
     timeout: float = setting(600.0, "seconds that a process waits for the others", POSITIVE)
     log_every: int = setting(100, "updates between logged lines", POSITIVE)
     validate_every: int = setting(1000, "updates between validations", POSITIVE)

@@ -80,6 +80,8 @@ def network_and_trainer(job: Job, ranks: Ranks) -> tuple[nn.Module, Any]:
         raise UserError("train.shard = offload needs CUDA devices; on a CPU use train.shard=full")
     if train.optimizer != "adam":
         raise UserError(f"train.shard = {train.shard}: needs train.optimizer = adam, not {train.optimizer}")
+    if train.reduce != "float32":
+        raise UserError(f"train.reduce = {train.reduce}: sharded gradients are summed in float32; set train.shard=none")
     replica = deepcopy(network)
     root = shard(network, train.precision, ranks.device, offload=train.shard == "offload")
     return network, partial(ShardedTrainer, ranks, root, replica)

@@ -43,6 +43,7 @@ MAY_CHANGE = {
     "train.recompute": "results stay the same",
     "train.compile": ROUNDING,
     "train.shard": ROUNDING,
+    "train.reduce": ROUNDING,
     "train.accumulate": "",  # see `_report_update`
     "train.tokens_per_batch": "",
     SHARDS: "the shards of the stream have changed; another number of them begins the next epoch",

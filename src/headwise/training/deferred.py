@@ -41,7 +41,7 @@ class UpdateSums:
         sums: float64, on the device.
         names: of all sums but the first, the objective, and the last, the norm of the gradients.
         step: number of the update.
-        n_targets: of the update, over all processes.
+        n_targets: of the update; of this process until all are summed.
     """
 
     def __init__(self, sums: Float[Tensor, " sums"], names: Sequence[str], step: int, n_targets: int) -> None:

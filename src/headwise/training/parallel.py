@@ -1,13 +1,14 @@
 """Data-parallel training (DDP): every process has a copy of the model and computes a share of every update.
 
 An update equals that of a single process: of its `train.accumulate` batches, rank r of N takes every N-th, starting at
-r; gradients are summed over ranks, and the loss is divided by the targets of all ranks. All ranks make the same
-decisions (is the loss finite, is the model better, stop on a signal), because these depend on sums that are
-bit-identical everywhere. Rank 0 writes and prints. Every rank has its own random numbers for dropout, which are part of
-checkpoints.
+r; gradients are summed over ranks, and then divided by the targets of all ranks. So an update needs one small sum of
+losses, targets and signals. All ranks make the same decisions (is the loss finite, is the model better, stop on a
+signal), because these depend on sums that are bit-identical everywhere. Rank 0 writes and prints. Every rank has its
+own random numbers for dropout, which are part of checkpoints.
 """
 
 import hashlib
+import math
 import signal
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +38,7 @@ from headwise.training.checkpoint import (
 )
 from headwise.training.loss import Loss
 from headwise.training.metrics import Clock, MetricsLog
-from headwise.training.ranks import Ranks, sum_gradients_hook
+from headwise.training.ranks import Ranks, own_rows, sum_gradients_hook
 from headwise.training.saver import CheckpointSaver
 from headwise.training.trainer import Trainer
 from headwise.training.validation import Outputs, Shard, ValidationDeferred
@@ -157,6 +158,7 @@ class ParallelTrainer(Trainer):
             *others,
         )
         self._defers = False  # ranks decide together
+        self._copies = ranks.size  # of the summed gradients
         self.ranks = ranks
         self._shard = Shard(ranks.rank, ranks.size)
         self.saver = RankSaver(ranks, self.saver.folder, self.saver.keep)
@@ -198,7 +200,7 @@ class ParallelTrainer(Trainer):
                 gradient_as_bucket_view=True,
                 find_unused_parameters=find_unused,
             )
-        wrapped.register_comm_hook(None, sum_gradients_hook)
+        wrapped.register_comm_hook(self.config.train.reduce == "bf16", sum_gradients_hook)
 
         def objective(batch: Any) -> Loss:
             wrapped.require_backward_grad_sync = last = self._is_last()
@@ -218,11 +220,29 @@ class ParallelTrainer(Trainer):
 
     # Decisions of all ranks
 
-    def _sum_over_ranks(self, sums: list[float]) -> list[float]:
-        what = "the sum of the losses" if self._n_batches else "the number of targets"
-        *totals, terms, interrupts = self.ranks.all_reduce([*sums, *self._signal_flags()], what)
+    def _sum_over_ranks(self, sums: list[float], norm: float) -> tuple[list[float], float]:
+        own = [*sums, norm * norm / self._copies, *self._signal_flags()]
+        *totals, square, terms, interrupts = self.ranks.all_reduce(own, "the sum of the losses")
         self._stop_on(terms, interrupts)
-        return totals
+        return totals, math.sqrt(square) / totals[-1]
+
+    def _divisor(self, n_targets: int) -> int:
+        return 1  # the targets of all ranks are not known yet
+
+    def _divide_gradients(self, norm: Tensor, n_targets: int) -> Tensor:
+        for part in self.optimizer.parts:
+            self._divide_in(part, n_targets)
+        return torch.tensor(self.progress.gradient_norm, dtype=torch.float64)
+
+    def _divide_in(self, part: torch.optim.Optimizer, n_targets: int) -> None:
+        """Divide the gradients of these parameters; Adam's fused kernel does so on its way (see `deferred`).
+
+        `grad_scale` is float32, which is exact up to 2^24 targets.
+        """
+        if isinstance(part, torch.optim.AdamW):
+            part.grad_scale = torch.full((), float(n_targets), device=self.device)  # pyright: ignore
+        else:
+            divide_gradients(part, n_targets)
 
     def _signal_flags(self) -> list[float]:
         return [float(self._received == name) for name in ("SIGTERM", "SIGINT")]
@@ -293,6 +313,12 @@ class ParallelTrainer(Trainer):
 
     def _as_user_error(self, error: BaseException) -> BaseException:
         return self.ranks.timeout_error(error, self.progress.step + 1) or super()._as_user_error(error)
+
+
+def divide_gradients(part: torch.optim.Optimizer, n_targets: int) -> None:
+    """Divide all gradients of its parameters, of which sharded ones have only this rank's rows."""
+    parameters = [parameter for group in part.param_groups for parameter in group["params"]]
+    torch._foreach_div_([own_rows(p.grad) for p in parameters if p.grad is not None], n_targets)
 
 
 def of_rank(name: str, rank: int) -> str:

@@ -39,3 +39,20 @@ class Progress:
     def restart_interval(self) -> None:
         """Forget the sums, which are logged."""
         self.objective, self.figures, self.targets = 0.0, {}, 0
+
+
+def with_other_batches(position: Mapping[str, Any], factor: float) -> dict[str, Any]:
+    """The position of a stream when an epoch has `factor` times the batches: about as much of the epoch is done.
+
+    >>> with_other_batches({"epoch": 2, "position": 10, "offset": 3}, 2.0)
+    {'epoch': 2, 'position': 20, 'offset': 0}
+    >>> with_other_batches({"epoch": 2, "units": 9, "lanes": [[20, 4096, 10, 3]]}, 2.0)
+    {'epoch': 2, 'units': 9, 'lanes': [[20, 4096, 20, 0]]}
+    """
+    if factor == 1:
+        return dict(position)
+    if "lanes" in position:  # `streamed_pairs.StreamCursor`
+        lanes = [[unit, record, round(done * factor), 0] for unit, record, done, _ in position["lanes"]]
+        return {**position, "lanes": lanes}
+    counts = {"epoch": 1.0, "offset": 0.0}  # the batches of a window that is batched again have no counterpart
+    return {name: round(value * counts.get(name, factor)) for name, value in position.items()}

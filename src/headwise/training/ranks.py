@@ -173,10 +173,11 @@ def _gather_bytes(own: bytes) -> list[bytes]:
     return [part[:length].numpy().tobytes() for part, length in zip(parts, lengths.tolist(), strict=True)]
 
 
-def sum_gradients_hook(state: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """A DDP communication hook: sums gradients over ranks instead of averaging, since losses are already divided."""
-    done: Any = dist.all_reduce(bucket.buffer(), async_op=True)
-    return done.get_future().then(lambda future: future.value()[0])
+def sum_gradients_hook(half: bool, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """A DDP communication hook: sums gradients over ranks instead of averaging, in bfloat16 if `half`."""
+    gradients = bucket.buffer()
+    done: Any = dist.all_reduce(gradients.bfloat16() if half else gradients, async_op=True)
+    return done.get_future().then(lambda future: gradients.copy_(future.value()[0]))
 
 
 def full_tensor(parameter: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from headwise.training.checkpoint import Checkpoint, CheckpointDraft, StoredTensors
 from headwise.training.loss import Loss
-from headwise.training.parallel import LossModule, ParallelTrainer, RankSaver
+from headwise.training.parallel import LossModule, ParallelTrainer, RankSaver, divide_gradients
 from headwise.training.ranks import Ranks, device_mesh, full_tensor, own_rows
 from headwise.training.validation import Outputs
 
@@ -68,6 +68,7 @@ class ShardedTrainer(ParallelTrainer):
 
     def __init__(self, ranks: Ranks, root: Any, replica: nn.Module, *given: Any) -> None:
         super().__init__(ranks, *given)
+        self._copies = 1
         self._root, self._replica = root, replica
         self.saver = ShardSaver(ranks, self.saver.folder, self.saver.keep)
         export = self.export
@@ -86,10 +87,12 @@ class ShardedTrainer(ParallelTrainer):
         return Loss(objective + (self.ranks.size - 1) * (objective - objective.detach()), figures)
 
     def _gradient_norm(self) -> Tensor:
-        parts = [p.grad.to_local() for p in self.model.parameters() if p.grad is not None]  # pyright: ignore
-        squares = torch.stack(torch._foreach_norm(parts)).square().sum()
-        self.ranks.add(squares, "the norm of the gradients")
-        return squares.sqrt()
+        """The norm of this rank's rows."""
+        parts = [own_rows(p.grad) for p in self.model.parameters() if p.grad is not None]
+        return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(parts)))
+
+    def _divide_in(self, part: torch.optim.Optimizer, n_targets: int) -> None:
+        divide_gradients(part, n_targets)
 
     def _outputs(self, model: nn.Module) -> Outputs:
         """The outputs of the full copy."""

@@ -34,7 +34,7 @@ from headwise.training.checkpoint import (
 from headwise.training.deferred import UpdateSums, can_defer, step_if_finite
 from headwise.training.metrics import Clock, MetricsLog, Terminal
 from headwise.training.optimizer import clip_gradients, gradient_norm, make_optimizer
-from headwise.training.progress import Progress
+from headwise.training.progress import Progress, with_other_batches
 from headwise.training.recompute import recompute_layers
 from headwise.training.saver import CheckpointSaver
 from headwise.training.schedule import is_nearly_constant, learning_rate, peak_learning_rate
@@ -162,7 +162,7 @@ class Trainer:
     def _update(self, batches: list[TrainingBatch], clock: Clock) -> None:
         """One update from the accumulated gradients of `batches`, if they are finite."""
         train, progress = self.config.train, self.progress
-        n_targets = int(self._sum_over_ranks([sum(float(batch.n_targets) for batch in batches)])[0])
+        n_targets = sum(batch.n_targets for batch in batches)
         self.model.train()
         self.model.zero_grad(set_to_none=True)
         parts: list[Tensor] = []
@@ -170,7 +170,7 @@ class Trainer:
         for batch in batches:
             with self._autocast():
                 loss = self._objective(batch.to(self.device))
-            (loss.objective / n_targets).backward()
+            (loss.objective / self._divisor(n_targets)).backward()
             names = list(loss.figures)
             parts.append(torch.stack([loss.objective.detach(), *loss.figures.values()]))
         clock.count(batches)
@@ -183,6 +183,7 @@ class Trainer:
             self._count_deferred()
             self._deferred = sums
         elif self._count(sums):
+            norm = self._divide_gradients(norm, sums.n_targets)
             if train.clip_norm:
                 clip_gradients(self.model, norm, train.clip_norm)
             self.optimizer.step(rate)
@@ -197,16 +198,25 @@ class Trainer:
     def _count(self, sums: UpdateSums) -> bool:
         """Add an update to `progress`; whether it is finite, otherwise it is skipped."""
         *own, norm = sums.read()
-        objective, *figures = self._sum_over_ranks(own)
+        (objective, *figures, n_targets), norm = self._sum_over_ranks([*own, float(sums.n_targets)], norm)
+        sums.n_targets = int(n_targets)
         if not (math.isfinite(objective) and math.isfinite(norm)):
             self._skip(sums.step, objective)
             return False
         self.progress.add(objective, dict(zip(sums.names, figures, strict=True)), sums.n_targets, norm)
         return True
 
-    def _sum_over_ranks(self, sums: list[float]) -> list[float]:
-        """Sums over all processes that train this model; here it is only one."""
-        return sums
+    def _sum_over_ranks(self, sums: list[float], norm: float) -> tuple[list[float], float]:
+        """Sums over all processes that train this model, and the norm of their gradients; here it is only one."""
+        return sums, norm
+
+    def _divisor(self, n_targets: int) -> int:
+        """What the objective of a batch is divided by; `n_targets` are those of this process."""
+        return n_targets
+
+    def _divide_gradients(self, norm: Tensor, n_targets: int) -> Tensor:
+        """Divide gradients by what the objectives were not divided by, here nothing; returns their norm."""
+        return norm
 
     def _gradient_norm(self) -> Tensor:
         return gradient_norm(self.model)
@@ -466,23 +476,6 @@ class Trainer:
             f"lower train.tokens_per_batch (now {self.config.train.tokens_per_batch}) "
             "and raise train.accumulate to make up for it"
         )
-
-
-def with_other_batches(position: Mapping[str, Any], factor: float) -> dict[str, Any]:
-    """The position of a stream when an epoch has `factor` times the batches: about as much of the epoch is done.
-
-    >>> with_other_batches({"epoch": 2, "position": 10, "offset": 3}, 2.0)
-    {'epoch': 2, 'position': 20, 'offset': 0}
-    >>> with_other_batches({"epoch": 2, "units": 9, "lanes": [[20, 4096, 10, 3]]}, 2.0)
-    {'epoch': 2, 'units': 9, 'lanes': [[20, 4096, 20, 0]]}
-    """
-    if factor == 1:
-        return dict(position)
-    if "lanes" in position:  # `streamed_pairs.StreamCursor`
-        lanes = [[unit, record, round(done * factor), 0] for unit, record, done, _ in position["lanes"]]
-        return {**position, "lanes": lanes}
-    counts = {"epoch": 1.0, "offset": 0.0}  # the batches of a window that is batched again have no counterpart
-    return {name: round(value * counts.get(name, factor)) for name, value in position.items()}
 
 
 def cost(figures: Mapping[str, float], name: str) -> float:

@@ -15,7 +15,7 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -52,10 +52,13 @@ CASES: dict[str, dict[str, Any]] = {
     "float32": {},
     "uneven": {"dtype": torch.float64, "accumulate": 5},
     "dropout": {"dropout": 0.3},
+    "muon": {"optimizer": "muon"},
+    "reduced": {"reduce": "bf16"},
     "sharded": {"dtype": torch.float64, "shard": "full", "recompute": True},
     "offloaded": {"dtype": torch.float64, "shard": "offload"},
 }
 KILLED_STEPS = 40
+WAITS: list[str] = []  # what this process has waited for, apart from gradients that are summed in the backward pass
 MODES: dict[str, dict[str, Any]] = {"copies": {}, "shards": {"shard": "full"}}  # what resumed runs change
 
 
@@ -101,12 +104,14 @@ def made(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: f
     objective = translation_objective(network, model.pad_id, config.train)
     others = in_circles, SevenBatches(), lambda *given: None
     trainer = kind(network, config, objective, *others, folder, torch.device("cpu"), False)
-    trainer.seen = []
+    trainer.seen, trainer.waits = [], []
     update = trainer._update
 
     def recorded(given: list[Batch], clock: Any) -> None:
         trainer.seen.append([sorted(batch.src.flatten().tolist()) for batch in given])
+        before = len(WAITS)
         update(given, clock)
+        trainer.waits.append(WAITS[before:])
 
     trainer._update = recorded
     return trainer
@@ -173,6 +178,7 @@ def told(trainer: Any) -> dict[str, Any]:
         "parameters": {name: full_tensor(value).tolist() for name, value in trainer.model.named_parameters()},
         "average": {name: full_tensor(value).tolist() for name, value in trainer.average.items()},
         "seen": trainer.seen,
+        "waits": trainer.waits,
         "draws": torch.rand(3).tolist(),
     }
 
@@ -195,8 +201,20 @@ def until_killed(folder: Path, mode: str) -> None:
             print(json.dumps({"warnings": warnings, "step": step, "parameters": parameters}), file=sys.stderr)
 
 
+def note_waits() -> None:
+    """Fill `WAITS` from now on."""
+    waiting_for = Ranks.waiting_for
+
+    def noted(ranks: Ranks, what: str) -> AbstractContextManager[None]:
+        WAITS.append(what)
+        return waiting_for(ranks, what)
+
+    Ranks.waiting_for = noted  # type: ignore[method-assign]
+
+
 def all_cases(out: Path, before: Path) -> None:
     """See the module."""
+    note_waits()
     with process_group("cpu", 60.0) as ranks:
         for case, settings in CASES.items():
             record = told(train(out / f"{case}-{ranks.size}", parallel(ranks), **settings))

@@ -75,7 +75,15 @@ def assert_close(ours: dict[str, Any], theirs: dict[str, Any], accuracy: float) 
 
 @pytest.mark.parametrize(
     ("case", "accuracy"),
-    [("float64", 1e-10), ("uneven", 1e-10), ("float32", 2e-4), ("sharded", 1e-10), ("offloaded", 1e-10)],
+    [
+        ("float64", 1e-10),
+        ("uneven", 1e-10),
+        ("float32", 2e-4),
+        ("muon", 2e-4),
+        ("reduced", 2e-2),  # bfloat16 has 8 bits
+        ("sharded", 1e-10),
+        ("offloaded", 1e-10),
+    ],
 )
 @pytest.mark.parametrize("size", [2, 4])
 def test_as_one_process(request: Any, size: int, case: str, accuracy: float, tmp_path: Path) -> None:
@@ -88,6 +96,19 @@ def test_as_one_process(request: Any, size: int, case: str, accuracy: float, tmp
     for rank in ranks[1:]:
         assert rank["parameters"] == ranks[0]["parameters"]  # bit for bit
         assert rank["losses"] == []  # one log
+
+
+def test_gradients_in_bfloat16_are_less_accurate(two: dict[str, Told]) -> None:
+    """Apart from these bits the run is that of "float32", so they are the difference."""
+    assert two["reduced"][0]["parameters"] != two["float32"][0]["parameters"]
+
+
+@pytest.mark.parametrize("case", ["float64", "muon", "sharded", "offloaded"])
+def test_an_update_waits_for_one_sum_besides_that_of_the_gradients(two: dict[str, Told], case: str) -> None:
+    for rank in two[case]:
+        first, *others = rank["waits"]
+        assert first[-1] == "the sum of the losses"
+        assert others == [["the sum of the losses"]] * 4
 
 
 def test_every_batch_belongs_to_one_rank(two: dict[str, Told], four: dict[str, Told], tmp_path: Path) -> None:
