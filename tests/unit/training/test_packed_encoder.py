@@ -5,17 +5,15 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_families import write_tiny
-from torch import Tensor, nn
+from torch import Tensor
+from trainable_encoder import trainable_encoder
 
 from headwise.data.labelled import LabelledBatch
 from headwise.native.library import training_library
 from headwise.network.attention import MultiHeadAttention
-from headwise.network.extra_dropout import DropoutRates, DroppingKernel, add_dropout
+from headwise.network.extra_dropout import DropoutRates, add_dropout
 from headwise.network.masks import PackedRows
 from headwise.network.transformer import EncoderOnly
-from headwise.tasks.classification import FINE_TUNING
-from headwise.tasks.pretrained import make_trainable
 from headwise.training.packed import attend_by_library, attention_for_encoder, forward_of, packed_hidden, states_of
 from headwise.training.recompute import recompute_layers
 
@@ -28,31 +26,13 @@ BATCH = LabelledBatch(IDS, REAL, torch.zeros(3, dtype=torch.int64), ROWS.count)
 
 @pytest.fixture
 def network(tmp_path: Path) -> EncoderOnly:
-    write_tiny(tmp_path, "bert", {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 40})
-    return make_trainable(FINE_TUNING.read(str(tmp_path)).network, 0.0).train()
-
-
-class Halved(nn.Module):
-    """A deterministic replacement for dropout."""
-
-    p = 0.5
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * 0.5
-
-
-def dropping(network: EncoderOnly) -> EncoderOnly:
-    add_dropout(network, DropoutRates(attention=0.1))
-    for module in network.modules():
-        if isinstance(module, DroppingKernel):
-            module.dropout = Halved()  # pyright: ignore[reportAttributeAccessIssue]
-    return network
+    return trainable_encoder(tmp_path)
 
 
 @pytest.mark.parametrize("drops", [False, True])
 @pytest.mark.parametrize("typed", [False, True])
-def test_states_and_gradients_equal_those_with_padding(network: EncoderOnly, drops: bool, typed: bool) -> None:
-    network = dropping(network) if drops else network
+def test_states_and_gradients_equal_those_with_padding(tmp_path: Path, drops: bool, typed: bool) -> None:
+    network = trainable_encoder(tmp_path, drops)
     types = (IDS > 6).long() if typed else None
     weights = torch.randn(3, 6, 32, generator=torch.Generator().manual_seed(1)) * REAL[..., None]
     found = []
@@ -65,8 +45,8 @@ def test_states_and_gradients_equal_those_with_padding(network: EncoderOnly, dro
 
 
 @pytest.mark.parametrize("drops", [False, True])
-def test_nothing_is_computed_for_padding(network: EncoderOnly, drops: bool) -> None:
-    network, rows = dropping(network) if drops else network, list[int]()
+def test_nothing_is_computed_for_padding(tmp_path: Path, drops: bool) -> None:
+    network, rows = trainable_encoder(tmp_path, drops), list[int]()
     for module in network.modules():
         if isinstance(module, MultiHeadAttention):
             module.o_proj.register_forward_hook(lambda _, given, __: rows.append(given[0].shape[:-1].numel()))

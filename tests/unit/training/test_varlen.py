@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_families import write_tiny
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.nn.attention import varlen
+from trainable_encoder import trainable_encoder
 
 from headwise.architectures.transformer import transformer_config
 from headwise.config.model import TransformerConfig
@@ -22,10 +22,7 @@ from headwise.data.tagged import IGNORED
 from headwise.network.attention import scaled_dot_product_attention
 from headwise.network.build import build
 from headwise.network.config import RotaryConfig
-from headwise.network.extra_dropout import DropoutRates, DroppingKernel, add_dropout
-from headwise.network.transformer import EncoderOnly
-from headwise.tasks.classification import FINE_TUNING, classification_objective
-from headwise.tasks.pretrained import make_trainable
+from headwise.tasks.classification import classification_objective
 from headwise.training import packed
 from headwise.training.packed import WIDEST, has_varlen, runs_varlen
 from headwise.training.step import Objective, translation_objective
@@ -107,32 +104,12 @@ def test_loss_and_gradients_of_translation(
     torch.testing.assert_close(found, padded, **CLOSE)
 
 
-class Halved(nn.Module):
-    """A deterministic replacement for dropout."""
-
-    p = 0.5
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * 0.5
-
-
-def encoder(folder: Path, drops: bool) -> EncoderOnly:
-    write_tiny(folder, "bert", {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 40})
-    network: Any = make_trainable(FINE_TUNING.read(str(folder)).network, 0.0).train().double()
-    if drops:
-        add_dropout(network, DropoutRates(attention=0.1))
-        for module in network.modules():
-            if isinstance(module, DroppingKernel):
-                module.dropout = Halved()  # pyright: ignore[reportAttributeAccessIssue]
-    return network
-
-
 @pytest.mark.parametrize("drops", [False, True])
 def test_loss_and_gradients_of_encoders(
     tmp_path: Path, drops: bool, calls: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attention with dropout on weights is padded by itself."""
-    network = encoder(tmp_path, drops)
+    network = trainable_encoder(tmp_path, drops).double()
     found = loss_and_gradients(network, classification_objective(network, TRAIN), TEXTS)
     assert {shape[0] for shape in calls} == (set() if drops else {TEXTS.n_real})
     monkeypatch.setattr("headwise.training.packed.attention_for_encoder", lambda *_: None)
@@ -144,7 +121,7 @@ def test_loss_and_gradients_of_encoders(
 def test_an_encoder_asks_nothing_of_the_device(tmp_path: Path, drops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fake tensors have shapes and no values, so they raise an error where a GPU would be waited for."""
     monkeypatch.setattr("headwise.training.packed.runs_varlen", lambda *_: True)
-    network, called, attend = encoder(tmp_path, drops), list[object](), packed.attend_by_varlen
+    network, called, attend = trainable_encoder(tmp_path, drops).double(), list[object](), packed.attend_by_varlen
     monkeypatch.setattr(packed, "attend_by_varlen", lambda *given: called.append(given) or attend(*given))
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         batch = TEXTS._map(mode.from_tensor)
