@@ -76,6 +76,24 @@ def test_a_model_trained_here_is_fine_tuned(model_path: Path, files: list[str], 
     assert headwise.load(tmp_path / "out", "cpu").config.data.mix == str(general)
 
 
+def test_the_rate_of_fine_tuning_is_a_quarter_of_the_model_s_own(
+    model_path: Path, files: list[str], cli: Any, tmp_path: Path
+) -> None:
+    """Also if it is tuned again. The other settings are those of the recipe for fine-tuning."""
+    settings = ["--set", "train.max_steps=1", "train.validate_bleu=0", "train.threads=1"]
+    base = headwise.load(model_path, "cpu").config.train.learning_rate
+    for origin, out in ((model_path, tmp_path / "once"), (tmp_path / "once", tmp_path / "twice")):
+        ran = cli("tune", origin, *files, *settings, "--out", out, "--device", "cpu")
+        assert ran.code == 0, ran.err
+        train = json.loads((out / "config.json").read_text())["train"]
+        assert train["learning_rate"] == pytest.approx(base / 4, rel=0.05)  # two digits are kept
+        assert (train["warmup_steps"], train["clip_norm"], train["patience"]) == (100, 1.0, 5)
+    ran = cli(
+        "tune", model_path, *files, *settings, "train.learning_rate=0.5", "--out", tmp_path / "set", "--device", "cpu"
+    )
+    assert json.loads((tmp_path / "set/config.json").read_text())["train"]["learning_rate"] == 0.5
+
+
 def test_a_recipe_without_an_architecture_fits_any_model(
     model_path: Path, files: list[str], cli: Any, tmp_path: Path
 ) -> None:

@@ -31,9 +31,11 @@ from headwise.network.config import NetworkConfig, StackConfig
 from headwise.tasks.job import TrainRequest, notify
 from headwise.tasks.pretrained import NO_DROPOUT
 from headwise.tasks.table import fine_tuning_of
+from headwise.training.schedule import peak_learning_rate
 
 TOKENIZER_SETTINGS = ("tokenizer", "subword", "vocab_size", "normalization", "lowercase")  # settings in [data]
 SUMMARISING = ("bart", "pegasus", "t5", "mt5")  # families that write short outputs for long inputs
+TUNING_RATE = 0.25  # of the highest learning rate that the model was trained with (benchmarks/results, few-pairs)
 # Settings that need a tokenizer trained here.
 UNSUPPORTED = ("data.bpe_dropout", "data.source_dropout", "data.both_directions", "train.alignment_weight")
 
@@ -58,7 +60,16 @@ def config_from_model(request: TrainRequest) -> RunConfig:
             f"--source-language and --target-language are for pretrained models; --init {request.init} was trained here"
         )
     start = from_dict({"model": {"task": "translate"}}, request.init, start)  # a denoiser becomes a translator
+    if request.recipe == TASKS["translate"].tuning:  # whose rate is that of large pretrained models
+        request = replace(request, settings=[f"train.learning_rate={_tuning_rate(request, start)}", *request.settings])
     return merged_config(request, start)
+
+
+def _tuning_rate(request: TrainRequest, start: RunConfig) -> float:
+    """The learning rate to fine-tune a model with that was trained here: a part of its own, once."""
+    peak = peak_learning_rate(start.train, start.model.d_model)
+    tuned_before = recipe_name(request.init, "translate") == request.recipe
+    return peak if tuned_before else float(f"{TUNING_RATE * peak:.2g}")
 
 
 def recipe_name(init: str, task: str) -> str:

@@ -18,7 +18,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     general = "pairs of general language to mix in, so that the model does not forget it"
     parser.add_argument("--general", nargs="+", action="extend", default=[], metavar="FILE", help=general)
     training_options(parser, f"Pairs: {TASKS['translate'].files}", held_out="10%")
-    parser.set_defaults(recipe="", task="translate")
+    parser.set_defaults(recipe=TASKS["translate"].tuning, task="translate")
 
 
 def run(options: argparse.Namespace) -> None:
