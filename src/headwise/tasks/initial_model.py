@@ -69,7 +69,7 @@ def _tuning_rate(request: TrainRequest, start: RunConfig) -> float:
     """The learning rate to fine-tune a model with that was trained here: a part of its own, once."""
     peak = peak_learning_rate(start.train, start.model.d_model)
     tuned_before = recipe_name(request.init, "translate") == request.recipe
-    return peak if tuned_before else float(f"{TUNING_RATE * peak:.2g}")
+    return peak if tuned_before else TUNING_RATE * peak
 
 
 def recipe_name(init: str, task: str) -> str:
