@@ -38,7 +38,7 @@ CELLS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "
 
 
 def build_recurrent(c: RecurrentConfig) -> Recurrent:
-    """A recurrent encoder-decoder with the Transformer's initial embeddings and torch's initial cells."""
+    """A recurrent encoder-decoder: embeddings with standard deviation d_model^-1/2, and torch's initial cells."""
     width = c.d_model * (2 if c.bidirectional else 1)
     encoder = (ReversingEncoder if c.reverse_source else RecurrentEncoder)(_encoder_rnn(c))
     src_tokens, tgt_tokens, output = _tables(c, std=c.d_model**-0.5)

@@ -120,8 +120,8 @@ def initialize(network: nn.Module) -> None:
 
     It is scaled by (2N)^-1/2 for a stack of N layers, as in GPT-2 (section 2.3 of its report); the paper does not
     specify this. Otherwise a post-norm model of several layers learns to use its source only after thousands of updates
-    (benchmarks/results, quality). Embedding tables have standard deviation d_model^-1/2: after the scale of section 3.4
-    a component has variance 1.
+    (benchmarks/results, quality). Embedding tables have standard deviation d_model^-1/2 / 4: the table is also the
+    output projection, and the first logits are then nearly equal (benchmarks/results, early-lead).
     """
     gains = _residual_gains(network)
     for module in network.modules():
@@ -130,7 +130,7 @@ def initialize(network: nn.Module) -> None:
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+            nn.init.normal_(module.weight, std=0.25 * module.embedding_dim**-0.5)
 
 
 def _residual_gains(network: nn.Module) -> dict[nn.Module, float]:
