@@ -120,17 +120,18 @@ def initialize(network: nn.Module) -> None:
 
     It is scaled by (2N)^-1/2 for a stack of N layers, as in GPT-2 (section 2.3 of its report); the paper does not
     specify this. Otherwise a post-norm model of several layers learns to use its source only after thousands of updates
-    (benchmarks/results, quality). Embedding tables have standard deviation d_model^-1/2 / 4: the table is also the
-    output projection, and the first logits are then nearly equal (benchmarks/results, early-lead).
+    (benchmarks/results, quality). Embedding tables have standard deviation d_model^-1/2, or a quarter of it if no
+    positions are added to them, which would drown them: the table is also the output projection, and the first logits
+    are then nearly equal (benchmarks/results, early-lead).
     """
-    gains = _residual_gains(network)
+    gains = _residual_gains(network) | _embedding_gains(network)
     for module in network.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight, gain=gains.get(module, 1.0))
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=0.25 * module.embedding_dim**-0.5)
+            nn.init.normal_(module.weight, std=gains.get(module, 1.0) * module.embedding_dim**-0.5)
 
 
 def _residual_gains(network: nn.Module) -> dict[nn.Module, float]:
@@ -143,6 +144,12 @@ def _residual_gains(network: nn.Module) -> dict[nn.Module, float]:
             elif isinstance(module, FeedForward | GatedFeedForward):
                 gains[module.down_proj] = (2 * len(stack.layers)) ** -0.5
     return gains
+
+
+def _embedding_gains(network: nn.Module) -> dict[nn.Module, float]:
+    """The gain of the tables without added positions."""
+    fronts = (module for module in network.modules() if isinstance(module, Embeddings))
+    return {front.tokens: 0.25 for front in fronts if isinstance(front.positions, NoPositions)}
 
 
 @contextmanager

@@ -200,10 +200,13 @@ def test_seed_decides_the_parameters() -> None:
 
 
 @pytest.mark.parametrize("tied", ["all", "target", "none"])
-def test_embedded_tokens_start_with_a_standard_deviation_of_a_quarter(tied: str) -> None:
-    model = fresh(1, tied_embeddings=tied)
+@pytest.mark.parametrize(
+    ("positions", "expected"), [("sinusoidal", 1), ("learned", 1), ("rotary", 0.25), ("relative", 0.25)]
+)
+def test_embedded_tokens_start_smaller_if_no_positions_are_added(tied: str, positions: str, expected: float) -> None:
+    model = fresh(1, tied_embeddings=tied, positions=positions)
     for embeddings in (model.src_embeddings, model.tgt_embeddings):
-        assert (embeddings.tokens.weight * embeddings.scale).std().item() == pytest.approx(0.25, rel=0.05)
+        assert (embeddings.tokens.weight * embeddings.scale).std().item() == pytest.approx(expected, rel=0.05)
 
 
 def test_projections_start_xavier_uniform_with_smaller_residual_projections_and_zero_biases() -> None:
