@@ -49,7 +49,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="model folders written by `headwise train`")
     test = "test set: its name, the source and one or several references; or its name and a file of pairs "
     test += "(.tsv, .po, .tmx, ...); may be repeated (default: validation scores)"
-    test += "may be repeated (default: the table has validation scores)"
     metavar = ("NAME=SOURCE", "REFERENCE")
     parser.add_argument("--test", action="append", nargs="+", type=in_file, default=[], metavar=metavar, help=test)
     metric_options(parser, ("BLEU", "chrF++"))
