@@ -17,7 +17,7 @@ from together import all_end_well, group
 SETTINGS = ["model.d_model=16", "model.d_ff=32", "model.n_heads=2", "data.vocab_size=275", "train.threads=1"]
 SETTINGS += ["train.tokens_per_batch=200", "train.log_every=1", "train.checkpoint_every=10", "train.validate_every=20"]
 SETTINGS += ["train.max_steps=40", "train.schedule=constant", "train.average=1", "train.validate_bleu=0"]
-SETTINGS += ["train.precision=float32", "train.learning_rate=0.01", "train.warmup_steps=1"]
+SETTINGS += ["train.precision=float32", "train.learning_rate=0.003", "train.warmup_steps=1"]
 SETTINGS += ["data.bpe_dropout=0.1", "data.shuffle_buffer=90", "train.accumulate=2"]
 
 
