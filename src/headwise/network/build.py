@@ -120,9 +120,9 @@ def initialize(network: nn.Module) -> None:
 
     It is scaled by (2N)^-1/2 for a stack of N layers, as in GPT-2 (section 2.3 of its report); the paper does not
     specify this. Otherwise a post-norm model of several layers learns to use its source only after thousands of updates
-    (benchmarks/results, quality). Embedding tables have standard deviation d_model^-1/2, or a quarter of it if no
-    positions are added to them, which would drown them: the table is also the output projection, and the first logits
-    are then nearly equal (benchmarks/results, early-lead).
+    (benchmarks/results, quality). Embedding tables have standard deviation d_model^-1/2, or a quarter of it if they are
+    scaled by d_model^1/2 and no positions are added: the table is also the output projection, and the first logits are
+    then nearly equal. Positions would drown embeddings that small (benchmarks/results, early-lead).
     """
     gains = _residual_gains(network) | _embedding_gains(network)
     for module in network.modules():
@@ -147,9 +147,9 @@ def _residual_gains(network: nn.Module) -> dict[nn.Module, float]:
 
 
 def _embedding_gains(network: nn.Module) -> dict[nn.Module, float]:
-    """The gain of the tables without added positions."""
+    """The gain of the tables that are scaled and have no positions added."""
     fronts = (module for module in network.modules() if isinstance(module, Embeddings))
-    return {front.tokens: 0.25 for front in fronts if isinstance(front.positions, NoPositions)}
+    return {front.tokens: 0.25 for front in fronts if front.scale > 1 and isinstance(front.positions, NoPositions)}
 
 
 @contextmanager

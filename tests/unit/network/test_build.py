@@ -11,7 +11,9 @@ from torch import nn
 from headwise.architectures.transformer import build_model
 from headwise.config.model import MODELS, TransformerConfig
 from headwise.network.attention import MultiHeadAttention
+from headwise.network.build import build
 from headwise.network.dropout import Dropout
+from headwise.network.from_recipe import transformer_config
 from headwise.network.norms import RMSNorm
 from headwise.network.parameters import count_parameters
 from headwise.network.transformer import Transformer
@@ -207,6 +209,14 @@ def test_embedded_tokens_start_smaller_if_no_positions_are_added(tied: str, posi
     model = fresh(1, tied_embeddings=tied, positions=positions)
     for embeddings in (model.src_embeddings, model.tgt_embeddings):
         assert (embeddings.tokens.weight * embeddings.scale).std().item() == pytest.approx(expected, rel=0.05)
+
+
+def test_unscaled_embeddings_start_with_the_usual_standard_deviation() -> None:
+    torch.manual_seed(1)
+    c = transformer_config(TransformerConfig(vocab_size=1000, d_model=64, n_heads=4, positions="rotary"))
+    assert c.decoder
+    network = build(replace(c, encoder=None, decoder=replace(c.decoder, embedding_scale=1.0, cross_heads=())))
+    assert network.embeddings.tokens.weight.std().item() == pytest.approx(64**-0.5, rel=0.05)
 
 
 def test_projections_start_xavier_uniform_with_smaller_residual_projections_and_zero_biases() -> None:
