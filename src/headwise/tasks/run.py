@@ -89,7 +89,10 @@ def run_config(request: TrainRequest) -> RunConfig:
 def _from_scratch_config(request: TrainRequest) -> RunConfig:
     """The configuration of a run without `request.init`."""
     if not request.recipe:
-        raise UserError("--recipe is required: the training settings; only --init MODEL has its own")
+        raise UserError(
+            "--recipe is required: the training settings. For translation, tiny is for ten thousand pairs and small "
+            "for a hundred thousand; `headwise train --help` lists all recipes. Only --init MODEL has its own"
+        )
     config = load_recipe(request.recipe)
     task = request.task or config.model.task
     if task in JOBS and not JOBS[task].from_scratch:
