@@ -82,5 +82,5 @@ Cross-attention of one translation: {picture}
 {next_steps(folder, {"source.txt": source, "reference.txt": reference})}
 
 On your own files:
-  {headwise_command()} train --recipe small --train SOURCE TARGET --valid SOURCE TARGET --out runs/mine"""
+  {headwise_command()} train --recipe tiny --train SOURCE TARGET --valid SOURCE TARGET --out runs/mine"""
     )

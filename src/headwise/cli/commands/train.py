@@ -1,4 +1,4 @@
-"""Example: headwise train --recipe small --train train.en train.de --valid valid.en valid.de --out runs/ende"""
+"""Example: headwise train --recipe tiny --train train.en train.de --valid valid.en valid.de --out runs/ende"""
 
 import argparse
 import os
