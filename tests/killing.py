@@ -2,24 +2,26 @@
 
 import json
 import signal
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from programs import Program
+from waiting import wait_until
 
 # Not part of a run
 CLOCK = ("seconds", "elapsed", "tokens_per_second", "tflops", "data_wait", "seconds_left", "skipped")
 
 
-def wait_for_step(program: Any, out: Path, step: int, seconds: float = 120) -> None:
-    """Wait until the running `program` has logged this step, which it must within so many seconds."""
-    deadline = time.monotonic() + seconds
-    while steps_done(out) < step:
-        assert program.poll() is None, program.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+def wait_for_step(program: Any, out: Path, step: int) -> None:
+    """Wait until the running `program` has logged this step."""
+    wait_until(lambda: steps_done(out) >= step or ended(program), pause=0.002)
+
+
+def ended(program: Any) -> bool:
+    """False as long as a program runs, which it must."""
+    assert program.poll() is None, program.communicate()[1]
+    return False
 
 
 def steps_done(out: Path) -> int:
@@ -29,13 +31,10 @@ def steps_done(out: Path) -> int:
     return json.loads(lines[-1])["step"] if lines else 0
 
 
-def killed_at(path: Path, arguments: Sequence[object], seconds: float = 240) -> None:
-    """Run `headwise` until `path` exists, which it must within so many seconds, and kill it there."""
+def killed_at(path: Path, arguments: Sequence[object]) -> None:
+    """Run `headwise` until `path` exists, and kill it there."""
     with Program(arguments) as program:
-        deadline = time.monotonic() + seconds
-        while not path.exists():
-            assert program.poll() is None and time.monotonic() < deadline
-            time.sleep(0.002)
+        wait_until(lambda: path.exists() or ended(program), pause=0.002)
         program.kill()
         assert program.wait() == -signal.SIGKILL
 

@@ -31,8 +31,8 @@ def group(size: int, arguments: Sequence[object]) -> Iterator[list["Program[str]
             program.communicate()
 
 
-def all_end_well(programs: Sequence["Program[str]"], seconds: float = 240) -> list[str]:
+def all_end_well(programs: Sequence["Program[str]"]) -> list[str]:
     """What each has said, which must have ended without an error."""
-    said = [program.communicate(timeout=seconds)[1] for program in programs]
+    said = [program.communicate()[1] for program in programs]
     assert [program.returncode for program in programs] == [0] * len(programs), "\n".join(said)
     return said

@@ -102,6 +102,7 @@ def test_loss_and_gradients(both: tuple[str, Any, Any, Translator]) -> None:
         torch.testing.assert_close(value, wanted, atol=1e-5, rtol=1e-4, msg=lambda text, key=key: f"{key}: {text}")
 
 
+@pytest.mark.few(1)
 def test_fifty_updates(both: tuple[str, Any, Any, Translator], tmp_path: Path) -> None:
     """The same curve; and what is saved has the same logits in transformers."""
     kind, theirs, own, model = both

@@ -185,12 +185,14 @@ def inputs(lengths: tuple[int, ...] = (7, 3, 5, 7, 2, 6)) -> list[list[int]]:
     return [torch.randint(4, VOCAB, (length,), generator=generator).tolist() for length in lengths]
 
 
+@pytest.mark.few(6)
 def test_greedy(pair: Pair) -> None:
     theirs = pair.their_tokens(inputs(), max_new_tokens=12)
     assert pair.write(inputs(), pair.settings()) == theirs
     assert any(len(tokens) < 12 for tokens in theirs), "no output ends by itself: this proves too little"
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("early", [False, True, "never"])
 @pytest.mark.parametrize("alpha", [1.0, 2.0, 0.0, -0.5])
 def test_beams(pair: Pair, alpha: float, early: bool | str) -> None:
@@ -201,6 +203,7 @@ def test_beams(pair: Pair, alpha: float, early: bool | str) -> None:
     assert [hypothesis.tokens for ranked in found for hypothesis in ranked] == theirs
 
 
+@pytest.mark.few(6)
 def test_beams_of_a_large_batch(pair: Pair) -> None:
     """Where rows that are done wait for others before they leave the batch, and must not change any more."""
     rows = inputs((7, 3, 5, 6) * 10)
@@ -231,6 +234,7 @@ def test_forced_beginnings_and_ends(pair: Pair) -> None:
     assert [[11, *tokens] for tokens in found] == theirs
 
 
+@pytest.mark.few(6)
 def test_outputs_do_not_depend_on_company(pair: Pair) -> None:
     settings = pair.settings(beam_size=2)
     together = pair.write(inputs(), settings)

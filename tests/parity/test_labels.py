@@ -192,6 +192,7 @@ def test_loss_and_gradients(kind: str, head: str, tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("head", HEADS)
 def test_fifty_updates(kind: str, head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,6 +103,7 @@ def test_loss_and_gradients(both: tuple[Any, DecoderOnly, Any]) -> None:
         )
 
 
+@pytest.mark.few(1)
 def test_fifty_updates(both: tuple[Any, DecoderOnly, Any]) -> None:
     """A loop as their users write it, and the steps of our trainer: the same curve, and the same network at its end."""
     theirs, own, model = both

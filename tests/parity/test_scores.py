@@ -200,7 +200,7 @@ def test_evaluation(tmp_path: Path) -> None:
     assert report.mse == pytest.approx(np.mean(np.subtract(numbers, values) ** 2))
     assert report.mae == pytest.approx(np.mean(np.abs(np.subtract(numbers, values))))
     (tmp_path / "pairs.tsv").write_text("a\tb\tmuch\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"pairs.tsv: line 1: 'much' is not a number"):
+    with pytest.raises(UserError, match=r"pairs.tsv: line 1: 'much'.*not"):
         scorer.evaluate([str(tmp_path / "pairs.tsv")])
     (tmp_path / "labels.tsv").write_text("a\twet,hot\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"labels.tsv: line 1: unknown label 'hot'"):

@@ -4,7 +4,9 @@ One small model, trained once to copy letters, serves every test that needs any 
 """
 
 import io
+import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -158,6 +160,16 @@ def copying(
         if not link.exists():
             link.symlink_to(learn(list, steps=500)[1])
     return headwise.load(link.resolve(), device="cpu"), link.resolve()
+
+
+@pytest.fixture(scope="session")
+def pace(model_path: Path) -> float:
+    """Seconds in which a command starts, loads the model and translates here and now; limits are multiples of it."""
+    begin = time.monotonic()
+    with Program(["translate", model_path, Path(__file__).with_name("line.txt"), "-o", os.devnull]) as program:
+        _, err = program.communicate()
+    assert program.returncode == 0, err
+    return time.monotonic() - begin
 
 
 @pytest.fixture(scope="session")

@@ -92,6 +92,7 @@ def test_adapters_are_added_and_merged(cli: Cli, base: Path, files: list[str], t
     assert texts[0] == texts[1] != ""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kind", "task", "changes"),
     [("gpt2", "lm", {"n_layer": 2}), ("llama", "lm", {}), ("bert", "mlm", {"vocab_size": 265})],
@@ -142,6 +143,7 @@ def write_data(folder: Path, task: str) -> Path:
     return path
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("task", "kind", "head", "figure"),
     [
@@ -175,6 +177,7 @@ def test_new_head_is_trained_and_saved(cli: Cli, tmp_path: Path, task: str, kind
     assert json.loads(ran.out)[figure] == pytest.approx(best)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("architecture", ["BertModel", "BertForMaskedLM", "BertForTokenClassification"])
 def test_new_head_on_other_layouts_of_the_base(cli: Cli, tmp_path: Path, architecture: str) -> None:
     """Files without the prefix of the body, with a repeated output matrix, and with the head that is trained."""
@@ -234,6 +237,7 @@ def test_adapters_need_a_pretrained_model(cli: Cli, base: Path, files: list[str]
     assert "has adapters; merge them first" in refused.complaint
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

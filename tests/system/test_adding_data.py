@@ -111,6 +111,7 @@ def test_without_the_files_the_run_differs(
     assert losses(out)[6] != losses(whole)[6]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_killed_and_resumed_exactly(
     six_steps: Path, whole: Path, start: Start, files: Files, cli: Any, tmp_path: Path
@@ -145,6 +146,7 @@ def test_the_same_command_adds_nothing_again(
     assert_same_run(out, whole)
 
 
+@pytest.mark.thorough
 def test_before_the_first_checkpoint_the_run_starts_again(start: Start, files: Files, cli: Any, tmp_path: Path) -> None:
     out = tmp_path / "model"
     program = Program([*start(), "train.max_steps=1000", "train.checkpoint_every=1000", "--out", str(out)])
@@ -162,6 +164,7 @@ def test_before_the_first_checkpoint_the_run_starts_again(start: Start, files: F
     assert len(losses(out)) == STEPS
 
 
+@pytest.mark.thorough
 def test_files_are_added_twice_and_by_two_processes(
     whole: Path, six_steps: Path, start: Start, files: Files, cli: Any, tmp_path: Path
 ) -> None:
@@ -207,6 +210,7 @@ def test_patience_counts_anew_when_files_are_added(start: Start, files: Files, c
         assert len(losses(out)) == steps + 2
 
 
+@pytest.mark.thorough
 def test_each_added_corpus_may_have_a_weight(start: Start, files: Files, cli: Any, tmp_path: Path) -> None:
     out = tmp_path / "model"
     two = start(*files["old"], *files["last"])
@@ -283,6 +287,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory, task: Any) -> dict[str, Path
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("recipe", "settings"),
     [

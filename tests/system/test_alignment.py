@@ -13,12 +13,13 @@ from headwise import Model
 from headwise.inspect.readings import alignment_row, between_words, clearest_head
 
 Files = tuple[Path, Path, Path]
+PAIRS = 16
 
 
 @pytest.fixture
 def copied(task: Callable[..., Any], write: Callable[..., Any], tmp_path: Path) -> Files:
     """Letters, the same letters, and their links: word n to word n."""
-    pairs = task(60, 5)
+    pairs = task(PAIRS, 5)
     src, tgt = write(tmp_path / "pairs", pairs)
     gold = tmp_path / "pairs.gold"
     gold.write_text("".join(" ".join(f"{i}-{i}" for i in range(len(text.split()))) + "\n" for text, _ in pairs))
@@ -40,7 +41,7 @@ def test_copying_aligns_each_letter_with_itself(
     report = cli("evaluate", model, "--source", src, "--target", tgt, "--alignments", gold, "--json")
     found = json.loads(report.out)
     assert found["aer"] < 5
-    assert found["pairs"] == 60
+    assert found["pairs"] == PAIRS
     assert found["head"] == json.loads((model / "alignment.json").read_text())
     both = cli("evaluate", model, "--source", src, "--target", tgt, "--alignments", gold, "--reverse", model)
     assert float(both.lines[0].split()[1]) < 5
@@ -68,7 +69,7 @@ def test_prune(cli: Callable[..., Any], model_path: Path, copied: Files, tmp_pat
     assert ran.code == 0, ran
     assert "without 3 heads" in ran.err
     translated = cli("translate", tmp_path / "small", src)
-    assert len(translated.lines) == 60
+    assert len(translated.lines) == PAIRS
     again = cli("prune", model_path, "--heads", "1", "--source", src, "--target", tgt, "--out", tmp_path / "small")
     assert "holds a model already" in again.complaint
 
@@ -80,9 +81,9 @@ def test_prune(cli: Callable[..., Any], model_path: Path, copied: Files, tmp_pat
         (["evaluate", "MODEL", "--source", "SRC", "--target", "SRC"], "--target is for --alignments"),
         (["evaluate", "MODEL", "--alignments", "GOLD"], "--alignments needs links to score"),
         (["evaluate", "--alignments", "SRC", "--hypothesis", "GOLD"], "pairs.src: line 1: 'a' is not a link"),
-        (["evaluate", "--alignments", "GOLD", "--hypothesis", "TWO"], "links of 1 pairs, but gold of 60"),
+        (["evaluate", "--alignments", "GOLD", "--hypothesis", "TWO"], f"links of 1 pairs, but gold of {PAIRS}"),
         (["align", "MODEL", "--source", "SRC", "--target", "TWO"], "line n must belong to line n"),
-        (["align", "MODEL", "--source", "SRC", "--target", "SRC", "--choose", "TWO"], "has 1 lines, but there are 60"),
+        (["align", "MODEL", "--source", "SRC", "--target", "SRC", "--choose", "TWO"], f"lines, but there are {PAIRS}"),
         (
             ["prune", "MODEL", "--heads", "99%", "--source", "SRC", "--target", "SRC", "--out", "OUT"],
             "that is 12 of 12",

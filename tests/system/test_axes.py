@@ -22,6 +22,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [folder / "pairs.en", folder / "pairs.de"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("changes", "lacks"),
     [

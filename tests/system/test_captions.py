@@ -72,6 +72,7 @@ def test_training_keeps_the_layout(cli: Cli, folder: Path, tmp_path: Path) -> No
     assert "3 pictures, 4 captions" in cli("evaluate", out, "--source", folder / "held.tsv").out
 
 
+@pytest.mark.thorough
 def test_a_killed_run_is_resumed_exactly(cli: Cli, folder: Path, tmp_path: Path) -> None:
     """With images that are shifted at random in every epoch."""
     constant = command(folder, "train.schedule=constant", "data.shift=0.2", "data.flip=true", "train.max_steps=60")
@@ -172,6 +173,7 @@ def test_a_captioner_trains_from_scratch(cli: Cli, folder: Path, tmp_path: Path)
     assert not (tmp_path / "two").exists()
 
 
+@pytest.mark.thorough
 def test_a_captioner_from_scratch_is_resumed_exactly(cli: Cli, folder: Path, tmp_path: Path) -> None:
     constant = from_nothing(folder, "train.schedule=constant", "train.max_steps=60", "model.dropout=0.1")
     assert cli(*constant, "--out", tmp_path / "whole").code == 0

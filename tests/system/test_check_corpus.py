@@ -102,7 +102,7 @@ def test_each_fault_once(cli: Any, tmp_path: Path, fault: str) -> None:
         "empty": {"target: leading"},
     }
     assert all(any(other.startswith(start) for start in expected.get(fault, ())) for other in others), others
-    assert re.search(rf"      1  1.96%  {re.escape(found[0])}\n +line 31: ", ran.out)
+    assert re.search(rf"      1  1.96%  {re.escape(found[0])}\n +line 31: {pair[0][:5]}", ran.out)
 
 
 @pytest.mark.parametrize("what", REPEATS)
@@ -160,8 +160,11 @@ def test_pairs_that_valid_1_percent_would_hold_out(cli: Any, tmp_path: Path) -> 
 def test_warnings_about_the_files(cli: Any, tmp_path: Path) -> None:
     train = tsv(tmp_path / "a.tsv", [("source", "target"), *sound()])
     valid = tsv(tmp_path / "v.tsv", [(tgt, src) for src, tgt in sound(30, 50)])
+    header = f"{train}: line 1 (source TAB target) looks like a header"
+    alone = cli("check-corpus", train).out
+    assert header in alone and f"--valid {header}" not in alone
     ran = cli("check-corpus", train, "--valid", valid)
-    assert f"{train}: line 1 (source TAB target) looks like a header" in ran.out
+    assert header in ran.out
     assert f"validation: {valid}: looks swapped: its sources resemble the targets of " in ran.out
 
 
@@ -204,6 +207,7 @@ def test_errors_are_one_line(cli: Any, tmp_path: Path) -> None:
     assert "is the file that is read" in over
 
 
+@pytest.mark.thorough
 def test_real_corpora(cli: Any, shared_data: Path) -> None:
     """The findings match the corpora's own descriptions."""
     folder = shared_data / "multi30k"

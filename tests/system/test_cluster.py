@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from libretranslatepy import LibreTranslateAPI
+from waiting import wait_until
 
 import headwise
 from headwise.cluster.actors import ClusterExecutor
@@ -108,9 +109,8 @@ def test_a_killed_process_is_replaced(cluster: Any, model_path: Path, task: Call
     def recorded() -> Iterator[str]:
         for number, line in enumerate(lines):
             if number == 600:
-                deadline = time.monotonic() + 30
-                while not (found := working()) and time.monotonic() < deadline:
-                    time.sleep(0.01)
+                wait_until(working)
+                found = working()
                 os.kill(found[0], signal.SIGKILL)
                 killed.append(found[0])
             yield line
@@ -199,15 +199,15 @@ def test_errors_of_work_and_of_processes(cluster: Any) -> None:
     import ray
 
     with ClusterExecutor(ray, gpu=False) as actors:
-        assert actors.submit(int, "3").result(60) == 3
+        assert actors.submit(int, "3").result() == 3
         with pytest.raises(ValueError, match="invalid literal"):
-            actors.submit(int, "three").result(60)
+            actors.submit(int, "three").result()
         with pytest.raises(UserError, match="3 workers died while processing the same lines"):
-            actors.submit(os._exit, 1).result(60)
+            actors.submit(os._exit, 1).result()
         before = actors.size
         node = cluster.add_node(num_cpus=1)
         time.sleep(1.1)  # it checks once a second
-        assert actors.submit(int, "4").result(60) == 4 and (before, actors.size) == (2, 3)
+        assert actors.submit(int, "4").result() == 4 and (before, actors.size) == (2, 3)
         cluster.remove_node(node)
     while len(live_nodes(ray)) > 2:
         time.sleep(0.1)

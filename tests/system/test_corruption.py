@@ -48,6 +48,7 @@ def command(texts: Path, model: Path, languages: list[str]) -> list[str]:
     return [*start, "--device", "cpu", "--set", *QUICK]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", KINDS)
 def test_training_keeps_the_layout(name: str, cli: Cli, texts: Path, tmp_path: Path) -> None:
     languages = write(tmp_path / "model", name, SENTINELS if name == "t5" else [])
@@ -74,6 +75,7 @@ def test_training_keeps_the_layout(name: str, cli: Cli, texts: Path, tmp_path: P
         torch.testing.assert_close(model.network(src, tgt), expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["t5", "bart"])
 def test_a_killed_run_is_resumed_exactly(name: str, texts: Path, cli: Cli, tmp_path: Path) -> None:

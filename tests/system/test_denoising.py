@@ -88,6 +88,7 @@ def stage(files: Path, cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return out
 
 
+@pytest.mark.thorough
 def test_masked_tokens_are_restored(stage: Path) -> None:
     """A random guess is right once in ten times, or in twenty if the language is unknown."""
     model = headwise.load(stage, "cpu")
@@ -97,6 +98,7 @@ def test_masked_tokens_are_restored(stage: Path) -> None:
     assert right >= 0.8 * len(texts)
 
 
+@pytest.mark.thorough
 def test_a_run_is_resumed_exactly(files: Path, cli: Any, tmp_path: Path) -> None:
     more = ["train.checkpoint_every=7", "train.validate_every=7", "train.log_every=1", "data.bpe_dropout=0.1"]
     assert cli(*command(files, tmp_path / "whole", 20, *more)).code == 0

@@ -15,9 +15,10 @@ import tomllib
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from glob import glob
 from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
 from textwrap import dedent
 from threading import Thread
 from typing import Any
@@ -290,12 +291,22 @@ GIVEN = {"sources": sentences(4), "targets": sentences(4, 3)}  # names that snip
 
 
 def provide(folder: Path, names: list[str]) -> None:
-    """Make the named files that are missing."""
+    """Copy the named files that are missing, with what was made beside them."""
     for name in names:
-        path = folder / name
-        if name in MAKERS and not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            MAKERS[name](path)
+        if name in MAKERS and not (folder / name).exists():
+            shutil.copytree(made(name), folder, dirs_exist_ok=True)
+
+
+@cache
+def made(name: str) -> Path:
+    """A folder with the named file, made once."""
+    folder = Path(mkdtemp(dir=CACHE.name))
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    MAKERS[name](folder / name)
+    return folder
+
+
+CACHE = TemporaryDirectory(prefix="headwise-documentation-")
 
 
 # Outputs -------------------------------------------------------------------------------------------------------------

@@ -62,6 +62,7 @@ def test_related_texts_are_found_and_the_layout_is_complete(cli: Cli, pairs: Pat
     assert "# A vector model" in (out / "README.md").read_text()
 
 
+@pytest.mark.thorough
 def test_a_run_is_resumed_exactly(cli: Cli, pairs: Path, tmp_path: Path) -> None:
     start, settings = write(tmp_path / "model"), ["train.schedule=constant"]
     assert train(cli, start, pairs, tmp_path / "whole", *settings).code == 0

@@ -26,6 +26,7 @@ def test_training_to_copy(copying: tuple[headwise.Model, Path], task: Callable[.
     assert exact(copying[0], pairs, beam_size=4) >= 0.99
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_training_to_reverse(learn: Learn, task: Callable[..., Any]) -> None:
     def backwards(letters: list[str]) -> list[str]:

@@ -129,6 +129,7 @@ def test_the_families_are_all_here() -> None:
     assert {kind for kind, _ in KIND_OF.values()} <= KINDS.keys()
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize("family", [*KIND_OF])
 def test_every_family_is_inspected(
     family: str, cli: Cli, made: Callable[..., Path], given: Callable[[str], str]
@@ -333,7 +334,7 @@ def test_inputs_that_cannot_be_read(
 
 def test_a_sound_longer_than_the_window(made: Callable[..., Path], sound: Path) -> None:
     model = loaded(made("whisper", max_source_positions=20))
-    with pytest.raises(UserError, match=r"has 0.6 seconds, and this model reads 0.4 at once"):
+    with pytest.raises(UserError, match=r"0.6 seconds.*0.4"):
         model.attend(sound)
 
 

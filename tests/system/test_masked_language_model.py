@@ -84,6 +84,7 @@ def test_transformers_loads_it_and_computes_the_same(trained: Path) -> None:
         torch.testing.assert_close(own.network(torch.tensor([ids])), expected, atol=1e-5, rtol=0)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_killed_run_is_resumed_exactly(trained: Path, texts: Path, cli: Cli, tmp_path: Path) -> None:
     killed_and_resumed(cli, command(texts), 10, tmp_path / "model", trained)

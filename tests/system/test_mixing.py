@@ -30,6 +30,7 @@ def losses(out: Path) -> list[float]:
     return [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.thorough
 def test_a_mixed_run_is_resumed_exactly(corpora: list[str], cli: Any, tmp_path: Path) -> None:
     """Resumed across the end of an epoch, and by two processes; not with another general file."""
     *own, general = corpora

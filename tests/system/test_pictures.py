@@ -69,6 +69,7 @@ def test_every_command_for_images(trained: Path, pictures: Path, cli: Cli, tmp_p
     assert "<html" in (tmp_path / "red.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_killed_run_is_resumed_exactly(trained: Path, pictures: Path, cli: Cli, tmp_path: Path) -> None:
     out = tmp_path / "vit"
@@ -135,6 +136,7 @@ def test_a_setting_that_vit_cannot_have_is_refused(pictures: Path, tmp_path: Pat
 # --- From a pretrained network
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["vit", "deit"])
 def test_fine_tuning_a_pretrained_network(pictures: Path, cli: Cli, tmp_path: Path, kind: str) -> None:
     """Images are preprocessed as in its folder, and the layout is kept; its former class names are logged."""

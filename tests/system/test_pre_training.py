@@ -54,6 +54,7 @@ def trained(texts: list[str], cli: Cli, tmp_path_factory: pytest.TempPathFactory
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_killed_run_is_resumed_exactly(
@@ -147,6 +148,7 @@ def test_an_xlnet_has_the_chosen_dropout(trained: Path, texts: list[str], tmp_pa
     assert all(parameter.requires_grad for parameter in network.parameters())
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_killed_fine_tuning_is_resumed_exactly(trained: Path, texts: list[str], cli: Cli, tmp_path: Path) -> None:
     start = further(trained / "xlnet", texts)

@@ -101,6 +101,7 @@ def test_align_and_choose(cli: Cli, model_folder: tuple[Path, list[str]], files:
     (model_folder[0] / "alignment.json").unlink()
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("given", [(), ("--target", "Ein Hund"), ("--beam-size", 1)])
 def test_inspect(cli: Cli, model_folder: tuple[Path, list[str]], given: tuple[Any, ...], written: list[str]) -> None:
     ran = cli("inspect", model_folder[0], SOURCES[0], "--format", "json", *given, *model_folder[1])
@@ -115,6 +116,7 @@ def test_inspect(cli: Cli, model_folder: tuple[Path, list[str]], given: tuple[An
         assert [node["piece"] for node in found["beam"] if node["status"] == "chosen"] == found["tgt"]["pieces"]
 
 
+@pytest.mark.few(1)
 def test_images_and_text(cli: Cli, model_folder: tuple[Path, list[str]], tmp_path: Path) -> None:
     for name in ("a.html", "a.svg"):
         assert cli("inspect", model_folder[0], SOURCES[0], "-o", tmp_path / name, *model_folder[1]).code == 0
@@ -165,6 +167,7 @@ def translated(cli: Cli, model_folder: tuple[Path, list[str]], file: Path, *more
     return [json.loads(line) for line in ran.out.splitlines()]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_forced_prefix(cli: Cli, model_folder: tuple[Path, list[str]], files: tuple[Path, Path], beam: int) -> None:
     """The output starts with the prefix, and continues with the network's predictions."""
@@ -303,6 +306,7 @@ def test_prune(cli: Cli, model_folder: tuple[Path, list[str]], files: tuple[Path
     assert taken.code == 2 and "holds a model already" in taken.err
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("more", [(), ("--prefix", "Ein Hund"), ("--compute", "int8")])
 def test_drafts_change_nothing(
     cli: Cli, model_folder: tuple[Path, list[str]], files: tuple[Path, Path], more: tuple[str, ...]
@@ -322,6 +326,7 @@ def test_drafts_change_nothing(
             assert [row[name] for row in found] == pytest.approx([row[name] for row in plain], abs=2e-3)
 
 
+@pytest.mark.few(1)
 def test_ensembles(cli: Cli, model_folder: tuple[Path, list[str]], files: tuple[Path, Path], tmp_path: Path) -> None:
     """An ensemble of the same model twice is that model; with another one the log-probabilities are averaged."""
     other = tmp_path / "other"
@@ -360,6 +365,7 @@ def test_models_that_form_no_ensemble(cli: Cli, files: tuple[Path, Path], tmp_pa
     assert "an ensemble is of pretrained models, or of models trained here" in ran.complaint
 
 
+@pytest.mark.few(1)
 def test_head_importance_masks_and_attribution(model_folder: tuple[Path, list[str]]) -> None:
     languages = [option.partition("=")[2] for option in model_folder[1]]
     model: Any = load_translator(model_folder[0], "cpu").between(*languages)  # type: ignore[union-attr]

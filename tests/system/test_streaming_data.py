@@ -71,6 +71,7 @@ def test_it_learns_and_says_what_it_read(whole: Path) -> None:
     assert "| training data | *: a stream of 5 (" in card and ") shards |" in card
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", [10, 30])
 def test_killed_and_resumed_exactly(step: int, shards: Path, whole: Path, cli: Any, tmp_path: Path) -> None:
     killed_and_resumed(cli, command(shards), step, tmp_path / "model", whole)

@@ -118,6 +118,7 @@ def test_a_head_with_these_tags_is_fine_tuned(cli: Cli, files: list[str], tmp_pa
     assert torch.allclose(before, after, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, files: list[str], tmp_path: Path) -> None:
     settings = [*QUICK, "train.schedule=constant", "train.tokens_per_batch=60"]
     command = ["train", "--task", "tag", "--init", write(tmp_path / "model"), *files]

@@ -90,6 +90,7 @@ def forecaster(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 # Training -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("recipe", "shape"), [("classify", TRANSFORMER), ("classify-lstm", LSTM)])
 def test_training_on_the_order_of_letters(recipe: str, shape: list[str], files: Path, tmp_path: Path) -> None:
@@ -100,6 +101,7 @@ def test_training_on_the_order_of_letters(recipe: str, shape: list[str], files: 
     assert report.macro_f1 >= 0.99
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_wave_is_forecast_far_better_than_by_the_baselines(forecaster: Path, files: Path) -> None:
     errors = headwise.load(forecaster, "cpu").evaluate([str(files / "test.csv")]).errors
@@ -222,6 +224,7 @@ def test_info(which: str, cli: Callable[..., Any], request: pytest.FixtureReques
     assert ("horizon" in ran.out) == (which == "forecaster")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("which", ["model_path", "classifier", "forecaster"])
 def test_info_lists_the_commands_that_work_for_models_trained_here(
     which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, cli: Callable[..., Any]

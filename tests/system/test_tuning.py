@@ -50,6 +50,7 @@ def files(tmp_path: Path) -> list[str]:
     return ["--train", *both, "--valid", *both]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", CASES)
 def test_training_keeps_the_layout(cli: Cli, files: list[str], tmp_path: Path, name: str) -> None:
     languages = write(tmp_path / "model", name)
@@ -110,6 +111,7 @@ def test_dropout_drops(tmp_path: Path) -> None:
     assert torch.equal(network.eval().encode(src), network.encode(src))
 
 
+@pytest.mark.thorough
 def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, files: list[str], tmp_path: Path) -> None:
     write(tmp_path / "model", "marian", dropout=0.1)
     start, settings = ["train", "--init", tmp_path / "model", *files], [*QUICK, "train.schedule=constant"]
@@ -267,6 +269,7 @@ def test_pairs_are_added_to_a_run(cli: Cli, files: list[str], tmp_path: Path) ->
     assert "| changes | after step 20: added more.tsv" in (whole / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 def test_changes_are_reported_at_the_end(cli: Cli, files: list[str], tmp_path: Path) -> None:
     """BLEU and chrF++ of the initial and the fine-tuned model on the validation set, with a significance test."""
     write(tmp_path / "model", "marian")

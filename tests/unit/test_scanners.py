@@ -4,9 +4,10 @@ One request or one file of a shape that nobody thought of must not stop a server
 scanners slow, and `SCANNERS` all code that reads texts of users: a new one is a line there. Regular expressions at the
 head of a module are found by themselves, and so are those written into a call of `re`.
 
-Time is processor time. A scanner that needs less than `QUICK` for a text of `SMALL` characters is linear, or would need
-more; any other is given texts of twice the length, twice the length of those, and so on: it fails if three doublings in
-a row cost it more than `MOST` times the time each. A quadratic one takes 4 times, a linear one twice the time.
+Time is processor time, because steps cannot be counted: regular expressions, slices and other libraries work in C and
+Rust. A scanner that needs less than `QUICK` for a text of `SMALL` characters is linear, or would need more; any other
+is given texts of twice the length, twice the length of those, and so on: it fails if three doublings in a row cost it
+more than `MOST` times the time each. A quadratic one takes 4 times, a linear one twice the time.
 """
 
 import ast
@@ -25,6 +26,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 import pytest
+from sampling import ALL
 
 import headwise
 from headwise.config.data import TranslationData
@@ -80,7 +82,8 @@ SHAPES = {  # what a text repeats, with what it begins and ends with
         for unit in (
             *("<a", "<!--", "<!--a", "-->", "<a>", "</a>", "<a></a>", "<a ", "<?", "<![CDATA[", "<script>", "<img>"),
             *("{{", "{%", "{%a", "{#", "${", "%(", "$t(", "](", "![", "[a](", "[a](b) ", "``", "` `` ", "*a", "** "),
-            *("_a ", "&#", "&a", "&#1"),
+            *("_a ", "&#", "&a", "&#1", "&amp;"),
+            *("<a '", "</", "<a href=x>", "<kbd>", "<b>", "a*b _", "[a]\n", "***a"),
             *("\\u", "\\\n", "\\a", "http://", "http://a ", "a@", "a@b.", "a.", "a-", "$a", "%1"),
             *("%d ", ":a:`", ":a"),
             *("`_", " <a>", "_[", "00:", "a=", "a: b\n", "'{", "! ", "|a", "| ", "|a\\|", "> ", "# "),
@@ -105,7 +108,7 @@ OF_DOCUMENTS = (
     "one long word", "blanks", "line ends", "carriage returns", "short sentences", "Chinese sentences",
     *(repr(unit) for unit in (
         *("<", "&", "{", "[", "`", "*", "_a ", "\\", '"', "|", "<!--", "<a>", "<a ", "<a></a>", "</a>"),
-        *("<img>", "<script>"),
+        *("<a '", "</", "<a href=x>", "<img>", "<script>", "&amp;", "<kbd>", "<b>", "a*b _", "[a]\n", "***a", "a.\n"),
         *("{%a", "{a} ", "%d ", "[a](b) ", "](", "> ", "- ", "# ", "|a\\|", "\\\n", "&#1", "a=", "a: b\n", "[a]: b\n"),
         *("  a\n", "\ue000*", " <a>", "'{", "!!! a\n", ":::a\n", "$$\n", "{%\n", "\\[\n", "```{a}\n"),
     )),
@@ -119,7 +122,7 @@ def text_of(shape: str, length: int) -> str:
     return before + unit * (length // len(unit)) + behind
 
 
-def seconds(scan: Scan, text: str, tries: int = 1) -> float:
+def seconds(scan: Scan, text: Any, tries: int = 1) -> float:
     """Of processor time; the least of some tries."""
     found = []
     for _ in range(tries):
@@ -129,10 +132,12 @@ def seconds(scan: Scan, text: str, tries: int = 1) -> float:
     return min(found)
 
 
-def growth(scan: Scan, make: Callable[[int], str], size: int = SMALL) -> list[float]:
+def growth(scan: Scan, make: Callable[[int], Any], size: int = SMALL) -> list[float]:
     """How much more time each doubling takes, up to the first that is well below the square."""
     found: list[float] = []
-    before = seconds(scan, make(size), tries=3)
+    before = seconds(scan, make(size))
+    if before >= QUICK:
+        before = seconds(scan, make(size), tries=2)
     while before >= QUICK and len(found) < DOUBLINGS:
         size *= 2
         after = seconds(scan, make(size))
@@ -145,12 +150,20 @@ def growth(scan: Scan, make: Callable[[int], str], size: int = SMALL) -> list[fl
     return found
 
 
+def is_quadratic(found: list[float]) -> bool:
+    return len(found) == DOUBLINGS and min(found) >= MOST
+
+
 def slow_shapes(scan: Scan, size: int = SMALL, shapes: Iterable[str] = SHAPES) -> list[str]:
     """The shapes for which a scanner is not linear."""
     slow = []
     for shape in shapes:
-        found = growth(scan, lambda length, shape=shape: text_of(shape, length), size)
-        if len(found) == DOUBLINGS and min(found) >= MOST:
+        found = []
+        for _ in range(3):  # other programs on the processor can disturb some
+            found = growth(scan, lambda length, shape=shape: text_of(shape, length), size)
+            if not is_quadratic(found):
+                break
+        else:
             slow.append(f"{shape}: {', '.join(f'{times:.1f}' for times in found)} times")
     return slow
 
@@ -292,6 +305,8 @@ SCANNERS: dict[str, Scan] = {
 @pytest.mark.parametrize("name", SCANNERS)
 def test_a_scanner_takes_time_in_proportion_to_its_text(name: str) -> None:
     size, shapes = (SMALL // 2, OF_DOCUMENTS) if name.startswith(".") else (SMALL, tuple(SHAPES))
+    turn = list(SCANNERS).index(name)
+    shapes = shapes if ALL else shapes[turn % 3 :: 3]  # in `make test` each scanner gets a third of them
     assert slow_shapes(SCANNERS[name], size, shapes) == []
 
 
@@ -330,16 +345,9 @@ BOLD = "<w:r><w:t>a </w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>b </w:t></w:r>"
 @pytest.mark.parametrize("name", MANY)
 def test_a_document_takes_time_in_proportion_to_what_is_in_it(name: str) -> None:
     file, make = MANY[name]
-    cases = ((loses, make(n)) for n in (200, 1600) for loses in (False, True))
-    few, few_lost, many, many_lost = (
-        _per_byte(document(file, lambda _, d=data: d, loses), data) for loses, data in cases
-    )
-    assert many < 4 * few + 1e-6
-    assert many_lost < 4 * few_lost + 1e-6
-
-
-def _per_byte(scan: Scan, data: str | bytes) -> float:
-    return seconds(scan, "", tries=2) / len(data)
+    for loses in (False, True):
+        scan = document(file, lambda data: data, loses)
+        assert not all(is_quadratic(growth(scan, make, 200)) for _ in range(3)), loses
 
 
 # --- regular expressions
@@ -422,7 +430,7 @@ def finder(pattern: re.Pattern[Any], at_the_beginning: bool) -> Scan:
 def test_the_square_of_a_text_is_noticed() -> None:
     for scan, size, shape in (
         (lambda text: re.findall(r"[\w.+-]+@", text), 2000, "one long word"),
-        (lambda text: sum(len(text[i:]) for i in range(len(text))), 40_000, "one long word"),
+        (lambda text: sum(len(text[i:].upper()) for i in range(len(text))), 6000, "one long word"),
         (lambda text: re.findall(r"%[-+#0]*\d*s", text), 2000, "'%' and '0'"),
-    ):  # other programs on the processor may hide it in some tries
+    ):
         assert any(slow_shapes(scan, size, (shape,)) for _ in range(20))

@@ -203,11 +203,16 @@ def read_lines(path: str, allow_empty: bool = False, raw: RawLines | None = None
 def read_raw_lines(path: str) -> Iterator[bytes]:
     """The lines of a file as bytes, decompressed, line feeds included."""
     with open_binary(path) as stream:
-        for number, line in enumerate(iter(partial(stream.readline, LONGEST_LINE + 1), b""), 1):
-            if len(line) > LONGEST_LINE:
-                long = f"line {number} is longer than {LONGEST_LINE >> 20} MiB"
-                raise UserError(f"{display_name(path)}: {long}; is it text, with one sentence or document per line?")
-            yield line
+        yield from file_lines(stream.readline, path)
+
+
+def file_lines(readline: Callable[[int], bytes], path: str) -> Iterator[bytes]:
+    """The lines of an open file; `path` is for the error message of a line that is too long."""
+    for number, line in enumerate(iter(partial(readline, LONGEST_LINE + 1), b""), 1):
+        if len(line) > LONGEST_LINE:
+            long = f"line {number} is longer than {LONGEST_LINE >> 20} MiB"
+            raise UserError(f"{display_name(path)}: {long}; is it text, with one sentence or document per line?")
+        yield line
 
 
 def read_head(path: str, size: int) -> bytes:

@@ -1,16 +1,18 @@
 """Hashes of input files, and reading that fails if a file has changed since it was hashed.
 
 A corpus is read several times: to hash it, to train a tokenizer, to tokenise it. Cached results are stored under the
-hash of the first reading, so every later reading checks that it sees the same bytes.
+hash of the first reading, so every later reading checks that it sees the same bytes. A change of bytes that were read
+before, be it into a buffer whose size depends on the version of Python, shows in the file's size or time at its end.
 """
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from headwise.data.corpus import Corpus, RawLines, misaligned, pair_reader, read_raw_lines
+from headwise.data.corpus import Corpus, RawLines, file_lines, misaligned, open_binary, pair_reader
 from headwise.data.sources import changed_file_error
 from headwise.errors import UserError
 
@@ -30,21 +32,25 @@ class HashedLines:
         self._files: list[Any] = []  # hash objects, in the order in which the files were opened
         self.lines: list[int] = []
         self.size = 0  # bytes of all files
+        self.was_written = False  # a file with `known` marks was written to while it was open
 
     def __call__(self, path: str) -> Iterator[bytes]:
         sha, number, marks = hashlib.sha256(), len(self._files), list[str]()
         self._files.append(sha)
         self.lines.append(0)
         self.marks.append(marks)
-        for line in read_raw_lines(path):
-            sha.update(line)
-            self.lines[number] += 1
-            self.size += len(line)
-            if self.lines[number] % SHARD == 0:
-                marks.append(sha.hexdigest())
-                if self._known and (*marks,) != self._known.marks[number][: len(marks)]:
-                    raise changed_file_error(self._known.paths)
-            yield line
+        with open_binary(path) as stream:
+            opened = _size_and_time(stream.fileno()) if self._known else None
+            for line in file_lines(stream.readline, path):
+                sha.update(line)
+                self.lines[number] += 1
+                self.size += len(line)
+                if self.lines[number] % SHARD == 0:
+                    marks.append(sha.hexdigest())
+                    if self._known and (*marks,) != self._known.marks[number][: len(marks)]:
+                        raise changed_file_error(self._known.paths)
+                yield line
+            self.was_written |= opened is not None and _size_and_time(stream.fileno()) != opened
 
     @property
     def hashes(self) -> tuple[str, ...]:
@@ -67,7 +73,7 @@ class HashedFiles:
 
         Raises:
             UserError: a file has changed since it was hashed, raised at the next mark, before the item of that line,
-                or at its end; or an error of `reader`.
+                or at its end; or an error of `reader`. A file that was replaced after it was opened has not changed.
         """
         seen = HashedLines(self)
         try:
@@ -76,7 +82,7 @@ class HashedFiles:
             if self._is_current():
                 raise
             raise changed_file_error(self.paths) from None
-        if seen.hashes != self.hashes:
+        if seen.hashes != self.hashes or (seen.was_written and not self._is_current()):
             raise changed_file_error(self.paths)
 
     def _is_current(self) -> bool:
@@ -84,6 +90,12 @@ class HashedFiles:
             return hash_files(self.paths).hashes == self.hashes
         except UserError:
             return False
+
+
+def _size_and_time(descriptor: int) -> tuple[int, int]:
+    """Size and time of the last change of an open file."""
+    stat = os.fstat(descriptor)
+    return stat.st_size, stat.st_mtime_ns
 
 
 def hash_files(paths: Sequence[str]) -> HashedFiles:

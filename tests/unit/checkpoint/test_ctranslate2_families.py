@@ -66,6 +66,7 @@ def write_model(folder: Path, kind: str, model: Any) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_model_is_the_original(kind: str, tmp_path: Path) -> None:
     """In float64, apart from rotary positions, which both compute in float32."""
@@ -91,6 +92,7 @@ def test_end_tokens_and_settings_of_the_tokenizer_are_kept(tmp_path: Path) -> No
         assert json.loads((folder / "tokenizer_config.json").read_text()) == {"chat_template": "{{ messages }}"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kind", "changed", "said"),
     [

@@ -103,7 +103,7 @@ def test_weights_that_do_not_fit(imported: Path) -> None:
     values = json.loads((imported / "config.json").read_text())
     values["family"]["decoder"]["d_ff"] = 13
     (imported / "config.json").write_text(json.dumps(values))
-    with pytest.raises(UserError, match=r"does not fit its config.json: decoder.layers.0.ffn.down_proj.weight"):
+    with pytest.raises(UserError, match=r"not.*config.json: decoder.layers.0.ffn.down_proj.weight"):
         headwise.load(imported, "cpu")
 
 

@@ -71,7 +71,7 @@ def test_a_folder_is_itself(hub: Hub, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_fetching_falls_back_to_the_cache(hub: Hub) -> None:
     assert folder_of("hf:owner/name") == Path("/cache/owner--name")
     assert hub.asked == ["owner/name"]
-    with pytest.raises(UserError, match=r"hf:owner/other: cannot be fetched \(ConnectionError\) and is in no cache"):
+    with pytest.raises(UserError, match=r"hf:owner/other.*\(ConnectionError\).*no"):
         folder_of("hf:owner/other")
 
 

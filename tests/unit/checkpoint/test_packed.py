@@ -73,7 +73,7 @@ def test_it_translates_to_the_same_bits_and_reads_nothing_twice(
 
 def test_numbers_are_those_the_model_decodes_with_unless_others_are_said(tmp_path: Path) -> None:
     assert pack_model(write(tmp_path / "model")).name == "packed.float32"
-    with pytest.raises(UserError, match="float16, which is not packed; choose --compute float32 or int8 or bfloat16"):
+    with pytest.raises(UserError, match=r"float16.*not.*--compute float32.*int8.*bfloat16"):
         pack_model(tmp_path / "model", "float16")
 
 
@@ -183,7 +183,7 @@ def test_the_torch_module_is_not_made_of_damaged_weights(tmp_path: Path) -> None
     (folder / WEIGHTS).write_bytes(content)
     model = headwise.load(folder, "cpu")
     assert model.translate(TEXTS, compute="int8") == wanted
-    with pytest.raises(UserError, match=rf"{WEIGHTS}: is not the file that {MANIFEST} lists"):
+    with pytest.raises(UserError, match=rf"{WEIGHTS}.*not.*{MANIFEST}"):
         _ = model.network
 
 
@@ -250,7 +250,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(packed, "_read_body", refuse)
-    with pytest.raises(UserError, match=r"packed\.int8: cannot be read \(Permission denied\); make it readable"):
+    with pytest.raises(UserError, match=r"packed\.int8.*\(Permission denied\)"):
         translated(folder)
 
 

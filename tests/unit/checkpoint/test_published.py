@@ -75,7 +75,7 @@ def test_the_tensors_identify_a_family(family: str, write: Any) -> None:
     folder = write(family)
     expected = read_checkpoint(folder)
     configure(folder, model_type=None, architectures=None)
-    with pytest.warns(UserWarning, match=f"has no model_type; read as {family}, which its tensors fit"):
+    with pytest.warns(UserWarning, match=f"no model_type.*{family}"):
         found = read_checkpoint(folder)
     assert found.config == expected.config
     assert found.network.state_dict().keys() == expected.network.state_dict().keys()
@@ -135,7 +135,7 @@ def test_tensors_inside_the_network_are_not_passed_over(write: Any) -> None:
     folder = write("bert")
     configure(folder, architectures=["BertWithAdapters"])
     change(folder, lambda tensors: tensors.update({"bert.encoder.layer.0.adapter.weight": torch.ones(3, 8)}))
-    with pytest.raises(UserError, match="architectures = BertWithAdapters is not supported, only BertForMaskedLM"):
+    with pytest.raises(UserError, match=r"architectures = BertWithAdapters.*not.*only BertForMaskedLM"):
         read_checkpoint(folder)
 
 
@@ -152,7 +152,7 @@ def test_the_number_of_classes_is_that_of_the_tensors(write: Any) -> None:
         tensors.update(head)
 
     change(folder, other_head)
-    with pytest.warns(UserWarning, match=r"has 5 classes, although config\.json lists 2"):
+    with pytest.warns(UserWarning, match=r"5 classes.*config\.json.*2"):
         found = read_checkpoint(folder)
     assert output(found.network).shape == (1, 5)
 
@@ -168,7 +168,7 @@ def test_unknown_keys_are_ignored_on_request(write: Any) -> None:
         with pytest.raises(UserError, match=message), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             headwise.load(folder, "cpu", ignore_keys=keys)
-    with pytest.warns(UserWarning, match="ignored sparsity = 3, zeal = 'b'; results may differ"):
+    with pytest.warns(UserWarning, match="sparsity = 3, zeal = 'b'"):
         assert torch.equal(output(headwise.load(folder, "cpu", ignore_keys=["zeal", "sparsity"]).network), expected)
 
 
@@ -405,7 +405,7 @@ def test_other_devices_keep_the_numbers_of_the_file(write: Any) -> None:
     assert dtypes(read_checkpoint(folder).network) == {torch.bfloat16}
     assert dtype_for("auto", torch.device("cuda")) is None
     assert dtypes(headwise.load(folder, "cpu").network) == {torch.float32}
-    with pytest.raises(UserError, match="unknown dtype 'float61'; did you mean 'float16'"):
+    with pytest.raises(UserError, match=r"'float61'.*'float16'"):
         headwise.load(folder, "cpu", dtype="float61")
 
 
@@ -422,7 +422,7 @@ def test_weights_in_eight_bits_are_refused(dtype: torch.dtype, name: str, write:
 def test_weights_that_are_whole_numbers_do_not_fit(write: Any) -> None:
     folder = write("llama")
     halve(folder, "model.norm.weight", torch.int64)
-    with pytest.raises(UserError, match=r"model\.norm\.weight is int64, should be float32"):
+    with pytest.raises(UserError, match=r"model\.norm\.weight.*int64.*float32"):
         headwise.load(folder, "cpu")
 
 
@@ -430,7 +430,7 @@ def test_weights_that_are_whole_numbers_do_not_fit(write: Any) -> None:
 def test_what_quantisation_puts_beside_weights_is_refused(ending: str, write: Any) -> None:
     folder, key = write("llama"), f"model.layers.0.mlp.up_proj.{ending}"
     change(folder, lambda tensors: tensors.update({key: torch.zeros(3, dtype=torch.int32)}))
-    with pytest.raises(UserError, match=rf"model\.safetensors: {key} belongs to a quantised tensor"):
+    with pytest.raises(UserError, match=rf"model\.safetensors: {key}"):
         headwise.load(folder, "cpu")
 
 

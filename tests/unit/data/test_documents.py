@@ -64,7 +64,7 @@ def test_characters_are_tokens_and_others_are_unknown() -> None:
     assert [tokenizer.piece(token) for token in tokenizer.encode("ab\nz")] == ["a", "b", "\n", "<unk>"]
     few = train_on_documents(["aab"], TranslationData(subword="characters", vocab_size=5))
     assert few.vocab_size == 5 and few.piece(4) == "a"  # the most frequent
-    with pytest.raises(UserError, match=r"data.vocab_size is 4; special tokens alone need 4"):
+    with pytest.raises(UserError, match=r"data.vocab_size.*4.*tokens.*4"):
         train_on_documents(["aab"], TranslationData(subword="characters", vocab_size=4))
 
 
@@ -142,7 +142,7 @@ def test_bad_files(tmp_path: Path, name: str, text: str, message: str) -> None:
 
 def test_an_id_outside_the_vocabulary(tmp_path: Path) -> None:
     path = file(tmp_path, "a.txt", "az")
-    with pytest.raises(UserError, match=r"gives the id 122, but the network has 122 tokens: restore the model's own"):
+    with pytest.raises(UserError, match=r"122.*122 tokens.*model's"):
         prepare_documents([path], by_letters(vocab_size=122), tmp_path / "cache", progress=False)
     assert [*(tmp_path / "cache").iterdir()] == []
 

@@ -92,21 +92,28 @@ def test_a_corpus_that_changes_after_it_was_hashed(
     assert [before.text(row) for row in range(len(before))] == PAIRS
 
 
-LONG = [(f"a dog {i} " * 8, f"ein Hund {i} " * 8) for i in range(4000)]  # more than lies in buffers
+LONG = [(f"a dog {i} " * 8, f"ein Hund {i} " * 8) for i in range(4000)]  # uncompressed, more than lies in buffers
 
 
 @pytest.mark.parametrize("form", ["tsv", "tsv.gz", "aligned"])
-@pytest.mark.parametrize("change", ["appended", "truncated", "replaced"])
+@pytest.mark.parametrize("change", ["appended", "truncated", "rewritten", "replaced", "saved again"])
 def test_a_corpus_that_changes_while_it_is_tokenised(
     form: str, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Replacing a file while it is open changes nothing: the hashed file stays open."""
+    """Replacing a file while it is open changes nothing: the hashed file stays open. Nor does saving it again."""
     monkeypatch.setattr(prepared, "CHUNK", 100)
     corpora, cache = corpus(tmp_path, LONG, form), tmp_path / "cache"
-    pairs, write = {"appended": [*LONG, *PAIRS], "truncated": LONG[:3000], "replaced": LONG[1:]}[change], in_place
-    write = replaced if change == "replaced" else in_place
+    for path in corpora[0].paths:
+        os.utime(path, (1, 1))  # long ago: a file system's clock may stand still for milliseconds
+    pairs, write = {
+        "appended": ([*LONG, *PAIRS], in_place),
+        "truncated": (LONG[:3000], in_place),
+        "rewritten": ([("a cat 0 " * 8, LONG[0][1]), *LONG[1:]], in_place),  # what was read before, at the same length
+        "replaced": (LONG[1:], replaced),
+        "saved again": (LONG, in_place),
+    }[change]
     once(monkeypatch, prepared, "tokenize_pairs", lambda: corpus(tmp_path, pairs, form, write))
-    if change == "replaced":
+    if change in ("replaced", "saved again"):
         found = prepare(corpora, TOKENIZER, CONFIG, cache, progress=False)
         assert [found.text(row) for row in range(len(found))] == LONG
         return

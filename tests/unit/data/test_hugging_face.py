@@ -66,6 +66,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return rows
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "saved"])
 def test_a_killed_copy_resumes(tmp_path: Path, seen: list[int], kind: str) -> None:
     spec, cache = write(tmp_path / "set", kind), tmp_path / "cache"
@@ -99,7 +100,7 @@ def test_a_copy_is_cached_until_rows_change(tmp_path: Path, seen: list[int]) -> 
 
 def test_a_row_that_is_not_a_pair_is_an_error(tmp_path: Path) -> None:
     spec = write(tmp_path / "set", "jsonl").replace("tgt=de", "tgt=fr")
-    with pytest.raises(UserError, match=r"tgt=fr: row 1 has no \"fr\"; it has 'en', 'de'"):
+    with pytest.raises(UserError, match=r"tgt=fr: row 1.*no \"fr\".*'en', 'de'"):
         hugging_face.cached_dataset(spec, tmp_path)
 
 

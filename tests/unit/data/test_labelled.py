@@ -49,13 +49,13 @@ def test_bad_files(path: Path, content: str, message: str) -> None:
 
 @pytest.mark.parametrize("name", ["x.txt", "x.jsonl", "hf:name", "x.csv.gz"])
 def test_other_file_types_are_errors(name: str) -> None:
-    with pytest.raises(UserError, match=r"labelled texts must be \.tsv or \.tsv\.gz files"):
+    with pytest.raises(UserError, match=r"\.tsv.*\.tsv\.gz"):
         labelled_corpora([name])
 
 
 def test_a_label_that_does_not_occur_in_training(path: Path) -> None:
     path.write_text("a\tpos\nb\tpso\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"x\.tsv: line 2: unknown label 'pso'; did you mean 'pos'\?"):
+    with pytest.raises(UserError, match=r"x\.tsv: line 2.*label 'pso'.*'pos'\?"):
         check_labels(labelled_corpora([str(path)]), ["neg", "pos"])
 
 

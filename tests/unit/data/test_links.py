@@ -35,12 +35,12 @@ def test_links_survive_the_round_trip(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("link", ["0:0", "a-b", "-1-0", "1-", "0-0-0", "²-1"])
 def test_a_malformed_link_is_reported_with_its_line(tmp_path: Path, link: str) -> None:
-    with pytest.raises(UserError, match=rf"bad: line 2: '{link}' is not a link; write i-j for a sure link"):
+    with pytest.raises(UserError, match=rf"line 2: '{link}'.*not"):
         read_gold(write(tmp_path / "bad", f"0-0\n1-1 {link}\n"))
 
 
 def test_possible_links_are_for_gold_only(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"line 1: '0p1' is not a link; only gold files"):
+    with pytest.raises(UserError, match=r"line 1: '0p1'.*not.*only"):
         read_links(write(tmp_path / "links", "0-0 0p1\n"))
 
 

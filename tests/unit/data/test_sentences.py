@@ -30,6 +30,10 @@ def test_letters_digits_and_combining_marks_count(one: str, other: str) -> None:
     assert sentence_key(one) != sentence_key(other)
 
 
+def test_letters_of_chinese_and_japanese_count_more() -> None:
+    assert [latin_length(text) for text in ("", "ab c", "漢字", "かな", "漢 a")] == [0, 4, 6, 3, 5]
+
+
 def test_only_a_blank_line_is_empty() -> None:
     assert [sentence_key(text) == EMPTY for text in ("", " \t\u00a0", "...", "_")] == [True, True, False, False]
 

@@ -217,5 +217,5 @@ def test_a_shard_of_a_changed_file_never_appears(
 
 
 def test_a_large_corpus_without_a_usable_pair(tmp_path: Path, cache: Path) -> None:
-    with pytest.raises(UserError, match=r"all 47 pairs were dropped \(one side is empty: 47\)"):
+    with pytest.raises(UserError, match=r"47 pairs.*\(one.*47\)"):
         made(written(tmp_path, [("only", "")] * 47), cache)

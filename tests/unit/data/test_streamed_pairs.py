@@ -95,6 +95,7 @@ def test_a_shard_is_shuffled_and_segmented_anew_in_every_epoch(streamed: Streame
     assert (lengths[0] == lengths[1]) == (dropout == 0)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("lanes", [1, 2, 7])
 def test_resuming_is_exact_everywhere(streamed: StreamedPairs, lanes: int, dropout: float) -> None:

@@ -64,7 +64,7 @@ def test_statistics_are_those_of_training() -> None:
 
 def test_columns_are_selected_by_name() -> None:
     assert Scaling.fit([table([1, 2], [3, 4])], target="").target == "b"
-    with pytest.raises(UserError, match=r"x\.csv: unknown column in data\.target 'OTT'; did you mean 'OT'"):
+    with pytest.raises(UserError, match=r"x\.csv.*column.*data\.target 'OTT'.*'OT'"):
         Scaling.fit([Table("x.csv", ("OT", "b"), np.zeros((2, 2)))], target="OTT")
     with pytest.raises(UserError, match=r"x\.csv: has no column 'c'; it has a, b"):
         select(table([1], [2]), ["a", "c"])
@@ -94,5 +94,5 @@ def test_every_window_once_per_epoch_in_a_new_order() -> None:
 
 
 def test_too_few_rows() -> None:
-    with pytest.raises(UserError, match=r"x\.csv: 5 rows are too few for a window of 4 and a horizon of 2"):
+    with pytest.raises(UserError, match=r"x\.csv: 5 rows.*window.*4.*horizon.*2"):
         Windows.of([table([1, 2, 3, 4, 5])], Scaling(("a",), "a", (0.0,), (1.0,)), window=4, horizon=2)

@@ -176,7 +176,7 @@ def test_bad_files_are_named(tmp_path):
     backend = tokenizers.Tokenizer(models.WordLevel({"<pad>": 0, "<s>": 1}))
     backend.add_tokens([AddedToken("</s>", special=True)])
     backend.save(str(path))
-    with pytest.raises(UserError, match=r"tokenizer\.json: the tokenizer has no <unk>"):
+    with pytest.raises(UserError, match=r"tokenizer\.json.*no <unk>"):
         Tokenizer.load(path)
 
 

@@ -74,6 +74,7 @@ def test_a_shortlist_of_the_whole_vocabulary_is_full_search(model, sources, sear
         assert row == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_a_sentence_uses_only_its_candidates_in_any_batch(model, sources, few, search, prepared):

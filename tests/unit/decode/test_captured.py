@@ -131,6 +131,7 @@ SEARCHES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("variant", "settings"), SEARCHES, ids=str)
 def test_a_search_with_captured_steps_finds_the_same(
     variant: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, stand_in: StandIn
@@ -173,6 +174,7 @@ STACKS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("changes", STACKS.values(), ids=STACKS.keys())
 @pytest.mark.parametrize("beam_size", [1, 3])
 @pytest.mark.parametrize("prompts", [[[5, 6, 7], [8], [4, 9, 10, 11, 5]], [[5, 6]]], ids=["padded", "one"])

@@ -255,12 +255,11 @@ def test_an_interrupt_ends_the_search(threads, monkeypatch):
 
     class Endless:
         def search(self, sources, limits, options, few, stop):
-            deadline = time.monotonic() + 30
             if not asked:
                 asked.append(1)
                 time.sleep(0.1)  # until it waits
                 os.kill(os.getpid(), signal.SIGINT)
-            while not stop[0] and time.monotonic() < deadline:
+            while not stop[0]:
                 time.sleep(0.001)
             stopped.append(int(stop[0]))
             raise RuntimeError("stopped")

@@ -56,6 +56,7 @@ def model(request):
     return prepare_for_inference(random_model(1), request.param)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("length", "settings"),
     [(1, {}), (3, {}), (20, {}), (3, {"no_repeat_ngram": 2}), (3, {"min_length_factor": 1.5})],
@@ -131,6 +132,19 @@ def test_the_limit_of_learned_positions():
 def test_unsupported_settings_are_refused(settings):
     with pytest.raises(UserError, match="draft"):
         search(random_model(1), [5], CopyDraft(), SearchSettings(**settings))
+
+
+def test_a_stream_is_checked_as_a_search_is():
+    with pytest.raises(UserError, match="draft"):
+        written(random_model(1), CopyDraft(), SearchSettings(beam_size=4))
+
+
+def test_a_stream_starts_after_forced_tokens(model):
+    config, special = SearchSettings(beam_size=1, draft_length=2), SpecialIds(forced=(9, 4))
+    expected = decode_tokens(engine_of(model), SOURCES[:1], config, special)[0][0].tokens
+    request = SearchRequest(SOURCES[:1], [[]], config, special)
+    found = [best.token for best in speculate(engine_of(model), request, Fixed([9, 4, 4, 4]))]
+    assert found in (expected, [*expected, special.eos_id]) and len(found) > 2
 
 
 def test_caches_without_truncate_are_refused():

@@ -233,6 +233,7 @@ def test_a_clear_difference_is_seen() -> None:
 
 
 def test_comparison_scores_are_the_corpus_scores() -> None:
+    assert paired_bootstrap(HYPOTHESES, REFERENCES, REFERENCES, n_samples=1, seed=1)
     compared = paired_bootstrap(HYPOTHESES, REFERENCES, REFERENCES, n_samples=10)
     for name, score in corpus_scores(HYPOTHESES, REFERENCES).items():
         assert compared[name].a.score == pytest.approx(score.score)

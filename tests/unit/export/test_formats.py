@@ -50,6 +50,7 @@ def run_example(folder: Path) -> str:
     return "\n".join(printed)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", SHAPES)
 def test_hf(name: str, make_model: MakeModel, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
@@ -107,6 +108,7 @@ MORE = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", [*SHAPES, *MORE])
 def test_ctranslate2(name: str, make_model: MakeModel, tmp_path: Path) -> None:
     library = pytest.importorskip("ctranslate2")

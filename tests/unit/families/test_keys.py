@@ -156,7 +156,7 @@ def test_ignored_keys(family: str, keys: dict[str, Any]) -> None:
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_unknown_keys_are_refused_unless_null(family: str) -> None:
     assert read(CONFIGS[family] | {"sparsity": None}) == read(CONFIGS[family])
-    with pytest.raises(UserError, match=r"config.json: not supported: sparsity = 3; ignoring"):
+    with pytest.raises(UserError, match=r"config.json: not.*sparsity = 3"):
         read(CONFIGS[family] | {"sparsity": 3})
 
 

@@ -240,14 +240,14 @@ def test_filling_and_embedding(make: Make) -> None:
     assert len(first) == len(second) == 3
     assert first[0].probability >= first[1].probability
     assert first[0].text == model.tokenizer.decode([first[0].token])
-    with pytest.raises(UserError, match="no mask to fill; this model's is written <mask>"):
+    with pytest.raises(UserError, match=r"no.*model's.*<mask>"):
         model.fill_mask("a dog")
     vectors = model.embed(["a", "a longer text", "a"])
     assert vectors.shape == (3, 16)
     np.testing.assert_allclose(vectors[0], vectors[2], atol=1e-6)
     np.testing.assert_allclose((vectors**2).sum(1), 1, rtol=1e-5)
     assert (model.embed(["a"], normalize=False) ** 2).sum() != pytest.approx(1)
-    with pytest.raises(UserError, match="unknown pooling 'maxx'; did you mean 'max'"):
+    with pytest.raises(UserError, match=r"'maxx'.*'max'"):
         model.embed(["a"], pooling="maxx")
 
 
@@ -344,6 +344,7 @@ TRANSCRIPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 @pytest.mark.parametrize("options", TRANSCRIPTIONS.values(), ids=TRANSCRIPTIONS)
 def test_library_and_torch_transcribe_alike(
@@ -369,7 +370,7 @@ def test_speech_in_other_precisions(make: Make, tmp_path: Path) -> None:
     model, path = make("whisper", generation=HEARING), tmp_path / "sound.wav"
     soundfile.write(path, np.sin(np.arange(9_000) / 9), 16_000)
     if library() is None:
-        with pytest.raises(UserError, match="compute = int8 is computed by the compiled library, which"):
+        with pytest.raises(UserError, match="compute = int8"):
             model.transcribe(path, compute="int8")
     else:
         assert model.transcribe(path, compute="int8").language == "en"

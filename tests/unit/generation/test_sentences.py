@@ -131,7 +131,7 @@ def test_prompts(make: Make) -> None:
     model = lay_out(folder, {})
     np.testing.assert_array_equal(model.embed(["a"]), plain.embed(["a"]))
     np.testing.assert_array_equal(model.embed(["a"], prompt="query"), plain.embed(["ask: a"]))
-    with pytest.raises(UserError, match="unknown prompt 'quary'; did you mean 'query'"):
+    with pytest.raises(UserError, match=r"'quary'.*'query'"):
         model.embed(["a"], prompt="quary")
     write_json(
         folder / "config_sentence_transformers.json", {"prompts": {"query": "ask: "}, "default_prompt_name": "query"}

@@ -91,7 +91,7 @@ def test_what_is_wrong_is_said_in_a_line(tmp_path: Path, name: str, text: str, m
 
 
 def test_a_language_that_is_not_there_and_bytes_that_are_no_text(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no terms in 'fr'; its languages are: en-US, de"):
+    with pytest.raises(UserError, match=r"no.*'fr'.*en-US"):
         read_glossary(write(tmp_path, "a.tbx", OLD), ("en", "fr"))
     (tmp_path / "b.tsv").write_bytes(b"dog\tHund\nk\xf6ter\tx\n")
     with pytest.raises(UserError, match=r"b\.tsv: line 2: not UTF-8"):

@@ -42,7 +42,7 @@ def test_a_tie_between_two_long_ones_goes_to_the_first() -> None:
 
 def test_two_translations_of_a_term_are_refused_and_the_same_line_twice_is_not() -> None:
     Glossary([Term("dog", "Hund", "a"), Term("dog", "Hund", "b")])
-    with pytest.raises(UserError, match=r"^g.tsv: line 2: 'dog' has two translations, 'Hund' and 'Köter'"):
+    with pytest.raises(UserError, match=r"^g.tsv: line 2: 'dog'.*'Hund'.*'Köter'"):
         Glossary([Term("dog", "Hund"), Term("dog", "Köter", "g.tsv: line 2")])
     with pytest.raises(UserError, match="source and target need words"):
         Glossary([Term(" ", "Hund")])

@@ -135,7 +135,7 @@ def test_what_cannot_be_aligned() -> None:
     head = AlignmentHead(0, 0, "reads")
     with pytest.raises(UserError, match="2 source but 1 target"):
         align_with_torch(build(), TOKENIZER, ["a", "b"], ["c"], head)
-    with pytest.raises(UserError, match="pair 2: has 9 tokens, and this model reads 8"):
+    with pytest.raises(UserError, match=r"2.*9 tokens.*8"):
         align_with_torch(build(), TOKENIZER, ["a", "xxxxxxx"], ["a", "a"], head, max_len=8)
     with pytest.raises(UserError, match="no attention over its source"):
         align_with_torch(build("bahdanau", attention="none"), TOKENIZER, ["a"], ["b"], head)

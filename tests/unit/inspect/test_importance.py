@@ -97,5 +97,5 @@ def test_the_least_important_go_first_and_each_attention_keeps_one() -> None:
     assert least_important(IMPORTANCE, 0) == []
     assert least_important(IMPORTANCE, 1) == [Head("encoder", 0, 0)]
     assert least_important(IMPORTANCE, 2) == [Head("encoder", 0, 0), Head("cross", 0, 1)]
-    with pytest.raises(UserError, match="3 heads to remove of 5: at most 2, as every attention keeps one"):
+    with pytest.raises(UserError, match=r"3 heads.*5.*2"):
         least_important(IMPORTANCE, 3)

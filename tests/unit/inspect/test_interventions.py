@@ -163,6 +163,7 @@ def test_without_the_causal_mask_a_position_depends_on_later_ones() -> None:
             assert not torch.allclose(model(SRC, other, SRC_MASK)[:, 0], logits(model)[:, 0])
 
 
+@pytest.mark.few(4)
 @each
 def test_translations_include_it(tmp_path: Path, name: str) -> None:
     """As torch translates with the network changed by hand; without a warning, and afterwards as before."""

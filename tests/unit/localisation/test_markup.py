@@ -106,7 +106,7 @@ def test_xliff_2_is_filled_and_marked() -> None:
     for name in ("headwise", "sightline"):  # the latter in files that were filled under the former name
         read = xliff.read_xliff("a.xlf", found.replace("headwise", name).encode(), ("", ""))
         assert states(read)[0] == "FUZZY"
-    with pytest.raises(UserError, match="line 1: its target language is 'de', not 'fr'"):
+    with pytest.raises(UserError, match=r"line 1.*'de', not 'fr'"):
         xliff.read_xliff("a.xlf", NEW.encode(), ("", "fr"))
 
 

@@ -99,5 +99,5 @@ def test_files_of_every_bilingual_format_are_read(tmp_path: Path) -> None:
     assert len(memory) == 2
     assert plain(memory.recall(with_codes(("Delete  {n} files?",))) or ()) == "{n} Dateien löschen?"
     assert memory.known([memory_key(("A bird.",)), "dog"]) == {"A bird.": "Ein Vogel."}
-    with pytest.raises(UserError, match=r"--memory b.txt: not a translation memory; use files in .po"):
+    with pytest.raises(UserError, match=r"--memory b.txt: not.*.po"):
         read_segment_memory(["b.txt"])

@@ -61,6 +61,7 @@ USES = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", USES)
 def test_a_published_model(kind: str, tmp_path: Path, uncollected: None) -> None:
     write_tiny(tmp_path, kind)

@@ -137,5 +137,5 @@ def test_bfloat16_parameters_are_packed_in_bfloat16() -> None:
 def test_stop_strings_are_refused() -> None:
     tokenizer = Tokenizer.train(["A dog runs."] * 3, TranslationData(vocab_size=270))
     translator = TextTranslator(engine_of(build_family()), tokenizer)
-    with pytest.raises(UserError, match="compute = bfloat16 does not support `stop`"):
+    with pytest.raises(UserError, match=r"compute = bfloat16.*not.*`stop`"):
         translator.engine(SearchSettings(stop=("x",), compute="bfloat16"))

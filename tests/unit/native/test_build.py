@@ -79,6 +79,7 @@ def test_the_library_is_built(build: str, needs: str) -> None:
     assert build in usable_builds(), "build it: python src/headwise/native/build.py"
 
 
+@pytest.mark.compiles
 @needs_compiler
 def test_a_new_library_replaces_the_old_one(
     folder: Path, script: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
@@ -163,6 +164,7 @@ def test_the_compiler_is_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert original.compiler() == zig
 
 
+@pytest.mark.compiles
 @needs_compiler
 def test_an_old_compiler(folder: Path, script: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Unsupported builds are skipped, the others are made."""
@@ -174,6 +176,7 @@ def test_an_old_compiler(folder: Path, script: Callable[[str], Path], monkeypatc
     assert made(folder) == sorted(f"_library_{name}.so" for name in plain) != []
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("call", [["gcc"], [CLANG or "clang"], [*original.ZIG]], ids=["gcc", "clang", "zig"])
 def test_every_compiler_compiles_the_hash_program(call: list[str], tmp_path: Path) -> None:
     """Also compilers that do not convert pointers to integers."""
@@ -187,6 +190,7 @@ def test_every_compiler_compiles_the_hash_program(call: list[str], tmp_path: Pat
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.compiles
 @needs_compiler
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="reads the instructions of x86-64")
 @pytest.mark.parametrize(("build", "sums"), [("avx2", 12), ("avx512", 24)])

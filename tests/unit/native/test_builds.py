@@ -53,6 +53,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     return hashes
 
 
+@pytest.mark.compiles
 @needs_library
 @pytest.mark.skipif(original.compiler() is None, reason="no C compiler")
 @pytest.mark.parametrize("build", c.usable_builds())
@@ -63,6 +64,7 @@ def test_every_kernel_equals_plain_c(build: str, kernels: Callable[[str], str]) 
     assert lines == kernels(original.ANYWHERE).splitlines()
 
 
+@pytest.mark.few(4)
 @in_use
 @pytest.mark.parametrize("compute", NUMBERS)
 @pytest.mark.parametrize("beam_size", [1, 4])
@@ -91,6 +93,7 @@ def test_searches_are_bit_identical(
     assert len({str(records(each)) for each in found.values()}) == 1
 
 
+@pytest.mark.compiles
 @pytest.mark.skipif("avx512" not in c.usable_builds() or original.compiler() is None, reason="needs avx512")
 def test_avx_vnni_is_bit_identical(
     tmp_path: Path, kernels: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
@@ -117,6 +120,7 @@ def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.compiles
 def test_amx_is_bit_identical(tiles: Path, kernels: Callable[[str], str], tmp_path: Path) -> None:
     """For everything in the hash program, including searches in threads."""
     made = driver(original.compiler() or [], tmp_path)
@@ -124,6 +128,7 @@ def test_amx_is_bit_identical(tiles: Path, kernels: Callable[[str], str], tmp_pa
     assert (ran.stderr, ran.stdout) == ("", kernels(original.ANYWHERE))
 
 
+@pytest.mark.compiles
 @in_use
 @pytest.mark.parametrize("after_relu", [False, True])
 @pytest.mark.parametrize("d_in", [1, 16, 32, 48, 64, 65, 81, 100, 128, 200])
@@ -154,6 +159,7 @@ def layer_depth(d_in: int) -> int:
     return -(-d_in // 16) * 16
 
 
+@pytest.mark.compiles
 def test_amx_is_compiled_to_its_instructions() -> None:
     library = original.library_of(original.UNTRIED)
     if not library.is_file():
@@ -211,6 +217,7 @@ int main(void) {
 """
 
 
+@pytest.mark.compiles
 @pytest.mark.skipif(original.compiler() is None, reason="no C compiler")
 def test_nan_does_not_hide_numbers(tmp_path: Path) -> None:
     """Otherwise exponentials would overflow, differently in each build."""

@@ -244,7 +244,7 @@ def test_learned_positions_have_an_end() -> None:
     network, prompts = native(config(STACKS["GPT-2"])), texts(50)
     options = replace(OPTIONS, eos_id=-1)
     assert len(network.search(prompts, limits(1, 11), options, None)[0][0].tokens) == 11
-    with pytest.raises(UserError, match="61 tokens is longer than the model's 60 learned positions"):
+    with pytest.raises(UserError, match=r"61 tokens.*model's 60"):
         network.search(prompts, limits(1, 12), options, None)
     with pytest.raises(UserError, match="61 tokens is longer"):
         Decoding(network, texts(61))
@@ -316,15 +316,17 @@ def test_non_finite_numbers() -> None:
 
 
 def test_a_long_prompt_is_cancelled_soon() -> None:
-    """Within milliseconds; the whole prompt would take seconds."""
+    """Compared with a tenth of the work."""
     of = config({"d_model": 256, "n_heads": 8, "d_head": 32, "d_ff": 1024, "rotary": RotaryConfig(32), "n_layers": 4})
     network, stop = native(of), np.zeros(1, np.int32)
-    timer = threading.Timer(0.05, lambda: stop.fill(1))
-    started = time.monotonic()
-    timer.start()
+    started = time.thread_time()
+    Decoding(network, texts(1000))
+    tenth = time.thread_time() - started
+    threading.Timer(tenth / 2, lambda: stop.fill(1)).start()
+    started = time.thread_time()
     with pytest.raises(SearchCancelled):
-        Decoding(network, texts(20_000), stop)
-    assert time.monotonic() - started < 2
+        Decoding(network, texts(10_000), stop)
+    assert time.thread_time() - started < 5 * tenth
     with pytest.raises(SearchCancelled):
         network.search([[5, 6]], limits(1), OPTIONS, None, np.ones(1, np.int32))
 

@@ -129,6 +129,7 @@ def logits(model: Any, tgt_in: Tensor) -> Tensor:
         return torch.cat([model.logits(model.decode(part, cache.memory, mask, cache)) for part in parts], 1)
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize(
     ("stack", "network"),
     [*((changes, {}) for changes in STACKS.values()), *(({}, changes) for changes in NETWORKS.values())],
@@ -188,7 +189,7 @@ def test_unsupported_modules_are_detected(stack: dict[str, Any], part: str) -> N
     network = build(stack)
     assert not native_available(network) and part in unsupported_module(network)
     assert prepare_for_inference(network) is network
-    with pytest.raises(UserError, match="compute = int8 is computed by the compiled library, which lacks a part"):
+    with pytest.raises(UserError, match="compute = int8"):
         prepare_for_inference(network, "int8")
 
 
@@ -231,7 +232,7 @@ def test_the_limit_of_learned_positions() -> None:
     form = compiled(build(STACKS["BART"]))
     config = configured({"max_new_tokens": 50}, ())
     assert len(searched(form, config, [[5] * 40], max_len=40)[0][0].tokens) == 40
-    with pytest.raises(UserError, match="41 tokens is longer than the model's 40 learned positions"):
+    with pytest.raises(UserError, match=r"41 tokens.*model's 40"):
         searched(form, config, [[5] * 41], max_len=40)
 
 

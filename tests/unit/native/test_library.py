@@ -271,6 +271,7 @@ def test_amx_detection(bits: int, saved: int, granted: int, runs: bool, tmp_path
     assert (UNTRIED in answers(tmp_path, stand_in, 7, bits)) == runs
 
 
+@pytest.mark.compiles
 @x86_64
 def test_the_generic_build_uses_no_special_instructions(tmp_path: Path) -> None:
     """Neither their registers nor their encodings."""

@@ -180,9 +180,9 @@ def test_positions_have_a_limit(build: Build, padded: Any) -> None:
     for form in (model, native(model)):
         cache = start(form, *padded([[5] * 12]))
         steps(form, cache, torch.ones(1, 12, dtype=torch.long))
-        with pytest.raises(UserError, match=r"13 tokens is longer than the model's 12 learned positions"):
+        with pytest.raises(UserError, match=r"13 tokens.*model's 12"):
             steps(form, cache, torch.ones(1, 1, dtype=torch.long))
-        with pytest.raises(UserError, match=r"13 tokens is longer than the model's 12 learned positions"):
+        with pytest.raises(UserError, match=r"13 tokens.*model's 12"):
             start(form, *padded([[5] * 13]))
 
 
@@ -211,7 +211,7 @@ def test_a_changed_model_is_packed_again(build: Build, padded: Any) -> None:
 def test_ids_beyond_the_vocabulary_are_refused(build: Build, strange: int) -> None:
     """C would read beyond the table."""
     network = pack_network(build(), "float32")
-    with pytest.raises(UserError, match=f"token {strange} is outside the vocabulary of 12"):
+    with pytest.raises(UserError, match=f"{strange}.*12"):
         network.start([[5, strange, 2]])
     decoding, zeros = network.start([[5, 2]]), np.zeros(1, np.int32)
     with pytest.raises(UserError, match=f"token {strange} is outside"):

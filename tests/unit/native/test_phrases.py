@@ -36,6 +36,7 @@ def contains(words: Sequence[int], phrase: Sequence[int]) -> bool:
     return any(list(words[i : i + len(phrase)]) == list(phrase) for i in range(len(words)))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("vocab", [12, 203])
 @pytest.mark.parametrize("peak", [0.5, 4.0])
 @pytest.mark.parametrize("beam_size", [2, 4, 7])

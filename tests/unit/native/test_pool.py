@@ -28,7 +28,7 @@ static atomic_int met;
 
 /* Each part waits until both have begun, so one thread alone never gets there. */
 static void meet(void *data, int part, int parts) {
-    const time_t end = time(NULL) + 20;
+    const time_t end = time(NULL) + 300;
     (void)part, (void)parts;
     atomic_fetch_add(&met, 1);
     while (atomic_load(&met) < 2 && !*(int *)data) *(int *)data = time(NULL) > end;
@@ -64,7 +64,7 @@ def test_threads_work_at_once_and_do_each_part_once(tmp_path: Path) -> None:
     sources = [str(tmp_path / "meet.c"), str(FOLDER / "pool.c")]
     call = [*(compiler() or []), "-std=gnu11", "-O1", "-w", f"-I{FOLDER}", *sources, "-o", str(program), "-pthread"]
     subprocess.run(call, check=True)
-    ran = subprocess.run([program], capture_output=True, text=True, timeout=120)
+    ran = subprocess.run([program], capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (0, "together")
 
 
@@ -144,7 +144,7 @@ for _ in range(20):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_does_not_wait_for_threads_it_does_not_have() -> None:
-    ran = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=120)
+    ran = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")
 
 

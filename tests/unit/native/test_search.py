@@ -102,6 +102,7 @@ def test_a_late_hypothesis_may_be_the_best(build: Build, sentences: Sentences, b
         assert max(len(ranked[0].tokens) for ranked in found) > 10
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize(
     "shape",
@@ -465,7 +466,7 @@ def test_unsupported_stepwise_searches(build: Build, misuse: Callable[[Any], obj
 
 @pytest.mark.parametrize("strange", [12, -1])
 def test_guesses_beyond_the_vocabulary(build: Build, strange: int) -> None:
-    with pytest.raises(UserError, match=f"token {strange} is outside the vocabulary of 12"):
+    with pytest.raises(UserError, match=f"{strange}.*12"):
         begun(native(build()), [5], replace(SHORT, beam_size=1)).advance([strange])
 
 
@@ -482,6 +483,7 @@ def several(build: Build, count: int, compute: str = "float32", vocab: int = 60)
     return CompiledEnsemble(tuple(native(build(3.0, vocab_size=vocab, **shape), compute) for shape in shapes[:count]))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("compute", ["float32", "int8", "bfloat16"])
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("count", [2, 3])
@@ -529,6 +531,6 @@ def test_an_ensemble_with_a_non_finite_member(build: Build, sentences: Sentences
 
 def test_positions_have_a_limit(build: Build) -> None:
     model = native(build(positions="learned", max_len=12))
-    with pytest.raises(UserError, match=r"longer than the model's 12 learned positions"):
+    with pytest.raises(UserError, match=r"model's 12"):
         decode_tokens(engine_of(model), [[5] * 12], SHORT, max_len=12)
     assert len(decode_tokens(engine_of(model), [[5] * 11], SHORT, max_len=12)[0][0].tokens) <= 12

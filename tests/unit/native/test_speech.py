@@ -195,7 +195,7 @@ def test_other_precisions_are_near(compute: str) -> None:
 
 
 def test_recordings_that_are_too_long() -> None:
-    with pytest.raises(UserError, match="a recording of 41 frames is longer than the model's 40: cut it"):
+    with pytest.raises(UserError, match=r"41.*model's 40"):
         native().encode(spectrogram(41))
 
 
@@ -204,7 +204,7 @@ def test_outputs_that_are_too_long() -> None:
     window.read_prompt([41] * 20)
     Search([window], options, limits(5)).run()  # the last token is not read
     window.read_prompt([41] * 20)
-    with pytest.raises(UserError, match="25 tokens is longer than the model's 24 learned positions"):
+    with pytest.raises(UserError, match=r"25 tokens.*model's 24"):
         Search([window], options, limits(6))
     with pytest.raises(UserError, match="25 tokens is longer"):
         window.read_prompt([41] * 25)
@@ -250,17 +250,20 @@ def test_non_finite_numbers() -> None:
 
 
 def test_a_search_can_be_cancelled() -> None:
-    """Before it starts, and within milliseconds; encoding would take seconds."""
+    """Before it starts, and soon, compared with a tenth of the work."""
     stop = np.ones(1, np.int32)
     with pytest.raises(SearchCancelled):
         native().encode(spectrogram(), stop)
     wide = config(d_model=256, d_head=128, d_ff=1024, max_len=6000, n_layers=4)
     network, stop = native(wide), np.zeros(1, np.int32)
-    timer, started = threading.Timer(0.2, lambda: stop.fill(1)), time.monotonic()
-    timer.start()
+    started = time.thread_time()
+    network.encode(spectrogram(1200))
+    tenth = time.thread_time() - started
+    threading.Timer(tenth / 2, lambda: stop.fill(1)).start()
+    started = time.thread_time()
     with pytest.raises(SearchCancelled):
         network.encode(spectrogram(12_000), stop)
-    assert time.monotonic() - started < 3
+    assert time.thread_time() - started < 5 * tenth
 
 
 def test_cancelled_contexts_do_not_transcribe() -> None:

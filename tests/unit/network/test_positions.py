@@ -57,7 +57,7 @@ def test_learned_positions_are_rows_of_their_table() -> None:
 
 @pytest.mark.parametrize(("start", "length"), [(0, 5), (4, 1), (3, 2)])
 def test_learned_positions_end(start: int, length: int) -> None:
-    with pytest.raises(UserError, match=r"5 tokens is longer than the model's 4 learned positions"):
+    with pytest.raises(UserError, match=r"5 tokens.*model's 4"):
         at(LearnedPositions(d_model=6, max_len=4), start, length)
 
 

@@ -62,7 +62,7 @@ def test_single_runs_are_compared_by_the_paired_bootstrap(groups: Sequence[Group
 
 
 def test_an_unknown_baseline_is_refused(groups: Sequence[Group]) -> None:
-    with pytest.raises(UserError, match="unknown baseline 'a-1'; did you mean 'a'"):
+    with pytest.raises(UserError, match=r"'a-1'.*'a'"):
         check_baseline("a-1", groups)
     check_baseline("a", groups)
 

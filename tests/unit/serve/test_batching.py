@@ -25,7 +25,7 @@ class Echo:
 
     def __call__(self, texts: list[str], options: Any) -> list[Any]:
         self.batches.append(texts)
-        assert self.go.wait(20)
+        self.go.wait()
         if "wrong" in texts:
             raise UserError("wrong")
         return [(text, options) for text in texts]
@@ -35,8 +35,7 @@ def run(work: Callable[[Batcher, Any], Awaitable[None]], echo: Echo, batching: B
     async def main() -> None:
         batcher = Batcher(echo, batching, **more)
         try:
-            async with asyncio.timeout(30):
-                await work(batcher, echo)
+            await work(batcher, echo)
         finally:
             echo.go.set()
             await batcher.close()
@@ -95,8 +94,7 @@ class Endless(Echo):
 
     def __call__(self, texts: list[str], options: Any) -> list[Any]:
         results = super().__call__(texts, options)
-        deadline = time.monotonic() + 20
-        while any(text.startswith("endless") for text in texts) and not self.done and time.monotonic() < deadline:
+        while any(text.startswith("endless") for text in texts) and not self.done:
             check_cancelled()
             time.sleep(0.001)
         return results
@@ -138,8 +136,7 @@ def test_closing_cancels_what_is_decoded() -> None:
         batcher = Batcher(echo, BatchSettings())
         asked = asyncio.create_task(batcher.ask(["endless"], None))
         await begun(echo, 1)
-        async with asyncio.timeout(10):
-            await batcher.close()
+        await batcher.close()
         asked.cancel()
 
     asyncio.run(main())

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from io import BytesIO
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
+from waiting import wait_until
 
 from headwise.localisation.segments import SentenceOutput
 from headwise.serve.document_session import DocumentSession
@@ -20,7 +20,6 @@ from headwise.serve.documents import DocumentFault, DocumentLimits, DocumentProc
 from headwise.serve.parameters import RequestError
 
 LIMIT = 4 * 1024 * 1024
-PATIENCE = 30  # seconds
 
 
 def hostile(paragraphs: int = 300_000) -> bytes:
@@ -63,13 +62,6 @@ def family(process: int) -> list[int]:
     """The processes that a process has started, and those that they have."""
     children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     return [one for child in map(int, children) for one in (child, *family(child))]
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_documents_are_filled_in_their_process() -> None:
@@ -123,12 +115,12 @@ def test_too_much_time_ends_that_document_alone() -> None:
 def test_a_request_that_ends_early_ends_its_process() -> None:
     async def work(processes: DocumentProcesses) -> None:
         assert await read(processes, "a.txt", b"A dog.") == "A dog."
-        await asyncio.to_thread(wait_for, lambda: len(family(os.getpid())) == before + 1)  # the one that forks
+        await asyncio.to_thread(wait_until, lambda: len(family(os.getpid())) == before + 1)  # the one that forks
         reading = asyncio.create_task(read(processes, "a.docx", hostile()))
         while len(family(os.getpid())) == before + 1:
             await asyncio.sleep(0.01)
         reading.cancel()
-        await asyncio.to_thread(wait_for, lambda: len(family(os.getpid())) == before + 1)
+        await asyncio.to_thread(wait_until, lambda: len(family(os.getpid())) == before + 1)
         assert reading.cancelled()
 
     before = len(family(os.getpid()))
@@ -155,12 +147,12 @@ def test_the_forking_process_is_replaced() -> None:
         with pytest.raises(DocumentFault):
             async with processes.open(is_html=False) as documents:
                 os.kill(forking, signal.SIGKILL)
-                for _ in range(100):
+                while True:
                     await documents.read_file("a.docx", hostile(), ("en", "de"), LIMIT)
         assert await read(processes, "a.txt", b"A dog.") == "A dog."
 
     before = family(os.getpid())
-    run(work)
+    run(work, seconds=1)  # of processor time
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -177,10 +169,10 @@ def test_no_process_outlives_a_killed_server() -> None:
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
     ) as server:
-        wait_for(lambda: len(family(server.pid)) == 2)
+        wait_until(lambda: len(family(server.pid)) == 2)
         processes = family(server.pid)
         server.kill()
-    wait_for(lambda: not any(alive(process) for process in processes))
+    wait_until(lambda: not any(alive(process) for process in processes))
 
 
 def alive(process: int) -> bool:

@@ -63,6 +63,7 @@ def with_values(rows: list[Row], key: str, value: Callable[[Row], float]) -> lis
     return [{**row, key: value(row)} for row in rows]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", CLAIMS)
 def test_experiment_figures_and_statements(name: str) -> None:
     rows, claim = toy_rows(name), CLAIMS[name]

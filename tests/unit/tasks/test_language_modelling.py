@@ -161,7 +161,5 @@ def test_settings_of_other_tasks(setting: str, message: str) -> None:
 
 
 def test_character_tokenizers_need_a_language_model() -> None:
-    with pytest.raises(
-        UserError, match=r"data.subword = characters is for model.task = lm or mlm or rtd or plm, not for translate"
-    ):
+    with pytest.raises(UserError, match=r"data.subword = characters.*model.task = lm.*not"):
         check(apply_settings(RunConfig(), ["data.subword=characters"]))

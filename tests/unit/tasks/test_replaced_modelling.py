@@ -88,7 +88,5 @@ def test_the_generator_is_smaller_and_shares_embeddings() -> None:
     assert not any(name.startswith(("generator.embeddings.tokens", "generator.embeddings.positions")) for name in names)
     assert network.generator.head.get_submodule("output").weight is network.discriminator.embeddings.tokens.weight
     assert network.generator.embeddings.project.weight.shape == (8, 32)
-    with pytest.raises(
-        UserError, match=r"model.d_model = 36: a generator a quarter as wide has 2 heads; make it a mul"
-    ):
+    with pytest.raises(UserError, match=r"model.d_model = 36.*2 heads"):
         electra_configs(replace(SHAPE, d_model=36, n_heads=9), 8)

@@ -109,7 +109,7 @@ def test_other_settings_must_be_those_of_the_run(tmp_path: Path) -> None:
     config = started(tmp_path, 1)
     request = TrainRequest("run", [], [], str(tmp_path), resume=True)
     other = replace(config, train=replace(config.train, learning_rate=0.5))
-    with pytest.raises(UserError, match=r"train\.learning_rate was 0\.0, now 0\.5; use the run's --set or train into"):
+    with pytest.raises(UserError, match=r"train\.learning_rate.*0\.0.*0\.5.*run's --set"):
         check_resumed(request, other, ABOUT, tmp_path)
 
 
@@ -165,9 +165,7 @@ def test_added_files_are_reported_and_recorded(tmp_path: Path, capsys: pytest.Ca
     assert changes == [{"step": 40, "added": ["more.tsv"]}]
     assert "to the training files: this epoch is planned anew, so it repeats" in capsys.readouterr().err
     ended = replace(config, train=replace(config.train, max_steps=40))
-    with pytest.raises(
-        UserError, match=r"more.tsv: the run has ended after train.max_steps = 40; set more steps, such"
-    ):
+    with pytest.raises(UserError, match=r"more.tsv.*train.max_steps = 40"):
         check_resumed(request, ended, now, tmp_path, ["more.tsv"])
     with pytest.raises(UserError, match=r"the training files differ from those of the run \(t\)$"):
         check_resumed(request, config, now, tmp_path)

@@ -101,6 +101,7 @@ def test_all_tasks_are_covered() -> None:
     assert {*TASKS} - {*CASES} == {"transcribe"}  # same code as "caption"
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("task", CASES)
 def test_metrics_of_three_shards(task: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     recipe, write, settings = CASES[task]

@@ -8,9 +8,11 @@ from random import Random
 from typing import Any
 
 import pytest
+from killing import ended
 from together import all_end_well, group
 from unit.training import ranks_program
 from unit.training.ranks_program import KILLED_STEPS
+from waiting import wait_until
 
 from headwise.training.checkpoint import CHECKPOINTS, checkpoint_paths
 
@@ -28,10 +30,7 @@ def killed(folder: Path, mode: str, seconds: float) -> None:
     """Kill all processes of a run so many seconds after their second new checkpoint."""
     before = newest_step(folder)
     with group(1 if mode == "alone" else 2, [PROGRAM, "--until-killed", folder, mode]) as programs:
-        deadline = time.monotonic() + 120
-        while newest_step(folder) < before + 2:
-            assert time.monotonic() < deadline and all(program.poll() is None for program in programs)
-            time.sleep(0.001)
+        wait_until(lambda: newest_step(folder) >= before + 2 or any(map(ended, programs)), pause=0.001)
         time.sleep(seconds)
     assert newest_step(folder) < KILLED_STEPS
 

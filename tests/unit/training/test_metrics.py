@@ -89,7 +89,7 @@ def test_the_history_as_columns(tmp_path: Path) -> None:
         "best": [1.0],
     }
     assert TrainingHistory([], []).columns() == {}
-    with pytest.raises(UserError, match=r"unknown log 'validations'; did you mean 'validation'"):
+    with pytest.raises(UserError, match=r"'validations'.*'validation'"):
         history.columns("validations")
 
 
@@ -121,9 +121,7 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
     log = MetricsLog(tmp_path, after_step=0)
     (tmp_path / VALIDATION_LOG).symlink_to("/dev/full")
     log.training({"step": 1})
-    with pytest.raises(
-        WriteError, match=rf"{VALIDATION_LOG}: cannot be written \(No space left on device\); free some"
-    ):
+    with pytest.raises(WriteError, match=rf"{VALIDATION_LOG}.*\(No.*device\)"):
         log.validation({"step": 1})
 
 

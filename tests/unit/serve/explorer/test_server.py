@@ -60,7 +60,7 @@ def ask(server: ExplorerServer) -> Callable[..., tuple[int, Any]]:
     def request(
         method: str = "POST", path: str = "/api/translate", body: Any = None, **headers: str
     ) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1])
         text = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         given = (JSON if method == "POST" else {}) | {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, text, given)
@@ -171,7 +171,7 @@ def test_of_waiting_requests_of_a_page_only_the_newest_is_answered() -> None:
             while turns.waiting < len(threads):
                 time.sleep(0.001)
     for thread in threads:
-        thread.join(10)
+        thread.join()
     assert sorted(done) == ["a superseded", "b", "c"]
 
 

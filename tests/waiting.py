@@ -1,0 +1,14 @@
+"""Waiting for other processes and threads, without a limit of its own.
+
+How long something takes depends on the machine and on what else it does, so no test has a deadline. A test that would
+wait for ever is ended by `faulthandler_timeout` in `pyproject.toml`, with its traceback.
+"""
+
+import time
+from collections.abc import Callable
+
+
+def wait_until(condition: Callable[[], object], pause: float = 0.005) -> None:
+    """Return when the condition holds; it is asked again after `pause` seconds."""
+    while not condition():
+        time.sleep(pause)
