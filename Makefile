@@ -65,7 +65,7 @@ test:
 endif
 
 test-smaller: $(VENV)/.test
-	@$(PYTEST) $(SHORT) $(SMALLER) $(ARGS)
+	@$(PYTEST) -m "not distributed and not compiles" $(SMALLER) $(ARGS)
 
 test-all: $(VENV)/.dev $(VENV)/.published
 	@HEADWISE_TESTS=all $(PYTEST) -m "not distributed" $(ARGS)

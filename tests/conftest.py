@@ -1,5 +1,6 @@
 """What every test relies on: checked shapes, one thread, a known random state and examples, a cache of its own."""
 
+import gc
 import os
 import random
 import signal
@@ -28,6 +29,12 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     next_test()
+
+
+def pytest_collection_finish() -> None:
+    """Leave the modules that are loaded now out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -2,10 +2,10 @@
 
     run.py [--number N] [--seed N] [--jobs N] [--seconds N] [--again]
 
-Builds a tree with all mutations (`sites.py`), runs the whole suite in it once to see which tests reach which of them
-and how long they take, and then, for each mutation, the tests that reach it (`judge.py`), fastest first, up to
---seconds of tests. Writes `results.tsv`; takes three times as long as the tests. A mutation that only runs when modules
-are imported, or in no test, counts as not reached. --again keeps the tree and the first run.
+Builds a tree with all mutations (`sites.py`), runs the tests of `make test` in it once to see which of them reach which
+mutation and how long they take, and then, for each mutation, the tests that reach it (`judge.py`), fastest first, up to
+--seconds of tests. Writes `results.tsv`; takes about three times as long as `make test`. A mutation that only runs when
+modules are imported, or in no test, counts as not reached. --again keeps the tree and the first run.
 """
 
 import argparse
@@ -24,6 +24,9 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 WORK = ROOT / "build" / "mutants"
 TREE = WORK / "tree"
+# What `make test` runs.
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-m", "not distributed and not compiles and not thorough"]
+PYTEST += ["--ignore", "tests/architecture"]
 
 
 def c_sources() -> tuple[str, ...]:
@@ -65,18 +68,7 @@ def reaching() -> dict[int, dict[str, float]]:
     """For each mutation the tests that reach it and pass without it, with their seconds."""
     report, reached = WORK / "tests.xml", WORK / "reached.tsv"
     if not report.exists():
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "--numprocesses",
-            "2",
-            "--dist",
-            "worksteal",
-            "-m",
-            "not distributed",
-        ]
+        command = [*PYTEST, "--numprocesses", "2", "--dist", "worksteal"]
         subprocess.run([*command, f"--junitxml={report}", "-p", "mutants.names"], cwd=TREE,
                        env=environment(HEADWISE_MUTANTS_REACHED=str(reached)), check=False)  # fmt: skip
     seconds: dict[str, float] = {}
@@ -110,7 +102,7 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=120)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=60, help="of tests for each mutation")
+    parser.add_argument("--seconds", type=float, default=25, help="of tests for each mutation")
     parser.add_argument("--again", action="store_true")
     options = parser.parse_args()
     sites = chosen(all_sites(ROOT, c_sources()), options.number, options.seed)
@@ -119,7 +111,7 @@ def main() -> None:
     reached = reaching()
     plan = {number: planned(reached[number], options.seconds) for number in range(len(sites)) if reached[number]}
     (WORK / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "mutants.judge", "-m", "not distributed"]
+    command = [*PYTEST, "-p", "mutants.judge"]
     more = {"HEADWISE_MUTANTS_PLAN": str(WORK / "plan.json"), "HEADWISE_MUTANTS_JOBS": str(options.jobs)}
     subprocess.run(command, cwd=TREE, env=environment(**more), check=False)
     results = {}

@@ -26,6 +26,7 @@ def copied(task: Callable[..., Any], write: Callable[..., Any], tmp_path: Path) 
     return src, tgt, gold
 
 
+@pytest.mark.thorough
 def test_copying_aligns_each_letter_with_itself(
     cli: Callable[..., Any], model_path: Path, copied: Files, tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def command(folder: Path, *more: str) -> list[str]:
     return [*start, "--set", *QUICK, *more]
 
 
+@pytest.mark.thorough
 def test_training_keeps_the_layout(cli: Cli, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = cli(*command(folder), "--out", out)
@@ -84,6 +85,7 @@ def test_a_killed_run_is_resumed_exactly(cli: Cli, folder: Path, tmp_path: Path)
     assert weights[0] != weights[1]
 
 
+@pytest.mark.thorough
 def test_adapters(cli: Cli, folder: Path, tmp_path: Path) -> None:
     """Adapters on both halves; every command loads them, and export merges them."""
     more = ["train.lora_rank=4", "train.lora_layers=q_proj,v_proj,up_proj", "train.learning_rate=0.05"]

@@ -114,6 +114,7 @@ def test_a_run_is_resumed_exactly(files: Path, cli: Any, tmp_path: Path) -> None
     assert len(losses[0]) == 20
 
 
+@pytest.mark.thorough
 def test_translation_starts_from_it(stage: Path, files: Path, cli: Any, tmp_path: Path) -> None:
     pairs = [files / "pairs.en", files / "pairs.de"]
     run = ["train", "--init", stage, "--train", *pairs, "--valid", *pairs, "--device", "cpu", "--out", tmp_path / "out"]

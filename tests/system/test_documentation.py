@@ -38,6 +38,7 @@ from headwise.cli.rules import out_file
 from headwise.demo.corpus import generate_corpus
 from headwise.demo.run import demo
 from headwise.errors import UserError
+from headwise.inspect import attribution
 from headwise.serve.explorer.server import ExplorerServer
 from headwise.serve.server import application
 from headwise.study import run as study_run
@@ -630,7 +631,11 @@ def shown(out: str, most: int = 12) -> str:
 
 @pytest.fixture
 def short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The study measures two claims at the scale of its tests; the explorer serves its page once, and ends."""
+    """The study measures two claims at the scale of its tests; the explorer serves its page once, and ends.
+
+    Attribution goes from its baseline to the text in two steps.
+    """
+    shares = attribution._shares
 
     def served_once(server: ExplorerServer) -> None:
         Thread(target=super(ExplorerServer, server).serve_forever, daemon=True).start()
@@ -646,6 +651,7 @@ def short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
             assert client.post("/translate", json=asked).json()["translatedText"] is not None
             assert "<html" in client.get("/").text
 
+    monkeypatch.setattr(attribution, "_shares", lambda *rest, steps=2: shares(*rest[:4], steps, rest[5]))
     corpus = generate_corpus(n_train=300, n_valid=20, n_test=40)
     monkeypatch.setattr(demo_command, "demo", partial(demo, corpus=corpus, settings=DEMO))
     monkeypatch.setattr(headwise, "train", short_training)

@@ -56,6 +56,7 @@ def trained(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, s
     return folder / "model", ran.err + ran.out
 
 
+@pytest.mark.thorough
 def test_training_data_are_reported(trained: tuple[Path, str]) -> None:
     assert "1 untranslated" in trained[1]
     assert "with placeholders or tags" in trained[1]

@@ -139,6 +139,7 @@ def test_kill_9_before_the_first_checkpoint_and_within_an_epoch(
     assert_same_run(out, whole)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_two_trainings_into_one_folder(whole: Path, start: Any, command: list[str], cli: Any, tmp_path: Path) -> None:
     out = tmp_path / "model"
@@ -320,6 +321,7 @@ def copy_after_step_10(run: Path, folder: Path) -> Path:
     return out
 
 
+@pytest.mark.thorough
 def test_changes_that_are_not_numerical_keep_every_bit(
     whole: Path, command: list[str], cli: Any, tmp_path: Path
 ) -> None:

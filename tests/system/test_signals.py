@@ -155,7 +155,7 @@ def lines(path: Path, sentences: Sequence[Sequence[str]]) -> list[str]:
 
 @pytest.mark.few(1)
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [0.5, 6])
+@pytest.mark.parametrize("seconds", [6, 0.5])
 def test_sigterm_ends_a_validation(task: Any, tmp_path: Path, seconds: float) -> None:
     """Early and late: during the loss, or during the search of an untrained model."""
     train, valid = lines(tmp_path / "train", task(200, 1)), lines(tmp_path / "valid", task(3000, 2, longest=60))

@@ -77,6 +77,7 @@ def test_killed_and_resumed_exactly(step: int, shards: Path, whole: Path, cli: A
     killed_and_resumed(cli, command(shards), step, tmp_path / "model", whole)
 
 
+@pytest.mark.thorough
 def test_killed_twice_between_checkpoints(shards: Path, whole: Path, cli: Any, tmp_path: Path) -> None:
     out, more = tmp_path / "model", list[str]()
     for step in (13, 27):

@@ -203,6 +203,7 @@ def test_other_networks_are_refused(cli: Cli, files: list[str], tmp_path: Path) 
     assert "is a gpt2 model that continues texts; this task needs an encoder-decoder of text" in ran.complaint
 
 
+@pytest.mark.thorough
 def test_transformers_loads_the_result(cli: Cli, files: list[str], tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     write(tmp_path / "model", "marian")

@@ -303,7 +303,7 @@ def test_the_list_of_commands_needs_no_command_and_no_time(arguments: list[str])
         "try: main(sys.argv[1:])\n"
         "except SystemExit: pass\n"
         "heavy = {'torch', 'numpy', 'tokenizers', 'sacrebleu', 'headwise.cli.commands'} & set(sys.modules)\n"
-        "print(sorted(heavy), len([name for name in sys.modules if name.startswith('headwise')]))\n"
+        "print(sorted(heavy), sum(name.startswith('headwise') for name in sys.modules) < 12)\n"
     )
     ran = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "[] True"

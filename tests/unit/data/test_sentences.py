@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from headwise.data.scripts import latin_length
 from headwise.data.sentences import EMPTY, normalize_sentence, pair_keys, sentence_key
 
 SAME = [

@@ -178,6 +178,7 @@ def test_the_batches_before_a_damaged_shard_are_given(tmp_path: Path) -> None:
     assert given > 0
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_the_stream(tmp_path: Path) -> None:
     """Of the same pairs in one shard and in four."""
     asked = replace(made(tmp_path, [2000] * 4), config=replace(CONFIG, shuffle_buffer=1000))

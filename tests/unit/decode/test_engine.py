@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from headwise.architectures.transformer import build_model
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import SearchSettings
-from headwise.contract import Hypothesis, SpecialIds
+from headwise.contract import NEVER, Hypothesis, SpecialIds
 from headwise.decode.engine import decode_tokens
 from headwise.decode.length_penalty import length_penalty
 from headwise.decode.request import SearchRequest, TooLarge, batches, bounds, random_stream
@@ -270,6 +270,11 @@ def test_an_interrupt_ends_the_search(threads, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         decode_tokens(engine_of(Endless()), [[5, 6], [7, 8]], replace(SHORT, batch_tokens=1))
     assert stopped and all(stopped)
+
+
+def test_a_start_token_that_no_file_names_is_refused():
+    with pytest.raises(UserError, match="decoder_start_token_id"):
+        _ = SpecialIds(bos_id=NEVER).prompt
 
 
 def test_limits_grow_with_source_and_prefix():

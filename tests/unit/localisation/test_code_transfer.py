@@ -1,11 +1,13 @@
 """Codes come through a translation: found, marked, put back."""
 
+import sys
 from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwise.errors import UserError
 from headwise.localisation.code_transfer import (
     MARKERS,
     codes_of,
@@ -125,3 +127,9 @@ def test_sentences_end_where_they_do_and_lines_stay() -> None:
         ("", "\n\n"),
         ("- Stop.", "  "),
     ]
+
+
+def test_sentences_need_an_optional_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentencex", None)
+    with pytest.raises(UserError, match=r"sentencex: pip install .headwise\[files\]"):
+        split_into_sentences(("A dog. A cat.",), "en")

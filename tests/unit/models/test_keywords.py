@@ -89,6 +89,18 @@ def test_a_draft_changes_nothing_but_the_time(model: Translator) -> None:
     assert "".join(model.stream(TEXTS[0], draft="input", **SHORT)) == greedy[0]
 
 
+def test_a_draft_has_the_tokenizer_of_the_model(
+    model: Translator, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    if request.node.callspec.params["model"] == "pretrained":
+        small_model(other)
+    else:
+        write_tiny(other, "marian")
+    with pytest.raises(UserError, match=r"other.*tokenizer"):
+        model.translate(TEXTS, draft=str(other))
+
+
 def test_a_glossary_is_kept_to(model: Translator) -> None:
     assert "men" in text_of(model, glossary=[("dog", "men")])[0]
     assert text_of(model, glossary=[("cat", "men")]) == text_of(model)

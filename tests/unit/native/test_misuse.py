@@ -513,6 +513,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+@pytest.mark.thorough
 def test_a_forked_child_trains_without_threads() -> None:
     """It does not wait for the threads of its parent."""
     done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True)

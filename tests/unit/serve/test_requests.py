@@ -1,7 +1,9 @@
 """What a request may say, who may ask, and which languages a folder speaks of."""
 
+import asyncio
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from headwise.errors import UserError
-from headwise.serve.access import AccessRules, read_keys
+from headwise.serve.access import AccessRules, BodyMemory, LimitedBody, read_keys
 from headwise.serve.files import FileStore, parse_upload
 from headwise.serve.languages import detect_languages, language_pair_of
 from headwise.serve.models import SentenceOptions, ServedModel, load_served_models
@@ -248,3 +250,17 @@ def test_translated_files_expire(tmp_path: Path) -> None:
 def test_unsupported_uploads() -> None:
     with pytest.raises(RequestError, match="file format not supported"):
         parse_upload("a.exe", b"", ("en", "de"), 99)
+
+
+def test_a_body_of_unknown_length_is_limited() -> None:
+    async def chunk() -> Any:
+        return {"type": "http.request", "body": b"a" * 60, "more_body": True}
+
+    async def read() -> None:
+        body = LimitedBody(chunk, replace(SMALL, body=100), BodyMemory(1000))
+        assert len((await body())["body"]) == 60
+        await body()
+
+    with pytest.raises(RequestError) as caught:
+        asyncio.run(read())
+    assert caught.value.status == 413

@@ -49,12 +49,14 @@ def test_a_change_of_the_network_counts_for_the_claims_that_use_it(monkeypatch: 
     assert changed == {"scaled-dot-product", "layer-cost", "operations"}  # the others use the fused kernel
 
 
+@pytest.mark.thorough
 def test_a_change_of_what_every_transformer_uses_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     changed = changed_claims("network.attention", "return x.transpose(1, 2).flatten(2)", "return x", monkeypatch)
     assert {"translation", "distance", "heads", "warmup", "interpretability", "order", "operations"} <= changed
     assert not {"gradients", "scaled-dot-product"} & changed
 
 
+@pytest.mark.thorough
 def test_a_change_of_a_measurement_counts_for_its_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     assert changed_claims("study.gradients", "sample_sequences(256,", "sample_sequences(255,", monkeypatch) == {
         "gradients"
