@@ -2,6 +2,7 @@
 # test    the tests and the examples in the docstrings (five minutes on two cores): of products of cases a fixed sample.
 #         PYTHON=python3.12 (or another one than python3): a smaller set, in an environment of its own
 # test-all  all cases of these products, trainings that take longer, and test-native
+# test-commands  every command of the documentation (of a sample of pages: make test), with its output in build/transcript
 # test-native  the C library compiled in other ways, allocations that fail; where its sources have changed
 # test-busy  the tests beside four busy processes
 # test-pythons  the smaller set with every other Python that is installed (3.12 to 3.14)
@@ -41,7 +42,7 @@ PEERS := .venv-peers
 SENTENCES := https://www.manythings.org/anki/deu-eng.zip
 DATA := build/deu-eng.zip
 
-.PHONY: demo test test-smaller test-all test-native test-busy test-pythons test-distributed check-processors published check mutants ci ci-full \
+.PHONY: demo test test-smaller test-all test-commands test-native test-busy test-pythons test-distributed check-processors published check mutants ci ci-full \
   sanitize wheels browser docs bench bench-quick quality sentence-model peers clean
 .DEFAULT_GOAL := demo
 
@@ -49,7 +50,9 @@ demo: $(VENV)/.demo
 	@$(BIN)/headwise demo $(ARGS)
 
 # Bytecode is kept for the processes that tests start, whatever the environment says.
-PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+# One worker more than processors, because some tests wait for other processes.
+WORKERS = $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist worksteal
 SHORT = -m "not distributed and not compiles and not thorough" --ignore tests/architecture
 
 # What differs between versions of Python: files, processes, network, compiler; not the formats and results.
@@ -69,6 +72,9 @@ test-smaller: $(VENV)/.test
 
 test-all: $(VENV)/.dev $(VENV)/.published
 	@HEADWISE_TESTS=all $(PYTEST) -m "not distributed" $(ARGS)
+
+test-commands: $(VENV)/.dev
+	@HEADWISE_TESTS=all $(PYTEST) tests/system/test_documentation.py $(ARGS)
 
 test-native: $(VENV)/.dev
 	@$(PYTEST) -m compiles tests/unit/native $(ARGS)

@@ -207,6 +207,7 @@ def test_loss_and_gradients(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.thorough
 def test_fifty_updates(tmp_path: Path) -> None:
     theirs, job = job_of(tmp_path)
     own, train = job.network().train(), job.config.train

@@ -212,6 +212,7 @@ def test_beams_of_a_large_batch(pair: Pair) -> None:
     assert pair.write(rows, ours) == pair.their_tokens(rows, **settings)
 
 
+@pytest.mark.few(6)
 def test_beams_with_constraints(pair: Pair) -> None:
     theirs = pair.their_tokens(
         inputs(), (pair.end, 13), max_new_tokens=12, num_beams=3, min_new_tokens=4, eos_token_id=[pair.end, 13],

@@ -124,6 +124,7 @@ def test_losses_and_gradients(both: tuple[nn.ModuleList, Electra, Any]) -> None:
             )
 
 
+@pytest.mark.thorough
 def test_fifty_updates(both: tuple[nn.ModuleList, Electra, Any]) -> None:
     """A loop as their users write it, and the steps of our trainer: the same curve."""
     theirs, own, _ = both

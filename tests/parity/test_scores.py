@@ -246,6 +246,7 @@ def trained(folder: Path, lines: list[str], *settings: str) -> Any:
     )
 
 
+@pytest.mark.thorough
 def test_several_labels_are_learnt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From a model of another head; transformers reads the result."""
     write(tmp_path / "start", "Bert", num_labels=2)
@@ -263,6 +264,7 @@ def test_several_labels_are_learnt(tmp_path: Path, capsys: pytest.CaptureFixture
     assert records[-1]["loss"] < records[0]["loss"] and records[-1]["micro_f1"] == pytest.approx(found.micro_f1)
 
 
+@pytest.mark.thorough
 def test_a_number_is_learnt(tmp_path: Path) -> None:
     """Of pairs, so that the result also ranks; its kind comes from the model that training starts from."""
     write(tmp_path / "start", "Bert", num_labels=1)

@@ -145,6 +145,7 @@ def test_loss_and_gradients(both: tuple[Any, Transformer, TranscriptionJob]) -> 
         )
 
 
+@pytest.mark.thorough
 def test_fifty_updates(both: tuple[Any, Transformer, TranscriptionJob]) -> None:
     """A loop as their users write it, and the steps of our trainer: the same curve, and the same network at its end."""
     theirs, own, job = both

@@ -60,6 +60,7 @@ def test_only_adapters_are_written(cli: Cli, base: Path, files: list[str], tmp_p
     assert -sum(line["log_prob"] for line in lines) / tokens == pytest.approx(rows[-1]["loss"], rel=1e-3)
 
 
+@pytest.mark.thorough
 def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, base: Path, files: list[str], tmp_path: Path) -> None:
     more = ["train.lora_dropout=0.1", "train.schedule=constant"]
     trained(cli, base, files, tmp_path / "whole", *more)
@@ -73,6 +74,7 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, base: Path, files
     assert "train.lora_alpha was 16.0, now 3.0" in refused.complaint
 
 
+@pytest.mark.thorough
 def test_adapters_are_added_and_merged(cli: Cli, base: Path, files: list[str], tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     trained(cli, base, files, one, "train.max_steps=20")

@@ -90,6 +90,7 @@ def assert_same_run(out: Path, other: Path) -> None:
         assert (out / name).read_bytes() == (other / name).read_bytes()
 
 
+@pytest.mark.thorough
 def test_the_change_is_recorded(six_steps: Path, whole: Path) -> None:
     assert losses(whole)[:6] == losses(six_steps) and len(losses(whole)) == STEPS
     assert (whole / "tokenizer.json").read_bytes() == (six_steps / "tokenizer.json").read_bytes()
@@ -182,6 +183,7 @@ def test_files_are_added_twice_and_by_two_processes(
     assert about(out)["corpus"]["pairs"] == 530
 
 
+@pytest.mark.thorough
 def test_held_out_pairs_stay_those_of_the_run(start: Start, files: Files, cli: Any, tmp_path: Path) -> None:
     out, held = tmp_path / "model", ["--valid", "10%"]
     assert cli(*start(), "train.max_steps=6", *held, "--out", out).code == 0

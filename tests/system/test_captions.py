@@ -157,6 +157,7 @@ def from_nothing(folder: Path, *more: str) -> list[str]:
     return ["train", "--recipe", "caption", *files, "--device", "cpu", "--set", *BEGUN, *more]
 
 
+@pytest.mark.thorough
 def test_a_captioner_trains_from_scratch(cli: Cli, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = cli(*from_nothing(folder), "--out", out)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import ALL
 
 import headwise
 from headwise.config.data import TranslationData
@@ -82,7 +83,7 @@ def command(files: Path, out: Path, steps: int, *more: Any) -> list[Any]:
 def stage(files: Path, cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model trained to count in two languages; read only."""
     out = tmp_path_factory.mktemp("stage") / "stage1"
-    ran = cli(*command(files, out, 250))
+    ran = cli(*command(files, out, 250 if ALL else 30))
     assert ran.code == 0, ran.err
     assert "training on 4,000 of 4,000 texts\n" in ran.err
     return out

@@ -668,6 +668,12 @@ def reader(tmp_path: Path, cli: Any, short_ways: None, monkeypatch: pytest.Monke
     return Reader(tmp_path, cli)
 
 
+def test_every_line_of_the_readme_runs(reader: Reader) -> None:
+    reader.read(ROOT / "README.md")
+    assert reader.wrong == []
+
+
+@pytest.mark.few(20)
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_line_of_the_documentation_runs(document: Path, reader: Reader) -> None:
     reader.read(document)

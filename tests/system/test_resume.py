@@ -113,6 +113,7 @@ def assert_same_run(out: Path, whole: Path) -> None:
     assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_kill_9_before_the_first_checkpoint_and_within_an_epoch(
     whole: Path, start: Any, command: list[str], cli: Any, tmp_path: Path
@@ -212,6 +213,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(
     assert_same_run(out, whole)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_no_space_for_the_first_model(whole: Path, with_full_disk: Any, tmp_path: Path) -> None:
     out = tmp_path / "model"

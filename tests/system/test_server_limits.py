@@ -30,7 +30,7 @@ from waiting import wait_until
 BOUNDARY = "a-boundary"
 FORM_DATA = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
 JSON = {"Content-Type": "application/json"}
-ROUNDS = 2  # of an attack, by each client
+ROUNDS = 1  # of an attack, by each client
 PART = 4  # half of the answers of GET /health beside an attack take less than this part of the slowest attack,
 TIMES = 50  # or less than so many times what they took before
 MIB = 1024 * 1024

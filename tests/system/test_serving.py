@@ -533,6 +533,7 @@ def test_no_answer_is_lost_or_mixed_up(server: Server, lines: Letters, wanted: A
     assert found == [wanted(some) for some in asked]
 
 
+@pytest.mark.thorough
 def test_a_cache_changes_no_answer(server: Server, model_path: Path, lines: Letters) -> None:
     rng, texts = random.Random(4), lines(40, 14)
     bodies: list[dict[str, Any]] = [

@@ -109,6 +109,7 @@ def test_two_processes_are_like_one(pattern: str, shards: Path, cli: Any, tmp_pa
     assert losses(two) == pytest.approx(losses(one), rel=1e-3)
 
 
+@pytest.mark.thorough
 def test_a_damaged_shard_is_replaced(shards: Path, cli: Any, tmp_path: Path) -> None:
     folder, out = tmp_path / "shards", tmp_path / "model"
     shutil.copytree(shards, folder)

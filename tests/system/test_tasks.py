@@ -90,6 +90,7 @@ def forecaster(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 # Training -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("recipe", "shape"), [("classify", TRANSFORMER), ("classify-lstm", LSTM)])

@@ -89,6 +89,7 @@ def request_methods(source: str) -> dict[str, Any]:
     return names
 
 
+@pytest.mark.thorough
 def test_weblate_translates(url: str, weblate: Callable[..., Any]) -> None:
     client = weblate(url=url, key=KEY)
     assert client.download_languages() == ["en", "de"]

@@ -126,6 +126,7 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, files: list[str],
     assert all(torch.equal(whole[key], parts[key]) for key in whole)
 
 
+@pytest.mark.thorough
 def test_a_worse_model_is_not_kept(cli: Cli, files: list[str], tmp_path: Path) -> None:
     """The model is evaluated before the first update, unless it is no better than chance."""
     write(tmp_path / "model", "marian")
@@ -223,6 +224,7 @@ def test_transformers_loads_the_result(cli: Cli, files: list[str], tmp_path: Pat
     assert json.loads(ran.stdout)[1 : 1 + len(own.tokens)] == own.tokens
 
 
+@pytest.mark.thorough
 def test_general_pairs_are_mixed_in(cli: Cli, files: list[str], tmp_path: Path) -> None:
     """They are trained on in the stated proportion; resumes are exact, and not possible with other files."""
     write(tmp_path / "model", "marian", dropout=0.1)
@@ -249,6 +251,7 @@ def test_general_pairs_are_mixed_in(cli: Cli, files: list[str], tmp_path: Path) 
     assert "the data.mix files differ from those of the run" in refused.complaint
 
 
+@pytest.mark.thorough
 def test_pairs_are_added_to_a_run(cli: Cli, files: list[str], tmp_path: Path) -> None:
     """With a tenth of the first pairs held out, and general pairs mixed in; resumed exactly."""
     write(tmp_path / "model", "marian", dropout=0.1)

@@ -122,7 +122,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     matplotlib.use("agg")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_a_chapter_runs_and_is_complete(path: Path) -> None:
     text = path.read_text(encoding="utf-8")

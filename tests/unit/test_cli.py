@@ -414,6 +414,7 @@ def test_an_output_file_must_be_possible(tmp_path: Path, name: str, cause: str) 
         pytest.fail("nothing may be written")
 
 
+@pytest.mark.thorough
 @pytest.mark.few(1)
 @pytest.mark.skipif(sys.platform != "linux", reason="GNU's OpenMP is what torch has on Linux")
 @pytest.mark.parametrize(

@@ -347,7 +347,7 @@ def test_a_document_takes_time_in_proportion_to_what_is_in_it(name: str) -> None
     file, make = MANY[name]
     for loses in (False, True):
         scan = document(file, lambda data: data, loses)
-        assert not all(is_quadratic(growth(scan, make, 200)) for _ in range(3)), loses
+        assert not all(is_quadratic(growth(scan, make, 100)) for _ in range(3)), loses
 
 
 # --- regular expressions

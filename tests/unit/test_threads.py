@@ -162,6 +162,7 @@ for more in (0, 1, 2, 9):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("group", [("pids", "pids.max", "max")], indirect=True)
 def test_batches_are_shared_by_the_threads_that_start(group: Path) -> None:
     """A limit of tasks allows none, one, two or more than enough: no batch is lost (asserted in the program).

@@ -91,6 +91,7 @@ def trainer(tmp_path: Path) -> Callable[..., Trainer]:
     return make
 
 
+@pytest.mark.thorough
 @pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", CHANGES)

@@ -191,6 +191,7 @@ def test_lines_of_the_bench(scripts: dict[str, ModuleType]) -> None:
     assert all(re.fullmatch(r"bench: \S+ (\d+\.\d+|-) goal [\d.]+ threads [12]", line) for line in lines)
 
 
+@pytest.mark.thorough
 def test_a_worker_answers_and_its_failure_is_told(scripts: dict[str, ModuleType]) -> None:
     worker = scripts["workers"].Worker(scripts["machine"].matrix_product)
     assert worker(1).value > 1e8

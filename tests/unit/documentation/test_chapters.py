@@ -126,6 +126,7 @@ def test_a_chapter_is_executed_again_when_something_changes(
     assert len(list(chapters.CACHE.iterdir())) == 2  # one for each size
 
 
+@pytest.mark.thorough
 @quiet
 @pytest.mark.parametrize(
     ("code", "message"),

@@ -59,6 +59,7 @@ def check(score: Score, expected: dict[str, Any]) -> None:
     assert without_version(score.signature) == without_version(expected["signature"])
 
 
+@pytest.mark.thorough
 def test_known_answers_one_reference(known: dict[str, Any], shared_data: Path) -> None:
     folder, name = shared_data / "metrics", "newstest2016.de-en"
     scores = corpus_scores(lines(folder / f"{name}.hyp.gz"), lines(folder / f"{name}.ref.gz"))

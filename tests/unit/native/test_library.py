@@ -83,6 +83,7 @@ def test_enums_match_those_of_c(kind: str, names: tuple[str, ...]) -> None:
     assert found and tuple(found[1].lower().replace("stop_", "").split(", ")) == names
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
 def test_without_the_library_the_text_is_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     """Disabled by the environment, in a separate program."""

@@ -103,6 +103,7 @@ def test_impossible_widths() -> None:
 # --- verdicts flip when the numbers do
 
 
+@pytest.mark.thorough
 def test_statements_of_sequential() -> None:
     rows = toy_rows("sequential")
     assert judged("sequential", rows)["chain-lstm"] == judged("sequential", rows)["chain-transformer"] == "supported"
@@ -113,6 +114,7 @@ def test_statements_of_sequential() -> None:
     assert judged("sequential", slow)["time-lstm"] == judged("sequential", slow)["faster"] == "supported"
 
 
+@pytest.mark.thorough
 def test_statements_of_operations() -> None:
     rows = toy_rows("operations")
     assert set(judged("operations", rows).values()) == {"supported"}
@@ -216,6 +218,7 @@ def test_statements_of_variants(claim: str, statement: str, better: str) -> None
     assert judged(claim, scores)[f"tatoeba-{statement}"] == "open"
 
 
+@pytest.mark.thorough
 def test_statements_of_interpretability() -> None:
     rows = toy_rows("interpretability")
     right = [{**row, "links": 4, "sure": 4, "correct": 8, "diagonal_links": 4, "diagonal_correct": 2} for row in rows]

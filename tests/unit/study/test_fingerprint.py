@@ -63,6 +63,7 @@ def test_a_change_of_a_measurement_counts_for_its_claim(monkeypatch: pytest.Monk
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("old", "new"),

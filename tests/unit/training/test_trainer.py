@@ -412,6 +412,7 @@ def test_ten_deferred_updates_in_a_row_end_the_run(tmp_path: Path) -> None:
     assert all(bool(value.isfinite().all()) for value in run.parameters().values())
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("r_drop", [0.0, 1.0])
 @pytest.mark.parametrize("packed", [False, True])
