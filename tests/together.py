@@ -27,8 +27,8 @@ def group(size: int, arguments: Sequence[object]) -> Iterator[list["Program[str]
         yield programs
     finally:
         for program in programs:
-            program.kill()
-            program.communicate()
+            with program:  # which closes its pipe
+                program.kill()
 
 
 def all_end_well(programs: Sequence["Program[str]"]) -> list[str]:

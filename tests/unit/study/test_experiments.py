@@ -114,7 +114,6 @@ def test_statements_of_sequential() -> None:
     assert judged("sequential", slow)["time-lstm"] == judged("sequential", slow)["faster"] == "supported"
 
 
-@pytest.mark.thorough
 def test_statements_of_operations() -> None:
     rows = toy_rows("operations")
     assert set(judged("operations", rows).values()) == {"supported"}
