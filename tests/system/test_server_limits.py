@@ -31,8 +31,7 @@ BOUNDARY = "a-boundary"
 FORM_DATA = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
 JSON = {"Content-Type": "application/json"}
 ROUNDS = 1  # of an attack, by each client
-PART = 4  # half of the answers of GET /health beside an attack take less than this part of the slowest attack,
-TIMES = 50  # or less than so many times what they took before
+PART = 4  # half of the answers of GET /health beside an attack take less than this part of the slowest attack
 MIB = 1024 * 1024
 DOCUMENT = 64 * MIB
 BODIES = 32 * MIB
@@ -154,7 +153,7 @@ WORD = "word/document.xml"
 @pytest.fixture(scope="module")
 def attacked(model_path: Path, copying: Any, pace: float) -> Iterator[Server]:
     """A server with small limits, which has translated a text and an HTML page."""
-    work, arrival = ceil(3 * pace), ceil(2 * pace)
+    work, arrival = ceil(4 * pace), ceil(2 * pace)
     limits = ("--document-memory", DOCUMENT, "--max-documents", 2, "--document-seconds", work, "--max-seconds", work)
     limits += ("--max-body-memory", BODIES, "--arrival-seconds", arrival, "--max-jobs", 4)
     zip_bomb()  # created before it is sent
@@ -165,11 +164,14 @@ def attacked(model_path: Path, copying: Any, pace: float) -> Iterator[Server]:
 
 
 def translated(port: int, copying: Any) -> None:
-    """Checks that the server translates, and detects languages."""
+    """Checks that the server translates, as soon as it has time again, and detects languages."""
     for kind, page in (("text", "a b c d"), ("html", "<p>a b c d</p>")):
         body = {"q": page, **LANGUAGES, "format": kind}
         wanted = page.replace("a b c d", copying[0].translate(["a b c d"])[0].text)
-        assert ask(port, "POST", "/translate", body) == (200, {"translatedText": wanted})
+        answer = ask(port, "POST", "/translate", body)
+        while answer[0] == 504:  # what an attack has left in the queue
+            answer = ask(port, "POST", "/translate", body)
+        assert answer == (200, {"translatedText": wanted})
     assert ask(port, "POST", "/detect", {"q": "A dog runs."})[0] == 200
 
 
@@ -293,8 +295,10 @@ def many_members() -> bytes:
     return archive_of(**{"content.xml": b"<r/>"}, **{f"{n}.xml": b"" for n in range(20_000)})
 
 
-def results_beside(server: Server, attack: Callable[[int], Any], clients: int = 6) -> tuple[list[Any], int]:
-    """The results of an attack that clients repeat, and the most memory. Others are answered meanwhile."""
+def results_beside(
+    server: Server, pace: float, attack: Callable[[int], Any], clients: int = 6
+) -> tuple[list[Any], int]:
+    """The results of an attack of several clients, and the most memory. Others are answered meanwhile."""
     port, process = server
     numbers, health = count(), []
     most, slowest = 0, 0.0
@@ -313,31 +317,30 @@ def results_beside(server: Server, attack: Callable[[int], Any], clients: int = 
             slowest = max(slowest, time.monotonic() - start)
         return found
 
-    idle = median(seconds_of_health() for _ in range(5))
     with ThreadPoolExecutor(clients) as pool:
         running = [pool.submit(repeat) for _ in range(clients)]
         while not health or not all(one.done() for one in running):
             health.append(seconds_of_health())
             most = max(most, sum(map(memory, (process, *family(process)))))
             time.sleep(0.02)
-    assert median(health) < max(slowest / PART, TIMES * idle), "an attack stops others"
+    assert median(health) < max(slowest / PART, pace), "an attack stops others"
     return [result for one in running for result in one.result()], most
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="looks into /proc")
 @pytest.mark.parametrize("name", ATTACKS)
-def test_attacks_stop_nobody_else(attacked: Server, copying: Any, name: str) -> None:
+def test_attacks_stop_nobody_else(attacked: Server, copying: Any, pace: float, name: str) -> None:
     """Memory: two documents, the bodies, what 16 processes of HTML share, and 150 MiB for the model's batches."""
     attack, answers = ATTACKS[name]
     before = sum(map(memory, (attacked[1], *family(attacked[1]))))
-    found, most = results_beside(attacked, lambda number: attack(attacked[0], number))
+    found, most = results_beside(attacked, pace, lambda number: attack(attacked[0], number))
     assert set(found) <= answers
     assert most < before + 2 * DOCUMENT + BODIES + 150 * MIB
     translated(attacked[0], copying)
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="looks into /proc, and needs 127.0.0.2")
-def test_hundreds_of_slow_clients_stop_nobody_else(attacked: Server, copying: Any) -> None:
+def test_hundreds_of_slow_clients_stop_nobody_else(attacked: Server, copying: Any, pace: float) -> None:
     """From two other addresses, each with less connections than are allowed."""
     open_sockets = [socket.create_connection(("127.0.0.1", attacked[0]), None, (f"127.0.0.{n}", 0))
                     for n in (2, 3) for _ in range(200)]  # fmt: skip
@@ -354,7 +357,7 @@ def test_hundreds_of_slow_clients_stop_nobody_else(attacked: Server, copying: An
             return True
         return False
 
-    found, _ = results_beside(attacked, send_a_byte_to_all, clients=1)
+    found, _ = results_beside(attacked, pace, send_a_byte_to_all, clients=1)
     assert found[0] == len(open_sockets)
     wait_until(lambda: not send_a_byte_to_all(0))
     for client in open_sockets:
@@ -381,7 +384,7 @@ def test_overwritten_models_keep_serving(
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="looks into /proc")
-def test_killed_document_processes_are_replaced(attacked: Server, copying: Any) -> None:
+def test_killed_document_processes_are_replaced(attacked: Server, copying: Any, pace: float) -> None:
     """Also the process that forks the others; a request whose process is killed gets an error."""
     port, process = attacked
 
@@ -393,7 +396,7 @@ def test_killed_document_processes_are_replaced(attacked: Server, copying: Any) 
             time.sleep(0.1)
         return status_of(port, {"q": f"<p>a b {number}</p>", **LANGUAGES, "format": "html"})
 
-    found, _ = results_beside(attacked, attack)
+    found, _ = results_beside(attacked, pace, attack)
     assert set(found) <= {200, 413, 500, 504}
     translated(port, copying)
 
