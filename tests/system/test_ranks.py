@@ -81,9 +81,9 @@ def start() -> Iterator[Callable[[Sequence[object]], "Program[str]"]]:
 
     yield popen
     for program in programs:
-        if program.poll() is None:
-            os.killpg(program.pid, signal.SIGKILL)
-        program.communicate()
+        with program:  # which closes its pipe
+            if program.poll() is None:
+                os.killpg(program.pid, signal.SIGKILL)
 
 
 def losses(out: Path) -> list[tuple[int, float, float]]:

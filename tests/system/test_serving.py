@@ -643,7 +643,7 @@ def test_prefixes_are_limited_in_tokens(server: Server) -> None:
 def test_decoding_ends_with_the_time_of_its_request(model_path: Path, tmp_path: Path, pace: float) -> None:
     """The model answers the next request, which would time out, too, if the model still decoded the first."""
     code = SLOW.replace("STARTED", repr(str(tmp_path / "started")))
-    with serving(model_path, "--languages", "en-de", "--max-seconds", ceil(2 * pace), code=code) as server:
+    with serving(model_path, "--languages", "en-de", "--max-seconds", ceil(6 * pace), code=code) as server:
         assert server.translate("a b")
         assert server.ask("POST", "/translate", {"q": "slow", **LANGUAGES})[0] == 504
         assert server.translate("a b")
@@ -938,7 +938,7 @@ def test_sigterm_finishes_requests_and_exits_with_0(
 def test_slow_clients_time_out(model_path: Path, pace: float) -> None:
     post = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: {FORM['Content-Type']}\r\n"
     said = {"": b"", "GET / HT": b"", f"{post}Content-Length: 10\r\n\r\nq=": b"HTTP/1.1 408", f"{post}x": b""}
-    with serving(model_path, "--languages", "en-de", "--arrival-seconds", ceil(pace)) as server:
+    with serving(model_path, "--languages", "en-de", "--arrival-seconds", ceil(2 * pace)) as server:
         clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in said]
         for client, text in zip(clients, said, strict=True):
             client.sendall(text.encode())
