@@ -53,9 +53,17 @@ def hash_of(root: Path, command: str, paths: list[str]) -> str:
             raise ValueError(f"stages.toml: there is no file in {path}")
         for file in files:
             executable = "x" if file.stat().st_mode & 0o100 else "-"
-            content = hashlib.sha256(file.read_bytes()).hexdigest()
+            content = hashlib.sha256(_without_comments(file)).hexdigest()
             digest.update(f"{file.relative_to(root)} {executable} {content}\n".encode())
     return digest.hexdigest()
+
+
+def _without_comments(file: Path) -> bytes:
+    """What is in a file; of the Makefile without its comments, which belong to every stage otherwise."""
+    content = file.read_bytes()
+    if file.name != "Makefile":
+        return content
+    return b"\n".join(line for line in content.split(b"\n") if not line.startswith(b"#"))
 
 
 class Records:

@@ -97,6 +97,8 @@ def test_what_else_counts_as_a_change(repository: Repository) -> None:
     repository.run()
     (repository.folder / "docs/a.md").rename(repository.folder / "docs/b.md")
     assert repository.run() == ["always", "docs"]
+    repository.write("Makefile", "# a comment\nMakefile")
+    assert repository.run() == ["always"]
     (repository.folder / "src/a.c").chmod(0o755)
     assert repository.run() == ["always", "code"]
     repository.write(".ci/stages.toml", STAGES.replace("echo code", "echo  code"))
