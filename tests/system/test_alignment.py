@@ -84,7 +84,10 @@ def test_prune(cli: Callable[..., Any], model_path: Path, copied: Files, tmp_pat
         (["evaluate", "--alignments", "SRC", "--hypothesis", "GOLD"], "pairs.src: line 1: 'a' is not a link"),
         (["evaluate", "--alignments", "GOLD", "--hypothesis", "TWO"], f"links of 1 pairs, but gold of {PAIRS}"),
         (["align", "MODEL", "--source", "SRC", "--target", "TWO"], "line n must belong to line n"),
-        (["align", "MODEL", "--source", "SRC", "--target", "SRC", "--choose", "TWO"], f"lines, but there are {PAIRS}"),
+        (
+            ["align", "MODEL", "--source", "SRC", "--target", "SRC", "--choose", "TWO"],
+            f"has 1 lines, but there are {PAIRS}",
+        ),
         (
             ["prune", "MODEL", "--heads", "99%", "--source", "SRC", "--target", "SRC", "--out", "OUT"],
             "that is 12 of 12",
