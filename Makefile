@@ -1,8 +1,9 @@
 # demo    train a small translator of dates and look at it (two to three minutes after set-up)
 # test    the tests and the examples in the docstrings (seven minutes on two cores): of products of cases a fixed sample.
 #         PYTHON=python3.12 (or another one than python3): a smaller set, in an environment of its own
-# test-all  all cases of these products, trainings that take longer, and test-native
-# test-commands  every command of the documentation (of a sample of pages: make test), with its output in build/transcript
+# test-all  all cases of these products, with test-thorough, test-commands and test-native
+# test-thorough  trainings that take longer, exports, and the time that text of any shape takes
+# test-commands  every command of the documentation (of the README: make test), with its output in build/transcript
 # test-native  the C library compiled in other ways, allocations that fail; where its sources have changed
 # test-busy  the tests beside four busy processes
 # test-pythons  the smaller set with every other Python that is installed (3.12 to 3.14)
@@ -42,7 +43,7 @@ PEERS := .venv-peers
 SENTENCES := https://www.manythings.org/anki/deu-eng.zip
 DATA := build/deu-eng.zip
 
-.PHONY: demo test test-smaller test-all test-commands test-native test-busy test-pythons test-distributed check-processors published check mutants ci ci-full \
+.PHONY: demo test test-smaller test-all test-thorough test-commands test-native test-busy test-pythons test-distributed check-processors published check mutants ci ci-full \
   sanitize wheels browser docs bench bench-quick quality sentence-model peers clean
 .DEFAULT_GOAL := demo
 
@@ -54,6 +55,8 @@ demo: $(VENV)/.demo
 WORKERS = $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist worksteal
 SHORT = -m "not distributed and not compiles and not thorough" --ignore tests/architecture
+
+PAGES = tests/system/test_documentation.py::test_every_line_of_the_documentation_runs
 
 # What differs between versions of Python: files, processes, network, compiler; not the formats and results.
 OTHER_PYTHONS := python3.12 python3.13 python3.14
@@ -68,10 +71,13 @@ test:
 endif
 
 test-smaller: $(VENV)/.test
-	@$(PYTEST) -m "not distributed and not compiles" $(SMALLER) $(ARGS)
+	@$(PYTEST) $(SHORT) $(SMALLER) $(ARGS)
 
 test-all: $(VENV)/.dev $(VENV)/.published
 	@HEADWISE_TESTS=all $(PYTEST) -m "not distributed" $(ARGS)
+
+test-thorough: $(VENV)/.dev $(VENV)/.published
+	@$(PYTEST) -m "thorough and not distributed and not compiles" --ignore tests/architecture --deselect $(PAGES) $(ARGS)
 
 test-commands: $(VENV)/.dev
 	@HEADWISE_TESTS=all $(PYTEST) tests/system/test_documentation.py $(ARGS)

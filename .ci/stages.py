@@ -2,10 +2,11 @@
 
     python3 .ci/stages.py [--full | --hashes] [STAGE ...]
 
-`stages.toml` names the stages in order: the command of each and, for those that may be skipped, the paths that its
-result depends on. The hash of these files, of `common` and of the command is recorded in `passed.json` when the stage
-passes, and removed when it fails. Commit that file with your change: a stage whose recorded hash is still right is
-skipped. `--full` skips nothing; `--hashes` prints the hashes and runs nothing. Needs only the standard library.
+`stages.toml` names the stages in order: the command of each, the paths that its result depends on, if it may be
+skipped, and programs of which it needs one. The hash of these files, of `common` and of the command is recorded in
+`passed.json` when the stage passes, and removed when it fails. Commit that file with your change: a stage whose
+recorded hash is still right is skipped. `--full` skips nothing; `--hashes` prints the hashes and runs nothing. Needs
+only the standard library.
 """
 
 import argparse
@@ -28,11 +29,24 @@ def read_stages(path: Path) -> tuple[Stages, list[str]]:
     stages: Stages = content.pop("stage")
     common: list[str] = content.pop("common")
     for name, stage in stages.items():
-        if not {"run"} <= stage.keys() <= {"run", "paths"}:
-            raise ValueError(f"{path}: stage {name} has the keys {sorted(stage)}; expected run and perhaps paths")
+        if not {"run"} <= stage.keys() <= {"run", "paths", "needs"}:
+            raise ValueError(f"{path}: stage {name} has the keys {sorted(stage)}; expected run (paths, needs)")
     if content:
         raise ValueError(f"{path}: unknown keys {sorted(content)}")
     return stages, common
+
+
+def present_hash(root: Path, stage: dict[str, Any], common: list[str]) -> str | None:
+    """The hash of what a stage depends on; None for one that always runs."""
+    return hash_of(root, stage["run"], [*common, *stage["paths"]]) if "paths" in stage else None
+
+
+def can_run(command: str) -> bool:
+    """Whether a program is installed and starts."""
+    try:
+        return subprocess.run([command, "--version"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def hash_of(root: Path, command: str, paths: list[str]) -> str:
@@ -87,16 +101,14 @@ def run(root: Path, here: Path, full: bool, wanted: list[str]) -> int:
     stages, common = read_stages(here / "stages.toml")
     if unknown := set(wanted) - stages.keys():
         raise ValueError(f"no such stage: {', '.join(sorted(unknown))}; there are {', '.join(stages)}")
-
-    def present_hash(name: str) -> str | None:
-        paths = stages[name].get("paths")
-        return None if paths is None else hash_of(root, stages[name]["run"], [*common, *paths])
-
     records, failed = Records(here / "passed.json"), []
     for name in [name for name in stages if not wanted or name in wanted]:
-        command, before = stages[name]["run"], present_hash(name)
+        command, before = stages[name]["run"], present_hash(root, stages[name], common)
         if before and not full and records.hashes.get(name) == before:
             print(f"--- {name}: skipped, it passed with these files", flush=True)
+            continue
+        if "needs" in stages[name] and not any(map(can_run, stages[name]["needs"])):
+            print(f"--- {name}: cannot run here, it needs {' or '.join(stages[name]['needs'])}", flush=True)
             continue
         print(f"--- {name}: {command}", flush=True)
         begin = time.monotonic()
@@ -105,7 +117,7 @@ def run(root: Path, here: Path, full: bool, wanted: list[str]) -> int:
         if not passed:
             failed.append(name)
         if before:
-            records.set(name, before if passed and present_hash(name) == before else None)
+            records.set(name, before if passed and present_hash(root, stages[name], common) == before else None)
     if failed:
         print(f"--- failed: {', '.join(failed)}", flush=True)
     return len(failed)
@@ -121,8 +133,8 @@ def main() -> None:
         if options.hashes:
             stages, common = read_stages(HERE / "stages.toml")
             for name, stage in stages.items():
-                if "paths" in stage:
-                    print(name, hash_of(HERE.parent, stage["run"], [*common, *stage["paths"]]))
+                if found := present_hash(HERE.parent, stage, common):
+                    print(name, found)
             return
         sys.exit(1 if run(HERE.parent, HERE, options.full, options.stages) else 0)
     except ValueError as error:

@@ -27,8 +27,8 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
-    next_test()
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    next_test(item.nodeid)
 
 
 def pytest_collection_finish() -> None:

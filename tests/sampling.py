@@ -18,8 +18,8 @@ MOST = 12  # cases of a product, unless more are needed for every value of every
 One = TypeVar("One")
 
 
-def some(cases: Iterable[One], most: int, all_of_them: bool = ALL) -> list[One]:
-    """So many of the cases, in their order; each call with the same cases returns the same.
+def some(cases: Iterable[One], most: int, all_of_them: bool = ALL, seed: str | int = 0) -> list[One]:
+    """At most this number of the cases, in their order; each call with the same cases and seed returns the same.
 
     >>> some(range(100), 5, False), some("abc", 5, False), len(some(range(100), 5, True))
     ([5, 33, 49, 53, 97], ['a', 'b', 'c'], 100)
@@ -27,7 +27,7 @@ def some(cases: Iterable[One], most: int, all_of_them: bool = ALL) -> list[One]:
     given = list(cases)
     if all_of_them or len(given) <= most:
         return given
-    return [given[i] for i in sorted(random.Random(0).sample(range(len(given)), most))]
+    return [given[i] for i in sorted(random.Random(seed).sample(range(len(given)), most))]
 
 
 def sampled(cases: Sequence[dict[str, Any]], most: int = MOST) -> list[int]:
@@ -83,11 +83,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if getattr(item, "callspec", None):
             products[item.nodeid.partition("[")[0]].append(item)
     left_out: set[pytest.Item] = set()
-    for cases in products.values():
+    for name, cases in products.items():
         values = [_comparable(case.callspec.params) for case in cases]  # type: ignore[attr-defined]
         varying = axes(values)
         if few := cases[0].get_closest_marker("few"):
-            left_out |= set(cases) - set(some(cases, few.args[0]))
+            left_out |= set(cases) - set(some(cases, few.args[0], seed=name))  # each test has others
         elif len(varying) > 1:
             kept = sampled([{name: one.get(name) for name in varying} for one in values])
             left_out |= set(cases) - {cases[i] for i in kept}

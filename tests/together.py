@@ -12,7 +12,7 @@ Program = subprocess.Popen
 
 @contextmanager
 def group(size: int, arguments: Sequence[object]) -> Iterator[list["Program[str]"]]:
-    """So many processes of `python ARGUMENTS`, by their ranks; they are ended at the end."""
+    """Processes of `python ARGUMENTS`, by their ranks; they are ended at the end."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -6,9 +6,13 @@ wait for ever is ended by `faulthandler_timeout` in `pyproject.toml`, with its t
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
+
+Found = TypeVar("Found")
 
 
-def wait_until(condition: Callable[[], object], pause: float = 0.005) -> None:
-    """Return when the condition holds; it is asked again after `pause` seconds."""
-    while not condition():
+def wait_until(condition: Callable[[], Found], pause: float = 0.005) -> Found:
+    """What the condition returns as soon as it holds; it is asked again after `pause` seconds."""
+    while not (found := condition()):
         time.sleep(pause)
+    return found

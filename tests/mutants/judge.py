@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-SECONDS, TIMES = 60, 8  # a child may take so long, and so many times what its tests took without a mutation
+SECONDS, TIMES = 60, 8  # limits of a child: seconds, and a multiple of what its tests took without a mutation
 
 
 @pytest.hookimpl(tryfirst=True)

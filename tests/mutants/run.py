@@ -85,7 +85,7 @@ def reaching() -> dict[int, dict[str, float]]:
 
 
 def planned(tests: dict[str, float], most: float) -> dict[str, float]:
-    """The fastest tests that together take at most so many seconds, those of a module together."""
+    """The fastest tests that together take at most this many seconds, those of a module together."""
     taken: dict[str, float] = {}
     for name, seconds in sorted(tests.items(), key=lambda one: (one[1], one[0])):
         if taken and sum(taken.values()) + seconds > most:

@@ -190,7 +190,7 @@ def all_sites(root: Path, c_sources: tuple[str, ...]) -> list[Site]:
 
 
 def chosen(sites: list[Site], number: int, seed: int) -> list[Site]:
-    """So many of them over all packages, at least one of each, and of all kinds.
+    """A number of them over all packages, at least one of each, and of all kinds.
 
     A site's turn is a hash of what it says, not of where it stands, so edits elsewhere change no choice.
     """

@@ -351,6 +351,7 @@ def test_logits(pair: Pair) -> None:
 PARTLY_FLOAT32 = ("Llama", "ModernBert", "Mistral", "Qwen", "GemmaFor", "Gemma2", "T5", "MT5", "M2M100")
 
 
+@pytest.mark.few(32)
 def test_logits_in_float64(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """A logit depends on some thousand sums, each rounded to 2^-53 of its size: at most 1e-13 of the largest."""
     stay_double(monkeypatch)
@@ -364,6 +365,7 @@ def test_logits_in_float64(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(found, expected, atol=1e-13 * expected.abs().max().item(), rtol=0)
 
 
+@pytest.mark.few(48)
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_logits_of_padded_rows(pair: Pair, side: str) -> None:
     if "input_ids" not in pair.inputs:
@@ -395,6 +397,7 @@ def layer_outputs(network: Any) -> Iterator[dict[str, list[Tensor]]]:
         handle.remove()
 
 
+@pytest.mark.few(32)
 def test_hidden_states_of_every_layer(pair: Pair) -> None:
     """Theirs begin with the embeddings and, but for pictures, end with the final norm's output, not the last
     layer's.
@@ -413,6 +416,7 @@ def test_hidden_states_of_every_layer(pair: Pair) -> None:
         close(norm(ours[stack][-1]), states[-1])
 
 
+@pytest.mark.few(32)
 def test_attention_of_every_layer(pair: Pair) -> None:
     """What the inspector records of fused kernels is what theirs, written out, returns."""
     stacks = attentions(pair.network)
@@ -429,6 +433,7 @@ def test_attention_of_every_layer(pair: Pair) -> None:
             torch.testing.assert_close(ours[name], other, atol=1e-5, rtol=0)
 
 
+@pytest.mark.few(32)
 def test_cached_equals_uncached(pair: Pair) -> None:
     """One position a step, and several at once after the first."""
     network = pair.network
@@ -463,6 +468,7 @@ def search(step: Any, cache: Any, prefix: Tensor, start: int, beams: int) -> lis
     return [found[0].tokens for found in beam_search(step, cache, limits(prefix), options)]
 
 
+@pytest.mark.few(48)
 @pytest.mark.parametrize("beams", [1, 3])
 def test_search_writes_the_same(pair: Pair, beams: int) -> None:
     """Headwise's search over our network, transformers' over theirs; outputs of one length, so nothing ends early."""
@@ -507,6 +513,7 @@ def test_search_writes_the_same(pair: Pair, beams: int) -> None:
     assert ours == theirs.tolist()
 
 
+@pytest.mark.few(32)
 def test_the_way_back(pair: Pair, tmp_path: Path) -> None:
     """Exported, transformers loads it and computes the same; imported into our layout, so do we."""
     write_checkpoint(tmp_path, pair.network, pair.ours.config, pair.ours.hf_config)

@@ -109,10 +109,8 @@ def test_a_killed_process_is_replaced(cluster: Any, model_path: Path, task: Call
     def recorded() -> Iterator[str]:
         for number, line in enumerate(lines):
             if number == 600:
-                wait_until(working)
-                found = working()
-                os.kill(found[0], signal.SIGKILL)
-                killed.append(found[0])
+                killed.append(wait_until(working)[0])
+                os.kill(killed[0], signal.SIGKILL)
             yield line
 
     model = headwise.load(model_path, "cpu")

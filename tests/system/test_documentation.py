@@ -673,7 +673,7 @@ def test_every_line_of_the_readme_runs(reader: Reader) -> None:
     assert reader.wrong == []
 
 
-@pytest.mark.few(20)
+@pytest.mark.thorough
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_line_of_the_documentation_runs(document: Path, reader: Reader) -> None:
     reader.read(document)

@@ -67,6 +67,7 @@ def test_training_data_are_reported(trained: tuple[Path, str]) -> None:
     assert "memory" in card and "memory-" not in card and "valid.po" in card
 
 
+@pytest.mark.thorough
 def test_untranslated_entries_are_filled_with_every_placeholder(
     cli: Cli, trained: tuple[Path, str], tmp_path: Path
 ) -> None:

@@ -51,6 +51,8 @@ from headwise.localisation.unit import Document
 from headwise.serve.languages import detect_languages
 from headwise.serve.translation import segment_text
 
+pytestmark = pytest.mark.thorough  # time is measured
+
 Scan = Callable[[str], Any]
 SMALL, QUICK, MOST, DOUBLINGS = 2000, 0.002, 2.9, 3
 

@@ -120,6 +120,15 @@ def test_a_stage_that_changes_its_files_is_not_recorded(repository: Repository) 
     assert repository.recorded == {"docs"}
 
 
+def test_a_stage_whose_program_is_missing_is_not_recorded(repository: Repository) -> None:
+    needing = STAGES.replace('paths = ["docs"]', 'paths = ["docs"]\nneeds = ["no-such-program", "{}"]')
+    repository.write(".ci/stages.toml", needing.format("nor-this-one"))
+    assert repository.run("docs") == [] and not (repository.folder / ".ci" / "passed.json").exists()
+    assert "cannot run here, it needs no-such-program or nor-this-one" in repository.out
+    repository.write(".ci/stages.toml", needing.format("git"))
+    assert repository.run("docs") == ["docs"]
+
+
 def test_everything_runs_on_request(repository: Repository) -> None:
     repository.run()
     assert repository.run("--full") == ["always", "docs", "code"]

@@ -174,6 +174,7 @@ def unchecked_shapes() -> Any:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked_shapes")
+@pytest.mark.thorough
 def test_onnx(make_model: MakeModel, tmp_path: Path) -> None:
     """One export, which takes the exporter seconds: logits step by step and all at once, translations, its page."""
     for library in ("onnx", "onnxscript", "onnxruntime"):

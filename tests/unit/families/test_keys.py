@@ -319,6 +319,7 @@ def changed(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((key, {**values[key], inner: wrong}) for wrong in WRONG)
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("family", sorted(CONFIGS))
 def test_any_value_gives_a_network_or_a_one_line_error(family: str) -> None:
     """And supported configurations can be built."""
