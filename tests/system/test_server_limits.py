@@ -152,7 +152,7 @@ WORD = "word/document.xml"
 @pytest.fixture(scope="module")
 def attacked(model_path: Path, copying: Any, pace: float) -> Iterator[Server]:
     """A server with small limits, which has translated a text and an HTML page."""
-    work, arrival = ceil(10 * pace), ceil(4 * pace)
+    work, arrival = ceil(10 * pace), ceil(2 * pace)
     limits = ("--document-memory", DOCUMENT, "--max-documents", 2, "--document-seconds", work, "--max-seconds", work)
     limits += ("--max-body-memory", BODIES, "--arrival-seconds", arrival, "--max-jobs", 4)
     zip_bomb()  # created before it is sent
