@@ -9,9 +9,11 @@ import asyncio
 import hashlib
 import hmac
 import json
+import os
 import secrets
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,7 +96,8 @@ def read_keys(path: str) -> dict[str, str]:
         UserError: the file cannot be read or is empty, or a key is too short.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+        readable_by_others = os.name == "posix" and Path(path).stat().st_mode & 0o077
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--api-keys {path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
     keys: dict[str, str] = {}
@@ -105,6 +108,9 @@ def read_keys(path: str) -> dict[str, str]:
         if len(key) < 16:
             raise UserError(f"--api-keys {path}, line {number}: the key is too short; use at least 16 characters")
         keys[key] = note[0].strip() if note else hashlib.sha256(key.encode()).hexdigest()[:8]
+    if readable_by_others:
+        warning = f"--api-keys {path}: other users of this computer can read the keys; run chmod 600 {path}"
+        log_event(event="warning", message=warning)
     if not keys:
         raise UserError(f"--api-keys {path}: no keys; write one per line, such as {secrets.token_urlsafe(24)}")
     return keys
@@ -125,6 +131,7 @@ class AccessMiddleware:
         started, answer = time.monotonic(), ResponseSender(send, origin if self.access.allows(origin) else "")
         body = LimitedBody(receive, self.limits, self.memory)
         try:
+            check_repeated(scope)
             self.access.check(headers)
             length = headers.get("content-length", "")
             if length.isdecimal() and int(length[:18]) > self.limits.body:
@@ -199,7 +206,14 @@ class ResponseSender:
                 (name.encode(), value.encode()) for name, value in self.headers.items() if name.encode() not in present
             ]
             message = {**message, "headers": [*message["headers"], *more]}
-        await self.send(message)
+        await self._send_in_parts(message)
+
+    async def _send_in_parts(self, message: Any) -> None:
+        """A long body in parts, so that only one of them waits for a client that reads slowly."""
+        body = message.get("body", b"")
+        for start in range(0, len(body) - PART, PART):
+            await self.send({"type": message["type"], "body": body[start : start + PART], "more_body": True})
+        await self.send({**message, "body": body[(len(body) - 1) // PART * PART :]} if body else message)
 
     async def empty(self) -> None:
         """The answer to a CORS preflight request: its headers."""
@@ -217,12 +231,21 @@ class ResponseSender:
         await self.send({"type": "http.response.body", "body": body})
 
 
+PART = 64 * 1024  # bytes of a response that are sent at once
+ONCE = (b"host", b"origin", b"authorization", b"content-type", b"content-length")
 CLOSE = {"connection": "close"}  # the rest of the request is not read
 
 
 def body_too_large(limits: RequestLimits) -> RequestError:
     """For a body above the limit."""
     return RequestError(413, f"the request is too large; the limit is {limits.body:,} bytes", CLOSE)
+
+
+def check_repeated(scope: Any) -> None:
+    """`RequestError` if a header that may occur once occurs again: a proxy might read another one than this server."""
+    names = Counter(name.lower() for name, _ in scope["headers"])
+    for name in (name for name in ONCE if names[name] > 1):
+        raise RequestError(400, f"Invalid request: the header {name.decode()} is repeated", CLOSE)
 
 
 def headers_of(scope: Any) -> dict[str, str]:

@@ -1,33 +1,82 @@
-"""Limits of connections that uvicorn does not have: time and size of headers, and the number of connections.
+"""Limits of connections that uvicorn does not have: time and size of headers, time of sending, number of connections.
 
 A client is an IP address. Not here: limits of bodies (`access`) and of responses (`routes`).
 """
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from headwise.serve.access import log_event
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
 if TYPE_CHECKING:
+    from asyncio import TimerHandle
+
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as Protocol
 else:
     Protocol = object
+
+ACCEPTED_AT_ONCE = 16  # connections, before those beyond the limits are closed
+OTHER_FILES = 128  # open files that are no connections: documents, models, libraries, connections to be closed
+FEWEST = 8  # connections
+CLOSING_SECONDS = 2.0  # in which a client reads 64 KiB of an answer while the server ends
 
 
 @dataclass(frozen=True)
 class ConnectionLimits:
     """Limits of connections."""
 
-    seconds: float = 30.0  # a connection without a complete request is closed after one to two times this
+    seconds: float = 30.0  # for the headers of a request, to wait for the next one, and to read 64 KiB of an answer
     header_bytes: int = 32 * 1024  # of a request, with its address
     headers: int = 100  # of a request
     total: int = 1000  # open connections
     per_client: int = 400  # open connections of an address; a proxy is one client
 
 
+def allowed_by_system(limits: ConnectionLimits) -> ConnectionLimits:
+    """The limits with fewer connections, if this process may not have that many open files; it asks for more first."""
+    if resource is None:
+        return limits
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.total + OTHER_FILES
+    if soft not in (resource.RLIM_INFINITY, -1) and soft < wanted:
+        soft = wanted if hard in (resource.RLIM_INFINITY, -1) else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft >= wanted:
+        return limits
+    total = max(FEWEST, soft - OTHER_FILES)
+    warning = f"at most {total} connections, because the system allows {soft} open files; raise it with ulimit -n"
+    log_event(event="warning", message=warning)
+    return replace(limits, total=total)
+
+
+class ClosingTransport:
+    """A transport of asyncio that tells when it is closed, because it stays open until everything is sent."""
+
+    def __init__(self, transport: Any, closed: Callable[[], None]) -> None:
+        self._transport, self._closed = transport, closed
+
+    def close(self) -> None:
+        self._transport.close()
+        self._closed()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class LimitedConnection(Protocol):
-    """The limits, as a mixin for uvicorn's protocol, because uvicorn may not be installed."""
+    """The limits, as a mixin for uvicorn's protocol, because uvicorn may not be installed.
+
+    uvicorn itself closes a connection on which no further request arrives (`timeout_keep_alive`).
+    """
 
     limits: ConnectionLimits
     open_connections: Counter[str]  # by address, shared by all connections
@@ -35,10 +84,13 @@ class LimitedConnection(Protocol):
     unparsed = 0  # bytes since the parser last finished headers or part of a body
     refusal = (400, "Invalid HTTP request")
     address = ""
+    arriving: "TimerHandle | None" = None  # closes the connection, unless the headers of a request arrive
+    unread: "TimerHandle | None" = None  # closes the connection, unless the client reads
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self.timer = self.loop.call_later(self.limits.seconds, self.check_idle, self.cycle)
+        self.patience = self.limits.seconds
+        super().connection_made(ClosingTransport(transport, self.expect_reading))  # type: ignore[arg-type]
+        self.expect_headers()
         self.address = self.client[0] if self.client else ""
         self.open_connections[self.address] += 1
         if self.open_connections[self.address] > self.limits.per_client:
@@ -47,23 +99,47 @@ class LimitedConnection(Protocol):
             self.refuse(503, f"more than {self.limits.total} connections")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.timer.cancel()  # releases the connection's memory
         self.open_connections[self.address] -= 1
         if not self.open_connections[self.address]:
             del self.open_connections[self.address]
         super().connection_lost(exc)
+        for timer in filter(None, (self.arriving, self.unread)):
+            timer.cancel()  # releases the connection's memory
 
-    def check_idle(self, before: Any) -> None:
-        """Close the connection if the request is the same as at the last check, and complete."""
-        if self.transport.is_closing():
-            return
-        if self.cycle is before and (before is None or before.response_complete):
-            return self.transport.close()
-        self.timer = self.loop.call_later(self.limits.seconds, self.check_idle, self.cycle)
+    def expect_headers(self) -> None:
+        """Close the connection if they do not arrive."""
+        self.arriving = self.loop.call_later(self.limits.seconds, self.transport.close)
+
+    def expect_reading(self) -> None:
+        """Close the connection if the client does not read: it is closing, or has more than 64 KiB to read."""
+        if self.unread:
+            self.unread.cancel()
+        self.unread = self.loop.call_later(self.patience, self.transport.abort)
+
+    def pause_writing(self) -> None:
+        """Called when 64 KiB wait for the client."""
+        super().pause_writing()
+        self.expect_reading()
+
+    def resume_writing(self) -> None:
+        """Called when the client has read most of them."""
+        super().resume_writing()
+        if self.unread and not self.transport.is_closing():
+            self.unread.cancel()
+            self.unread = None
+
+    def shutdown(self) -> None:
+        """Called when the server ends; it waits for answers, but not for clients that do not read them."""
+        self.patience = min(self.patience, CLOSING_SECONDS)
+        super().shutdown()
+        if self.unread:
+            self.expect_reading()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
+        if not self.arriving and self.cycle.response_complete:
+            self.expect_headers()
         self.unparsed += len(data)
         super().data_received(data)
         if self.unparsed > self.limits.header_bytes and not self.transport.is_closing():
@@ -83,6 +159,9 @@ class LimitedConnection(Protocol):
 
     def on_headers_complete(self) -> None:
         self.unparsed = 0
+        if self.arriving:
+            self.arriving.cancel()
+            self.arriving = None
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

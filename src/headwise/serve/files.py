@@ -1,13 +1,10 @@
-"""Uploaded files, parsed by `localisation`, and translated files until they are downloaded."""
+"""Uploaded files, parsed by `localisation`, and the names of translated ones. Not here: where they are (`storage`)."""
 
 import re
-import secrets
-import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from io import BytesIO
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from urllib.parse import quote
 from zipfile import BadZipFile, ZipFile
 
@@ -34,43 +31,16 @@ def parse_upload(name: str, content: bytes, languages: Sequence[str], limit: int
     return check_limit(document, sum(len(without_inline_codes(unit.source)) for unit in document.units), limit)
 
 
-@dataclass
-class FileStore:
-    """Translated files under random names, for a limited time."""
+def stored_name(name: str) -> str:
+    """A name for the address of a file: its own without folders, signs that have a meaning, and its beginning.
 
-    folder: Path
-    seconds: float = 1200.0
-    most: int = 200  # files; the oldest is deleted first
-
-    def put(self, name: str, content: bytes) -> str:
-        """Store a file; returns the name to download it by, which ends with its own."""
-        self._clear(self.most - 1)
-        last = PurePath(name.replace("\\", "/")).name
-        safe = re.sub(r"[^\w.-]", "_", last)
-        while len(safe.encode()) > MAX_NAME_BYTES:
-            safe = safe[1:]  # keeps the ending
-        key = secrets.token_hex(16)
-        (self.folder / key).write_bytes(content)
-        return f"{key}.{safe}"
-
-    def take(self, key: str) -> tuple[str, bytes]:
-        """The name and the content; `RequestError` if the file does not exist any more."""
-        number, _, name = key.partition(".")
-        path = self.folder / number
-        self._clear(self.most)
-        try:
-            if re.fullmatch(r"[0-9a-f]{32}", number) and name:
-                return name, path.read_bytes()
-        except OSError:
-            pass
-        raise RequestError(404, "no such file, or it has expired")
-
-    def _clear(self, most: int) -> None:
-        """Delete expired files, and the oldest until `most` are left."""
-        files = sorted((path.stat().st_mtime, path) for path in self.folder.iterdir())
-        for number, (changed, path) in enumerate(files):
-            if changed < time.time() - self.seconds or number < len(files) - most:
-                path.unlink(missing_ok=True)
+    >>> stored_name("../a b&c.txt"), len(stored_name("a" * 500 + ".txt"))
+    ('a_b_c.txt', 150)
+    """
+    safe = re.sub(r"[^\w.-]", "_", PurePath(name.replace("\\", "/")).name)
+    while len(safe.encode()) > MAX_NAME_BYTES:
+        safe = safe[1:]  # keeps the ending
+    return safe
 
 
 def attachment(name: str) -> str:

@@ -3,13 +3,13 @@
 Not here: the jobs themselves (`jobs`), and what handlers share (`routes`).
 """
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headwise.serve.files import attachment
 from headwise.serve.jobs import DocumentJob, JobStore
 from headwise.serve.parameters import FILE, RequestError
-from headwise.serve.routes import RequestHandlers, given_key
+from headwise.serve.routes import RequestHandlers, file_response, given_key
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -46,16 +46,15 @@ class JobHandlers:
             self.shared.router.find(source, target)
         content = await values["file"].read()
         owner = self._owner(given_key(request, values))
-        job = self.jobs.create(owner, name, content, (source, target), self.translate)
+        job = await self.jobs.create(owner, name, content, (source, target), self.translate)
         return JSONResponse(job_json(job), 202, {"location": f"{JOBS}/{job.id}"})
 
     async def translate(self, job: DocumentJob) -> None:
         """Translate the file of a job."""
-        written, _, report = await self.shared.translated_file(
-            job.name, job.upload.read_bytes(), *job.languages, job.progress
-        )
-        job.result.write_bytes(written)
-        job.report.write_bytes(report)
+        content = await asyncio.to_thread(job.upload.read_bytes)
+        written, _, report = await self.shared.translated_file(job.name, content, *job.languages, job.progress)
+        await self.jobs.storage.write(job.result, written)
+        await self.jobs.storage.write(job.report, report)
 
     async def status(self, request: "Request") -> Any:
         """The state and progress of a job."""
@@ -69,18 +68,12 @@ class JobHandlers:
 
     async def result(self, request: "Request") -> Any:
         """Download the translated file."""
-        from starlette.responses import Response
-
         job = await self._find_done(request)
-        headers = {"content-disposition": attachment(job.name)}
-        return Response(job.result.read_bytes(), media_type="application/octet-stream", headers=headers)
+        return file_response(job.result, name=job.name)
 
     async def report(self, request: "Request") -> Any:
         """The report on the translated file."""
-        from starlette.responses import Response
-
-        job = await self._find_done(request)
-        return Response(job.report.read_bytes(), media_type="application/json")
+        return file_response((await self._find_done(request)).report, "application/json")
 
     async def _find(self, request: "Request") -> DocumentJob:
         """The job of a request, which is not counted: clients ask for the progress again and again."""

@@ -1,13 +1,12 @@
 """Document jobs: files that are translated in the background, and stay with their reports for a limited time.
 
 Uploads, results and reports are files on disk, so a waiting job holds no document in memory. Ids cannot be guessed,
-and a job is found only with the API key that created it. Not here: HTTP (`job_routes`), and translation
-(`translation`).
+and a job is found only with the API key that created it. Not here: HTTP (`job_routes`), translation (`translation`),
+and how long files are kept (`storage`).
 """
 
 import asyncio
 import secrets
-import time
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from headwise.serve.access import log_event
 from headwise.serve.models import ModelUnavailable
 from headwise.serve.parameters import RequestError
 from headwise.serve.progress import JobProgress
+from headwise.serve.storage import Storage
 
 RETRY_SECONDS = 10  # after which a client that was refused tries again
 UNAVAILABLE = "the model for these languages is currently not available"
@@ -32,8 +32,6 @@ class JobLimits:
     per_key: int = 5  # of an API key
     running: int = 2  # at the same time
     seconds: float = 3600.0  # for a job, from the time it starts
-    keep_seconds: float = 1200.0  # that an ended job and its files are kept
-    keep: int = 200  # ended jobs; the oldest is deleted first
 
 
 @dataclass(eq=False)
@@ -49,7 +47,6 @@ class DocumentJob:
     outcome: str = ""  # done, failed or cancelled
     error: str = ""
     is_started: bool = False
-    ended: float = 0.0  # time
     task: "asyncio.Task[None] | None" = None
 
     @property
@@ -73,11 +70,6 @@ class DocumentJob:
         """The report, in JSON (`fill_report`)."""
         return self.folder / f"{self.id}.report"
 
-    def delete_files(self) -> None:
-        """Delete its files."""
-        for path in (self.upload, self.result, self.report):
-            path.unlink(missing_ok=True)
-
 
 Work = Callable[[DocumentJob], Awaitable[None]]  # reads `upload`, and writes `result` and `report`
 
@@ -85,16 +77,18 @@ Work = Callable[[DocumentJob], Awaitable[None]]  # reads `upload`, and writes `r
 class JobStore:
     """All jobs of a server; create it on any thread, and use it on one event loop."""
 
-    def __init__(self, folder: Path, limits: JobLimits) -> None:
-        self.limits, self._folder = limits, folder
+    def __init__(self, folder: Path, limits: JobLimits, storage: Storage) -> None:
+        self.limits, self.storage, self._folder = limits, storage, folder
         self._jobs: dict[str, DocumentJob] = {}
         self._running = asyncio.Semaphore(limits.running)
 
-    def create(self, owner: str, name: str, content: bytes, languages: tuple[str, str], work: Work) -> DocumentJob:
+    async def create(
+        self, owner: str, name: str, content: bytes, languages: tuple[str, str], work: Work
+    ) -> DocumentJob:
         """Queue a job.
 
         Raises:
-            RequestError: status 429, too many jobs wait or run.
+            RequestError: status 429, too many jobs wait or run; 507, no space for the file.
         """
         self._clear()
         active = [job for job in self._jobs.values() if not job.outcome]
@@ -107,8 +101,12 @@ class JobStore:
                 {"retry-after": str(RETRY_SECONDS)},
             )
         job = DocumentJob(owner, name, languages, self._folder)
-        job.upload.write_bytes(content)
-        self._jobs[job.id] = job
+        self._jobs[job.id] = job  # counts from now on
+        try:
+            await self.storage.write(job.upload, content)
+        except BaseException:
+            del self._jobs[job.id]
+            raise
         job.task = asyncio.create_task(self._run(job, work))
         return job
 
@@ -123,13 +121,12 @@ class JobStore:
     async def delete(self, job: DocumentJob) -> None:
         """Cancel a job, or forget one that has ended; its files are deleted."""
         if job.outcome:
-            self._jobs.pop(job.id, None)
+            self.storage.forget(job.id)
         elif job.task:
             job.task.cancel()
             await asyncio.wait([job.task])
-            job.outcome = "cancelled"  # also if it was not started, or ended meanwhile
-            job.ended = time.monotonic()
-        job.delete_files()
+            self.storage.forget(job.id)  # it may have ended meanwhile
+            self._end(job, "cancelled")  # also if it was not started
 
     async def close(self) -> None:
         """Cancel all jobs."""
@@ -151,19 +148,18 @@ class JobStore:
             self._end(job, "failed", failure_message(error))
 
     def _end(self, job: DocumentJob, outcome: str, error: str = "") -> None:
-        job.outcome, job.error, job.ended = outcome, error, time.monotonic()
-        job.upload.unlink(missing_ok=True)
-        if outcome != "done":
-            job.delete_files()
-        log_event(event="job", state=outcome, sentences=job.progress.done)
+        already, job.outcome, job.error = bool(job.outcome), outcome, error
+        for path in (job.upload,) if outcome == "done" else (job.upload, job.result, job.report):
+            self.storage.delete(path)
+        self.storage.keep(job.id, *((job.result, job.report) if outcome == "done" else ()))
+        if not already:
+            log_event(event="job", state=outcome, sentences=job.progress.done)
 
     def _clear(self) -> None:
-        """Delete expired jobs, and the oldest until as many are left as are kept."""
-        ended = sorted((job for job in self._jobs.values() if job.outcome), key=lambda job: job.ended)
-        for number, job in enumerate(ended):
-            if job.ended < time.monotonic() - self.limits.keep_seconds or number < len(ended) - self.limits.keep:
-                del self._jobs[job.id]
-                job.delete_files()
+        """Forget jobs that have ended and are not kept any longer."""
+        self.storage.expire()
+        for job in [job for job in self._jobs.values() if job.outcome and not self.storage.has(job.id)]:
+            del self._jobs[job.id]
 
 
 def failure_message(error: Exception) -> str:

@@ -24,8 +24,7 @@ class JobProgress:
     done: int = 0  # translated ones; never decreases, even if a sentence needs another method
     _before: int = 0  # translated before the current request
     _requested: int = 0  # sentences of the request
-    _distinct: int = 0  # different ones among them that were not known
-    _answered: int = 0
+    _answered: int = 0  # of the different ones among them that were not known
 
     @property
     def percent(self) -> int:
@@ -42,19 +41,21 @@ class JobProgress:
         self.done = max(self.done, self._before)
 
     async def submit(
-        self, model: PairModel, texts: Sequence[str], options: SentenceOptions
+        self, model: PairModel, texts: Sequence[str], options: SentenceOptions, answered: Callable[[], None]
     ) -> list[SentenceTranslation]:
         """`translate_sentences` for the different texts of a request, in parts; waits while the queue is full."""
         found: list[SentenceTranslation] = []
-        self._distinct, self._answered = len(texts), 0
+        self._answered = 0
+
+        def count() -> None:
+            self._answered += 1
+            self.done = max(self.done, self._before + self._requested * self._answered // len(texts))
+            answered()
+
         size = max(1, min(MOST_QUEUED, model.most_waiting // 4))
         for start in range(0, len(texts), size):
-            found += await submit_when_free(model, texts[start : start + size], options, self._count)
+            found += await submit_when_free(model, texts[start : start + size], options, count)
         return found
-
-    def _count(self) -> None:
-        self._answered += 1
-        self.done = max(self.done, self._before + self._requested * self._answered // self._distinct)
 
 
 async def submit_when_free(

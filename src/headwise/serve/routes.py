@@ -5,13 +5,17 @@ tables of `parameters`. Not here: access control (`access`), and running the ser
 """
 
 import asyncio
+import errno
 import json
+import re
+import secrets
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -23,7 +27,7 @@ from headwise.localisation.segment_memory import match_values
 from headwise.serve.access import AccessRules, log_event
 from headwise.serve.batching import QueueFull
 from headwise.serve.documents import DocumentProcesses
-from headwise.serve.files import FileStore, attachment
+from headwise.serve.files import attachment, stored_name
 from headwise.serve.jobs import UNAVAILABLE
 from headwise.serve.languages import detect_languages, language_name, most_likely_language
 from headwise.serve.metrics import Metrics
@@ -44,6 +48,7 @@ from headwise.serve.parameters import (
 )
 from headwise.serve.progress import JobProgress
 from headwise.serve.router import ModelRouter
+from headwise.serve.storage import Storage
 from headwise.serve.suggestions import Suggestions
 from headwise.serve.translation import (
     TextTranslation,
@@ -61,6 +66,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+CHARSETS = ("", "utf-8", "utf8", "us-ascii")  # of requests
 JSON_LIKE = ("application/json", "+json")
 Handler = Callable[["Request"], Awaitable[Any]]  # returns a response, or a value for JSON
 
@@ -73,7 +80,8 @@ class RequestHandlers:
     limits: RequestLimits
     access: AccessRules
     metrics: Metrics
-    files: FileStore
+    storage: Storage
+    folder: Path  # of the translated files in the storage
     documents: DocumentProcesses
     usage: UsageCounter
     log_text: bool = False  # log translated sentences
@@ -114,7 +122,10 @@ class RequestHandlers:
             raise RequestError(400, "Invalid request: empty file")
         work = self.translated_file(name, await values["file"].read(), values["source"], values["target"])
         written, counts, _ = await self.with_timeout(request, work)
-        url = f"{request.url.scheme}://{request.url.netloc}/download_file/{quote(self.files.put(name, written))}"
+        key, last = secrets.token_hex(16), stored_name(name)
+        await self.storage.write(self.folder / key, written)
+        self.storage.keep(key, self.folder / key)
+        url = f"{request.url.scheme}://{request.url.netloc}/download_file/{key}.{quote(last)}"
         return {"translatedFileUrl": url, **counts}
 
     async def translated_file(
@@ -130,20 +141,19 @@ class RequestHandlers:
             source = self.sources(source, [sample])[0]["language"]
             options = SentenceOptions(source, target)
             model, memory = self.router.find(source, target), self.router.memory(options)
-            (written,), (found,) = await translate_documents(model, documents, options, memory, progress)
+            (written,), (found,) = await translate_documents(model, documents, options, memory, progress, self.usage)
             counts = {"notTranslated": not_translated, "warnings": await documents.warnings()}
             report = await documents.report(memory) if progress else b""
-        self.usage.add_characters(sum(len(one.source) for one in found))
         self.record(found)
         return written, counts, report
 
     async def download_file(self, request: "Request") -> Any:
         """Download a translated file."""
-        from starlette.responses import Response
-
-        name, content = self.files.take(request.path_params["name"])
-        headers = {"content-disposition": attachment(name)}
-        return Response(content, media_type="application/octet-stream", headers=headers)
+        key, _, name = request.path_params["name"].partition(".")
+        self.storage.expire()
+        if not (re.fullmatch("[0-9a-f]{32}", key) and name and (self.folder / key).is_file()):  # maybe of a replica
+            raise RequestError(404, "no such file, or it has expired")
+        return file_response(self.folder / key, name=name)
 
     async def settings(self, request: "Request") -> Any:
         """Settings for a web page."""
@@ -169,7 +179,7 @@ class RequestHandlers:
         values = await self.parameters(request, SUGGEST)
         languages = (values["source"], values["target"])
         self.router.find(*languages)
-        self.suggestions.add(values["q"], values["s"], languages)
+        await asyncio.to_thread(self.suggestions.add, values["q"], values["s"], languages)
         return {"success": True}
 
     async def health(self, request: "Request") -> Any:
@@ -337,6 +347,8 @@ class RequestHandlers:
             except ClientDisconnect:
                 return error_response(499, "the client disconnected")
             except Exception as error:  # a bug; its message may contain the text, and is not logged
+                if isinstance(error, OSError) and error.errno in NO_SPACE:  # where the parts of a form are stored
+                    return error_response(507, f"the server cannot store the request: {error.strerror}")
                 where = traceback.format_tb(error.__traceback__)
                 log_event(event="fault", error=type(error).__name__, where=where)
                 return error_response(500, f"Cannot translate text: {type(error).__name__}; see the log of the server")
@@ -359,11 +371,21 @@ def given_key(request: "Request", values: Mapping[str, Any]) -> str:
 
 async def request_values(request: "Request") -> dict[str, Any]:
     """The parameters of a request: from its query, its form or its JSON."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    content_type = request.headers.get("content-type", "")
+    kind = content_type.partition(";")[0].strip().lower()
+    if (charset := charset_of(content_type)).lower() not in CHARSETS:
+        raise RequestError(415, f"Invalid request: the charset {charset} is not supported; send UTF-8")
     if kind.endswith(JSON_LIKE):
         return parse_json_object(await request.body())
     form = await request.form(max_files=1, max_fields=50, max_part_size=64 * 1024 * 1024)
     return {**request.query_params, **form}
+
+
+def charset_of(content_type: str) -> str:
+    """The charset of a Content-Type header as a form is read with it (python-multipart); "" without one."""
+    from python_multipart.multipart import parse_options_header
+
+    return parse_options_header(content_type)[1].get(b"charset", b"").decode("latin-1")
 
 
 def parse_json_object(body: bytes) -> dict[str, Any]:
@@ -414,6 +436,13 @@ def to_response(value: Any) -> "Response":
     from starlette.responses import JSONResponse, Response
 
     return value if isinstance(value, Response) else JSONResponse(value)
+
+
+def file_response(path: Path, kind: str = "application/octet-stream", name: str = "") -> "Response":
+    """A stored file, read while it is sent; `name`: under which it is downloaded."""
+    from starlette.responses import FileResponse
+
+    return FileResponse(path, media_type=kind, headers={"content-disposition": attachment(name)} if name else None)
 
 
 def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> "Response":

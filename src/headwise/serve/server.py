@@ -5,8 +5,8 @@ are cancelled, and the exit code is 0.
 """
 
 import logging
+import math
 import signal
-import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -19,9 +19,8 @@ from headwise.glossary.terms import Glossary
 from headwise.localisation.segment_memory import SegmentMemory
 from headwise.serve.access import AccessMiddleware, AccessRules, log_event, log_request
 from headwise.serve.batching import BatchSettings
-from headwise.serve.connections import ConnectionLimits, limited_protocol
+from headwise.serve.connections import ACCEPTED_AT_ONCE, ConnectionLimits, allowed_by_system, limited_protocol
 from headwise.serve.documents import DocumentLimits, DocumentProcesses
-from headwise.serve.files import FileStore
 from headwise.serve.job_routes import JOB_ROUTES, JobHandlers, without_job_id
 from headwise.serve.jobs import JobLimits, JobStore
 from headwise.serve.languages import LanguagePair
@@ -30,9 +29,12 @@ from headwise.serve.models import ServedModel
 from headwise.serve.parameters import RequestLimits
 from headwise.serve.router import ModelRouter
 from headwise.serve.routes import RequestHandlers, error_response
+from headwise.serve.storage import OTHER_FOLDER, Storage, StorageLimits, serving_folder
 from headwise.serve.suggestions import Suggestions, suggestions_file
 from headwise.serve.usage import UsageCounter
 
+WAITING = 2048  # connections that the system accepts for this server
+SECONDS_BETWEEN_SAME = 60.0
 INSTALL = 'pip install "headwise[serve]"'
 
 
@@ -47,6 +49,7 @@ class ServerSettings:
     batching: BatchSettings = field(default_factory=BatchSettings)
     documents: DocumentLimits = field(default_factory=DocumentLimits)
     jobs: JobLimits = field(default_factory=JobLimits)
+    storage: StorageLimits = field(default_factory=StorageLimits)
     log_text: bool = False
     suggestions: str = ""  # file of suggested translations
     drain: int = 30  # seconds for running requests after SIGTERM
@@ -69,12 +72,16 @@ def application(
         from starlette.routing import Route
     except ImportError:
         raise UserError(f"serving needs starlette and uvicorn: {INSTALL}") from None
-    for name in ("files", "jobs"):
-        (folder / name).mkdir(exist_ok=True)
     models = [replace(model, glossaries=settings.glossaries) for model in models]
     metrics = Metrics(models, [*ROUTES, *(path for _, path in JOB_ROUTES)])
-    handlers = _request_handlers(models, settings, metrics, FileStore(folder / "files"), suggestions)
-    documents, jobs = handlers.documents, JobStore(folder / "jobs", settings.jobs)
+    storage = Storage(settings.storage)
+    try:
+        for name in ("files", "jobs"):
+            (folder / name).mkdir(exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder}: {error.strerror}; {OTHER_FOLDER}") from None
+    handlers = _request_handlers(models, settings, metrics, (storage, folder / "files"), suggestions)
+    documents, jobs = handlers.documents, JobStore(folder / "jobs", settings.jobs, storage)
     of_jobs = JobHandlers(handlers, jobs)
     routes = [
         Route(path + "{name}" * (path == DOWNLOADS), handlers.guarded(getattr(handlers, name)), methods=[method])
@@ -111,7 +118,7 @@ def _request_handlers(
     models: Sequence[ServedModel],
     settings: ServerSettings,
     metrics: Metrics,
-    files: FileStore,
+    files: tuple[Storage, Path],
     suggestions: Suggestions | None,
 ) -> RequestHandlers:
     return RequestHandlers(
@@ -119,7 +126,7 @@ def _request_handlers(
         settings.limits,
         settings.access,
         metrics,
-        files,
+        *files,
         DocumentProcesses(settings.documents),
         UsageCounter(settings.limits, settings.access.keys.values(), metrics.key_used),
         settings.log_text,
@@ -149,14 +156,31 @@ ROUTES = {  # HTTP method, and method of `RequestHandlers`
 
 
 class JsonHandler(logging.Handler):
-    """Writes the warnings of libraries as lines of JSON, without tracebacks, which may contain texts."""
+    """Writes the warnings of libraries as lines of JSON, without tracebacks, which may contain texts.
+
+    The same message is written once in a minute, and then with the number of those that were left out.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left_out: dict[tuple[str, str], int] = {}
+        self._since = -math.inf
 
     def emit(self, record: logging.LogRecord) -> None:
+        message = str(record.msg).partition("\n")[0]
+        if record.created > self._since + SECONDS_BETWEEN_SAME:
+            for (logger, repeated), left_out in self._left_out.items():
+                if left_out:
+                    log_event(event="repeated", logger=logger, message=repeated, times=left_out)
+            self._left_out, self._since = {}, record.created
+        key = record.name, message
+        if key in self._left_out:
+            self._left_out[key] += 1
+            return
+        self._left_out[key] = 0
         error = record.exc_info[0] if record.exc_info else None
         values = {"error": error.__name__} if error else {}
-        log_event(
-            event=record.levelname.lower(), logger=record.name, message=str(record.msg).partition("\n")[0], **values
-        )
+        log_event(event=record.levelname.lower(), logger=record.name, message=message, **values)
 
 
 def serve(models: Sequence[ServedModel], settings: ServerSettings) -> None:
@@ -171,37 +195,52 @@ def serve(models: Sequence[ServedModel], settings: ServerSettings) -> None:
         raise UserError(f"serving needs starlette and uvicorn: {INSTALL}") from None
     logging.basicConfig(handlers=[JsonHandler()], force=True)  # of all libraries
     with (
-        tempfile.TemporaryDirectory(prefix="headwise-") as folder,
+        serving_folder() as folder,
         suggestions_file(settings.suggestions) as suggestions,
     ):
-        app = application(models, settings, Path(folder), suggestions)
+        app = application(models, settings, folder, suggestions)
         host = settings.access.host
         config = uvicorn.Config(
             app,
             host=host,
             port=settings.port,
-            http=limited_protocol(settings.connections),
+            http=limited_protocol(allowed_by_system(settings.connections)),
+            backlog=ACCEPTED_AT_ONCE,
             log_config=None,
             access_log=False,
             server_header=False,
             lifespan="on",
+            ws="none",  # even if a library for WebSockets is installed
             loop="asyncio",  # even if uvloop is installed
+            timeout_keep_alive=settings.connections.seconds,
             timeout_graceful_shutdown=settings.drain,
         )
-        socket = _bind(config, host, settings.port)
+        socket = _bind(host, settings.port)
         # uvicorn re-raises a handled signal for the previous handler, which must ignore SIGTERM
         before = signal.signal(signal.SIGTERM, lambda number, frame: None)
         try:
             address = f"[{host}]" if ":" in host else host
             pairs = ["-".join(pair) for model in models for pair in model.language_pairs]
             log_event(event="serving", url=f"http://{address}:{socket.getsockname()[1]}/", languages=pairs)
-            uvicorn.Server(config).run(sockets=[socket])
+            _listening(uvicorn.Server)(config).run(sockets=[socket])
             log_event(event="ended")
         finally:
             signal.signal(signal.SIGTERM, before)
 
 
-def _bind(config: Any, host: str, port: int) -> Any:
+def _listening(server: type[Any]) -> type[Any]:
+    """A server of uvicorn with a queue of connections longer than what is accepted at once (`ACCEPTED_AT_ONCE`)."""
+
+    class ListeningServer(server):
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            for one in sockets:
+                one.listen(WAITING)
+
+    return ListeningServer
+
+
+def _bind(host: str, port: int) -> Any:
     import socket
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -209,7 +248,7 @@ def _bind(config: Any, host: str, port: int) -> Any:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
-        made.listen(config.backlog)  # from here on clients wait instead of being rejected
+        made.listen(WAITING)  # from here on clients wait instead of being rejected
     except (OSError, OverflowError) as error:
         made.close()
         why = getattr(error, "strerror", None) or "ports are from 0 to 65535"

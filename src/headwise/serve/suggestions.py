@@ -1,13 +1,16 @@
 """Suggested translations of clients, in a translation memory (.tmx) that `train` and other tools read.
 
-The file is only appended to, while the server holds its lock. Not here: the request (`routes`).
+The file is replaced by a longer one for each suggestion, while the server holds its lock. Not here: the request
+(`routes`).
 """
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from xml.sax.saxutils import escape
 
 from headwise.errors import UserError
@@ -25,17 +28,20 @@ HEAD = """<?xml version="1.0" encoding="UTF-8"?>
   srclang="*all*" datatype="plaintext"/>
 <body>
 """
-TAIL = "</body>\n</tmx>\n"  # replaced by a new unit and itself
+TAIL = "</body>\n</tmx>\n"  # behind all units
+PART = 1024 * 1024  # bytes that are copied at once
+FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
 class Suggestions:
-    """A file of suggestions; create it with `suggestions_file`."""
+    """A file of suggestions; create it with `suggestions_file`. `add` may be called on several threads."""
 
-    def __init__(self, descriptor: int, most: int = MOST_BYTES) -> None:
-        self.descriptor, self.most = descriptor, most
+    def __init__(self, path: Path, descriptor: int, most: int = MOST_BYTES) -> None:
+        self.path, self.descriptor, self.most = path, descriptor, most
+        self._adding = Lock()
 
     def add(self, source: str, target: str, languages: tuple[str, str]) -> None:
-        """Append a unit, with one write.
+        """Append a unit.
 
         Raises:
             RequestError: a text has characters that XML does not allow, or the file is full or cannot be written.
@@ -46,10 +52,16 @@ class Suggestions:
         variants = _variant(languages[0], source) + _variant(languages[1], target)
         now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         unit = f'<tu creationdate="{now}">{variants}</tu>\n{TAIL}'.encode()
-        end = os.fstat(self.descriptor).st_size - len(TAIL)
-        if end + len(unit) > self.most:
-            raise RequestError(507, "the server stores no more suggestions")
-        _write_at(self.descriptor, unit, end)
+        with self._adding:
+            try:
+                if not os.path.samestat(os.fstat(self.descriptor), self.path.stat()):
+                    raise RequestError(507, "another program has replaced the file of suggestions")
+                end = os.fstat(self.descriptor).st_size - len(TAIL)
+                if end + len(unit) > self.most:
+                    raise RequestError(507, "the server stores no more suggestions")
+                self.descriptor = _replace(self.path, self.descriptor, end, unit)
+            except OSError as error:
+                raise RequestError(507, f"the suggestion cannot be stored: {error.strerror}") from None
 
 
 @contextmanager
@@ -64,57 +76,59 @@ def suggestions_file(path: str) -> Iterator[Suggestions | None]:
         return
     if not path.endswith(".tmx"):
         raise UserError(f"--suggestions {path}: a translation memory is written; its name must end with .tmx")
+    real = Path(path).resolve()  # of a link, the file is replaced
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+        descriptor = os.open(real, FLAGS, 0o600)
+        if not _lock(descriptor) or not os.path.samestat(os.fstat(descriptor), os.stat(real)):
+            raise UserError(f"--suggestions {path}: another server writes to this file; give each its own")
+        content, head, tail = real.read_bytes(), HEAD.encode(), TAIL.encode()
+        if not head.startswith(content[: len(head)]):
+            raise UserError(f"--suggestions {path}: not a file of suggestions; choose the name of a new file")
+        if not content.endswith(tail):  # new, or left by a server that was killed while it wrote
+            complete = max(content.rfind(b"</tu>\n") + len(b"</tu>\n"), len(head)) if len(content) > len(head) else 0
+            descriptor = _replace(real, descriptor, complete, tail if complete else head + tail)
     except OSError as error:
         raise UserError(f"--suggestions {path}: {error.strerror}") from None
+    suggestions = Suggestions(real, descriptor)
     try:
-        _lock_suggestions(path, descriptor)
-        _begin_or_check(path, descriptor)
-        yield Suggestions(descriptor)
+        yield suggestions
     finally:
-        os.close(descriptor)
+        os.close(suggestions.descriptor)
 
 
-def _lock_suggestions(path: str, descriptor: int) -> None:
+def _replace(path: Path, before: int, end: int, content: bytes) -> int:
+    """Replace a file by its beginning up to `end` and this content, at once; returns the new descriptor, with the lock.
+
+    Whoever reads the file, or kills this process, finds the old or the new one.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(draft, FLAGS | os.O_TRUNC, stat.S_IMODE(os.fstat(before).st_mode))
+        try:
+            with os.fdopen(descriptor, "wb", closefd=False) as file, path.open("rb") as old:
+                while end > 0 and (part := old.read(min(end, PART))):
+                    end -= file.write(part)
+                file.write(content)
+            _lock(descriptor)
+            os.replace(draft, path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    os.close(before)
+    return descriptor
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a file, where the system can; False if another process has locked it."""
     if fcntl:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(f"--suggestions {path}: another server writes to this file; give each its own") from None
-
-
-def _begin_or_check(path: str, descriptor: int) -> None:
-    """Begin an empty file; `UserError` for one that does not end as the server left it."""
-    size = os.fstat(descriptor).st_size
-    if not size:
-        return _write_at(descriptor, (HEAD + TAIL).encode(), 0)
-    content = Path(path).read_bytes()
-    if not (content.startswith(HEAD.encode()) and content.endswith(TAIL.encode())):
-        raise UserError(f"--suggestions {path}: not a file of suggestions; choose the name of a new file")
-
-
-def _write_at(descriptor: int, content: bytes, offset: int) -> None:
-    """Write all of it; a file that cannot be extended stays as it was."""
-    size = os.fstat(descriptor).st_size
-    before = _read_at(descriptor, offset, size - offset)
-    try:
-        _write_fully(descriptor, content, offset)
-    except OSError as error:
-        _write_fully(descriptor, before, offset)
-        os.ftruncate(descriptor, size)
-        raise RequestError(507, f"the suggestion cannot be stored: {error.strerror}") from None
-
-
-def _read_at(descriptor: int, offset: int, size: int) -> bytes:
-    os.lseek(descriptor, offset, os.SEEK_SET)
-    return os.read(descriptor, size)
-
-
-def _write_fully(descriptor: int, content: bytes, offset: int) -> None:
-    os.lseek(descriptor, offset, os.SEEK_SET)
-    while content:
-        content = content[os.write(descriptor, content) :]
+        except BlockingIOError:
+            return False
+    return True
 
 
 def _variant(language: str, text: str) -> str:

@@ -5,7 +5,7 @@ Placeholders, addresses and emoji are preserved (`sentences`), and in a document
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,6 +31,7 @@ from headwise.serve.sentences import (
     sentence_output,
     translate_protected,
 )
+from headwise.serve.usage import UsageCounter
 
 INLINE_CHARACTERS = 2000  # of texts that are split on the event loop, which takes milliseconds
 
@@ -190,14 +191,16 @@ async def translate_documents(
     options: SentenceOptions,
     memory: SegmentMemory | None = None,
     progress: JobProgress | None = None,
+    usage: UsageCounter | None = None,
 ) -> tuple[list[bytes], list[tuple[SentenceTranslation, ...]]]:
     """Translate the untranslated units of documents, once for each rank; also returns the sentences of each document.
 
-    With `progress` the sentences of the first document are counted, and wait while the queue is full.
+    With `progress` the sentences of the first document are counted, and wait while the queue is full. With `usage` the
+    characters of sentences are counted as soon as they are translated.
 
     Raises:
         UserError: an invalid setting.
-        RequestError: a limit of the process of the documents is exceeded.
+        RequestError: a limit of the process of the documents, or of the usage, is exceeded.
         QueueFull: too many sentences are queued.
     """
     known: KnownSentences = {}
@@ -217,7 +220,9 @@ async def translate_documents(
         for aligned in (False, True):
             new = [key for key in dict.fromkeys(chain.from_iterable(keys)) if key not in known and key[1] is aligned]
             send = partial(progress.submit, model) if progress else model.ask
-            found = await send([text for text, _ in new], replace(options, aligned=aligned))
+            texts = [text for text, _ in new]
+            answered = _count_characters(texts, usage) if usage else lambda: None
+            found = await send(texts, replace(options, aligned=aligned), answered)
             known |= dict(zip(new, found, strict=True))
         for run, wanted in zip(by_run, keys, strict=True):
             run |= {key: known[key] for key in wanted}
@@ -227,6 +232,14 @@ async def translate_documents(
     if progress:
         progress.request(None)
     return await documents.filled(), [tuple(run.values()) for run in by_run[:: options.n_best]]
+
+
+def _count_characters(texts: Sequence[str], usage: UsageCounter) -> Callable[[], None]:
+    """A function that counts the characters of the next text when it has been translated."""
+    sizes = [*map(len, texts)]
+    usage.expect(sum(sizes))
+    rest = iter(sizes)
+    return lambda: usage.add(next(rest))
 
 
 def _sentence_keys(request: SentenceRequest | None) -> list[tuple[str, bool]]:

@@ -53,23 +53,31 @@ class UsageCounter:
         Raises:
             RequestError: it exceeds a limit; with the seconds until the end of the client's hour.
         """
+        self._check(client, 1, max(characters, 1))
+        _client.set(client)
+        self._count(client, 1, characters)
+
+    def expect(self, characters: int) -> None:
+        """Check whether sentences of a file of the current request may be translated; `RequestError` as of `start`."""
+        self._check(_client.get(), 0, characters)
+
+    def add(self, characters: int) -> None:
+        """Count a translated sentence of a file of the current request; `RequestError` as of `start`."""
+        self._check(_client.get(), 0, characters)  # other requests of the client may have been counted meanwhile
+        self._count(_client.get(), 0, characters)
+
+    def _check(self, client: str, requests: int, characters: int) -> None:
         limits, hour = self.limits, self.hour_of(client)
         if limits.characters_per_hour:
             check_limit(None, characters, limits.characters_per_hour)
         for limit, used, unit in (
-            (limits.requests_per_hour, hour.requests + 1, "requests"),
-            (limits.characters_per_hour, hour.characters + max(characters, 1), "characters"),
+            (limits.requests_per_hour, hour.requests + requests, "requests"),
+            (limits.characters_per_hour, hour.characters + characters, "characters"),
         ):
             if limit and used > limit:
                 seconds = self.seconds_left(hour)
                 message = f"Slowdown: the limit is {limit:,} {unit} per hour; try again in {seconds} s"
                 raise RequestError(429, message, {"retry-after": str(seconds)})
-        _client.set(client)
-        self._count(client, 1, characters)
-
-    def add_characters(self, characters: int) -> None:
-        """Count characters that are known only when a file of the current request has been read."""
-        self._count(_client.get(), 0, characters)
 
     def _count(self, client: str, requests: int, characters: int) -> None:
         self.hour_of(client).add(requests, characters)

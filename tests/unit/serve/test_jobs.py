@@ -16,14 +16,18 @@ from headwise.serve.jobs import DocumentJob, JobLimits, JobStore
 from headwise.serve.models import SentenceOptions, SentenceTranslation, ServedModel
 from headwise.serve.parameters import RequestError
 from headwise.serve.progress import JobProgress
+from headwise.serve.storage import Storage, StorageLimits
 from headwise.serve.translation import translate_documents
 
 PAIR = ("en", "de")
+KEPT = StorageLimits()
 
 
-def with_store(folder: Path, use: Callable[[JobStore], Awaitable[Any]], **limits: Any) -> Any:
+def with_store(
+    folder: Path, use: Callable[[JobStore], Awaitable[Any]], kept: StorageLimits = KEPT, **limits: Any
+) -> Any:
     async def whole() -> Any:
-        store = JobStore(folder, JobLimits(**limits))
+        store = JobStore(folder, JobLimits(**limits), Storage(kept))
         try:
             return await use(store)
         finally:
@@ -53,7 +57,7 @@ def names(folder: Path) -> list[str]:
 
 def test_a_job_keeps_its_result_and_its_report_until_it_is_deleted(tmp_path: Path) -> None:
     async def use(store: JobStore) -> None:
-        job = store.create("ada", "a.txt", b"A dog.", PAIR, copy)
+        job = await store.create("ada", "a.txt", b"A dog.", PAIR, copy)
         assert (job.state, names(tmp_path)) == ("queued", [".upload"])
         await ended(job)
         assert (job.state, job.result.read_bytes(), names(tmp_path)) == ("done", b"A dog.", [".report", ".result"])
@@ -68,7 +72,7 @@ def test_a_job_keeps_its_result_and_its_report_until_it_is_deleted(tmp_path: Pat
 
 def test_a_job_belongs_to_its_key(tmp_path: Path) -> None:
     async def use(store: JobStore) -> None:
-        job = store.create("ada", "a.txt", b"A dog.", PAIR, copy)
+        job = await store.create("ada", "a.txt", b"A dog.", PAIR, copy)
         for owner, number in (("bob", job.id), ("", job.id), ("ada", job.id[:-1]), ("ada", "")):
             with pytest.raises(RequestError) as refused:
                 store.find(owner, number)
@@ -79,20 +83,20 @@ def test_a_job_belongs_to_its_key(tmp_path: Path) -> None:
 
 def test_jobs_are_limited_for_a_server_and_for_a_key(tmp_path: Path) -> None:
     async def use(store: JobStore) -> None:
-        def create(owner: str) -> DocumentJob:
-            return store.create(owner, "a.txt", b"A dog.", PAIR, never_end)
+        async def create(owner: str) -> DocumentJob:
+            return await store.create(owner, "a.txt", b"A dog.", PAIR, never_end)
 
-        first = create("ada")
-        create("ada")
+        first = await create("ada")
+        await create("ada")
         with pytest.raises(RequestError, match="of this API key are waiting") as refused:
-            create("ada")
+            await create("ada")
         assert (refused.value.status, refused.value.headers) == (429, {"retry-after": "10"})
-        create("bob")
+        await create("bob")
         with pytest.raises(RequestError, match="document jobs are waiting"):
-            create("eve")
+            await create("eve")
         await asyncio.sleep(0)
         await store.delete(first)
-        create("ada")
+        await create("ada")
         assert len(names(tmp_path)) == 3
 
     with_store(tmp_path, use, most=3, per_key=2, running=1)
@@ -101,14 +105,14 @@ def test_jobs_are_limited_for_a_server_and_for_a_key(tmp_path: Path) -> None:
 def test_without_keys_only_the_limit_of_the_server_counts(tmp_path: Path) -> None:
     async def use(store: JobStore) -> None:
         for _ in range(3):
-            store.create("", "a.txt", b"A dog.", PAIR, never_end)
+            await store.create("", "a.txt", b"A dog.", PAIR, never_end)
 
     with_store(tmp_path, use, most=3, per_key=1)
 
 
 def test_as_many_jobs_run_as_are_allowed(tmp_path: Path) -> None:
     async def use(store: JobStore) -> None:
-        jobs = [store.create("", "a.txt", b"A dog.", PAIR, never_end) for _ in range(3)]
+        jobs = [await store.create("", "a.txt", b"A dog.", PAIR, never_end) for _ in range(3)]
         for _ in range(3):
             await asyncio.sleep(0)
         assert [job.state for job in jobs] == ["reading", "reading", "queued"]
@@ -134,27 +138,27 @@ def test_failures_are_named_and_leave_no_files(tmp_path: Path, capsys: pytest.Ca
             (fault, "Cannot translate the file: ValueError; see the log of the server"),
             (never_end, "not finished within 0.05 s; send a smaller file"),
         ):
-            job = await ended(store.create("", "a.txt", b"A dog.", PAIR, work))
+            job = await ended(await store.create("", "a.txt", b"A dog.", PAIR, work))
             assert (job.state, job.error, names(tmp_path)) == ("failed", message, [])
 
     with_store(tmp_path, use, seconds=0.05)
     assert "A dog" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("limits", "left"), [({"keep_seconds": 0.0}, 0), ({"keep": 1}, 1)])
-def test_ended_jobs_expire(tmp_path: Path, limits: dict[str, Any], left: int) -> None:
+@pytest.mark.parametrize(("kept", "left"), [(StorageLimits(seconds=0.0), 0), (StorageLimits(results=1), 1)])
+def test_ended_jobs_expire(tmp_path: Path, kept: StorageLimits, left: int) -> None:
     async def use(store: JobStore) -> None:
-        jobs = [await ended(store.create("", "a.txt", b"A dog.", PAIR, copy)) for _ in range(3)]
+        jobs = [await ended(await store.create("", "a.txt", b"A dog.", PAIR, copy)) for _ in range(3)]
         with pytest.raises(RequestError, match="expired"):
             store.find("", jobs[0].id)
         assert names(tmp_path) == [".report", ".result"][: 2 * left]
 
-    with_store(tmp_path, use, **limits)
+    with_store(tmp_path, use, kept)
 
 
 def test_closing_cancels_all_jobs_also_those_that_have_not_begun(tmp_path: Path) -> None:
     async def use(store: JobStore) -> list[DocumentJob]:
-        jobs = [store.create("", "a.txt", b"A dog.", PAIR, never_end) for _ in range(3)]
+        jobs = [await store.create("", "a.txt", b"A dog.", PAIR, never_end) for _ in range(3)]
         await store.close()
         return jobs
 

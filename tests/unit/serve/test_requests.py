@@ -1,8 +1,6 @@
 """What a request may say, who may ask, and which languages a folder speaks of."""
 
 import asyncio
-import os
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +10,7 @@ import pytest
 
 from headwise.errors import UserError
 from headwise.serve.access import AccessRules, BodyMemory, LimitedBody, read_keys
-from headwise.serve.files import FileStore, parse_upload
+from headwise.serve.files import parse_upload
 from headwise.serve.languages import detect_languages, language_pair_of
 from headwise.serve.models import SentenceOptions, ServedModel, load_served_models
 from headwise.serve.parameters import NATIVE, TRANSLATE, RequestError, RequestLimits, glossary_terms, read_values
@@ -218,33 +216,6 @@ def test_what_is_not_served_is_said_in_libretranslates_words() -> None:
 def test_a_language_is_detected_among_those_that_are_served() -> None:
     found = detect_languages("Ein brauner Hund läuft durch das hohe Gras.", ("en", "de"))
     assert found[0]["language"] == "de" and found[0]["confidence"] > 90 and len(found) == 2
-
-
-def test_translated_files_are_found_by_their_names_alone(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("x")
-    (tmp_path / "files").mkdir()
-    files = FileStore(tmp_path / "files", most=3)
-    key = files.put("../../e vil\n.txt", b"1")
-    assert files.take(key) == ("e_vil_.txt", b"1")
-    for wrong in ("../secret", key[1:], "", "a" * 32 + ".", "a" * 32 + ".txt", "a" * 99 + ".txt", "\0.txt"):
-        with pytest.raises(RequestError):
-            files.take(wrong)
-    keys = [files.put(f"{i}.txt", b"") for i in range(5)]
-    assert len(list((tmp_path / "files").iterdir())) == 3 and files.take(keys[-1])
-    long = files.put("\u00df" * 300 + ".txt", b"2")
-    assert files.take(long)[1] == b"2" and long.endswith("\u00df.txt") and len(long.encode()) < 255
-
-
-def test_translated_files_expire(tmp_path: Path) -> None:
-    files = FileStore(tmp_path, seconds=100.0)
-    key = files.put("a.txt", b"1")
-    (stored,) = tmp_path.iterdir()
-    os.utime(stored, (time.time() - 90,) * 2)
-    assert files.take(key)
-    os.utime(stored, (time.time() - 110,) * 2)
-    with pytest.raises(RequestError, match="expired"):
-        files.take(key)
-    assert not list(tmp_path.iterdir())
 
 
 def test_unsupported_uploads() -> None:

@@ -10,7 +10,7 @@ import pytest
 from headwise.errors import UserError
 from headwise.localisation.memory import read_memory_pairs
 from headwise.serve.parameters import RequestError
-from headwise.serve.suggestions import Suggestions, suggestions_file
+from headwise.serve.suggestions import suggestions_file
 
 EN_DE, DE_EN = ("en", "de"), ("de", "en")
 
@@ -57,10 +57,10 @@ def test_the_file_is_bounded(tmp_path: Path) -> None:
     path = tmp_path / "suggestions.tmx"
     with suggestions_file(str(path)) as suggestions:
         assert suggestions
-        bounded = Suggestions(suggestions.descriptor, most=1000)
+        suggestions.most = 1000
         with pytest.raises(RequestError, match="no more suggestions") as refused:
             for number in range(100):
-                bounded.add(f"a {number}", "b", EN_DE)
+                suggestions.add(f"a {number}", "b", EN_DE)
     assert refused.value.status == 507 and 800 < path.stat().st_size <= 1000
     assert len(read_memory_pairs([str(path)], EN_DE)[0]) > 3
 

@@ -44,8 +44,10 @@ def test_characters_of_a_file_belong_to_the_client_of_the_request() -> None:
     counter = UsageCounter(RequestLimits(), ["ada"], lambda *usage: counted.append(usage))
     counter.start("bob", 1)
     counter.start("ada", 0)
-    counter.add_characters(70)
-    assert counted == [("ada", 1, 0), ("ada", 0, 70)]
+    counter.expect(70)
+    counter.add(60)
+    counter.add(10)
+    assert counted == [("ada", 1, 0), ("ada", 0, 60), ("ada", 0, 10)]
     report = counter.report("ada")
     assert (report["requests"], report["characters"], report["hour"]["characters"]) == (1, 70, 70)
     assert report["hour"]["max_requests"] is None

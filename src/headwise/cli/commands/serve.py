@@ -35,6 +35,7 @@ from headwise.serve.pair_files import read_glossaries, read_memories
 from headwise.serve.parameters import RequestLimits
 from headwise.serve.router import ModelRouter
 from headwise.serve.server import ServerSettings, serve
+from headwise.serve.storage import StorageLimits
 
 UNSERVED = ("n_best", "sample", "temperature", "top_k", "top_p", "seed", "draft_length", "batch_tokens")
 RULES = (
@@ -107,6 +108,7 @@ def _limit_options(parser: argparse.ArgumentParser) -> None:
         ("document-seconds", 20, "seconds of processor time for reading and filling the documents of a request"),
         ("max-key-jobs", 5, "document jobs of an API key that wait or run"),
         ("job-seconds", 3600, "seconds until a running document job ends"),
+        ("max-stored", 1024**3, "bytes of all stored files: uploads of jobs, translated files, and reports"),
         ("max-connections", 1000, "open connections"),
         ("max-client-connections", 400, "open connections of an IP address; all clients of a proxy are one address"),
         ("max-seconds", 60, "seconds until a request is answered"),
@@ -183,6 +185,7 @@ def _server_settings(
         batching,
         documents,
         jobs,
+        StorageLimits(bytes=options.max_stored),
         options.log_text,
         options.suggestions,
         options.drain,
