@@ -7,7 +7,7 @@ A text is a sequence of parts: strings, which are translated, and codes, which a
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from html import unescape
 from itertools import groupby
@@ -39,9 +39,31 @@ class Code:
 Parts = tuple[str | Code, ...]
 
 
+def valid_text(text: str) -> str:
+    """The text with pairs of surrogates as one character and U+FFFD for others, which no encoding and no output allows.
+
+    Files may contain them as escapes (JSON), or in encodings such as UTF-7.
+
+    >>> valid_text("a\\ud83d\\ude00b\\ud800c") == "a\\U0001f600b\\ufffdc"
+    True
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def valid_parts(parts: Parts) -> Parts:
+    """The same for a text with codes."""
+    return tuple(
+        valid_text(part) if isinstance(part, str) else replace(part, text=valid_text(part.text)) for part in parts
+    )
+
+
 @dataclass(frozen=True)
 class Unit:
-    """One text to translate."""
+    """One text to translate. Its texts can be encoded, whatever is in the file (`valid_text`)."""
 
     source: Parts
     target: Parts
@@ -52,6 +74,14 @@ class Unit:
     max_length: int = 0  # characters that its translation may have; 0 = any number
     kept: str = ""  # the kind of text, for units that are `KEPT`, as `Skipped.kind`
 
+    def __post_init__(self) -> None:
+        try:
+            "".join((plain(self.source), plain(self.target), self.key)).encode()
+        except UnicodeEncodeError:
+            for name, value in (("source", valid_parts(self.source)), ("target", valid_parts(self.target))):
+                object.__setattr__(self, name, value)
+            object.__setattr__(self, "key", valid_text(self.key))
+
 
 @dataclass(frozen=True)
 class Skipped:
@@ -60,6 +90,9 @@ class Skipped:
     kind: str  # such as "code block", in the singular
     line: int  # of the file, from 1
     text: str = ""  # its beginning
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", valid_text(self.text))
 
 
 @runtime_checkable

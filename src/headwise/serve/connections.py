@@ -25,6 +25,7 @@ else:
     Protocol = object
 
 ACCEPTED_AT_ONCE = 16  # connections, before those beyond the limits are closed
+FILES_EACH = 2  # open files of a connection: its socket, and what is downloaded
 OTHER_FILES = 128  # open files that are no connections: documents, models, libraries, connections to be closed
 FEWEST = 8  # connections
 CLOSING_SECONDS = 2.0  # in which a client reads 64 KiB of an answer while the server ends
@@ -46,13 +47,13 @@ def allowed_by_system(limits: ConnectionLimits) -> ConnectionLimits:
     if resource is None:
         return limits
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = limits.total + OTHER_FILES
+    wanted = limits.total * FILES_EACH + OTHER_FILES
     if soft not in (resource.RLIM_INFINITY, -1) and soft < wanted:
         soft = wanted if hard in (resource.RLIM_INFINITY, -1) else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if soft >= wanted:
         return limits
-    total = max(FEWEST, soft - OTHER_FILES)
+    total = max(FEWEST, (soft - OTHER_FILES) // FILES_EACH)
     warning = f"at most {total} connections, because the system allows {soft} open files; raise it with ulimit -n"
     log_event(event="warning", message=warning)
     return replace(limits, total=total)
@@ -134,6 +135,9 @@ class LimitedConnection(Protocol):
         super().shutdown()
         if self.unread:
             self.expect_reading()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Called by uvicorn for a request that would rather speak another protocol; it is answered as any other."""
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():

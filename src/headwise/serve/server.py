@@ -200,21 +200,6 @@ def serve(models: Sequence[ServedModel], settings: ServerSettings) -> None:
     ):
         app = application(models, settings, folder, suggestions)
         host = settings.access.host
-        config = uvicorn.Config(
-            app,
-            host=host,
-            port=settings.port,
-            http=limited_protocol(allowed_by_system(settings.connections)),
-            backlog=ACCEPTED_AT_ONCE,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="on",
-            ws="none",  # even if a library for WebSockets is installed
-            loop="asyncio",  # even if uvloop is installed
-            timeout_keep_alive=settings.connections.seconds,
-            timeout_graceful_shutdown=settings.drain,
-        )
         socket = _bind(host, settings.port)
         # uvicorn re-raises a handled signal for the previous handler, which must ignore SIGTERM
         before = signal.signal(signal.SIGTERM, lambda number, frame: None)
@@ -222,10 +207,30 @@ def serve(models: Sequence[ServedModel], settings: ServerSettings) -> None:
             address = f"[{host}]" if ":" in host else host
             pairs = ["-".join(pair) for model in models for pair in model.language_pairs]
             log_event(event="serving", url=f"http://{address}:{socket.getsockname()[1]}/", languages=pairs)
-            _listening(uvicorn.Server)(config).run(sockets=[socket])
+            _listening(uvicorn.Server)(uvicorn_config(app, settings)).run(sockets=[socket])
             log_event(event="ended")
         finally:
             signal.signal(signal.SIGTERM, before)
+
+
+def uvicorn_config(app: Any, settings: ServerSettings) -> Any:
+    """The settings of uvicorn."""
+    import uvicorn
+
+    return uvicorn.Config(
+        app,
+        http=limited_protocol(allowed_by_system(settings.connections)),
+        backlog=ACCEPTED_AT_ONCE,
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        ws="none",  # even if a library for WebSockets is installed
+        loop="asyncio",  # even if uvloop is installed
+        timeout_keep_alive=settings.connections.seconds,  # type: ignore[arg-type]  # a number of seconds
+        timeout_graceful_shutdown=settings.drain,
+    )
 
 
 def _listening(server: type[Any]) -> type[Any]:
