@@ -38,6 +38,7 @@ from headwise.localisation.reading import ENDINGS
 
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+UTF_7 = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-7"}
 
 
 class Server:
@@ -754,6 +755,7 @@ REFUSED: list[tuple[int, str, str, Any, dict[str, str]]] = [
     (400, "POST", "/translate", b"q=a&source=%FF&target=de", FORM),
     (400, "POST", "/translate", b"--x\r\n", {"Content-Type": "multipart/form-data; boundary=y"}),
     (400, "POST", "/translate", b"--x", {"Content-Type": "multipart/form-data"}),
+    (415, "POST", "/translate", b"q=+2AA-&source=en&target=de", UTF_7),
     (400, "POST", "/v1/translate", {"text": "a", "source": "en", "target": "de", "n_best": 99}, JSON),
     (400, "POST", "/v1/translate", {"text": "a", **LANGUAGES, "glossary": {"a": "b"}, "keep": ["a"]}, JSON),
     (400, "POST", "/v1/translate", {"text": "a", **LANGUAGES, "glossary": [["a", " \n"]], "stream": True}, JSON),

@@ -129,7 +129,7 @@ class DocumentSession:
         matches = {key: MemoryMatch(**values) for key, values in known.items()} if known is not None else None
         best_match = (lambda parts: matches.get(memory_key(parts))) if matches is not None else None
         report = fill_report(len(run.document.units), run.filled, not_translated(run.document), best_match)
-        return {}, json.dumps(report, ensure_ascii=False).encode("utf-8", "replace")
+        return {}, json.dumps(report, ensure_ascii=False, separators=(",", ":")).encode()
 
     def _requests(self) -> Message:
         return {"requests": [run.request and asdict(run.request) for run in self._runs]}, b""

@@ -13,8 +13,11 @@ ERRORS = {
     403: "An API key is required, or this client is not allowed",
     408: "The request was not received in time",
     413: "The request is too large",
+    415: "The request is not in UTF-8",
     429: "The queue is full, or a limit per hour is reached; see Retry-After",
+    503: "Too many large requests at once; see Retry-After",
     504: "Time limit exceeded",
+    507: "The server cannot store what the request needs",
 }
 NUMBER, INTEGER, TEXT = {"type": "number"}, {"type": "integer"}, {"type": "string"}
 CODE = {"type": "string", "example": "en"}
@@ -141,7 +144,13 @@ def openapi_document(
         "/download_file/{name}": _download(),
         "/languages": _get("Languages with their possible targets", LANGUAGES),
         "/frontend/settings": _get("Settings for a web page", SETTINGS),
-        "/suggest": _suggest(limits, {"source": list(sources), "target": list(targets)}),
+        "/suggest": _post(
+            "Suggest a translation",
+            SUGGEST,
+            limits,
+            _object(success={"type": "boolean"}),
+            {"source": list(sources), "target": list(targets)},
+        ),
         "/health": _get("Health check", _object(status=TEXT)),
         "/v1/translate": _native(limits, known),
         "/v1/usage": _get("Usage of the API key of the request", USAGE, (403, 404), KEY_IN_QUERY),
@@ -185,14 +194,6 @@ def _native(limits: RequestLimits, known: dict[str, list[str]]) -> dict[str, Any
         known,
     )
     operation["post"]["responses"]["200"]["content"]["text/event-stream"] = {"schema": {}}
-    return operation
-
-
-def _suggest(limits: RequestLimits, known: dict[str, list[str]]) -> dict[str, Any]:
-    operation = _post("Suggest a translation", SUGGEST, limits, _object(success={"type": "boolean"}), known)
-    operation["post"]["responses"] |= {
-        "507": {"description": "No more suggestions can be stored", "content": _content(ERROR)}
-    }
     return operation
 
 

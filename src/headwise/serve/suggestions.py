@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from glob import escape as escape_glob
 from pathlib import Path
 from threading import Lock
 from xml.sax.saxutils import escape
@@ -81,6 +82,8 @@ def suggestions_file(path: str) -> Iterator[Suggestions | None]:
         descriptor = os.open(real, FLAGS, 0o600)
         if not _lock(descriptor) or not os.path.samestat(os.fstat(descriptor), os.stat(real)):
             raise UserError(f"--suggestions {path}: another server writes to this file; give each its own")
+        for draft in real.parent.glob(f".{escape_glob(real.name)}.*"):  # of a server that was killed
+            draft.unlink()
         content, head, tail = real.read_bytes(), HEAD.encode(), TAIL.encode()
         if not head.startswith(content[: len(head)]):
             raise UserError(f"--suggestions {path}: not a file of suggestions; choose the name of a new file")

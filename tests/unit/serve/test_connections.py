@@ -1,6 +1,9 @@
 """Connections with a real socket and uvicorn's protocol, on an event loop whose clock the test holds."""
 
 import asyncio
+import json
+import logging
+import resource
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -9,8 +12,8 @@ from typing import Any
 import pytest
 from uvicorn.server import ServerState
 
-from headwise.serve.connections import CLOSING_SECONDS, ConnectionLimits
-from headwise.serve.server import ServerSettings, uvicorn_config
+from headwise.serve.connections import CLOSING_SECONDS, ConnectionLimits, allowed_by_system
+from headwise.serve.server import JsonHandler, ServerSettings, uvicorn_config
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
 UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAA\r\n"
@@ -183,6 +186,35 @@ def test_the_end_of_a_server_waits_for_no_client_that_does_not_read(size: int) -
         assert await server.after(CLOSING_SECONDS) == 0
 
     with_server(use, size)
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "total", "limited"), [(64, 64, 8, True), (64, 1024, 448, True), (1024, 4096, 1000, False)]
+)
+def test_connections_fit_into_the_open_files_of_the_system(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, total: int, limited: bool
+) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, values: asked.append(values))
+    assert allowed_by_system(ConnectionLimits(total=1000)).total == total
+    assert asked == [(min(hard, 2128), hard)]
+    assert ("ulimit -n" in capsys.readouterr().err) is limited
+
+
+def test_the_same_message_of_a_library_is_logged_once_in_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    handler = JsonHandler()
+    for second, message in ((0, "full"), (1, "full"), (2, "other"), (59, "full"), (61, "full"), (62, "full")):
+        record = logging.LogRecord("asyncio", logging.ERROR, "", 0, message, (), None)
+        record.created = 1000.0 + second
+        handler.emit(record)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(line["event"], line["message"], line.get("times")) for line in lines] == [
+        ("error", "full", None),
+        ("error", "other", None),
+        ("repeated", "full", 2),
+        ("error", "full", None),
+    ]
 
 
 def test_upgrades_to_another_protocol_are_counted() -> None:

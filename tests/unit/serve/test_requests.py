@@ -9,12 +9,21 @@ from typing import Any
 import pytest
 
 from headwise.errors import UserError
-from headwise.serve.access import AccessRules, BodyMemory, LimitedBody, read_keys
+from headwise.serve.access import (
+    PART,
+    AccessMiddleware,
+    AccessRules,
+    BodyMemory,
+    LimitedBody,
+    ResponseSender,
+    read_keys,
+)
 from headwise.serve.files import parse_upload
 from headwise.serve.languages import detect_languages, language_pair_of
 from headwise.serve.models import SentenceOptions, ServedModel, load_served_models
 from headwise.serve.parameters import NATIVE, TRANSLATE, RequestError, RequestLimits, glossary_terms, read_values
 from headwise.serve.router import ModelRouter
+from headwise.serve.routes import charset_of
 
 ASKED = {"q": "A dog.", "source": "en", "target": "de"}
 SMALL = RequestLimits(characters=20, texts=3, alternatives=4)
@@ -160,6 +169,61 @@ def test_keys(tmp_path: Path) -> None:
         with pytest.raises(RequestError, match="API key"):
             access.check_key(wrong)
     assert AccessRules().check_key("") == ""
+
+
+def test_a_file_of_keys_may_begin_with_a_mark_and_should_be_private(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "keys"
+    path.write_text("0123456789abcdef Ada\n", encoding="utf-8-sig")
+    for mode, warned in ((0o600, False), (0o640, True), (0o604, True)):
+        path.chmod(mode)
+        assert read_keys(str(path)) == {"0123456789abcdef": "Ada"}
+        assert (f"chmod 600 {path}" in capsys.readouterr().err) is warned
+
+
+@pytest.mark.parametrize("name", ["Host", "origin", "Authorization", "content-type", "content-length"])
+def test_a_repeated_header_is_refused(name: str) -> None:
+    headers = [(b"host", b"localhost"), (name.encode(), b"localhost"), (name.upper().encode(), b"evil.example")]
+    sent: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    access = AccessMiddleware(app, AccessRules(), RequestLimits(), lambda *request: None)
+    asyncio.run(access({"type": "http", "method": "GET", "path": "/", "headers": headers}, None, send))
+    assert sent[0]["status"] == 400 and name.lower() in sent[1]["body"].decode()
+
+
+@pytest.mark.parametrize("size", [0, 1, PART, PART + 1, 3 * PART])
+def test_a_long_body_is_sent_in_parts(size: int) -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    content = bytes(i % 251 for i in range(size))
+    answer = ResponseSender(send, "")
+    asyncio.run(answer({"type": "http.response.body", "body": content}))
+    assert b"".join(part["body"] for part in sent) == content
+    assert [part.get("more_body", False) for part in sent] == [True] * (len(sent) - 1) + [False]
+    assert max(len(part["body"]) for part in sent) <= PART
+
+
+@pytest.mark.parametrize(
+    ("content_type", "charset"),
+    [
+        ("application/json", ""),
+        ("text/plain; charset=utf-8", "utf-8"),
+        ('multipart/form-data; boundary=x; CHARSET="utf-7"', "utf-7"),
+        ("", ""),
+    ],
+)
+def test_the_charset_of_a_request(content_type: str, charset: str) -> None:
+    assert charset_of(content_type) == charset
 
 
 @pytest.mark.parametrize(("content", "complaint"), [("", "no keys"), ("long-enough-to-be-one\nshort\n", "line 2")])

@@ -65,6 +65,59 @@ def test_the_file_is_bounded(tmp_path: Path) -> None:
     assert len(read_memory_pairs([str(path)], EN_DE)[0]) > 3
 
 
+def test_a_server_that_is_killed_while_it_writes_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "suggestions.tmx"
+    for call in ("replace", "fdopen"):  # before the new file takes its place; before it has content
+        with suggestions_file(str(path)) as suggestions:
+            assert suggestions
+            suggestions.add(call, "ja", EN_DE)
+            before = path.read_bytes()
+            if not (child := os.fork()):
+                setattr(os, call, lambda *arguments, **more: os._exit(9))
+                suggestions.add("a" * 100_000, "b", EN_DE)
+            os.waitpid(child, 0)
+        assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 2
+    with suggestions_file(str(path)) as suggestions:
+        assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("cut", [1, 10, 30, 100])
+def test_a_file_that_ends_in_a_unit_is_repaired(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "suggestions.tmx"
+    with suggestions_file(str(path)) as suggestions:
+        assert suggestions
+        suggestions.add("A dog runs.", "Ein Hund rennt.", EN_DE)
+        suggestions.add("A cat sleeps.", "Eine Katze schläft.", EN_DE)
+    path.write_bytes(path.read_bytes()[:-cut])
+    with suggestions_file(str(path)) as suggestions:
+        assert suggestions
+        suggestions.add("Two.", "Zwei.", EN_DE)
+    left = [source for source, _ in read_memory_pairs([str(path)], EN_DE)[0]]
+    assert left == ["A dog runs.", *(["A cat sleeps."] if cut < 20 else []), "Two."]
+
+
+def test_a_file_that_another_program_has_replaced_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "suggestions.tmx"
+    with suggestions_file(str(path)) as suggestions:
+        assert suggestions
+        (tmp_path / "edited").write_text("edited")
+        os.replace(tmp_path / "edited", path)
+        with pytest.raises(RequestError, match="another program"):
+            suggestions.add("a", "b", EN_DE)
+    assert path.read_text() == "edited"
+
+
+def test_the_rights_of_the_file_stay_and_a_link_is_followed(tmp_path: Path) -> None:
+    path, link = tmp_path / "suggestions.tmx", tmp_path / "link.tmx"
+    with suggestions_file(str(path)):
+        path.chmod(0o640)
+    link.symlink_to(path)
+    with suggestions_file(str(link)) as suggestions:
+        assert suggestions
+        suggestions.add("a", "b", EN_DE)
+    assert link.is_symlink() and path.stat().st_mode & 0o777 == 0o640 and len(read_memory_pairs([str(path)], EN_DE)[0])
+
+
 def test_no_other_file_is_written(tmp_path: Path) -> None:
     for name, content, complaint in (
         ("a.tmx", "<tmx version='1.4'><body></body>\n</tmx>\n", "not a file of suggestions"),
