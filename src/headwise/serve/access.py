@@ -44,6 +44,7 @@ class AccessRules:
     names: tuple[str, ...] = ()  # further host names, such as those of a proxy
     origins: tuple[str, ...] = ()  # other sites whose pages may send requests
     keys: Mapping[str, str] = field(default_factory=dict)  # API keys and their names; none: no key is required
+    key_file: str = ""  # with these keys
 
     def check(self, headers: Mapping[str, str]) -> None:
         """`RequestError` for a foreign host name, or a page of another site."""
@@ -97,7 +98,6 @@ def read_keys(path: str) -> dict[str, str]:
     """
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-        readable_by_others = os.name == "posix" and Path(path).stat().st_mode & 0o077
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--api-keys {path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
     keys: dict[str, str] = {}
@@ -108,12 +108,16 @@ def read_keys(path: str) -> dict[str, str]:
         if len(key) < 16:
             raise UserError(f"--api-keys {path}, line {number}: the key is too short; use at least 16 characters")
         keys[key] = note[0].strip() if note else hashlib.sha256(key.encode()).hexdigest()[:8]
-    if readable_by_others:
-        warning = f"--api-keys {path}: other users of this computer can read the keys; run chmod 600 {path}"
-        log_event(event="warning", message=warning)
     if not keys:
         raise UserError(f"--api-keys {path}: no keys; write one per line, such as {secrets.token_urlsafe(24)}")
     return keys
+
+
+def warn_about_readers(path: str) -> None:
+    """Log a warning if other users of this computer can read a file of API keys."""
+    if os.name == "posix" and Path(path).stat().st_mode & 0o077:
+        warning = f"--api-keys {path}: other users of this computer can read the keys; run chmod 600 {path}"
+        log_event(event="warning", message=warning)
 
 
 class AccessMiddleware:

@@ -17,7 +17,7 @@ from typing import Any
 from headwise.errors import UserError
 from headwise.glossary.terms import Glossary
 from headwise.localisation.segment_memory import SegmentMemory
-from headwise.serve.access import AccessMiddleware, AccessRules, log_event, log_request
+from headwise.serve.access import AccessMiddleware, AccessRules, log_event, log_request, warn_about_readers
 from headwise.serve.batching import BatchSettings
 from headwise.serve.connections import ACCEPTED_AT_ONCE, ConnectionLimits, allowed_by_system, limited_protocol
 from headwise.serve.documents import DocumentLimits, DocumentProcesses
@@ -207,6 +207,8 @@ def serve(models: Sequence[ServedModel], settings: ServerSettings) -> None:
             address = f"[{host}]" if ":" in host else host
             pairs = ["-".join(pair) for model in models for pair in model.language_pairs]
             log_event(event="serving", url=f"http://{address}:{socket.getsockname()[1]}/", languages=pairs)
+            if settings.access.key_file:
+                warn_about_readers(settings.access.key_file)
             _listening(uvicorn.Server)(uvicorn_config(app, settings)).run(sockets=[socket])
             log_event(event="ended")
         finally:

@@ -17,6 +17,7 @@ from headwise.serve.access import (
     LimitedBody,
     ResponseSender,
     read_keys,
+    warn_about_readers,
 )
 from headwise.serve.files import parse_upload
 from headwise.serve.languages import detect_languages, language_pair_of
@@ -179,6 +180,7 @@ def test_a_file_of_keys_may_begin_with_a_mark_and_should_be_private(
     for mode, warned in ((0o600, False), (0o640, True), (0o604, True)):
         path.chmod(mode)
         assert read_keys(str(path)) == {"0123456789abcdef": "Ada"}
+        warn_about_readers(str(path))
         assert (f"chmod 600 {path}" in capsys.readouterr().err) is warned
 
 

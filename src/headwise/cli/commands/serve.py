@@ -167,7 +167,7 @@ def _server_settings(
     batching = BatchSettings(
         options.wait / 1000, options.batch_tokens, options.max_waiting, float(options.idle), options.cache
     )
-    access = AccessRules(options.host, tuple(options.hosts), tuple(options.origins), keys)
+    access = AccessRules(options.host, tuple(options.hosts), tuple(options.origins), keys, options.api_keys)
     documents = DocumentLimits(
         files=options.max_documents, seconds=options.document_seconds, memory=options.document_memory
     )
