@@ -724,6 +724,26 @@ def test_answers_match_the_openapi_document(model_path: Path, tmp_path: Path) ->
     assert max(statuses) < 500 and statuses.count(200) > 20 and statuses.count(400) > 20
 
 
+def test_all_methods_of_an_address_are_named(server: Server) -> None:
+    status, _ = server.ask("OPTIONS", "/v1/documents/0")
+    assert status == 405 and {*server.headers["allow"].split(", ")} == {"GET", "HEAD", "DELETE"}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "status"), [("auto", "de", 202), ("auto", "xx", 400), ("auto", "en", 400)]
+)
+def test_a_job_for_a_language_that_is_no_target_is_refused(
+    server: Server, source: str, target: str, status: int
+) -> None:
+    fields = {"source": source, "target": target}
+    parts = [
+        f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in fields.items()
+    ]
+    parts.append('--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\na b\r\n--x--\r\n')
+    headers = {"Content-Type": "multipart/form-data; boundary=x"}
+    assert server.ask("POST", "/v1/documents", "".join(parts).encode(), headers)[0] == status
+
+
 def hold(cases: Any) -> None:
     checks = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 

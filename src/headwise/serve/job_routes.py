@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 JOBS = "/v1/documents"
-JOB_ROUTES = {  # HTTP method and address, and method of `JobHandlers`
-    ("POST", JOBS): "create",
-    ("GET", f"{JOBS}/{{id}}"): "status",
-    ("DELETE", f"{JOBS}/{{id}}"): "delete",
-    ("GET", f"{JOBS}/{{id}}/result"): "result",
-    ("GET", f"{JOBS}/{{id}}/report"): "report",
+JOB_ROUTES = {  # by address: HTTP methods, and methods of `JobHandlers`
+    JOBS: {"POST": "create"},
+    f"{JOBS}/{{id}}": {"GET": "status", "DELETE": "delete"},
+    f"{JOBS}/{{id}}/result": {"GET": "result"},
+    f"{JOBS}/{{id}}/report": {"GET": "report"},
 }
 
 
@@ -42,7 +41,9 @@ class JobHandlers:
         if not name:
             raise RequestError(400, "Invalid request: empty file")
         source, target = values["source"], values["target"]
-        if source != "auto":
+        if source == "auto":
+            self.shared.router.check_target(target)
+        else:
             self.shared.router.find(source, target)
         content = await values["file"].read()
         owner = self._owner(given_key(request, values))

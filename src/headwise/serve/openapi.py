@@ -181,7 +181,9 @@ def _post(
         kinds = ["multipart/form-data"]
     in_forms = [parameter.name for parameter in parameters if parameter.kind not in JSON_ONLY]
     forms = {**fields, "properties": {name: _one(fields["properties"][name]) for name in in_forms}}
-    body = {"required": True, "content": {kind: {"schema": fields if "json" in kind else forms} for kind in kinds}}
+    optional = [parameter.name for parameter in parameters if not parameter.required]
+    as_json = {**fields, "properties": fields["properties"] | {o: _or_null(fields["properties"][o]) for o in optional}}
+    body = {"required": True, "content": {kind: {"schema": as_json if "json" in kind else forms} for kind in kinds}}
     return {"post": {"summary": summary, "requestBody": body, "responses": _responses(_content(schema), tuple(ERRORS))}}
 
 
@@ -267,6 +269,12 @@ def _property(parameter: Parameter, limits: RequestLimits) -> dict[str, Any]:
     more = {} if parameter.default is None else {"default": parameter.default}
     more |= {} if parameter.example is None else {"example": parameter.example}
     return {**kinds[parameter.kind], "description": parameter.help, **more}
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """In JSON, where null stands for a value that is not given."""
+    about = {name: schema[name] for name in ("description", "default", "example") if name in schema}
+    return {"anyOf": [{name: value for name, value in schema.items() if name not in about}, {"type": "null"}], **about}
 
 
 def _one(schema: dict[str, Any]) -> dict[str, Any]:

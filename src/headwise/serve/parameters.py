@@ -108,6 +108,8 @@ class Parameter:
         return self._terms([(text, text) for text in value], limits)
 
     def _number(self, value: Any, limits: RequestLimits) -> int:
+        if isinstance(value, float) and value.is_integer():  # 6.0 is the same number in JSON
+            value = int(value)
         digits = value if isinstance(value, str) and len(value) < 10 and value.isascii() and value.isdigit() else None
         if isinstance(value, bool) or not (isinstance(value, int) or digits):
             raise RequestError(400, f"Invalid request: {self.name} parameter is not a number")

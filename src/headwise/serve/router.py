@@ -41,6 +41,11 @@ class ModelRouter:
         named = f"{language_name(target)} ({target}) is not available as a target language"
         raise UserError(f"{named} from {language_name(source)} ({source})")
 
+    def check_target(self, target: str) -> None:
+        """`UserError` if no pair has this target language."""
+        if target not in self.targets:
+            raise UserError(f"{target} is not supported" if target not in self.codes else f"{target} is no target")
+
     def memory(self, options: SentenceOptions) -> SegmentMemory | None:
         """The translation memory of a language pair; none for a forced start, which it would ignore."""
         return None if options.prefix else self.memories.get((options.source, options.target))

@@ -73,7 +73,7 @@ def application(
     except ImportError:
         raise UserError(f"serving needs starlette and uvicorn: {INSTALL}") from None
     models = [replace(model, glossaries=settings.glossaries) for model in models]
-    metrics = Metrics(models, [*ROUTES, *(path for _, path in JOB_ROUTES)])
+    metrics = Metrics(models, [*ROUTES, *JOB_ROUTES])
     storage = Storage(settings.storage)
     try:
         for name in ("files", "jobs"):
@@ -87,10 +87,9 @@ def application(
         Route(path + "{name}" * (path == DOWNLOADS), handlers.guarded(getattr(handlers, name)), methods=[method])
         for path, (method, name) in ROUTES.items()
     ]
-    routes += [
-        Route(path, handlers.guarded(getattr(of_jobs, name)), methods=[method])
-        for (method, path), name in JOB_ROUTES.items()
-    ]
+    for path, methods in JOB_ROUTES.items():
+        by_method = {method: handlers.guarded(getattr(of_jobs, name)) for method, name in methods.items()}
+        routes.append(Route(path, partial(_by_method, by_method), methods=[*by_method]))
 
     @asynccontextmanager
     async def working(app: Any) -> AsyncIterator[None]:
@@ -112,6 +111,10 @@ def application(
 
     app = Starlette(routes=routes, lifespan=working, exception_handlers={HTTPException: not_found})
     return AccessMiddleware(app, settings.access, settings.limits, ended)
+
+
+async def _by_method(handlers: Mapping[str, Any], request: Any) -> Any:
+    return await handlers["GET" if request.method == "HEAD" else request.method](request)
 
 
 def _request_handlers(

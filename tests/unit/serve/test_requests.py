@@ -154,6 +154,18 @@ def test_prefixes_are_limited() -> None:
         read_values(NATIVE, {**native, "prefix": "a" * 10}, limits)
 
 
+@pytest.mark.parametrize(("given", "number"), [(3, 3), (3.0, 3), ("3", 3)])
+def test_numbers(given: Any, number: int) -> None:
+    found = read_values(NATIVE, {"text": "a", "source": "en", "target": "de", "n_best": given}, RequestLimits())
+    assert found["n_best"] == number and type(found["n_best"]) is int
+
+
+@pytest.mark.parametrize("given", [3.5, True, "3.0", [3], float("inf"), float("nan"), -1])
+def test_what_is_no_number(given: Any) -> None:
+    with pytest.raises(RequestError, match="n_best"):
+        read_values(NATIVE, {"text": "a", "source": "en", "target": "de", "n_best": given}, RequestLimits())
+
+
 def test_all_origins_can_be_allowed() -> None:
     access = AccessRules(origins=("*",))
     for origin in ("https://evil.example", "null"):
