@@ -167,7 +167,7 @@ def parameter_shapes(c: NetworkConfig) -> ShapesByName:
         shapes |= _embeddings("tgt_embeddings", c.decoder, vocab_size, not c.share_embeddings)
     else:
         shapes = dict(_embeddings("embeddings", c.decoder, vocab_size, True))
-    if not c.tie_head:
+    if not c.tie_head and c.head == "language":
         shapes[OUTPUT] = (vocab_size, c.decoder.d_model)
     if c.head_bias:
         shapes["head.output.bias"] = (vocab_size,)

@@ -71,11 +71,12 @@ def _candidates(
     values: Mapping[str, Any], found: TensorsOf[Any], shapes_of: Callable[[NetworkConfig], ShapesByName]
 ) -> Iterator[FittingConfig]:
     """Every family and head that the tensors fit."""
-    kind = values.get("model_type")
+    kind, saved = values.get("model_type"), _saved_class(values)
+    of_class = [name for name, family in FAMILIES.items() if saved in family.heads]
     for name, family in FAMILIES.items():
-        if kind and name != kind:
+        if (kind and name != kind) or (of_class and name not in of_class):
             continue
-        classes = _classes_to_try(family, _saved_class(values))
+        classes = _classes_to_try(family, saved)
         for changed in [{"architectures": [chosen]} for chosen in classes] or [{}]:
             completed = {**values, "model_type": name, **changed}
             try:
@@ -83,7 +84,8 @@ def _candidates(
                 matched = match_tensors(family, config, found, shapes_of, "")
             except UserError:
                 continue
-            yield len(matched.entries), config.family, {**completed, "model_type": kind or config.family}
+            if matched.config.head == config.head or saved in family.heads:
+                yield len(matched.entries), config.family, {**completed, "model_type": kind or config.family}
 
 
 def _classes_to_try(family: Family, saved: str) -> list[str]:

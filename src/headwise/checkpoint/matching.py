@@ -97,14 +97,19 @@ def match_tensors(
     """The tensors of a file matched to our parameters; `shapes_of` gives the shapes of a network's parameters."""
     found = found.renamed(with_todays_names(found.tensors, family))
     saved = _as_saved(config, found, family)
+    missing = _missing_head(saved, found.tensors, family, shapes_of(saved))
+    if missing:
+        saved = without_head(saved)
     tensors = _without_repeats(found.tensors, family, saved)
     shapes = shapes_of(saved)
     wanted = entries(family.table(saved), saved, shapes)
     more = _other_heads(tensors, family, {entry.key for entry in wanted})
     used = found.renamed({key: tensor for key, tensor in tensors.items() if key not in more})
     _refuse_misfits(wanted, used, shapes, family.ignored, origin)
-    notes = [f"{', '.join(more[:5])}{', ...' * (len(more) > 5)} of another head: not read"] if more else []
-    if saved.n_classes != config.n_classes:
+    notes = [f"{_listed(more)} of another head: not read"] if more else []
+    if missing:
+        notes.append(f"has no {_listed(missing)}, the head that {CONFIG} names: read without a head")
+    elif saved.n_classes != config.n_classes:
         notes.append(f"has {saved.n_classes} classes, although {CONFIG} lists {config.n_classes}")
     return Matched(saved, [(entry, tensors[entry.key]) for entry in wanted], tuple(f"{origin}: {n}" for n in notes))
 
@@ -134,6 +139,27 @@ def _as_saved(config: NetworkConfig, found: TensorsOf[Any], family: Family) -> N
     if classes is not None and config.n_classes and classes.shape[0]:
         config = replace(config, n_classes=classes.shape[0])
     return config
+
+
+def without_head(config: NetworkConfig) -> NetworkConfig:
+    """The body of a network."""
+    return replace(config, head="none", head_bias=False, tie_head=False, n_classes=0)
+
+
+def _missing_head(config: NetworkConfig, tensors: Collection[str], family: Family, shapes: ShapesByName) -> list[str]:
+    """The tensors of the head, if the file has none of them and the family has networks without a head.
+
+    A pooler, which a head may use, belongs to the body.
+    """
+    if "none" not in family.heads.values():
+        return []
+    own = entries(family.table(config), config, shapes)
+    head = [one.key for one in own if one.names[0].startswith("head.") and not one.key.startswith(family.prefix)]
+    return head if head and not any(key in tensors for key in head) else []
+
+
+def _listed(keys: list[str]) -> str:
+    return ", ".join(keys[:5]) + ", ..." * (len(keys) > 5)
 
 
 def _other_heads(tensors: Mapping[str, T], family: Family, used: Collection[str]) -> list[str]:

@@ -91,7 +91,7 @@ def published_arrays(folder: Path, values: Mapping[str, Any]) -> tuple[NetworkCo
         return None
     else:
         family, config = checkpoint_config(values, folder)
-    if not (library_shape(config) or supports_encoder(config)):
+    if not _supported(config):
         return None
     files = weight_files(folder)
     if not all(path.suffix == ".safetensors" for path in files):
@@ -107,9 +107,15 @@ def published_arrays(folder: Path, values: Mapping[str, Any]) -> tuple[NetworkCo
         return (config, arrays, names) if complete else None
     found = TensorsOf(tensors, lambda tensor: tensor.dtype, _equal)
     fitting = match_tensors(family, config, found, _shapes, str(folder))
+    if not _supported(fitting.config):  # its file lacks the head
+        return None
     for note in fitting.notes:
         warnings.warn(note, stacklevel=2)
     return fitting.config, EntryArrays(fitting.entries, _shapes(fitting.config)), names
+
+
+def _supported(config: NetworkConfig) -> bool:
+    return bool(library_shape(config)) or supports_encoder(config)
 
 
 def _shapes(config: NetworkConfig) -> ShapesByName:

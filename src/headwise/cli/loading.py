@@ -51,7 +51,8 @@ def model_with(options: argparse.Namespace, what: str) -> Any:
     model = load(options.model, options.device, dtype)
     if options.command not in commands_of(model):
         family = getattr(getattr(model, "config", None), "family", "")
-        raise UserError(f"{options.model}: a model{f' of {family}' if family else ''} that cannot {what}")
+        why = f": its file lacks the head of {model.missing_head}" if getattr(model, "missing_head", "") else ""
+        raise UserError(f"{options.model}: a model{f' of {family}' if family else ''} that cannot {what}{why}")
     _mention_unused(model, options.model)
     return model
 

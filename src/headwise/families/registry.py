@@ -1,5 +1,8 @@
 """All families by `model_type` in config.json."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from headwise.families import (
     albert,
     bart,
@@ -62,3 +65,10 @@ FAMILIES: dict[str, Family] = {
     "whisper": whisper.FAMILY,
     "xlm-roberta": roberta.FAMILY,
 }
+
+
+def missing_head(values: Mapping[str, Any], head: str) -> str:
+    """The class that a config.json names, if the network was read without the head of this class; otherwise ""."""
+    family, names = FAMILIES.get(str(values.get("model_type"))), values.get("architectures")
+    saved = str(names[0]) if isinstance(names, list) and names else ""
+    return saved if head == "none" and family and family.heads.get(saved, "none") != "none" else ""

@@ -118,7 +118,10 @@ def pretrained_model(folder: Folder, loading: Loading | None = None) -> Model:
     """The model of a folder in the Hugging Face layout, or one that `headwise import` wrote."""
     kind: Any = _needing_torch(f"headwise.models.{model_kind(folder.config)}")
     if kind is not Translator:
-        return _made(kind, folder)
+        model = _made(kind, folder)
+        find = resolve_name("headwise.families.registry:missing_head")  # a model trained here needs no families
+        model.missing_head = find(folder.about, getattr(folder.config, "head", ""))
+        return model
     network = resolve_name("headwise.models.pretrained:PretrainedNetwork")(folder)
     return Translator(network, loading or _loading([folder.path], folder.device, "auto"))
 

@@ -114,6 +114,7 @@ class Model:
     reads = "text"  # what `head_importance` takes: "text" or "pairs"; files: "picture", "sound", "series"
     writes = False  # whether it puts a picture or a sound into words
     usual_task = "translate"  # that it is trained for where none is named
+    missing_head = ""  # the class that config.json names, if the file lacks its head
 
     path: Path
     """The folder."""
@@ -190,7 +191,8 @@ class Model:
 
     def __str__(self) -> str:
         """What it is, for errors."""
-        return f"{self.path}: this {getattr(self.config, 'family', 'model')} {self.does}"
+        lacking = f" (its file lacks the head of {self.missing_head})" if self.missing_head else ""
+        return f"{self.path}: this {getattr(self.config, 'family', 'model')} {self.does}{lacking}"
 
     def __dir__(self) -> list[str]:
         methods = self.methods

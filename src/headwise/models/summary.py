@@ -107,7 +107,7 @@ def _of_family(folder: Path, model: Any) -> dict[str, str]:
     size = size_text(sum(file.stat().st_size for file in files))
     info, values = model.info(), model.hf_config
     rows = {
-        "model": f"{info['family']}{_saved_as(values)}",
+        "model": f"{info['family']}{_saved_as(values)}{', without this head' * bool(model.missing_head)}",
         "for": _commands(model),
         "languages": short_list(_languages(model)),
         "classes": short_list([str(name) for name in (values.get("id2label") or {}).values()])

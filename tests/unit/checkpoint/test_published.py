@@ -18,6 +18,7 @@ from headwise.checkpoint.precision import dtype_for
 from headwise.checkpoint.published import read_checkpoint
 from headwise.errors import UserError
 from headwise.network.build import FamilyNetwork
+from headwise.network.parameters import parameters_of
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
 
@@ -129,6 +130,56 @@ def test_a_discriminator_of_deberta_v3_is_read_without_its_head(tmp_path: Path) 
     with pytest.warns(match=r"mask_predictions.dense.weight of another head: not read"):
         found = read_checkpoint(tmp_path)
     assert found.config.head == "none" and found.config.encoder.positions == "none"
+
+
+HEADLESS = [  # a class of each family, and a tensor of its head
+    ("bert", "BertForMaskedLM", "cls.predictions.transform.dense.weight"),
+    ("bert", "BertForSequenceClassification", "classifier.weight"),  # its pooler is in the file
+    ("albert", "AlbertForMaskedLM", "predictions.dense.weight"),
+    ("distilbert", "DistilBertForQuestionAnswering", "qa_outputs.weight"),
+    ("deberta-v2", "DebertaV2ForTokenClassification", "classifier.weight"),
+    ("modernbert", "ModernBertForMaskedLM", "head.dense.weight"),
+    ("llama", "LlamaForCausalLM", "lm_head.weight"),
+    ("vit", "ViTForImageClassification", "classifier.weight"),
+]
+
+
+def write_headless(folder: Path, kind: str, name: str) -> Any:
+    """Write a model whose file lacks the head of the class in config.json; its config.json with the head."""
+    write_tiny(folder, kind, {"architectures": [name], "tie_word_embeddings": kind != "llama"})
+    prefix = {"albert": "albert.", "deberta-v2": "deberta.", "llama": "model.", "modernbert": "model."}.get(kind, kind)
+    change(folder, lambda tensors: [tensors.pop(key) for key in [*tensors] if not key.startswith(prefix)])
+
+
+@pytest.mark.parametrize(("kind", "name", "key"), HEADLESS)
+def test_a_file_without_its_head_is_read_as_the_body(kind: str, name: str, key: str, tmp_path: Path) -> None:
+    """As all-mpnet-base-v2 is published."""
+    write_headless(tmp_path, kind, name)
+    with pytest.warns(UserWarning, match=rf"{tmp_path.name}: has no .*{key}.*without a head"):
+        found = headwise.load(tmp_path, "cpu")
+        parameters = parameters_of(found.network)
+    assert found.head in ("none", "embedding")
+    stored = load_file(tmp_path / "model.safetensors")
+    size = sum(value.numel() for key, value in stored.items() if "pooler" not in key)
+    assert sum(value.numel() for value in parameters.values()) == size
+    with pytest.raises(UserError, match=f"lacks the head of {name}"):
+        _ = found.fill_mask
+
+
+def test_half_a_head_is_damage(write: Any) -> None:
+    folder = write("bert")
+    change(folder, lambda tensors: tensors.pop("cls.predictions.transform.dense.weight"))
+    with pytest.raises(UserError, match=r"missing cls\.predictions\.transform\.dense\.weight$"):
+        headwise.load(folder, "cpu")
+
+
+def test_a_class_without_its_head_still_names_the_family(tmp_path: Path) -> None:
+    """BERT has the tensors of RoBERTa, but counts its positions otherwise."""
+    write_tiny(tmp_path, "bert", {"model_type": "roberta", "architectures": ["RobertaForMaskedLM"]})
+    change(tmp_path, lambda tensors: [tensors.pop(key) for key in [*tensors] if key.startswith("lm_head.")])
+    configure(tmp_path, model_type=None)
+    with pytest.warns(UserWarning, match="read without a head"), pytest.warns(UserWarning, match="read as roberta"):
+        assert read_checkpoint(tmp_path).config.family == "roberta"
 
 
 def test_tensors_inside_the_network_are_not_passed_over(write: Any) -> None:
