@@ -34,9 +34,15 @@ from headwise.network.parameters import parameters_of
 
 INSTALL = 'pip install "headwise[hf]"'
 FAMILY_OF = {"post": "marian", "pre": "pegasus"}  # by norm_position
-# Why no other layout of an encoder-decoder is used. An RMS norm keeps only the direction of what it gets, so no weights
-# make it the identity.
-WITHOUT = {"rotary": " (train with model.positions=sinusoidal for this format, or export to ctranslate2 or onnx)"}
+# Why no other layout of an encoder-decoder is used: of those for text only T5Gemma has rotary positions, and its layers
+# have norms after each sub-layer. An RMS norm keeps only the direction of its input: no weights make it the identity.
+TO_TRAIN = "train with model.positions=sinusoidal for this format"
+INSTEAD = {
+    "rotary": f"only T5Gemma has them, whose layers have more norms; {TO_TRAIN}, or export to ctranslate2 or onnx",
+    "learned": f"{TO_TRAIN}, or export to ctranslate2 or onnx",
+    "relative": f"{TO_TRAIN}, or export to onnx",
+    "none": f"{TO_TRAIN}, or export to onnx",
+}
 RESIDUAL_INPUTS = (
     "q_proj.weight",
     "k_proj.weight",
@@ -68,7 +74,7 @@ def check_hf(exported: ExportedModel) -> None:
     check_supported(
         exported,
         target,
-        (c.positions != "sinusoidal", f"{c.positions} positions{WITHOUT.get(c.positions, '')}"),
+        (c.positions != "sinusoidal", f"{c.positions} positions ({INSTEAD.get(c.positions)})"),
         (has_uneven_heads(c), "head counts or sizes that differ between layers"),
         (c.norm_position == "pre" and c.tied_embeddings != "all", f"tied_embeddings = {c.tied_embeddings!r}"),
     )

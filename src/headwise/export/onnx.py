@@ -5,7 +5,8 @@
 
 src and tgt_in are int64 (batch, length). src_mask is boolean (batch, src_len), True for real tokens. Keys and values
 are (batch, heads, length, d_head) of layer i. The decoder takes one or more new tokens. Its own keys and values have
-length 0 at the start, and are then the outputs of the last step. All lengths and the batch size are dynamic.
+length 0 at the start, and are then the outputs of the last step. All lengths and the batch size are dynamic. Added
+and rotary positions come from tables, which end after `exported.N_POSITIONS` tokens.
 
 Not here: a search. `GreedyTranslator` is the shortest one; it checks the export.
 """
@@ -14,6 +15,7 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.errors import UserError
-from headwise.export.exported import MAX_NEW_TOKENS, ExportedModel, position_table
+from headwise.export.exported import MAX_NEW_TOKENS, N_POSITIONS, ExportedModel, position_table
+from headwise.network.attention import MultiHeadAttention
 from headwise.network.cache import LayerCache
+from headwise.network.masks import Causal
+from headwise.network.positions import NoPositions
+from headwise.network.relative import RelativeBias, relative_buckets
+from headwise.network.rotary import Rotary, rotated
 from headwise.network.transformer import Transformer
 
 INSTALL = 'pip install "headwise[onnx]"'
@@ -47,7 +54,8 @@ src = np.array([tokenizer.encode("{example}").ids + [{eos_id}]])
 mask = src != {pad_id}
 names = [output.name for output in encoder.get_outputs()]
 source = dict(zip(names, encoder.run(None, {{"src": src, "src_mask": mask}})))
-past = {{"self" + n[5:]: np.zeros((1, v.shape[1], 0, v.shape[3]), v.dtype) for n, v in source.items()}}
+own = [i for i in decoder.get_inputs() if i.name.startswith("self")]
+past = {{i.name: np.zeros((1, i.shape[1], 0, i.shape[3]), np.float32) for i in own}}
 found = [{bos_id}]
 while found[-1] != {eos_id} and len(found) < 100:
     new = np.array([found[-1:]])
@@ -87,6 +95,7 @@ def write_onnx(exported: ExportedModel, folder: Path, example: str, int8: bool) 
 
 def write_graphs(network: Transformer, folder: Path) -> None:
     """Both graphs in float32."""
+    network = with_tables(network)
     encoder, decoder = EncoderGraph(network).eval(), DecoderGraph(network).eval()
     n = len(network.decoder.layers)
     # Lengths other than 0 and 1, which the exporter would specialise.
@@ -94,7 +103,7 @@ def write_graphs(network: Transformer, folder: Path) -> None:
     batch, src_len, new, past = (torch.export.Dim(name) for name in ("batch", "src_len", "new", "past"))
     with torch.no_grad():
         cross = encoder(src, src_mask)
-        own = tuple(values[:, :, :3] for values in cross)
+        own = tuple(torch.zeros(2, *heads) for heads in own_shapes(network, 3))
         on_source = {0: batch, 1: src_len}
         _export(
             encoder,
@@ -113,6 +122,14 @@ def write_graphs(network: Transformer, folder: Path) -> None:
             ["logits", *cache_names("new_self", n)],
             ({0: batch, 1: new}, on_source, *keys),
         )
+
+
+def own_shapes(network: Transformer, length: int) -> Iterator[tuple[int, int, int]]:
+    """Heads, length and width of the keys and values of each layer's self-attention."""
+    for layer in network.decoder.layers:
+        attention: Any = layer.self_attn
+        for projection in (attention.k_proj, attention.v_proj):
+            yield attention.n_kv_heads, length, projection.out_features // attention.n_kv_heads
 
 
 def cache_names(kind: str, n_layers: int) -> list[str]:
@@ -160,19 +177,89 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
+def with_tables(network: Transformer) -> Transformer:
+    """A copy of a network whose rotary and relative positions come from tables of constant size."""
+    network = deepcopy(network)
+    rotations: dict[nn.Module, nn.Module] = {}  # layers share one
+    for module in network.modules():
+        if isinstance(module, MultiHeadAttention) and isinstance(module.rotate, Rotary):
+            module.rotate = rotations.setdefault(module.rotate, RotationTable(module.rotate))
+    network.decoder.reach = Earlier() if isinstance(network.decoder.reach, Causal) else network.decoder.reach
+    for stack in (network.encoder, network.decoder):
+        if isinstance(stack.reach, RelativeBias):
+            stack.reach = BiasTable(stack.reach)
+    return network
+
+
+class RotationTable(nn.Module):
+    """`Rotary` for positions that the exporter follows as symbols."""
+
+    def __init__(self, rotary: Rotary) -> None:
+        super().__init__()
+        angles = torch.arange(N_POSITIONS).float().unsqueeze(1) * torch.cat([rotary.rates, rotary.rates])
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+
+    def forward(
+        self, x: Float[Tensor, "batch heads length d_head"], start: int
+    ) -> Float[Tensor, "batch heads length d_head"]:
+        """As `Rotary`."""
+        at = torch.arange(start, start + x.size(2), device=x.device)
+        return rotated(x, *(F.embedding(at, self.get_buffer(name)) for name in ("cos", "sin")))
+
+
+class Earlier(nn.Module):
+    """`Causal` without a case for single tokens."""
+
+    def forward(
+        self, mask: Bool[Tensor, "batch keys"] | None, start: int, queries: int, device: torch.device
+    ) -> Bool[Tensor, "1 1 queries keys"]:
+        """As `Causal`; there is no padding."""
+        at = torch.arange(start, start + queries, device=device)
+        return (torch.arange(start + queries, device=device) <= at.unsqueeze(1))[None, None]
+
+
+class BiasTable(nn.Module):
+    """`RelativeBias` from a table of distances: an exporter's logarithm may round to another bucket."""
+
+    def __init__(self, relative: RelativeBias) -> None:
+        super().__init__()
+        self.reach = Earlier() if isinstance(relative.reach, Causal) else relative.reach
+        self.farthest = relative.max_distance  # all distances beyond have the same bucket
+        distances = torch.arange(-self.farthest, self.farthest + 1)
+        n_buckets = relative.buckets.num_embeddings
+        buckets = relative_buckets(distances, n_buckets, relative.max_distance, relative.bidirectional)
+        self.register_buffer("table", relative.buckets(buckets).detach())
+
+    def forward(
+        self, mask: Bool[Tensor, "batch keys"] | None, start: int, queries: int, device: torch.device
+    ) -> Float[Tensor, "#batch heads queries keys"]:
+        """As `RelativeBias`."""
+        at = torch.arange(start, start + queries, device=device)
+        distance = torch.arange(start + queries, device=device) - at.unsqueeze(1)
+        rows = distance.clamp(-self.farthest, self.farthest) + self.farthest
+        bias = F.embedding(rows, self.get_buffer("table")).permute(2, 0, 1).unsqueeze(0)
+        return bias.masked_fill(~self.reach(mask, start, queries, device), torch.finfo(bias.dtype).min)
+
+
 class PositionedEmbedding(nn.Module):
-    """Section 3.4 with positions from a table, and no dropout."""
+    """Section 3.4 with positions, if any are added, from a table, and no dropout."""
+
+    table: Tensor | None
 
     def __init__(self, embeddings: Any) -> None:
         super().__init__()
         self.tokens = embeddings.tokens
         self.scale = embeddings.scale
-        self.register_buffer("table", position_table(embeddings))
+        added = not isinstance(embeddings.positions, NoPositions)
+        self.register_buffer("table", position_table(embeddings) if added else None)
 
     def forward(self, tokens: Int[Tensor, "batch new"], start: int) -> Float[Tensor, "batch new d_model"]:
         """As `Embeddings`."""
-        positions = torch.arange(start, start + tokens.size(1), device=tokens.device)
-        return self.tokens(tokens) * self.scale + F.embedding(positions, self.get_buffer("table"))
+        x = self.tokens(tokens) * self.scale
+        if self.table is None:
+            return x
+        return x + F.embedding(torch.arange(start, start + tokens.size(1), device=tokens.device), self.table)
 
 
 class EncoderGraph(nn.Module):
@@ -186,7 +273,7 @@ class EncoderGraph(nn.Module):
 
     def forward(
         self, src: Int[Tensor, "batch src_len"], src_mask: Bool[Tensor, "batch src_len"]
-    ) -> tuple[Float[Tensor, "batch heads src_len d_head"], ...]:
+    ) -> tuple[Float[Tensor, "batch _ src_len _"], ...]:
         """k of the first layer, v of the first layer, k of the second, ..."""
         memory = self.encoder(self.embed(src, 0), src_mask)
         attentions: list[Any] = [layer.cross_attn for layer in self.decoder.layers]
@@ -222,14 +309,13 @@ class DecoderGraph(nn.Module):
         self,
         tgt_in: Int[Tensor, "batch new"],
         src_mask: Bool[Tensor, "batch src_len"],
-        cross: tuple[Float[Tensor, "batch heads src_len d_head"], ...],
-        own: tuple[Float[Tensor, "batch heads past d_head"], ...],
+        cross: tuple[Float[Tensor, "batch _ src_len _"], ...],
+        own: tuple[Float[Tensor, "batch _ past _"], ...],
     ) -> tuple[Float[Tensor, "..."], ...]:
         """Logits, (batch, new, vocab), then the extended keys and values, in the order of `own`."""
         past = own[0].size(2)
         x = self.embed(tgt_in, past)
-        at = torch.arange(past, past + tgt_in.size(1), device=x.device)
-        tgt_mask = (torch.arange(past + tgt_in.size(1), device=x.device) <= at.unsqueeze(1))[None, None]
+        tgt_mask = self.decoder.reach(None, past, tgt_in.size(1), x.device)
         caches = [GivenCache(own[i], own[i + 1], grows=True) for i in range(0, len(own), 2)]
         for i, layer in enumerate(self.decoder.layers):
             source = GivenCache(cross[2 * i], cross[2 * i + 1], grows=False)
@@ -268,7 +354,9 @@ class GreedyTranslator:
         """The initial state of the decoder for these sources."""
         found = self.encoder.run(None, {"src": src, "src_mask": src_mask})
         cross = dict(zip((output.name for output in self.encoder.get_outputs()), found, strict=True))
-        own = {name.replace("cross", "self"): x[:, :, :0] for name, x in cross.items()}
+        shapes = own_shapes(self.exported.network, 0)
+        names = cache_names("self", len(self.exported.network.decoder.layers))
+        own = {name: np.zeros((len(src), *heads), np.float32) for name, heads in zip(names, shapes, strict=True)}
         return {"src_mask": src_mask, **cross, **own}
 
     def step(self, tgt_in: NDArray[np.int64], state: dict[str, Any]) -> tuple[NDArray[np.float32], dict[str, Any]]:

@@ -172,14 +172,43 @@ def unchecked_shapes() -> Any:
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
+ONNX: dict[str, dict[str, Any]] = {
+    "sinusoidal": {"norm_position": "pre", "d_k": 4},
+    "relative": {"positions": "relative", "norm": "rms", "gated": True, "biases": False},
+    "none": {"positions": "none", "decoder_heads": (1,)},
+    "rotary": {"positions": "rotary", "d_k": 6},
+    "grouped": {"positions": "rotary", "n_heads": 4, "n_kv_heads": 2, "normalise_heads": True},
+}
+
+
+@pytest.mark.usefixtures("unchecked_shapes")  # a layer gets its own input in place of the source, which is cached
+@pytest.mark.parametrize("positions", ONNX)
+def test_graphs_of_onnx(positions: str, make_model: MakeModel) -> None:
+    """As torch modules, before the exporter follows them: all at once and step by step."""
+    exported = exported_model(read_any(make_model(**ONNX[positions])))
+    src, src_mask, tgt_in, logits = teacher_forced(exported)
+    network = onnx.with_tables(exported.network)
+    with torch.inference_mode():
+        cross = onnx.EncoderGraph(network)(src, src_mask)
+        own = tuple(torch.zeros(len(src), *heads) for heads in onnx.own_shapes(network, 0))
+        decoder = onnx.DecoderGraph(network)
+        torch.testing.assert_close(decoder(tgt_in, src_mask, cross, own)[0], logits, atol=1e-4, rtol=0)
+        for start, end in ((0, 1), (1, 4), (4, 7)):
+            found, *more = decoder(tgt_in[:, start:end], src_mask, cross, own)
+            own = tuple(more)
+            torch.testing.assert_close(found, logits[:, start:end], atol=1e-4, rtol=0)
+
+
 @pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.usefixtures("unchecked_shapes")
 @pytest.mark.thorough
-def test_onnx(make_model: MakeModel, tmp_path: Path) -> None:
-    """One export, which takes the exporter seconds: logits step by step and all at once, translations, its page."""
+@pytest.mark.parametrize("positions", ONNX)
+def test_onnx(positions: str, make_model: MakeModel, tmp_path: Path) -> None:
+    """Exports, which take the exporter seconds: logits step by step and all at once, translations, the page."""
     for library in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(library)
-    path = make_model(n_encoder_layers=1, norm_position="pre", d_k=4)
+    path = make_model(n_encoder_layers=1, **ONNX[positions])
     report = export_model(path, "onnx", tmp_path / "out", texts=TEXTS)
     assert report == "greedy translations of 3 texts are the same"
     exported = exported_model(read_any(path))
