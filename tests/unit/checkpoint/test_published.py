@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 import torch
@@ -14,8 +15,10 @@ from tiny_families import write_tiny
 from torch import Tensor
 
 import headwise
+from headwise.checkpoint.imported import write_imported
 from headwise.checkpoint.precision import dtype_for
-from headwise.checkpoint.published import read_checkpoint
+from headwise.checkpoint.published import read_checkpoint, unread_tensors
+from headwise.checkpoint.with_torch import read_any
 from headwise.errors import UserError
 from headwise.network.build import FamilyNetwork
 from headwise.network.parameters import parameters_of
@@ -355,6 +358,53 @@ def test_an_old_file_that_holds_more_than_the_network(write: Any) -> None:
     (folder / "model.safetensors").unlink()
     torch.save({"lm_head.weight": torch.zeros(2), "steps": 7}, folder / "pytorch_model.bin")
     with pytest.raises(UserError, match=r"pytorch_model\.bin: cannot be read as tensors alone; it holds more"):
+        read_checkpoint(folder)
+
+
+@pytest.mark.filterwarnings("ignore:.*an old format")
+def test_an_old_file_with_views_is_imported(write: Any, tmp_path: Path) -> None:
+    """As rxnfp's bert_pretrained, whose pooler, which the network does not use, is a transposed view."""
+    folder = write("bert")
+    tensors = load_file(folder / "model.safetensors")
+    tensors["bert.pooler.dense.weight"] = torch.arange(64.0).view(8, 8).t()
+    tensors["bert.pooler.dense.bias"] = torch.arange(16.0)[::2]
+    torch.save(tensors, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    write_imported(tmp_path / "out", read_any(folder))
+    found = unread_tensors(tmp_path / "out")
+    assert all(torch.equal(found[key], tensors[key]) for key in ("bert.pooler.dense.weight", "bert.pooler.dense.bias"))
+
+
+@pytest.mark.filterwarnings("ignore:.*an old format")
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.zeros(1).expand(1 << 20, 1 << 20),
+        torch.eye(3).to_sparse(),
+        torch.empty(3, device="meta"),
+        {"a": torch.zeros(1)},
+    ],
+    ids=["expanded", "sparse", "without values", "nested"],
+)
+def test_an_old_file_with_other_tensors_than_plain_ones(tensor: Any, write: Any) -> None:
+    """The first would take 4 TiB."""
+    folder = write("gpt2")
+    (folder / "model.safetensors").unlink()
+    torch.save({"lm_head.weight": tensor}, folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"pytorch_model\.bin: (its tensors are more than|cannot be read as tensors)"):
+        read_checkpoint(folder)
+
+
+@pytest.mark.filterwarnings("ignore:.*an old format")
+def test_an_old_file_that_is_compressed(write: Any) -> None:
+    """What unpacks to a thousand times its size."""
+    folder = write("gpt2")
+    (folder / "model.safetensors").unlink()
+    torch.save({"lm_head.weight": torch.zeros(1000)}, folder / "plain.bin")
+    with ZipFile(folder / "plain.bin") as plain, ZipFile(folder / "pytorch_model.bin", "w", ZIP_DEFLATED) as packed:
+        for name in plain.namelist():
+            packed.writestr(name, plain.read(name))
+    with pytest.raises(UserError, match=r"pytorch_model\.bin: its archive is compressed"):
         read_checkpoint(folder)
 
 
