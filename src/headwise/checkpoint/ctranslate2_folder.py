@@ -5,7 +5,7 @@ The network is read from `model.bin` alone: settings from the variables, positio
 networks do not have are errors. Not here: the format of the file (`ctranslate2_file`), Whisper, encoders, decoders.
 """
 
-import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,11 +19,12 @@ from torch import Tensor
 
 from headwise.checkpoint.ctranslate2_file import MODEL_FILE, CTranslate2File, read_ctranslate2_file
 from headwise.checkpoint.ctranslate2_names import EPS, NORM, ctranslate2_names, stacks_of
+from headwise.checkpoint.ctranslate2_tokenizer import ForeignTokenizer, foreign_tokenizer, vocabularies_in
 from headwise.checkpoint.layout import CONFIG, read_json
 from headwise.errors import UserError
 from headwise.families.table import entries
 from headwise.network.build import build_empty
-from headwise.network.config import NetworkConfig, StackConfig
+from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
 from headwise.network.positions import halved_sinusoids, sinusoids, tensor2tensor_sinusoids
 
 ACTIVATIONS = ("relu", "gelu_tanh", "silu", "gelu", "quick_gelu")  # by number
@@ -35,9 +36,11 @@ SINUSOIDS: dict[str, Callable[[int, int], Float[Tensor, "length d_model"]]] = {
 # Tables of different kinds differ by about 1; those of one kind by rounding, also to bfloat16 (2^-8).
 SAME_POSITIONS = 2e-2
 NO_EFFECT = ("alignment_layer", "alignment_heads", "alibi_use_positive_positions", "embeddings_merge")
-OFF = ("alibi", "scale_alibi", "multi_query_attention")  # settings that must be 0
+OFF = ("alibi", "scale_alibi", "multi_query_attention", "rotary_interleave")  # settings that must be 0
+RELATIVE_BIAS, RELATIVE_DISTANCE = "relative_attention_bias", "relative_attention_max_distance"
+OF_SELF_ATTENTION = ("rotary_dim", "rotary_base", RELATIVE_DISTANCE)  # settings of each layer
+OF_ATTENTION = (*OF_SELF_ATTENTION, "num_heads_kv", "head_dim", "queries_scale")
 NEVER_BIAS = -1e4  # on the logit of a token that is never generated
-SENTENCEPIECE = ("sentencepiece.model", "spm.model", "sentencepiece.bpe.model")
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class ForeignModel:
     config: NetworkConfig
     tensors: Mapping[str, Tensor]  # by our names
     about: Mapping[str, Any]  # in the form of a config.json of the Hugging Face layout
-    lists: Mapping[str, Mapping[str, int]]  # files of vocabularies, and the tokens with their ids
+    lists: Mapping[str, Mapping[str, Any]]  # files of JSON to write, such as tokens with their ids
     copies: Mapping[str, Path]  # files to copy, by their new names
 
 
@@ -65,7 +68,7 @@ def read_ctranslate2(folder: Path, pieces_from: Path | None = None) -> ForeignMo
     if file.kind != "TransformerSpec":
         raise UserError(f"{folder}: a {file.kind[:60]} of CTranslate2, which is not supported: import its original")
     values = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
-    return translation_model(file, values, folder, _vocabularies(folder), pieces_from)
+    return translation_model(file, values, folder, vocabularies_in(folder), pieces_from)
 
 
 def translation_model(
@@ -80,7 +83,7 @@ def translation_model(
     Args:
         file: variables by the names of CTranslate2.
         values: settings of its config.json.
-        folder: has the SentencePiece models, if `pieces_from` does not name one; also for messages.
+        folder: has the tokenizer, if `pieces_from` does not name a SentencePiece model; also for messages.
         vocabularies: tokens of source and target, by id.
 
     Raises:
@@ -90,9 +93,10 @@ def translation_model(
     config, start = _network_config(file, values, str(folder))
     tensors = _tensors(file, config, str(folder))
     _check_sizes(folder, config, len(read), len(written) + (start is not None))
-    lists, copies, has_end = _tokenizer(folder, pieces_from, file, values, read, written)
-    about = _about(values, written, start, has_end)
-    return ForeignModel(config, tensors, about, lists, copies)
+    ends = bool(values.get("add_source_eos")) or file.number("decoder/start_from_zero_embedding") > 0
+    tokenizer = foreign_tokenizer(folder, read, written, ends, pieces_from)
+    about = _about(folder, values, written, start, tokenizer)
+    return ForeignModel(replace(config, family=tokenizer.family), tensors, about, tokenizer.lists, tokenizer.copies)
 
 
 # --- the network
@@ -135,9 +139,14 @@ def _stack(file: CTranslate2File, side: str, values: Mapping[str, Any], origin: 
     n_heads = int(file.number(f"{side}/num_heads", file.number("num_heads", 8.0)))
     rows = known[needed[1]].shape[0]
     activation = int(file.number(f"{side}/activation"))
-    if n_heads < 1 or rows % (3 * n_heads) or not 0 <= activation < len(ACTIVATIONS):
+    if n_heads < 1 or not 0 <= activation < len(ACTIVATIONS):
         raise UserError(f"{origin}: {side} with {n_heads} heads over {rows} rows, or with activation {activation}")
     norm = "layer" if f"{first}/ffn/layer_norm/beta" in known else "rms"
+    attention = f"{first}/self_attention"
+    kv_heads = int(file.number(f"{attention}/num_heads_kv", float(n_heads)))
+    d_head = int(file.number(f"{attention}/head_dim")) or rows // (n_heads + 2 * max(kv_heads, 1))
+    if kv_heads < 1 or n_heads % kv_heads or rows != (n_heads + 2 * kv_heads) * d_head:
+        raise UserError(f"{origin}: {side} with {n_heads} and {kv_heads} heads over {rows} rows; it is damaged")
     scale = known.get(f"{side}/scale_embeddings", np.int8(1))
     bias = f"{first}/self_attention/linear_0/bias" in known
     stack = StackConfig(
@@ -145,7 +154,9 @@ def _stack(file: CTranslate2File, side: str, values: Mapping[str, Any], origin: 
         n_layers=sum(f"{side}/layer_{n}/ffn/linear_0/weight" in known for n in range(len(known))),
         n_heads=n_heads,
         d_ff=known[needed[2]].shape[0],
-        d_head=rows // 3 // n_heads,
+        d_head=d_head,
+        n_kv_heads=0 if kv_heads == n_heads else kv_heads,
+        score_scale=file.number(f"{attention}/queries_scale"),
         attention_bias="qkvo" if bias else "",
         activation=ACTIVATIONS[activation],
         gated=f"{first}/ffn/linear_0_noact/weight" in known,
@@ -156,11 +167,18 @@ def _stack(file: CTranslate2File, side: str, values: Mapping[str, Any], origin: 
         embedding_scale=float(scale) * (d_model**0.5 if scale.dtype == np.int8 else 1.0) or 1.0,
         embedding_norm=f"{side}/layernorm_embedding/gamma" in known,
     )
-    return replace(stack, **_positions(file, side, d_model))
+    return replace(stack, **_positions(file, side, stack))
 
 
-def _positions(file: CTranslate2File, side: str, d_model: int) -> dict[str, Any]:
-    """The kind of a table of positions; without a table, CTranslate2 computes OpenNMT-tf's, which count from 1."""
+def _positions(file: CTranslate2File, side: str, stack: StackConfig) -> dict[str, Any]:
+    """The kind of positions: in attention, by their table, or without one OpenNMT-tf's, which count from 1."""
+    attention, d_model = f"{side}/layer_0/self_attention", stack.d_model
+    if (width := file.number(f"{attention}/rotary_dim", -1.0)) >= 0:
+        base = file.number(f"{attention}/rotary_base", 10000.0)
+        return {"rotary": RotaryConfig(int(width) or stack.d_head, base)}
+    if (bias := file.variables.get(f"{attention}/{RELATIVE_BIAS}")) is not None and bias.ndim == 2:
+        distance = int(file.number(f"{attention}/{RELATIVE_DISTANCE}"))
+        return {"relative_buckets": len(bias), "relative_distance": distance}
     name = f"{side}/position_encodings/encodings"
     if name not in file.variables:
         return {"positions": "sinusoidal_tensor2tensor", "position_offset": 1}
@@ -182,6 +200,12 @@ def _tensors(file: CTranslate2File, config: NetworkConfig, origin: str) -> dict[
             tensors[f"{front}.positions.table.weight"] = file.weight(f"{side}/position_encodings/encodings")
         used |= {f"{side}/position_encodings/encodings", f"{side}/layer_norm/gamma", f"{side}/layer_norm/beta"}
         used |= {_embeddings(file, side)}
+        relative = [name for name in file.variables if name.startswith(side) and name.endswith(RELATIVE_BIAS)]
+        if f"{side}.reach.buckets.weight" in shapes:
+            first = file.weight(f"{side}/layer_0/self_attention/{RELATIVE_BIAS}")
+            if all(np.array_equal(file.weight(name), first) for name in relative):
+                tensors[f"{side}.reach.buckets.weight"] = first
+                used |= {*relative}
     left = {name: shape for name, shape in shapes.items() if name not in tensors}
     for entry in entries(ctranslate2_names(config), config, left):
         name = _variable(file, entry.key)
@@ -190,7 +214,8 @@ def _tensors(file: CTranslate2File, config: NetworkConfig, origin: str) -> dict[
                 continue
             raise UserError(f"{origin}: {MODEL_FILE} has no {name}; convert the model again with CTranslate2 4")
         used.add(name)
-        tensors |= entry.to_own(file.weight(name))
+        ends = np.cumsum([shapes[own][0] for own in entry.names])[:-1]  # keys and values may have fewer heads
+        tensors |= zip(entry.names, np.split(file.weight(name), ends), strict=True)
     used |= {"decoder/projection/weight", "decoder/projection/bias"}
     _refuse_others(file, used, config, origin)
     return {name: torch.from_numpy(_with_start(name, tensors.get(name), shape)) for name, shape in shapes.items()}
@@ -222,6 +247,7 @@ def _refuse_others(file: CTranslate2File, used: set[str], config: NetworkConfig,
     read = {f"{side}/{name}" for side in stacks_of(config) for name in ("num_heads", "activation", "scale_embeddings")}
     read |= {"num_heads", "decoder/start_from_zero_embedding", "decoder/scale_outputs"}
     read |= {f"{side}/pre_norm" for side in stacks_of(config)} | used | {f"{name}_scale" for name in used}
+    read |= _settings_of_attention(file)
     others = [
         name
         for name, value in file.variables.items()
@@ -235,30 +261,21 @@ def _refuse_others(file: CTranslate2File, used: set[str], config: NetworkConfig,
         )
 
 
-# --- the vocabulary
-
-
-def _vocabularies(folder: Path) -> tuple[list[str], list[str]]:
-    """The tokens of source and target, by id."""
-    for names in (("shared_vocabulary",), ("source_vocabulary", "target_vocabulary"), ("vocabulary",)):
-        files = [next(filter(Path.is_file, (folder / f"{name}.json", folder / f"{name}.txt")), None) for name in names]
-        if all(files):
-            read, *written = [_tokens(file) for file in files if file]
-            return read, written[0] if written else read
-    raise UserError(
-        f"{folder}: has no vocabulary (shared_vocabulary.json, or source and target); copy it beside the model"
-    )
-
-
-def _tokens(path: Path) -> list[str]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        found = json.loads(text) if path.suffix == ".json" else text.removesuffix("\n").split("\n")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read as a vocabulary ({error})") from None
-    if not isinstance(found, list) or not all(isinstance(token, str) for token in found):
-        raise UserError(f"{path}: must be a list of tokens")
+def _settings_of_attention(file: CTranslate2File) -> set[str]:
+    """Settings that all layers have as the first one, from which they are read; others are left to be refused."""
+    found = set[str]()
+    for name, value in file.variables.items():
+        side, _, path = name.partition("/layer_")
+        part = path.rpartition("/")[2]
+        attention = "self_attention" if part in OF_SELF_ATTENTION else "[a-z_]*attention"
+        if part in OF_ATTENTION and re.fullmatch(rf"[0-9]+/{attention}/{part}", path):
+            first = file.variables.get(f"{side}/layer_0/self_attention/{part}")
+            if first is not None and np.array_equal(value, first):
+                found.add(name)
     return found
+
+
+# --- the vocabulary
 
 
 def _check_sizes(folder: Path, config: NetworkConfig, read: int, written: int) -> None:
@@ -267,45 +284,22 @@ def _check_sizes(folder: Path, config: NetworkConfig, read: int, written: int) -
         raise UserError(f"{folder}: its vocabularies have {read} and {written} tokens, and the model {wanted}")
 
 
-def _tokenizer(
-    folder: Path,
-    pieces_from: Path | None,
-    file: CTranslate2File,
-    values: Mapping[str, Any],
-    read: Sequence[str],
-    written: Sequence[str],
-) -> tuple[dict[str, dict[str, int]], dict[str, Path], bool]:
-    """Lists of tokens, files to copy, and whether a source ends with the end token.
-
-    Two SentencePiece models are Marian's, whose sources end with it; OpenNMT's do if the settings say so.
-    """
-    lists = {"vocab.json": {token: i for i, token in enumerate(read)}}
-    if list(read) != list(written):
-        lists["target_vocab.json"] = {token: i for i, token in enumerate(written)}
-    pair = folder / "source.spm", folder / "target.spm"
-    if all(path.is_file() for path in pair):
-        return lists, {path.name: path for path in pair}, True
-    alone = pieces_from or next((folder / name for name in SENTENCEPIECE if (folder / name).is_file()), None)
-    if alone is None:
-        wanted = "source.spm and target.spm, or sentencepiece.model"
-        raise UserError(f"{folder}: has no tokenizer; copy {wanted} from the original model into the folder")
-    has_end = bool(values.get("add_source_eos")) or file.number("decoder/start_from_zero_embedding") > 0
-    return lists, {"source.spm": alone, "target.spm": alone}, has_end
-
-
-def _about(values: Mapping[str, Any], written: Sequence[str], start: int | None, has_end: bool) -> dict[str, Any]:
+def _about(
+    folder: Path, values: Mapping[str, Any], written: Sequence[str], start: int | None, tokenizer: ForeignTokenizer
+) -> dict[str, Any]:
     """The settings of `generation_config` and `vocabulary`."""
     ids = {token: i for i, token in enumerate(written)}
-    eos = ids.get(str(values.get("eos_token", "</s>")))
-    first = start if start is not None else ids.get(str(values.get("decoder_start_token", "<s>")))
+    eos = ids.get(str(values.get("eos_token") or "</s>"))
+    named = values.get("decoder_start_token", "<s>")
+    first = start if start is not None else eos if named is None else ids.get(str(named))  # None: that of a language
     if eos is None or first is None:
-        raise UserError("the vocabulary has no end token or no start token of the decoder; copy it again")
+        raise UserError(f"{folder}: its vocabulary has no end token or no start token of the decoder; copy it again")
     return {
-        "model_type": "marian",
+        "model_type": tokenizer.family,
         "decoder_start_token_id": first,
         "eos_token_id": eos,
-        "pad_token_id": ids.get("<blank>", first),
+        "pad_token_id": next((ids[name] for name in ("<blank>", "<pad>") if name in ids), first),
         "num_beams": 4,
         "max_length": 512,
-        "add_source_eos": has_end,
+        "add_source_eos": tokenizer.ends_texts,
     }

@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from headwise import cli
 from headwise.checkpoint.ctranslate2_file import is_ctranslate2
 from headwise.checkpoint.ctranslate2_folder import read_ctranslate2
 from headwise.checkpoint.imported import write_foreign
 from headwise.checkpoint.vocabulary import read_vocabulary
+from headwise.checkpoint.with_torch import read_any
+from headwise.contract import SpecialIds
 from headwise.errors import UserError
 from headwise.models.load import load
+from headwise.models.pretrained import PretrainedNetwork
 from headwise.serve.languages import language_pair_of
 
 ctranslate2 = pytest.importorskip("ctranslate2")
@@ -178,6 +182,85 @@ def folder(pieces: Path, tmp_path: Path) -> Path:
     return made
 
 
+def whole_tokenizer(tokens: Sequence[str], template: str = "") -> Tokenizer:
+    """A tokenizer.json with these ids, which puts special tokens around texts as in `template`."""
+    made = Tokenizer(models.WordLevel({token: i for i, token in enumerate(tokens)}, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    if template:
+        around = [(part, tokens.index(part)) for part in template.split() if part != "$A"]
+        made.post_processor = processors.TemplateProcessing(template, special_tokens=around)
+    return made
+
+
+NLLB, M2M, MBART = ("eng_Latn", "deu_Latn"), ("__en__", "__de__"), ("en_XX", "de_DE")
+
+
+@pytest.mark.parametrize(
+    ("codes", "name", "template", "tokenizer_class", "around"),
+    [
+        ((), "tokenizer.json", "", "", "$A </s>"),  # as `export` writes it
+        ((), "tokenizer.json", "<s> $A </s>", "BartTokenizer", "<s> $A </s>"),
+        ((), "spiece.model", "", "", "$A </s>"),  # Pegasus
+        ((), "sentencepiece.model", "", "", "$A"),  # OpenNMT
+        (NLLB, "tokenizer.json", "eng_Latn $A </s>", "NllbTokenizer", "eng_Latn $A </s>"),
+        (NLLB, "sentencepiece.bpe.model", "", "", "eng_Latn $A </s>"),
+        (M2M, "sentencepiece.bpe.model", "", "M2M100Tokenizer", "__en__ $A </s>"),
+        (MBART, "tokenizer.json", "$A </s> en_XX", "MBartTokenizer", "$A </s> en_XX"),
+        (MBART, "sentencepiece.bpe.model", "", "MBart50Tokenizer", "en_XX $A </s>"),
+    ],
+)
+def test_tokenizers_of_other_models(
+    codes: tuple[str, ...], name: str, template: str, tokenizer_class: str, around: str, pieces: Path, tmp_path: Path
+) -> None:
+    """A source has the special tokens of the original, and languages are known."""
+    tokens = [*tokens_of(pieces), *codes]
+    (tmp_path / "theirs").mkdir()
+    write_model(tmp_path / "theirs", tokens)
+    if name == "tokenizer.json":
+        whole_tokenizer(tokens, template).save(str(tmp_path / "theirs" / name))
+    else:
+        (tmp_path / "theirs" / name).write_bytes(pieces.read_bytes())
+    if tokenizer_class:
+        (tmp_path / "theirs/tokenizer_config.json").write_text(json.dumps({"tokenizer_class": tokenizer_class}))
+    write_foreign(tmp_path / "ours", read_ctranslate2(tmp_path / "theirs"))
+    languages = PretrainedNetwork(read_any(tmp_path / "ours")).languages
+    special, found = SpecialIds(), languages.encode("a", *(codes or ("", "")))
+    known = [tokens[i] for i in found]
+    assert known == around.replace("$A", "\u2581a").split()
+    target = codes[1] if codes else ""
+    outputs = languages.special(special, target)
+    if tokenizer_class == "MBartTokenizer":
+        assert outputs.bos_id == tokens.index(target)
+    else:
+        assert [tokens[i] for i in outputs.forced] == [target] * bool(target)
+
+
+@pytest.mark.parametrize(
+    ("codes", "tokenizer_class", "said"),
+    [
+        ((), "M2M100Tokenizer", "M2M100Tokenizer is multilingual, but the vocabulary has no codes of languages"),
+        (MBART, "", r"a multilingual model \(en_XX, de_DE, ...\) without tokenizer_config.json"),
+    ],
+)
+def test_languages_are_not_lost(
+    codes: tuple[str, ...], tokenizer_class: str, said: str, pieces: Path, tmp_path: Path
+) -> None:
+    write_model(tmp_path, [*tokens_of(pieces), *codes])
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(pieces.read_bytes())
+    if tokenizer_class:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": tokenizer_class}))
+    with pytest.raises(UserError, match=said):
+        read_ctranslate2(tmp_path)
+
+
+def test_a_tokenizer_of_another_model_is_refused(pieces: Path, tmp_path: Path) -> None:
+    tokens = tokens_of(pieces)
+    write_model(tmp_path, tokens)
+    whole_tokenizer([*tokens[:5], tokens[6], tokens[5], *tokens[7:]]).save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(UserError, match=r"tokenizer\.json belongs to another model: token 5 is"):
+        read_ctranslate2(tmp_path)
+
+
 def test_a_package_of_argos_is_imported_with_its_languages(folder: Path, tmp_path: Path) -> None:
     package, out = tmp_path / "a.argosmodel", tmp_path / "out"
     with zipfile.ZipFile(package, "w") as archive:
@@ -212,7 +295,7 @@ def test_a_damaged_file_is_an_error_in_one_line(folder: Path) -> None:
 @pytest.mark.parametrize(
     "name,content,said",
     [
-        ("sentencepiece.model", "", "has no tokenizer; copy source.spm"),
+        ("sentencepiece.model", "", "has no tokenizer; copy source.spm and target.spm, tokenizer.json"),
         ("shared_vocabulary.json", "", "has no vocabulary"),
         ("shared_vocabulary.json", "{}", "must be a list of tokens"),
         ("shared_vocabulary.json", '["</s>", "<s>"]', "have 2 and 2 tokens"),

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 import headwise
+from headwise.checkpoint.ctranslate2_folder import read_ctranslate2
+from headwise.checkpoint.imported import write_foreign
 from headwise.checkpoint.trained import write_decoding
 from headwise.checkpoint.with_torch import read_any
 from headwise.config.settings import SearchSettings
@@ -130,6 +132,19 @@ def test_ctranslate2(name: str, make_model: MakeModel, tmp_path: Path) -> None:
     found = torch.tensor([score.log_probs[:6] for score in scores])
     wanted = logits.log_softmax(-1)[:, :-1].gather(2, tgt_in[:, 1:, None]).squeeze(2)
     torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["three-tables", "modern, rotary, one key head"])
+def test_an_export_to_ctranslate2_is_imported_again(name: str, make_model: MakeModel, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    path = make_model(**(SHAPES | MORE)[name])
+    exported = exported_model(read_any(path))
+    (tmp_path / "out").mkdir()
+    ctranslate2.write_ctranslate2(exported, tmp_path / "out", TEXTS[0], int8=False)
+    write_foreign(tmp_path / "back", read_ctranslate2(tmp_path / "out"))
+    settings: dict[str, Any] = {"beam_size": 1, "max_length_factor": 0.0, "max_length_extra": 20}
+    found, wanted = (headwise.load(folder, "cpu").translate(TEXTS, **settings) for folder in (tmp_path / "back", path))
+    assert [one.text for one in found] == [one.text for one in wanted]
 
 
 def test_ctranslate2_in_int8(make_model: MakeModel, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from headwise.errors import UserError
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     text = "model: a Hugging Face folder, OWNER/NAME from the local cache, or hf:OWNER/NAME; a translation model of "
-    text += "CTranslate2 or Marian (.npz), with vocabulary and SentencePiece model; an encoder, decoder or Whisper of "
+    text += "CTranslate2 or Marian (.npz), with vocabulary and tokenizer; an encoder, decoder or Whisper of "
     text += (
         "CTranslate2, with tokenizer.json; a package of Argos Translate (.argosmodel); or a GGUF file of LLaMA or Qwen"
     )
