@@ -35,6 +35,7 @@ SINUSOIDS: dict[str, Callable[[int, int], Float[Tensor, "length d_model"]]] = {
 }
 # Tables of different kinds differ by about 1; those of one kind by rounding, also to bfloat16 (2^-8).
 SAME_POSITIONS = 2e-2
+MARIAN = "marian"  # kind of network of its own files
 NO_EFFECT = ("alignment_layer", "alignment_heads", "alibi_use_positive_positions", "embeddings_merge")
 OFF = ("alibi", "scale_alibi", "multi_query_attention", "rotary_interleave")  # settings that must be 0
 RELATIVE_BIAS, RELATIVE_DISTANCE = "relative_attention_bias", "relative_attention_max_distance"
@@ -187,7 +188,8 @@ def _positions(file: CTranslate2File, side: str, stack: StackConfig) -> dict[str
         for offset in (0, 1, 2):
             computed = codes(len(table) + offset, d_model)[offset:].numpy()
             if np.abs(table - computed).max() < SAME_POSITIONS:
-                return {"positions": kind, "position_offset": offset}
+                max_len = 0 if file.kind == MARIAN else len(table)  # Marian has no table
+                return {"positions": kind, "position_offset": offset, "max_len": max_len}
     return {"positions": "learned", "max_len": len(table)}
 
 

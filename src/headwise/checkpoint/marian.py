@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.checkpoint.ctranslate2_file import CTranslate2File
-from headwise.checkpoint.ctranslate2_folder import ACTIVATIONS, ForeignModel, translation_model
+from headwise.checkpoint.ctranslate2_folder import ACTIVATIONS, MARIAN, ForeignModel, translation_model
 from headwise.checkpoint.vocabulary import sentencepiece_model
 from headwise.errors import UserError
 from headwise.network.positions import halved_sinusoids
@@ -80,7 +80,7 @@ def read_marian(path: Path) -> ForeignModel:
     pieces = files[0] if len({*files}) == 1 and files[0].suffix == ".spm" else None
     values = {"layer_norm_epsilon": NORM_EPS, "add_source_eos": True}
     vocabularies = _tokens(files[0]), _tokens(files[-1])
-    return translation_model(CTranslate2File("marian", 0, variables), values, path.parent, vocabularies, pieces)
+    return translation_model(CTranslate2File(MARIAN, 0, variables), values, path.parent, vocabularies, pieces)
 
 
 def _is_model(path: Path) -> bool:

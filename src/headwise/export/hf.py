@@ -102,7 +102,7 @@ def family_config(exported: ExportedModel) -> NetworkConfig:
 
     def reordered(stack: StackConfig) -> StackConfig:
         d_v = 0 if stack.d_v == stack.d_head else stack.d_v  # 0 means the same
-        return replace(stack, d_v=d_v, positions="sinusoidal", max_len=0)
+        return replace(stack, d_v=d_v, positions="sinusoidal", max_len=N_POSITIONS)
 
     assert ours.encoder and ours.decoder
     stacks = {"encoder": reordered(ours.encoder), "decoder": reordered(ours.decoder)}
@@ -143,7 +143,6 @@ def hf_config(exported: ExportedModel) -> dict[str, Any]:
         **config_to_hf(family_config(exported))[0],
         "attention_dropout": 0.0,
         "activation_dropout": 0.0,
-        "max_position_embeddings": N_POSITIONS,
         "pad_token_id": t.pad_id,
         "bos_token_id": t.bos_id,
         "eos_token_id": t.eos_id,

@@ -85,6 +85,7 @@ def stack_to_hf(stack: StackConfig, side: str) -> dict[str, Any]:
         f"{side}_ffn_dim": stack.d_ff,
         "activation_function": ACTIVATIONS_TO_HF.get(stack.activation, stack.activation),
         "scale_embedding": stack.embedding_scale != 1.0,
+        "max_position_embeddings": stack.max_len,
         "dropout": stack.dropout,
     }
 

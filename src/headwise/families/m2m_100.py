@@ -21,12 +21,14 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     """The configuration from a `config.json`; `UserError` for unsupported keys."""
     k = Keys({"activation_function": "relu", "scale_embedding": True, **values})  # defaults
     pad_id = k.size("pad_token_id", default=1, least=0)
+    max_len = k.size("max_position_embeddings", default=1024)
     encoder, decoder = (
         replace(
             bart.stack_from_hf(k, side),
             positions="sinusoidal_tensor2tensor",
             position_offset=pad_id + 1,
             count_from=pad_id,
+            max_len=max_len,
         )
         for side in ("encoder", "decoder")
     )
@@ -39,7 +41,7 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
         tie_head=k.flag("tie_word_embeddings", default=True),
     )
     k.only("is_decoder", False)
-    k.done(ignored=f"max_position_embeddings {bart.OLD}")
+    k.done(ignored=bart.OLD)
     return config
 
 

@@ -22,8 +22,9 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     k.only("normalize_before", False)
     k.only("add_final_layer_norm", False)
     k.only("normalize_embedding", False)
+    max_len = k.size("max_position_embeddings", default=1024)
     encoder, decoder = (
-        replace(bart.stack_from_hf(k, side), norm_position="post", positions="sinusoidal")
+        replace(bart.stack_from_hf(k, side), norm_position="post", positions="sinusoidal", max_len=max_len)
         for side in ("encoder", "decoder")
     )
     config = NetworkConfig(
@@ -38,7 +39,7 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
         tie_head=k.flag("tie_word_embeddings", default=True),
     )
     k.only("is_decoder", False)
-    k.done(ignored=f"max_position_embeddings {bart.OLD}")  # computed for any length
+    k.done(ignored=bart.OLD)
     return config
 
 

@@ -21,7 +21,10 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     k.only("normalize_before", True)
     k.only("add_final_layer_norm", True)
     k.only("normalize_embedding", False)
-    encoder, decoder = (replace(bart.stack_from_hf(k, side), positions="sinusoidal") for side in ("encoder", "decoder"))
+    max_len = k.size("max_position_embeddings", default=1024)
+    encoder, decoder = (
+        replace(bart.stack_from_hf(k, side), positions="sinusoidal", max_len=max_len) for side in ("encoder", "decoder")
+    )
     config = NetworkConfig(
         "pegasus",
         vocab_size=k.size("vocab_size"),
@@ -32,7 +35,7 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
         tie_head=k.flag("tie_word_embeddings", default=True),
     )
     k.only("is_decoder", False)
-    k.done(ignored=f"max_position_embeddings {bart.OLD}")  # computed for any length
+    k.done(ignored=bart.OLD)
     return config
 
 

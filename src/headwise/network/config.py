@@ -55,7 +55,7 @@ class StackConfig:
     # "sinusoidal_interleaved" (the paper), "sinusoidal" in halves (Marian), "sinusoidal_tensor2tensor" (M2M-100),
     # "learned" or "none".
     positions: str = "none"
-    max_len: int = 0  # number of learned positions
+    max_len: int = 0  # number of positions: of learned ones, or of a table (Marian, M2M-100); 0 = no limit
     position_offset: int = 0  # row of the first token (BART: 2)
     count_from: int = -1  # id of padding that does not count as a position; -1 = it counts (RoBERTa, M2M-100)
     rotary: RotaryConfig | None = None  # (GPT-NeoX, LLaMA)
@@ -76,8 +76,8 @@ class StackConfig:
 
     @property
     def longest(self) -> int | None:
-        """The number of learned positions; None without a limit."""
-        return self.max_len if self.positions == "learned" else None
+        """The number of positions; None without a limit."""
+        return self.max_len or None
 
     @property
     def first_of_groups(self) -> list[int]:

@@ -551,3 +551,13 @@ def test_the_shard_of_a_refused_tensor_is_named(write: Any) -> None:
     name = json.loads(shard(folder).read_text())["weight_map"][key]
     with pytest.warns(UserWarning, match="an old format"), pytest.raises(UserError, match=f"{name}: {key} is int8"):
         headwise.load(folder, "cpu")
+
+
+@pytest.mark.parametrize("kind", ["marian", "m2m_100", "pegasus"])
+def test_long_lines_are_translated_in_parts_where_a_table_of_positions_ends(kind: str, tmp_path: Path) -> None:
+    write_tiny(tmp_path, "m2m", {"model_type": kind, "max_position_embeddings": 24})
+    model = headwise.load(tmp_path, "cpu")
+    assert model.config.encoder.longest == model.config.decoder.longest == 24
+    long, short = model.translate(["a dog runs. " * 4, "a dog runs."], beam_size=1, max_length_extra=60)
+    assert long.parts == 2 and short.parts == 1
+    assert max(len(one.tokens) for one in model.generate(["a dog"], max_new_tokens=60)) <= 24
