@@ -12,15 +12,15 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile
 from zlib import error as ZlibError
 
+from headwise.checkpoint.archives import bounded_archive
 from headwise.checkpoint.ctranslate2_file import MODEL_FILE
 from headwise.checkpoint.ctranslate2_folder import ForeignModel, read_ctranslate2
 from headwise.errors import UserError
 
 PIECES, METADATA = "sentencepiece.model", "metadata.json"
-MAX_BYTES = 8 << 30  # of a package when unpacked
 
 
 @contextmanager
@@ -53,11 +53,8 @@ def open_argos(path: Path) -> Iterator[ForeignModel]:
 def _unpack(path: Path, folder: Path) -> tuple[Path, dict[str, Any]]:
     """Unpack the files of the model; returns their folder and the metadata."""
     try:
-        with ZipFile(path) as archive:
-            found = [one for one in archive.infolist() if _is_needed(one.filename)]
-            if sum(one.file_size for one in found) > MAX_BYTES:
-                raise UserError(f"{path}: unpacks to more than {MAX_BYTES >> 30} GiB, which no package does")
-            for one in found:
+        with bounded_archive(path) as archive:
+            for one in filter(lambda one: _is_needed(one.filename), archive.infolist()):
                 *_, parent, name = PurePosixPath(one.filename).parts
                 target = folder / ("model" if parent == "model" else ".") / name
                 target.parent.mkdir(exist_ok=True)

@@ -15,7 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.checkpoint.converted import converted_folder
-from headwise.checkpoint.ctranslate2_file import MODEL_FILE, CTranslate2File, read_ctranslate2_file
+from headwise.checkpoint.ctranslate2_file import (
+    MODEL_FILE,
+    CTranslate2File,
+    added_tokens,
+    read_ctranslate2_file,
+    read_ctranslate2_settings,
+)
 from headwise.checkpoint.ctranslate2_folder import ACTIVATIONS, NO_EFFECT, OFF
 from headwise.checkpoint.ctranslate2_names import EPS
 from headwise.checkpoint.layout import CONFIG, read_json
@@ -96,14 +102,14 @@ def open_encoder_or_decoder(folder: Path) -> Iterator[Path]:
     file = read_ctranslate2_file(folder / MODEL_FILE)
     if not (folder / TOKENIZER).is_file():
         raise UserError(f"{folder}: has no {TOKENIZER}; copy it from the original model into the folder")
-    values = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    values = read_ctranslate2_settings(folder)
     try:
         config = _config(file, SIDES[file.kind], values)
         tensors = dict(_tensors(file, config))
     except (KeyError, IndexError, ValueError, ZeroDivisionError) as error:
         raise UserError(f"{folder}: {MODEL_FILE} is of no supported family, or damaged ({error})") from None
     tokenizer = read_json(folder / TOKENIZER)
-    ids = {str(one.get("content")): one.get("id") for one in tokenizer.get("added_tokens", ())}
+    ids = added_tokens(folder / TOKENIZER, tokenizer)
     ends = {f"{name}_token_id": ids[token] for name in ("bos", "eos") if (token := values.get(f"{name}_token")) in ids}
     files: dict[str, Any] = {CONFIG: config, TOKENIZER: tokenizer, "generation_config.json": ends}
     if (folder / TOKENIZER_CONFIG).is_file():

@@ -5,7 +5,7 @@ network, its revision, variables (name, shape, type, bytes), and aliases of vari
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.checkpoint.layout import CONFIG, read_json
 from headwise.errors import UserError
 
 MODEL_FILE = "model.bin"
 VERSIONS = (4, 5, 6)  # of the format; earlier ones have no type in their variables
 MAX_RANK, MAX_VARIABLES = 8, 100_000
+MOST_COPIES = 8  # of a value of the file: matrices that are shared have up to four names
 TYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")  # by number
 
 
@@ -30,16 +32,29 @@ class CTranslate2File:
     variables: Mapping[str, NDArray[Any]]  # by name, such as "encoder/layer_0/ffn/linear_0/weight"; as in the file
 
     def number(self, name: str, default: float = 0.0) -> float:
-        """A setting."""
-        return float(self.variables[name]) if name in self.variables else default
+        """A setting; `UserError` for anything but one finite number."""
+        if name not in self.variables:
+            return default
+        value = self.variables[name]
+        if value.size != 1 or not np.isfinite(value).all():
+            raise UserError(f"{MODEL_FILE}: {name} is not one number; copy the model again")
+        return float(value.reshape(()))
 
     def weight(self, name: str) -> NDArray[np.float32]:
-        """A tensor as float32; int8 weights have a scale for each row, and int16 weights one."""
-        values = self.variables[name]
-        if values.dtype in (np.int8, np.int16):
-            scale = self.variables[f"{name}_scale"].astype(np.float32)
-            return values.astype(np.float32) / scale.reshape(-1, *[1] * (values.ndim - 1))
-        return values.astype(np.float32)
+        """A tensor as float32; int8 weights have a scale for each row, and int16 weights one.
+
+        Raises:
+            UserError: it is missing, a number, an integer, or has no scale that fits.
+        """
+        values = self.variables.get(name, np.zeros(()))
+        if not values.ndim or values.dtype == np.int32:
+            raise UserError(f"{MODEL_FILE}: {name} holds no weights; copy the model again")
+        if values.dtype not in (np.int8, np.int16):
+            return values.astype(np.float32)
+        scale = self.variables.get(f"{name}_scale", np.zeros(0)).astype(np.float32)
+        if scale.size not in (1, len(values)) or not scale.all():
+            raise UserError(f"{MODEL_FILE}: {name} has no scales that fit; copy the model again")
+        return values.astype(np.float32) / scale.reshape(-1, *[1] * (values.ndim - 1))
 
 
 def ctranslate2_kind(folder: Path) -> str:
@@ -69,6 +84,44 @@ def read_ctranslate2_file(path: Path) -> CTranslate2File:
         raise UserError(f"{path}: {error.strerror}") from error
 
 
+def read_ctranslate2_settings(folder: Path) -> dict[str, Any]:
+    """The settings in its config.json, none without the file; `UserError` for one of another type."""
+    path = folder / CONFIG
+    values = read_json(path) if path.is_file() else {}
+    for name, value in values.items():
+        if value is not None and not SETTINGS.get(name, _anything)(value):
+            raise UserError(f"{path}: {name} = {str(value)[:40]} is of another type than it should be; copy it again")
+    return values
+
+
+def added_tokens(path: Path, tokenizer: Mapping[str, Any]) -> dict[str, int]:
+    """The added tokens of a tokenizer.json, with their ids; `UserError` if its list of them is something else."""
+    listed = tokenizer.get("added_tokens") or []
+    found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    ids = {one.get("content"): one.get("id") for one in found}
+    if len(found) != len(listed) or not all(isinstance(token, str) and type(i) is int for token, i in ids.items()):
+        raise UserError(f"{path}: added_tokens is no list of tokens with their ids; copy the file again")
+    return ids
+
+
+def _anything(value: Any) -> bool:
+    return True
+
+
+def _ids(value: Any) -> bool:
+    return isinstance(value, list) and all(type(one) is int or _ids(one) for one in value)
+
+
+SETTINGS: dict[str, Callable[[Any], bool]] = {  # of config.json that are read, with what they must be
+    **dict.fromkeys(
+        ("bos_token", "eos_token", "unk_token", "decoder_start_token"), lambda value: isinstance(value, str)
+    ),
+    **dict.fromkeys(("add_source_bos", "add_source_eos"), lambda value: isinstance(value, bool)),
+    **dict.fromkeys(("suppress_ids", "suppress_ids_begin", "alignment_heads"), _ids),
+    "layer_norm_epsilon": lambda value: type(value) in (int, float) and 0 <= value < 1,
+}
+
+
 class _Reader:
     def __init__(self, path: Path, data: bytes) -> None:
         self.path, self.data, self.at = path, data, 0
@@ -82,10 +135,14 @@ class _Reader:
             )
         kind, revision = self._text(), self._integer("<I")
         variables = dict(self._variable() for _ in range(self._count()))
+        room = MOST_COPIES * len(self.data)
         for _ in range(self._count() if version >= 3 and self.at < len(self.data) else 0):
             alias, name = self._text(), self._text()
             if name not in variables:
                 raise self._damaged(f"{alias} is another name of {name}, which is missing")
+            room -= variables[name].nbytes
+            if room < 0:
+                raise self._damaged("its variables have too many other names")
             variables |= {
                 f"{alias}{end}": variables[f"{name}{end}"] for end in ("", "_scale") if f"{name}{end}" in variables
             }

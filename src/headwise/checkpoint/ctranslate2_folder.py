@@ -17,10 +17,14 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.checkpoint.ctranslate2_file import MODEL_FILE, CTranslate2File, read_ctranslate2_file
+from headwise.checkpoint.ctranslate2_file import (
+    MODEL_FILE,
+    CTranslate2File,
+    read_ctranslate2_file,
+    read_ctranslate2_settings,
+)
 from headwise.checkpoint.ctranslate2_names import EPS, NORM, ctranslate2_names, stacks_of
 from headwise.checkpoint.ctranslate2_tokenizer import ForeignTokenizer, foreign_tokenizer, vocabularies_in
-from headwise.checkpoint.layout import CONFIG, read_json
 from headwise.errors import UserError
 from headwise.families.table import entries
 from headwise.network.build import build_empty
@@ -68,7 +72,7 @@ def read_ctranslate2(folder: Path, pieces_from: Path | None = None) -> ForeignMo
     file = read_ctranslate2_file(folder / MODEL_FILE)
     if file.kind != "TransformerSpec":
         raise UserError(f"{folder}: a {file.kind[:60]} of CTranslate2, which is not supported: import its original")
-    values = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    values = read_ctranslate2_settings(folder)
     return translation_model(file, values, folder, vocabularies_in(folder), pieces_from)
 
 
@@ -148,7 +152,8 @@ def _stack(file: CTranslate2File, side: str, values: Mapping[str, Any], origin: 
     d_head = int(file.number(f"{attention}/head_dim")) or rows // (n_heads + 2 * max(kv_heads, 1))
     if kv_heads < 1 or n_heads % kv_heads or rows != (n_heads + 2 * kv_heads) * d_head:
         raise UserError(f"{origin}: {side} with {n_heads} and {kv_heads} heads over {rows} rows; it is damaged")
-    scale = known.get(f"{side}/scale_embeddings", np.int8(1))
+    scale = file.number(name := f"{side}/scale_embeddings", 1.0)
+    kind = known[name].dtype if name in known else np.int8
     bias = f"{first}/self_attention/linear_0/bias" in known
     stack = StackConfig(
         d_model,
@@ -165,7 +170,7 @@ def _stack(file: CTranslate2File, side: str, values: Mapping[str, Any], origin: 
         norm=norm,
         norm_eps=float(values.get("layer_norm_epsilon") or EPS[norm]),
         norm_position="pre" if file.number(f"{side}/pre_norm", 1.0) else "post",
-        embedding_scale=float(scale) * (d_model**0.5 if scale.dtype == np.int8 else 1.0) or 1.0,
+        embedding_scale=scale * (d_model**0.5 if kind == np.int8 else 1.0) or 1.0,
         embedding_norm=f"{side}/layernorm_embedding/gamma" in known,
     )
     return replace(stack, **_positions(file, side, stack))
@@ -187,7 +192,7 @@ def _positions(file: CTranslate2File, side: str, stack: StackConfig) -> dict[str
     for kind, codes in SINUSOIDS.items():
         for offset in (0, 1, 2):
             computed = codes(len(table) + offset, d_model)[offset:].numpy()
-            if np.abs(table - computed).max() < SAME_POSITIONS:
+            if table.shape == computed.shape and np.abs(table - computed).max(initial=0) < SAME_POSITIONS:
                 max_len = 0 if file.kind == MARIAN else len(table)  # Marian has no table
                 return {"positions": kind, "position_offset": offset, "max_len": max_len}
     return {"positions": "learned", "max_len": len(table)}

@@ -15,7 +15,7 @@ from typing import Any
 import tokenizers
 
 from headwise.checkpoint.layout import read_json
-from headwise.checkpoint.vocabulary import ADDED, SETTINGS, read_vocabulary
+from headwise.checkpoint.vocabulary import ADDED, SETTINGS, is_text, read_vocabulary
 from headwise.errors import UserError
 
 PAIR = ("source.spm", "target.spm")  # Marian
@@ -56,7 +56,7 @@ def _tokens(path: Path) -> list[str]:
         found = json.loads(text) if path.suffix == ".json" else text.removesuffix("\n").split("\n")
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as a vocabulary ({error})") from None
-    if not isinstance(found, list) or not all(isinstance(token, str) for token in found):
+    if not isinstance(found, list) or not all(isinstance(token, str) and is_text(token) for token in found):
         raise UserError(f"{path}: must be a list of tokens")
     return found
 

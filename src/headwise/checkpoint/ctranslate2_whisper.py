@@ -12,7 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.checkpoint.converted import converted_folder
-from headwise.checkpoint.ctranslate2_file import MODEL_FILE, CTranslate2File, read_ctranslate2_file
+from headwise.checkpoint.ctranslate2_file import (
+    MODEL_FILE,
+    CTranslate2File,
+    added_tokens,
+    read_ctranslate2_file,
+    read_ctranslate2_settings,
+)
 from headwise.checkpoint.layout import CONFIG, read_json
 from headwise.errors import UserError
 
@@ -36,7 +42,7 @@ def open_whisper(folder: Path) -> Iterator[Path]:
     if not (folder / TOKENIZER).is_file():
         raise UserError(f"{folder}: has no {TOKENIZER}; copy it from the original model into the folder")
     tokenizer = read_json(folder / TOKENIZER)
-    values = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    values = read_ctranslate2_settings(folder)
     try:
         config, tensors = _config(file), dict(_tensors(file))
     except (KeyError, IndexError, ValueError) as error:
@@ -110,7 +116,7 @@ def _generation(
     folder: Path, config: Mapping[str, Any], tokenizer: Mapping[str, Any], values: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Special tokens by the tokenizer, suppressed ones by the settings of CTranslate2."""
-    ids = {str(one.get("content")): one.get("id") for one in tokenizer.get("added_tokens", ())}
+    ids = added_tokens(folder / TOKENIZER, tokenizer)
     names = {"eos_token_id": "<|endoftext|>", "decoder_start_token_id": "<|startoftranscript|>"}
     names |= {"no_timestamps_token_id": "<|notimestamps|>"}
     if missing := [token for token in names.values() if token not in ids]:

@@ -32,6 +32,16 @@ BLOCKS = {
     Q8_0: np.dtype([("scale", "<f2"), ("values", "i1", 32)]),
 }
 READ = "F32, F16, BF16, Q8_0, Q4_0 and Q4_1"
+TYPES: dict[str, type | tuple[type, ...]] = {  # of metadata, by the end of their key; of others nothing is read
+    **dict.fromkeys(("general.architecture", "rope.scaling.type", "ggml.model", "ggml.pre", "chat_template"), str),
+    **dict.fromkeys(("general.alignment", "split.count", "_length", "block_count", "head_count", "head_count_kv"), int),
+    **dict.fromkeys(("_token_id", "dimension_count", ".vocab_size", "expert_count"), int),
+    **dict.fromkeys(("_epsilon", "freq_base", ".factor", "freq_factor"), (int, float)),
+    **dict.fromkeys(("add_bos_token", "add_eos_token", "add_space_prefix", "finetuned"), bool),
+}
+LISTS: dict[str, type | tuple[type, ...]] = {  # of lists
+    **{"ggml.tokens": str, "ggml.merges": str, "ggml.token_type": int, "ggml.scores": (int, float)},
+}
 OTHER_TYPES = {
     **{6: "Q5_0", 7: "Q5_1", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K", 13: "Q5_K"},
     **{14: "Q6_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S"},
@@ -46,6 +56,14 @@ class GGUFTensor:
     shape: tuple[int, ...]  # the last dimension is contiguous, as in numpy
     kind: int
     start: int  # in bytes from the start of the file
+
+    @property
+    def size(self) -> int | None:
+        """Its bytes; None for a type that is not read."""
+        count = math.prod(self.shape)
+        if self.kind in BLOCKS:
+            return count // BLOCK_SIZE * BLOCKS[self.kind].itemsize
+        return {F32: 4 * count, F16: 2 * count, BF16: 2 * count}.get(self.kind)
 
 
 @dataclass(frozen=True)
@@ -129,13 +147,38 @@ class _HeaderReader:
             raise UserError(f"{self.path}: version {version} of GGUF; only {VERSIONS} are read, in little-endian order")
         n_tensors, n_keys = self._count(24), self._count(12)
         metadata = {self._text(): self._value(self._number("I")) for _ in range(n_keys)}
-        tensors = dict(self._tensor() for _ in range(n_tensors))
+        for key, value in metadata.items():
+            self._check_type(key, value)
+        tensors = [self._tensor() for _ in range(n_tensors)]
         alignment = metadata.get("general.alignment", 32)
-        if not isinstance(alignment, int) or not 0 < alignment <= 1 << 20:
+        if not 0 < alignment <= 1 << 20:
             raise self.damaged(f"general.alignment = {str(alignment)[:20]}")
         content = -(-self._file.tell() // alignment) * alignment
-        placed = {name: GGUFTensor(one.shape, one.kind, content + one.start) for name, one in tensors.items()}
+        placed = {name: GGUFTensor(one.shape, one.kind, content + one.start) for name, one in tensors}
+        if len(placed) < len(tensors):
+            raise self.damaged("two tensors have the same name")
+        self._check_places(placed)
         return GGUFFile(self.path, metadata, placed)
+
+    def _check_type(self, key: str, value: Any) -> None:
+        for ends, listed in ((TYPES, False), (LISTS, True)):
+            wanted = next((kind for end, kind in ends.items() if key.endswith(end)), None)
+            if wanted is None:
+                continue
+            values = value if listed and isinstance(value, list) else [value]
+            fits = all(isinstance(one, wanted) and (wanted is bool or not isinstance(one, bool)) for one in values)
+            if not fits or listed != isinstance(value, list):
+                raise self.damaged(f"{key[:60]} = {str(value)[:20]} is of another type than it should be")
+
+    def _check_places(self, tensors: Mapping[str, GGUFTensor]) -> None:
+        """Tensors that share bytes could take any amount of memory."""
+        behind = 0
+        for name, one in sorted(tensors.items(), key=lambda item: item[1].start):
+            if (size := one.size) is None:  # of a type that is not read
+                continue
+            if size and one.start < behind:
+                raise self.damaged(f"{name[:60]} shares its bytes with another tensor")
+            behind = max(behind, one.start + size)
 
     def _tensor(self) -> tuple[str, GGUFTensor]:
         name, dimensions = self._text(), self._number("I")

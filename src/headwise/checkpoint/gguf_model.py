@@ -80,8 +80,9 @@ def config_values(file: GGUFFile) -> dict[str, Any]:
         raise UserError(f"{file.path}: one part of several; join them with llama-gguf-split --merge")
     own = {key.removeprefix(f"{kind}."): value for key, value in file.metadata.items() if key.startswith(f"{kind}.")}
     values = {theirs: own.pop(key) for key, theirs in KEYS.items() if key in own}
-    for key in ("hidden_size", "num_attention_heads", "num_hidden_layers"):
-        if not isinstance(values.get(key), int) or values[key] < 1:
+    values.setdefault("num_key_value_heads", values.get("num_attention_heads"))
+    for key in ("hidden_size", "num_attention_heads", "num_key_value_heads", "num_hidden_layers"):
+        if (values.get(key) or 0) < 1:
             raise UserError(f"{file.path}: has no usable {kind}.{_key_of(key)}; the file is damaged")
     width = values.setdefault("head_dim", values["hidden_size"] // values["num_attention_heads"])
     values |= _rotary(file, own, width)
@@ -116,12 +117,14 @@ def _rotary(file: GGUFFile, own: dict[str, Any], width: int) -> dict[str, Any]:
     if ROTARY_FACTORS not in file.tensors:
         return {}
     factors = file.tensor(ROTARY_FACTORS)
+    if width < 2 or factors.shape != (width // 2,):
+        raise UserError(f"{file.path}: {ROTARY_FACTORS} has the shape {factors.shape}; the file is damaged")
     base = float(file.metadata.get(f"{file.metadata['general.architecture']}.rope.freq_base", 10000.0))
     rule = {**LLAMA_3, "factor": float(factors.max())}
     wanted = _llama_3_factors(base, width, rule)
     # Both are computed from the same few numbers; float32 has a relative precision of 1.2e-7, and libraries differ in
     # the last bits of powers.
-    if factors.shape != wanted.shape or not np.allclose(factors, wanted, rtol=1e-4):
+    if not np.allclose(factors, wanted, rtol=1e-4):
         raise UserError(f"{file.path}: {ROTARY_FACTORS} is not the scaling of LLaMA 3; import the original")
     return {"rope_scaling": {"rope_type": "llama3", **rule}}
 
@@ -137,7 +140,7 @@ def _llama_3_factors(base: float, width: int, rule: Mapping[str, float]) -> NDAr
 def _tensors(file: GGUFFile, values: Mapping[str, Any]) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """The tensors by their names in the Hugging Face layout."""
     heads = values["num_attention_heads"]
-    n_heads = {"attn_q": heads, "attn_k": values.get("num_key_value_heads", heads)}
+    n_heads = {"attn_q": heads, "attn_k": values["num_key_value_heads"]}
     for name in file.tensors:
         if name == ROTARY_FACTORS:
             continue

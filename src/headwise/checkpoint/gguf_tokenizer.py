@@ -20,13 +20,14 @@ LLAMA_3, QWEN = "llama-bpe", "qwen2"
 PATTERNS = {LLAMA_3: WORDS % "{1,3}", QWEN: WORDS % ""}
 OTHER_NAMES = {"llama3": LLAMA_3, "llama-v3": LLAMA_3, "deepseek-r1-qwen": QWEN}
 GPT_2, DIGITS = ("gpt-2",), ("smollm",)  # with GPT-2's pattern; the latter after splitting digits
+LONGEST = 256  # characters of a token that is merged from others, in pairs at all places; SentencePiece has 16
 IDS = {"bos": "bos_token_id", "eos": "eos_token_id", "unknown": "unk_token_id", "padding": "pad_token_id"}
 
 
 def tokenizer_of(file: GGUFFile) -> Tokenizer:
     """The tokenizer; `UserError` if it is of another kind."""
     kind, tokens = _of(file, "model"), _of(file, "tokens")
-    if not isinstance(tokens, list) or len(set(tokens)) != len(tokens):
+    if not tokens or len(set(tokens)) != len(tokens):
         raise UserError(f"{file.path}: has no list of different tokens; the file is damaged")
     types = _of(file, "token_type") or [1] * len(tokens)
     if kind not in ("gpt2", "llama") or len(types) != len(tokens):
@@ -44,7 +45,7 @@ def tokenizer_of(file: GGUFFile) -> Tokenizer:
 
 def tokenizer_files(file: GGUFFile) -> tuple[dict[str, Any], dict[str, Any]]:
     """The contents of tokenizer_config.json and of generation_config.json."""
-    tokens = _of(file, "tokens")
+    tokens = _of(file, "tokens") or []
     ids = {theirs: _id(file, name) for name, theirs in IDS.items()}
     settings = {name.removesuffix("_id"): tokens[i] for name, i in ids.items() if i is not None}
     if template := file.metadata.get("tokenizer.chat_template"):
@@ -60,7 +61,7 @@ def _of(file: GGUFFile, name: str) -> Any:
 
 def _id(file: GGUFFile, name: str) -> int | None:
     found = _of(file, f"{name}_token_id")
-    return found if isinstance(found, int) and 0 <= found < len(_of(file, "tokens")) else None
+    return found if found is not None and 0 <= found < len(_of(file, "tokens") or ()) else None
 
 
 def _splitting(file: GGUFFile) -> str:
@@ -98,6 +99,8 @@ def _sentencepiece(file: GGUFFile, tokens: Sequence[str], types: Sequence[int]) 
         raise UserError(f"{file.path}: has {len(scores)} scores for {len(tokens)} tokens; the file is damaged")
     ids = {token: i for i, token in enumerate(tokens)}
     mergeable = {token: scores[i] for i, token in enumerate(tokens) if types[i] not in (UNKNOWN, CONTROL, BYTE)}
+    if (longest := max(map(len, mergeable), default=0)) > LONGEST:
+        raise UserError(f"{file.path}: has a token of {longest:,} characters; SentencePiece makes none; it is damaged")
     unknown = next((token for token, type_ in zip(tokens, types, strict=True) if type_ == UNKNOWN), None)
     model = models.BPE(ids, list(merges_of(mergeable, ids)), unk_token=unknown, fuse_unk=True, byte_fallback=True)
     tokenizer = Tokenizer(model)

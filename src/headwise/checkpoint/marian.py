@@ -4,19 +4,23 @@ The settings are inside the file, as `special:model.yml`. Variables get the name
 way from there to our network. Not here: Marian's models in the Hugging Face layout (`families.marian`).
 """
 
+import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 from zlib import error as ZlibError
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.checkpoint.archives import bounded_archive
 from headwise.checkpoint.ctranslate2_file import CTranslate2File
 from headwise.checkpoint.ctranslate2_folder import ACTIVATIONS, MARIAN, ForeignModel, translation_model
-from headwise.checkpoint.vocabulary import sentencepiece_model
+from headwise.checkpoint.vocabulary import is_text, sentencepiece_model
 from headwise.errors import UserError
 from headwise.network.positions import halved_sinusoids
 
@@ -41,7 +45,7 @@ REQUIRED = {  # settings, each with the values that are supported; others are no
     "lemma-dim-emb": ("0",),
 }
 LINE = re.compile(r"([\w-]+):[ \t]*(.*)")
-ENTRY = re.compile(r"(\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|.*?): *([0-9]+)\s*")
+ENTRY = re.compile(r"(\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|.*?): *([0-9]{1,9})\s*")
 ESCAPED = re.compile(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)")
 VOCABULARIES = (".yml", ".yaml", ".spm")
 
@@ -68,14 +72,17 @@ def read_marian(path: Path) -> ForeignModel:
         UserError: damaged, without vocabulary or tokenizer, or with a setting that is not supported.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (BadZipFile, ZlibError, EOFError, OSError, ValueError, NotImplementedError) as error:
+        with bounded_archive(path) as archive:
+            arrays = {name.removesuffix(".npy"): _array(archive.read(name)) for name in archive.namelist()}
+    except (BadZipFile, ZlibError, EOFError, OSError, RuntimeError, ValueError, NotImplementedError) as error:
         raise UserError(f"{path}: not a model of Marian, or damaged ({error}); download it again") from None
     lines = [LINE.match(line) for line in _settings_text(path, arrays).splitlines()]
     settings = {found[1]: found[2].strip().strip("\"'") for found in lines if found}
     is_pre_norm = _check(path, settings)
-    variables = dict(_variables(path, arrays, settings, is_pre_norm))
+    try:
+        variables = dict(_variables(path, arrays, settings, is_pre_norm))
+    except ValueError as error:  # of numpy
+        raise UserError(f"{path}: its matrices do not fit together ({error}); the file is damaged") from None
     files = _vocabulary_files(path)
     pieces = files[0] if len({*files}) == 1 and files[0].suffix == ".spm" else None
     values = {"layer_norm_epsilon": NORM_EPS, "add_source_eos": True}
@@ -83,11 +90,22 @@ def read_marian(path: Path) -> ForeignModel:
     return translation_model(CTranslate2File(MARIAN, 0, variables), values, path.parent, vocabularies, pieces)
 
 
+def _array(content: bytes) -> NDArray[Any]:
+    """An array of an archive; `ValueError` if its content is not as long as its header says, or of another type."""
+    file = BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, by_columns, dtype = read(file)
+    if dtype.kind not in "fiu" or math.prod(shape) * dtype.itemsize != len(content) - file.tell():
+        raise ValueError(f"an array of {dtype} with the shape {shape} in {len(content):,} bytes")
+    return np.frombuffer(content, dtype, offset=file.tell()).reshape(shape, order="F" if by_columns else "C")
+
+
 def _is_model(path: Path) -> bool:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return SETTINGS in archive.files
-    except (BadZipFile, OSError, ValueError, AttributeError, NotImplementedError):
+        with ZipFile(path) as archive:
+            return f"{SETTINGS}.npy" in archive.namelist()
+    except (BadZipFile, OSError, ValueError, NotImplementedError):
         return False
 
 
@@ -181,11 +199,14 @@ class _Variables:
         self.used = set[str]()
 
     def take(self, name: str) -> NDArray[np.float32]:
-        """A tensor."""
+        """A matrix."""
         if name not in self._arrays:
             raise UserError(f"{self._path}: has no {name[:60]}; it is damaged, or not an ordinary Transformer")
         self.used.add(name)
-        return self._arrays[name].astype(np.float32)
+        array = self._arrays[name]
+        if array.ndim != 2:
+            raise UserError(f"{self._path}: {name[:60]} has {array.ndim} dimensions instead of 2; the file is damaged")
+        return array.astype(np.float32)
 
     def linear(self, name: str, scope: str, parts: Sequence[str]) -> Iterator[tuple[str, NDArray[np.float32]]]:
         """Linear layers with the same input as one."""
@@ -259,16 +280,13 @@ def _tokens(path: Path) -> list[str]:
             if found is None:
                 raise UserError(f"{path}: line {number}: '{line[:40]}' is no token with its id (token: 7)")
             ids[int(found[2])] = _unquoted(found[1])
-    if sorted(ids) != [*range(len(ids))]:
-        raise UserError(f"{path}: ids must be 0 to {len(ids) - 1}, each once; the file is damaged")
+    if sorted(ids) != [*range(len(ids))] or not all(map(is_text, ids.values())):
+        raise UserError(f"{path}: ids must be 0 to {len(ids) - 1}, each once, of texts; the file is damaged")
     return [ids[i] for i in range(len(ids))]
 
 
 def _pieces(path: Path) -> list[str]:
-    try:
-        model = sentencepiece_model(path)
-    except (OSError, RuntimeError) as error:
-        raise UserError(f"{path}: not a SentencePiece model, or damaged ({error}); copy it again") from None
+    model = sentencepiece_model(path)
     return [model.id_to_piece(i) for i in range(model.get_piece_size())]
 
 
@@ -289,4 +307,7 @@ def _unescaped(found: re.Match[str]) -> str:
     named = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
     more = {"_": "\u00a0", "N": "\u0085", "L": "\u2028", "P": "\u2029"}
     code = found[1]
-    return chr(int(code[1:], 16)) if len(code) > 1 else {**named, **more}.get(code, code)
+    if len(code) == 1:
+        return {**named, **more}.get(code, code)
+    number = int(code[1:], 16)
+    return chr(number if number <= sys.maxunicode else 0xD800)  # which no text has

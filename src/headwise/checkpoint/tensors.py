@@ -3,13 +3,14 @@
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from zipfile import ZIP_STORED, ZipFile
+from zipfile import ZIP_STORED
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.nn import Parameter
 
+from headwise.checkpoint.archives import bounded_archive
 from headwise.errors import UserError
 from headwise.families.table import Entry
 
@@ -54,7 +55,7 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
 
 def _check_archive(path: Path) -> None:
     """`UserError` for an archive that grows when it is read: torch writes none with compressed files."""
-    with ZipFile(path) as archive:
+    with bounded_archive(path, most=1) as archive:
         if any(one.compress_type != ZIP_STORED for one in archive.infolist()):
             raise UserError(
                 f"{path}: its archive is compressed, which PyTorch's are not; save it again with torch.save"

@@ -49,6 +49,11 @@ EncodeAt = Callable[[str], tuple[list[int], list[tuple[int, int]]]]  # as `encod
 VocabularyReader = Callable[[Path, Mapping[str, Any]], Vocabulary]  # of a folder, and its config.json
 
 
+def is_text(token: str) -> bool:
+    """Whether a token can be written to a file: it has no half of a character."""
+    return not any("\ud800" <= one <= "\udfff" for one in token)
+
+
 def marks_around(marks: Sequence[int], ids: Sequence[int]) -> tuple[int, int]:
     """How many of the marks of an empty text stand before any text, and how many behind it.
 
@@ -201,12 +206,18 @@ def _add_marks(tokenizer: Any, path: Path) -> None:
 
 
 def sentencepiece_model(path: Path) -> Any:
-    """A model of SentencePiece; `UserError` if its library is not installed."""
+    """A model of SentencePiece; `UserError` if it is damaged, or its library is not installed."""
     try:
         from sentencepiece import SentencePieceProcessor
     except ImportError:
         raise UserError(f'{path} needs a library: pip install "headwise[sentencepiece]"') from None
-    return SentencePieceProcessor(model_file=str(path))
+    try:
+        model = SentencePieceProcessor(model_file=str(path))
+        _ = model.id_to_piece(list(range(model.get_piece_size())))  # raises an error for bytes that are no text
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{path}: not a SentencePiece model, or damaged ({reason}); copy it again") from None
+    return model
 
 
 def _spiece(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
@@ -362,14 +373,22 @@ def _marian(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     Models of OpenNMT have no end mark after the source (`add_source_eos`).
     """
     listed = folder / "target_vocab.json"  # two vocabularies
-    ids = read_json(folder / "vocab.json")
-    target_ids = read_json(listed) if listed.is_file() else ids
+    ids = _listed_ids(folder / "vocab.json")
+    target_ids = _listed_ids(listed) if listed.is_file() else ids
     target = sentencepiece_model(folder / "target.spm")
     written = _marian_side(target, target_ids, target, target_ids, ["</s>"])
     ends = ["</s>"] if hf_config.get("add_source_eos", True) else []
     return replace(
         _marian_side(sentencepiece_model(folder / "source.spm"), ids, target, target_ids, ends), written=written
     )
+
+
+def _listed_ids(path: Path) -> dict[str, int]:
+    """The ids of tokens; `UserError` for anything else, or without an unknown token."""
+    ids = read_json(path)
+    if "<unk>" not in ids or not all(type(i) is int and is_text(token) for token, i in ids.items()):
+        raise UserError(f"{path}: must be tokens with their ids, <unk> among them")
+    return ids
 
 
 def _marian_side(
@@ -409,7 +428,7 @@ def _fairseq(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     model, family = sentencepiece_model(folder / "sentencepiece.bpe.model"), str(hf_config.get("model_type"))
     listed = folder / "vocab.json"
     if listed.is_file():
-        ids = read_json(listed)
+        ids = _listed_ids(listed)
     elif family == "camembert":
         size = model.get_piece_size()
         ids = {mark: i for i, mark in enumerate(CAMEMBERT)} | {model.id_to_piece(i): i + 4 for i in range(1, size)}
