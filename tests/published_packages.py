@@ -150,7 +150,10 @@ def refuse(wrong: bool, folder: Path, what: str) -> None:
 def pooled(folder: Path, network: Any, tokenizer: Any) -> Any:
     """The vectors that the files of sentence-transformers describe, one text at a time."""
     modes = json.loads((folder / "1_Pooling" / "config.json").read_text(encoding="utf-8"))
-    assert [mode for mode, on in modes.items() if on is True] == ["pooling_mode_mean_tokens"], modes
+    modes = [
+        mode.removeprefix("pooling_mode_") for mode, on in modes.items() if mode.startswith("pooling_mode_") and on
+    ]
+    refuse(modes != ["mean_tokens"], folder, f"pools by {modes}, which this script does not compute")
     last = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[-1]["type"]
     with torch.inference_mode():
         rows = [torch.tensor([tokenizer(text, padding=False, truncation=False)["input_ids"]]) for text in TEXTS]

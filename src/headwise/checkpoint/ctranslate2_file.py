@@ -97,10 +97,12 @@ def read_ctranslate2_settings(folder: Path) -> dict[str, Any]:
 def added_tokens(path: Path, tokenizer: Mapping[str, Any]) -> dict[str, int]:
     """The added tokens of a tokenizer.json, with their ids; `UserError` if its list of them is something else."""
     listed = tokenizer.get("added_tokens") or []
-    found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    ids = {one.get("content"): one.get("id") for one in found}
-    if len(found) != len(listed) or not all(isinstance(token, str) and type(i) is int for token, i in ids.items()):
-        raise UserError(f"{path}: added_tokens is no list of tokens with their ids; copy the file again")
+    ids: dict[str, int] = {}
+    for one in listed if isinstance(listed, list) else [listed]:
+        token, i = (one.get("content"), one.get("id")) if isinstance(one, dict) else (None, None)
+        if not isinstance(token, str) or type(i) is not int:
+            raise UserError(f"{path}: added_tokens is no list of tokens with their ids; copy the file again")
+        ids[token] = i
     return ids
 
 
