@@ -23,7 +23,7 @@ from headwise.checkpoint.layout import CONFIG, WEIGHTS, read_json
 from headwise.checkpoint.manifest import check_manifest, seal
 from headwise.checkpoint.published import file_shapes
 from headwise.checkpoint.trained import write_file, write_json
-from headwise.checkpoint.vocabulary import SETTINGS, read_vocabulary
+from headwise.checkpoint.vocabulary import SETTINGS, library_tokenizer, read_vocabulary
 from headwise.checkpoint.with_torch import read_any
 from headwise.errors import UserError
 
@@ -115,7 +115,7 @@ def _add_to_vocabulary(folder: Path, tokens: list[str]) -> dict[str, int]:
     """Add tokens to the files of the vocabulary; `UserError` for a kind that cannot be extended."""
     whole, listed = folder / "tokenizer.json", folder / "vocab.json"
     if whole.is_file():
-        tokenizer = tokenizers.Tokenizer.from_file(str(whole))
+        tokenizer = library_tokenizer(whole)
         tokenizer.add_special_tokens([tokenizers.AddedToken(token, normalized=False) for token in tokens])
         tokenizer.save(str(whole))
         ids = {token: i for token in tokens if (i := tokenizer.token_to_id(token)) is not None}

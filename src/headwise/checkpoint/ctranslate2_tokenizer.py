@@ -15,7 +15,7 @@ from typing import Any
 import tokenizers
 
 from headwise.checkpoint.layout import read_json
-from headwise.checkpoint.vocabulary import ADDED, SETTINGS, is_text, read_vocabulary
+from headwise.checkpoint.vocabulary import ADDED, SETTINGS, is_text, library_tokenizer, read_vocabulary
 from headwise.errors import UserError
 
 PAIR = ("source.spm", "target.spm")  # Marian
@@ -146,7 +146,7 @@ def _ended(folder: Path) -> dict[str, dict[str, Any]]:
 
     Headwise exports such files. Special tokens in a text are text for them.
     """
-    tokenizer = tokenizers.Tokenizer.from_file(str(folder / WHOLE))
+    tokenizer = library_tokenizer(folder / WHOLE)
     end = tokenizer.token_to_id("</s>")
     if end is None or tokenizer.encode("").ids:
         return {}

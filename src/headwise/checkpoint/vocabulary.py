@@ -24,6 +24,7 @@ from headwise.errors import UserError
 
 CAMEMBERT = ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED")  # as it has them: some of them twice
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # before the pieces of models made with it, whose own marks are three
+LONGEST_TOKEN = 4096  # bytes in a tokenizer.json; usual ones have 128 blanks at most
 ADDED, SETTINGS = "added_tokens.json", "tokenizer_config.json"
 MARKS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>")  # of families with merges, where they have them
 
@@ -128,12 +129,31 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 def _complete(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     """What the file says but for the padding and the cutting stored in it, which were those of somebody's batch."""
-    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer = library_tokenizer(folder / "tokenizer.json")
     tokenizer.no_padding()
     tokenizer.no_truncation()
     if _settings(folder).get("split_special_tokens", False):  # what looks like a mark in a text is text
         tokenizer.encode_special_tokens = True
     return _of_library(tokenizer)
+
+
+def library_tokenizer(path: Path) -> tokenizers.Tokenizer:
+    """The tokenizer in a tokenizer.json.
+
+    The library takes 350 bytes for each character of a token, and a long one overflows its stack.
+
+    Raises:
+        UserError: it has a token that is too long.
+        Exception: damaged; the library raises nothing narrower.
+    """
+    content = path.read_bytes()
+    strings = content.replace(b"\\\\", b"__").replace(b'\\"', b"__").split(b'"')  # between quotes that are not escaped
+    if max(map(len, strings)) > LONGEST_TOKEN:
+        for i, string in enumerate(strings):
+            is_map = strings[i - 2] == b"precompiled_charsmap" and strings[i - 1].strip() == b":"
+            if len(string) > LONGEST_TOKEN and not is_map:
+                raise UserError(f"{path}: has a token of {len(string):,} bytes, as no tokenizer does; copy it again")
+    return tokenizers.Tokenizer.from_buffer(content)
 
 
 def _of_library(tokenizer: Any) -> Vocabulary:

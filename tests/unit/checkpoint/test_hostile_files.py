@@ -27,6 +27,7 @@ from headwise.checkpoint.ctranslate2_file import added_tokens, read_ctranslate2_
 from headwise.checkpoint.gguf_file import read_gguf_file
 from headwise.checkpoint.gguf_model import open_gguf
 from headwise.checkpoint.marian import read_marian
+from headwise.checkpoint.vocabulary import library_tokenizer
 from headwise.checkpoint.with_torch import read_any
 from headwise.errors import UserError
 
@@ -128,6 +129,24 @@ def test_a_long_token(tmp_path: Path) -> None:
     (tmp_path / "m.gguf").write_bytes(gguf_bytes({**LLAMA, "tokenizer.ggml.tokens": [*TOKENS[:-1], "a" * 100_000]}))
     with pytest.raises(UserError, match=r"m\.gguf: has a token of 100,000 characters"):
         read_gguf(tmp_path / "m.gguf")
+
+
+@pytest.mark.parametrize("token", ["a" * 10_000, 'a"' * 10_000, '\\"' * 10_000])
+def test_a_long_token_of_a_tokenizer_file(token: str, tmp_path: Path) -> None:
+    """The library overflowed its stack with three million characters, and had taken a gigabyte."""
+    model = {"type": "Unigram", "unk_id": 0, "vocab": [["precompiled_charsmap", 0.0], [token, -1.0]]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"added_tokens": [], "model": model}))
+    with pytest.raises(UserError, match=r"tokenizer\.json: has a token of \d+,\d+ bytes"):
+        library_tokenizer(tmp_path / "tokenizer.json")
+
+
+def test_the_long_map_of_characters_is_no_token(tmp_path: Path) -> None:
+    """As T5 and XLM-R have it."""
+    write_tiny(tmp_path, "bert")
+    values = json.loads((tmp_path / "tokenizer.json").read_text())
+    text = json.dumps({**values, "normalizer": {"type": "Precompiled", "precompiled_charsmap": "A" * 8000}}, indent=1)
+    (tmp_path / "tokenizer.json").write_text(text)
+    assert library_tokenizer(tmp_path / "tokenizer.json").get_vocab_size() > 250
 
 
 # --- CTranslate2
