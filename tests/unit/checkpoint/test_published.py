@@ -178,8 +178,11 @@ def test_half_a_head_is_damage(write: Any) -> None:
 
 def test_a_class_without_its_head_still_names_the_family(tmp_path: Path) -> None:
     """BERT has the tensors of RoBERTa, but counts its positions otherwise."""
-    write_tiny(tmp_path, "bert", {"model_type": "roberta", "architectures": ["RobertaForMaskedLM"]})
+    write_tiny(
+        tmp_path, "bert", {"model_type": "roberta", "architectures": ["RobertaForMaskedLM"], "type_vocab_size": 2}
+    )
     change(tmp_path, lambda tensors: [tensors.pop(key) for key in [*tensors] if key.startswith("lm_head.")])
+    rename(tmp_path, lambda key: key.removeprefix("roberta."))
     configure(tmp_path, model_type=None)
     with pytest.warns(UserWarning, match="read without a head"), pytest.warns(UserWarning, match="read as roberta"):
         assert read_checkpoint(tmp_path).config.family == "roberta"
