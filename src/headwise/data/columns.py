@@ -4,7 +4,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -83,11 +82,6 @@ def column_files(column: str) -> list[str]:
     """The files of a column; columns of tokens have lengths too, for planning batches."""
     parts = ("values", "ends") if column.endswith("_text") else ("values", "ends", "lengths")
     return [f"{column}.{part}" for part in parts]
-
-
-def file_names() -> list[str]:
-    """The files of a prepared corpus except meta.json."""
-    return list(chain.from_iterable(map(column_files, COLUMNS)))
 
 
 def map_array(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:

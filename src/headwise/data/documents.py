@@ -25,7 +25,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tqdm import tqdm
 
 from headwise.config.data import TextData
-from headwise.data.cache import cache, draft_folder
+from headwise.data.cache import cache, checked_folder, is_intact
 from headwise.data.columns import map_array
 from headwise.data.corpus import RawLines, json_object, read_lines
 from headwise.data.file_hashes import HashedFiles, hash_files, short_hash
@@ -195,7 +195,7 @@ def train_document_tokenizer(
     with cache(cache_dir) as folder:
         files = [*map(_hash_file, paths)]
         hashes = [_key(known) for known in files]
-        name = folder / f"tokenizer-{short_hash(FORMAT, tokenizers.__version__, 'documents', settings, hashes)}.json"
+        name = folder / f"tokenizer-{short_hash(FORMAT, tokenizers.__version__, 'documents', settings, hashes)}"
         texts = (part.text for part in _read_unchanged(files))
         return cached_tokenizer(name, lambda: train_on_documents(texts, config, declared, special_tokens))
 
@@ -262,7 +262,7 @@ def prepare_documents(
         hashes = [_key(known) for known in files]
         name = short_hash(FORMAT, tokenizers.__version__, "documents", tokenizer.fingerprint, *around, hashes)
         target = folder / name
-        if not _is_complete(target):
+        if not is_intact(target):
             shutil.rmtree(target, ignore_errors=True)
             _build(target, _read_unchanged(files, by_line), sum(known.size for known in files), tokenizer, progress)
         meta = json.loads((target / META).read_text(encoding="utf-8"))
@@ -295,7 +295,7 @@ def _read_unchanged(files: Iterable[HashedFiles], by_line: bool = False) -> Iter
 def _build(target: Path, texts: Iterable[TextChunk], size: int, tokenizer: DocumentTokenizer, progress: bool) -> None:
     """Write the arrays of texts with `size` bytes and rename their folder to `target` when they are complete."""
     shown = None if progress else True  # None: only on a terminal
-    with draft_folder(target, _is_complete) as draft:
+    with checked_folder(target) as draft:
         with (
             open(draft / TOKENS, "wb") as file,
             open(draft / ENDS, "wb") as ends,
@@ -330,12 +330,3 @@ def _check_ids(row: NDArray[np.int32], tokenizer: DocumentTokenizer) -> None:
             f"the tokenizer gives the id {int(row.max())}, but the network has {tokenizer.vocab_size:,} tokens: "
             "restore the model's own tokenizer"
         )
-
-
-def _is_complete(folder: Path) -> bool:
-    """Whether the token array exists and has the recorded size."""
-    try:
-        tokens = json.loads((folder / META).read_text(encoding="utf-8"))["tokens"]
-        return (folder / TOKENS).stat().st_size == tokens * TOKEN_DTYPE.itemsize
-    except (OSError, ValueError, KeyError, TypeError):
-        return False

@@ -7,12 +7,14 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
 
+from headwise.data.cache import checked_folder, is_intact
 from headwise.data.sources import HF_PREFIX, Pair, changed_file_error, text_field
 from headwise.errors import UserError, unknown
 
@@ -78,7 +80,7 @@ def open_dataset(name: str, options: Mapping[str, str]) -> tuple[Any, str]:
 
 
 def cached_dataset(spec: str, folder: Path) -> Path:
-    """Stream a dataset once into a .jsonl file in `folder`, which can be read repeatedly.
+    """Stream a dataset once into a .jsonl file, in a folder in `folder`, which can be read repeatedly.
 
     The position is saved every `CHECKPOINT_EVERY` pairs (`IterableDataset.state_dict`), so a killed copy resumes there.
     Two processes may write the same file, because the content depends on the dataset only.
@@ -89,9 +91,11 @@ def cached_dataset(spec: str, folder: Path) -> Path:
     name, options = parse_hf_spec(spec)
     dataset, version = open_dataset(name, options)
     digest = hashlib.sha256(json.dumps([FORMAT, name, options, version]).encode()).hexdigest()[:16]
-    target = folder / f"hf-{re.sub('[^A-Za-z0-9]+', '-', name)[-40:].strip('-')}-{digest}.jsonl"
-    if target.exists():
-        return target
+    target = folder / f"hf-{re.sub('[^A-Za-z0-9]+', '-', name)[-40:].strip('-')}-{digest}"
+    copy = target / f"{target.name}.jsonl"
+    if is_intact(target):
+        return copy
+    shutil.rmtree(target, ignore_errors=True)
     draft, position = target.with_suffix(".part"), target.with_suffix(".position")
     saved = json.loads(position.read_text(encoding="utf-8")) if draft.exists() and position.exists() else None
     if saved:
@@ -108,9 +112,10 @@ def cached_dataset(spec: str, folder: Path) -> Path:
         draft.unlink()
         position.unlink(missing_ok=True)
         raise changed_file_error([spec])
-    draft.replace(target)
+    with checked_folder(target) as checked:
+        draft.replace(checked / copy.name)
     position.unlink(missing_ok=True)
-    return target
+    return copy
 
 
 def _save_position(position: Path, file: BinaryIO, saved: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ import json
 import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -27,13 +27,12 @@ from numpy.typing import NDArray
 
 from headwise.config.data import LineData, PairData, TextData
 from headwise.data import file_hashes
-from headwise.data.cache import cache, draft_folder, draft_path
+from headwise.data.cache import cache, checked_folder, draft_path, is_intact, sha256
 from headwise.data.columns import (
     LENGTH_FILES,
     AnyColumn,
     JoinedColumn,
     column_writer,
-    file_names,
     map_columns,
     map_lengths,
 )
@@ -51,6 +50,7 @@ FORMAT = 1  # version of the cache; raise it when its files or the construction 
 CHUNK = 4096  # pairs tokenised at once
 MIN_PAIRS_PER_WORKER = 50_000
 META = "meta.json"
+TOKENIZER = "tokenizer.json"  # in its folder
 
 Item = TypeVar("Item")
 Tokenise = Callable[[Iterable[list[Pair]]], Iterator[Result]]  # chunks of pairs, one after the other
@@ -113,19 +113,19 @@ def train_tokenizer(
         if 0 < most < total:
             report(f"the tokenizer is trained on {most:,} of {total:,} pairs (data.tokenizer_sample)")
             pairs, sides = sample_evenly(pairs, total, most), [*sides, f"{most} pairs"]
-        name = folder / f"tokenizer-{short_hash(FORMAT, tokenizers.__version__, settings, hashes, *sides)}.json"
+        name = folder / f"tokenizer-{short_hash(FORMAT, tokenizers.__version__, settings, hashes, *sides)}"
         texts = (side for pair in pairs for side in pair[: 1 if sources_only else 2])
         return cached_tokenizer(name, lambda: Tokenizer.train(texts, config, special))
 
 
-def cached_tokenizer(path: Path, train: Callable[[], Tokenizer]) -> Tokenizer:
-    """Load a tokenizer from the cache; if it is absent or damaged, train and save it."""
-    with suppress(UserError):
-        return Tokenizer.load(path)
+def cached_tokenizer(target: Path, train: Callable[[], Tokenizer]) -> Tokenizer:
+    """Load a tokenizer from its folder in the cache; if it is absent or damaged, train and save it."""
+    if is_intact(target):
+        return Tokenizer.load(target / TOKENIZER)
     tokenizer = train()
-    with draft_path(path.parent, path.name) as draft:
-        tokenizer.save(draft)
-        draft.replace(path)
+    shutil.rmtree(target, ignore_errors=True)
+    with checked_folder(target) as draft:
+        tokenizer.save(draft / TOKENIZER)
     return tokenizer
 
 
@@ -196,12 +196,12 @@ def build_corpus(
     Raises:
         UserError: a file has changed since it was hashed, or no pair is left; then nothing is written.
     """
-    with draft_folder(target, is_complete) as folder:
+    with checked_folder(target) as folder:
         pairs = map(read_unchanged, corpora, contents)
         kept, dropped = write_columns(folder, (tokenise(chunks(one)) for one in pairs), bar)
         if not any(kept):
             raise nothing_left_error(corpora, dropped)
-        write_meta(folder, file_names(), kept, dropped)
+        write_meta(folder, kept, dropped)
 
 
 def shard_paths(folder: Path, corpus: Corpus, content: HashedFiles, settings: Sequence[Any]) -> list[Path]:
@@ -234,32 +234,32 @@ def build_in_shards(
         dropped.update(meta["dropped"])
     if not any(kept):
         raise nothing_left_error(corpora, dropped)
-    with draft_folder(target, is_complete) as folder:
+    with checked_folder(target) as folder:
         paths = [*chain.from_iterable(shards)]
         for name in LENGTH_FILES:
             with (folder / name).open("wb") as file:
                 for path in paths:
                     file.write((path / name).read_bytes())
-        write_meta(folder, LENGTH_FILES, kept, dropped, shards=[path.name for path in paths])
+        write_meta(folder, kept, dropped, shards=[path.name for path in paths])
 
 
 def build_shards(paths: Sequence[Path], pairs: Iterator[Pair], n_pairs: int, tokenise: Tokenise, bar: Any) -> None:
     """Write the missing shards of a corpus; `pairs` are all of it, and raise an error where the files have changed."""
     size, last = file_hashes.SHARD, len(paths) - 1
     sizes = [min(size, n_pairs - i * size) for i in range(len(paths))]
-    missing = [not is_complete(path) for path in paths]
+    missing = [not is_intact(path) for path in paths]
     bar.update(sum(n for n, is_missing in zip(sizes, missing, strict=True) if not is_missing))
     numbered = enumerate(chunks(pairs))
     results = tokenise(chunk for number, chunk in numbered if missing[min(number * CHUNK // size, last)])
     for i, path in enumerate(paths):
         if missing[i]:
-            if not is_complete(path):  # else another process has written it meanwhile
+            if not is_intact(path):  # else another process has written it meanwhile
                 shutil.rmtree(path, ignore_errors=True)
-            with draft_folder(path, is_complete) as folder:
+            with checked_folder(path) as folder:
                 kept, dropped = write_columns(folder, [islice(results, -(-sizes[i] // CHUNK))], bar)
                 if i == last:
                     deque(results, maxlen=0)  # reads the files to their end
-                write_meta(folder, file_names(), kept, dropped)
+                write_meta(folder, kept, dropped)
     deque(results, maxlen=0)
 
 
@@ -285,12 +285,9 @@ def write_columns(folder: Path, corpora: Iterable[Iterator[Result]], bar: Any) -
     return kept, dict(dropped)
 
 
-def write_meta(
-    folder: Path, names: Sequence[str], kept: Sequence[int], dropped: Mapping[str, int], **more: Any
-) -> None:
-    """Write meta.json, with the sizes of files."""
-    sizes = {name: (folder / name).stat().st_size for name in names}
-    meta = {"read": sum(kept) + sum(dropped.values()), "kept": kept, "dropped": dropped, "sizes": sizes, **more}
+def write_meta(folder: Path, kept: Sequence[int], dropped: Mapping[str, int], **more: Any) -> None:
+    """Write meta.json."""
+    meta = {"read": sum(kept) + sum(dropped.values()), "kept": kept, "dropped": dropped, **more}
     (folder / META).write_text(json.dumps(meta), encoding="utf-8")
 
 
@@ -316,14 +313,8 @@ def nothing_left_error(corpora: Sequence[Corpus], dropped: dict[str, int]) -> Us
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether all files of a prepared corpus, and its shards, exist and have the recorded sizes."""
-    try:
-        meta = read_meta(folder)
-        shards = [folder.parent / name for name in meta.get("shards", [])]
-        names, sizes = LENGTH_FILES if shards else file_names(), meta["sizes"]
-        return all((folder / name).stat().st_size == sizes[name] for name in names) and all(map(is_complete, shards))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False
+    """Whether a prepared corpus and its shards exist, undamaged."""
+    return is_intact(folder) and all(is_intact(folder.parent / name) for name in read_meta(folder).get("shards", []))
 
 
 def open_prepared(folder: Path) -> PreparedCorpus:
@@ -357,6 +348,6 @@ def spool_path(path: str, folder: Path) -> str:
         with draft.open("wb") as copy:
             copy.writelines(lines(path))
         copied_to = folder / f"{origin}-{lines.hashes[0][:16]}{ending}"
-        if not copied_to.exists():  # otherwise it has the same content, and may be another user's
+        if not (copied_to.exists() and sha256(copied_to) == sha256(draft)):  # otherwise it may be another user's
             draft.replace(copied_to)
         return CachedCopy(str(copied_to), [display_name(path)])

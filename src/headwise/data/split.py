@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.data.cache import cache, draft_folder
+from headwise.data.cache import cache, checked_folder, is_intact
 from headwise.data.corpus import Corpus, read_corpus
 from headwise.data.file_hashes import HashedFiles, hash_corpora, short_hash
 from headwise.data.labelled_texts import read_labelled
@@ -121,7 +121,7 @@ def split_corpora(
         ending = ".tsv" if labelled else ".jsonl"
         parts = [target / f"{name}{ending}" for name in (*(f"train-{i + 1}" for i in range(len(corpora))), "valid")]
         names = [path.name for path in parts]
-        if not _is_complete(target, names):
+        if not is_intact(target):
             shutil.rmtree(target, ignore_errors=True)
             known = list(zip(corpora, contents, strict=True))
             _write(target, (known[:n_first], known[n_first:]), size, labelled, names)
@@ -130,10 +130,6 @@ def split_corpora(
         origins.append([f"{size.text} of {', '.join(map(str, corpora[:n_first]))}"])
         *train, valid = (Corpus((CachedCopy(str(path), of),)) for path, of in zip(parts, origins, strict=True))
         return Split([corpus for corpus in train if Path(*corpus.paths).stat().st_size], valid, **counts)
-
-
-def _is_complete(target: Path, names: Sequence[str]) -> bool:
-    return all((target / name).is_file() for name in (*names, META))
 
 
 def _write(
@@ -151,7 +147,7 @@ def _write(
             f"{size}: every pair shares a sentence with a validation pair, so none is left to train on; "
             "hold out fewer pairs, or give a validation file"
         )
-    with draft_folder(target, lambda folder: _is_complete(folder, names)) as draft:
+    with checked_folder(target) as draft:
         with ExitStack() as files:
             parts = [files.enter_context(open(draft / name, "w", encoding="utf-8", newline="")) for name in names]
             write = _labelled_line if labelled else _json_line

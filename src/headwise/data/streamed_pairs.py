@@ -233,4 +233,4 @@ def train_on_first_pairs(
     with cache(cache_dir) as folder:
         name = short_hash(FORMAT, tokenizers.__version__, settings, "stream", shards.version, seed, most)
         texts = (side for pair in shards.first_pairs(seed, most) for side in pair)
-        return cached_tokenizer(folder / f"tokenizer-{name}.json", lambda: Tokenizer.train(texts, config, special))
+        return cached_tokenizer(folder / f"tokenizer-{name}", lambda: Tokenizer.train(texts, config, special))

@@ -107,7 +107,7 @@ def memories_as_tsv(paths: Sequence[str], languages: Sequence[str] = ("", "")) -
     text = "".join(f"{source}\t{target}\n" for source, target in pairs).encode()
     with cache(None) as folder:
         made = folder / f"memory-{short_hash(pairs)[:16]}.tsv"
-        if not (made.is_file() and made.stat().st_size == len(text)):  # the name has the digest of the content
+        if not (made.is_file() and made.read_bytes() == text):
             with draft_path(folder, made.name) as draft:
                 draft.write_bytes(text)
                 draft.replace(made)

@@ -28,6 +28,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from headwise.data.cache import sha256
 from headwise.errors import UserError, WriteError, writing
 
 CHECKPOINTS = "checkpoints"  # the folder in a model directory
@@ -279,12 +280,6 @@ def copies_on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _state_sum(state: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
-
-
-def sha256(path: Path) -> str:
-    """The checksum of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:

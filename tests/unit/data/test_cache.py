@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headwise.config.data import TranslationData
-from headwise.data.cache import DRAFT_PREFIX, draft_folder, draft_path
+from headwise.data.cache import DRAFT_PREFIX, SUMS, draft_folder, draft_path
 from headwise.data.corpus import parse_corpora
 from headwise.data.documents import document_tokenizer, prepare_documents
 from headwise.data.prepared import prepare, train_tokenizer
@@ -146,6 +146,20 @@ def preparing(path: Path, cache: Path) -> "Iterator[subprocess.Popen[str]]":
 
 def drafts(cache: Path) -> list[str]:
     return sorted(path.name for path in cache.glob(f"{DRAFT_PREFIX}*"))
+
+
+def test_everything_that_is_damaged_is_made_again(filled: Path) -> None:
+    """Also what no other test damages: documents, splits, copies of memories."""
+    made = everything(filled)
+    files = {path: path.read_bytes() for path in (filled / "cache").rglob("*") if path.is_file()}
+    for path, content in files.items():
+        if path.name != SUMS:
+            path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.warns(UserWarning, match="damaged in the cache") as warned:
+        assert everything(filled) == made
+    assert {path: path.read_bytes() for path in (filled / "cache").rglob("*") if path.is_file()} == files
+    messages = " ".join(str(one.message) for one in warned)
+    assert all(name in messages for name in ("ends.values", "meta.json", "tokenizer.json"))
 
 
 def test_drafts_of_ended_processes_are_removed_and_others_stay(filled: Path) -> None:

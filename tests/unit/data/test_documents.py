@@ -101,11 +101,13 @@ def test_the_cache_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     again = prepare_documents([path], uncalled_tokenizer(tokenizer), tmp_path, progress=False)
     assert (again.key, again.tokens.tolist()) == (first.key, first.tokens.tolist())
     monkeypatch.undo()
-    (tmp_path / first.key / "tokens.values").unlink()
-    (tmp_path / first.key / "tokens.values").write_bytes(b"")  # cut off, but for who has mapped it
-    assert prepare_documents([path], document_tokenizer(tokenizer), tmp_path, progress=False).tokens.tolist() == (
-        first.tokens.tolist()
-    )
+    expected = first.tokens.tolist()
+    for damaged in (b"", first.tokens[::-1].tobytes()):
+        (tmp_path / first.key / "tokens.values").unlink()  # because `first` has mapped it
+        (tmp_path / first.key / "tokens.values").write_bytes(damaged)
+        with pytest.warns(UserWarning, match=r"tokens\.values: damaged in the cache"):
+            again = prepare_documents([path], document_tokenizer(tokenizer), tmp_path, progress=False)
+        assert again.tokens.tolist() == expected
 
 
 def uncalled_tokenizer(tokenizer: Tokenizer) -> DocumentTokenizer:

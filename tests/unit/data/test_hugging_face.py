@@ -79,7 +79,7 @@ def test_a_killed_copy_resumes(tmp_path: Path, seen: list[int], kind: str) -> No
     (corpus,) = spool([Corpus((spec,))], cache)
     assert seen == [*range(31, N + 1)]
     assert list(read_pairs([corpus])) == PAIRS
-    assert [path.suffix for path in cache.iterdir()] == [".jsonl"]
+    assert [path.suffix for path in cache.iterdir()] == [""]
     (tmp_path / "anew").mkdir()
     anew = hugging_face.cached_dataset(spec, tmp_path / "anew")
     assert anew.read_bytes() == Path(*corpus.paths).read_bytes() and anew.name == Path(*corpus.paths).name
@@ -90,6 +90,11 @@ def test_a_copy_is_cached_until_rows_change(tmp_path: Path, seen: list[int]) -> 
     first = hugging_face.cached_dataset(spec, tmp_path)
     del seen[:]
     assert hugging_face.cached_dataset(spec, tmp_path) == first and seen == []
+    content = first.read_bytes()
+    first.write_bytes(content.replace(b"49", b"48"))
+    with pytest.warns(UserWarning, match=f"{first.name}: damaged in the cache"):
+        assert hugging_face.cached_dataset(spec, tmp_path) == first
+    assert first.read_bytes() == content
     write(tmp_path / "set", "jsonl", [("another", "one"), *PAIRS[1:]])
     for path in (tmp_path / "set").iterdir():
         os.utime(path, (1, 1))

@@ -171,8 +171,13 @@ def test_the_cache_is_used_and_repaired(tmp_path: Path) -> None:
     stamp = Path(first.valid.paths[0]).stat().st_mtime_ns
     assert take("5%", path, cache_dir=cache) == first
     assert Path(first.valid.paths[0]).stat().st_mtime_ns == stamp
-    Path(first.train[0].paths[0]).unlink()
-    assert parts(take("5%", path, cache_dir=cache)) == before
+    train = Path(first.train[0].paths[0])
+    train.write_bytes(train.read_bytes().replace(b"7", b"8", 1))
+    with pytest.warns(UserWarning, match=f"{train.name}: damaged in the cache"):
+        assert parts(take("5%", path, cache_dir=cache)) == before
+    train.unlink()
+    with pytest.warns(UserWarning, match=f"{train.name}: damaged in the cache"):
+        assert parts(take("5%", path, cache_dir=cache)) == before
     assert [entry.name for entry in cache.iterdir()] == [Path(first.train[0].paths[0]).parent.name]
 
 
