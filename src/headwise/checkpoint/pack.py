@@ -39,6 +39,7 @@ def pack_model(folder: str | Path, compute: str = "") -> Path:
         raise UserError(
             f"{folder}: an encoder is packed whenever it is loaded, and needs no file for it; use it as it is"
         )
-    path = write_packed(found.path, parameters.axes, parameters.arrays, compute, parameters.digest)
+    states = parameters.states()
+    path = write_packed(found.path, parameters.axes, parameters.arrays, compute, parameters.digest, states)
     seal(found.path)  # a folder of an older version: without the listed digest each start would hash the weights
     return path

@@ -4,7 +4,8 @@ The first translation does not wait for packing. The file holds the parts of
 `native.linear.PackedMemory` one after another; the addresses at the start of a layer are set in each process. The
 header identifies what was packed: the digest of `model.safetensors`, a checksum of the unpacked parameters, the
 network's settings, the precision, and the sources of the packing code. If any differs, the file is ignored with a
-warning. The header also has a checksum of the content, so a damaged file is an error.
+warning. The header also has a checksum of the content, so a damaged file is an error, and the sizes and times of the
+files of weights: if they are others now, the digest of the weights is computed and compared with the manifest.
 
 The file is read into memory, not mapped: a process that has it mapped would be killed when another program overwrites
 it in place. Not here: packing itself (`native`).
@@ -44,6 +45,7 @@ HELD = (
 )  # ends of the names of packed parameters
 ORDERED_BY = (FOLDER / "linear.py", FOLDER / "network.py", Path(__file__).with_name("compiled.py"), Path(__file__))
 HEADER = 4096  # bytes before the layers: JSON and spaces
+FileStates = list[list[int]]  # of each file of weights: size in bytes, times of the last change
 ADDRESSES = -(-sizeof(Linear) // REGISTER) * REGISTER  # bytes at the start of a layer
 
 
@@ -109,12 +111,16 @@ class Unread(Mapping[str, Floats]):
         return len(self._weights)
 
 
-def write_packed(folder: Path, c: NetworkConfig, arrays: Arrays, compute: str, digest: Callable[[], str]) -> Path:
-    """Pack a network into the file for `compute` in its folder; `digest` gives the digest of its weights."""
+def write_packed(
+    folder: Path, c: NetworkConfig, arrays: Arrays, compute: str, digest: Callable[[], str], states: FileStates
+) -> Path:
+    """Pack a network into the file for `compute` in its folder; `digest` gives the digest of its weights, which is
+    computed, and `states` are those of their files before that."""
     memory = Collected()
     compiled(c, arrays, compute, memory)
     body = np.frombuffer(b"".join(memory.written()), np.uint8)
     about = {"of": made_of(c, arrays, compute, digest()), "bytes": HEADER + len(body), "checksum": checksum(body)}
+    about["weights"] = states
 
     def write(draft: Path) -> None:
         with draft.open("wb") as file:
@@ -125,10 +131,17 @@ def write_packed(folder: Path, c: NetworkConfig, arrays: Arrays, compute: str, d
     return path
 
 
-def read_packed(path: Path, c: NetworkConfig, arrays: Arrays, compute: str, digest: str) -> tuple[Any, ...] | None:
+def read_packed(
+    path: Path, c: NetworkConfig, arrays: Arrays, compute: str, digest: str, check: Callable[[FileStates], None]
+) -> tuple[Any, ...] | None:
     """The arguments of `compiled` after the configuration: parameters, `compute`, and the memory with the layers.
 
-    None, with a warning, if the file was packed from other weights or code; `digest` is that of the weights.
+    None, with a warning, if the file was packed from other weights or code.
+
+    Args:
+        digest: of the weights, as listed.
+        check: called with the states of the files of weights when they were packed; if these are others now, compares
+            the weights with the manifest.
 
     Raises:
         UserError: the file is not a packed file, is damaged, or cannot be read.
@@ -141,7 +154,7 @@ def read_packed(path: Path, c: NetworkConfig, arrays: Arrays, compute: str, dige
         raise UserError(f"{path}: cannot be read ({error.strerror}); make it readable, or delete it") from None
     try:
         about = json.loads(content)
-        of, size = about["of"], about["bytes"]
+        of, size, states = about["of"], about["bytes"], about.get("weights")
     except (ValueError, KeyError, TypeError, RecursionError):
         raise damaged(path, "it has no header") from None
     if of != made_of(c, arrays, compute, digest):
@@ -152,6 +165,7 @@ def read_packed(path: Path, c: NetworkConfig, arrays: Arrays, compute: str, dige
         raise damaged(path, f"it has {len(content) + len(body):,} bytes, not {size:,}")
     if about.get("checksum") != checksum(body):
         raise damaged(path, "its content does not have the checksum in its header")
+    check(states)
     return Unread(arrays), compute, PackedFile(path, body)
 
 

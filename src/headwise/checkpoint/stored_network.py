@@ -16,7 +16,7 @@ from headwise.checkpoint.compiled_encoder import compiled_encoder
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.layout import PACKED
 from headwise.checkpoint.manifest import Digests
-from headwise.checkpoint.packed import read_packed
+from headwise.checkpoint.packed import FileStates, read_packed
 from headwise.checkpoint.weights import Arrays, WeightsFile
 from headwise.config.model import ModelConfig
 from headwise.contract import SearchEngine
@@ -55,11 +55,17 @@ class LibraryParameters:
         """`UserError` if the manifest lists other files."""
         self.digests.check(self.files)
 
+    def states(self) -> FileStates:
+        """The size and the times of each file. Nobody can set the time of a change, so a replaced file shows."""
+        paths = [self.folder / name for name in self.files]
+        found = [path.stat() for path in paths if path.is_file()]
+        return [[one.st_size, one.st_mtime_ns, one.st_ctime_ns] for one in found]
+
     def network(self, compute: str) -> Any:
         """A `CompiledNetwork` or a `CompiledEncoder`.
 
-        It is read from a packed file without reading the weights, or packed while the digests of the weights are
-        computed.
+        It is read from a packed file, without reading weights that have not changed since they were packed, or packed
+        while the digests of the weights are computed.
         """
         if packed := self._packed(compute):
             return compiled(self.axes, *packed)
@@ -71,7 +77,14 @@ class LibraryParameters:
 
     def _packed(self, compute: str) -> tuple[Any, ...] | None:
         path = self.folder / PACKED.format(compute)
-        return read_packed(path, self.axes, self.arrays, compute, self._listed()) if path.is_file() else None
+        if not path.is_file():
+            return None
+
+        def check(packed: FileStates) -> None:
+            if packed != self.states():
+                self.check()
+
+        return read_packed(path, self.axes, self.arrays, compute, self._listed(), check)
 
     def digest(self) -> str:
         """The digest of the weights, of several files those of all; `UserError` if the manifest lists other files."""

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 from unit.checkpoint.test_compiled import CONFIGS, SMALL, TEXTS, TOKENIZER, needs_library, network
 
 import headwise
-from headwise.checkpoint import packed
+from headwise.checkpoint import manifest, packed
 from headwise.checkpoint.manifest import MANIFEST
 from headwise.checkpoint.pack import pack_model
 from headwise.checkpoint.packed import HEADER
@@ -172,19 +172,39 @@ def test_damaged_weights_are_not_packed(tmp_path: Path) -> None:
     assert not (folder / "packed.int8").exists()
 
 
-def test_the_torch_module_is_not_made_of_damaged_weights(tmp_path: Path) -> None:
-    """They are not read while a packed file will do."""
+def test_weights_that_are_not_as_listed_are_an_error_beside_a_packed_file(tmp_path: Path) -> None:
+    """In packed numbers only, with the size and the date of the file that was packed."""
     folder = write(tmp_path / "model")
-    wanted = translated(folder)
     pack_model(folder, "int8")
+    before = (folder / WEIGHTS).stat()
     content = bytearray((folder / WEIGHTS).read_bytes())
     place = (folder / WEIGHTS).read_bytes().index(parameters_of(network(SMALL))[PROJECTION].numpy().tobytes())
     content[place + 3] ^= 64
     (folder / WEIGHTS).write_bytes(content)
-    model = headwise.load(folder, "cpu")
-    assert model.translate(TEXTS, compute="int8") == wanted
-    with pytest.raises(UserError, match=rf"{WEIGHTS}.*not.*{MANIFEST}"):
-        _ = model.network
+    os.utime(folder / WEIGHTS, ns=(before.st_atime_ns, before.st_mtime_ns))
+    uses: list[Callable[[Any], object]] = [
+        lambda model: model.translate(TEXTS, compute="int8"),
+        lambda model: model.translate(TEXTS),
+        lambda model: model.network,
+    ]
+    for use in uses:
+        with pytest.raises(UserError, match=rf"{WEIGHTS}.*not.*{MANIFEST}"):
+            use(headwise.load(folder, "cpu"))
+
+
+def test_weights_are_hashed_only_if_they_have_changed_since_they_were_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, hashed = write(tmp_path / "model"), list[str]()
+    pack_model(folder, "int8")
+    usual = manifest.file_digest
+    monkeypatch.setattr(manifest, "file_digest", lambda path: (hashed.append(path.name), usual(path))[1])
+    wanted = translated(folder)
+    assert hashed and WEIGHTS not in hashed
+    shutil.copy2(folder / WEIGHTS, tmp_path)
+    shutil.copy2(tmp_path / WEIGHTS, folder)  # which keeps the date
+    assert translated(folder) == wanted
+    assert WEIGHTS in hashed
 
 
 def test_a_file_under_the_name_of_other_numbers_is_left_out(tmp_path: Path) -> None:
