@@ -23,6 +23,10 @@ class WriteError(UserError):
     """A file cannot be written: a full disk, an exceeded quota, a missing folder."""
 
 
+class NonFiniteError(UserError):
+    """The outputs of a network are not finite."""
+
+
 @contextmanager
 def writing(path: str | Path, *others: type[Exception]) -> Iterator[None]:
     """Inside, an error of the operating system while writing `path` becomes a `WriteError`.

@@ -19,7 +19,7 @@ from headwise.contract import (
     Stop,
 )
 from headwise.decode.candidates import Candidates, CandidateTable
-from headwise.errors import UserError
+from headwise.errors import NonFiniteError, UserError
 
 
 class TooLarge(UserError):
@@ -212,9 +212,9 @@ def search_options(
     )
 
 
-def non_finite_error() -> UserError:
+def non_finite_error() -> NonFiniteError:
     """The error for a model whose outputs are not finite."""
-    return UserError(
+    return NonFiniteError(
         "the model's predictions are not finite: its training diverged or its file is damaged, or numbers are too "
         "large for float16 (choose bfloat16 or float32)"
     )

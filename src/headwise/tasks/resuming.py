@@ -24,6 +24,7 @@ PLANNED_ANEW = "this epoch is planned anew, so it repeats some examples and omit
 FLAGS = {"train.seed": "--seed", "model.task": "--task"}  # settings that have an option
 
 ROUNDING = "rounding and dropout differ from here on"
+FROM_HERE = "for the updates from here on"
 
 SHARDS = "shards"  # of a stream
 WEIGHTS = "data.weights"  # of the corpora, which --add may change
@@ -44,6 +45,10 @@ MAY_CHANGE = {
     "train.compile": ROUNDING,
     "train.shard": ROUNDING,
     "train.reduce": ROUNDING,
+    "train.learning_rate": FROM_HERE,
+    "train.warmup_steps": FROM_HERE,
+    "train.clip_norm": FROM_HERE,
+    "train.precision": ROUNDING,
     "train.accumulate": "",  # see `_report_update`
     "train.tokens_per_batch": "",
     SHARDS: "the shards of the stream have changed; another number of them begins the next epoch",

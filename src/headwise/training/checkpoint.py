@@ -56,7 +56,8 @@ class CheckpointDraft:
     """
 
     def __init__(self, folder: Path, checkpoint: Checkpoint, rank: int = 0, size: int = 1) -> None:
-        self._target = folder / step_name(checkpoint.state["step"])
+        self.step: int = checkpoint.state["step"]
+        self._target = folder / step_name(self.step)
         self._path = self._target.with_name(f".{self._target.name}")
         self._state = checkpoint.state
         kinds = {MODEL: checkpoint.model, TRAINING: checkpoint.training}

@@ -12,7 +12,6 @@ import math
 import signal
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from headwise.data.batch import TrainingBatch
 from headwise.data.stream import BatchShare
-from headwise.errors import UserError, WriteError
+from headwise.errors import NonFiniteError, UserError, WriteError
 from headwise.training.checkpoint import (
     CHECKPOINTS,
     Checkpoint,
@@ -121,6 +120,15 @@ class RankSaver(CheckpointSaver):
             if problem:
                 raise kind(problem)
         return [result for result, _ in shares]
+
+    def discard(self, step: int) -> list[Path]:
+        """See `CheckpointSaver`; rank 0 deletes the files."""
+        self._finish_before(step)
+        self.ranks.barrier("the files of a checkpoint")
+        if self.ranks.is_main:
+            super().discard(step)
+        self.ranks.barrier("the checkpoints of rank 0")
+        return checkpoint_paths(self.folder)
 
     def leave(self) -> None:
         """After an error the ranks cannot agree that all files are complete."""
@@ -265,11 +273,19 @@ class ParallelTrainer(Trainer):
     def _outputs(self, model: nn.Module) -> Outputs:
         """The outputs of all ranks, the same on every rank."""
         own: Outputs | None = None
+        problem = ""
         if not self._received:
-            with suppress(ValidationDeferred):
+            try:
                 own = super()._outputs(model)
-        shares = self.ranks.gather([own, *self._signal_flags()], "the shares of a validation")
-        self._stop_on(sum(terms for _, terms, _ in shares), sum(interrupts for _, _, interrupts in shares))
+            except ValidationDeferred:
+                pass
+            except NonFiniteError as error:
+                problem = str(error)
+        shares = self.ranks.gather([own, problem, *self._signal_flags()], "the shares of a validation")
+        self._stop_on(sum(terms for *_, terms, _ in shares), sum(interrupts for *_, interrupts in shares))
+        for _, problem, *_ in shares:
+            if problem:
+                raise NonFiniteError(problem)
         if any(share is None for share, *_ in shares):
             raise ValidationDeferred
         return {name: interleave([share[name] for share, *_ in shares]) for name in shares[0][0]}

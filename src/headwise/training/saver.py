@@ -3,6 +3,7 @@
 `parallel.RankSaver` and `sharded.ShardSaver` do so for several processes. The format is in `checkpoint.py`.
 """
 
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from headwise.training.checkpoint import (
     CheckpointDraft,
     StoredCheckpoint,
     StoredTensors,
+    checkpoint_paths,
     load_checkpoint,
     remove_drafts,
     remove_old,
+    saved_step,
 )
 
 
@@ -56,6 +59,29 @@ class CheckpointSaver:
         except WriteError:
             remove_drafts(self.folder)  # free the disk space
             raise
+
+    def discard(self, step: int) -> list[Path]:
+        """Delete the checkpoints of update `step` and later, whose parameters have turned out to be useless.
+
+        Without an earlier one, all that are complete stay. Returns those that remain, oldest first.
+        """
+        self._finish_before(step)
+        remove_drafts(self.folder)
+        paths = checkpoint_paths(self.folder)
+        if paths and saved_step(paths[0]) < step:
+            for path in paths:
+                if saved_step(path) >= step:
+                    shutil.rmtree(path)
+        return checkpoint_paths(self.folder)
+
+    def _finish_before(self, step: int) -> None:
+        """Wait for the checkpoint that is being written, and name it if it is of an update before `step`."""
+        with suppress(WriteError):
+            if self.draft and self.draft.step < step:
+                self.finish()
+            elif self.draft:
+                self.draft.sums()
+        self.draft = None
 
     def leave(self) -> None:
         """Finish, if possible, when the run ends with an error."""

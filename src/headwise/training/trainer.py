@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from headwise.config.settings import RunConfig, meaningful
 from headwise.data.batch import Stream, TrainingBatch
-from headwise.errors import UserError, WriteError
+from headwise.errors import NonFiniteError, UserError, WriteError
 from headwise.network.parameters import count_parameters
 from headwise.training.callbacks import Callback, Callbacks, TrainingStart
 from headwise.training.checkpoint import (
@@ -135,7 +135,7 @@ class Trainer:
             if not progress.validation_due:
                 self.batches = [next(batches) for _ in range(train.accumulate)]
                 self._update(self.batches, clock)
-                if self.saver.is_written():
+                if self.saver.is_written() and not self._skipping():  # an update has shown that it is good
                     self.saver.finish()
                 progress.data = stream.state()
                 self.terminal.step()
@@ -147,14 +147,15 @@ class Trainer:
                 progress.validation_due = validates
             if progress.validation_due and not self._stop_signal:
                 self._validate(log)
-            last = self._out_of_patience() or progress.step == train.max_steps or bool(self._stop_signal)
-            if last or progress.step % train.checkpoint_every == 0:
+            stops = bool(self._stop_signal) and (progress.validation_due or not self._skipping())
+            last = self._out_of_patience() or progress.step == train.max_steps or stops
+            if (last or progress.step % train.checkpoint_every == 0) and not self._skipping():
                 self._save()
             if last:
                 self.saver.finish()
-            if self._stop_signal:
-                return self._stop_signal
-        return "patience" if progress.step < train.max_steps else "finished"
+            if stops:
+                break
+        return self._stop_signal or ("patience" if progress.step < train.max_steps else "finished")
 
     def _out_of_patience(self) -> bool:
         return 0 < self.config.train.patience <= self.progress.validations_since_best
@@ -232,13 +233,27 @@ class Trainer:
         progress.skipped_in_a_row += 1
         if progress.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
             what = "gradient" if math.isfinite(objective) else "loss"
-            self.saver.finish()
-            good = [path.name for path in checkpoint_paths(self.folder / CHECKPOINTS)]
-            raise UserError(
-                f"step {step}: the {what} has not been finite for {MAX_SKIPPED_IN_A_ROW} updates; lower "
-                f"train.learning_rate (now {self._peak:g}), raise train.warmup_steps, set train.clip_norm=1 or use "
-                f"model.norm_position=pre; the last good checkpoint is {good[-1] if good else 'none yet'}"
-            )
+            raise self._diverged(step, f"the {what} has not been finite for {MAX_SKIPPED_IN_A_ROW} updates")
+
+    def _skipping(self) -> bool:
+        """Whether the latest update was skipped, so that nobody knows yet whether the parameters are good."""
+        self._count_deferred()
+        return self.progress.skipped_in_a_row > 0
+
+    def _diverged(self, step: int, what: str) -> UserError:
+        """The error for parameters that give numbers that are not finite; deletes checkpoints with these parameters."""
+        changed = step - self.progress.skipped_in_a_row  # by this update
+        left = self.saver.discard(changed)
+        if not left:
+            how = "and add --resume: the run starts again, because it has no good checkpoint yet"
+        elif saved_step(left[-1]) >= changed:
+            how = f"and name another folder, because no checkpoint of {self.folder} is good"
+        else:
+            how = f"and add --resume: the run continues after its last good checkpoint, {left[-1].name}"
+        return UserError(
+            f"step {step}: {what}; lower train.learning_rate (now {self._peak:g}), raise train.warmup_steps or set "
+            f"train.clip_norm=1 (in a new run also model.norm_position=pre), {how}"
+        )
 
     def _open_log(self) -> MetricsLog:
         return MetricsLog(self.folder, self.progress.step)
@@ -279,6 +294,10 @@ class Trainer:
                 better = self._evaluate_candidate(log, f"step {progress.step}")
         except ValidationDeferred:
             return
+        except NonFiniteError as error:
+            self._count_deferred()
+            what = "the predictions for the validation texts are not finite, so the training has diverged"
+            raise self._diverged(progress.step, what) from error
         progress.validation_due = False
         progress.validations_since_best = 0 if better else progress.validations_since_best + 1
 

@@ -105,11 +105,23 @@ def test_changes_are_reported_and_recorded(tmp_path: Path, capsys: pytest.Captur
     ) in rows
 
 
+def test_a_diverged_run_may_be_rescued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By what the message about divergence suggests, with a line for each."""
+    started(tmp_path, 1)
+    save_checkpoint(tmp_path / CHECKPOINTS, Checkpoint({"w": torch.ones(2)}, {}, {"step": 40}))
+    rescue: dict[str, Any] = {"learning_rate": 0.5, "warmup_steps": 9, "clip_norm": 1.0, "precision": "bf16"}
+    resumed(tmp_path, True, 1, 600, 1, **rescue)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(" was ")[0] for line in lines] == [f"train.{name}" for name in rescue]
+    changes = read_run(tmp_path)[1]["changes"]
+    assert {change["name"]: change["now"] for change in changes} == {f"train.{k}": v for k, v in rescue.items()}
+
+
 def test_other_settings_must_be_those_of_the_run(tmp_path: Path) -> None:
     config = started(tmp_path, 1)
     request = TrainRequest("run", [], [], str(tmp_path), resume=True)
-    other = replace(config, train=replace(config.train, learning_rate=0.5))
-    with pytest.raises(UserError, match=r"train\.learning_rate.*0\.0.*0\.5.*run's --set"):
+    other = replace(config, train=replace(config.train, r_drop=0.5))
+    with pytest.raises(UserError, match=r"train\.r_drop.*0\.0.*0\.5.*run's --set"):
         check_resumed(request, other, ABOUT, tmp_path)
 
 

@@ -24,10 +24,11 @@ from headwise.config.model import ModelConfig, TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.data.batch import Batch, collate
+from headwise.decode.request import non_finite_error
 from headwise.errors import UserError, unwritable
 from headwise.training import checkpoint
 from headwise.training.callbacks import Callback, TrainingStart
-from headwise.training.checkpoint import CheckpointDraft, checkpoint_paths, load_checkpoint
+from headwise.training.checkpoint import CheckpointDraft, checkpoint_paths, load_checkpoint, saved_step
 from headwise.training.deferred import UpdateSums, step_if_finite
 from headwise.training.loss import Loss
 from headwise.training.metrics import Clock
@@ -336,16 +337,20 @@ def spoil_gradient(run: Run, steps: set[int]) -> None:
 
 @pytest.mark.parametrize("spoil", [spoil_hidden, spoil_gradient])
 def test_a_bad_update_is_skipped_and_counted(tmp_path: Path, spoil: Callable[[Run, set[int]], None]) -> None:
-    run = Run(tmp_path, checkpoint_every=1, keep_last=10, ema=0.5)
-    spoil(run, {3})
-    assert run.trainer.run() == "finished"
-    after = [load_checkpoint(path) for path in checkpoint_paths(tmp_path / "checkpoints")]
-    assert_different(after[0].model, after[1].model)
-    assert_equal(after[1].model, after[2].model)
-    assert after[1].training.keys() == after[2].training.keys()
-    moments = [{k: v for k, v in saved.training.items() if "random" not in k} for saved in after]
-    assert_equal(moments[1], moments[2])
-    assert_different(after[2].model, after[3].model)
+    run, cut = (
+        Run(tmp_path / name, max_steps=steps, checkpoint_every=1, keep_last=10, ema=0.5)
+        for name, steps in (("whole", 4), ("cut", 3))
+    )
+    for one in (run, cut):
+        spoil(one, {3})
+        assert one.trainer.run() == "finished"
+    after = {saved_step(path): load_checkpoint(path) for path in checkpoint_paths(run.folder / "checkpoints")}
+    assert [*after] == [1, 2, 4]
+    assert_different(after[1].model, after[2].model)
+    assert_different(after[2].model, after[4].model)
+    assert_equal(after[2].model, cut.parameters())
+    own = {**cut.trainer.optimizer.tensors(cut.network), **{f"ema.{k}": v for k, v in cut.trainer.average.items()}}
+    assert_equal({k: v for k, v in after[2].training.items() if "random" not in k}, own)
     assert [line["skipped"] for line in run.log()] == [0, 0, 1, 1]
     assert [line["loss"] is not None for line in run.log()] == [True, True, False, True]
 
@@ -356,13 +361,94 @@ def test_ten_skipped_updates_in_a_row_end_the_run(
 ) -> None:
     run = Run(tmp_path, max_steps=50, checkpoint_every=2)
     spoil(run, set(range(5, 50)))
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match="checkpoint, step-00000002") as caught:
         run.trainer.run()
     message = str(caught.value)
     assert message.startswith(f"step 14: the {what} has not been finite for 10 updates; lower train.learning_rate")
-    good = message.removesuffix(".").rsplit(" ", 1)[-1]
-    assert (tmp_path / "checkpoints" / good).is_dir()
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]
     assert all(bool(value.isfinite().all()) for value in run.parameters().values())
+
+
+def explode(run: Run, step: int) -> None:
+    """The parameters of this update give no finite loss."""
+    taken = run.trainer.optimizer.step
+    calls = iter(range(1, 100))
+
+    def take(rate: float) -> None:
+        taken(rate)
+        if next(calls) == step:
+            with torch.no_grad():
+                run.network.get_parameter("output.weight").fill_(math.inf)
+
+    run.trainer.optimizer.step = take
+
+
+@pytest.mark.parametrize(("step", "every", "kept"), [(4, 2, 2), (4, 1, 3), (5, 2, 4), (1, 1, 0), (3, 5, 0)])
+def test_a_diverged_run_continues_before_the_divergence(tmp_path: Path, step: int, every: int, kept: int) -> None:
+    """Only the checkpoint before it, even if a run keeps one; without any it starts again."""
+    given = {"max_steps": 20, "checkpoint_every": every, "keep_last": 1}
+    run = Run(tmp_path, **given)
+    (tmp_path / "checkpoints").mkdir()
+    explode(run, step)
+    with pytest.raises(UserError, match=f"step-{kept:08d}" if kept else "--resume: the run starts again"):
+        run.trainer.run()
+    assert [saved_step(path) for path in (tmp_path / "checkpoints").iterdir()] == [kept] * bool(kept)
+    again = Run(tmp_path, **given)
+    assert again.trainer.restore(pytest.fail) == bool(kept) and again.trainer.progress.step == kept
+    assert again.trainer.run() == "finished" and again.trainer.progress.skipped == 0
+
+
+def test_a_signal_among_skipped_updates_waits_for_a_good_one(tmp_path: Path) -> None:
+    run = Run(tmp_path, max_steps=50)
+    spoil_hidden(run, {3, 4, 5})
+    calls = iter(range(1, 50))
+    run.network.src_embeddings.register_forward_pre_hook(
+        lambda *_: signal.raise_signal(signal.SIGTERM) if next(calls) == 4 else None
+    )
+    assert run.trainer.run() == "SIGTERM"
+    (path,) = checkpoint_paths(tmp_path / "checkpoints")
+    assert load_checkpoint(path).state["step"] == 6
+
+
+@pytest.mark.parametrize("due", [3, 4])
+def test_a_signal_and_a_validation_among_skipped_updates_end_the_run(tmp_path: Path, due: int) -> None:
+    """The validation is of the resumed run, which repeats these updates."""
+    run = Run(tmp_path, max_steps=50, validate_every=due, checkpoint_every=2)
+    spoil_hidden(run, {3, 4})
+    calls = iter(range(1, 50))
+    run.network.src_embeddings.register_forward_pre_hook(
+        lambda *_: signal.raise_signal(signal.SIGTERM) if next(calls) == due else None
+    )
+    assert run.trainer.run() == "SIGTERM" and run.validated == []
+    assert [saved_step(path) for path in checkpoint_paths(tmp_path / "checkpoints")] == [2]
+
+
+@pytest.mark.parametrize("skipped", [0, 2])
+def test_a_validation_that_finds_no_finite_prediction_says_how_to_train_on(tmp_path: Path, skipped: int) -> None:
+    def diverge() -> Figures:
+        if run.trainer.progress.step < 6:
+            return {"loss": 1.0}
+        raise non_finite_error()
+
+    run = Run(tmp_path, validate=diverge, validate_every=3, max_steps=50, checkpoint_every=1)
+    spoil_hidden(run, set(range(7 - skipped, 7)))
+    with pytest.raises(UserError, match=r"^step 6: .*validation.* lower train\.learning_rate .*--resume: ") as caught:
+        run.trainer.run()
+    good = 5 - skipped
+    assert f"step-{good:08d}" in str(caught.value)
+    assert [saved_step(path) for path in checkpoint_paths(tmp_path / "checkpoints")][-1] == good
+
+
+def test_a_run_without_a_good_checkpoint_keeps_what_it_has(tmp_path: Path) -> None:
+    """It was stopped right after the divergence, and kept no other checkpoint."""
+    run = Run(tmp_path, max_steps=3, keep_last=1)
+    run.trainer.run()
+    again = Run(tmp_path, max_steps=50, keep_last=1)
+    spoil_hidden(again, set(range(1, 50)))
+    assert again.trainer.restore(pytest.fail)
+    with pytest.raises(UserError, match="name another folder"):
+        again.trainer.run()
+    assert [saved_step(path) for path in checkpoint_paths(tmp_path / "checkpoints")] == [3]
 
 
 @pytest.mark.parametrize("spoil", [spoil_hidden, spoil_gradient])
