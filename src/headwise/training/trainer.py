@@ -240,7 +240,7 @@ class Trainer:
         self._count_deferred()
         return self.progress.skipped_in_a_row > 0
 
-    def _diverged(self, step: int, what: str) -> UserError:
+    def _diverged(self, step: int, what: str) -> NonFiniteError:
         """The error for parameters that give numbers that are not finite; deletes checkpoints with these parameters."""
         changed = step - self.progress.skipped_in_a_row  # by this update
         left = self.saver.discard(changed)
@@ -250,7 +250,7 @@ class Trainer:
             how = f"and name another folder, because no checkpoint of {self.folder} is good"
         else:
             how = f"and add --resume: the run continues after its last good checkpoint, {left[-1].name}"
-        return UserError(
+        return NonFiniteError(
             f"step {step}: {what}; lower train.learning_rate (now {self._peak:g}), raise train.warmup_steps or set "
             f"train.clip_norm=1 (in a new run also model.norm_position=pre), {how}"
         )

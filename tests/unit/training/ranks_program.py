@@ -32,6 +32,7 @@ from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.data.batch import Batch, collate
 from headwise.data.stream import ALL_BATCHES, BatchShare, EndlessStream, batches_of_epochs
+from headwise.errors import NonFiniteError, UserError
 from headwise.training.checkpoint import CHECKPOINTS, checkpoint_paths
 from headwise.training.logs import TRAINING_LOG, VALIDATION_LOG, read_log
 from headwise.training.parallel import ParallelTrainer
@@ -147,6 +148,24 @@ def resumed_from_the_one_before(folder: Path, ranks: Ranks) -> dict[str, Any]:
     return {"steps": steps, "step": step, "warnings": warnings, "before": before, **told(trainer)}
 
 
+def diverged(folder: Path, ranks: Ranks) -> dict[str, Any]:
+    """A training whose validation finds no finite prediction, on the last rank alone."""
+
+    class Diverging(SevenBatches):
+        def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
+            if shard.rank == shard.size - 1:
+                raise NonFiniteError("nan")
+            return super().outputs(network, device, shard)
+
+    trainer = made(folder, parallel(ranks), checkpoint_every=2, keep_last=5)
+    trainer.validation = Diverging()
+    try:
+        trainer.run()
+    except UserError as error:
+        return {"error": str(error), "left": [path.name for path in checkpoint_paths(folder / CHECKPOINTS)]}
+    return {}
+
+
 def stopped_and_resumed(out: Path, before: Path, kind: Any, ranks: Ranks | None = None) -> dict[str, Any]:
     """Stop a run in each mode after three updates, and resume the runs in `before` in each mode."""
     results = {}
@@ -221,6 +240,7 @@ def all_cases(out: Path, before: Path) -> None:
             (out / f"{case}.{ranks.rank}.json").write_text(json.dumps(record))
         record = resumed_from_the_one_before(out / "shared", ranks)
         (out / f"resumed.{ranks.rank}.json").write_text(json.dumps(record))
+        (out / f"diverged.{ranks.rank}.json").write_text(json.dumps(diverged(out / "diverged", ranks)))
         results = stopped_and_resumed(out, before, parallel(ranks), ranks)
         (out / f"changed.{ranks.rank}.json").write_text(json.dumps(results))
 

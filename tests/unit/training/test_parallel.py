@@ -53,7 +53,7 @@ def four(folder_of_four: Path) -> dict[str, Told]:
 
 
 def results(size: int, folder: Path) -> dict[str, Told]:
-    cases = (*CASES, "resumed", "changed")
+    cases = (*CASES, "resumed", "diverged", "changed")
     return {case: [json.loads((folder / f"{case}.{rank}.json").read_text()) for rank in range(size)] for case in cases}
 
 
@@ -135,6 +135,13 @@ def test_all_ranks_skip_a_checkpoint_that_one_finds_damaged(request: Any, size: 
         assert warning.endswith(f"step-00000005/model-00002-of-{size:05d}.safetensors: checksum does not match")
         assert rank["step"] == 4
         assert rank["parameters"] == rank["before"]  # bit for bit
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_all_ranks_end_a_run_that_one_finds_diverged(request: Any, size: int) -> None:
+    for rank in request.getfixturevalue({2: "two", 4: "four"}[size])["diverged"]:
+        assert rank["left"] == ["step-00000002", "step-00000004"]
+        assert "step 5" in rank["error"] and rank["left"][-1] in rank["error"]
 
 
 @pytest.mark.parametrize(("before", "size", "runs"), [(1, 2, 2), (2, 4, 4), (4, 1, 2)])
