@@ -16,6 +16,7 @@ without checkpoints and without the marker is finished, and no run may replace i
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +36,9 @@ CHECKPOINTS = "checkpoints"  # the folder in a model directory
 MODEL, TRAINING, STATE = "model", "training", "state.json"
 FORMER_PART = ".distcp"  # ends the names of files of sharded runs by earlier versions
 STARTED = "started"
+NAME = re.compile(r"step-[0-9]{8,}")  # see `step_name`
+DRAFT = re.compile(r"\.step-[0-9]{8,}(\.[0-9]+)?")  # earlier versions added the id of the process
+PART = re.compile(rf"({MODEL}|{TRAINING})(-[0-9]{{5}}-of-[0-9]{{5}})?\.safetensors")  # see `file_name`
 
 
 @dataclass(frozen=True)
@@ -182,7 +186,10 @@ def open_checkpoint(path: Path, state: Mapping[str, Any]) -> StoredCheckpoint:
         ValueError: a file is damaged.
     """
     try:
-        model, training = (StoredTensors(sorted(path.glob(f"{kind}*.safetensors"))) for kind in (MODEL, TRAINING))
+        files = [file for file in sorted(path.iterdir()) if PART.fullmatch(file.name)]
+        model, training = (
+            StoredTensors(file for file in files if file.name.startswith(kind)) for kind in (MODEL, TRAINING)
+        )
         return StoredCheckpoint(model, training, state)
     except (OSError, SafetensorError) as error:
         raise ValueError(f"{path}: {type(error).__name__}: {error}") from None
@@ -227,22 +234,32 @@ def newest_undamaged(folder: Path, read: Callable[[Path], Read], warn: Callable[
 
 
 def checkpoint_paths(folder: Path) -> list[Path]:
-    """All checkpoints, oldest first."""
-    return sorted(folder.glob("step-*"))
+    """All checkpoints, oldest first; folders with other names, such as a copy by the user, are not ours."""
+    named = (path for path in folder.glob("step-*") if NAME.fullmatch(path.name))
+    return sorted(filter(Path.is_dir, named), key=saved_step)
 
 
 def remove_old(folder: Path, keep_last: int) -> None:
     """Delete all but the newest `keep_last` checkpoints, drafts left by a crash, and the `STARTED` marker."""
     (folder / STARTED).unlink(missing_ok=True)
     for path in checkpoint_paths(folder)[:-keep_last]:
-        shutil.rmtree(path)
+        remove_checkpoint(path)
     remove_drafts(folder)
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Delete a checkpoint; of one that was moved elsewhere, only the link to it."""
+    if path.is_symlink():
+        path.unlink()
+    else:
+        shutil.rmtree(path)
 
 
 def remove_drafts(folder: Path) -> None:
     """Delete checkpoints that are incomplete, because of a crash or a full disk."""
     for draft in folder.glob(".step-*"):
-        shutil.rmtree(draft, ignore_errors=True)
+        if DRAFT.fullmatch(draft.name):
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def average_parameters(models: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:

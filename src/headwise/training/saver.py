@@ -3,7 +3,6 @@
 `parallel.RankSaver` and `sharded.ShardSaver` do so for several processes. The format is in `checkpoint.py`.
 """
 
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from headwise.training.checkpoint import (
     StoredTensors,
     checkpoint_paths,
     load_checkpoint,
+    remove_checkpoint,
     remove_drafts,
     remove_old,
     saved_step,
@@ -71,7 +71,7 @@ class CheckpointSaver:
         if paths and saved_step(paths[0]) < step:
             for path in paths:
                 if saved_step(path) >= step:
-                    shutil.rmtree(path)
+                    remove_checkpoint(path)
         return checkpoint_paths(self.folder)
 
     def _finish_before(self, step: int) -> None:

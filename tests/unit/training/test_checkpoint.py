@@ -1,6 +1,7 @@
 """Checkpoints are complete, damage is detected by checksums, and the previous one is used instead."""
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Event
@@ -237,6 +238,34 @@ def test_the_first_checkpoint_removes_the_started_marker(tmp_path: Path) -> None
     save(tmp_path, 1)
     remove_old(tmp_path, keep_last=2)
     assert not (tmp_path / STARTED).exists()
+
+
+def test_copies_by_the_user_are_neither_read_nor_deleted(tmp_path: Path) -> None:
+    """Beside checkpoints and inside one; of one on another disk only the link is deleted."""
+    saved = make(3)
+    save(tmp_path, 1, 2)
+    save_checkpoint(tmp_path, saved)
+    newest, oldest = tmp_path / "step-00000003", tmp_path / "step-00000001"
+    copies = [
+        tmp_path / name for name in ("step-00000003.bak", "step-1", "step-00000003 copy", "step-best", ".step-mine")
+    ]
+    for copy in copies:
+        shutil.copytree(newest, copy)
+    shutil.copy(newest / "model.safetensors", newest / "model-before.safetensors")
+    (tmp_path / "step-00000004").touch()
+    moved = oldest.rename(tmp_path / "moved")
+    oldest.symlink_to(moved, target_is_directory=True)
+    assert [path.name for path in checkpoint_paths(tmp_path)] == ["step-00000001", "step-00000002", "step-00000003"]
+    assert same(load_checkpoint(newest).model, saved.model)
+    remove_old(tmp_path, 1)
+    assert checkpoint_paths(tmp_path) == [newest] and all(path.is_dir() for path in (*copies, moved))
+
+
+def test_nine_digits_follow_eight(tmp_path: Path) -> None:
+    names = [step_name(step) for step in (99_999_999, 100_000_000)]
+    for name in names:
+        (tmp_path / name).mkdir()
+    assert [path.name for path in checkpoint_paths(tmp_path)] == names
 
 
 def test_old_checkpoints_are_removed(tmp_path: Path) -> None:
