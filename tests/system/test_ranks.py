@@ -141,7 +141,10 @@ def test_python_starts_the_same_run(whole: Path, command: list[str], tmp_path: P
 
 
 @pytest.mark.slow
-def test_one_process_resumes_a_run_of_two(command: list[str], cli: Any, start: Any, tmp_path: Path) -> None:
+def test_one_process_resumes_a_run_of_two(
+    command: list[str], cli: Any, start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "0")  # torch's launcher kills what it has to end
     one, out = tmp_path / "one", tmp_path / "two"
     alone = [*command[2:], *PLAIN, "--set", "train.accumulate=2"]
     assert cli(*alone, "--out", one).code == 0

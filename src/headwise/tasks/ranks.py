@@ -10,12 +10,14 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
+from multiprocessing import active_children
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import FrameType
 from typing import Any
 
 import torch
@@ -104,12 +106,15 @@ def _launch(request: TrainRequest, config: RunConfig, train_model: TrainModel) -
         rdzv_endpoint="localhost:0",
         max_restarts=0,
     )
-    with TemporaryDirectory() as error_folder, _kept_signal_handlers():
+    launch.signals_to_handle = "SIGHUP,SIGQUIT"  # the others by `passed_on_signals`, with torch 2.9 and later
+    with TemporaryDirectory() as error_folder, _kept_signal_handlers(), passed_on_signals() as received:
         try:
             return elastic_launch(launch, _process)(train_model, replace(request, devices=1), threads, error_folder)[0]
         except SignalException as stopped:
             return signal.Signals(stopped.sigval).name
         except ChildFailedError as error:
+            if received:  # while a process was starting
+                return received[0]
             rank, failure = error.get_first_failure()
             messages = [path.read_text(encoding="utf-8") for path in sorted(Path(error_folder).iterdir())]
             ended = f"rank {rank} ended with exit code {failure.exitcode}; resume with --resume"
@@ -126,6 +131,32 @@ def _kept_signal_handlers() -> Iterator[None]:
         for number, handler in before.items():
             if handler is not None and signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
+
+
+@contextmanager
+def passed_on_signals() -> Iterator[list[str]]:
+    """Inside, processes that start get the first Ctrl-C or SIGTERM, and end by themselves; returns the signal's name.
+
+    Torch's launcher would kill them 30 seconds after a signal, because those that have finished wait for it; so it does
+    after the second signal.
+    """
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+
+    received, others = list[str](), active_children()
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        received.append(signal.Signals(number).name)
+        if len(received) > 1:
+            raise SignalException(f"stopped by a second {received[-1]}", signal.Signals(number))
+        for child in active_children():
+            if child not in others and child.pid:
+                with suppress(ProcessLookupError):
+                    os.kill(child.pid, number)
+
+    with suppress(ValueError):  # not the main thread
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, pass_on)
+    yield received
 
 
 def _process(train_model: TrainModel, request: TrainRequest, threads: int, error_folder: str) -> str:

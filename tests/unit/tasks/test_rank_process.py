@@ -1,10 +1,14 @@
 """What one process of a distributed training does with errors; its parent only sees that it has ended."""
 
+import multiprocessing
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from headwise.errors import UserError
 from headwise.tasks import ranks
@@ -38,3 +42,21 @@ def test_a_user_error_is_left_for_the_parent(tmp_path: Path, capfd: pytest.Captu
         ranks._process(failing(UserError("no such file")), REQUEST, torch.get_num_threads(), str(tmp_path))
     assert (tmp_path / "1").read_text(encoding="utf-8") == "no such file"
     assert capfd.readouterr().err == ""
+
+
+def test_a_signal_goes_to_the_processes_that_were_started_and_the_second_to_torch() -> None:
+    start = multiprocessing.get_context("spawn").Process
+    other, own = (start(target=time.sleep, args=(1000,), daemon=True) for _ in range(2))
+    try:
+        other.start()
+        with ranks._kept_signal_handlers(), ranks.passed_on_signals() as received:
+            own.start()
+            signal.raise_signal(signal.SIGTERM)
+            own.join()
+            assert own.exitcode == -signal.SIGTERM and received == ["SIGTERM"]
+            with pytest.raises(SignalException):
+                signal.raise_signal(signal.SIGINT)
+        assert other.is_alive()
+    finally:
+        other.kill()
+        other.join()
