@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from headwise.errors import FULL, UserError
+from headwise.errors import FULL, NO_LOCKS, UserError
 
 DRAFT_PREFIX = ".partial-"  # of the folders of drafts
 LOCK = "lock"
@@ -112,7 +112,7 @@ def sha256(path: Path) -> str:
 def remove_stale_drafts(folder: Path) -> None:
     """Delete drafts of processes that have ended; those of running processes and of other users stay."""
     for draft in folder.glob(f"{DRAFT_PREFIX}*"):
-        with suppress(OSError):
+        with suppress(OSError, NotImplementedError):
             if not (draft / LOCK).exists():
                 draft.rmdir()  # works only if empty: its writer died before locking it, or will create another one
             elif lock := _lock(draft):
@@ -130,17 +130,27 @@ def _locked_folder(folder: Path) -> tuple[Path, Any]:
         except FileNotFoundError:  # another process took it for a stale draft and deleted it
             continue
         except NotImplementedError:
+            (draft / LOCK).touch()  # so that nobody takes it for an empty draft
             return draft, None
         if lock and (draft / LOCK).exists():
             return draft, lock
 
 
 def _lock(draft: Path) -> Any:
-    """Lock a folder of drafts; None if another process holds the lock."""
+    """Lock a folder of drafts; None if another process holds the lock.
+
+    Raises:
+        NotImplementedError: the file system has no locks.
+    """
     from filelock import FileLock  # not needed for translating
 
     lock = FileLock(draft / LOCK)
-    with suppress(TimeoutError):
-        lock.acquire(blocking=False)
-        return lock
+    try:
+        with suppress(TimeoutError):
+            lock.acquire(blocking=False)
+            return lock
+    except OSError as error:
+        if error.errno in NO_LOCKS:
+            raise NotImplementedError(str(error)) from error
+        raise
     return None

@@ -5,7 +5,6 @@ taken over. A stale lock of another host must be removed by hand, because its pr
 `flock` (Windows, some network file systems) only the file counts.
 """
 
-import errno
 import json
 import os
 import socket
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from headwise.errors import UserError, writing
+from headwise.errors import NO_LOCKS, UserError, writing
 
 try:
     import fcntl
@@ -21,7 +20,6 @@ except ImportError:  # Windows
     fcntl = None
 
 LOCK = ".lock"
-NO_LOCKS_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # file systems without locks
 
 
 @contextmanager
@@ -121,7 +119,7 @@ def _flock(descriptor: int, shared: bool = False) -> bool | None:
     except BlockingIOError:
         return False
     except OSError as error:
-        if error.errno in NO_LOCKS_HERE:
+        if error.errno in NO_LOCKS:
             return None
         raise
 

@@ -1,5 +1,6 @@
 """The cache: shared by users, atomic, cleaned of drafts of killed processes."""
 
+import errno
 import os
 import shutil
 import signal
@@ -174,6 +175,35 @@ def test_drafts_of_ended_processes_are_removed_and_others_stay(filled: Path) -> 
         assert left in both
         out, _ = living.communicate("x")
         assert living.returncode == 0 and (cache / out.strip()).is_dir() and drafts(cache) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other locks")
+@pytest.mark.parametrize("number", sorted({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP}))
+def test_a_file_system_without_locks_is_used_and_keeps_drafts(
+    filled: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Nobody knows there whether the writer of a draft lives."""
+
+    def refuse(*given: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with draft_path(filled, "left") as draft:
+        left = draft.parent
+        monkeypatch.setattr("fcntl.flock", refuse)
+        shutil.copytree(left, filled / "cache" / left.name)
+        assert everything(filled) == everything(filled)
+        monkeypatch.undo()
+    assert drafts(filled / "cache") == [left.name]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_other_errors_of_a_lock_are_errors(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*given: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("fcntl.flock", fail)
+    with pytest.raises(UserError, match="the cache cannot be used"):
+        train_tokenizer(parse_corpora([str(filled / "a.tsv")]), OTHER, cache_dir=filled / "cache")
 
 
 def test_a_failed_draft_is_deleted(tmp_path: Path) -> None:
