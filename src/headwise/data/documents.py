@@ -112,12 +112,12 @@ def has_documents(path: str) -> bool:
 
 
 def _read(path: str, by_line: bool, raw: RawLines | None = None) -> Iterator[TextChunk]:
-    empty = True
+    has_text = False
     for stretch in _lines_of_file(path, raw) if by_line and not has_documents(path) else _chunks_of_file(path, raw):
-        empty = False
+        has_text = has_text or bool(stretch.text.strip())
         yield stretch
-    if empty:
-        raise UserError(f"{display_name(path)}: is empty; training a language model needs text")
+    if not has_text:
+        raise UserError(f"{display_name(path)}: has no text, which training a language model needs")
 
 
 def _chunks_of_file(path: str, raw: RawLines | None) -> Iterator[TextChunk]:

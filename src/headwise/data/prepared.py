@@ -142,11 +142,11 @@ def prepare(
 
     Args:
         clean: for training: drop pairs with an empty side, longer than `config.max_length` or more uneven than
-            `config.max_length_ratio`. Validation and test sets keep every pair.
+            `config.max_length_ratio`. Validation sets keep every pair, and need one with text on both sides.
         workers: at most so many processes tokenise a large corpus, for tokenizers trained here; the result is the same.
 
     Raises:
-        UserError: a file is invalid or no pair is left; then nothing is written.
+        UserError: a file is invalid or no pair is left, and nothing is written; or no pair has text on both sides.
     """
     from tqdm import tqdm  # not needed for translating
 
@@ -175,7 +175,10 @@ def prepare(
                         for corpus, content in zip(corpora, contents, strict=True)
                     ]
                     build_in_shards(target, shards, corpora, contents, tokenise, bar)
-        return open_prepared(target)
+        prepared = open_prepared(target)
+        if not clean and not any(all(map(str.strip, prepared.text(row))) for row in range(len(prepared))):
+            raise UserError(f"{', '.join(map(str, corpora))}: no pair has text on both sides; check the files")
+        return prepared
 
 
 @contextmanager

@@ -127,9 +127,9 @@ def test_the_last_part_of_a_text_is_held_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.txt", "", "a.txt: is empty; training a language model needs text"),
-        ("a.txt", "\n", "a.txt: is empty"),
-        ("a.jsonl", '{"text": ""}\n', "a.jsonl: is empty"),
+        ("a.txt", "", "a.txt: has no text, which training a language model needs"),
+        ("a.txt", "\n \n\t\u00a0\n", "a.txt: has no text"),
+        ("a.jsonl", '{"text": ""}\n{"text": " \\n"}\n', "a.jsonl: has no text"),
         ("a.jsonl", '{"text": "x"}\nno\n', "a.jsonl: line 2 is not JSON"),
         ("a.jsonl", "[1]\n", 'a.jsonl: line 1 is not an object; write {"text": "..."}'),
         ("a.jsonl", json.dumps({"texts": "x"}) + "\n", "a.jsonl: line 1 has no \"text\"; it has 'texts'"),
