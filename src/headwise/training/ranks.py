@@ -24,6 +24,7 @@ from headwise.errors import UserError
 PREPARING = timedelta(days=2)  # how long others wait while one process prepares the corpus
 DONE = b"done"
 GRACE = 3.0  # seconds to find out which ranks are still alive
+FRAMES = "Exception raised from"  # begins the C++ stack in errors of torch
 WORDS = ("timed out", "timeout", "connection", "socket")  # in errors of a process group
 
 
@@ -100,7 +101,7 @@ class Ranks:
 
     def timeout_error(self, error: BaseException, step: int) -> UserError | None:
         """The error for missing ranks; None if `error` has another cause."""
-        text = " ".join(str(error).split())
+        text = " ".join(str(error).partition(FRAMES)[0].split())
         distributed = isinstance(error, dist.DistError) or any(word in text.lower() for word in WORDS)
         if not (self.waiting and distributed):
             return None
@@ -108,7 +109,7 @@ class Ranks:
         who = f"rank {', '.join(map(str, missing))} did not answer" if missing else "all ranks are alive and waiting"
         return UserError(
             f"rank {self.rank} of {self.size}: step {step}, {self.waiting}: {who} "
-            f"(waited {self.timeout:g} s at most, train.timeout): {text[:200]}; resume with --resume"
+            f"(waited {self.timeout:g} s at most, train.timeout): {text}; resume with --resume"
         )
 
     def _missing(self, step: int) -> list[int]:
