@@ -1,5 +1,6 @@
 """Training data of translation models: pairs, translation memories, mixed corpora, and warnings about small data."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -135,9 +136,9 @@ def with_memories(request: TrainRequest) -> TrainRequest:
     return replace(request, **{**files, "train": [*files["train"], *files["add"]]})
 
 
-# The recipe `tiny` needs some 10,000 pairs even of such simple text as captions: 29,000 give a BLEU of 39, 2,900 of 22
-# (benchmarks/results/little-text_1-core-cpu-avx2_2026-11-23.md).
-PAIRS = 10_000
+# BLEU on captions by the number of pairs: `tiny` trained from scratch, and a general model that was tuned, both with
+# their best settings (benchmarks/results/few-pairs_1-core-cpu_2026-11-27.md; the table of docs/how-to/fine-tune.md).
+MEASURED = {1_000: (17.8, 24.8), 3_000: (27.6, 30.3), 10_000: (37.4, 37.2)}
 # A corpus BLEU of 200 captions has a 95 % interval of about 4 to each side, of 100 of 6, of 50 of 9 (bootstrap).
 VALIDATION_PAIRS = 200
 OCCURRENCES, BETTER = (
@@ -148,11 +149,14 @@ SMALLEST = 300  # recommended vocabulary size
 
 
 def few_training_pairs(pairs: int) -> Iterator[str]:
-    """A warning about a small training set for training from scratch."""
-    if pairs < PAIRS:
+    """A warning about training from scratch, if tuning was better with the nearest number of pairs in `MEASURED`."""
+    nearest = min(MEASURED, key=lambda measured: abs(math.log(max(1, pairs) / measured)))
+    scratch, tuned = MEASURED[nearest]
+    if tuned > scratch:
         yield (
-            f"warning: --train has {pairs:,} pairs, too few to train a translator from scratch (at least {PAIRS:,}): "
-            "fine-tune a pretrained model on them with `headwise tune MODEL`, or add pairs"
+            f"warning: --train has {pairs:,} pairs. With {nearest:,} pairs of captions, `tiny` from scratch had a BLEU "
+            f"of {scratch}, and a general model that was tuned {tuned}: fine-tune a pretrained model with "
+            "`headwise tune MODEL`, or add pairs"
         )
 
 

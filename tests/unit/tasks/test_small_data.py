@@ -1,15 +1,37 @@
 """Warnings about small data: thresholds and recommendations."""
 
+import re
+from pathlib import Path
+
 import pytest
 
-from headwise.tasks.parallel_text import few_training_pairs, few_validation_pairs, large_vocabulary
+from headwise.tasks.parallel_text import MEASURED, few_training_pairs, few_validation_pairs, large_vocabulary
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize(("pairs", "warns"), [(22, True), (9_999, True), (10_000, False), (29_000, False)])
+@pytest.mark.parametrize(
+    ("pairs", "warns"), [(0, True), (22, True), (4_000, True), (9_604, False), (10_000, False), (29_000, False)]
+)
 def test_training_pairs(pairs: int, warns: bool) -> None:
     found = list(few_training_pairs(pairs))
     assert len(found) == warns
-    assert all(f"--train has {pairs:,} pairs, too few" in line and "`headwise tune MODEL`" in line for line in found)
+    assert all(f"--train has {pairs:,} pairs" in line and "`headwise tune MODEL`" in line for line in found)
+
+
+def test_the_warning_gives_the_figures_of_the_documentation() -> None:
+    """And wherever the table says that tuning is better, there is a warning, and nowhere else."""
+    text = (ROOT / "docs" / "how-to" / "fine-tune.md").read_text(encoding="utf-8")
+    figures = re.compile(r"\[([\d.]+)\]\[few\]")
+    rows = re.findall(r"^\| ([\d,]+) \|(.*)\|(.*)\|$", text, re.MULTILINE)
+    table = {
+        int(n.replace(",", "")): [max(map(float, figures.findall(x)), default=0.0) for x in rest] for n, *rest in rows
+    }
+    assert {n: (scratch, tuned) for n, (scratch, tuned) in table.items() if tuned} == MEASURED
+    for pairs, (scratch, tuned) in table.items():
+        found = list(few_training_pairs(pairs))
+        assert len(found) == (tuned > scratch)
+        assert all(f"{pairs:,} pairs" in line and str(scratch) in line and str(tuned) in line for line in found)
 
 
 @pytest.mark.parametrize(("pairs", "warns"), [(1, True), (199, True), (200, False), (1_014, False)])
