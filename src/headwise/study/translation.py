@@ -17,8 +17,8 @@ from headwise.study.contenders import RECIPES, matched
 from headwise.study.statement import NotMeasured, Row, Statement, over_seeds
 from headwise.tasks.run import TrainRequest
 from headwise.tasks.train import train_model
+from headwise.training.divergence import MAX_SKIPPED_IN_A_ROW
 from headwise.training.logs import training_history
-from headwise.training.trainer import MAX_SKIPPED_IN_A_ROW
 
 NETWORKS = ("lstm", "bahdanau", "luong", "conv", "transformer")
 ATTENDING = NETWORKS[1:]

@@ -32,6 +32,7 @@ from headwise.training.checkpoint import (
     saved_step,
 )
 from headwise.training.deferred import UpdateSums, can_defer, step_if_finite
+from headwise.training.divergence import MAX_SKIPPED_IN_A_ROW, diverged_error
 from headwise.training.metrics import Clock, MetricsLog, Terminal
 from headwise.training.optimizer import clip_gradients, gradient_norm, make_optimizer
 from headwise.training.progress import Progress, with_other_batches
@@ -41,9 +42,6 @@ from headwise.training.schedule import is_nearly_constant, learning_rate, peak_l
 from headwise.training.step import Objective
 from headwise.training.utilisation import device_peak, operations_of
 from headwise.training.validation import Outputs, Sampling, Shard, Validation, ValidationDeferred
-
-MAX_SKIPPED_IN_A_ROW = 10  # updates without finite loss and gradient before the run stops
-
 
 Export = Callable[[Mapping[str, Tensor], Mapping[str, float], str], None]
 
@@ -243,17 +241,7 @@ class Trainer:
     def _diverged(self, step: int, what: str) -> NonFiniteError:
         """The error for parameters that give numbers that are not finite; deletes checkpoints with these parameters."""
         changed = step - self.progress.skipped_in_a_row  # by this update
-        left = self.saver.discard(changed)
-        if not left:
-            how = "and add --resume: the run starts again, because it has no good checkpoint yet"
-        elif saved_step(left[-1]) >= changed:
-            how = f"and name another folder, because no checkpoint of {self.folder} is good"
-        else:
-            how = f"and add --resume: the run continues after its last good checkpoint, {left[-1].name}"
-        return NonFiniteError(
-            f"step {step}: {what}; lower train.learning_rate (now {self._peak:g}), raise train.warmup_steps or set "
-            f"train.clip_norm=1 (in a new run also model.norm_position=pre), {how}"
-        )
+        return diverged_error(step, what, self._peak, self.saver.discard(changed), changed)
 
     def _open_log(self) -> MetricsLog:
         return MetricsLog(self.folder, self.progress.step)
