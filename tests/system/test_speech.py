@@ -78,8 +78,8 @@ def test_a_killed_run_is_resumed_exactly(cli: Cli, folder: Path, tmp_path: Path)
     constant = command(folder, "train.schedule=constant")
     assert cli(*constant, "--out", tmp_path / "whole").code == 0
     killed_and_resumed(cli, constant, 10, tmp_path / "parts", tmp_path / "whole")
-    refused = cli(*constant, "train.clip_norm=2.0", "--out", tmp_path / "parts", "--resume")
-    assert "train.clip_norm was 1.0, now 2.0" in refused.complaint
+    refused = cli(*constant, "train.weight_decay=0.5", "--out", tmp_path / "parts", "--resume")
+    assert "train.weight_decay was 0.0, now 0.5" in refused.complaint
 
 
 @pytest.mark.parametrize(

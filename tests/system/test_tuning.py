@@ -117,8 +117,8 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(cli: Cli, files: list[str],
     start, settings = ["train", "--init", tmp_path / "model", *files], [*QUICK, "train.schedule=constant"]
     assert cli(*start, "--out", tmp_path / "whole", "--set", *settings).code == 0
     assert cli(*start, "--out", tmp_path / "parts", "--set", *settings, "train.max_steps=20").code == 0
-    refused = cli(*start, "--out", tmp_path / "parts", "--set", *settings, "train.clip_norm=2.0", "--resume")
-    assert "train.clip_norm was 1.0, now 2.0" in refused.complaint
+    refused = cli(*start, "--out", tmp_path / "parts", "--set", *settings, "train.weight_decay=0.5", "--resume")
+    assert "train.weight_decay was 0.0, now 0.5" in refused.complaint
     ran = cli(*start, "--out", tmp_path / "parts", "--set", *settings, "--resume")
     assert ran.code == 0, ran.err
     assert "resuming after step 20" in ran.err
