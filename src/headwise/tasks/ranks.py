@@ -116,8 +116,7 @@ def _launch(request: TrainRequest, config: RunConfig, train_model: TrainModel) -
             if received:  # while a process was starting
                 return received[0]
             rank, failure = error.get_first_failure()
-            files = sorted(Path(error_folder).iterdir(), key=lambda path: path.stat().st_mtime_ns)  # the cause is first
-            messages = [path.read_text(encoding="utf-8") for path in files]
+            messages = [path.read_text(encoding="utf-8") for path in sorted(Path(error_folder).iterdir())]
             ended = f"rank {rank} ended with exit code {failure.exitcode}; resume with --resume"
             raise UserError(messages[0] if messages else ended) from None
 
