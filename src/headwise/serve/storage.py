@@ -114,7 +114,9 @@ def serving_folder() -> Iterator[Path]:
 
 
 def _remove_abandoned() -> None:
-    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}") if fcntl else ():
+    if fcntl is None:
+        return
+    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
         with suppress(OSError):  # another user's, or locked by a server that runs
             descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
             try:
