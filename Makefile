@@ -1,5 +1,5 @@
 # demo    train a small translator of dates and look at it (two to three minutes after set-up)
-# test    the tests and the examples in the docstrings (seven minutes on two cores): of products of cases a fixed sample.
+# test    the tests and the examples in the docstrings (five minutes on two cores): of products of cases a fixed sample.
 #         PYTHON=python3.12 (or another one than python3): a smaller set, in an environment of its own
 # test-all  all cases of these products, with test-thorough, test-commands and test-native
 # test-thorough  trainings that take longer, exports, and the time that text of any shape takes
