@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.data.corpus import parse_corpora, read_pairs
-from headwise.errors import NonFiniteError
+from headwise.errors import UserError
 from headwise.evaluate.bleu import corpus_scores
 from headwise.models.load import load
 from headwise.network.parameters import count_parameters
@@ -118,7 +118,9 @@ def train_translator(c: Condition, seed: int, train: list[str], valid: list[str]
     try:
         if train_model(request).startswith("SIG"):  # the trainer has ended cleanly; so does the study
             raise KeyboardInterrupt
-    except NonFiniteError:
+    except UserError as error:
+        if "has not been finite" not in str(error):
+            raise
         return {"validation": HOPELESS, "diverged": MAX_SKIPPED_IN_A_ROW, "parameters": 0}
     history = training_history(out)
     return {"validation": -history.validation[-1]["loss"], "diverged": history.training[-1]["skipped"]}

@@ -284,7 +284,7 @@ class Trainer:
             return
         except NonFiniteError as error:
             self._count_deferred()
-            what = "the predictions for the validation texts are not finite, so the training has diverged"
+            what = "the score of a validation text has not been finite, so the training has diverged"
             raise self._diverged(progress.step, what) from error
         progress.validation_due = False
         progress.validations_since_best = 0 if better else progress.validations_since_best + 1

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from headwise.data.links import GoldLinks, read_gold
-from headwise.errors import NonFiniteError
+from headwise.errors import UserError
 from headwise.evaluate.alignment import score_alignment
 from headwise.study import distance, gradients, interpretability, learning, translation
 from headwise.study import scaled_dot_product as scaled
@@ -278,7 +278,7 @@ def test_training_ends_when_the_task_is_solved() -> None:
 
 def test_a_translator_that_diverges_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     def diverges(request: object) -> str:
-        raise NonFiniteError("step 12: the loss has not been finite for 10 updates; lower train.learning_rate")
+        raise UserError("step 12: the loss has not been finite for 10 updates; lower train.learning_rate")
 
     monkeypatch.setattr(translation, "train_model", diverges)
     rows = translation.measure(translation.conditions(TOY)[0], 1)
