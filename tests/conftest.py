@@ -20,7 +20,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the backgro
 torch.set_num_threads(1)  # a sum over several threads has no fixed order
 os.environ["OMP_NUM_THREADS"] = "1"  # the same for programs that tests start
 
-settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=300 if ALL else 40)
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=300 if ALL else 25)
 settings.load_profile("repeatable")
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 ALL = os.environ.get("HEADWISE_TESTS") == "all"
-MOST = 12  # cases of a product, unless more are needed for every value of every parameter
+MOST = 10  # cases of a product, unless more are needed for every value of every parameter
 One = TypeVar("One")
 
 

@@ -1,4 +1,4 @@
-"""Types and shapes are checked in a quarter of the tests: in the first two calls of every function, then in calls 16,
+"""Types and shapes are checked in an eighth of the tests: in the first two calls of every function, then in calls 16,
 256 and so on.
 
 A search or a training makes thousands of calls; to check them all would take half of the time of the whole suite.
@@ -17,7 +17,7 @@ import jaxtyping
 import torch
 from sampling import ALL
 
-SHARE = 4  # of this number of tests one is checked, chosen by its name
+SHARE = 8  # of this number of tests one is checked, chosen by its name
 CALLS = 2  # of each function, in each test, before only some are checked: those whose number is a power of 16
 _is_checked = [True]  # whether the test that runs is
 _calls: dict[CodeType, int] = defaultdict(int)  # of the test that runs; functions within functions are one each

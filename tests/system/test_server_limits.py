@@ -325,6 +325,7 @@ def results_beside(
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="looks into /proc")
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_attacks_stop_nobody_else(attacked: Server, copying: Any, pace: float, name: str) -> None:
     """Memory: two documents, the bodies, what 16 processes of HTML share, and 150 MiB for the model's batches."""

@@ -33,7 +33,7 @@ from headwise.network.cache import LayerCache
 from headwise.network.masks import Causal
 from headwise.network.positions import NoPositions
 from headwise.network.relative import RelativeBias, relative_buckets
-from headwise.network.rotary import Rotary, rotated
+from headwise.network.rotary import Rotary
 from headwise.network.transformer import Transformer
 
 INSTALL = 'pip install "headwise[onnx]"'
@@ -205,7 +205,10 @@ class RotationTable(nn.Module):
     ) -> Float[Tensor, "batch heads length d_head"]:
         """As `Rotary`."""
         at = torch.arange(start, start + x.size(2), device=x.device)
-        return rotated(x, *(F.embedding(at, self.get_buffer(name)) for name in ("cos", "sin")))
+        cos, sin = (F.embedding(at, self.get_buffer(name)) for name in ("cos", "sin"))
+        turned, rest = x[..., : cos.size(-1)], x[..., cos.size(-1) :]
+        first, second = turned.chunk(2, -1)
+        return torch.cat([turned * cos + torch.cat([-second, first], -1) * sin, rest], -1)
 
 
 class Earlier(nn.Module):

@@ -13,7 +13,12 @@ from headwise.decode.translator import TextTranslator
 from headwise.generation.languages import Languages, read_languages
 from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, pretrained_tokenizer, shortlist_candidates
 from headwise.models.folder_network import FolderNetwork
-from headwise.network.config import compact_config
+from headwise.network.config import StackConfig, compact_config
+
+
+def longest_text(stack: StackConfig) -> int | None:
+    """The number of positions: learned ones, or rows of a table (Marian, Pegasus, M2M-100); None without a limit."""
+    return None if stack.positions == "none" else stack.max_len or None
 
 
 class PretrainedNetwork(FolderNetwork):
@@ -61,10 +66,10 @@ class PretrainedNetwork(FolderNetwork):
             self.engine,
             side,
             self.generation.settings,
-            self.config.decoder.longest,
+            longest_text(self.config.decoder),
             partial(self._shortlist, source, target, side),
             self.torch_module,
-            self.config.encoder.longest,
+            longest_text(self.config.encoder),
         )
 
     def _shortlist(self, source: str, target: str, side: PretrainedTokenizer) -> CandidateTable:

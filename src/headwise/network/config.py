@@ -76,8 +76,8 @@ class StackConfig:
 
     @property
     def longest(self) -> int | None:
-        """The number of positions; None without a limit."""
-        return self.max_len or None
+        """The number of learned positions; None without a limit."""
+        return self.max_len if self.positions == "learned" else None
 
     @property
     def first_of_groups(self) -> list[int]:

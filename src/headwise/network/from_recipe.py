@@ -47,7 +47,7 @@ def stack_config(
         norm=c.norm,
         norm_position=c.norm_position,
         positions=POSITIONS.get(c.positions, "none"),
-        max_len=c.max_len if c.positions == "learned" else 0,
+        max_len=c.max_len,
         rotary=RotaryConfig(c.d_k or d_head) if c.positions == "rotary" else None,
         relative_buckets=BUCKETS if c.positions == "relative" else 0,
         embedding_scale=c.d_model**0.5,

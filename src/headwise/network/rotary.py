@@ -14,18 +14,6 @@ def rotary_rates(width: int, base: float) -> Float[Tensor, " pairs"]:
     return torch.from_numpy(rotary_frequencies(width, base))
 
 
-def rotated(
-    x: Float[Tensor, "batch heads length d_head"],
-    cos: Float[Tensor, "#length width"],
-    sin: Float[Tensor, "#length width"],
-) -> Float[Tensor, "batch heads length d_head"]:
-    """The first `width` components of `x` rotated by angles with these cosines and sines."""
-    turned, rest = x[..., : cos.size(-1)], x[..., cos.size(-1) :]
-    first, second = turned.chunk(2, -1)
-    turned = turned * cos + torch.cat([-second, first], -1) * sin
-    return torch.cat([turned, rest], -1) if rest.size(-1) else turned
-
-
 class Rotary(nn.Module):
     """Rotates pairs (x_i, x_{i + width/2}) of the first `width` components by position * rate_i.
 
@@ -50,7 +38,11 @@ class Rotary(nn.Module):
             end, at = start.longest, start.positions
         if end > len(self.cos):
             self._grow(max(64, end, 2 * len(self.cos)), x.device)
-        return rotated(x, self.cos[at].to(x.dtype), self.sin[at].to(x.dtype))
+        cos, sin = (table[at].to(x.dtype) for table in (self.cos, self.sin))
+        rotated, rest = x[..., : cos.size(-1)], x[..., cos.size(-1) :]
+        first, second = rotated.chunk(2, -1)
+        rotated = rotated * cos + torch.cat([-second, first], -1) * sin
+        return torch.cat([rotated, rest], -1) if rest.size(-1) else rotated
 
     def _grow(self, length: int, device: torch.device) -> None:
         with torch.inference_mode(False):

@@ -20,7 +20,7 @@ from headwise.checkpoint.with_torch import read_any
 from headwise.contract import SpecialIds
 from headwise.errors import UserError
 from headwise.models.load import load
-from headwise.models.pretrained import PretrainedNetwork
+from headwise.models.pretrained import PretrainedNetwork, longest_text
 from headwise.serve.languages import language_pair_of
 
 ctranslate2 = pytest.importorskip("ctranslate2")
@@ -163,7 +163,7 @@ def test_a_model_translates_as_in_ctranslate2(settings: dict[str, Any], pieces: 
     theirs, scores = log_probs(folder, ends, pieces)
     ours = [one.text for one in model.translate(TEXTS, beam_size=1, max_length_extra=12)]
     assert ours == ["".join(tokens).replace("<unk>", "").replace("\u2581", " ").strip() for tokens in theirs]
-    assert model.config.encoder.longest == (40 if settings.get("positions", True) else None)  # rows of the table
+    assert longest_text(model.config.encoder) == (40 if settings.get("positions", True) else None)  # rows of the table
     network, ids = model.network.double(), found.lists["vocab.json"]
     for text, tokens, score in zip(TEXTS, theirs, scores, strict=True):
         source = torch.tensor([vocabulary.encode(text)])

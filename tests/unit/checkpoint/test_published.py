@@ -20,6 +20,7 @@ from headwise.checkpoint.precision import dtype_for
 from headwise.checkpoint.published import read_checkpoint, unread_tensors
 from headwise.checkpoint.with_torch import read_any
 from headwise.errors import UserError
+from headwise.models.pretrained import longest_text
 from headwise.network.build import FamilyNetwork
 from headwise.network.parameters import parameters_of
 
@@ -560,7 +561,7 @@ def test_the_shard_of_a_refused_tensor_is_named(write: Any) -> None:
 def test_long_lines_are_translated_in_parts_where_a_table_of_positions_ends(kind: str, tmp_path: Path) -> None:
     write_tiny(tmp_path, "m2m", {"model_type": kind, "max_position_embeddings": 24})
     model = headwise.load(tmp_path, "cpu")
-    assert model.config.encoder.longest == model.config.decoder.longest == 24
+    assert longest_text(model.config.encoder) == longest_text(model.config.decoder) == 24
     long, short = model.translate(["a dog runs. " * 4, "a dog runs."], beam_size=1, max_length_extra=60)
     assert long.parts == 2 and short.parts == 1
     assert max(len(one.tokens) for one in model.generate(["a dog"], max_new_tokens=60)) <= 24
