@@ -120,8 +120,7 @@ def _attribute_passages(text: str, tag: PagePiece) -> Iterator[TextPassage]:
         _text_of(text, tag.attributes, name).strip().lower() for name in ("name", "property")
     }:
         names.append("content")
-    for name in names:
-        value = tag.attributes.get(name, (0, 0))
+    for value in (tag.attributes[name] for name in names if name in tag.attributes):
         start, end = _inner(text, value)
         if text[start:end].strip():
             quote = "" if start > value[0] else '"'

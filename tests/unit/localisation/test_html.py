@@ -157,5 +157,6 @@ def test_any_page_comes_back(page: str, name: str) -> None:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=20).map("".join))
 @example("<p>a<b>c</p>d</b>e")
+@example('"<img alt="a dog">')  # the page begins with a quotation mark
 def test_a_filled_page_has_the_same_elements(page: str) -> None:
     assert tree(filled(page)) == tree(page)
