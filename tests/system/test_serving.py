@@ -601,6 +601,30 @@ def wait_for(server: Server, sentences: int) -> None:
         time.sleep(0.01)
 
 
+FEW_FILES = """
+import resource
+import sys
+from headwise.cli import main
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+sys.exit(main())
+"""
+
+
+def test_more_clients_than_open_files(model_path: Path) -> None:
+    with serving(model_path, "--languages", "en-de", code=FEW_FILES) as server:
+        clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(200)]
+        answers = [client.recv(12) for client in clients[50:]]
+        assert {*answers} == {b"HTTP/1.1 503"}
+        for client in clients:
+            client.close()
+        wait_until(lambda: server.ask("GET", "/health")[0] == 200)
+        assert upload(server, "a.txt", b"a b")[0] == 200
+        _, log = server.end()
+    assert any("ulimit -n" in entry.get("message", "") for entry in log)
+    assert not any(entry["event"] == "error" for entry in log)
+
+
 def test_a_short_request_overtakes_a_long_document(model_path: Path, tmp_path: Path, lines: Letters) -> None:
     long_text, closed = lines(1000, 11), tmp_path / "closed"
     with held_server(model_path, closed, "--log-text") as server, ThreadPoolExecutor(2) as clients:

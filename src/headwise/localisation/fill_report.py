@@ -9,6 +9,8 @@ from headwise.localisation.not_translated import count_kinds
 from headwise.localisation.segment_memory import BestMatch, match_values
 from headwise.localisation.unit import Skipped, plain
 
+MOST_SKIPPED = 1000  # rows of a kind of text that is never translated
+
 
 def report_rows(
     filled: Sequence[TranslatedUnit], skipped: Sequence[Skipped], best_match: BestMatch | None = None
@@ -52,10 +54,18 @@ def count_warnings(filled: Sequence[TranslatedUnit]) -> dict[str, int]:
 def fill_report(
     units: int, filled: Sequence[TranslatedUnit], skipped: Sequence[Skipped], best_match: BestMatch | None = None
 ) -> dict[str, Any]:
-    """The whole report as a JSON value; `best_match` as for `report_rows`."""
+    """The whole report as a JSON value; `best_match` as for `report_rows`.
+
+    It has rows for the first texts of each kind that are never translated; all are counted.
+    """
+    rows, of_kind = [], Counter[str]()
+    for one in skipped:
+        of_kind[one.kind] += 1
+        if of_kind[one.kind] <= MOST_SKIPPED:
+            rows.append(one)
     return {
         "units": count_units(units, filled),
         "warnings": count_warnings(filled),
         "not_translated": count_kinds(skipped),
-        "texts": report_rows(filled, skipped, best_match),
+        "texts": report_rows(filled, rows, best_match),
     }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
     Protocol = object
 
-ACCEPTED_AT_ONCE = 16  # connections, before those beyond the limits are closed
+ACCEPTED_AT_ONCE = 8  # connections; four times as many are open before those beyond the limits are closed
 FILES_EACH = 2  # open files of a connection: its socket, and what is downloaded
 OTHER_FILES = 128  # open files that are no connections: documents, models, libraries, connections to be closed
 FEWEST = 8  # connections
