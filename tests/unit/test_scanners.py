@@ -308,7 +308,7 @@ SCANNERS: dict[str, Scan] = {
 def test_a_scanner_takes_time_in_proportion_to_its_text(name: str) -> None:
     size, shapes = (SMALL // 2, OF_DOCUMENTS) if name.startswith(".") else (SMALL, tuple(SHAPES))
     turn = list(SCANNERS).index(name)
-    shapes = shapes if ALL else shapes[turn % 4 :: 4]  # in `make test` each scanner gets a quarter of them
+    shapes = shapes if ALL else shapes[turn % 4 :: 4]  # otherwise each scanner gets a quarter of them
     assert slow_shapes(SCANNERS[name], size, shapes) == []
 
 
