@@ -625,6 +625,25 @@ def test_more_clients_than_open_files(model_path: Path) -> None:
     assert not any(entry["event"] == "error" for entry in log)
 
 
+@pytest.mark.thorough
+def test_files_of_a_killed_server_are_removed(
+    model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    plain = "import sys; from headwise.cli import main; sys.exit(main())"
+    with serving(model_path, "--languages", "en-de", code=plain) as server:
+        assert upload(server, "a.txt", b"a b")[0] == 200
+        server.process.kill()
+        server.process.wait()
+    (left,) = tmp_path.glob("headwise-server-*")
+    assert [*(left / "files").iterdir()]
+    with serving(model_path, "--languages", "en-de", code=plain) as server:
+        assert upload(server, "a.txt", b"a b")[0] == 200
+        assert not left.exists()
+        assert server.end()[0] == 0
+    assert not [*tmp_path.glob("headwise-server-*")]
+
+
 def test_a_short_request_overtakes_a_long_document(model_path: Path, tmp_path: Path, lines: Letters) -> None:
     long_text, closed = lines(1000, 11), tmp_path / "closed"
     with held_server(model_path, closed, "--log-text") as server, ThreadPoolExecutor(2) as clients:
