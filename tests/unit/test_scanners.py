@@ -42,7 +42,8 @@ from headwise.errors import UserError
 from headwise.evaluate import answers, spacing, transcripts
 from headwise.glossary.terms import Glossary, Term, contains_term
 from headwise.localisation.fill import targets_of, translation_steps
-from headwise.localisation.placeholders import adds_codes, is_icu_choice, with_codes
+from headwise.localisation.placeholder_grammars import DIALECTS
+from headwise.localisation.placeholders import adds_codes, is_icu_choice, same_placeholders, with_codes
 from headwise.localisation.quality_checks import quality_warnings
 from headwise.localisation.reading import parse_document
 from headwise.localisation.segments import SentenceOutput
@@ -89,7 +90,8 @@ SHAPES = {  # what a text repeats, with what it begins and ends with
             *("\\u", "\\\n", "\\a", "http://", "http://a ", "a@", "a@b.", "a.", "a-", "$a", "%1"),
             *("%d ", ":a:`", ":a"),
             *("`_", " <a>", "_[", "00:", "a=", "a: b\n", "'{", "! ", "|a", "| ", "|a\\|", "> ", "# "),
-            *("- ", "{n, plural, "),
+            *("- ", "{n, plural, ", "{n, date, ", "'{''", "{a, date}", "<%", "<%a", "<?a", "{$a ", "{0:", "{a:{"),
+            *("%1$", "{a:%", "%[1]", "~1,", "~'", "%|a", "%*", "%<PRI", "{!!", "{{{", "%%a", "{a[", "{a, date, '"),
             *("!!! a\n", ":::a\n", "$$\n", "{%\n", "\\[\n", "$a", ":a:", "{: .a", "[[a"),
             *("{a}`", "^a", "a~", "\\(", "```{a}\n"),
             *("{a} ", "<0x0A>", "[^a", "[a]: b\n", "a\n\n", "  a\n", "\u200d", "\ue000*", "漢 ", "Ã©", "a.\n", "\"'"),
@@ -100,6 +102,7 @@ SHAPES = {  # what a text repeats, with what it begins and ends with
         ("](", " ", "a"), ("](<", "a", "b"), ("{% ", "a ", ""), ("<", ":", ""), ("%", "0", "!"), ("%(", "a", ""),
         ("a@b", "c", ""), (" ", "_", " "), ("$t(", "a", ""), ("---\n", "a\n", ""), ("1\n", "a", ""), ("{%", "%}", "a"),
         ("<a b='", "\"", ""), ("&#", "9", ";"), ("[`", "a", ""), ("\\", "\\", "u"), ("a\n", "=", ""),
+        ("{a, date}", "a", ""), ("{", "{a, date}", ""), ("", "{a, date}", "{{"), ("'{", "''", ""), ("{0:", "a", ""),
         ("|a|\n|-|\n", "|a|\n", ""),
         ("1\n00:00:01,000 --> 00:00:02,000\n", "a ", ""), ("1\n00:00:01,000 --> 00:00:02,000\n", "a\n", ""),
         ("", "1\n00:00:01,000 --> 00:00:02,000\na b\n\n", ""),
@@ -250,6 +253,9 @@ SCANNERS: dict[str, Scan] = {
     "placeholders of Markdown": lambda text: with_codes((text,), "markdown"),
     "added placeholders": lambda text: adds_codes((text,), (text,), "rst"),
     "choices": lambda text: is_icu_choice((text,)),
+    "quoted choices": lambda text: is_icu_choice((text,), "icu"),
+    "the same placeholders": lambda text: same_placeholders((text,), (text,), "icu"),
+    **{f"placeholders of {name}": lambda text, name=name: with_codes((text,), name) for name in DIALECTS},
     "sentences": lambda text: split_into_sentences((text,), "en"),
     "sentences of Japanese": lambda text: split_into_sentences((text,), "ja"),
     "sentences with codes": lambda text: split_into_sentences(with_codes((text,)), "en"),

@@ -160,7 +160,7 @@ def _needs_translation(unit: Unit, again: bool) -> bool:
 
 def _split(unit: Unit, language: str) -> tuple[str, list[SentenceSpan]]:
     """The sentences of a unit with their codes; none for ICU messages with alternatives."""
-    if is_icu_choice(unit.source):
+    if is_icu_choice(unit.source, unit.markup):
         return "", []
     return split_into_sentences(with_codes(unit.source, unit.markup), language)
 
@@ -169,7 +169,9 @@ def _join_unit(
     number: int, unit: Unit, before: str, spans: Sequence[SentenceSpan], translated: Iterator[TranslatedSentence]
 ) -> TranslatedUnit:
     if not spans:
-        return TranslatedUnit(number, unit, (), warnings=(ICU_CHOICE,) if is_icu_choice(unit.source) else ())
+        return TranslatedUnit(
+            number, unit, (), warnings=(ICU_CHOICE,) if is_icu_choice(unit.source, unit.markup) else ()
+        )
     sentences = [next(translated) if span.parts else TranslatedSentence(()) for span in spans]
     parts: list[str | Code] = [before]
     for one, span in zip(sentences, spans, strict=True):

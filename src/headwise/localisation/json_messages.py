@@ -17,6 +17,8 @@ from headwise.localisation.passages import Characters, Passages, TextPassage
 from headwise.localisation.unit import Code, Parts, Skipped, has_letters, join_parts, plain
 
 TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]')
+# Of the messages of each kind, as `Unit.markup`. Flutter reads apostrophes in ARB literally, so no quoting as in ICU.
+GRAMMARS = {"extension": "extension", "formatjs": "icu", "structured": "icu", "go": "", "arb": "", "": "laravel"}
 MAX_DEPTH = 100  # nested objects and lists
 LINKED = re.compile(r"(@(?:\.\w+)?:(?:\{[^{}]*\}|\([^()]*\)|[\w.-]*\w))")  # another message, in vue-i18n
 ESCAPED = re.compile(r"\\u(?!00[0-7])[0-9A-Fa-f]{4}")
@@ -58,7 +60,7 @@ def _passages(characters: Characters, kind: str, in_ascii: bool, metadata: list[
             _parts(value),
             lambda parts: json.dumps(plain(parts), ensure_ascii=in_ascii),
             key="/".join(path),
-            markup="extension" if kind == "extension" else "",
+            markup=GRAMMARS[kind],
         )
 
 

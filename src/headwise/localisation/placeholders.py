@@ -1,31 +1,39 @@
 """Finds text that a translation must contain unchanged: addresses, placeholders, tags, emoji, reStructuredText roles.
 
-Formats: C and Python (`%s`, `%(name)s`, `%1$d`), braces of Python, .NET and ICU (`{0}`, `{name:.2f}`), templates
-(`{{name}}`, `{% if name %}`, `${name}`, `%name%`, `$t(name)`), `$NAME$` of browser extensions, HTML tags and character
-references. ICU messages with alternatives (`{n, plural, ...}`) have texts inside their code and are not translated;
-`is_icu_choice` recognises them.
+Formats: printf (`%s`, `%(name)s`, `%1$d`), braces of Python, .NET and ICU (`{0}`, `{name:.2f}`, `{when, date, short}`),
+templates (`{{name}}`, `{% if name %}`, `<%= name %>`, `${name}`, `%name%`, `$t(name)`), `$NAME$` of browser extensions,
+HTML tags and character references. A unit's `markup` adds a markup language and grammars of placeholders
+(`placeholder_grammars.py`), such as "rst c". ICU messages with alternatives (`{n, plural, ...}`) have texts inside
+their code and are not translated; `is_icu_choice` recognises them.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 
+from headwise.localisation.icu_messages import CHOICES, icu_spans
+from headwise.localisation.placeholder_grammars import DIALECTS, LIKELY_PRINTF, NET, PYTHON_LIKELY
 from headwise.localisation.unit import Code, Parts, join_parts, plain
 
 # Every pattern runs in linear time (`test_scanners.py`): an unclosed opening before another opening is not a code, so
 # no two searches for an end scan the same span; possessive quantifiers (`*+`) do not backtrack.
 ADDRESS = r"https?://[^\s<>\"'`\]]*[^\s<>\"'`\].,;:!?)]|(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+"
 TEMPLATE = r"\{%(?:[^%{\n]|%(?!\})|\{(?!%))*+%\}|\{#(?:[^#{\n]|#(?!\})|\{(?!#))*+#\}"
-BRACES = rf"\{{\{{[^{{}}]*\}}\}}|{TEMPLATE}|\$\{{[^{{}}]*\}}|\$t\([^()]*\)|\{{[\w.\[\]!:,<>^+#%-]*\}}"
-SIZE = r"(?:hh?|ll?|[Lqjzt])?"
-PERCENT = rf"%(?:\d++\$)?(?:\(\w+\))?[-+#0]*+\d*+(?:\.\d+)?{SIZE}[diouxXeEfFgGcrsa@](?![A-Za-z])|%%|%\w+%"
+EMBEDDED = r"<%(?:[^%<]|%(?!>)|<(?!%))*+%>|<\?(?:[^?<]|\?(?!>)|<(?!\?))*+\?>"  # ERB, EJS, JSP, PHP
+VARIABLE = r"\{\$[\w.-]++(?:\[[^\[\]{}]*+\])*+(?:\s[^{}]*+)?\}"  # {$NAME}, {$date :datetime}
+BRACES = (
+    rf"\{{{{2,3}}[^{{}}]*\}}{{2,3}}|\{{!![^{{}}]*!!\}}|{TEMPLATE}|{EMBEDDED}|[$%#@]\{{[^{{}}]*\}}|\$t\([^()]*\)|{VARIABLE}|{NET}|{PYTHON_LIKELY}|"
+    r"\{[\w.\[\]!:,<>^+#%-]*\}"
+)
 COMMENT = r"<!--(?:[^<\n-]|<(?!!--)|-(?!->))*+-->"
 TAGS = rf"</?[A-Za-z][\w:.-]*+(?:\s[^<>]*)?/?>|{COMMENT}|&(?:[A-Za-z]\w*|#\d+|#x[0-9A-Fa-f]+);"
 # Flags, pictures with their variants and joined ones (https://unicode.org/reports/tr51), keycaps; no digits alone.
 PICTURE = "[\u2600-\u27bf\u2b50\u2b55\U0001f000-\U0001f1e5\U0001f200-\U0001faff][\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]?"
 PICTURES = f"[\U0001f1e6-\U0001f1ff]{{2}}|{PICTURE}(?:\u200d{PICTURE})*|[0-9#*]\ufe0f?\u20e3"
 HIGHLIGHTED = r"\[X\d{1,9}X\]"  # what Weblate sends for a placeholder
-ANYWHERE = "|".join((ADDRESS, BRACES, PERCENT, TAGS, PICTURES, HIGHLIGHTED))
+PLACEHOLDERS = f"{BRACES}|{LIKELY_PRINTF}"
+ANYWHERE = "|".join((ADDRESS, PLACEHOLDERS, TAGS, PICTURES, HIGHLIGHTED))
 # In Markdown: `{: .class }`, `{#id}`, `{ width=3 }`, `:name:`, `$x$`, and `\\(x\\)`.
 ATTRIBUTES = r"(?:\{:?[ \t]*(?:[.#][^{}\n]*|[\w-]+=[^{}\n]*)\})"
 EMOJI = r"(?<![\w:`]):[a-z][\w+-]*:(?![\w:`])"
@@ -33,29 +41,29 @@ MATHS = (
     r"\$\$[^$]+\$\$|(?<![\w$\\])\$(?![\s$])(?:[^$\\]|\\.)*+(?<!\s)\$(?![\w$])|"
     r"\\\((?:[^\\]|\\[^()])*+\\\)"
 )
-OF_MARKUP = {
-    "": re.compile(ANYWHERE),
+OF_MARKUP = {  # regular expressions; those of `DIALECTS` precede them
+    "": ANYWHERE,
     # A role with its target, a literal, a substitution, a footnote reference, and both ends of a link with a text; also
     # unclosed double backticks, because they would break the following text.
-    "rst": re.compile(
+    "rst": (
         r":[\w:.+-]{1,64}:`[^`]+`|``.+?``|\|[\w.-]+\||\[[#\w*]+\]_|`_{1,2}(?!\w)|\s<[^<>`]+>`_{1,2}|(?<!\w)`(?=[^`\s])|"
         rf"\s?::(?=\s*$)|``|{ANYWHERE}"
     ),
-    "apple": re.compile(rf"%(?:\d+\$)?#@\w+@|{ANYWHERE}"),
-    "qt": re.compile(rf"%L?(?:\d{{1,2}}|n\b)|{ANYWHERE}"),
-    "ruby": re.compile(rf"%\{{[^{{}}]*\}}|%<\w+>[-+ #\d.]*+\w|{ANYWHERE}"),
+    "apple": rf"%(?:\d+\$)?#@\w+@|{ANYWHERE}",
+    "qt": rf"%L?(?:\d{{1,2}}|n\b)|{ANYWHERE}",
+    "ruby": rf"%\{{[^{{}}]*\}}|%<\w+>[-+ #\d.]*+\w|{ANYWHERE}",
     # Of a file: also interpreted text, references by name, citations and escapes.
-    "restructuredtext": re.compile(
+    "restructuredtext": (
         r":[\w:.+-]{1,64}:`[^`]+`|``.+?``(?!`)|\|[^\s|](?:[^|\n]{0,80}[^\s|])?\|_{0,2}|\[[#*\w.-]+\]_|\\.|"
         r"(?<![\w`])`[^`<>]+`(?![_`\w])(?::[\w:.+-]{1,64}:)?|`_{1,2}(?!\w)|\s<[^<>`]+>`_{1,2}|(?<!\w)`(?=[^`\s])|"
         r"(?<![\w.+-])[A-Za-z0-9](?:[\w.+-]{0,80}[A-Za-z0-9])?_{1,2}(?![\w])|\s?::(?=\s*$)|``|"
         rf"{ANYWHERE}"
     ),
-    "extension": re.compile(rf"\$\w+\$|\$\d|{ANYWHERE}"),
+    "extension": rf"\$\w+\$|\$\d|{ANYWHERE}",
     # An escaped character, a reference whose text is code, a role, code, a footnote, an address, a wiki link, maths, an
     # emoji, an attribute list, a key, critic markup, super- and subscripts, both ends of links, images and emphasis,
     # which starts or ends at a word; not `_` inside a word.
-    "markdown": re.compile(
+    "markdown": (
         rf"{MATHS}|"
         r"\\[!-/:-@\[-`{-~]|\[`+[^`\[\]]+`+\](?!\()(?:\[[^\[\]]*\])?|"
         rf"(?:\{{[\w:+.-]{{1,64}}\}})?(?<!`)(`{{1,9}})(?!`).*?(?<!`)\1(?!`){ATTRIBUTES}?|\[\^[^\s\[\]]+\]:?|"
@@ -67,7 +75,6 @@ OF_MARKUP = {
         rf"{ANYWHERE}|(?<!\s)\*+|\*+(?!\s)|(?<!\w)_++(?!\s)|(?<![\s_])_++(?!\w)|~~|`+"
     ),
 }
-ICU_CHOICE_PATTERN = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
 
 
 def with_codes(parts: Parts, markup: str = "") -> Parts:
@@ -87,11 +94,43 @@ def with_codes(parts: Parts, markup: str = "") -> Parts:
 
 def _split(text: str, markup: str) -> Iterator[str | Code]:
     at = 0
-    for found in OF_MARKUP[markup].finditer(text):
-        yield text[at : found.start()]
-        yield Code(found[0])
-        at = found.end()
+    for start, end in _spans(text, markup):
+        yield text[at:start]
+        yield Code(text[start:end])
+        at = end
     yield text[at:]
+
+
+def _spans(text: str, markup: str, everything: bool = True) -> Iterator[tuple[int, int]]:
+    """The spans of all codes of a text, or only of its placeholders; where two overlap, the first or longer one."""
+    pattern, at = _pattern(markup, everything), 0
+    found = pattern.search(text)
+    for argument in icu_spans(text, "icu" in markup.split()):
+        while found and found.start() < argument.start:
+            yield found.span()
+            at = found.end()
+            found = pattern.search(text, at)
+        if argument.start < at or argument.kind in CHOICES:
+            continue
+        at = max(argument.end, found.end() if found and found.start() == argument.start else 0)
+        yield argument.start, at
+        if found and found.start() < at:
+            found = pattern.search(text, at)
+    while found:
+        yield found.span()
+        found = pattern.search(text, found.end())
+
+
+@cache
+def _pattern(markup: str, everything: bool) -> re.Pattern[str]:
+    """For a `Unit.markup`: at most one key of `OF_MARKUP` and any of `DIALECTS`, separated by blanks."""
+    names = markup.split()
+    grammars = [DIALECTS[name] for name in names if name not in OF_MARKUP]
+    if everything:
+        grammars.append(OF_MARKUP[next((name for name in names if name in OF_MARKUP), "")])
+    else:
+        grammars.append(PLACEHOLDERS)
+    return re.compile("|".join(filter(None, grammars)))
 
 
 def adds_codes(source: Parts, target: Parts, markup: str = "") -> bool:
@@ -102,15 +141,36 @@ def adds_codes(source: Parts, target: Parts, markup: str = "") -> bool:
     >>> adds_codes(("%d of ", Code("%d")), (Code("%d"),))
     False
     """
-    pattern = OF_MARKUP[markup]
-    found, wanted = (Counter(one[0] for one in pattern.finditer(plain(parts))) for parts in (target, source))
+    found, wanted = (_codes_in(plain(parts), markup) for parts in (target, source))
     return bool(found - wanted)
 
 
-def is_icu_choice(parts: Parts) -> bool:
+def same_placeholders(source: Parts, target: Parts, markup: str = "") -> bool:
+    """Whether two texts have the same placeholders, each as often; codes of the file format do not count.
+
+    >>> same_placeholders((Code("%d"), "MB of ", Code("%s")), (Code("%s"), ": ", Code("%d"), "MB"))
+    True
+    >>> same_placeholders(("in ", Code(":name")), ("in", Code(":name")), "laravel")
+    False
+    """
+    found, wanted = (_codes_in(_without_inline(parts), markup, everything=False) for parts in (target, source))
+    return found == wanted
+
+
+def _codes_in(text: str, markup: str, everything: bool = True) -> Counter[str]:
+    return Counter(text[start:end] for start, end in _spans(text, markup, everything))
+
+
+def _without_inline(parts: Parts) -> str:
+    """The text with a null character for each inline code, so that nothing joins across it."""
+    return "".join(part if isinstance(part, str) else "\0" if part.inline else part.text for part in parts)
+
+
+def is_icu_choice(parts: Parts, markup: str = "") -> bool:
     """Whether a text is an ICU message with alternatives inside its code.
 
     >>> is_icu_choice(("{n, plural, one {a file} other {# files}}",)), is_icu_choice(("{n} files",))
     (True, False)
     """
-    return any(ICU_CHOICE_PATTERN.search(part) for part in parts if isinstance(part, str))
+    quotes = "icu" in markup.split()
+    return any(one.kind in CHOICES for part in parts if isinstance(part, str) for one in icu_spans(part, quotes))

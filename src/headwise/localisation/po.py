@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from headwise.errors import UserError
 from headwise.localisation.encodings import decode_file
 from headwise.localisation.not_translated import beginning_of
+from headwise.localisation.placeholder_grammars import GETTEXT_FLAGS
 from headwise.localisation.plural_forms import plural_rule
 from headwise.localisation.unit import Parts, Skipped, Unit, UnitState, plain
 
@@ -45,13 +46,18 @@ class CatalogueEntry:
 
     start: int  # of its first comment
     strings: dict[str, list[str]] = field(default_factory=dict)  # of each keyword, before concatenation
-    fuzzy: bool = False
+    flags: list[str] = field(default_factory=list)  # such as `c-format`
     msgstr: int = -1  # line of its first msgstr
     end: int = -1  # the line after its last string
 
     def text(self, keyword: str) -> str:
         """The text of a keyword."""
         return "".join(self.strings.get(keyword, ()))
+
+    @property
+    def fuzzy(self) -> bool:
+        """Whether its translation needs review."""
+        return "fuzzy" in self.flags
 
     @property
     def is_plural(self) -> bool:
@@ -278,7 +284,8 @@ class _EntryReader:
             self._entry = None  # preceding comments belong to an obsolete entry
             return
         self._entry = self._entry or CatalogueEntry(number)
-        self._entry.fuzzy |= text.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", text)
+        if text.startswith("#,"):
+            self._entry.flags += re.split(r"[,\s]+", text[2:].strip())
 
     def _string(self, keyword: str, raw: str, number: int) -> None:
         entry = self._entry = self._entry or CatalogueEntry(number)
@@ -320,13 +327,19 @@ def _unescaped_character(escape: re.Match[str]) -> str:
 
 def _units(number: int, entry: CatalogueEntry, forms: int) -> Iterator[tuple[Msgstr, Unit]]:
     msgid = entry.text("msgid")
-    markup = "rst" if ROLE.search(msgid) else ""
+    markup = " ".join(filter(None, ("rst" if ROLE.search(msgid) else "", _grammar(entry.flags))))
     if not entry.is_plural:
         yield Msgstr(number, -1), _unit(entry, msgid, entry.text("msgstr"), markup)
         return
     for form in range(forms):
         source = entry.text("msgid_plural") if form or forms == 1 else msgid
         yield Msgstr(number, form), _unit(entry, source, entry.forms.get(form, ""), markup)
+
+
+def _grammar(flags: Sequence[str]) -> str:
+    """The grammar of placeholders that a flag names (`c-format`); "" without one; `no-c-format` names none."""
+    names = (flag.removesuffix("-format") for flag in flags if flag.endswith("-format"))
+    return next((GETTEXT_FLAGS[name] for name in names if name in GETTEXT_FLAGS), "")
 
 
 def _unit(entry: CatalogueEntry, source: str, target: str, markup: str) -> Unit:

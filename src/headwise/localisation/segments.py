@@ -19,7 +19,7 @@ from headwise.localisation.code_transfer import (
     with_markers,
     without_codes,
 )
-from headwise.localisation.placeholders import adds_codes
+from headwise.localisation.placeholders import adds_codes, same_placeholders
 from headwise.localisation.sentences import MAX_SENTENCE
 from headwise.localisation.unit import Parts, plain
 
@@ -101,9 +101,14 @@ def translate_segments(
             for (n, text), output in zip(texts.items(), outputs, strict=True):
                 source, markup = sentences[n]
                 found, warning = to_sentence(source, output)
-                if found is not None and not adds_codes(source, found, markup):
+                if found is not None and _keeps_codes(source, found, markup):
                     done[n] = TranslatedSentence(found, output.log_prob, output.n_tokens, warning, (text, aligned))
     return [done.get(n) or TranslatedSentence((), warning=CODES_CHANGED) for n in range(len(sentences))]
+
+
+def _keeps_codes(source: Parts, target: Parts, markup: str) -> bool:
+    """Whether programs read the same codes from both texts."""
+    return not adds_codes(source, target, markup) and same_placeholders(source, target, markup)
 
 
 def _no_markers(parts: Parts) -> None:

@@ -69,7 +69,7 @@ class Unit:
     target: Parts
     state: UnitState
     line: int  # of the file, from 1
-    markup: str = ""  # markup language inside its strings, a key of `placeholders.OF_MARKUP`
+    markup: str = ""  # markup language and grammars of placeholders in its strings: see `placeholders.py`
     key: str = ""  # message key, in formats that have keys
     max_length: int = 0  # characters that its translation may have; 0 = any number
     kept: str = ""  # the kind of text, for units that are `KEPT`, as `Skipped.kind`
