@@ -12,8 +12,8 @@ from dataclasses import dataclass
 CHOICES = ("plural", "selectordinal", "select", "choice")
 FORMATS_OF_VALUES = ("number", "date", "time", "spellout", "ordinal", "duration", "list")
 NAME = r"\$?\w[\w.-]*+(?:\[[^\[\]{}\s]*+\])*+"
-TYPES = "|".join((*CHOICES, *FORMATS_OF_VALUES))
-HEAD = re.compile(rf"\{{\s*+{NAME}\s*+(?:\}}|,\s*+({TYPES})\s*+([,}}]))", re.IGNORECASE)
+TYPE = rf"({'|'.join(CHOICES)})\s*+,|(?:{'|'.join(FORMATS_OF_VALUES)})\s*+[,}}]"
+HEAD = re.compile(rf"\{{\s*+{NAME}\s*+(?:\}}|,\s*+(?:{TYPE}))", re.IGNORECASE)
 QUOTE = r"''|'(?=[{}])[^']*+(?:''[^']*+)*+(?:'|\Z)"  # an apostrophe, or quoted text, which begins with a brace
 QUOTED_TOKEN, BRACE = re.compile(rf"{QUOTE}|[{{}}]"), re.compile(r"[{}]")
 
@@ -24,7 +24,7 @@ class IcuSpan:
 
     start: int
     end: int
-    kind: str = ""  # a type in lower case, "" for `{name}`, "'" for quoted text
+    kind: str = ""  # one of `CHOICES`, "" for another argument, "'" for quoted text
 
 
 def icu_spans(text: str, quotes: bool = True) -> list[IcuSpan]:
@@ -44,7 +44,7 @@ def icu_spans(text: str, quotes: bool = True) -> list[IcuSpan]:
 
 def _outermost(text: str, quotes: bool) -> Iterator[IcuSpan]:
     done: list[IcuSpan] = []
-    opened: list[tuple[int, str | None]] = []  # start and type of arguments; None for other braces
+    opened: list[tuple[int, str | None]] = []  # start and kind of arguments; None for other braces
     token = QUOTED_TOKEN if quotes else BRACE
     for found in token.finditer(text):
         at = found.start()

@@ -53,7 +53,7 @@ def printf_pattern(dialect: PrintfDialect) -> str:
     rest = f"{width}{precision}{size}[{dialect.conversions}]"
     sure = f"%{position}[{dialect.flags}]*+{rest}"
     spaced = rf"(?<![\d%])(?<![\d%][ \xa0])%{position}[{dialect.flags} ]*+{rest}(?![A-Za-z])"
-    return "|".join(filter(None, (dialect.more, sure, spaced, "%%")))
+    return f"(?=%)(?:{'|'.join(filter(None, (dialect.more, sure, spaced, '%%')))})"
 
 
 # `{0,-10:N2}`, `{0:yyyy-MM-dd HH:mm}`; https://learn.microsoft.com/dotnet/standard/base-types/composite-formatting
@@ -64,7 +64,8 @@ PYTHON_FORMAT = rf"{PYTHON_FIELD}(?::(?:[^{{}}]|\{{[^{{}}]*+\}})*+)?\}}"
 # The same where it may be ordinary text in braces: no blank, except in a format of dates (`{when:%d %B %Y}`).
 PYTHON_LIKELY = rf"{PYTHON_FIELD}:(?:%[^{{}}]*+|(?:[^{{}}\s]|\{{[\w.]*+\}})*+)\}}"
 ESCAPED_BRACES = r"\{\{|\}\}"
-LARAVEL = r"(?<![\w:/]):[A-Za-z]\w*+"  # https://laravel.com/docs/localization; not in `10:30`, `a: b`, `::`
+# https://laravel.com/docs/localization; not in `10:30`, `a: b`, `::`; Chinese letters may touch it.
+LARAVEL = r"(?<![A-Za-z0-9_:/]):[A-Za-z][A-Za-z0-9_]*+"
 NUMBERED = r"%L?\d{1,2}"
 DIALECTS = {
     **{name: printf_pattern(dialect) for name, dialect in PRINTF.items()},
@@ -72,8 +73,8 @@ DIALECTS = {
     "python-brace": rf"{ESCAPED_BRACES}|{PYTHON_FORMAT}",
     "rust": rf"{ESCAPED_BRACES}|\{{\w*+(?::[^{{}}]*+)?\}}",
     "perl-brace": r"\{\w++\}",
-    "qt-numbered": rf"{NUMBERED}|%n(?!\w)",
-    "shell": r"\$(?:\w++|\{[^{}]*+\})",
+    "qt-numbered": rf"{NUMBERED}|%n(?![A-Za-z])",
+    "shell": r"\$(?:[A-Za-z0-9_]++|\{[^{}]*+\})",
     "lisp": r"~(?:[-+]?\d{1,9}|'.|[vV#,]){0,16}+[:@]{0,2}+[A-Za-z%&|~$*?<>\[\](){}!;^_/\n]",
     "boost": rf"%\d++%|%\|[^|\n]*+\||{printf_pattern(PRINTF['c'])}",
     "icu": "",  # `icu_messages.py`, with quoting

@@ -11,7 +11,7 @@ from headwise.localisation.code_transfer import codes_of
 from headwise.localisation.fill import ICU_CHOICE, TranslatedUnit, targets_of, translation_steps
 from headwise.localisation.icu_messages import icu_spans
 from headwise.localisation.placeholder_grammars import DIALECTS, GETTEXT_FLAGS, PRINTF
-from headwise.localisation.placeholders import OF_MARKUP, is_icu_choice, with_codes
+from headwise.localisation.placeholders import OF_MARKUP, PLACEHOLDER_START, is_icu_choice, with_codes
 from headwise.localisation.reading import parse_document
 from headwise.localisation.segments import CODES_CHANGED, SentenceOutput
 from headwise.localisation.unit import Document
@@ -152,6 +152,7 @@ def test_generated_texts_of_each_grammar_have_exactly_their_placeholders(markup:
     for placeholder in placeholders:
         pieces += [": ", placeholder, ", ", data.draw(texts)]
     assert found("".join(pieces), markup) == placeholders
+    assert all(map(PLACEHOLDER_START.match, placeholders))
 
 
 @pytest.mark.parametrize("markup", GRAMMARS)
@@ -189,6 +190,9 @@ def test_choices_of_generated_messages_are_found(message: str, blank: str) -> No
         ("l'{a} et", "icu", ["'{a} et"]),  # ICU reads all of it as text
         ("{a {b} {c, date}", "", ["{b}", "{c, date}"]),
         ("{{a}} {b{c}}", "", ["{{a}}", "{c}"]),
+        (":nameは:length文字", "laravel", [":name", ":length"]),
+        ("$nameは%1個", "shell", ["$name"]),
+        ("%n개 %1個", "qt-numbered", ["%n", "%1"]),
         (":a/:b http://c:d ::e f:g", "laravel", [":a", "http://c:d"]),
     ],
 )
