@@ -3,6 +3,7 @@ r"""Android resources (`strings.xml`): https://developer.android.com/guide/topic
 A unit is a `string`, or an `item` of a `string-array` or of `plurals`; plurals get the categories of the target
 language. Apostrophes, quotes and newlines are escaped (`\'`). Tags and `xliff:g` are codes. Resources with
 `translatable="false"`, references (`@string/name`) and other elements stay.
+Deviation: bare quotes in CDATA are part of its HTML, and are written back bare; aapt2 drops them.
 """
 
 import re
@@ -16,6 +17,8 @@ from headwise.localisation.xml_texts import ElementText, XmlTexts
 
 TOKEN = re.compile(r"\\u[0-9a-fA-F]{4}|\\.|\"|\s+|[^\\\"\s]+|\\$", re.DOTALL)
 MEANINGS = {"n": "\n", "t": "\t"}
+CDATA = "<![CDATA["
+TAG = re.compile(r"(<[^<>]*>)")  # of HTML in CDATA
 REFERENCE = re.compile(r"[@?](?:\+|\*)?(?:[\w.]++:)?\w++/[\w.]++")
 KINDS = ("string", "string-array", "plurals")
 
@@ -86,11 +89,12 @@ def _content(source: Source, element: Element) -> Parts:
         parts[0] = parts[0].lstrip()
     if parts and isinstance(parts[-1], str) and not parts[-1].endswith("\\ "):
         parts[-1] = parts[-1].rstrip()
-    return join_parts([part if isinstance(part, Code) else _unescape(part) for part in parts])
+    literal = CDATA in source.text(element.inner, element.inner_end)
+    return join_parts([part if isinstance(part, Code) else _unescape(part, literal) for part in parts])
 
 
-def _unescape(raw: str) -> str:
-    r"""Resolve escapes, and collapse blanks outside quotes.
+def _unescape(raw: str, literal: bool = False) -> str:
+    r"""Resolve escapes, and collapse blanks outside quotes; with `literal`, quotes are part of the text.
 
     >>> _unescape(r'It\'s  "two  blanks"\n\u00e9 \@')
     "It's two  blanks\né @"
@@ -98,7 +102,7 @@ def _unescape(raw: str) -> str:
     found, quoted = list[str](), False
     for token in TOKEN.finditer(raw):
         text = token[0]
-        if text == '"':
+        if text == '"' and not literal:
             quoted = not quoted
         elif text.startswith("\\"):
             found.append(_character(text))
@@ -116,12 +120,15 @@ def _character(escape: str) -> str:
 def _to_file(parts: Parts, raw: str) -> str:
     """A translation as the content of a resource; it is in quotes or in CDATA if its source `raw` was."""
     quoted = re.fullmatch(r'\s*"(?:[^"\\]|\\.)*+"\s*', raw, re.DOTALL) is not None
-    escaped = [part if isinstance(part, Code) and part.inline else _escape(plain((part,)), quoted) for part in parts]
+    bare = _bare_marks(raw)
+    escaped = [
+        part if isinstance(part, Code) and part.inline else _escaped(plain((part,)), quoted, bare) for part in parts
+    ]
     for end, pattern in ((0, "^ "), (-1, " $")) if escaped and not quoted else ():
         outer = escaped[end]
         escaped[end] = re.sub(pattern, r"\\u0020", outer) if isinstance(outer, str) else outer
     text = plain(tuple(escaped))
-    cdata = raw.lstrip().startswith("<![CDATA[") and "]]>" not in text and all(isinstance(p, str) for p in escaped)
+    cdata = raw.lstrip().startswith(CDATA) and "]]>" not in text and all(isinstance(p, str) for p in escaped)
     before, after = _blanks(raw)
     content = f"<![CDATA[{text}]]>" if cdata else to_xml(tuple(escaped))
     content = f'"{content}"' if quoted else content
@@ -135,6 +142,23 @@ def _blanks(raw: str) -> tuple[str, str]:
     body = raw.strip()
     at = raw.find(body) if body else 0
     return raw[:at], raw[at + len(body) :]
+
+
+def _bare_marks(raw: str) -> tuple[str, str]:
+    """The quotes and apostrophes that a content with CDATA has without a backslash: outside its tags, and inside."""
+    pieces = TAG.split(re.sub(r"<!\[CDATA\[|\]\]>", "", raw)) if CDATA in raw else []
+    outside, inside = (re.sub(r"\\.", "", "".join(pieces[first::2])) for first in (0, 1))
+    return "".join(m for m in "\"'" if m in outside), "".join(m for m in "\"'" if m in inside)
+
+
+def _escaped(text: str, quoted: bool, bare: tuple[str, str]) -> str:
+    """`_escape`, except for the marks that are bare in the source."""
+    if not any(bare):
+        return _escape(text, quoted)
+    pieces = [_escape(piece, quoted) for piece in TAG.split(text)]
+    return "".join(
+        re.sub(rf"\\([{bare[i % 2]}])", r"\1", one) if bare[i % 2] else one for i, one in enumerate(pieces)
+    )
 
 
 def _escape(text: str, quoted: bool) -> str:

@@ -87,9 +87,9 @@ class CatalogueHeader:
     is_template: bool
 
     @property
-    def end(self) -> int:
-        """The line after it."""
-        return self.entry.end if self.entry else 0
+    def span(self) -> tuple[int, int]:
+        """Its first line and the line after it; where it would be if there is none."""
+        return (self.entry.start, self.entry.end) if self.entry else (0, 0)
 
     @property
     def plural_rule(self) -> str:
@@ -99,7 +99,7 @@ class CatalogueHeader:
         return rule if FORMS.search(rule) else plural_rule(self.language) or rule
 
     def for_language(self, lines: Sequence[str]) -> list[str]:
-        """The lines up to its end, with charset, language and plural forms where it has placeholders."""
+        """Its lines, with charset, language and plural forms where it has placeholders."""
         end = "\r\n" if lines[0].endswith("\r\n") else "\n"
         if self.entry is None:
             return [line + end for line in ('msgid ""', 'msgstr ""', *self._fields(""), "")] if self.is_template else []
@@ -111,7 +111,7 @@ class CatalogueHeader:
             name = field_line[: field_line.index(":") + 1]
             there = next((i for i, line in enumerate(body) if line.lstrip().startswith(name)), len(body))
             body[there : there + 1] = [field_line + end]
-        return [*lines[: self.entry.start], *head, *body]
+        return [*head, *body]
 
     def _fields(self, value: str) -> list[str]:
         """The missing fields of a header with this value, as quoted lines."""
@@ -146,7 +146,9 @@ class Catalogue:
     ) -> None:
         """`lines` include their line ends; `forms` is the number of plural forms."""
         self._header, self._forms = header, forms
-        self._encoding, self._entries, self._lines = encoding, entries, lines
+        self._encoding, self._entries = encoding, entries
+        self._mark = "\ufeff" if lines and lines[0].startswith("\ufeff") else ""  # a byte order mark
+        self._lines = [line.removeprefix(self._mark) for line in lines[:1]] + list(lines[1:])
         found = [pair for number, entry in enumerate(entries) for pair in _units(number, entry, forms)]
         self._places = [place for place, _ in found]
         self.skipped = obsolete
@@ -158,17 +160,20 @@ class Catalogue:
         for number, parts in targets.items():
             place = self._places[number]
             changed.setdefault(place.entry, {})[place.form] = plain(parts)
-        lines, at = list[str](), 0
+        edits = list[tuple[int, int, list[str]]]()  # first line, the line after the last, and new lines
         if targets:
-            lines, at = self._header.for_language(self._lines), self._header.end
+            edits.append((*self._header.span, self._header.for_language(self._lines)))
             for number, entry in enumerate(self._entries if self._header.is_template else ()):
                 if entry.is_plural and len(entry.forms) != self._forms:
                     changed.setdefault(number, {})
-        for number, texts in sorted(changed.items()):
+        for number, texts in changed.items():
             entry = self._entries[number]
-            lines += [*self._lines[at : entry.start], *self._written(entry, texts)]
-            at = entry.end
-        text = "".join([*lines, *self._lines[at:]])
+            edits.append((entry.start, entry.end, self._written(entry, texts)))
+        lines, at = list[str](), 0
+        for start, end, new in sorted(edits):
+            lines += [*self._lines[at:start], *new]
+            at = end
+        text = "".join([self._mark, *lines, *self._lines[at:]])
         try:
             return text.encode(self._encoding)
         except UnicodeEncodeError:

@@ -299,6 +299,20 @@ def test_android_escapes_and_plurals_of_the_target_language() -> None:
     assert len(to_do("strings.xml", ANDROID, ("en", "ja"))) == len(to_do("strings.xml", ANDROID))
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        '<![CDATA[Read <a href="x" title="two words">this</a>]]>',
+        r'<![CDATA[<a href="x">It\'s \"here\"</a>]]>',
+        "<![CDATA[<a href='x'>It's \"here\"</a>]]>",
+        r"<![CDATA[<a href=\"x\">It\'s \\ here</a>]]>",
+    ],
+)
+def test_android_quotes_in_cdata_are_part_of_its_html(content: str) -> None:
+    text = f'<resources><string name="a">{content}</string></resources>'
+    assert "".join(filled("strings.xml", text, lambda unit: unit.source)) == text
+
+
 def test_qt_translations_stay_unfinished_and_get_the_forms_of_the_language() -> None:
     found = filled("a.ts", QT, lambda unit: ("x",), ("en", "ru"))
     assert '<TS version="2.1" language="ru">' in found

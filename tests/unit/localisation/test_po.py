@@ -12,7 +12,7 @@ import pytest
 from headwise.errors import UserError
 from headwise.localisation.plural_forms import RULES
 from headwise.localisation.po import read_po
-from headwise.localisation.unit import UnitState
+from headwise.localisation.unit import UnitState, plain
 
 HEADER = (
     'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n"Plural-Forms: nplurals=3; plural=(n%3);\\n"\n'
@@ -81,6 +81,27 @@ def test_a_catalogue_without_a_header_is_filled_from_its_first_entry(before: str
     fuzzy = text.replace("#,", "#, fuzzy,") if "#," in text else text.replace('msgid "D', '#, fuzzy\nmsgid "D')
     filled = fuzzy.replace('msgid "one"', '#, fuzzy\nmsgid "one"').replace('msgstr[1] ""', 'msgstr[1] "zwei"')
     assert found == filled.replace('msgstr ""', 'msgstr "Zurück"').replace("\n", end)
+
+
+@pytest.mark.parametrize("name", ["a.po", "a.pot"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("before", ["", '#~ msgid "old"\n#~ msgstr "alt"\n\n', '#. c\nmsgid "One"\nmsgstr ""\n\n'])
+def test_the_header_stays_where_it_is(tmp_path: Path, before: str, mark: str, name: str) -> None:
+    header = 'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
+    text = f'{mark}{before}{header}\nmsgid "Two"\nmsgstr ""\n'
+    catalogue = read_po(name, text.encode(), ("en", "de"))
+    found = catalogue.filled({n: ("x",) for n, _ in enumerate(catalogue.units)}).decode()
+    (tmp_path / name).write_text(found)
+    entries = polib.pofile(str(tmp_path / name), check_for_duplicates=True, encoding="utf-8")
+    assert [(one.msgid, one.msgstr) for one in entries if not one.obsolete] == [
+        (plain(one.source), "x") for one in catalogue.units
+    ]
+    assert found.count('msgid ""') == 1 and found.startswith(mark + before[:4]) and found.count("\ufeff") == len(mark)
+
+
+def test_a_byte_order_mark_stays_in_front() -> None:
+    found = read_po("a.pot", '\ufeffmsgid "One"\nmsgstr ""\n'.encode(), ("en", "de")).filled({0: ("x",)}).decode()
+    assert found.startswith('\ufeffmsgid ""\n') and '#, fuzzy\nmsgid "One"\nmsgstr "x"\n' in found
 
 
 def test_forms_of_a_plural_are_filled_beside_those_that_are_there() -> None:
