@@ -19,6 +19,7 @@ PROPERTIES = re.compile(r"(?:[&!]\S*+\s++)+")
 HEADER = re.compile(r"[|>][^\n]*\n")
 FORMAT = re.compile(r"%[-^_#:]*+\d*+[A-Za-z%]|%<\w++>[-+ #\d.]*+[A-Za-z]")
 FORMAT_KEYS = ("format", "formats", "order", "delimiter", "separator")
+NOT_PLAIN = ("y", "n")  # booleans in YAML 1.1, as PyYAML's other ones (`no`, `on`), which it recognises
 TEXT = "tag:yaml.org,2002:str"
 MAX_DEPTH = 100  # nested mappings and lists
 
@@ -120,7 +121,7 @@ def _to_yaml(text: str, raw: str) -> str:
         written = text
     samples = [f"k: {written}\nend: 1\n", *([] if header else [f"{{k: {written}, end: 1}}"])]  # also in braces
     try:
-        same = written and all(yaml.safe_load(sample) == {"k": text, "end": 1} for sample in samples)
+        same = written and text.lower() not in NOT_PLAIN and all(yaml.safe_load(sample) == {"k": text, "end": 1} for sample in samples)
     except yaml.YAMLError:
         same = False
     return written if same else _quoted(text)
@@ -162,5 +163,7 @@ def read_rails(path: str, data: bytes, languages: Sequence[str]) -> Passages:
         raise UserError(f"{path}: which target language? Add --languages {key.value}-TO")
     reader = _CatalogueReader(characters, languages[1])
     reader.walk(body, ())
-    edit = TextPassage(key.start_mark.index, key.end_mark.index, (languages[1],), plain)
+    start, end = key.start_mark.index, key.end_mark.index
+    raw = characters.text[start:end]
+    edit = TextPassage(start, end, (languages[1],), lambda parts: _to_yaml(plain(parts), raw))
     return Passages(characters, reader.passages, [edit], reader.skipped)

@@ -372,6 +372,19 @@ def test_rails_keeps_styles_and_renames_the_language() -> None:
     assert yaml.safe_load(found)["pl"]["flow"] == dict.fromkeys(["few", "many", "one", "other"], "x")
 
 
+@pytest.mark.parametrize(
+    ("key", "language", "written"),
+    [
+        ("en", "no", '"no"'), ("'en'", "no", "'no'"), ('"en"', "de", '"de"'), ("en", "NO", '"NO"'), ("no", "de", "de"),
+        ("en", "on", '"on"'), ("en", "nb-NO", "nb-NO"), ("en", "y", '"y"'), ("en", "null", '"null"'),
+    ],
+)  # fmt: skip
+def test_a_language_that_is_a_boolean_in_yaml_is_quoted(key: str, language: str, written: str) -> None:
+    found = filled("no.yml", f"{key}:\n  a: Text\n  b: 'Text'\n", lambda unit: ("No",), ("en", language))
+    assert found == f"{written}:\n  a: \"No\"\n  b: 'No'\n"
+    assert yaml.safe_load(found) == {language: {"a": "No", "b": "No"}}
+
+
 def test_tables_are_read_by_the_names_of_their_columns() -> None:
     found = filled("a.csv", CSV, lambda unit: ('a, "b"',))
     rows = list(csv.reader(found.splitlines(keepends=True)))
