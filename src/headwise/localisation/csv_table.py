@@ -1,5 +1,8 @@
 """Tables with a column of sources and one of translations (`.csv`): RFC 4180, with `,`, `;` or a tab between fields.
 
+A first line such as `sep=|` names another separator, as for Excel. As spreadsheets and Python's `csv` do, a quote that
+does not start its field is a character like others.
+
 The columns are those whose names are `source` and `target` (or `translation`), or the codes of the languages. A row
 with an empty translation is a unit; all other fields keep their bytes. Not here: parallel text for training (`data`).
 """
@@ -15,7 +18,8 @@ from headwise.localisation.unit import Parts, Skipped, Unit, UnitState, has_lett
 SOURCES = ("source", "source text", "source_text", "original", "msgid")
 TARGETS = ("target", "target text", "target_text", "translation", "msgstr")
 SEPARATORS = ",;\t"
-FIELD = {mark: re.compile(rf'"((?:[^"]|"")*+)"|([^{mark}\r\n"]*+)') for mark in SEPARATORS}
+QUOTED = re.compile(r'"((?:[^"]|"")*+)"')
+SEPARATOR_LINE = re.compile(r'("?)sep=([^"\r\n\w]?)\1\2*+(?:\r\n?|\n|$)', re.IGNORECASE)
 CellSpan = tuple[int, int]
 
 
@@ -55,7 +59,13 @@ class TranslationTable:
 
 
 def _value(raw: str) -> str:
-    return raw[1:-1].replace('""', '"') if raw.startswith('"') else raw
+    """The text of a field.
+
+    >>> _value('a "b"'), _value('"a ""b"" c"'), _value('"a, "b"')
+    ('a "b"', 'a "b" c', 'a, b"')
+    """
+    quoted = QUOTED.match(raw)
+    return quoted[1].replace('""', '"') + raw[quoted.end() :] if quoted else raw
 
 
 def _to_field(text: str, separator: str, quoted: bool) -> str:
@@ -68,25 +78,27 @@ def _to_field(text: str, separator: str, quoted: bool) -> str:
     return '"' + text.replace('"', '""') + '"' if needed else text
 
 
-def _rows(characters: Characters, separator: str) -> Iterator[list[CellSpan]]:
-    """The span of each field, by row."""
-    text, at, row = characters.text, 0, list[CellSpan]()
+def _rows(characters: Characters, separator: str, at: int) -> Iterator[list[CellSpan]]:
+    """The span of each field from a position on, by row."""
+    text, row = characters.text, list[CellSpan]()
+    bare = re.compile(rf"[^{re.escape(separator)}\r\n]*+")
     while at <= len(text):
-        field = FIELD[separator].match(text, at)
-        assert field is not None  # it matches the empty text
-        row.append(field.span())
-        at = field.end()
+        quoted = QUOTED.match(text, at)
+        if quoted is None and text[at : at + 1] == '"':
+            where = f"{characters.path}: line {characters.line(at)}"
+            raise UserError(f"{where}: a quoted field without its closing quote; add it")
+        rest = bare.match(text, quoted.end() if quoted else at)
+        assert rest is not None  # it matches the empty text
+        row.append((at, rest.end()))
+        at = rest.end()
         if text[at : at + 1] == separator:
             at += 1
-        elif at == len(text) or text[at] in "\r\n":
+        else:
             yield row
             row = []
             at += 2 if text.startswith("\r\n", at) else 1
             if at >= len(text):
                 return
-        else:
-            where = f"{characters.path}: line {characters.line(at)}"
-            raise UserError(f"{where}: a quote inside a field; write it twice, and quote the whole field")
 
 
 def _columns(names: Sequence[str], languages: Sequence[str]) -> CellSpan | None:
@@ -102,14 +114,18 @@ def _columns(names: Sequence[str], languages: Sequence[str]) -> CellSpan | None:
 def read_csv(path: str, data: bytes, languages: Sequence[str]) -> TranslationTable:
     """Read a table; its first row names the columns."""
     characters = Characters(path, data)
-    first = characters.text.split("\n", 1)[0]
-    separator = max(SEPARATORS, key=first.count)
-    rows = list(_rows(characters, separator))
+    named = SEPARATOR_LINE.match(characters.text)
+    if named and not named[2]:
+        raise UserError(f"{path}: line 1: 'sep=' without a separator; write one such as 'sep=;'")
+    begin = named.end() if named else 0
+    first = characters.text[begin:].split("\n", 1)[0]
+    separator = named[2] if named else max(SEPARATORS, key=first.count)
+    rows = list(_rows(characters, separator, begin))
     names = [_value(characters.text[slice(*span)]).strip().lower() for span in rows[0]]
     columns = _columns(names, languages)
     if columns is None:
         known = "name two columns in the first row 'source' and 'target', or by --languages FROM-TO"
         raise UserError(
-            f"{path}: line 1: no columns of sources and translations; {known}; --lines translates it line by line"
+            f"{path}: line {characters.line(begin)}: no columns of sources and translations; {known}; --lines translates it line by line"
         )
     return TranslationTable(characters, separator, rows[1:], columns)

@@ -1,7 +1,7 @@
 """Subtitles: SubRip (.srt) and WebVTT (.vtt, https://www.w3.org/TR/webvtt1/).
 
 The lines of a cue are one unit, except that a line with a dash starts another speaker's. A translation gets as many
-lines, of similar lengths. Numbers, times, settings, styles and tags stay, as do notes, which are counted. Deviation: a
+lines, of similar lengths. A cue ends at an empty line or where the next one starts. Numbers, times, settings, styles and tags stay, as do notes, which are counted. Deviation: a
 sentence over two cues is translated as two, because its words must keep their times.
 """
 
@@ -17,6 +17,7 @@ from headwise.localisation.unit import Code, Parts, Skipped, join_parts, unescap
 
 TIME = r"(?:\d+:)?\d{1,2}:\d{1,2}[,.]\d{1,3}"
 TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}(?:\s.*)?$")
+LIKE_TIMES = re.compile(r"\s*\d[\d:.,]*\s*-->")
 TAG = re.compile(r"(<[^<>]*>|\{\\[^{}]*\})")
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 WORD = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|[^\s<]|<)+")
@@ -42,32 +43,41 @@ def read_subtitles(path: str, data: bytes, languages: Sequence[str]) -> Passages
 def _passages(characters: Characters, is_vtt: bool, notes: list[Skipped]) -> Iterator[TextPassage]:
     """The texts of the cues; appends notes to `notes`."""
     text, timed = characters.text, False
-    for block in _blocks(text):
+    for block in _blocks(text, is_vtt):
         start, end = block[0][0], block[-1][1]
-        if is_vtt and NOT_A_CUE.match(text[slice(*block[0])]):
+        head = next((n for n, span in enumerate(block[:2]) if TIMES.match(text[slice(*span)])), -1)
+        if is_vtt and head < 0 and NOT_A_CUE.match(text[slice(*block[0])]):
             if text.startswith("NOTE", start):
                 notes.append(characters.skipped("note", start, end))
             continue
-        head = next((n for n, span in enumerate(block[:2]) if TIMES.match(text[slice(*span)])), -1)
-        if head < 0 and (not timed or any("-->" in text[slice(*span)] for span in block)):
+        wrong = [block[0][0]] if head < 0 and (not timed or any("-->" in text[slice(*span)] for span in block)) else []
+        wrong += [at for at, stop in block[head + 1 :] if LIKE_TIMES.match(text[at:stop])]
+        if wrong:
             expected = "00:00:01.000 --> 00:00:02.000" if is_vtt else "a number, then 00:00:01,000 --> 00:00:02,000"
-            raise UserError(f"{characters.path}: line {characters.line(block[0][0])}: a cue must start with {expected}")
+            raise UserError(f"{characters.path}: line {characters.line(wrong[0])}: a cue must start with {expected}")
         timed = True
         if head >= 0 or not is_vtt:  # cues of SubRip may contain empty lines
             for lines in _speakers(text, block[head + 1 :]):
                 yield _passage(text, lines, is_vtt)
 
 
-def _blocks(text: str) -> Iterator[LineSpans]:
-    """Spans of lines without an empty line between them."""
+def _blocks(text: str, is_vtt: bool) -> Iterator[LineSpans]:
+    """Spans of lines without an empty line or the start of another cue between them."""
     block: LineSpans = []
+    timed = False  # whether the block has its times
     for found in LINE.finditer(text):
         line = found[0].rstrip("\r\n")
+        is_time = TIMES.match(line) is not None
+        if block and is_time and (timed or len(block) > 1 or (is_vtt and block[0][0] == 0)):
+            number = block[-1:] if len(block) > 1 and text[slice(*block[-1])].strip().isdecimal() else []
+            yield block[: len(block) - len(number)]
+            block, timed = number, False
         if line.strip():
             block.append((found.start(), found.start() + len(line)))
+            timed |= is_time
         elif block:
             yield block
-            block = []
+            block, timed = [], False
     if block:
         yield block
 

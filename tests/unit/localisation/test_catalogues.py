@@ -395,6 +395,17 @@ def test_tables_are_read_by_the_names_of_their_columns() -> None:
     assert filled("a.csv", "id\tsource\ttarget\n1\tA\t", lambda unit: ("B",), ("en", "id")).endswith("1\tA\tB")
 
 
+@pytest.mark.parametrize("first", ["", "sep=,\n", "sep=;\r\n", "\ufeffsep=|\n", '"sep=\t"\n', "SEP=;;;\n"])
+def test_quotes_and_separators_are_those_of_spreadsheets(first: str) -> None:
+    mark = next((one for one in ";|\t" if one in first), ",")
+    rows = ["key,source,target,x", 'A,He said "hi" twice,,', 'B,"A, "dog" runs",,"a""b"', "C,5',,"]
+    text = first + "\n".join(rows).replace(",", mark).replace(f'"A{mark}', '"A,')
+    found = filled("t.csv", text, lambda unit: (plain(unit.source).upper(),), ("en", "de"))
+    texts = [row[2] for row in csv.reader(found.removeprefix(first).splitlines(), delimiter=mark)]
+    assert found.startswith(first) and texts == ["target", 'HE SAID "HI" TWICE', 'A, DOG" RUNS"', ""]
+    assert parse_document("t.csv", text.encode()).filled({}) == text.encode()
+
+
 @pytest.mark.parametrize("text", ["a { b } c", "[a]\n[b]\n.c\n*d", " a\n  b\n\nc ", "}"])
 def test_fluent_translations_are_read_by_its_parser(text: str) -> None:
     found = filled("a.ftl", FLUENT, lambda unit: (text, *codes_of(unit.source)))
@@ -440,7 +451,9 @@ def test_plural_categories_are_those_of_cldr() -> None:
         ("a.yml", "en:\n  a: " + "[" * 5000, "a.yml: more nested keys"),
         ("a.yml", "", "a.yml: not a Rails catalogue"),
         ("a.csv", "a,b\n1,2\n", "a.csv: line 1: no columns of sources and translations; name two columns"),
-        ("a.csv", 'source,target\na"b,\n', "a.csv: line 2: a quote inside a field; write it twice"),
+        ("a.csv", 'source,target\na,b\n"c,\n', "a.csv: line 3: a quoted field without its closing quote"),
+        ("a.csv", "sep=\nsource,target\n", "a.csv: line 1: 'sep=' without a separator"),
+        ("a.csv", "sep=;\na;b\n", "a.csv: line 2: no columns"),
         ("a.csv", "", "a.csv: line 1: no columns"),
         ("a.ftl", "\nno entry\n", "a.ftl: line 2: not Fluent: expected an entry such as 'key = Text'"),
         ("a.ftl", "a = " + "{" * 9999, "a.ftl: more nested placeables"),

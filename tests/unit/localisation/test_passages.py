@@ -253,6 +253,30 @@ def test_a_cue_gets_as_many_lines_as_it_had() -> None:
     assert changed("a.vtt", VTT, lambda unit: ("a <b> & c",)).count("a &lt;b&gt;\n&amp; c") == 1
 
 
+T1, T2 = "00:00:01.000 --> 00:00:02.000", "00:00:03.000 --> 00:00:04.000 line:0"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "texts"),
+    [
+        ("a.srt", f"1\n{T1}\nA dog\n2\n{T2}\nA cat\n", ["A dog", "A cat"]),
+        ("a.srt", f"1\n{T1}\nA dog\nruns\n{T2}\nA cat\n", ["A dog runs", "A cat"]),
+        ("a.srt", f"1\r\n{T1}\r\n2\r\n{T2}\r\nA cat\r\n3\r\n{T2}\r\nA cow", ["A cat", "A cow"]),
+        ("a.srt", f"{T1}\nA dog\n\nruns\n2\n{T2}\nA cat\n", ["A dog", "runs", "A cat"]),
+        ("a.vtt", f"WEBVTT\n{T1}\nA dog\n{T2}\nA cat\n", ["A dog", "A cat"]),
+        ("a.vtt", f"WEBVTT - x\n7\n{T1}\nA dog\n2\n{T2}\nA cat\n", ["A dog", "A cat"]),
+        ("a.vtt", f"WEBVTT\n\nNOTE\nno text\n{T1}\nA dog\n\nSTYLE\n{T2}\nA cat\n", ["A dog", "A cat"]),
+    ],
+)
+def test_a_cue_ends_where_the_next_one_starts(name: str, text: str, texts: list[str]) -> None:
+    assert [plain(unit.source) for unit in open_units(name, text)] == texts
+    found = changed(name, text, shouted)
+    assert found.replace("\r\n", "\n").split("\n") == [
+        line.upper() if line in texts or line in ("A dog", "runs") else line
+        for line in text.replace("\r\n", "\n").split("\n")
+    ]
+
+
 def test_lines_of_a_cue_in_japanese_are_one_text_without_a_blank() -> None:
     text = "1\n00:00:01,000 --> 00:00:02,000\n犬が走って\n猫が寝ている。\n"
     assert [plain(unit.source) for unit in open_units("a.srt", text)] == ["犬が走って猫が寝ている。"]
@@ -270,6 +294,7 @@ def test_lines_of_a_cue_in_japanese_are_one_text_without_a_blank() -> None:
         ("a.properties", "a=b\nc=\\u00g0\n", r"a.properties: line 2: \\u without four"),
         ("a.srt", "Hello\n", "a.srt: line 1: a cue must start with"),
         ("a.srt", SUBTITLES + "\n3\n00:00 --> 1\nx\n", "a.srt: line 13: a cue must start with"),
+        ("a.srt", f"1\n{T1}\na\n2\n00:00 --> 1\nb\n", "a.srt: line 5: a cue must start with"),
         ("a.vtt", SUBTITLES, "a.vtt: line 1: not a WebVTT file"),
         ("a.pdf", "", "a.pdf: unsupported file type; supported are .po"),
     ],
