@@ -313,6 +313,20 @@ def test_android_quotes_in_cdata_are_part_of_its_html(content: str) -> None:
     assert "".join(filled("strings.xml", text, lambda unit: unit.source)) == text
 
 
+@pytest.mark.parametrize(
+    ("names", "texts"),
+    [
+        (("Customer.Name", "Form.Location"), ["Customer.Name", "Form.Location"]),
+        (("Customer.Name", ">>ok.Name", "ok.Size", "ok.Text"), ["Customer.Name", "ok.Text"]),
+        ((">>ok.Type", "$this.Size", "$this.Text", "a.Size"), ["$this.Text", "a.Size"]),
+        (("$this.Font", "ok.Size", "ok.Text"), ["ok.Text"]),
+    ],
+)
+def test_names_of_forms_are_properties_only_in_forms(names: tuple[str, ...], texts: list[str]) -> None:
+    items = "".join(f'<data name="{name}"><value>A text</value></data>' for name in names)
+    assert [unit.key for unit in to_do("a.resx", f"<root>{items}</root>")] == texts
+
+
 def test_qt_translations_stay_unfinished_and_get_the_forms_of_the_language() -> None:
     found = filled("a.ts", QT, lambda unit: ("x",), ("en", "ru"))
     assert '<TS version="2.1" language="ru">' in found
