@@ -15,7 +15,10 @@ from functools import partial
 from headwise.localisation.passages import Characters, Passages, TextPassage
 from headwise.localisation.unit import Code, Parts, Skipped, join_parts
 
-LINE = re.compile(r"([^\r\n]*)(?:\r\n?|\n|$)")
+LINE = re.compile(
+    r"([^\r\n\x1c-\x1e\x85\u2028\u2029]*)(?:\r\n?|[\n\x1c-\x1e\x85\u2028\u2029]|$)"
+)  # as `str.splitlines`
+BLANK = re.compile(r"[\v\f]")  # for docutils
 ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*")
 BULLET = re.compile(r"[-+*\u2022\u2023\u2043](?: +|$)")
 ENUMERATOR = re.compile(r"\(?(?:\d{1,9}|[a-zA-Z]|#|[ivxlcdmIVXLCDM]{1,9})[.)](?: +|$)")
@@ -56,8 +59,9 @@ OBJECT = re.compile(
 )
 DOCUMENT_FIELDS = "a field of the document"
 INLINE = re.compile(r"[*`|\[]|:\w|\s<|[A-Za-z0-9][\w.+-]*_$")  # codes that need a blank or punctuation around them
-ESCAPED_BLANK = "\ufdd1"  # a noncharacter, for a place where inline markup begins or ends
-NEEDED_BLANK = re.compile(rf"(?<=[^\W_]){ESCAPED_BLANK}(?=\S)|(?<=[`*_|]){ESCAPED_BLANK}(?=\w)")
+BEGINS, ENDS = "\ufdd1", "\ufdd2"  # noncharacters, for places where inline markup begins and ends
+BOUNDARY = re.compile(rf"(?<=(.)){BEGINS}|{ENDS}(?={BEGINS}*+(.)){BEGINS}?", re.DOTALL)
+PREFIXES, SUFFIXES = "\"'([{<-/:", "\"')]}>-/:\\.,;!?\u201a\u201e"  # punctuation before and behind inline markup
 MAX_DEPTH = 50  # nested blocks
 Lines = Sequence[tuple[int, int]]  # of a block, without its indentation
 
@@ -76,7 +80,7 @@ class _Blocks:
     def __init__(self, characters: Characters) -> None:
         self.skipped: list[Skipped] = []
         self._characters = characters
-        self._text = characters.text
+        self._text = BLANK.sub(" ", characters.text)
         targets = {" ".join(found[1].lower().split()) for found in TARGET.finditer(self._text)}
         names = (found[1] for pattern in (NAMED_REFERENCE, SIMPLE_REFERENCE) for found in pattern.finditer(self._text))
         self._referenced = {" ".join(name.lower().split()) for name in names} - targets
@@ -254,6 +258,11 @@ class _Blocks:
                 ends, inner = (found["stars"], found["stars"]), found["emphasis"]
             else:
                 continue  # code
+            if not (
+                _may_precede(text[max(0, found.start() - 1) : found.start()])
+                and _may_follow(text[found.end() : found.end() + 1])
+            ):
+                continue  # characters
             pieces += [text[at : found.start()], Code(ends[0]), inner, Code(ends[1])]
             at = found.end()
         return join_parts([*pieces, text[at:]])
@@ -324,17 +333,42 @@ def _to_rst(parts: Parts) -> str:
             text, waiting = text + raw[: len(raw) - len(bare)] + waiting + bare, ""
         elif raw in ("*", "**", "`") and raw not in opened:  # its text follows
             opened.add(raw)
-            waiting += ESCAPED_BLANK + raw
+            waiting += BEGINS + raw
         elif raw in ("*", "**", "`_", "`__") or raw[0] == " ":  # the end of a text
             bare = text.rstrip()
             opened -= {raw, "`"}
-            text = f"{bare}{waiting}{raw}{ESCAPED_BLANK}{text[len(bare) :]}"
+            text = f"{bare}{waiting}{raw}{ENDS}{text[len(bare) :]}"
             waiting = ""
         else:
-            text, waiting = f"{text}{waiting}{ESCAPED_BLANK}{raw}{ESCAPED_BLANK}", ""
-    text = NEEDED_BLANK.sub(r"\\ ", text + waiting).replace(ESCAPED_BLANK, "")
+            text, waiting = f"{text}{waiting}{BEGINS}{raw}{ENDS}", ""
+    text = BOUNDARY.sub(_blank, text + waiting).replace(BEGINS, "").replace(ENDS, "")
     text = " ".join(text.split())
     return f"\\{text}" if BLOCK.match(text) else text
+
+
+def _blank(boundary: re.Match[str]) -> str:
+    """The escaped blank that a boundary of inline markup needs, or nothing."""
+    before, after = boundary.groups()
+    is_free = _may_precede(before) if before else _may_follow(after)
+    return "" if is_free else "\\ "
+
+
+def _may_precede(character: str) -> bool:
+    """Whether inline markup may begin behind this character; "" is the start of a text."""
+    kinds = ("Ps", "Pi", "Pf", "Pd", "Po")
+    return character in PREFIXES or character.isspace() or _is_punctuation(character, kinds)
+
+
+def _may_follow(character: str) -> bool:
+    """Whether inline markup may end before this character; "" is the end of a text."""
+    kinds = ("Pe", "Pi", "Pf", "Pd", "Po")
+    return character in SUFFIXES or character.isspace() or _is_punctuation(character, kinds)
+
+
+def _is_punctuation(character: str, kinds: Sequence[str]) -> bool:
+    """Also in the old Unicode that docutils knows, without section signs."""
+    databases = (unicodedata, unicodedata.ucd_3_2_0)
+    return not character.isascii() and all(one.category(character) in kinds for one in databases)
 
 
 def _in_two_lines(between: str, parts: Parts) -> str:

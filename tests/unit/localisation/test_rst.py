@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.reading import parse_document
+from headwise.localisation.rst import _may_follow, _may_precede
 from headwise.localisation.unit import Code, Parts, UnitState, plain
 
 FILE = """:Author: Nobody
@@ -195,6 +196,57 @@ def test_what_stays_is_counted() -> None:
 )
 def test_a_translation_is_valid_where_it_stands(content: str, translation: Parts, expected: str) -> None:
     assert parse_document("a.rst", content.encode()).filled({0: translation}).decode() == expected
+
+
+@pytest.mark.parametrize(
+    ("translation", "expected"),
+    [
+        (("A", Code("*"), "b", Code("*"), "(c)"), "A\\ *b*\\ (c)"),
+        (("(c)", Code("*"), "b", Code("*"), "[d]"), "(c)\\ *b*\\ [d]"),
+        (("(", Code("*"), "b", Code("*"), "), \"", Code("``e``"), '"'), '(*b*), "``e``"'),
+        (("\u300c", Code("*"), "b", Code("*"), "\u300d\u3002", Code("``e``"), "\u3002"), "\u300c*b*\u300d\u3002``e``\u3002"),
+        ((Code("*"), "b", Code("*"), Code("``e``"), "%"), "*b*\\ ``e``\\ %"),
+        (("=", Code("[1]_"), "$", Code("``e``"), "_"), "=\\ [1]_\\ $\\ ``e``\\ _"),
+    ],
+)  # fmt: skip
+def test_inline_markup_beside_punctuation_is_seen_by_docutils(translation: Parts, expected: str) -> None:
+    found = parse_document("a.rst", b"A *b* ``e``\n").filled({0: translation}).decode()
+    assert found == expected + "\n"
+    codes = [code.text for code in translation if isinstance(code, Code)]
+    tags = elements(found)
+    assert tags.count("emphasis") == codes.count("*") // 2 and tags.count("literal") == codes.count("``e``")
+
+
+def test_stars_that_are_no_markup_stay_characters() -> None:
+    content = "f(a)*b*(c) and (*b*) and 2)*\n"
+    assert shouted(content) == "F(A)*B*(C) AND (*B*) AND 2)*\n"
+
+
+@pytest.mark.parametrize(
+    "letter", list("()[]{}<>'\"-/:\\.,;!?%&#@_~^$=+\u2019\u201e\u00ab\u00bb\u3001\u3008\u300b\u00a7\u00b0\u2013a\u00e4")
+)
+def test_characters_beside_inline_markup_are_those_of_docutils(letter: str) -> None:
+    before, after = elements(f"a {letter}*b* c").count("emphasis"), elements(f"a *b*{letter} c").count("emphasis")
+    assert (_may_precede(letter), _may_follow(letter)) == (bool(before), bool(after))
+
+
+@pytest.mark.parametrize("blank", ["\f", "\v"])
+@pytest.mark.parametrize(
+    "content",
+    ["Text.\n\n..{} Settings\n\n   mode: x\n", "Text.\n{}\n- a\n{} b\n", "A{}b\n\n{}Quoted\n\nDogs{}\n====\n"],
+)
+def test_form_feeds_are_blanks(content: str, blank: str) -> None:
+    content = content.replace("{}", blank)
+    assert parse_document("a.rst", content.encode()).filled({}).decode() == content
+    assert elements(shouted(content)) == elements(content)
+    assert texts(content) == texts(content.replace(blank, " "))
+
+
+@pytest.mark.parametrize("end", ["\x1c", "\x85", "\u2028"])
+def test_lines_end_where_docutils_ends_them(end: str) -> None:
+    content = f".. c{end}{end}Text{end}{end}   Quoted\n"
+    assert texts(content) == ["Text", "Quoted"]
+    assert elements(shouted(content)) == elements(content)
 
 
 PIECES = [
