@@ -156,9 +156,7 @@ def _escaped(text: str, quoted: bool, bare: tuple[str, str]) -> str:
     if not any(bare):
         return _escape(text, quoted)
     pieces = [_escape(piece, quoted) for piece in TAG.split(text)]
-    return "".join(
-        re.sub(rf"\\([{bare[i % 2]}])", r"\1", one) if bare[i % 2] else one for i, one in enumerate(pieces)
-    )
+    return "".join(re.sub(rf"\\([{bare[i % 2]}])", r"\1", one) if bare[i % 2] else one for i, one in enumerate(pieces))
 
 
 def _escape(text: str, quoted: bool) -> str:

@@ -125,7 +125,6 @@ def read_csv(path: str, data: bytes, languages: Sequence[str]) -> TranslationTab
     columns = _columns(names, languages)
     if columns is None:
         known = "name two columns in the first row 'source' and 'target', or by --languages FROM-TO"
-        raise UserError(
-            f"{path}: line {characters.line(begin)}: no columns of sources and translations; {known}; --lines translates it line by line"
-        )
+        where = f"{path}: line {characters.line(begin)}"
+        raise UserError(f"{where}: no columns of sources and translations; {known}; --lines translates it line by line")
     return TranslationTable(characters, separator, rows[1:], columns)

@@ -1,19 +1,24 @@
 """JSON messages: nested or flat (i18next, ngx-translate, vue-i18n), of browser extensions, FormatJS, and ARB.
 
 Every string value is a unit. In catalogues whose entries are objects (`MESSAGE_KEYS`), such as the messages.json of a
-browser extension, only the message of each entry is; in ARB (https://github.com/google/app-resource-bundle/wiki)
-nothing under a key with `@`. Other strings are counted as metadata. Strings without letters stay; keys are never
-translated. JSON that is not a catalogue is rejected (`json_kinds.py`).
+browser extension, only the message of each entry is. Plurals (`item_one` and `item_other` of i18next, or an object with
+`one` and `other`) get the categories of the target language. In ARB
+(https://github.com/google/app-resource-bundle/wiki) nothing under a key with `@` is a unit. Other strings are counted
+as metadata. Strings without letters stay; keys are never translated. JSON that is not a catalogue is rejected
+(`json_kinds.py`).
 """
 
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from headwise.errors import UserError
 from headwise.localisation.json_kinds import MESSAGE_KEYS, kind_of, why_not_messages
 from headwise.localisation.not_translated import beginning_of
 from headwise.localisation.passages import Characters, Passages, TextPassage
+from headwise.localisation.plural_forms import plural_rule
+from headwise.localisation.plurals import CATEGORIES, missing_categories
 from headwise.localisation.unit import Code, Parts, Skipped, has_letters, join_parts, plain
 
 TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]')
@@ -21,11 +26,25 @@ TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]')
 GRAMMARS = {"extension": "extension", "formatjs": "icu", "structured": "icu", "go": "", "arb": "", "": "laravel"}
 MAX_DEPTH = 100  # nested objects and lists
 LINKED = re.compile(r"(@(?:\.\w+)?:(?:\{[^{}]*\}|\([^()]*\)|[\w.-]*\w))")  # another message, in vue-i18n
+PLURAL_KEY = re.compile(rf"(?:(.*)_)?({'|'.join(CATEGORIES)})", re.DOTALL)
+PLURAL_ORDINAL, PLURAL_V3 = "ordinal forms of the target language", "plural forms of the target language (i18next v3)"
 ESCAPED = re.compile(r"\\u(?!00[0-7])[0-9A-Fa-f]{4}")
 
 
+@dataclass(frozen=True)
+class StringValue:
+    """A string value, its position, and the position of its key."""
+
+    path: tuple[str, ...]  # the keys and indices that lead to it
+    start: int
+    end: int
+    key_start: int
+    key_end: int  # as `key_start` in a list
+    before: int  # the end of the token before its key
+
+
 def read_json_messages(path: str, data: bytes, languages: Sequence[str]) -> Passages:
-    """Read JSON messages; `languages` are ignored."""
+    """Read JSON messages; without a target language plurals keep their categories."""
     characters = Characters(path, data)
     try:
         whole = json.loads(characters.text)
@@ -37,31 +56,79 @@ def read_json_messages(path: str, data: bytes, languages: Sequence[str]) -> Pass
     if why := why_not_messages(whole):
         raise UserError(f"{path}: not a message catalogue but {why}; move its texts to a catalogue")
     in_ascii = characters.text.isascii() and ESCAPED.search(characters.text) is not None
-    metadata: list[Skipped] = []
-    passages = list(_passages(characters, kind_of(whole), in_ascii, metadata))
-    return Passages(characters, passages, skipped=metadata)
+    skipped, values, kind = list[Skipped](), list(_values(characters.text)), kind_of(whole)
+    passages = list(_passages(characters, values, kind, in_ascii, skipped))
+    if not kind:
+        passages += _plurals(characters, values, languages[1], in_ascii, skipped)
+    return Passages(characters, passages, skipped=skipped)
 
 
-def _passages(characters: Characters, kind: str, in_ascii: bool, metadata: list[Skipped]) -> Iterator[TextPassage]:
+def _passages(
+    characters: Characters, values: Sequence[StringValue], kind: str, in_ascii: bool, metadata: list[Skipped]
+) -> Iterator[TextPassage]:
     """The messages of a catalogue; appends its other texts to `metadata`."""
-    text = characters.text
-    for path, start, end in _values(text):
-        if len(path) > MAX_DEPTH:
-            where = f"{characters.path}: line {characters.line(start)}"
+    for one in values:
+        if len(one.path) > MAX_DEPTH:
+            where = f"{characters.path}: line {characters.line(one.start)}"
             raise UserError(f"{where}: more than {MAX_DEPTH} nested objects and lists; split the file")
-        value = json.loads(text[start:end])
-        if not _is_message(path, kind):
+        value = json.loads(characters.text[one.start : one.end])
+        if not _is_message(one.path, kind):
             if has_letters((value,)):
-                metadata.append(Skipped("metadata", characters.line(start), beginning_of(value)))
+                metadata.append(Skipped("metadata", characters.line(one.start), beginning_of(value)))
             continue
         yield TextPassage(
-            start,
-            end,
+            one.start,
+            one.end,
             _parts(value),
             lambda parts: json.dumps(plain(parts), ensure_ascii=in_ascii),
-            key="/".join(path),
+            key="/".join(one.path),
             markup=GRAMMARS[kind],
         )
+
+
+def _plurals(
+    characters: Characters, values: Sequence[StringValue], language: str, in_ascii: bool, skipped: list[Skipped]
+) -> Iterator[TextPassage]:
+    """New entries for the categories that the target language has and the source language has not.
+
+    Appends plurals that cannot be completed to `skipped`: ordinal ones, and those of older versions of i18next.
+    """
+    groups: dict[tuple[str, ...], dict[str, StringValue]] = {}
+    of_key = {one.path: one for one in values}
+    forms = re.match(r"nplurals=(\d)", plural_rule(language))
+    for one in values:
+        found = PLURAL_KEY.fullmatch(one.path[-1]) if one.path and one.key_end > one.key_start else None
+        if found:
+            groups.setdefault((*one.path[:-1], found[1] or ""), {})[found[2]] = one
+        elif forms and forms[1] != "2" and (*one.path[:-1], f"{one.path[-1] if one.path else ''}_plural") in of_key:
+            skipped.append(characters.skipped(PLURAL_V3, one.start, one.end))
+    for (*_, stem), group in groups.items():
+        if "other" not in group or (len(group) == 1 and "{{count}}" not in _text(characters, group["other"])):
+            continue
+        if re.search(r"(?:^|_)ordinal$", stem):
+            if forms:
+                skipped.append(characters.skipped(PLURAL_ORDINAL, group["other"].start, group["other"].end))
+            continue
+        for name in missing_categories(list(group), language):
+            yield _added(characters, group["other"], f"{stem}_{name}" if stem else name, in_ascii)
+
+
+def _added(characters: Characters, other: StringValue, key: str, in_ascii: bool) -> TextPassage:
+    """A new entry before that of `other`, written in the same way."""
+    text = characters.text
+    before = json.dumps(key, ensure_ascii=in_ascii) + text[other.key_end : other.start]
+    behind = "," + text[other.before : other.key_start]
+    return TextPassage(
+        other.key_start,
+        other.key_start,
+        _parts(_text(characters, other)),
+        lambda parts: before + json.dumps(plain(parts), ensure_ascii=in_ascii) + behind,
+        key="/".join((*other.path[:-1], key)),
+    )
+
+
+def _text(characters: Characters, value: StringValue) -> str:
+    return json.loads(characters.text[value.start : value.end])
 
 
 def _is_message(path: Sequence[str], kind: str) -> bool:
@@ -76,11 +143,11 @@ def _parts(value: str) -> Parts:
     return join_parts([Code(p) if i % 2 else p for i, p in enumerate(LINKED.split(value)) if p])
 
 
-def _values(text: str) -> Iterator[tuple[list[str], int, int]]:
-    """The span of each string value, with the keys and indices that lead to it."""
+def _values(text: str) -> Iterator[StringValue]:
+    """The string values, in order."""
     path: list[str] = []
     closers: list[str] = []  # of open objects and lists, the innermost last
-    is_value = True
+    is_value, key, before = True, (0, 0), 0
     for found in TOKEN.finditer(text):
         token = found[0]
         if token in "{[":
@@ -96,6 +163,8 @@ def _values(text: str) -> Iterator[tuple[list[str], int, int]]:
         elif token == ":":
             is_value = True
         elif is_value:
-            yield path.copy(), *found.span()
+            where = key if closers[-1:] == ["}"] else (found.start(), found.start())
+            yield StringValue(tuple(path), *found.span(), *where, before)
         else:
-            path[-1] = json.loads(token)
+            path[-1], key = json.loads(token), found.span()
+        before = found.end() if token in "{[," else before

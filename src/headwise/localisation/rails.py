@@ -121,7 +121,11 @@ def _to_yaml(text: str, raw: str) -> str:
         written = text
     samples = [f"k: {written}\nend: 1\n", *([] if header else [f"{{k: {written}, end: 1}}"])]  # also in braces
     try:
-        same = written and text.lower() not in NOT_PLAIN and all(yaml.safe_load(sample) == {"k": text, "end": 1} for sample in samples)
+        same = (
+            written
+            and text.lower() not in NOT_PLAIN
+            and all(yaml.safe_load(sample) == {"k": text, "end": 1} for sample in samples)
+        )
     except yaml.YAMLError:
         same = False
     return written if same else _quoted(text)

@@ -1,8 +1,9 @@
 """Subtitles: SubRip (.srt) and WebVTT (.vtt, https://www.w3.org/TR/webvtt1/).
 
 The lines of a cue are one unit, except that a line with a dash starts another speaker's. A translation gets as many
-lines, of similar lengths. A cue ends at an empty line or where the next one starts. Numbers, times, settings, styles and tags stay, as do notes, which are counted. Deviation: a
-sentence over two cues is translated as two, because its words must keep their times.
+lines, of similar lengths. A cue ends at an empty line or where the next one starts. Numbers, times, settings, styles
+and tags stay, as do notes, which are counted. Deviation: a sentence over two cues is translated as two, because its
+words must keep their times.
 """
 
 import re

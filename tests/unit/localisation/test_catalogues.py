@@ -327,6 +327,49 @@ def test_names_of_forms_are_properties_only_in_forms(names: tuple[str, ...], tex
     assert [unit.key for unit in to_do("a.resx", f"<root>{items}</root>")] == texts
 
 
+@pytest.mark.parametrize(
+    ("text", "language", "added"),
+    [
+        ('{"item_one": "{{count}} item", "item_other": "{{count}} items"}', "pl", ["item_few", "item_many"]),
+        ('{"a": {"item_other": "{{count}} items"}}', "pl", ["a/item_one", "a/item_few", "a/item_many"]),
+        ('{"item_other":"items","item_one":"item"}', "ar", [f"item_{one}" for one in ("zero", "two", "few", "many")]),
+        ('{"n": {"one": "a", "other": "b", "x": {"one": "a", "other": "b"}}}', "ja", []),
+        ('{"n": {"one": "a", "other": "b"}, "l": ["c"]}', "pl", ["n/few", "n/many"]),
+        ('{"sort_other": "Other", "one": "One"}', "pl", []),
+        ('{"item_one": "item", "item_other": "items"}', "de", []),
+        ('{"item_one": "item", "item_other": "items"}', "", []),
+        ('{"a_ordinal_one": "{{count}}st", "a_ordinal_other": "{{count}}th"}', "pl", []),
+        ('{"@@locale": "en", "item_one": "item", "item_other": "items"}', "pl", []),
+    ],
+)
+def test_json_plurals_get_the_categories_of_the_target_language(text: str, language: str, added: list[str]) -> None:
+    document = parse_document("en.json", text.encode(), ("en", language))
+    before = [unit.key for unit in parse_document("en.json", text.encode()).units]
+    assert sorted(unit.key for unit in document.units) == sorted([*before, *added])
+    assert document.filled({}).decode() == text
+    found = json.loads(document.filled(dict.fromkeys(range(len(document.units)), ("x",))))
+    for key in added:
+        value = found
+        for name in key.split("/"):
+            value = value[name]
+        assert value == "x"
+
+
+def test_new_json_entries_are_written_like_their_neighbours() -> None:
+    text = '{\r\n\t"b_one" : "a \u00fc {{count}}",\r\n\t"b_other" : "bs {{count}}"\r\n}\r\n'
+    document = parse_document("en.json", text.encode(), ("en", "pl"))
+    found = document.filled(dict.fromkeys(range(4), ("\u015b",))).decode()
+    entries = ",".join(f'\r\n\t"b_{name}" : "\u015b"' for name in ("one", "few", "many", "other"))
+    assert found == "{" + entries + "\r\n}\r\n"
+
+
+def test_json_plurals_that_cannot_be_completed_are_reported() -> None:
+    text = '{"a_ordinal_one": "st place", "a_ordinal_other": "th place", "b": "a dog", "b_plural": "dogs"}'
+    for language, n in (("pl", 1), ("de", 0)):
+        kinds = count_kinds(not_translated(parse_document("en.json", text.encode(), ("en", language))))
+        assert len([kind for kind in kinds if "v3" in kind]) == n and len(kinds) == n + 1
+
+
 def test_qt_translations_stay_unfinished_and_get_the_forms_of_the_language() -> None:
     found = filled("a.ts", QT, lambda unit: ("x",), ("en", "ru"))
     assert '<TS version="2.1" language="ru">' in found

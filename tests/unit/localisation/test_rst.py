@@ -204,7 +204,7 @@ def test_a_translation_is_valid_where_it_stands(content: str, translation: Parts
         (("A", Code("*"), "b", Code("*"), "(c)"), "A\\ *b*\\ (c)"),
         (("(c)", Code("*"), "b", Code("*"), "[d]"), "(c)\\ *b*\\ [d]"),
         (("(", Code("*"), "b", Code("*"), "), \"", Code("``e``"), '"'), '(*b*), "``e``"'),
-        (("\u300c", Code("*"), "b", Code("*"), "\u300d\u3002", Code("``e``"), "\u3002"), "\u300c*b*\u300d\u3002``e``\u3002"),
+        (("\u300c", Code("*"), "b", Code("*"), "\u3002", Code("``e``"), "\u3002"), "\u300c*b*\u3002``e``\u3002"),
         ((Code("*"), "b", Code("*"), Code("``e``"), "%"), "*b*\\ ``e``\\ %"),
         (("=", Code("[1]_"), "$", Code("``e``"), "_"), "=\\ [1]_\\ $\\ ``e``\\ _"),
     ],
