@@ -6,20 +6,24 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import tee
+from typing import Any
 
 from headwise.cli.decoding import decode_overrides
 from headwise.cli.files import output
 from headwise.cli.loading import translating_model
 from headwise.decode.translator import Translation
+from headwise.errors import UserError
 from headwise.localisation import is_document
 from headwise.localisation.fill import TranslatedUnit, targets_of, translate_units
 from headwise.localisation.fill_report import count_units, count_warnings, report_rows
 from headwise.localisation.not_translated import not_translated, not_translated_summary
+from headwise.localisation.pivot import PivotTranslator
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.reading import read_document
 from headwise.localisation.segment_memory import SegmentMemory, read_segment_memory
-from headwise.localisation.unit import plain
+from headwise.localisation.unit import Document, Unit, plain
 from headwise.localisation.unsupported_types import check_file_name
+from headwise.models.target_language import language_arguments, tagged_targets
 
 
 def fill_document(options: argparse.Namespace) -> None:
@@ -28,7 +32,7 @@ def fill_document(options: argparse.Namespace) -> None:
     if is_plain:
         check_file_name(options.input)
     document = read_document(options.input, options.languages, ".txt" if is_plain else "")
-    model = translating_model(options)
+    model = _for_languages(translating_model(options, languages_required=False), document, options)
     language = options.source_language or options.languages[0]
     memory = requested_memory(options)
     overrides = decode_overrides(options, model.decode_config)
@@ -42,6 +46,27 @@ def fill_document(options: argparse.Namespace) -> None:
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     for line in (fill_summary(len(document.units), filled), not_translated_summary(skipped)):
         print(line, end="\n" * bool(line), file=sys.stderr)
+
+
+def _for_languages(model: Any, document: Document, options: argparse.Namespace) -> Any:
+    """The model for the languages of the command line; `UserError` for one that needs to know them."""
+    last, target = model.second if options.then else model, options.target_language or options.languages[1]
+    if target and not options.target_language:
+        given = language_arguments(last, *options.languages)
+    else:
+        given = {"source_language": options.source_language, "target_language": target}
+    languages = tagged_targets(last)
+    if len(languages) > 1 and not target and not any(map(_has_tag, document.units)):
+        known = ", ".join(languages[:20])
+        raise UserError(f"{options.input}: which target language? Add --target-language: the model has {known}")
+    if options.then:
+        return PivotTranslator(model.first, last.between(**given)) if any(given.values()) else model
+    return last.between(**given) if hasattr(last, "between") else last
+
+
+def _has_tag(unit: Unit) -> bool:
+    """Whether a text chooses its target language itself, such as `<2de> A dog`."""
+    return plain(unit.source).startswith(("<2", ">>"))
 
 
 def requested_memory(options: argparse.Namespace) -> SegmentMemory | None:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from headwise.errors import UserError
+from headwise.models.target_language import base_language
 
 LanguagePair = tuple[str, str]  # codes of source and target
 
@@ -26,10 +27,6 @@ LANGUAGE_NAMES = {
     "te": "Telugu", "th": "Thai", "tl": "Tagalog", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese",
     "zh": "Chinese",
 }  # fmt: skip
-TWO_LETTER_CODES = {
-    "eng": "en", "deu": "de", "fra": "fr", "spa": "es", "ita": "it", "por": "pt", "nld": "nl", "rus": "ru", "zho": "zh",
-    "jpn": "ja", "arb": "ar", "pol": "pl", "ces": "cs", "tur": "tr", "ukr": "uk", "swe": "sv", "fin": "fi",
-}  # fmt: skip
 
 
 def language_name(code: str) -> str:
@@ -39,16 +36,6 @@ def language_name(code: str) -> str:
     ('German', 'German', 'xx')
     """
     return LANGUAGE_NAMES.get(base_language(code), code)
-
-
-def base_language(code: str) -> str:
-    """A code without script and region, in two letters if it has such a code.
-
-    >>> base_language("deu_Latn"), base_language("pt-BR"), base_language("de_DE")
-    ('de', 'pt', 'de')
-    """
-    first = re.split("[_-]", code)[0].lower()
-    return TWO_LETTER_CODES.get(first, first)
 
 
 def language_pair_of(model: Any) -> LanguagePair | None:

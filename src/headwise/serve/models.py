@@ -12,11 +12,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from headwise.decode.translator import clean_text
 from headwise.errors import UserError
-from headwise.generation.languages import CODED
 from headwise.glossary.terms import Glossary, Term
 from headwise.glossary.translation import MIN_BEAM_SIZE
 from headwise.localisation.code_transfer import supports_markers
 from headwise.localisation.segment_memory import MemoryMatch
+from headwise.models.target_language import language_arguments
 from headwise.serve.batching import Batcher, BatchSettings, estimate_tokens
 from headwise.serve.cache import SentenceCache
 from headwise.serve.languages import LanguagePair, language_pair_of
@@ -211,23 +211,6 @@ def _check_prefix(model: Any, prefix: str) -> None:
 
 class ModelUnavailable(UserError):
     """A model can no longer be loaded; the message is for the operator."""
-
-
-def language_arguments(model: Any, source: str, target: str) -> dict[str, str]:
-    """The arguments of the model's methods that select languages; none for a bilingual model."""
-    if not hasattr(model, "between"):
-        return {}
-    both = {"source_language": source, "target_language": target}
-    if model.languages is None:
-        tagged = f"<2{target}>" in getattr(model.tokenizer, "declared", {}).values()
-        return {"target_language": target} if tagged else {}
-    if model.languages.family in CODED:
-        return both
-    try:
-        model.languages.encode("", source, target)
-    except UserError:  # a bilingual model
-        return {}
-    return both
 
 
 def load_served_models(
