@@ -4,18 +4,22 @@ Paragraphs, headings, list items, table cells and titles of blocks are units. Th
 them, between two codes. Code and HTML blocks, front matter and reference definitions stay, as do code, HTML, addresses
 and escapes inside a text. A translated paragraph is one line. Hard line breaks, and lines without text, separate units.
 `markdown_dialects.py` hides the markup of other dialects from the parser.
+A heading that a link of the page points to keeps its address by an anchor (`<a id="..."></a>`).
 Deviation: `[a text]` that is its own reference becomes `[a translation][a text]`.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from html import escape
 from itertools import pairwise
 from typing import Any
+from urllib.parse import unquote
 
 from headwise.errors import UserError
-from headwise.localisation.markdown_dialects import masked_dialects, without_filler
+from headwise.localisation.markdown_dialects import code_in_tags, masked_dialects, without_filler
 from headwise.localisation.not_translated import beginning_of
 from headwise.localisation.passages import Characters, Passages, TextPassage
 from headwise.localisation.placeholders import with_codes
@@ -32,14 +36,18 @@ BLOCK = re.compile(  # start of another block
 )
 SKIPPED = {"fence": "code block", "code_block": "code block", "html_block": "HTML block"}
 TAG = re.compile(r"<!--(?:[^<-]|<(?!!--)|-(?!->))*+-->|<[^<>]*>")
+TEMPLATE_TAG = re.compile(r"\{%(?:[^%{\n]|%(?!\})|\{(?!%))*+%\}|\{\{[<%][^{}\n]*+\}\}")
 PIPE = re.compile(r"(?<!\\)\|")
 BLANKS = re.compile(r"[ \t\r\n]+")
 OPENS, CLOSES = "\ue000", "\ue001"  # private characters that mark emphasis during output
+LINK_TO_HEADING = re.compile(r"\]\(\s?<?#([^\s()<>\"]+)|\]:[ \t]*<?#([^\s<>]+)|href=[\"']#([^\s\"']+)")
+ANCHOR = re.compile(r"(?:id|name)=[\"']([^\s\"']+)|\{[^{}\n]*#([\w-]+)")
 EMPTY = re.compile(rf"{OPENS}[*_~]+{CLOSES}[*_~]+")
 LOOSE_OPENING = re.compile(rf"(?<![*_~])((?:{OPENS}[*_~]++)++)(\s+)")
 LOOSE_CLOSING = re.compile(rf"(?<!\s)(\s+)((?:{CLOSES}[*_~]++)+)")
 REFERENCE = re.compile(
-    r"(?<!`)(`{1,9})(?!`).*?(?<!`)\1(?!`)|(?<!\])(!?\[)((?:[^\[\]\\]|\\.){1,999})\](?:\[\])?(?![\[(:])"
+    r"(?<!`)(`{1,9})(?!`).*?(?<!`)\1(?!`)|(?<!\])(!?\[)((?:[^\[\]\\]|\\.){1,999})\](?:\[\])?(?![\[(:])|"
+    r"(?P<tag>\{%|\{\{[<%])"
 )
 
 
@@ -53,10 +61,12 @@ def read_markdown(path: str, data: bytes, languages: Sequence[str]) -> Passages:
     front = FRONT_MATTER.match(characters.text)
     begin = front.end() if front else 0
     blocks = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
-    masked = characters.text[:begin] + masked_dialects(characters.text[begin:])
+    shown, code = masked_dialects(characters.text[begin:])
+    masked = characters.text[:begin] + shown
     tokens = blocks.parse(masked[begin:], found)
     passages = _passages(characters.text, masked, begin, tokens, found.get("references", {}))
-    return Passages(characters, passages, skipped=_skipped(characters, begin, tokens))
+    skipped = [*_skipped(characters, begin, tokens), *_skipped_code(characters, begin, code)]
+    return Passages(characters, passages, skipped=skipped)
 
 
 def _skipped(characters: Characters, begin: int, tokens: Sequence[Any]) -> Iterator[Skipped]:
@@ -71,6 +81,13 @@ def _skipped(characters: Characters, begin: int, tokens: Sequence[Any]) -> Itera
             yield Skipped(kind, first + token.map[0], beginning_of(text))
 
 
+def _skipped_code(characters: Characters, begin: int, code: Sequence[tuple[int, int]]) -> Iterator[Skipped]:
+    """The code in template tags."""
+    for start, end in code:
+        if any(map(str.isalpha, TEMPLATE_TAG.sub("", characters.text[begin + start : begin + end]))):
+            yield characters.skipped("code block", begin + start, begin + end)
+
+
 def _passages(
     text: str, masked: str, begin: int, tokens: Sequence[Any], references: Collection[str]
 ) -> Iterator[TextPassage]:
@@ -78,6 +95,10 @@ def _passages(
     ends = [found.span() for found in LINE_END.finditer(text, begin)]
     lines = list(zip([begin, *(end for _, end in ends)], [*(start for start, _ in ends), len(text)], strict=True))
     cells_end = 0  # of the preceding cell in the row
+    linked = {unquote(next(filter(None, found.groups()))): None for found in LINK_TO_HEADING.finditer(text)}
+    for found in ANCHOR.finditer(text):
+        linked.pop(found[1] or found[2], None)
+    titles = Counter[str]()  # by their addresses
     for before, token in pairwise(tokens):
         if token.type != "inline":
             continue
@@ -90,8 +111,10 @@ def _passages(
             runs = [[(at, at + len(content))]] if at >= 0 else []
         else:
             runs = _runs(masked, lines[first : first + token.content.count("\n") + 1], token.content.split("\n"))
-        for run in runs:
-            yield _passage(text, run, references, is_cell)
+        found = [_passage(text, run, references, is_cell) for run in runs]
+        if before.type == "heading_open" and found and masked[slice(*lines[first])] == text[slice(*lines[first])]:
+            found[0] = _with_address(found[0], linked, titles)
+        yield from found
 
 
 def _runs(text: str, lines: Sequence[tuple[int, int]], read: Sequence[str]) -> list[list[tuple[int, int]]]:
@@ -124,12 +147,62 @@ def _passage(text: str, run: Sequence[tuple[int, int]], references: Collection[s
     return TextPassage(start, end, parts, partial(_to_markdown, parts, is_cell), markup="markdown")
 
 
+def _with_address(heading: TextPassage, linked: Collection[str], titles: Counter[str]) -> TextPassage:
+    """A heading with an anchor before its translation if the page links to it.
+
+    Counts it in `titles`: the addresses of further headings with the same text end in a number.
+    """
+    shown = _shown(heading.source)
+    github = _address(shown)
+    number = titles[github]
+    titles[github] += 1
+    joined = re.sub("-+", "-", github).strip("-")
+    variants = {github, joined, re.sub(r"^[^a-z]+", "", joined), joined.replace("_", "")}
+    wanted = variants if not number else {f"{one}{sign}{number}" for one in variants for sign in "-_"}
+    link = next((link for link in linked if link.lower() in wanted), "")
+    if not link:
+        return heading
+
+    def written(parts: Parts) -> str:
+        anchor = "" if plain(parts) == plain(heading.source) else f'<a id="{escape(link)}"></a>'
+        return anchor + heading.to_file(parts)
+
+    return replace(heading, to_file=written)
+
+
+def _shown(parts: Parts) -> str:
+    """The text of a heading without tags and the addresses of links."""
+    return "".join(
+        part if isinstance(part, str) else part.text
+        for part in parts
+        if isinstance(part, str) or part.text[0] not in "]<{"
+    )
+
+
+def _address(shown: str) -> str:
+    """The address of a heading on GitHub.
+
+    >>> _address("Set up: `my_tool`, v2"), _address("Größe & Maß")
+    ('set-up-my_tool-v2', 'größe--maß')
+    """
+    return re.sub(r"[^\w\- ]", "", shown.strip().lower()).replace(" ", "-")
+
+
 def _with_references(line: str, references: Collection[str]) -> Parts:
     """The parts of a text; a link whose text is its reference gets an explicit reference."""
     from markdown_it.common.utils import normalizeReference
 
     pieces, at = list[str | Code](), 0
+    next_ends = dict[str, tuple[int, int]]()
     for found in REFERENCE.finditer(line):
+        if found["tag"]:
+            end = code_in_tags(line, found.start(), next_ends) if found.start() >= at else -1
+            if end > 0:
+                pieces += [line[at : found.start()], Code(line[found.start() : end])]
+                at = end
+            continue
+        if found.start() < at:  # in code
+            continue
         if found[2] and normalizeReference(found[3]) in references:
             pieces += [line[at : found.start()], Code(found[2]), found[3], Code(f"][{found[3]}]")]
             at = found.end()

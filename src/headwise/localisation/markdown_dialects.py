@@ -4,7 +4,8 @@ A masked text has the same length and lines. What is no text becomes `FILLER`; a
 line that contains the indented lines below it becomes an item of a list. Dialects: Python-Markdown with its extensions
 and mkdocs-material (admonitions, tabs, definition lists, attribute lists, snippets, abbreviations), GitHub and Obsidian
 (alerts, footnotes, maths), Docusaurus, VitePress and MyST (directives, roles, targets), Jinja, Liquid and Hugo
-(templates). Not here: markup inside a line (`placeholders.py`).
+(templates). What template tags such as `{% raw %}` enclose is code. Not here: markup inside a line
+(`placeholders.py`).
 """
 
 import re
@@ -46,13 +47,46 @@ ALONE = re.compile(
     r"import\b.*\bfrom[ \t]*['\"].*|import[ \t]+['\"].*|export[ \t]+(?:const|default|function)\b.*",
     re.IGNORECASE,
 )
-SEVERAL_LINES = {"$$": "$$", r"\[": r"\]", "{%": "%}"}  # maths and templates
+SEVERAL_LINES = {"$$": "$$", r"\[": r"\]", "{%": "%}", "{{<": ">}}", "{{%": "%}}"}  # maths and templates
 MOST_CHARACTERS = 5000  # of them
+CODE_TAGS = (  # tags of templates whose content is code or a comment: of Liquid, Jinja, Django, Hexo, Hugo and others
+    "highlight|raw|verbatim|code|codeblock|prism|comment|javascript|stylesheet|schema|style|script|mermaid|plantuml|"
+    "math|katex|latex|console|rawhtml|html|chart|goat"
+)
+CODE_TAG = re.compile(
+    rf"\{{%[-+]?[ \t]*({CODE_TAGS})\b(?:[^%{{\n]|%(?!\}})|\{{(?!%))*+%\}}|"
+    rf"\{{\{{[<%][ \t]*({CODE_TAGS})\b[^{{}}\n]*+(?<!/[>%])\}}\}}"
+)
 
 
-def masked_dialects(text: str) -> str:
-    """A text of the same length for a CommonMark parser."""
-    return "".join(_lines(text.replace(FILLER, "x")))
+def masked_dialects(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """A text of the same length for a CommonMark parser, and the spans of the code in template tags."""
+    code: list[tuple[int, int]] = []
+    return "".join(_lines(text.replace(FILLER, "x"), code)), code
+
+
+def code_in_tags(text: str, start: int, next_ends: dict[str, tuple[int, int]]) -> int:
+    """The end of the code in template tags that starts here, with its end tag; -1 for anything else.
+
+    Args:
+        text: all text.
+        start: where an opening tag may start.
+        next_ends: the end tags that earlier calls for the same text found, which are not looked for again.
+
+    >>> text = "{% raw %} a {% endraw %} b"
+    >>> text[: code_in_tags(text, 0, {})], code_in_tags("{% if a %} b {% endif %}", 0, {})
+    ('{% raw %} a {% endraw %}', -1)
+    """
+    tag = CODE_TAG.match(text, start)
+    if not tag:
+        return -1
+    closing = (
+        rf"\{{%[-+]?[ \t]*end{tag[1]}[ \t]*[-+]?%\}}" if tag[1] else rf"\{{\{{[<%][ \t]*/[ \t]*{tag[2]}[ \t]*[>%]\}}\}}"
+    )
+    if closing not in next_ends or next_ends[closing][0] < tag.end():
+        found = re.compile(closing).search(text, tag.end())
+        next_ends[closing] = found.span() if found else (len(text) + 1, -1)
+    return next_ends[closing][1]
 
 
 def without_filler(text: str, start: int, end: int) -> tuple[int, int]:
@@ -62,13 +96,19 @@ def without_filler(text: str, start: int, end: int) -> tuple[int, int]:
     return (start + first, max(start + first, start + len(inside.rstrip(f"{FILLER} \t"))))
 
 
-def _lines(text: str) -> Iterator[str]:
-    """Every line, masked."""
+def _lines(text: str, code: list[tuple[int, int]]) -> Iterator[str]:
+    """Every line, masked; appends the spans of code in template tags to `code`."""
     fences: list[tuple[str, bool, int]] = []  # open ones, whether their content is text, and their column
     closing = ""  # the end of maths or a template of several lines
     options = False  # whether the preceding line opened a directive
+    quote, next_ends = "", dict[str, tuple[int, int]]()  # the prefix of lines in template tags, and their ends
     for found in LINE.finditer(text):
         line = found[0].rstrip("\r\n")
+        if code and found.start() < code[-1][1]:
+            blanks = line[: len(line) - len(line.lstrip(quote))]
+            size = len(line[len(blanks) :].rstrip())
+            yield blanks + FILLER * size + found[0][len(blanks) + size :]
+            continue
         prefix = PREFIX.match(line)
         at = prefix.end() if prefix else 0
         body = line[at:].rstrip()
@@ -89,6 +129,10 @@ def _lines(text: str) -> Iterator[str]:
             fences += [(fence[1], has_text, at)] if fence[2] or fence[1][0] != ":" else []
         elif options and OPTION.match(body):
             shown, is_option = FILLER * len(body), True
+        elif (end := code_in_tags(text, found.start() + at, next_ends)) >= 0:
+            code.append((found.start() + at, end))
+            quote = " \t>" if ">" in line[:at] else " \t"
+            shown = FILLER * len(body)
         else:
             closing = _unclosed(body, text, found.end())
             shown = FILLER * len(body) if closing else _masked_line(body, ">" in line[:at])

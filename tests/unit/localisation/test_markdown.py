@@ -1,6 +1,7 @@
 """Dialects of Markdown: their markup stays, their texts are units, and `Python-Markdown` sees the same elements."""
 
 import re
+from urllib.parse import unquote
 
 import markdown
 import pytest
@@ -103,6 +104,73 @@ def test_what_stays_is_counted() -> None:
     )
     assert [(one.line, one.kind) for one in parse_document("a.md", page.encode()).skipped] == [
         *[(1, "front matter"), (5, "code block"), (9, "code block"), (11, "HTML block"), (17, "directive")],
+    ]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        '{% highlight ruby %}\ndef foo\n\n  puts "bar"\nend\n{% endhighlight %}',
+        '{{< highlight go "linenos=table" >}}\n- main()\n> x\n    # y\n{{< /highlight >}}',
+        "{{% highlight go %}}\na\n{{% /highlight %}}",
+        "{%- raw -%}\n{{ a }}\n```\nb\n{%- endraw -%}",
+        "{% raw %} a {% endraw %}",
+        "{% codeblock lang:js %}\n1. a\n{% endcodeblock %}",
+        "{% comment %}\n===\na\n---\n{% endcomment %}",
+        "- {% verbatim %}\n  a\nb\n  {% endverbatim %}",
+        "> {% raw %}\n> a\n> {% endraw %}",
+    ],
+)
+def test_code_in_template_tags_stays_and_is_counted(code: str) -> None:
+    page = f"Text\n\n{code}\n\nMore\n{code}\nEnd\n"
+    assert shouted(page) == f"TEXT\n\n{code}\n\nMORE\n{code}\nEND\n"
+    kinds = [one.kind for one in parse_document("a.md", page.encode()).skipped]
+    assert kinds == ["code block"] * 2
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        (
+            "a {% raw %}{{ b }} c{% endraw %} d {% if e %}f{% endif %}",
+            "A {% raw %}{{ b }} c{% endraw %} D {% if e %}F{% endif %}",
+        ),
+        ("```\n{% raw %}\n```\na\n\n{% endraw %}", "```\n{% raw %}\n```\nA\n\n{% endraw %}"),
+        (
+            "{{< note >}}\na\n{{< /note >}}\n{{< highlight js />}}\nb",
+            "{{< note >}}\nA\n{{< /note >}}\n{{< highlight js />}}\nB",
+        ),
+        ('{{< figure\n  src="a.png" >}}\nb', '{{< figure\n  src="a.png" >}}\nB'),
+    ],
+)
+def test_text_beside_template_tags_is_translated(page: str, expected: str) -> None:
+    assert shouted(page) == expected
+
+
+@pytest.mark.parametrize(
+    ("heading", "link"),
+    [
+        ("## Set up the tool", "[it](#set-up-the-tool)"),
+        ("Set up: `a_b`, & *more*!\n---", "[it](#set-up-a_b--more)"),
+        ("# Set up - now", "[it](#set-up-now 'title')"),
+        ("## 1. Gr\u00f6\u00dfe", "[it][x]\n\n[x]: #1-gr%C3%B6%C3%9Fe"),
+        ("## 1. First", "[it](#first)"),
+        ("- # A [b](c.md) **d**", '<a href="#a-b-d">it</a>'),
+    ],
+)
+def test_a_heading_that_is_linked_keeps_its_address(heading: str, link: str) -> None:
+    page = f"See {link}\n\n{heading}\n\n# Other\n"
+    address = unquote(re.split("#|[ '\")]", link.partition("#")[2])[0])
+    assert shouted(page).count(f'<a id="{address}"></a>') == 1
+    document = parse_document("a.md", page.encode())
+    same = document.filled({n: unit.source for n, unit in enumerate(document.units)}).decode()
+    assert "<a id" not in same and document.filled({}).decode() == page
+
+
+def test_only_linked_headings_get_an_anchor() -> None:
+    page = "[a](#x) [b](#y-1) [c](b.md#z) [d](#w)\n\n# x\n# x\n# y\n# y\n# z\n# v {#w}\n# w\n"
+    assert re.findall("(?m)^# (.*)", shouted(page)) == [
+        *('<a id="x"></a>X', "X", "Y", '<a id="y-1"></a>Y', "Z", "V {#w}", "W")
     ]
 
 
@@ -228,7 +296,7 @@ PIECES = [
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
 @example("!!! \n===\n:::\n:::{note}\n:\n[^1]:\n*[a]:")
 def test_a_masked_text_has_the_same_lines(page: str) -> None:
-    masked = masked_dialects(page)
+    masked, _ = masked_dialects(page)
     assert [len(line) for line in re.split(r"\r\n?|\n", masked)] == [len(line) for line in re.split(r"\r\n?|\n", page)]
     document = parse_document("a.md", page.encode())
     assert document.filled({}).decode() == page
