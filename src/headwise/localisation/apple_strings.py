@@ -2,12 +2,13 @@ r"""String tables of Apple (`.strings`) and their plurals (`.stringsdict`).
 
 https://developer.apple.com/library/archive/documentation/Cocoa/Conceptual/LoadingResources/Strings/Strings.html.
 
-A value is a unit: `"key" = "value";`. Files are UTF-8 or UTF-16. A `.stringsdict` is a property list in XML; the texts
-of its plural categories are units, and the categories of the target language are added.
+A value is a unit: `"key" = "value";`, also in single quotes. Files are UTF-8 or UTF-16. A `.stringsdict` is a property
+list in XML; the texts of its plural categories are units, and the categories of the target language are added.
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from headwise.errors import UserError
 from headwise.localisation.markup import Element, Source, to_xml
@@ -17,7 +18,7 @@ from headwise.localisation.unit import Parts, Skipped, plain
 from headwise.localisation.xml_texts import ElementText, XmlTexts
 
 BLANK = re.compile(r"(?:\s|//[^\n]*|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)*+")
-STRING = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"|([\w.$/:-]++)", re.DOTALL)
+STRING = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"|'((?:[^'\\]|\\.)*+)'|([\w.$/:-]++)", re.DOTALL)
 ESCAPE = re.compile(r"\\(?:[Uu]([0-9a-fA-F]{4})|([0-7]{1,3})|(.)|$)", re.DOTALL)
 MEANINGS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
@@ -43,9 +44,9 @@ def _passages(characters: Characters) -> Iterator[TextPassage]:
             where = f"{characters.path}: line {characters.line(min(at, len(text) - 1))}"
             raise UserError(f'{where}: invalid string table; expected "key" = "value"; with its quotes and semicolon')
         if value:
-            yield TextPassage(
-                *value.span(), _parts(value), lambda parts: _quoted(plain(parts)), key=_text(key), markup="apple"
-            )
+            mark = "'" if value[2] is not None else '"'
+            to_file = partial(_to_string, mark)
+            yield TextPassage(*value.span(), _parts(value), to_file, key=_text(key), markup="apple")
         at = end + 1
 
 
@@ -56,7 +57,7 @@ def _after_blank(text: str, at: int) -> int:
 
 
 def _text(found: re.Match[str]) -> str:
-    return found[2] if found[1] is None else ESCAPE.sub(_character, found[1])
+    return found[3] if found[3] is not None else ESCAPE.sub(_character, found[1] if found[2] is None else found[2])
 
 
 def _parts(found: re.Match[str]) -> Parts:
@@ -70,16 +71,16 @@ def _character(escape: re.Match[str]) -> str:
     return MEANINGS.get(escape[3], escape[3]) if escape[3] else ""
 
 
-def _quoted(text: str) -> str:
+def _to_string(mark: str, parts: Parts) -> str:
     r"""A text in quotes.
 
-    >>> print(_quoted('a "b"\n\\'))
-    "a \"b\"\n\\"
+    >>> print(_to_string('"', ('a "b"\n\\',)), _to_string("'", ("it's",)))
+    "a \"b\"\n\\" 'it\'s'
     """
-    text = text.replace("\\", "\\\\").replace('"', '\\"')
+    text = plain(parts).replace("\\", "\\\\").replace(mark, f"\\{mark}")
     for letter, character in MEANINGS.items():
         text = text.replace(character, f"\\{letter}") if letter in "ntr" else text
-    return f'"{text}"'
+    return f"{mark}{text}{mark}"
 
 
 def read_stringsdict(path: str, data: bytes, languages: Sequence[str]) -> XmlTexts:

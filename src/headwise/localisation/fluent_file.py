@@ -1,8 +1,9 @@
 """Fluent (`.ftl`): https://projectfluent.org/fluent/guide/.
 
-The values and attributes of messages and terms are units, and so is each variant of a selector; plural variants get the
-categories of the target language. Placeables are codes. `fluent.syntax` reports the positions. Braces, and characters
-that are special at the start of a line, are written as literals (`{"{"}`). Invalid entries stay.
+The values and attributes of messages and the values of terms are units, and so is each variant of a selector; plural
+variants get the categories of the target language. Placeables are codes. `fluent.syntax` reports the positions. Braces,
+and characters that are special at the start of a line, are written as literals (`{"{"}`). Invalid entries stay, and so
+do the attributes of terms, which only selectors read (`{ -brand.gender -> [masculine] ... }`).
 """
 
 import re
@@ -26,7 +27,8 @@ class _FluentReader:
     def passages(self, entry: Any) -> Iterator[TextPassage]:
         """The texts of a message or term."""
         name = entry.id.name
-        for pattern, key in ((entry.value, name), *((one.value, f"{name}.{one.id.name}") for one in entry.attributes)):
+        attributes = [] if type(entry).__name__ == "Term" else entry.attributes
+        for pattern, key in ((entry.value, name), *((one.value, f"{name}.{one.id.name}") for one in attributes)):
             if pattern is not None:
                 yield from self._of_pattern(pattern, key)
 
@@ -115,4 +117,6 @@ def read_fluent(path: str, data: bytes, languages: Sequence[str]) -> Passages:
         line = characters.line(junk[0].span.start)
         raise UserError(f"{path}: line {line}: not Fluent: expected an entry such as 'key = Text'")
     skipped = [characters.skipped("invalid entry", one.span.start, one.span.end) for one in junk]
+    compared = [one.value.span for term in entries if type(term).__name__ == "Term" for one in term.attributes]
+    skipped += [characters.skipped("value for selectors", span.start, span.end) for span in compared]
     return Passages(characters, [one for entry in entries for one in reader.passages(entry)], skipped=skipped)

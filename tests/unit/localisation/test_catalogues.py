@@ -463,6 +463,21 @@ def test_quotes_and_separators_are_those_of_spreadsheets(first: str) -> None:
     assert parse_document("t.csv", text.encode()).filled({}) == text.encode()
 
 
+def test_values_that_fluent_selectors_compare_stay() -> None:
+    text = "-brand = Fire\n    .gender = masculine\nhi = { -brand.gender ->\n    [masculine] He\n   *[other] It\n }\n    .title = A title\n"
+    found = filled("b.ftl", text, lambda unit: (plain(unit.source).upper(),))
+    assert "-brand = FIRE\n    .gender = masculine\n" in found
+    assert "[masculine] HE" in found and ".title = A TITLE" in found
+    assert count_kinds(parse_document("b.ftl", text.encode()).skipped) == {"value for selectors": 1}
+
+
+def test_string_tables_may_have_single_quotes() -> None:
+    text = "'a' = 'it\\'s \"so\"';\n\"b\" = 'x';\n'c' = \"y'\";\n"
+    found = filled("b.strings", text, lambda unit: unit.source)
+    assert found == text and [unit.key for unit in to_do("b.strings", text)] == ["a", "b", "c"]
+    assert [plain(unit.source) for unit in to_do("b.strings", text)] == ['it\'s "so"', "x", "y'"]
+
+
 @pytest.mark.parametrize("text", ["a { b } c", "[a]\n[b]\n.c\n*d", " a\n  b\n\nc ", "}"])
 def test_fluent_translations_are_read_by_its_parser(text: str) -> None:
     found = filled("a.ftl", FLUENT, lambda unit: (text, *codes_of(unit.source)))
