@@ -124,6 +124,7 @@ def _added(characters: Characters, other: StringValue, key: str, in_ascii: bool)
         _parts(_text(characters, other)),
         lambda parts: before + json.dumps(plain(parts), ensure_ascii=in_ascii) + behind,
         key="/".join((*other.path[:-1], key)),
+        markup=GRAMMARS[""],
     )
 
 
