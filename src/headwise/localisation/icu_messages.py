@@ -10,7 +10,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 CHOICES = ("plural", "selectordinal", "select", "choice")
-FORMATS_OF_VALUES = ("number", "date", "time", "spellout", "ordinal", "duration", "list")
+FORMATS_OF_VALUES = (
+    *("number", "date", "time", "spellout", "ordinal", "duration", "list"),
+    *(
+        "datetime",
+        "relativetime",
+        "currency",
+        "percent",
+        "unit",
+        "upper",
+        "lower",
+        "uppercase",
+        "lowercase",
+    ),  # of others
+)
 NAME = r"\$?\w[\w.-]*+(?:\[[^\[\]{}\s]*+\])*+"
 TYPE = rf"({'|'.join(CHOICES)})\s*+,|(?:{'|'.join(FORMATS_OF_VALUES)})\s*+[,}}]"
 HEAD = re.compile(rf"\{{\s*+{NAME}\s*+(?:\}}|,\s*+(?:{TYPE}))", re.IGNORECASE)

@@ -101,7 +101,7 @@ NO_NUMBER = r"(?<![\d%])(?<![\d%][ \xa0])"
 LIKELY_PRINTF = "|".join(
     (
         r"(?<!\d)%%\w++%%|%\w++%(?![%\w])",  # %name%, and %d% without a doubled sign
-        rf"%\d++\$[-+#0,(]*+(?:\*\d++\$|\d*+)(?:\.\d++)?(?:{SIZES})?(?:[tT][A-Za-z]|[A-Za-z@])",  # %1$,d %1$tY
+        rf"%\d++\$[-+#0,(']*+(?:\*\d++\$|\d*+)(?:\.\d++)?(?:{SIZES})?(?:[tT][A-Za-z]|[A-Za-z@])",  # %1$,d %1$tY
         rf"%\([\w.-]++\)[-+#0]*+\d*+(?:\.\d++)?(?:{SIZES})?[diouxXeEfFgGcrsa]",  # %(name)s
         rf"{NO_NUMBER}%[-+#0,]*+{WIDTH}?\.{WIDTH}(?:{SIZES})?[eEfFgGsdu@]",  # %.1fs
         rf"{NO_NUMBER}%[-+#0,]*+(?:\*|0\d++)(?:{SIZES})?[{CONVERSIONS}]",  # %*d %02dh
@@ -109,6 +109,7 @@ LIKELY_PRINTF = "|".join(
         rf"%[-+#0,]*+{WIDTH}?(?:\.\d++)?(?:{SIZES})?[{CONVERSIONS}](?![A-Za-z])",
         rf"{NO_NUMBER}%[-_^E]?[A-Za-z](?![A-Za-z%])",  # dates: %Y
         rf"{NO_NUMBER}%[dfsu](?=[A-Za-z]{{1,3}}(?![A-Za-z%]))",  # %dMB
+        rf"(?<!\w){NO_NUMBER}%\d[dfsu](?=[A-Za-z]{{1,3}}(?![A-Za-z%]))",  # %2dx
         "%@|%%",
         r"%\w++%",
     )

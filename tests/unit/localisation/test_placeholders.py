@@ -183,6 +183,8 @@ def test_choices_of_generated_messages_are_found(message: str, blank: str) -> No
         ("%dh %dMB of %1$sbytes", "c", ["%d", "%d", "%1$s"]),
         ("%s%% of %d%d", "", ["%s", "%%", "%d", "%d"]),
         ("%s%", "", ["%s%"]),
+        ("%2dx a%20desk %2$'d {a|b}", "", ["%2d", "%2$'d", "{a|b}"]),
+        ("{n, upper} {d, datetime, short} {n, select} {n, other}", "", ["{n, upper}", "{d, datetime, short}"]),
         ("``%s`` is % d", "rst c", ["``%s``", "% d"]),
         ("`{0:N2}` and {0:dd MMM}", "markdown", ["`{0:N2}`", "{0:dd MMM}"]),
         ("don't '{quote}' it: {a}", "icu", ["'{quote}'", "{a}"]),
