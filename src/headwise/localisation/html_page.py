@@ -15,6 +15,7 @@ from html import escape
 from headwise.localisation.direction import direction_of
 from headwise.localisation.html_pieces import Offsets, PagePiece, element_end, is_xhtml, page_pieces
 from headwise.localisation.passages import Characters, Passages, TextPassage
+from headwise.localisation.placeholders import EMBEDDED
 from headwise.localisation.unit import Code, Parts, Skipped, join_parts, plain, unescape_html
 
 CHARSET = re.compile(rb"<meta[^>]*\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
@@ -41,6 +42,7 @@ INLINE = {
     *("nobr", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", *KEPT_INLINE, *VOID),
 }
 BLANKS = re.compile(r"[ \t\r\n\f]+")
+TEMPLATES = re.compile(f"({EMBEDDED})")
 LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(?:[-_][a-zA-Z0-9]{2,8})*")
 
 
@@ -160,9 +162,15 @@ def _run_passages(text: str, run: Sequence[PagePiece], nbsp: str) -> Iterator[Te
     parts: list[str | Code] = []
     for piece in run:
         raw = text[max(start, piece.start) : min(end, piece.end)]
-        parts.append(unescape_html(BLANKS.sub(" ", raw)) if piece.kind == "text" else Code(raw, inline=True))
+        parts += _text_parts(raw) if piece.kind == "text" else [Code(raw, inline=True)]
     codes = tuple((piece.start, piece.end) for piece in run if piece.kind != "text")
     yield TextPassage(start, end, join_parts(parts), partial(_to_html, nbsp), codes)
+
+
+def _text_parts(raw: str) -> list[str | Code]:
+    """A text between tags; templates in it (`<%= name %>`) are written back as they are."""
+    pieces = TEMPLATES.split(raw)
+    return [Code(p, inline=True) if i % 2 else unescape_html(BLANKS.sub(" ", p)) for i, p in enumerate(pieces)]
 
 
 def _has_letters(text: str, piece: PagePiece) -> bool:

@@ -126,6 +126,14 @@ d <textarea rows="1" />e</p></body></html>"""
     assert before == after
 
 
+def test_templates_stay_as_they_are() -> None:
+    page = "<p>a <%= b & c %> d</p><p><%= e %></p><p>f &lt;%= g %&gt; h < i</p>"
+    assert texts(page) == ["a <%= b & c %> d", "f <%= g %> h < i"]
+    assert filled(page) == (
+        "<p>&lt;A &gt;<%= b & c %>&lt; D&gt;</p><p><%= e %></p><p>&lt;F &lt;%= G %&gt; H &lt; I&gt;</p>"
+    )
+
+
 def test_what_stays_is_counted() -> None:
     page = """<p>a <code>b</code></p><p><code>c</code></p>
 <pre>d</pre><textarea>e</textarea><p translate=no>f</p><script>g</script><style>h</style><pre>12</pre>
