@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from headwise.errors import UserError
 from headwise.localisation.passages import Characters, Passages, TextPassage
-from headwise.localisation.unit import Code, Parts
+from headwise.localisation.unit import Code, Parts, join_parts
 
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 BLANK = r"(?:[ \t\f]|\\(?:\r\n|\r|\n)[ \t\f]*)"
@@ -18,7 +18,7 @@ KEY = re.compile(rf"{BLANK}*((?:[^\\:= \t\f\r\n]|\\(?!\r|\n).)*){BLANK}*(?:[=:]{
 ESCAPE = re.compile(r"\\(?:(?:\r\n|\r|\n)[ \t\f]*|u([0-9a-fA-F]{4})|(.)|$)")
 BROKEN = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 MEANINGS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-QUOTED = re.compile(r"('[{}][^']*'?)")  # quoted braces are not placeholders
+QUOTED = re.compile(r"''|('[{}][^']*'?)")  # an apostrophe, or quoted braces, which are not placeholders
 
 
 def read_properties(path: str, data: bytes, languages: Sequence[str]) -> Passages:
@@ -73,8 +73,11 @@ def _character(escape: re.Match[str]) -> str:
 def _parts(value: str, is_pattern: bool) -> Parts:
     if not is_pattern:
         return (value,) if value else ()
-    pieces = QUOTED.split(value)
-    return tuple(Code(p) if i % 2 else p.replace("''", "'") for i, p in enumerate(pieces) if p)
+    parts, at = list[str | Code](), 0
+    for quoted in filter(lambda found: found[1], QUOTED.finditer(value)):
+        parts += [value[at : quoted.start()].replace("''", "'"), Code(quoted[1])]
+        at = quoted.end()
+    return join_parts([*parts, value[at:].replace("''", "'")])
 
 
 def _to_value(parts: Parts, is_pattern: bool, in_ascii: bool) -> str:

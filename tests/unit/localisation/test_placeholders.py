@@ -267,6 +267,11 @@ def test_choices_stay_and_are_reported() -> None:
     assert document.filled(targets_of(units)).decode() == source.replace("due=due", "due=DUE")
 
 
+def test_doubled_apostrophes_beside_placeholders_do_not_quote_them() -> None:
+    source = "a=File ''{0}'' is '{1}' big, don''t open '{'\n"
+    assert filled("a.properties", source, str) == source
+
+
 @pytest.mark.parametrize(
     "name,source,target",
     [
