@@ -166,8 +166,12 @@ def _codes_in(text: str, markup: str, everything: bool = True) -> Counter[str]:
 
 
 def _without_inline(parts: Parts) -> str:
-    """The text with a null character for each inline code, so that nothing joins across it."""
-    return "".join(part if isinstance(part, str) else "\0" if part.inline else part.text for part in parts)
+    """The text with a null character for each inline code but templates, so that nothing joins across it."""
+    return plain(tuple("\0" if _is_markup(part) else part for part in parts))
+
+
+def _is_markup(part: str | Code) -> bool:
+    return isinstance(part, Code) and part.inline and not part.text.startswith(("<%", "<?"))
 
 
 def is_icu_choice(parts: Parts, markup: str = "") -> bool:

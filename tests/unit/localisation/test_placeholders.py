@@ -13,7 +13,7 @@ from headwise.localisation.icu_messages import icu_spans
 from headwise.localisation.placeholder_grammars import DIALECTS, GETTEXT_FLAGS, PRINTF
 from headwise.localisation.placeholders import OF_MARKUP, PLACEHOLDER_START, is_icu_choice, with_codes
 from headwise.localisation.reading import parse_document
-from headwise.localisation.segments import CODES_CHANGED, SentenceOutput
+from headwise.localisation.segments import CODES_CHANGED, MARKUP_LOST, SentenceOutput
 from headwise.localisation.unit import Document
 
 # Parts of ordinary texts that are close to a placeholder.
@@ -205,14 +205,19 @@ def test_placeholders_among_others(text: str, markup: str, expected: list[str]) 
 # --- files
 
 
-def fill(document: Document, translate: Callable[[str], str], markers: bool = False) -> list[TranslatedUnit]:
-    """The units by a model that translates so, with its words aligned in order."""
+def fill(
+    document: Document, translate: Callable[[str], str], markers: bool = False, aligns: bool = True
+) -> list[TranslatedUnit]:
+    """The units by a model that translates so, and that `aligns` the words in order."""
     steps = translation_steps(document, "en", markers)
     try:
         wanted = next(steps)
         while True:
             texts = [translate(text) for text in wanted.texts]
-            links = [frozenset((i, i) for i in range(len(text.split()))) if wanted.aligned else None for text in texts]
+            links = [
+                frozenset((i, i) for i in range(len(text.split()))) if aligns and wanted.aligned else None
+                for text in texts
+            ]
             wanted = steps.send(
                 [SentenceOutput(*pair) for pair in ((t, -0.1, 2, a) for t, a in zip(texts, links, strict=True))]
             )
@@ -265,6 +270,12 @@ def test_choices_stay_and_are_reported() -> None:
     units = fill(document, str.upper)
     assert [one.warnings for one in units] == [(ICU_CHOICE,), units[1].warnings] and not units[0].target
     assert document.filled(targets_of(units)).decode() == source.replace("due=due", "due=DUE")
+
+
+def test_templates_of_a_page_are_not_lost_as_tags_are() -> None:
+    document = parse_document("a.html", b"<p>one <%= x %> two</p><p>one <b>two</b> three</p>")
+    lost = fill(document, str.upper, aligns=False)
+    assert [(len(one.target), one.warnings[:1]) for one in lost] == [(0, (CODES_CHANGED,)), (1, (MARKUP_LOST,))]
 
 
 def test_doubled_apostrophes_beside_placeholders_do_not_quote_them() -> None:
