@@ -111,7 +111,7 @@ def read_fluent(path: str, data: bytes, languages: Sequence[str]) -> Passages:
     except RecursionError as error:
         raise UserError(f"{path}: more nested placeables than can be read; simplify the file") from error
     reader = _FluentReader(characters, languages[1])
-    entries = [one for one in body if type(one).__name__ in ("Message", "Term")]
+    entries: list[Any] = [one for one in body if type(one).__name__ in ("Message", "Term")]
     junk: list[Any] = [one for one in body if type(one).__name__ == "Junk"]
     if junk and not entries:
         line = characters.line(junk[0].span.start)

@@ -464,7 +464,8 @@ def test_quotes_and_separators_are_those_of_spreadsheets(first: str) -> None:
 
 
 def test_values_that_fluent_selectors_compare_stay() -> None:
-    text = "-brand = Fire\n    .gender = masculine\nhi = { -brand.gender ->\n    [masculine] He\n   *[other] It\n }\n    .title = A title\n"
+    text = "-brand = Fire\n    .gender = masculine\n"
+    text += "hi = { -brand.gender ->\n    [masculine] He\n   *[other] It\n }\n    .title = A title\n"
     found = filled("b.ftl", text, lambda unit: (plain(unit.source).upper(),))
     assert "-brand = FIRE\n    .gender = masculine\n" in found
     assert "[masculine] HE" in found and ".title = A TITLE" in found
