@@ -45,12 +45,13 @@ class AccessRules:
     origins: tuple[str, ...] = ()  # other sites whose pages may send requests
     keys: Mapping[str, str] = field(default_factory=dict)  # API keys and their names; none: no key is required
     key_file: str = ""  # with these keys
+    url_prefix: str = ""  # path in front of all addresses, such as /mt, which a proxy may remove
 
     def check(self, headers: Mapping[str, str]) -> None:
         """`RequestError` for a foreign host name, or a page of another site."""
-        host = headers.get("host", "")
+        host, names = headers.get("host", "").lower(), {name.lower() for name in self.names}
         is_open = self.host in ("0.0.0.0", "::")  # any name may resolve to this machine
-        if not (is_open or host in self.names or host.rpartition(":")[0] in self.names or is_own_host(host, self.host)):
+        if not (is_open or host in names or host.rpartition(":")[0] in names or is_own_host(host, self.host.lower())):
             raise RequestError(403, "this host name is not allowed; allow it with --hosts")
         if self._from_other_site(headers) and not self.allows(headers.get("origin", "null")):
             raise RequestError(403, "requests from pages of other sites are not allowed; allow a site with --origins")
@@ -66,7 +67,8 @@ class AccessRules:
         """
         if origin := headers.get("origin", ""):
             return origin == "null" or (
-                origin.startswith(("http://", "https://")) and origin.partition("://")[2] != headers.get("host", "")
+                origin.startswith(("http://", "https://"))
+                and origin.partition("://")[2].lower() != headers.get("host", "").lower()
             )
         is_link = headers.get("sec-fetch-mode", "") == "navigate"
         return headers.get("sec-fetch-site", "") in ("cross-site", "same-site") and not is_link
@@ -130,6 +132,7 @@ class AccessMiddleware:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
+        scope = without_prefix(scope, self.access.url_prefix)
         headers = headers_of(scope)
         origin = headers.get("origin", "")
         started, answer = time.monotonic(), ResponseSender(send, origin if self.access.allows(origin) else "")
@@ -250,6 +253,15 @@ def check_repeated(scope: Any) -> None:
     names = Counter(name.lower() for name, _ in scope["headers"])
     for name in (name for name in ONCE if names[name] > 1):
         raise RequestError(400, f"Invalid request: the header {name.decode()} is repeated", CLOSE)
+
+
+def without_prefix(scope: Any, prefix: str) -> Any:
+    """A request for the address without the prefix, if it has it."""
+    path = scope["path"]
+    if not prefix or not (path == prefix or path.startswith(f"{prefix}/")):
+        return scope
+    rest = path[len(prefix) :] or "/"
+    return {**scope, "path": rest, "raw_path": rest.encode()}
 
 
 def headers_of(scope: Any) -> dict[str, str]:

@@ -126,8 +126,8 @@ class Parameter:
         raise RequestError(400, f"Invalid request: {self.name} must be true or false")
 
     def _file(self, value: Any, limits: RequestLimits) -> Any:
-        if isinstance(value, str):
-            raise RequestError(400, f"Invalid request: {self.name} must be a file")
+        if isinstance(value, str | list):
+            raise RequestError(400, f"Invalid request: {self.name} must be one file")
         return value
 
 

@@ -45,6 +45,7 @@ from headwise.serve.parameters import (
     RequestLimits,
     glossary_terms,
     read_values,
+    replace_surrogates,
 )
 from headwise.serve.progress import JobProgress
 from headwise.serve.router import ModelRouter
@@ -125,8 +126,8 @@ class RequestHandlers:
         key, last = secrets.token_hex(16), stored_name(name)
         await self.storage.write(self.folder / key, written)
         self.storage.keep(key, self.folder / key)
-        url = f"{request.url.scheme}://{request.url.netloc}/download_file/{key}.{quote(last)}"
-        return {"translatedFileUrl": url, **counts}
+        url = public_address(request, self.access.url_prefix)
+        return {"translatedFileUrl": f"{url}/download_file/{key}.{quote(last)}", **counts}
 
     async def translated_file(
         self, name: str, content: bytes, source: str, target: str, progress: JobProgress | None = None
@@ -378,7 +379,19 @@ async def request_values(request: "Request") -> dict[str, Any]:
     if kind.endswith(JSON_LIKE):
         return parse_json_object(await request.body())
     form = await request.form(max_files=1, max_fields=50, max_part_size=64 * 1024 * 1024)
-    return {**request.query_params, **form}
+    return joined_values([*request.query_params.multi_items(), *form.multi_items()])
+
+
+def joined_values(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """The values by name; a list if there are several, so that none is lost.
+
+    >>> joined_values([("q", "a"), ("target", "de"), ("q", "b")])
+    {'q': ['a', 'b'], 'target': 'de'}
+    """
+    found: dict[str, list[Any]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
 def charset_of(content_type: str) -> str:
@@ -391,12 +404,38 @@ def charset_of(content_type: str) -> str:
 def parse_json_object(body: bytes) -> dict[str, Any]:
     """`RequestError` for anything but a JSON object."""
     try:
-        values = json.loads(body.decode("utf-8"))
+        values = json.loads(body.decode("utf-8-sig"), object_pairs_hook=_without_repetition)
+    except RequestError:
+        raise
     except (ValueError, RecursionError):
         raise RequestError(400, "Invalid request: the body is not JSON in UTF-8") from None
     if not isinstance(values, dict):
         raise RequestError(400, "Invalid request: the body must be a JSON object")
     return values
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; `RequestError` if a key occurs again, whose first value would be lost."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        repeated = next(name for n, (name, _) in enumerate(pairs) if name in dict(pairs[:n]))
+        raise RequestError(400, f"Invalid request: the key {replace_surrogates(repeated)} is repeated")
+    return values
+
+
+def public_address(request: "Request", url_prefix: str) -> str:
+    """The address of this server for the client, with the prefix of a proxy, which its header or `url_prefix` names."""
+    prefix = proxy_prefix(request.headers.get("x-forwarded-prefix", "")) or url_prefix
+    return f"{request.url.scheme}://{request.url.netloc}{prefix}"
+
+
+def proxy_prefix(given: str) -> str:
+    """The path in front of all addresses that a proxy names in X-Forwarded-Prefix; "" for anything else.
+
+    >>> proxy_prefix("/mt/"), proxy_prefix("//evil.example"), proxy_prefix("/a b")
+    ('/mt', '', '')
+    """
+    return given.rstrip("/") if re.fullmatch(r"(?:/[\w.~-]+)+/?", given, re.ASCII) else ""
 
 
 def text_json(whole: TextTranslation) -> dict[str, Any]:

@@ -7,8 +7,9 @@ are cancelled, and the exit code is 0.
 import logging
 import math
 import signal
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -43,6 +44,7 @@ class ServerSettings:
     """Settings of a server."""
 
     port: int = 5000
+    socket: str = ""  # path of a Unix socket, instead of an address and port
     access: AccessRules = field(default_factory=AccessRules)
     limits: RequestLimits = field(default_factory=RequestLimits)
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -203,19 +205,26 @@ def serve(models: Sequence[ServedModel], settings: ServerSettings) -> None:
     ):
         app = application(models, settings, folder, suggestions)
         host = settings.access.host
-        socket = _bind(host, settings.port)
+        socket = _bind_path(settings.socket) if settings.socket else _bind(host, settings.port)
         # uvicorn re-raises a handled signal for the previous handler, which must ignore SIGTERM
         before = signal.signal(signal.SIGTERM, lambda number, frame: None)
         try:
             address = f"[{host}]" if ":" in host else host
             pairs = ["-".join(pair) for model in models for pair in model.language_pairs]
-            log_event(event="serving", url=f"http://{address}:{socket.getsockname()[1]}/", languages=pairs)
+            url = f"http://{address}:{socket.getsockname()[1]}" if not settings.socket else f"unix:{settings.socket}"
+            url += f"{settings.access.url_prefix}/" * (not settings.socket)
+            if sys.stderr.isatty() and not settings.socket:
+                print(f"Open {url} ({', '.join(pairs)}); Ctrl-C stops the server.", file=sys.stderr, flush=True)
+            else:
+                log_event(event="serving", url=url, languages=pairs)
             if settings.access.key_file:
                 warn_about_readers(settings.access.key_file)
             _listening(uvicorn.Server)(uvicorn_config(app, settings)).run(sockets=[socket])
             log_event(event="ended")
         finally:
             signal.signal(signal.SIGTERM, before)
+            if settings.socket:
+                Path(settings.socket).unlink(missing_ok=True)
 
 
 def uvicorn_config(app: Any, settings: ServerSettings) -> Any:
@@ -263,4 +272,33 @@ def _bind(host: str, port: int) -> Any:
         made.close()
         why = getattr(error, "strerror", None) or "ports are from 0 to 65535"
         raise UserError(f"--host {host} --port {port}: {why}; choose another port; --port 0 finds a free one") from None
+    return made
+
+
+def _bind_path(path: str) -> Any:
+    """A Unix socket that its owner and group may use; one that a killed server left is replaced."""
+    import socket
+    import stat
+
+    if not hasattr(socket, "AF_UNIX"):
+        raise UserError("--socket: this system has no Unix sockets; use --host and --port")
+    made = socket.socket(socket.AF_UNIX)
+    try:
+        with suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(Path(path).lstat().st_mode):
+                raise UserError(f"--socket {path}: is there already, and no socket; choose another path")
+            if made.connect_ex(path) == 0:
+                raise UserError(f"--socket {path}: another server uses it; choose another path")
+            made.close()
+            Path(path).unlink()
+            made = socket.socket(socket.AF_UNIX)
+        made.bind(path)
+        Path(path).chmod(0o660)
+        made.listen(WAITING)
+    except OSError as error:
+        made.close()
+        raise UserError(f"--socket {path}: {error.strerror or error}; choose another path") from None
+    except UserError:
+        made.close()
+        raise
     return made

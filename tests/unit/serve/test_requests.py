@@ -1,12 +1,14 @@
 """What a request may say, who may ask, and which languages a folder speaks of."""
 
 import asyncio
+import socket
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
 from headwise.errors import UserError
 from headwise.serve.access import (
@@ -18,13 +20,15 @@ from headwise.serve.access import (
     ResponseSender,
     read_keys,
     warn_about_readers,
+    without_prefix,
 )
 from headwise.serve.files import parse_upload
 from headwise.serve.languages import detect_languages, language_pair_of
 from headwise.serve.models import SentenceOptions, ServedModel, load_served_models
 from headwise.serve.parameters import NATIVE, TRANSLATE, RequestError, RequestLimits, glossary_terms, read_values
 from headwise.serve.router import ModelRouter
-from headwise.serve.routes import charset_of
+from headwise.serve.routes import charset_of, public_address, request_values
+from headwise.serve.server import _bind_path
 
 ASKED = {"q": "A dog.", "source": "en", "target": "de"}
 SMALL = RequestLimits(characters=20, texts=3, alternatives=4)
@@ -121,6 +125,8 @@ def test_a_form_has_texts_only_and_half_characters_become_question_marks() -> No
         ({"host": "127.0.0.1"}, ""),
         ({"host": "[::1]:5000"}, ""),
         ({"host": "translate.example:80"}, ""),
+        ({"host": "Translate.EXAMPLE:80"}, ""),
+        ({"host": "LOCALHOST:5000", "origin": "http://localhost:5000"}, ""),
         ({"host": "evil.example"}, "host name"),
         ({}, "host name"),
         ({"host": "localhost:5000", "origin": "http://localhost:5000"}, ""),
@@ -137,13 +143,95 @@ def test_a_form_has_texts_only_and_half_characters_become_question_marks() -> No
     ],
 )
 def test_who_may_ask(headers: dict[str, str], complaint: str) -> None:
-    access = AccessRules(names=("translate.example",), origins=("https://friend.example",))
+    access = AccessRules(names=("translate.Example",), origins=("https://friend.example",))
     try:
         access.check(headers)
     except RequestError as error:
         assert complaint and complaint in str(error) and error.status == 403
     else:
         assert not complaint
+
+
+@pytest.mark.parametrize(
+    ("prefix", "path", "found"),
+    [
+        ("", "/mt/a", "/mt/a"),
+        ("/mt", "/mt/a", "/a"),
+        ("/mt", "/a", "/a"),
+        ("/mt", "/mtx/a", "/mtx/a"),
+        ("/mt", "/mt", "/"),
+    ],
+)
+def test_a_prefix_of_the_proxy_is_removed(prefix: str, path: str, found: str) -> None:
+    assert without_prefix({"path": path}, prefix)["path"] == found
+
+
+def request(method: str, body: bytes, kind: str, **more: Any) -> Request:
+    """A request with this body."""
+    headers = [(b"content-type", kind.encode())]
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": body}
+
+    return Request({"type": "http", "method": method, "headers": headers, "query_string": b"", **more}, receive)
+
+
+@pytest.mark.parametrize(
+    ("header", "option", "prefix"),
+    [
+        ("", "", ""),
+        ("", "/mt", "/mt"),
+        ("/a/b/", "/mt", "/a/b"),
+        ("https://evil.example", "/mt", "/mt"),
+        ('/a"b', "", ""),
+    ],
+)
+def test_addresses_have_the_prefix_of_the_proxy(header: str, option: str, prefix: str) -> None:
+    headers = [(b"host", b"mt.example:8000"), (b"x-forwarded-prefix", header.encode())]
+    asked = Request({"type": "http", "scheme": "https", "path": "/", "query_string": b"", "headers": headers})
+    assert public_address(asked, option) == f"https://mt.example:8000{prefix}"
+
+
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "query", "values"),
+    [
+        (b"q=a&q=b&target=de", FORM, b"", {"q": ["a", "b"], "target": "de"}),
+        (b"q=b", FORM, b"q=a&source=en", {"q": ["a", "b"], "source": "en"}),
+        (b'\xef\xbb\xbf{"q": "a"}', "application/json", b"", {"q": "a"}),
+    ],
+)
+def test_every_value_of_a_request_is_read(body: bytes, kind: str, query: bytes, values: dict[str, Any]) -> None:
+    assert asyncio.run(request_values(request("POST", body, kind, query_string=query))) == values
+
+
+@pytest.mark.parametrize("body", [b'{"q": "a", "source": "en", "q": "b"}', b'{"glossary": {"q": "b", "q": "c"}}'])
+def test_a_repeated_key_of_json_is_refused(body: bytes) -> None:
+    with pytest.raises(RequestError, match="key q is repeated"):
+        asyncio.run(request_values(request("POST", body, "application/json")))
+
+
+@pytest.mark.parametrize("name", ["source", "format", "alternatives"])
+def test_only_texts_may_be_repeated(name: str) -> None:
+    with pytest.raises(RequestError, match=name):
+        read_values(TRANSLATE, {**ASKED, name: ["1", "1"]}, SMALL)
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="this system has no Unix sockets")
+def test_a_socket_is_bound_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    with _bind_path(path):
+        with pytest.raises(UserError, match="another server uses it"):
+            _bind_path(path)
+        assert Path(path).stat().st_mode & 0o777 == 0o660
+    _bind_path(path).close()  # a server that was killed left it
+    (tmp_path / "file").write_text("kept")
+    for wrong, why in (("file", "no socket"), ("none/s", "No such file")):
+        with pytest.raises(UserError, match=why):
+            _bind_path(str(tmp_path / wrong))
+    assert (tmp_path / "file").read_text() == "kept"
 
 
 def test_prefixes_are_limited() -> None:

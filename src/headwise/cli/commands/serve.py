@@ -34,6 +34,7 @@ from headwise.serve.models import load_served_models
 from headwise.serve.pair_files import read_glossaries, read_memories
 from headwise.serve.parameters import RequestLimits
 from headwise.serve.router import ModelRouter
+from headwise.serve.routes import proxy_prefix
 from headwise.serve.server import ServerSettings, serve
 from headwise.serve.storage import StorageLimits
 
@@ -41,6 +42,8 @@ UNSERVED = ("n_best", "sample", "temperature", "top_k", "top_p", "seed", "draft_
 RULES = (
     FlagRule(("replicas",), lambda o: o.ray is None, "is for --ray: one process has one server"),
     FlagRule(("no_key",), lambda o: o.api_keys, "does not go with --api-keys, which requires a key"),
+    FlagRule(("socket",), lambda o: o.ray is not None, "does not go with --ray, whose proxy has the address"),
+    FlagRule(("url_prefix",), lambda o: o.ray is not None, "does not go with --ray, whose proxy has the addresses"),
     FlagRule(("suggestions",), lambda o: o.ray is not None, "does not go with --ray, whose replicas share no file"),
     FlagRule(
         ("max_connections", "max_client_connections"),
@@ -69,6 +72,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pivot", default="", metavar="LANGUAGE", help=pivot)
     host_option(parser)
     port_option(parser, 5000)
+    socket = "path of a Unix socket to listen on, for a proxy on this machine, instead of --host and --port"
+    parser.add_argument("--socket", default="", metavar="PATH", help=f"{socket} (default: none)")
     device_option(parser)
     group = parser.add_argument_group("several machines")
     ray_option(group, "serve from a Ray cluster, behind its proxy")
@@ -77,6 +82,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _access_options(parser)
     _limit_options(parser)
     decode_options(parser, without=UNSERVED)
+
+
+def _prefix(text: str) -> str:
+    path = text.strip("/")
+    found = proxy_prefix(f"/{path}")
+    if path and not found:
+        raise argparse.ArgumentTypeError(f"{text}: write a path of letters, digits and hyphens, such as /mt")
+    return found
 
 
 def _access_options(parser: argparse.ArgumentParser) -> None:
@@ -88,6 +101,9 @@ def _access_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no-key", action="store_true", help=no_key)
     names = "more host names that requests may use, such as a proxy's (default: the address alone)"
     group.add_argument("--hosts", nargs="+", default=[], metavar="NAME", help=names)
+    prefix = "path in front of all addresses, such as /mt, behind a proxy (default: none; X-Forwarded-Prefix has "
+    prefix += "precedence)"
+    group.add_argument("--url-prefix", type=_prefix, default="", metavar="PATH", help=prefix)
     origins = "other sites whose pages may send requests, such as https://example.org; '*' allows all (default: none)"
     group.add_argument("--origins", nargs="+", default=[], metavar="SITE", help=origins)
     suggestions = "translation memory (.tmx), to which clients' suggested translations are appended (default: none)"
@@ -167,7 +183,8 @@ def _server_settings(
     batching = BatchSettings(
         options.wait / 1000, options.batch_tokens, options.max_waiting, float(options.idle), options.cache
     )
-    access = AccessRules(options.host, tuple(options.hosts), tuple(options.origins), keys, options.api_keys)
+    names, origins = tuple(options.hosts), tuple(options.origins)
+    access = AccessRules(options.host, names, origins, keys, options.api_keys, options.url_prefix)
     documents = DocumentLimits(
         files=options.max_documents, seconds=options.document_seconds, memory=options.document_memory
     )
@@ -179,6 +196,7 @@ def _server_settings(
     )
     return ServerSettings(
         options.port,
+        options.socket,
         access,
         _request_limits(options),
         connections,
