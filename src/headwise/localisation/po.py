@@ -4,7 +4,8 @@ https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html. A plural en
 of the first is the singular, of the others the plural. Machine translations are marked `fuzzy`, as by gettext's tools,
 so that programs do not use them before review. Obsolete entries (`#~`) stay. A template (.pot) becomes a catalogue of
 the target language, if that is given: its header gets the charset, the language and the plural forms. A charset that
-cannot represent a translation becomes UTF-8.
+cannot represent a translation becomes UTF-8. Texts from Markdown files (`#: a.md`, of po4a, mdBook and MyST) are
+Markdown.
 
 `polib` writes entries. It does not read them: it accepts entries without a closing quote or without a `msgstr`, and its
 time is quadratic in the lines of an entry.
@@ -28,6 +29,8 @@ PLACEHOLDERS = {"Language": "", "Plural-Forms": "nplurals=INTEGER; plural=EXPRES
 WIDTH = 78  # of written lines, the default of gettext
 OBSOLETE = re.compile(r"#~[ \t]*msgid[ \t]")
 FIELD = re.compile(r"^Plural-Forms:[ \t]*(.*)$", re.MULTILINE)
+MARKDOWN = re.compile(r"#:.*\.(?:md|mdx|markdown)(?::\d|\s|$)")  # a reference to the file of a text
+CODE = re.compile(r"#\.\s*type:\s*Fenced code block", re.IGNORECASE)  # written by po4a
 ROLE = re.compile(r":[\w:.+-]{1,64}:`|``|`_\b")
 STRING = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[\d\])?)?[ \t]*"((?:[^"\\]|\\.)*+)"$')
 ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{2}|.)")
@@ -47,6 +50,8 @@ class CatalogueEntry:
     start: int  # of its first comment
     strings: dict[str, list[str]] = field(default_factory=dict)  # of each keyword, before concatenation
     flags: list[str] = field(default_factory=list)  # such as `c-format`
+    is_markdown: bool = False  # by the file that it is from
+    is_code: bool = False
     msgstr: int = -1  # line of its first msgstr
     end: int = -1  # the line after its last string
 
@@ -291,6 +296,8 @@ class _EntryReader:
         self._entry = self._entry or CatalogueEntry(number)
         if text.startswith("#,"):
             self._entry.flags += re.split(r"[,\s]+", text[2:].strip())
+        self._entry.is_markdown |= MARKDOWN.match(text) is not None
+        self._entry.is_code |= CODE.match(text) is not None
 
     def _string(self, keyword: str, raw: str, number: int) -> None:
         entry = self._entry = self._entry or CatalogueEntry(number)
@@ -332,7 +339,8 @@ def _unescaped_character(escape: re.Match[str]) -> str:
 
 def _units(number: int, entry: CatalogueEntry, forms: int) -> Iterator[tuple[Msgstr, Unit]]:
     msgid = entry.text("msgid")
-    markup = " ".join(filter(None, ("rst" if ROLE.search(msgid) else "", _grammar(entry.flags))))
+    language = "markdown" if entry.is_markdown else "rst" if ROLE.search(msgid) else ""
+    markup = " ".join(filter(None, (language, _grammar(entry.flags))))
     if not entry.is_plural:
         yield Msgstr(number, -1), _unit(entry, msgid, entry.text("msgstr"), markup)
         return
@@ -349,4 +357,7 @@ def _grammar(flags: Sequence[str]) -> str:
 
 def _unit(entry: CatalogueEntry, source: str, target: str, markup: str) -> Unit:
     state = UnitState.FUZZY if target and entry.fuzzy else UnitState.TRANSLATED if target else UnitState.UNTRANSLATED
-    return Unit((source,) if source else (), (target,) if target else (), state, entry.start + 1, markup)
+    kept = "code block" if entry.is_code else ""
+    state = UnitState.KEPT if kept and not target else state
+    sides = ((source,) if source else (), (target,) if target else ())
+    return Unit(*sides, state, entry.start + 1, markup, kept=kept if state is UnitState.KEPT else "")

@@ -99,6 +99,23 @@ def test_the_header_stays_where_it_is(tmp_path: Path, before: str, mark: str, na
     assert found.count('msgid ""') == 1 and found.startswith(mark + before[:4]) and found.count("\ufeff") == len(mark)
 
 
+@pytest.mark.parametrize(
+    ("reference", "markup"),
+    [("src/a.md:7 b.md", "markdown"), ("../a.markdown", "markdown"), ("a.rst:3", "rst"), ("amd:1", "rst"), ("", "rst")],
+)
+def test_texts_of_markdown_files_are_markdown(reference: str, markup: str) -> None:
+    text = (
+        f'#. type: Plain text\n#: {reference}\nmsgid "See `a` and ``b`` [c](d.md)"\nmsgstr ""\n\nmsgid "e"\nmsgstr ""\n'
+    )
+    assert [unit.markup for unit in read_po("a.po", text.encode(), ("", "")).units] == [markup, ""]
+
+
+def test_code_blocks_of_po4a_stay() -> None:
+    text = '#. type: Fenced code block (sh)\n#: a.md:1\n#, no-wrap\nmsgid "make it\\n"\nmsgstr ""\n'
+    catalogue = read_po("a.po", text.encode(), ("", ""))
+    assert [(one.state, one.kept) for one in catalogue.units] == [(UnitState.KEPT, "code block")]
+
+
 def test_a_byte_order_mark_stays_in_front() -> None:
     found = read_po("a.pot", '\ufeffmsgid "One"\nmsgstr ""\n'.encode(), ("en", "de")).filled({0: ("x",)}).decode()
     assert found.startswith('\ufeffmsgid ""\n') and '#, fuzzy\nmsgid "One"\nmsgstr "x"\n' in found
