@@ -117,6 +117,7 @@ def read_fluent(path: str, data: bytes, languages: Sequence[str]) -> Passages:
         line = characters.line(junk[0].span.start)
         raise UserError(f"{path}: line {line}: not Fluent: expected an entry such as 'key = Text'")
     skipped = [characters.skipped("invalid entry", one.span.start, one.span.end) for one in junk]
-    compared = [one.value.span for term in entries if type(term).__name__ == "Term" for one in term.attributes]
+    terms: list[Any] = [one for one in entries if type(one).__name__ == "Term"]
+    compared = [one.value.span for term in terms for one in term.attributes]
     skipped += [characters.skipped("value for selectors", span.start, span.end) for span in compared]
     return Passages(characters, [one for entry in entries for one in reader.passages(entry)], skipped=skipped)

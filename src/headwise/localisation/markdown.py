@@ -64,8 +64,9 @@ def read_markdown(path: str, data: bytes, languages: Sequence[str]) -> Passages:
     shown, code = masked_dialects(characters.text[begin:])
     masked = characters.text[:begin] + shown
     tokens = blocks.parse(masked[begin:], found)
-    passages = _passages(characters.text, masked, begin, tokens, found.get("references", {}))
+    passages = list(_passages(characters.text, masked, begin, tokens, found.get("references", {})))
     skipped = [*_skipped(characters, begin, tokens), *_skipped_code(characters, begin, code)]
+    skipped += _skipped_titles(characters, passages)
     return Passages(characters, passages, skipped=skipped)
 
 
@@ -86,6 +87,29 @@ def _skipped_code(characters: Characters, begin: int, code: Sequence[tuple[int, 
     for start, end in code:
         if any(map(str.isalpha, TEMPLATE_TAG.sub("", characters.text[begin + start : begin + end]))):
             yield characters.skipped("code block", begin + start, begin + end)
+
+
+def _skipped_titles(characters: Characters, passages: Sequence[TextPassage]) -> Iterator[Skipped]:
+    """The titles of links and images in texts, also of a link that is a whole text."""
+    for number, one in enumerate(passages):
+        following = passages[number + 1].start if number + 1 < len(passages) else len(characters.text)
+        line_end = LINE_END.search(characters.text, one.end)
+        end = min(line_end.start() if line_end else following, max(following, one.end))
+        for part in with_codes((characters.text[one.start : end],), "markdown"):
+            title = _title(part.text) if isinstance(part, Code) else ""
+            if any(map(str.isalpha, title)):
+                yield Skipped("title of a link or image", characters.line(one.start), beginning_of(title))
+
+
+def _title(code: str) -> str:
+    """The title in the end of a link.
+
+    >>> _title('](a.md "The title")'), _title("](a.md)")
+    ('The title', '')
+    """
+    titles = r"\"([^\"]*)\"|'([^']*)'|\(([^()]*)\)"
+    found = re.fullmatch(rf"\]\((?:<[^<>]*>|[^\s<]\S*+|)\s++(?:{titles})\s*\).*", code, re.DOTALL)
+    return next(filter(None, found.groups()), "") if found else ""
 
 
 def _passages(
