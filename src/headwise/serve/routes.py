@@ -416,10 +416,11 @@ def parse_json_object(body: bytes) -> dict[str, Any]:
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object; `RequestError` if a key occurs again, whose first value would be lost."""
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        repeated = next(name for n, (name, _) in enumerate(pairs) if name in dict(pairs[:n]))
-        raise RequestError(400, f"Invalid request: the key {replace_surrogates(repeated)} is repeated")
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            raise RequestError(400, f"Invalid request: the key {replace_surrogates(name)[:100]} is repeated")
+        values[name] = value
     return values
 
 
