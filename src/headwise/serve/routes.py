@@ -5,7 +5,6 @@ tables of `parameters`. Not here: access control (`access`), and running the ser
 """
 
 import asyncio
-import errno
 import json
 import re
 import secrets
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from headwise.errors import UserError
+from headwise.errors import FULL, UserError
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.quality_checks import quality_warnings
 from headwise.localisation.reading import ENDINGS
@@ -67,7 +66,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 CHARSETS = ("", "utf-8", "utf8", "us-ascii")  # of requests
 JSON_LIKE = ("application/json", "+json")
 Handler = Callable[["Request"], Awaitable[Any]]  # returns a response, or a value for JSON
@@ -348,7 +346,7 @@ class RequestHandlers:
             except ClientDisconnect:
                 return error_response(499, "the client disconnected")
             except Exception as error:  # a bug; its message may contain the text, and is not logged
-                if isinstance(error, OSError) and error.errno in NO_SPACE:  # where the parts of a form are stored
+                if isinstance(error, OSError) and error.errno in FULL:  # where the parts of a form are stored
                     return error_response(507, f"the server cannot store the request: {error.strerror}")
                 where = traceback.format_tb(error.__traceback__)
                 log_event(event="fault", error=type(error).__name__, where=where)

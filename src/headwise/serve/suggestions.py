@@ -102,7 +102,7 @@ def suggestions_file(path: str) -> Iterator[Suggestions | None]:
 def _replace(path: Path, before: int, end: int, content: bytes) -> int:
     """Replace a file by its beginning up to `end` and this content, at once; returns the new descriptor, with the lock.
 
-    Whoever reads the file, or kills this process, finds the old or the new one.
+    At any time the file is the old or the new one, also if this process is killed.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
