@@ -27,7 +27,7 @@ import torch
 
 import headwise
 from headwise.evaluate.bleu import corpus_scores
-from headwise.localisation.code_transfer import codes_of
+from headwise.localisation.unit import codes_of
 from headwise.localisation.fill import TranslatedUnit, targets_of, translate_units
 from headwise.localisation.memory import read_memory_pairs
 from headwise.localisation.placeholders import with_codes

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headwise.localisation.code_transfer import supports_markers
+from headwise.localisation.markers import supports_markers
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.po import read_po
 from headwise.localisation.unit import UnitState, plain
@@ -108,7 +108,7 @@ def test_a_model_without_markers_places_tags_by_its_attention(cli: Cli, model_pa
     )
     ran = cli("translate", model_path, tmp_path / "a.xlf", "-o", tmp_path / "b.xlf", "--beam-size", "1")
     assert ran.code == 0, ran.err
-    assert "1  placeholders put beside words by alignment" in ran.err
+    assert "1  position of a format or placeholder was guessed" in ran.err
     found = (tmp_path / "b.xlf").read_text()
     assert found.count("<g id=") == 2
     assert found.count("</g>") == 2

@@ -14,9 +14,8 @@ from typing import TypeAlias
 from headwise.data.corpus import unreadable
 from headwise.errors import UserError
 from headwise.glossary.terms import Glossary, Term
-from headwise.localisation.code_transfer import strings_only
 from headwise.localisation.markup import Element, Source, same_language
-from headwise.localisation.unit import plain
+from headwise.localisation.unit import plain, strings_only
 
 MAX_FILE_BYTES = 64 << 20  # bytes of a file
 MAX_TERMS, MAX_LANGUAGES = 200_000, 500  # terms, and languages of a file

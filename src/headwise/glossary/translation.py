@@ -3,7 +3,7 @@
 The target of each term in a source is a required phrase (`decode.phrases`). If no output has room for all phrases, the
 text is translated without them. A model trained on annotated sources (`annotation`) gets annotations instead and writes
 a term in the form that fits, or not at all. Text that stays unchanged becomes a marker for a model trained on markers
-(`localisation.code_transfer`), and a required phrase for others. Not here: files (`files`).
+(`localisation.markers`), and a required phrase for others. Not here: files (`files`).
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ from headwise.errors import UserError
 from headwise.glossary.annotation import annotate_source, supports_annotations
 from headwise.glossary.files import GlossaryInput, load_glossary
 from headwise.glossary.terms import Glossary
-from headwise.localisation.code_transfer import codes_of, restore_markers, supports_markers, with_markers
-from headwise.localisation.unit import Code, Parts, join_parts, plain
+from headwise.localisation.markers import restore_markers, supports_markers, with_markers
+from headwise.localisation.unit import Code, Parts, codes_of, join_parts, plain
 
 MIN_BEAM_SIZE = 8  # smaller beams leave too few hypotheses for each number of phrase tokens
 

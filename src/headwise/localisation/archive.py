@@ -16,7 +16,7 @@ from zlib import error as ZlibError
 from headwise.errors import UserError
 from headwise.localisation.markup import Element, Source
 from headwise.localisation.not_translated import beginning_of
-from headwise.localisation.unit import Document, Parts, Skipped, Unit, UnitState
+from headwise.localisation.unit import Document, Parts, Skipped, Unit, UnitState, is_unchanged
 
 MAX_FILES, MAX_UNPACKED_BYTES = 10_000, 1 << 29  # files of an archive, and bytes when unpacked
 
@@ -30,6 +30,7 @@ class PartPassage:
     source: Parts
     to_xml: Callable[[Parts], str]
     kept: str = ""  # as `Unit.kept`
+    is_marked: bool = False  # whether a translation gets marks, such as its direction, that its source does not have
 
 
 class PartTexts:
@@ -60,7 +61,11 @@ class PartTexts:
     def filled(self, targets: Mapping[int, Parts]) -> bytes:
         """See `unit.Document`."""
         filled = [(self._passages[number], parts) for number, parts in targets.items()]
-        edits = [(one.start, one.end, one.to_xml(parts)) for one, parts in filled]
+        edits = [
+            (one.start, one.end, one.to_xml(parts))
+            for one, parts in filled
+            if one.is_marked or one.start == one.end or not is_unchanged(one.source, parts)
+        ]
         outer: list[tuple[int, int, str]] = []
         for start, end, text in sorted(edits, key=lambda edit: (edit[0], -edit[1])):
             if outer and end <= outer[-1][1]:

@@ -14,7 +14,7 @@ from headwise.data.links import Links
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.translator import Translation
 from headwise.errors import UserError
-from headwise.localisation.code_transfer import supports_markers
+from headwise.localisation.markers import supports_markers
 from headwise.localisation.placeholders import is_icu_choice, with_codes
 from headwise.localisation.quality_checks import quality_warnings
 from headwise.localisation.segment_memory import (

@@ -9,6 +9,7 @@ Deviation: `[a text]` that is its own reference becomes `[a translation][a text]
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
@@ -45,6 +46,10 @@ ANCHOR = re.compile(r"(?:id|name)=[\"']([^\s\"']+)|\{[^{}\n]*#([\w-]+)")
 EMPTY = re.compile(rf"{OPENS}[*_~]+{CLOSES}[*_~]+")
 LOOSE_OPENING = re.compile(rf"(?<![*_~])((?:{OPENS}[*_~]++)++)(\s+)")
 LOOSE_CLOSING = re.compile(rf"(?<!\s)(\s+)((?:{CLOSES}[*_~]++)+)")
+BOUNDARY = re.compile(  # of emphasis, beside another character
+    rf"(?<=(?P<before>\S))(?=(?P<opening>(?:{OPENS}[*_~]++)++)(?P<first>\S))|"
+    rf"(?<=(?P<last>\S))(?P<closing>(?:{CLOSES}[*_~]++)++)(?=(?P<after>\S))"
+)
 REFERENCE = re.compile(
     r"(?<!`)(`{1,9})(?!`).*?(?<!`)\1(?!`)|(?<!\])(!?\[)((?:[^\[\]\\]|\\.){1,999})\](?:\[\])?(?![\[(:])|"
     r"(?P<tag>\{%|\{\{[<%])"
@@ -246,19 +251,35 @@ def _enclosing_codes(parts: Parts) -> tuple[Code, Code] | None:
 def _to_markdown(source: Parts, is_cell: bool, parts: Parts) -> str:
     """A translation as one line of Markdown that starts no block, unless the source does."""
     parts = _mapped(parts, lambda text: BLANKS.sub(" ", PIPE.sub(r"\\|", text) if is_cell else text))
-    text = (_tighten_emphasis(parts) if _tighten_emphasis(source) == plain(source) else plain(parts)).strip()
+    text = (inline_markdown(parts) if inline_markdown(source) == plain(source) else plain(parts)).strip()
     return re.sub(r"^\d*", r"\g<0>\\", text) if BLOCK.match(text) and not BLOCK.match(plain(source)) else text
+
+
+def _apart(found: re.Match[str]) -> str:
+    """A boundary with a blank if there would be no emphasis without it."""
+    before, opening, first, last, closing, after = found.groups()
+    marks, inner, outer = (closing, last, after) if closing else (opening, first, before)
+    is_word = not _is_punctuation(outer)
+    joins = opening and outer == opening[1]  # the end of other emphasis
+    return (closing or "") + " " * bool(joins or (is_word and ("_" in marks or _is_punctuation(inner))))
+
+
+def _is_punctuation(character: str) -> bool:
+    """Whether CommonMark takes a character for punctuation."""
+    return unicodedata.category(character)[0] in "PS"
 
 
 def _mapped(parts: Parts, change: Callable[[str], str]) -> Parts:
     return tuple(change(part) if isinstance(part, str) else part for part in parts)
 
 
-def _tighten_emphasis(parts: Parts) -> str:
-    """The text, with blanks inside emphasis moved outside: emphasis must start and end at a word.
+def inline_markdown(parts: Parts) -> str:
+    """The text, with blanks where emphasis needs them: none inside, and one outside of punctuation that it begins with.
 
-    >>> _tighten_emphasis(("a ", Code("**"), " b ", Code("**"), "c"))
-    'a  **b** c'
+    See https://spec.commonmark.org/0.31.2/#emphasis-and-strong-emphasis.
+
+    >>> inline_markdown(("a ", Code("**"), " b ", Code("**"), "c")), inline_markdown((Code("_"), "b.", Code("_"), "c"))
+    ('a  **b** c', '_b._ c')
     """
     if any(private in plain(parts) for private in (OPENS, CLOSES)):
         return plain(parts)
@@ -273,4 +294,5 @@ def _tighten_emphasis(parts: Parts) -> str:
     text = EMPTY.sub("", "".join(pieces))
     text = LOOSE_OPENING.sub(r"\2\1", text)
     text = LOOSE_CLOSING.sub(r"\2\1", text)
+    text = BOUNDARY.sub(_apart, text)
     return text.replace(OPENS, "").replace(CLOSES, "")

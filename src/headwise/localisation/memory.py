@@ -1,7 +1,7 @@
 """Training pairs from translation memories, with a report of the excluded units.
 
 Translated units become pairs; units that are fuzzy, untranslated or empty on one side do not. Tags, placeholders and
-addresses that occur on both sides become markers (`code_transfer.py`), which the model learns to copy.
+addresses that occur on both sides become markers (`markers.py`), which the model learns to copy.
 """
 
 import os
@@ -15,7 +15,7 @@ from headwise.data.file_hashes import short_hash
 from headwise.data.sources import CachedCopy, Pair
 from headwise.errors import UserError
 from headwise.localisation import MEMORIES, is_memory
-from headwise.localisation.code_transfer import MARKER, pair_with_markers
+from headwise.localisation.markers import MARKER, pair_with_markers
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.reading import read_document
 from headwise.localisation.unit import Unit, UnitState, without_inline_codes

@@ -109,7 +109,13 @@ def _paragraph(
     if not any(any(map(str.isalpha, one)) for one in parts if isinstance(one, str)):
         return None
     start_tag = marks.start_tag(element, shape)
-    return PartPassage(element.start, element.inner_end, parts, lambda target: start_tag + _to_xml(parts, target))
+    return PartPassage(
+        element.start,
+        element.inner_end,
+        parts,
+        lambda target: start_tag + _to_xml(parts, target),
+        is_marked=start_tag != part.text(element.start, element.inner),
+    )
 
 
 def _to_xml(source: Parts, target: Parts) -> str:

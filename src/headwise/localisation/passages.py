@@ -13,7 +13,7 @@ from headwise.errors import UserError
 from headwise.localisation.encodings import decode_file
 from headwise.localisation.markup import BOMS
 from headwise.localisation.not_translated import beginning_of
-from headwise.localisation.unit import Code, Parts, Skipped, Unit, UnitState, has_letters
+from headwise.localisation.unit import Code, Parts, Skipped, Unit, UnitState, has_letters, is_unchanged
 
 
 class Characters:
@@ -90,7 +90,8 @@ class Passages:
     def filled(self, targets: Mapping[int, Parts]) -> bytes:
         """See `unit.Document`."""
         changed = [(self._passages[number], parts) for number, parts in targets.items()]
-        changed += [(edit, edit.source) for edit in self._edits if changed]
+        changed = [(one, parts) for one, parts in changed if not is_unchanged(one.source, parts)]
+        changed += [(edit, edit.source) for edit in self._edits if targets]
         changed.sort(key=lambda one: (one[0].start, -one[0].end))
         return self._characters.encoded(self._between(0, len(self._characters.text), changed))
 

@@ -12,7 +12,7 @@ from headwise.config.settings import SearchSettings
 from headwise.data.links import Links, compose_links
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.translator import Translation
-from headwise.localisation.code_transfer import supports_markers
+from headwise.localisation.markers import supports_markers
 
 
 class PivotTranslator:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from headwise.localisation.icu_messages import CHOICES, icu_spans
+from headwise.localisation.inline_pairs import with_kinds
 from headwise.localisation.placeholder_grammars import DIALECTS, LIKELY_PRINTF, NET, PYTHON_LIKELY
 from headwise.localisation.unit import Code, Parts, join_parts, plain
 
@@ -27,7 +28,7 @@ BRACES = (
     r"\{[\w.\[\]!:,|<>^+#%-]*\}"
 )
 COMMENT = r"<!--(?:[^<\n-]|<(?!!--)|-(?!->))*+-->"
-TAGS = rf"</?[A-Za-z][\w:.-]*+(?:\s[^<>]*)?/?>|{COMMENT}|&(?:[A-Za-z]\w*|#\d+|#x[0-9A-Fa-f]+);"
+TAGS = rf"</?\d{{1,3}}/?>|</?[A-Za-z][\w:.-]*+(?:\s[^<>]*)?/?>|{COMMENT}|&(?:[A-Za-z]\w*|#\d+|#x[0-9A-Fa-f]+);"
 # Flags, pictures with their variants and joined ones (https://unicode.org/reports/tr51), keycaps; no digits alone.
 PICTURE = "[\u2600-\u27bf\u2b50\u2b55\U0001f000-\U0001f1e5\U0001f200-\U0001faff][\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]?"
 PICTURES = f"[\U0001f1e6-\U0001f1ff]{{2}}|{PICTURE}(?:\u200d{PICTURE})*|[0-9#*]\ufe0f?\u20e3"
@@ -79,7 +80,7 @@ OF_MARKUP = {  # regular expressions; those of `DIALECTS` precede them
 
 
 def with_codes(parts: Parts, markup: str = "") -> Parts:
-    """Parts with placeholders, tags and addresses in their strings turned into codes.
+    """Parts with placeholders, tags and addresses in their strings turned into codes, and every code with its kind.
 
     >>> [part if isinstance(part, str) else part.text for part in with_codes(("Delete {n} of %(all)s files?",))]
     ['Delete ', '{n}', ' of ', '%(all)s', ' files?']
@@ -88,9 +89,8 @@ def with_codes(parts: Parts, markup: str = "") -> Parts:
     >>> [part if isinstance(part, str) else part.text for part in with_codes(("{% if a %}New: {% endif %}{{ b }}",))]
     ['{% if a %}', 'New: ', '{% endif %}', '{{ b }}']
     """
-    return join_parts(
-        [piece for part in parts for piece in (_split(part, markup) if isinstance(part, str) else [part])]
-    )
+    pieces = [piece for part in parts for piece in (_split(part, markup) if isinstance(part, str) else [part])]
+    return with_kinds(join_parts(pieces), markup)
 
 
 def _split(text: str, markup: str) -> Iterator[str | Code]:

@@ -17,9 +17,11 @@ from dataclasses import dataclass, field
 
 from headwise.errors import UserError
 from headwise.localisation.encodings import decode_file
+from headwise.localisation.markdown import inline_markdown
 from headwise.localisation.not_translated import beginning_of
 from headwise.localisation.placeholder_grammars import GETTEXT_FLAGS
 from headwise.localisation.plural_forms import plural_rule
+from headwise.localisation.rst import inline_rst
 from headwise.localisation.unit import Parts, Skipped, Unit, UnitState, plain
 
 CHARSET = re.compile(rb'"Content-Type:[^"]*?charset=([\w.:-]+)', re.IGNORECASE)
@@ -164,7 +166,7 @@ class Catalogue:
         changed: dict[int, dict[int, str]] = {}
         for number, parts in targets.items():
             place = self._places[number]
-            changed.setdefault(place.entry, {})[place.form] = plain(parts)
+            changed.setdefault(place.entry, {})[place.form] = _msgstr(self.units[number], parts)
         edits = list[tuple[int, int, list[str]]]()  # first line, the line after the last, and new lines
         if targets:
             edits.append((*self._header.span, self._header.for_language(self._lines)))
@@ -201,6 +203,13 @@ class Catalogue:
         written = fresh.__unicode__(wrapwidth=WIDTH).split("\n")
         first = next(i for i, line in enumerate(written) if line.startswith("msgstr"))
         return (_fuzzy(head, end) if texts else head) + [line + end for line in written[first:] if line]
+
+
+def _msgstr(unit: Unit, parts: Parts) -> str:
+    """A translation, with the blanks that the markup of its source needs."""
+    language = unit.markup.partition(" ")[0]
+    written = {"rst": inline_rst, "markdown": inline_markdown}.get(language, plain)
+    return plain(parts) if plain(parts) == plain(unit.source) else written(parts)
 
 
 def _fuzzy(head: list[str], end: str) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from headwise.data.scripts import KANA, latin_length, split_words
 from headwise.decode.repetition import is_repetitive
-from headwise.localisation.code_transfer import without_codes
+from headwise.localisation.inline_tree import bare_text
 from headwise.localisation.unit import Parts
 
 MIN_LENGTH_RATIO, MAX_LENGTH_RATIO = 0.4, 2.5  # target letters per source letter, by `scripts.latin_length`
@@ -51,7 +51,7 @@ def quality_warnings(source: Parts, target: Parts, log_prob: float) -> tuple[str
     >>> quality_warnings(("He lowers his head",), ("L'est-tete ( ()))))))))",), -0.1)
     ('the same characters in a row', 'brackets or quotation marks without partners')
     """
-    src, tgt = without_codes(source), without_codes(target)
+    src, tgt = bare_text(source), bare_text(target)
     src_words, tgt_words = split_words(src), split_words(tgt)
     copied = len(src_words) > 2 and src.lower() == tgt.lower()
     repeats = _repeats(tgt_words) and not _repeats(src_words)

@@ -324,7 +324,17 @@ def _after_indented(blocks: _Blocks, lines: Lines, at: int) -> int:
 
 
 def _to_rst(parts: Parts) -> str:
-    """A translation as one line that starts no other block, with the blanks that inline markup needs around it."""
+    """A translation as one line that starts no other block."""
+    text = " ".join(inline_rst(parts).split())
+    return f"\\{text}" if BLOCK.match(text) else text
+
+
+def inline_rst(parts: Parts) -> str:
+    """A text with the escaped blanks that inline markup needs around it.
+
+    >>> inline_rst(("a", Code("``b``"), "c ", Code("``d``"), "."))
+    'a\\\\ ``b``\\\\ c ``d``.'
+    """
     text, waiting, opened = "", "", set[str]()
     for part in parts:
         raw = part if isinstance(part, str) else part.text
@@ -335,15 +345,17 @@ def _to_rst(parts: Parts) -> str:
             opened.add(raw)
             waiting += BEGINS + raw
         elif raw in ("*", "**", "`_", "`__") or raw[0] == " ":  # the end of a text
-            bare = text.rstrip()
             opened -= {raw, "`"}
-            text = f"{bare}{waiting}{raw}{ENDS}{text[len(bare) :]}"
+            if waiting.endswith(BEGINS + raw.strip("_")):  # without a text there is no markup
+                waiting = waiting.removesuffix(BEGINS + raw.strip("_"))
+                continue
+            bare = text.rstrip()
+            shown = raw.lstrip() if waiting.endswith(BEGINS + "`") else raw  # a link to itself
+            text = f"{bare}{waiting}{shown}{ENDS}{text[len(bare) :]}"
             waiting = ""
         else:
             text, waiting = f"{text}{waiting}{BEGINS}{raw}{ENDS}", ""
-    text = BOUNDARY.sub(_blank, text + waiting).replace(BEGINS, "").replace(ENDS, "")
-    text = " ".join(text.split())
-    return f"\\{text}" if BLOCK.match(text) else text
+    return BOUNDARY.sub(_blank, text + waiting).replace(BEGINS, "").replace(ENDS, "")
 
 
 def _blank(boundary: re.Match[str]) -> str:

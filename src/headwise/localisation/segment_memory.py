@@ -4,7 +4,6 @@ A match is exact if text and codes are equal, apart from the number of blanks. T
 then their lines, then their sentences. Not here: training pairs from memories (`memory`).
 """
 
-import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,12 +15,12 @@ from typing import Any
 from headwise.data.scripts import split_words
 from headwise.errors import UserError
 from headwise.localisation import MEMORIES, is_memory
-from headwise.localisation.code_transfer import codes_of
+from headwise.localisation.markers import with_codes_of
 from headwise.localisation.memory import exclusion_reason
 from headwise.localisation.placeholders import adds_codes, with_codes
 from headwise.localisation.reading import read_document
 from headwise.localisation.sentences import SentenceSpan
-from headwise.localisation.unit import Code, Parts, join_parts, plain
+from headwise.localisation.unit import Code, Parts, codes_of, join_parts, plain
 
 MIN_SCORE = 0.7  # of a fuzzy match
 MAX_CANDIDATES = 5000  # segments that a text is compared with
@@ -122,14 +121,10 @@ def recall(parts: Parts, known: Mapping[str, str]) -> Parts | None:
     target = known.get(memory_key(parts))
     if not target:
         return None
-    code_of = {code.text: code for code in codes_of(parts)}
-    if not code_of:
+    codes = codes_of(parts)
+    if not codes:
         return None if adds_codes(parts, (target,)) else (target,)
-    pattern = "|".join(re.escape(code) for code in sorted(code_of, key=len, reverse=True))
-    pieces = re.split(f"({pattern})", target)
-    if Counter(pieces[1::2]) != Counter(code.text for code in codes_of(parts)):
-        return None
-    return join_parts([code_of[piece] if i % 2 else piece for i, piece in enumerate(pieces)])
+    return with_codes_of(target, codes)
 
 
 def segment_keys(spans: Sequence[SentenceSpan]) -> Iterator[str]:

@@ -10,20 +10,14 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 from headwise.data.links import Links
-from headwise.localisation.code_transfer import (
-    codes_of,
-    place_codes,
-    restore_copies,
-    restore_markers,
-    strings_only,
-    with_markers,
-    without_codes,
-)
+from headwise.localisation.inline_tree import bare_text, same_tree
+from headwise.localisation.markers import restore_copies, restore_markers, with_markers
+from headwise.localisation.placed_codes import place_codes
 from headwise.localisation.placeholders import adds_codes, same_placeholders
 from headwise.localisation.sentences import MAX_SENTENCE
-from headwise.localisation.unit import Parts, plain
+from headwise.localisation.unit import Parts, codes_of, plain, strings_only
 
-PLACED_BY_ALIGNMENT = "placeholders put beside words by alignment"
+GUESSED = "position of a format or placeholder was guessed"
 MARKUP_LOST = "markup lost"
 CODES_CHANGED = "left untranslated: a placeholder was lost or added"
 
@@ -82,12 +76,13 @@ def translate_segments(
 
     Args:
         sentences: each with its markup language (`Unit.markup`).
-        markers: whether the model was trained on markers (`code_transfer.supports_markers`).
+        markers: whether the model was trained on markers (`markers.supports_markers`).
         lookup: finds translations that need no model.
     """
     done: dict[int, TranslatedSentence] = {}
     for n, (parts, _) in enumerate(sentences):
-        if known := (parts if not has_words(parts) else lookup(parts)):
+        known = parts if not has_words(parts) else lookup(parts)
+        if known and same_tree(parts, known):
             done[n] = TranslatedSentence(known)
     for to_text, to_sentence, aligned in (
         (with_markers if markers else _no_markers, _from_markers, False),
@@ -101,14 +96,19 @@ def translate_segments(
             for (n, text), output in zip(texts.items(), outputs, strict=True):
                 source, markup = sentences[n]
                 found, warning = to_sentence(source, output)
-                if found is not None and _keeps_codes(source, found, markup):
+                of_text = aligned and adds_codes((text,), (output.text,), markup)  # which placed codes may divide
+                if found is not None and not of_text and _keeps_codes(source, found, markup):
                     done[n] = TranslatedSentence(found, output.log_prob, output.n_tokens, warning, (text, aligned))
     return [done.get(n) or TranslatedSentence((), warning=CODES_CHANGED) for n in range(len(sentences))]
 
 
 def _keeps_codes(source: Parts, target: Parts, markup: str) -> bool:
     """Whether programs read the same codes from both texts."""
-    return not adds_codes(source, target, markup) and same_placeholders(source, target, markup)
+    return (
+        (not codes_of(target) or same_tree(source, target))
+        and not adds_codes(source, target, markup)
+        and same_placeholders(source, target, markup)
+    )
 
 
 def _no_markers(parts: Parts) -> None:
@@ -132,11 +132,12 @@ def _from_written(parts: Parts, output: SentenceOutput) -> tuple[Parts | None, s
 
 
 def _bare(parts: Parts) -> str | None:
-    return without_codes(parts) if codes_of(parts) else None
+    return bare_text(parts) if codes_of(parts) else None
 
 
 def _beside_words(parts: Parts, output: SentenceOutput) -> tuple[Parts | None, str]:
     """The text translated without codes, and with each code placed by word alignment."""
-    if output.links is not None:
-        return place_codes(parts, output.text, output.links), PLACED_BY_ALIGNMENT
+    placed = place_codes(parts, output.text, output.links or ())
+    if output.links is not None or not placed.is_guess:
+        return placed.parts, MARKUP_LOST if placed.is_emptied else GUESSED if placed.is_guess else ""
     return ((output.text,), MARKUP_LOST) if all(code.inline for code in codes_of(parts)) else (None, "")

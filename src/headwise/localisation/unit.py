@@ -7,12 +7,13 @@ A text is a sequence of parts: strings, which are translated, and codes, which a
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from html import unescape
 from itertools import groupby
 from typing import Protocol, runtime_checkable
 
+OPENS, CLOSES, POINT = "opens", "closes", "point"  # kinds of codes
 LONG_NUMBER = re.compile(r"&#(?:()(\d{9,})|([xX])([0-9a-fA-F]{9,}))")  # Python does not parse more than 4,300 digits
 
 
@@ -34,6 +35,7 @@ class Code:
 
     text: str
     inline: bool = False
+    kind: str = field(default=POINT, compare=False, repr=False)  # `OPENS`, `CLOSES` or `POINT`: see `inline_pairs.py`
 
 
 Parts = tuple[str | Code, ...]
@@ -124,6 +126,22 @@ def plain(parts: Parts) -> str:
     'a <b>dog'
     """
     return "".join(part if isinstance(part, str) else part.text for part in parts)
+
+
+def is_unchanged(source: Parts, target: Parts) -> bool:
+    """Whether a translation is its source, whose placeholders may not be codes yet."""
+    inline = [[code for code in codes_of(parts) if code.inline] for parts in (source, target)]
+    return plain(source) == plain(target) and inline[0] == inline[1]
+
+
+def codes_of(parts: Parts) -> list[Code]:
+    """The codes among the parts."""
+    return [part for part in parts if isinstance(part, Code)]
+
+
+def strings_only(parts: Sequence[str | Code]) -> str:
+    """The strings among the parts, concatenated."""
+    return "".join(part for part in parts if isinstance(part, str))
 
 
 def has_letters(parts: Parts) -> bool:

@@ -30,7 +30,12 @@ CHOICES = ("dropDownList", "comboBox", "date", "picture", "checkbox", "docPartOb
 STAYS = {"del": "deleted text", "moveFrom": "deleted text", "sdt": "choice", "r": "field", "oMath": "formula"}
 NOISE = ("proofErr", "lastRenderedPageBreak")
 INVISIBLE = re.compile(r"<\w+:(?:lang|noProof|rtl)\b[^<>]*/>")  # properties of a run without visible effect
-CODE = re.compile(r"<(/?)([gx])(\d+)/?>")
+CODE = re.compile(r"<(/?)([gmx])(\d+)/?>")
+UNSEEN = re.compile(  # objects that do not separate words: positions, and hyphens
+    r"(?:<\w+:(?:bookmark|commentRange|perm|moveFromRange|moveToRange|customXml\w+Range)(?:Start|End)\b[^<>]*/>|"
+    r"<\w+:r>(?:<\w+:rPr>.*?</\w+:rPr>|<\w+:rPr/>)?<\w+:(?:softHyphen|noBreakHyphen)/></\w+:r>)+",
+    re.DOTALL,
+)
 CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
@@ -59,7 +64,7 @@ class Paragraph:
     end: int
     source: Parts
     settings: Sequence[RunSetting]  # code `<gN>` is for number N; 0 is the most frequent
-    objects: Sequence[str]  # code `<xN/>` is for number N
+    objects: Sequence[str]  # code `<xN/>` is for number N, or `<mN/>` if it does not separate words
     prefix: str  # namespace prefix
     dialect: "Dialect"
     lead: str = ""  # what it begins with, up to its text
@@ -71,7 +76,7 @@ class Paragraph:
             code = CODE.fullmatch(part.text) if isinstance(part, Code) and part.inline else None
             if code is None:
                 pieces.append(self._runs(setting, plain((part,))))
-            elif code[2] == "x":
+            elif code[2] in "mx":
                 pieces.append(left.pop(int(code[3]), ""))
             else:
                 setting = self.settings[0 if code[1] else int(code[3])]
@@ -158,7 +163,8 @@ def read_paragraphs(
     """The paragraphs of an XML file; `prefix` is that of their namespace, and `edits` are those of any translation."""
     fields = _Fields(dialect)
     found = [
-        PartPassage(one.start, one.end, one.source, one.to_xml) for one in _paragraphs(part, part.root, prefix, fields)
+        PartPassage(one.start, one.end, one.source, one.to_xml, is_marked=bool(one.lead))
+        for one in _paragraphs(part, part.root, prefix, fields)
     ]
     return PartTexts(part, found, fields.skipped, edits)
 
@@ -349,7 +355,8 @@ def _with_format_codes(pieces: Sequence[RunPiece]) -> tuple[Parts, list[RunSetti
                 settings.append(piece.setting)
                 parts.append(Code(f"<g{len(settings) - 1}>", inline=True))
             current = wanted
-        parts.append(Code(f"<x{n_objects}/>", inline=True) if piece.raw else piece.text)
+        kind = "m" if UNSEEN.fullmatch(piece.raw) else "x"
+        parts.append(Code(f"<{kind}{n_objects}/>", inline=True) if piece.raw else piece.text)
         n_objects += bool(piece.raw)
     return join_parts([*parts, *[Code(f"</g{len(settings) - 1}>", inline=True)] * (current != common)]), settings
 

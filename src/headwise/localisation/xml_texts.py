@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headwise.localisation.markup import Element, Source
 from headwise.localisation.not_translated import NO_LETTERS
-from headwise.localisation.unit import Parts, Skipped, Unit, UnitState, has_letters
+from headwise.localisation.unit import Parts, Skipped, Unit, UnitState, has_letters, is_unchanged
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class XmlTexts:
     def filled(self, targets: Mapping[int, Parts]) -> bytes:
         """See `unit.Document`."""
         texts = [(self._texts[number], parts) for number, parts in sorted(targets.items())]
-        return self._source.edited((text.start, text.end, text.to_file(parts)) for text, parts in texts)
+        changed = [(t, parts) for t, parts in texts if t.start == t.end or not is_unchanged(t.source, parts)]
+        return self._source.edited((text.start, text.end, text.to_file(parts)) for text, parts in changed)
 
 
 def _unit(text: ElementText) -> Unit:

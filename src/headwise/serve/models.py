@@ -14,7 +14,7 @@ from headwise.decode.translator import clean_text
 from headwise.errors import UserError
 from headwise.glossary.terms import Glossary, Term
 from headwise.glossary.translation import MIN_BEAM_SIZE
-from headwise.localisation.code_transfer import supports_markers
+from headwise.localisation.markers import supports_markers
 from headwise.localisation.segment_memory import MemoryMatch
 from headwise.models.target_language import language_arguments
 from headwise.serve.batching import Batcher, BatchSettings, estimate_tokens

@@ -9,7 +9,6 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headwise.localisation.code_transfer import codes_of
 from headwise.localisation.segment_memory import SegmentMemory
 from headwise.localisation.segments import (
     SentenceOutput,
@@ -18,7 +17,7 @@ from headwise.localisation.segments import (
     has_words,
     translate_segments,
 )
-from headwise.localisation.unit import Parts, plain
+from headwise.localisation.unit import Parts, codes_of, plain
 from headwise.serve.models import PairModel, SentenceOptions, SentenceTranslation
 
 KnownSentences = dict[tuple[str, bool], SentenceTranslation]  # by text, and whether its alignment was requested

@@ -14,12 +14,11 @@ from babel import Locale, localedata
 from fluent.syntax import FluentParser
 
 from headwise.errors import UserError
-from headwise.localisation.code_transfer import codes_of
 from headwise.localisation.not_translated import count_kinds, not_translated
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.plurals import _BY_LANGUAGE, plural_categories
 from headwise.localisation.reading import parse_document
-from headwise.localisation.unit import Code, Parts, Unit, UnitState, plain
+from headwise.localisation.unit import Code, Parts, Unit, UnitState, codes_of, plain
 from headwise.localisation.xcstrings import _to_json
 
 ANDROID = r"""<?xml version="1.0" encoding="utf-8"?>

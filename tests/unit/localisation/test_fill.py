@@ -6,7 +6,7 @@ import pytest
 
 from headwise.localisation.fill import TranslatedUnit, translation_steps
 from headwise.localisation.po import read_po
-from headwise.localisation.segments import CODES_CHANGED, PLACED_BY_ALIGNMENT, SentenceOutput
+from headwise.localisation.segments import CODES_CHANGED, GUESSED, SentenceOutput
 from headwise.localisation.unit import plain
 
 
@@ -33,11 +33,9 @@ def test_a_way_that_adds_codes_has_failed_as_one_that_loses_them(added: str) -> 
     assert (plain(good.target), good.warnings) == ("siehe ``a`` jetzt", ())
     answers = {marked: f"siehe {added} ⓵ jetzt", source: f"siehe ``a`` {added} jetzt"}
     third = filled(source, {**answers, bare: "siehe jetzt"})
-    assert (plain(third.target), third.warnings) == ("siehe ``a`` jetzt", (PLACED_BY_ALIGNMENT,))
+    assert (plain(third.target), third.warnings) == ("siehe ``a`` jetzt", (GUESSED,))
     for lost in ("siehe jetzt", "siehe ⓵ ⓵ jetzt"):
-        assert filled(source, {marked: lost, source: "siehe jetzt", bare: "siehe jetzt"}).warnings == (
-            PLACED_BY_ALIGNMENT,
-        )
+        assert filled(source, {marked: lost, source: "siehe jetzt", bare: "siehe jetzt"}).warnings == (GUESSED,)
     none = filled(source, {**answers, bare: f"siehe {added} jetzt"})
     assert (none.target, none.warnings) == ((), (CODES_CHANGED,))
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from headwise.errors import UserError
-from headwise.localisation.code_transfer import codes_of, without_codes
+from headwise.localisation.inline_tree import bare_text
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.reading import parse_document
-from headwise.localisation.unit import Code, Parts, Unit, UnitState, plain
+from headwise.localisation.unit import Code, Parts, Unit, UnitState, codes_of, plain
 
 NESTED = """{
   "home": {"title": "Hello {{name}}", "list": ["one", "two", 3, null, "5"]},\t"empty": "",
@@ -430,7 +430,7 @@ def test_any_markdown_comes_back_and_can_be_filled(text: str) -> None:
     assert parse_document("a.md", text.encode()).filled({}) == text.encode()
     again = changed("a.md", text, lambda unit: unit.source)
     before, after = (
-        re.sub(r"\W", "", "".join(without_codes(u.source) for u in open_units("a.md", t))) for t in (text, again)
+        re.sub(r"\W", "", "".join(bare_text(u.source) for u in open_units("a.md", t))) for t in (text, again)
     )
     assert before == after
     page = MarkdownIt("commonmark").enable(["table", "strikethrough"])

@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.localisation.code_transfer import codes_of
 from headwise.localisation.fill import ICU_CHOICE, TranslatedUnit, targets_of, translation_steps
 from headwise.localisation.icu_messages import icu_spans
 from headwise.localisation.placeholder_grammars import DIALECTS, GETTEXT_FLAGS, PRINTF
 from headwise.localisation.placeholders import OF_MARKUP, PLACEHOLDER_START, is_icu_choice, with_codes
 from headwise.localisation.reading import parse_document
 from headwise.localisation.segments import CODES_CHANGED, MARKUP_LOST, SentenceOutput
-from headwise.localisation.unit import Document
+from headwise.localisation.unit import Document, codes_of
 
 # Parts of ordinary texts that are close to a placeholder.
 ORDINARY = (

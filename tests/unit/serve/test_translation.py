@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.localisation.segments import CODES_CHANGED, PLACED_BY_ALIGNMENT
+from headwise.localisation.segments import CODES_CHANGED, GUESSED
 from headwise.localisation.sentences import MAX_SENTENCE
 from headwise.serve.batching import BatchSettings
 from headwise.serve.document_session import DocumentSession
@@ -184,7 +184,7 @@ def test_texts_keep_their_codes_as_pages_do() -> None:
     found = texts(CODES, str.upper)  # which destroys codes, but not those that are placed by alignment
     assert found.text == "WRITE TO a.b@example.org, SEE https://example.org/a?b=c, 👩‍💻 {0} %s!"
     assert [one.text for one in found.sentences] == [found.text]
-    assert [sentence_warnings(one)[0] for one in found.sentences] == [PLACED_BY_ALIGNMENT]
+    assert [sentence_warnings(one)[0] for one in found.sentences] == [GUESSED]
     assert sentence_warnings(texts("One {0}.", lambda said: "Eins {1}.").sentences[0]) == [CODES_CHANGED]
     assert texts("See {0} now. A dog.", str.upper, 2).alternatives == ["SEE {0} NOW.! A DOG.!"]
 
