@@ -100,7 +100,7 @@ def test_untranslated_entries_are_filled_with_every_placeholder(
         subprocess.run(["msgfmt", "--use-fuzzy", "-o", tmp_path / "fr.mo", tmp_path / "fr.po"], check=True)
 
 
-def test_a_model_without_markers_places_tags_by_its_attention(cli: Cli, model_path: Path, tmp_path: Path) -> None:
+def test_a_model_without_markers_keeps_tags(cli: Cli, model_path: Path, tmp_path: Path) -> None:
     """The shared model copies letters."""
     (tmp_path / "a.xlf").write_text(
         '<xliff version="1.2"><file source-language="x" target-language="y"><body>'
@@ -108,10 +108,8 @@ def test_a_model_without_markers_places_tags_by_its_attention(cli: Cli, model_pa
     )
     ran = cli("translate", model_path, tmp_path / "a.xlf", "-o", tmp_path / "b.xlf", "--beam-size", "1")
     assert ran.code == 0, ran.err
-    assert "1  position of a format or placeholder was guessed" in ran.err
-    found = (tmp_path / "b.xlf").read_text()
-    assert found.count("<g id=") == 2
-    assert found.count("</g>") == 2
+    assert "1  the same as its source" in ran.err
+    assert '>a b <g id="1">c d</g> e</target>' in (tmp_path / "b.xlf").read_text()
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,8 @@ def _repack(data: bytes, changed: Mapping[str, bytes]) -> bytes:
     """The archive with new contents for some of its files."""
     written = BytesIO()
     with ZipFile(BytesIO(data)) as old, ZipFile(written, "w") as new:
+        if all(old.read(name) == content for name, content in changed.items()):
+            return data
         new.comment = old.comment
         for one in old.infolist():
             try:

@@ -87,9 +87,11 @@ class _Placement:
         intervals = self._intervals(span, inner, low, high)
         placed = [(*interval, child) for child, interval in zip(inner, intervals, strict=True)]
         taken = sorted(interval for interval in intervals if interval[0] < interval[1])
+        first = max((end for _, end, child in placed if child.opening < 0), default=low)
+        last = min((start for start, _, child in placed if child.closing < 0), default=high)
         for child in span.children:
             if child.points:
-                at = _outside(self._point(span, child, low, high), taken)
+                at = min(max(_outside(self._point(span, child, low, high), taken), first), last)
                 placed.append((at, at, child))
         placed.sort(key=lambda one: (one[0], one[0] < one[1], one[2].points or (one[2].opening,)))
         found: list[int | tuple[Span, int, int]] = [~span.opening] * (span.opening >= 0)
@@ -105,6 +107,7 @@ class _Placement:
         if len(children) == 1 and (children[0].start, children[0].end) == (span.start, span.end):
             return [(low, high)]
         self.is_guess |= bool(children)
+        limit = high
         owners = self._owners(span, children, low, high)
         found: dict[int, Interval] = {}
         for n, child in enumerate(children):
@@ -117,7 +120,16 @@ class _Placement:
         for n in range(len(children)):
             if n not in found:
                 found[n] = self._beside(span, children[n], low, high, found)
-        return [found[n] for n in range(len(children))]
+        starts = [*sorted(start for start, _ in found.values()), limit]
+        return [self._with_marks(span, child, found[n], starts) for n, child in enumerate(children)]
+
+    def _with_marks(self, span: Span, child: Span, interval: Interval, starts: Sequence[int]) -> Interval:
+        """An interval with the new punctuation at the end of the sentence if the child is at its end."""
+        start, end = interval
+        limit = starts[bisect_left(starts, end)]
+        while start < end < limit and child.end == span.end and not (self._targets[end].is_word or self._sources[end]):
+            end += 1
+        return start, end
 
     def _owners(self, span: Span, children: Sequence[Span], low: int, high: int) -> dict[int, int]:
         """The child that each target atom belongs to, by most links; -1 for atoms of the span itself."""
@@ -134,14 +146,18 @@ class _Placement:
     def _cut(self, span: Span, child: Span, number: int, owners: Mapping[int, int], low: int, high: int) -> int:
         """Where a child ends that begins with the sentence, or begins that ends with it: most atoms on their side."""
         signs = {at: 1 if (owner == number) == (child.opening < 0) else -1 for at, owner in owners.items()}
-        if not signs:
-            return self._proportional(span, child.end if child.opening < 0 else child.start, low, high)
-        best = score = most = 0
+        cut, score, most = low, 0, 0
         for at in range(low, high):
             score += signs.get(at, 0)
             if score > most:
-                best, most = at + 1 - low, score
-        return low + best
+                cut, most = at + 1, score
+        if not signs:
+            cut = self._proportional(span, child.end if child.opening < 0 else child.start, low, high)
+        words = [at for at in range(low, high) if self._targets[at].is_word]
+        self.is_emptied |= not words
+        if words:
+            cut = max(cut, words[0] + 1) if child.opening < 0 else min(cut, words[-1])
+        return cut
 
     def _beside(self, span: Span, child: Span, low: int, high: int, others: Mapping[int, Interval]) -> Interval:
         """The interval of a child whose words have no links: a free word near it, if possible without links."""
@@ -404,7 +420,7 @@ def _longest_runs(owners: Mapping[int, int]) -> dict[int, Interval]:
     while True:
         runs = _merged(runs)
         several = Counter(run[0] for run in runs)
-        longest = {run[0]: run for run in sorted(runs, key=lambda run: run[3])}
+        longest = {run[0]: run for run in sorted(reversed(runs), key=lambda run: run[3])}  # the first of equal ones
         spare = [run for run in runs if several[run[0]] > 1 and run is not longest[run[0]]]
         if not spare:
             return {owner: (first, last + 1) for owner, first, last, _ in runs}

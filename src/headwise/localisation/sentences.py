@@ -8,12 +8,12 @@ others between its parts. Not here: sentences that are too long for a model (`de
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import accumulate, islice
 
 from headwise.data.scripts import space_after
 from headwise.decode.translator import split_near_middle
 from headwise.errors import UserError
-from headwise.localisation.unit import Code, Parts, join_parts, without_inline_codes
+from headwise.localisation.unit import CLOSES, Code, Parts, join_parts, without_inline_codes
 
 STAND_INS = range(0xF0000, 0x110000)  # private characters that stand for codes during splitting
 MAX_CHARACTERS = 2000  # characters of a window
@@ -53,13 +53,26 @@ def split_into_sentences(parts: Parts, language: str) -> tuple[str, list[Sentenc
             found.append(SentenceSpan((), line))
             continue
         at, first = 0, len(found)
-        for size in _limited(line, _sizes(BLANK.sub(" ", line), language or "en")):
-            piece = line[at : at + size]
-            at += size
+        ends = accumulate(_limited(line, _sizes(BLANK.sub(" ", line), language or "en")))
+        for end in (_after_closing(line, end, code_of) for end in ends):
+            piece = line[at:end]
+            at = max(at, end)
+            if not piece:
+                continue
             body = piece.rstrip()
             found.append(SentenceSpan(_with_codes(code_of, body), piece[len(body) :]))
         found[first:-1] = [replace(one, same_line=True) for one in found[first:-1]]
     return text[:start], found
+
+
+def _after_closing(line: str, end: int, code_of: Mapping[str, Code]) -> int:
+    """The end of a sentence, with the ends of spans that follow it."""
+    after = end
+    while after < len(line) and line[after] in code_of and code_of[line[after]].kind == CLOSES:
+        after += 1
+    while end < after < len(line) and line[after].isspace():
+        after += 1
+    return after
 
 
 def _sizes(line: str, language: str) -> Iterator[int]:

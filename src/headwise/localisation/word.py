@@ -33,8 +33,7 @@ INVISIBLE = re.compile(r"<\w+:(?:lang|noProof|rtl)\b[^<>]*/>")  # properties of 
 CODE = re.compile(r"<(/?)([gmx])(\d+)/?>")
 UNSEEN = re.compile(  # objects that do not separate words: positions, and hyphens
     r"(?:<\w+:(?:bookmark|commentRange|perm|moveFromRange|moveToRange|customXml\w+Range)(?:Start|End)\b[^<>]*/>|"
-    r"<\w+:r>(?:<\w+:rPr>.*?</\w+:rPr>|<\w+:rPr/>)?<\w+:(?:softHyphen|noBreakHyphen)/></\w+:r>)+",
-    re.DOTALL,
+    r"<\w+:r>(?:<\w+:rPr>(?:[^<]|<(?!/\w+:rPr>))*+</\w+:rPr>)?+<\w+:(?:softHyphen|noBreakHyphen)/></\w+:r>)++"
 )
 CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 

@@ -40,6 +40,15 @@ def test_a_way_that_adds_codes_has_failed_as_one_that_loses_them(added: str) -> 
     assert (none.target, none.warnings) == ((), (CODES_CHANGED,))
 
 
+def test_markers_that_are_not_nested_are_not_used() -> None:
+    source, marked, bare = "see <b>a</b> <i>b</i>", "see ⓵a⓶ ⓷b⓸", "see a b"
+    nested = filled(source, {marked: "⓷b⓸ und ⓵a⓶ siehe"})
+    assert (plain(nested.target), nested.warnings) == ("<i>b</i> und <b>a</b> siehe", ())
+    for answer in ("⓶a⓵ ⓷b⓸ siehe", "⓵a ⓷b⓶⓸ siehe", "⓵a ⓷b⓸⓶ siehe"):
+        found = filled(source, {marked: answer, source: "sehen", bare: "sieh a b"})
+        assert (plain(found.target), found.warnings) == ("sieh <b>a</b> <i>b</i>", (GUESSED,))
+
+
 def test_a_sentence_without_codes_gets_none() -> None:
     for marks in (True, False):
         assert filled("100 files", {"100 files": "100%s"}, marks).warnings == (CODES_CHANGED,)

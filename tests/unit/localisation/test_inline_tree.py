@@ -1,20 +1,27 @@
 """Codes come through a translation: found, marked, put back."""
 
+import re
 import sys
 from collections import Counter
+from itertools import chain
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.errors import UserError
-from headwise.localisation.inline_tree import bare_text
+from headwise.localisation.inline_pairs import with_kinds
+from headwise.localisation.inline_tree import bare_text, same_tree
 from headwise.localisation.markers import MARKERS, pair_with_markers, restore_copies, restore_markers, with_markers
+from headwise.localisation.markup import to_xml
 from headwise.localisation.placed_codes import place_codes
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.sentences import split_into_sentences
-from headwise.localisation.unit import Code, codes_of, join_parts, plain
+from headwise.localisation.unit import Code, Parts, codes_of, join_parts, plain, strings_only
 
+TEXT_PIECES = ["word", "an apple", "(x)", "end. ", "  two", '"q"', "5,", " ", "it's", "語", "a-b", "Ein Wort."]
+SMALL = st.integers(0, 9)
 TEXTS = st.lists(
     st.text(st.sampled_from("ab .\n"), min_size=1, max_size=8)
     | st.sampled_from([Code("{n}"), Code("<b>", inline=True)]),
@@ -87,6 +94,16 @@ def test_what_a_model_has_copied_is_taken_and_anything_else_is_not() -> None:
         ("<i>all</i> dogs", "alle Hunde", [], "<i>alle</i> Hunde"),
         ("a <b>b c</b> d", "C B", [(1, 1), (2, 0)], "<b>C B</b>"),
         ("%s", "", [], "%s"),
+        # a number is linked to itself, and a span without links gets a word without links
+        ("<b>March</b> <i>5</i>, 2021", "5. März 2021", [(2, 0), (2, 1), (2, 2)], "<i>5</i>. <b>März</b> 2021"),
+        # spans beside each other stay beside each other: words in between are given up
+        ("<b>a b</b> <i>c</i>", "B C A", [(0, 2), (1, 0), (2, 1)], "<b>B</b> <i>C</i> A"),
+        ("see (<a>page</a>)", "(Seite) ansehen", [(0, 1), (1, 0)], "(<a>Seite</a>) ansehen"),
+        ("H<sub>2</sub>O", "H2O", [(0, 0)], "H<sub>2</sub>O"),
+        ("dr<b>a</b>g it", "ziehe es", [(0, 0), (1, 1)], "<b>ziehe</b> es"),
+        ("Open {a}, then", "Dann öffnen,", [(0, 1), (1, 0)], "Dann öffnen {a},"),
+        ("delete {n} files", "删除文件", [(0, 0), (1, 0)], "{n}删除文件"),
+        ("<b>%s</b> of <b>x</b>", "von", [(0, 0)], "<b>%s</b> <b>von</b>"),
     ],
 )
 def test_codes_go_where_the_words_beside_them_went(
@@ -95,12 +112,93 @@ def test_codes_go_where_the_words_beside_them_went(
     assert plain(place_codes(with_codes((source,)), text, links).parts) == expected
 
 
-@given(TEXTS, st.text("xy .", max_size=12), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5))))
-def test_no_code_is_lost_whatever_the_links(drawn: list[str | Code], text: str, links: list[tuple[int, int]]) -> None:
-    source = join_parts(drawn)
-    found = place_codes(source, text, links).parts
-    assert Counter(codes_of(source)) == Counter(codes_of(found))
-    assert bare_text(found).replace(" ", "") == text.replace(" ", "")
+TREES = st.recursive(
+    st.sampled_from([*TEXT_PIECES, Code("{n}"), Code("<br/>", inline=True)]).map(lambda one: [one]),
+    lambda inner: st.tuples(st.sampled_from("abiu"), st.lists(inner, max_size=4)).map(
+        lambda one: [
+            Code(f"<{one[0]}>", inline=True),
+            *(p for each in one[1] for p in each),
+            Code(f"</{one[0]}>", True),
+        ]
+    ),
+    max_leaves=12,
+)
+SOURCES = st.lists(TREES, max_size=5).map(lambda found: with_codes(join_parts(list(chain.from_iterable(found)))))
+
+
+@given(SOURCES, st.lists(st.sampled_from(TEXT_PIECES), max_size=8), st.lists(st.tuples(SMALL, SMALL)))
+def test_any_alignment_gives_the_same_tree(source: Parts, words: list[str], links: list[tuple[int, int]]) -> None:
+    text = " ".join(words)
+    placed = place_codes(source, text, links)
+    ElementTree.fromstring(f"<r>{to_xml(placed.parts)}</r>")
+    assert Counter(codes_of(source)) == Counter(codes_of(placed.parts))
+    assert same_tree(source, placed.parts)
+    assert "".join(strings_only(placed.parts).split()) == "".join(text.split())
+
+
+@given(SOURCES)
+def test_an_unchanged_translation_leaves_everything_where_it_is(source: Parts) -> None:
+    text = bare_text(source)
+    assert place_codes(source, text, ()).parts == source
+    links = [(n, n) for n in range(len(text.split()))]
+    capitals = tuple(part.upper() if isinstance(part, str) else part for part in source)
+    assert place_codes(source, text.upper(), links).parts == capitals
+
+
+@pytest.mark.parametrize(
+    "source,text",
+    [
+        ("Qty<x/>Price<x/>Total", "Qty Price Total"),
+        ("First line<br/>second line", "First line second line"),
+        ("<b>W</b>ord and <b>anot</b>her", "Word and another"),
+        ("a super<wbr>long word<!-- note --> and", "a superlong word and"),
+        ("Open {file}, then", "Open, then"),
+        ('"%s" and (%d)', '"" and ()'),
+        ("{a}{b}", ""),
+        ("文字<br/>文字", "文字文字"),
+        ("R&amp;D caf&eacute;s", "R D cafs"),
+    ],
+)
+def test_a_model_sees_the_words_that_a_reader_sees(source: str, text: str) -> None:
+    assert bare_text(with_codes((source,))) == text
+
+
+@pytest.mark.parametrize(
+    "codes,markup,kinds",
+    [
+        ("<b> <i> </i> </b> <br> <img/>", "", "oocc.."),
+        ("<b> <i> </b> </i>", "", "o.c."),  # not nested
+        ("<file> <B> </b>", "", ".oc"),
+        ("{% if x %} {% else %} {% endif %} {{#y}} {{/y}} {{z}}", "", "o.coc."),
+        ("{\\i1} {\\an8} {\\i0}", "", "o.c"),
+        ('<bpt i="1"/> <ph/> <ept i="1"/> <bx id="2"/> <ex id="2"/> <sc id="3"/> <ec startRef="3"/>', "", "o.cococ"),
+        ("** * * ** [ ](u) ![ ][r] == == ` `", "markdown", "ooccocococ.."),
+        ("** ** * * ` `_", "rst", "ocococ"),
+        ("** ** *", "", "..."),
+    ],
+)
+def test_codes_that_belong_together_are_the_ends_of_spans(codes: str, markup: str, kinds: str) -> None:
+    parts = tuple(Code(text) for text in re.findall(r"<[^>]*>|\{[^}]*\}+|\S+", codes))
+    found = [code.kind for code in codes_of(with_kinds(parts, markup))]
+    assert "".join({"opens": "o", "closes": "c", "point": "."}[kind] for kind in found) == kinds
+
+
+def test_tags_of_a_format_without_partners_reach_to_the_end_of_a_text() -> None:
+    parts = (Code("</b>", inline=True), Code("<i>", inline=True), Code("<br>", inline=True), Code("<p>"))
+    assert [code.kind for code in codes_of(with_kinds(parts))] == ["closes", "opens", "point", "point"]
+
+
+def test_codes_that_a_model_or_a_memory_put_elsewhere_must_be_nested() -> None:
+    source = with_codes(("<b>a</b> {n} <i>b</i>",))
+    for target, same in [
+        ("<i>b</i> <b>a {n}</b>", True),
+        ("</b>a<b> {n} <i>b</i>", False),
+        ("<b>a <i>b</b></i> {n}", False),
+        ("<b>a <i>b</i></b> {n}", False),
+    ]:
+        assert same_tree(source, with_codes((target,))) is same
+    inside = with_codes(("{% if a %}b {% else %}c{% endif %}",))
+    assert not same_tree(inside, with_codes(("{% if a %}b c{% endif %}{% else %}",)))
 
 
 @given(TEXTS)
