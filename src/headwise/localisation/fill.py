@@ -183,5 +183,6 @@ def _join_unit(
     if unit.max_length and len(without_inline_codes(target)) > unit.max_length:
         return TranslatedUnit(number, unit, (), warnings=(TOO_LONG,), segments=segments)
     log_prob = sum(one.log_prob for one in sentences) / max(1, sum(one.n_tokens for one in sentences))
-    quality = quality_warnings(with_codes(unit.source, unit.markup), target, log_prob)
+    source = join_parts([before, *(part for span in spans for part in (*span.parts, span.behind))])
+    quality = quality_warnings(source, target, log_prob)
     return TranslatedUnit(number, unit, target, log_prob, (*warnings, *quality), segments)

@@ -10,9 +10,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from headwise.data.scripts import space_after
-from headwise.localisation.unit import CLOSES, OPENS, POINT, Code, Parts, codes_of, unescape_html
+from headwise.localisation.unit import CLOSES, OPENS, POINT, Code, Parts, codes_of, join_parts, unescape_html
 
 TOKEN = re.compile(r"\s+|\w+|[^\w\s]")
 JOINERS = "\u200c\u200d"  # inside words of Persian and of Indian languages
@@ -95,6 +96,20 @@ class Sentence:
         """The words, with single blanks."""
         return "".join(" " * gap.is_blank + atom.text for gap, atom in zip(self.gaps, self.atoms, strict=False))
 
+    @property
+    def has_only_outer_codes(self) -> bool:
+        """Whether all codes are before the first word or behind the last one, with single blanks between words."""
+        return bool(self.atoms) and all(gap.blanks in ([""], [" "]) for gap in self.gaps[1:-1])
+
+    def around(self, text: str) -> Parts:
+        """A text with the codes and blanks before the first word, and those behind the last one."""
+        pieces: list[str | Code] = []
+        for gap in (self.gaps[0], self.gaps[-1]):
+            codes = [self.codes[number] for number in gap.codes]
+            pieces += [one for pair in zip_longest(gap.blanks, codes, fillvalue="") for one in pair]
+            pieces.append(text * (gap is self.gaps[0]))
+        return join_parts(pieces)
+
     def has_blank_before(self, gap: Gap, code: int) -> bool:
         """Whether there is a blank before a code of a gap."""
         return bool(gap.blanks[code - gap.codes[0]])
@@ -158,28 +173,33 @@ def bare_text(parts: Parts) -> str:
     return Sentence(parts).bare()
 
 
-def same_tree(source: Parts, target: Parts) -> bool:
-    """Whether spans are nested in both texts, each in the same one; points only remain in their template tags.
+def same_tree(source: Parts, target: Parts, with_words: bool = True) -> bool:
+    """Whether spans are nested in both texts, each in the same one; points only stay in their templates.
+
+    If `with_words`, the same spans must have words.
 
     >>> bold, end = Code("<b>", kind=OPENS), Code("</b>", kind=CLOSES)
     >>> same_tree((bold, "a", end, " dog"), ("un ", bold, "chien", end)), same_tree((bold, "a", end), (end, "a", bold))
     (True, False)
     """
-    return _nesting(source) == _nesting(target)
+    return _nesting(source, with_words) == _nesting(target, with_words)
 
 
-def _nesting(parts: Parts) -> Counter[tuple[str, ...]]:
-    """The pairs of codes, each with the one around it, and codes without a partner."""
-    found, opened = Counter[tuple[str, ...]](), [""]
-    for code in codes_of(parts):
-        if code.kind == OPENS:
-            opened.append(code.text)
-        elif code.kind == CLOSES:
-            opening = opened.pop() if len(opened) > 1 else ""
-            found[opening, code.text, opened[-1]] += 1
-        elif opened[-1].startswith("{"):
-            found[code.text, opened[-1]] += 1
-    return found + Counter((code,) for code in opened[1:])
+def _nesting(parts: Parts, with_words: bool) -> Counter[tuple[str, ...]]:
+    """The pairs of codes, each with the one around it, and whether it has words; codes without a partner."""
+    found, opened = Counter[tuple[str, ...]](), [("", False)]
+    for part in parts:
+        if isinstance(part, str):
+            opened[-1] = (opened[-1][0], opened[-1][1] or any(map(str.isalnum, part)))
+        elif part.kind == OPENS:
+            opened.append((part.text, False))
+        elif part.kind == CLOSES:
+            opening, has_words = opened.pop() if len(opened) > 1 else ("", False)
+            found[opening, part.text, opened[-1][0], "words" * (has_words and with_words)] += 1
+            opened[-1] = (opened[-1][0], opened[-1][1] or has_words)
+        elif opened[-1][0].startswith("{"):
+            found[part.text, opened[-1][0]] += 1
+    return found + Counter((opening,) for opening, _ in opened[1:])
 
 
 def tokens(text: str) -> Iterator[str]:

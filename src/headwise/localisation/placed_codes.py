@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 from headwise.data.links import Link
@@ -48,6 +49,8 @@ def place_codes(source: Parts, text: str, links: Collection[Link]) -> PlacedCode
     sentence = Sentence(source)
     if text == sentence.bare():
         return PlacedCodes(source)
+    if text.strip() and sentence.has_only_outer_codes:
+        return PlacedCodes(sentence.around(text))
     placement = _Placement(sentence, text, links)
     order = placement.order()
     return PlacedCodes(placement.written(order), placement.is_guess, placement.is_emptied)
@@ -64,8 +67,11 @@ class _Placement:
         for atom, linked in enumerate(self._links):
             for at in linked:
                 self._sources[at].append(atom)
-        self._sides = _sides(sentence)
         self.is_guess = self.is_emptied = False
+
+    @cached_property
+    def _sides(self) -> "dict[int, _Side]":
+        return _sides(self._sentence)
 
     # --- positions
 
@@ -105,6 +111,7 @@ class _Placement:
     def _intervals(self, span: Span, children: Sequence[Span], low: int, high: int) -> list[Interval]:
         """Disjoint intervals for the children of a span that have words."""
         if len(children) == 1 and (children[0].start, children[0].end) == (span.start, span.end):
+            self.is_emptied |= low == high
             return [(low, high)]
         self.is_guess |= bool(children)
         limit = high

@@ -142,8 +142,8 @@ def adds_codes(source: Parts, target: Parts, markup: str = "") -> bool:
     >>> adds_codes(("%d of ", Code("%d")), (Code("%d"),))
     False
     """
-    found, wanted = (_codes_in(plain(parts), markup) for parts in (target, source))
-    return bool(found - wanted)
+    found = _codes_in(plain(target), markup)
+    return bool(found and found - _codes_in(plain(source), markup))
 
 
 def same_placeholders(source: Parts, target: Parts, markup: str = "") -> bool:

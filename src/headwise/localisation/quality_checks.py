@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from headwise.data.scripts import KANA, latin_length, split_words
 from headwise.decode.repetition import is_repetitive
-from headwise.localisation.inline_tree import bare_text
-from headwise.localisation.unit import Parts
+from headwise.localisation.unit import POINT, Parts
 
 MIN_LENGTH_RATIO, MAX_LENGTH_RATIO = 0.4, 2.5  # target letters per source letter, by `scripts.latin_length`
 MIN_LETTERS = 20  # letters; the ratio means little for shorter texts
@@ -51,16 +50,17 @@ def quality_warnings(source: Parts, target: Parts, log_prob: float) -> tuple[str
     >>> quality_warnings(("He lowers his head",), ("L'est-tete ( ()))))))))",), -0.1)
     ('the same characters in a row', 'brackets or quotation marks without partners')
     """
-    src, tgt = bare_text(source), bare_text(target)
+    src, tgt = _words(source), _words(target)
     src_words, tgt_words = split_words(src), split_words(tgt)
     copied = len(src_words) > 2 and src.lower() == tgt.lower()
     repeats = _repeats(tgt_words) and not _repeats(src_words)
+    rows = _repeated_characters(tgt)
     checks = {
         EMPTY: _count_letters(src) > 2 and not _count_letters(tgt),
         SHORT: _is_short(latin_length(src), latin_length(tgt)),
         LONG: latin_length(tgt) >= MIN_LETTERS and latin_length(tgt) > MAX_LENGTH_RATIO * max(1, latin_length(src)),
         REPEATS: repeats,
-        ROW: not repeats and bool(Counter(_repeated_characters(tgt)) - Counter(_repeated_characters(src))),
+        ROW: not repeats and bool(rows and Counter(rows) - Counter(_repeated_characters(src))),
         UNPAIRED: _has_unpaired(tgt) and not _has_unpaired(src),
         COPIED: copied,
         PARTLY: not copied and _mostly_source_words(src_words, tgt_words),
@@ -70,6 +70,12 @@ def quality_warnings(source: Parts, target: Parts, log_prob: float) -> tuple[str
         IMPROBABLE: log_prob < MIN_LOG_PROB,
     }
     return tuple(name for name, failed in checks.items() if failed)
+
+
+def _words(parts: Parts) -> str:
+    """The text without codes, with single blanks; a placeholder or a line break divides words."""
+    pieces = (part if isinstance(part, str) else " " * (part.kind == POINT) for part in parts)
+    return " ".join("".join(pieces).split())
 
 
 def _count_letters(text: str) -> int:

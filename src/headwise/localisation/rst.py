@@ -61,6 +61,7 @@ DOCUMENT_FIELDS = "a field of the document"
 INLINE = re.compile(r"[*`|\[]|:\w|\s<|[A-Za-z0-9][\w.+-]*_$")  # codes that need a blank or punctuation around them
 BEGINS, ENDS = "\ufdd1", "\ufdd2"  # noncharacters, for places where inline markup begins and ends
 BOUNDARY = re.compile(rf"(?<=(.)){BEGINS}|{ENDS}(?={BEGINS}*+(.)){BEGINS}?", re.DOTALL)
+LITERAL_MARK = re.compile(r"\s?::$")  # of a paragraph before a literal block
 PREFIXES, SUFFIXES = "\"'([{<-/:", "\"')]}>-/:\\.,;!?\u201a\u201e"  # punctuation before and behind inline markup
 MAX_DEPTH = 50  # nested blocks
 Lines = Sequence[tuple[int, int]]  # of a block, without its indentation
@@ -148,7 +149,8 @@ class _Blocks:
         for passage in self._passages(lines[at:end]):
             if is_indented and end > at + 1:  # in one line it would be a term with a definition
                 between = self._text[lines[at][1] : lines[at + 1][0]]
-                passage = replace(passage, to_file=partial(_in_two_lines, between))
+                is_marked = self._text.startswith("::", passage.end)
+                passage = replace(passage, to_file=partial(_in_two_lines, between, is_marked))
             yield passage
         if is_indented and end == at + 1:
             after = _after_indented(self, lines, end)  # the definition of a term
@@ -243,10 +245,13 @@ class _Blocks:
     def _passages(self, lines: Lines) -> Iterator[TextPassage]:
         """The text of a paragraph."""
         text = " ".join(self._text[start:end].strip() for start, end in lines)
+        mark = LITERAL_MARK.search(text)  # stays where it is, whatever the order of words
         if any(map(str.isalpha, text)):
             start = lines[0][0] + len(self._text[slice(*lines[0])]) - len(self._text[slice(*lines[0])].lstrip())
             end = lines[-1][0] + len(self._text[slice(*lines[-1])].rstrip())
-            yield TextPassage(start, end, self._parts(text.strip()), _to_rst, markup="restructuredtext")
+            source = self._parts(text[: mark.start() if mark else None].strip())
+            end -= len(mark[0]) if mark else 0
+            yield TextPassage(start, end, source, _to_rst, markup="restructuredtext")
 
     def _parts(self, text: str) -> Parts:
         """The parts of a text, with codes at both ends of emphasis; a reference by name has it in its last code."""
@@ -383,12 +388,13 @@ def _is_punctuation(character: str, kinds: Sequence[str]) -> bool:
     return not character.isascii() and all(one.category(character) in kinds for one in databases)
 
 
-def _in_two_lines(between: str, parts: Parts) -> str:
+def _in_two_lines(between: str, is_marked: bool, parts: Parts) -> str:
+    """A translation in two lines; a mark of a literal block follows if it `is_marked`."""
     text = _to_rst(parts)
     blanks = sorted((one.start() for one in re.finditer(" ", text)), key=lambda at: abs(2 * at - len(text)))
     at = next((at for at in blanks if not BLOCK.match(text[at + 1 :])), None)
-    if at is None:  # with an escaped line end; a mark of a literal block is at the end of the last line
-        return f"\\{between}{text}" if text.endswith("::") else f"{text}{between}\\"
+    if at is None:  # with an escaped line end
+        return f"\\{between}{text}" if is_marked else f"{text}{between}\\"
     return f"{text[:at]}{between}{text[at + 1 :]}"
 
 

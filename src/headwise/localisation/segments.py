@@ -97,15 +97,15 @@ def translate_segments(
                 source, markup = sentences[n]
                 found, warning = to_sentence(source, output)
                 of_text = aligned and adds_codes((text,), (output.text,), markup)  # which placed codes may divide
-                if found is not None and not of_text and _keeps_codes(source, found, markup):
+                if found is not None and not of_text and _keeps_codes(source, found, markup, not aligned):
                     done[n] = TranslatedSentence(found, output.log_prob, output.n_tokens, warning, (text, aligned))
     return [done.get(n) or TranslatedSentence((), warning=CODES_CHANGED) for n in range(len(sentences))]
 
 
-def _keeps_codes(source: Parts, target: Parts, markup: str) -> bool:
-    """Whether programs read the same codes from both texts."""
+def _keeps_codes(source: Parts, target: Parts, markup: str, with_words: bool) -> bool:
+    """Whether programs read the same codes from both texts; `with_words`: and whether spans have words in both."""
     return (
-        (not codes_of(target) or same_tree(source, target))
+        (not codes_of(target) or same_tree(source, target, with_words))
         and not adds_codes(source, target, markup)
         and same_placeholders(source, target, markup)
     )

@@ -152,7 +152,7 @@ def test_what_is_a_text() -> None:
         *("The Title", "item one goes on", "second paragraph", ":pep:`8` is a role: no field"),
         *("``term``", "definition", "item two", "nested", "other", "term : classifier"),
         *("definition", "Some lines before an indented one", "not a list", "the x", "text goes on", "quoted"),
-        *("This is a note over lines::", "Beware.", "With a title", "Text.", "The caption.", "Example::", "After it::"),
+        *("This is a note over lines", "Beware.", "With a title", "Text.", "The caption.", "Example", "After it"),
         *("line one", "line two", "A footnote over lines", "with a quotation", "an option", "another"),
         "A. Einstein was here. And there.",
     ]
@@ -189,8 +189,8 @@ def test_what_stays_is_counted() -> None:
         ("A ``b`` c", ("A", Code("``b``"), "c"), "A\\ ``b``\\ c"),
         ("See `b c`_.", ("S", Code("`"), "d", Code(" <b c_>`_"), "e"), "S\\ `d <b c_>`_\\ e"),
         (".. note:: a\n   b\n", ("C",), ".. note:: \n   C\n"),
-        ("a b\nc d::\n   e\n", ("aaa aaa .. bb::",), "aaa aaa ..\nbb::\n   e\n"),  # two lines, and the end stays "::"
-        ("a b\nc d::\n   e\n", ("ab::",), "\\\nab::\n   e\n"),
+        ("a b\nc d::\n   e\n", ("aaaa .. bbb",), "aaaa ..\nbbb::\n   e\n"),  # two lines, and the end stays "::"
+        ("a b\nc d::\n   e\n", ("ab",), "\\\nab::\n   e\n"),
         ("a b\nc d\n   e\n", ("ab",), "ab\n\\\n   e\n"),
     ],
 )
