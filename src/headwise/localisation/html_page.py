@@ -14,6 +14,7 @@ from html import escape
 
 from headwise.localisation.direction import direction_of
 from headwise.localisation.html_pieces import Offsets, PagePiece, element_end, is_xhtml, page_pieces
+from headwise.localisation.markdown import FRONT_MATTER
 from headwise.localisation.passages import Characters, Passages, TextPassage
 from headwise.localisation.placeholders import EMBEDDED
 from headwise.localisation.unit import Code, Parts, Skipped, join_parts, plain, unescape_html
@@ -55,22 +56,22 @@ def read_html(path: str, data: bytes, languages: Sequence[str]) -> Passages:
 
 def parse_html(characters: Characters, language: str = "") -> Passages:
     """The document of a page, whatever encoding it declares; `language` is that of the translation, if known."""
-    text = characters.text
+    front = FRONT_MATTER.match(characters.text)  # of Jekyll and Hugo
+    text = re.sub(r"[^\r\n]", " ", front[0]) + characters.text[front.end() :] if front else characters.text
     pieces = page_pieces(characters.path, text)
     nbsp = "&#160;" if is_xhtml(characters.path, text) else "&nbsp;"
     root = next((piece for piece in pieces if piece.name == "html" and piece.kind == "open"), None)
     edits = _language_edits(text, root, language) if root and LANGUAGE.fullmatch(language) else ()
-    skipped: dict[int, Skipped] = {}
-    passages = list(_passages(characters, pieces, nbsp, skipped))
+    skipped: dict[int, Skipped] = {0: characters.skipped("front matter", 0, front.end())} if front else {}
+    passages = list(_passages(characters, text, pieces, nbsp, skipped))
     shown = {start for passage in passages for start, _ in passage.codes}  # within a text
     return Passages(characters, passages, edits, [one for start, one in skipped.items() if start not in shown])
 
 
 def _passages(
-    characters: Characters, pieces: Sequence[PagePiece], nbsp: str, skipped: dict[int, Skipped]
+    characters: Characters, text: str, pieces: Sequence[PagePiece], nbsp: str, skipped: dict[int, Skipped]
 ) -> Iterator[TextPassage]:
-    """Fills `skipped` with the texts that stay, by position."""
-    text = characters.text
+    """Fills `skipped` with the texts that stay, by position; `text` is the page with blanks for its front matter."""
     run: list[PagePiece] = []
     number = 0
     while number < len(pieces):

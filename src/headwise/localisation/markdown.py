@@ -29,6 +29,7 @@ from headwise.localisation.unit import Code, Parts, Skipped, join_parts, plain
 FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*?\r?\n)??(?:\1|\.\.\.)[ \t]*(?:\r?\n|$)", re.DOTALL)
 LINE_END = re.compile(r"\r\n?|\n")
 BREAKS = re.compile(r"(?:(?<! ) {2,}|\\)$")  # at a line's end
+ATTRIBUTES = re.compile(r"\{:[^{}]*\}")  # of Kramdown
 TASK = re.compile(r"\[[ xX]\](?:\s+|$)")
 OPENING = re.compile(r"!?\[|[*_~]+")
 EMPHASIS = re.compile(r"[*_]+|~~")
@@ -157,9 +158,9 @@ def _runs(text: str, lines: Sequence[tuple[int, int]], read: Sequence[str]) -> l
         at, line = (at + task.end(), line[task.end() :]) if task else (at, line)
         breaks = BREAKS.search(text, at, end)
         start, end = without_filler(text, at, breaks.start() if breaks else at + len(line))
-        if start < end:
+        if start < end and not ATTRIBUTES.fullmatch(line):
             runs[-1].append((start, end))
-        else:  # a line without text
+        else:  # a line without text, or the attributes of a block
             runs.append([])
         if breaks:
             runs.append([])

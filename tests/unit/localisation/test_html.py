@@ -168,3 +168,11 @@ def test_any_page_comes_back(page: str, name: str) -> None:
 @example('"<img alt="a dog">')  # the page begins with a quotation mark
 def test_a_filled_page_has_the_same_elements(page: str) -> None:
     assert tree(filled(page)) == tree(page)
+
+
+def test_front_matter_stays() -> None:
+    front = "---\nlayout: error\ntitle: Not found\n---\n"
+    document = parse_document("a.html", f"{front}<p>Hello <b>you</b></p>\n".encode())
+    assert [unit.source[0] for unit in document.units] == ["Hello "]
+    assert [(one.kind, one.line) for one in document.skipped] == [("front matter", 1)]
+    assert document.filled({0: ("x",)}).decode() == f"{front}<p>x</p>\n"

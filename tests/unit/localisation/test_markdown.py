@@ -310,3 +310,16 @@ def test_a_masked_text_has_the_same_lines(page: str) -> None:
     document = parse_document("a.md", page.encode())
     assert document.filled({}).decode() == page
     document.filled({number: unit.source for number, unit in enumerate(document.units)})
+
+
+def test_attributes_of_a_block_and_comments_of_mdx_are_no_text() -> None:
+    text = "* A list\n{:toc}\n\nSome text\n{: .lead}\n\n# A hook {/*use-hook*/}\n"
+    document = parse_document("a.md", text.encode())
+    assert [plain(unit.source) for unit in document.units] == ["A list", "Some text", "A hook {/*use-hook*/}"]
+    found = document.filled({0: ("Eine Liste",), 1: ("Ein Text",), 2: document.units[2].source})
+    assert found.decode() == text.replace("A list", "Eine Liste").replace("Some text", "Ein Text")
+
+
+def test_a_blank_before_the_address_of_a_link_is_part_of_it() -> None:
+    document = parse_document("a.md", b"See [![Powered by](a.svg)]( https://a.b) and more\n")
+    assert [part for part in document.units[0].source if isinstance(part, str)] == ["See ", "Powered by", " and more"]
