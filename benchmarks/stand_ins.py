@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -35,6 +36,7 @@ PLACEHOLDER = re.compile(
     r"|[$%#]?\{\{? ?[$@]?\w[\w.:-]* ?\}?\}"
 )
 ICU_CHOICE = re.compile(r"\{\s*[\w.-]+\s*,\s*(?:plural|select|selectordinal|choice)\b")
+SUSPECTS = 5  # units that are tried alone, to find the cause
 EXAMPLES = 20  # of a suffix, a stand-in and a kind of failure
 
 StandIn = Callable[[str], tuple[str, Links]]
@@ -143,17 +145,20 @@ def check(name: str, path: Path, data: bytes, original: Reading | str, result: C
 def _found_by_readers(
     path: Path, original: Reading | str, document: Document, units: Sequence[TranslatedUnit]
 ) -> Iterator[tuple[str, str]]:
-    """What another reader finds wrong with the filled document: the units that cause it, if found, or the file."""
-    targets = targets_of(units)
-    found = list(faults(original, reading_of(path.name, document.filled(targets))))
-    for one in units if found else ():
-        texts = plain(one.unit.source), plain(one.target)
-        if one.target and any(faults(*(reading_of_text(path.name, text) for text in texts))):
-            alone = document.filled({one.number: one.target})
-            for kind, what in faults(original, reading_of(path.name, alone)):
-                yield kind, f"{texts[0]!r} becomes {texts[1]!r}: {what}"
-                found = [(known, text) for known, text in found if known != kind]
-    yield from found
+    """What another reader finds wrong with the filled document, with a unit that causes it if one of the first does."""
+    for kind, what in faults(original, reading_of(path.name, document.filled(targets_of(units)))):
+        yield kind, what + _cause(kind, path, original, document, units)
+
+
+def _cause(kind: str, path: Path, original: Reading | str, document: Document, units: Sequence[TranslatedUnit]) -> str:
+    """The text of a unit whose translation alone has this kind of fault; "" if none of the first suspects has."""
+    pairs = ((one, plain(one.unit.source), plain(one.target)) for one in units if one.target)
+    suspects = (pair for pair in pairs if any(faults(*(reading_of_text(path.name, text) for text in pair[1:]))))
+    for one, source, target in islice(suspects, SUSPECTS):
+        alone = reading_of(path.name, document.filled({one.number: one.target}))
+        if kind in dict(faults(original, alone)):
+            return f": {source!r} becomes {target!r}"
+    return ""
 
 
 def _reports(one: TranslatedUnit) -> Iterator[tuple[str, bool]]:
