@@ -367,7 +367,7 @@ AT_THE_BEGINNING = (  # which are only tried where a text begins
     "localisation.markdown_dialects.ALONE", "localisation.rst.FIELD", "localisation.rst.DIRECTIVE_OPTION",
     "localisation.rst.SIMPLE_TABLE", "localisation.rst.BLOCK", "localisation.rst.OBJECT", "localisation.rst.INLINE",
     "localisation.markdown.BLOCK", "localisation.markdown_dialects.DIRECTIVE", "localisation.html_pieces.FIRST_TAG",
-    "localisation.epub.NAME",
+    "localisation.epub.NAME", "localisation.markdown_titles.IN_LINK",
     "localisation.json_messages.PLURAL_KEY", "localisation.resx.NO_TEXT",
     "localisation.csv_table.QUOTED", "localisation.subtitles.LIKE_TIMES",
     "localisation.markdown.FRONT_MATTER", "localisation.properties.KEY", "localisation.subtitles.TIMES",

@@ -64,7 +64,7 @@ def parse_html(characters: Characters, language: str = "") -> Passages:
     edits = _language_edits(text, root, language) if root and LANGUAGE.fullmatch(language) else ()
     skipped: dict[int, Skipped] = {0: characters.skipped("front matter", 0, front.end())} if front else {}
     passages = list(_passages(characters, text, pieces, nbsp, skipped))
-    shown = {start for passage in passages for start, _ in passage.codes}  # within a text
+    shown = {start for passage in passages for start, *_ in passage.codes}  # within a text
     return Passages(characters, passages, edits, [one for start, one in skipped.items() if start not in shown])
 
 
@@ -164,7 +164,7 @@ def _run_passages(text: str, run: Sequence[PagePiece], nbsp: str) -> Iterator[Te
     for piece in run:
         raw = text[max(start, piece.start) : min(end, piece.end)]
         parts += _text_parts(raw) if piece.kind == "text" else [Code(raw, inline=True)]
-    codes = tuple((piece.start, piece.end) for piece in run if piece.kind != "text")
+    codes = tuple((one.start, one.end, text[one.start : one.end]) for one in run if one.kind != "text")
     yield TextPassage(start, end, join_parts(parts), partial(_to_html, nbsp), codes)
 
 

@@ -1,8 +1,9 @@
 """Markdown (.md) by `markdown-it-py`, which finds the blocks (CommonMark with GitHub's tables).
 
 Paragraphs, headings, list items, table cells and titles of blocks are units. The texts of links and images are part of
-them, between two codes. Code and HTML blocks, front matter and reference definitions stay, as do code, HTML, addresses
-and escapes inside a text. A translated paragraph is one line. Hard line breaks, and lines without text, separate units.
+them, between two codes; their titles are units of their own (`markdown_titles.py`). Code and HTML blocks and front
+matter stay, as do code, HTML, addresses and escapes inside a text. A translated paragraph is one line. Hard line
+breaks, and lines without text, separate units.
 `markdown_dialects.py` hides the markup of other dialects from the parser.
 A heading that a link of the page points to keeps its address by an anchor (`<a id="..."></a>`).
 Deviation: `[a text]` that is its own reference becomes `[a translation][a text]`.
@@ -21,6 +22,7 @@ from urllib.parse import unquote
 
 from headwise.errors import UserError
 from headwise.localisation.markdown_dialects import code_in_tags, masked_dialects, without_filler
+from headwise.localisation.markdown_titles import definition_titles, inline_titles
 from headwise.localisation.not_translated import beginning_of
 from headwise.localisation.passages import Characters, Passages, TextPassage
 from headwise.localisation.placeholders import with_codes
@@ -70,9 +72,10 @@ def read_markdown(path: str, data: bytes, languages: Sequence[str]) -> Passages:
     shown, code = masked_dialects(characters.text[begin:])
     masked = characters.text[:begin] + shown
     tokens = blocks.parse(masked[begin:], found)
-    passages = list(_passages(characters.text, masked, begin, tokens, found.get("references", {})))
+    lines = _line_spans(characters.text, begin)
+    passages = list(_passages(characters.text, masked, lines, tokens, found.get("references", {})))
     skipped = [*_skipped(characters, begin, tokens), *_skipped_code(characters, begin, code)]
-    skipped += _skipped_titles(characters, passages)
+    passages += definition_titles(characters, lines, found, skipped)
     return Passages(characters, passages, skipped=skipped)
 
 
@@ -95,35 +98,15 @@ def _skipped_code(characters: Characters, begin: int, code: Sequence[tuple[int, 
             yield characters.skipped("code block", begin + start, begin + end)
 
 
-def _skipped_titles(characters: Characters, passages: Sequence[TextPassage]) -> Iterator[Skipped]:
-    """The titles of links and images in texts, also of a link that is a whole text."""
-    for number, one in enumerate(passages):
-        following = passages[number + 1].start if number + 1 < len(passages) else len(characters.text)
-        line_end = LINE_END.search(characters.text, one.end)
-        end = min(line_end.start() if line_end else following, max(following, one.end))
-        for part in with_codes((characters.text[one.start : end],), "markdown"):
-            title = _title(part.text) if isinstance(part, Code) else ""
-            if any(map(str.isalpha, title)):
-                yield Skipped("title of a link or image", characters.line(one.start), beginning_of(title))
-
-
-def _title(code: str) -> str:
-    """The title in the end of a link.
-
-    >>> _title('](a.md "The title")'), _title("](a.md)")
-    ('The title', '')
-    """
-    titles = r"\"([^\"]*)\"|'([^']*)'|\(([^()]*)\)"
-    found = re.fullmatch(rf"\]\((?:<[^<>]*>|[^\s<]\S*+|)\s++(?:{titles})\s*\).*", code, re.DOTALL)
-    return next(filter(None, found.groups()), "") if found else ""
+def _line_spans(text: str, begin: int) -> list[tuple[int, int]]:
+    ends = [found.span() for found in LINE_END.finditer(text, begin)]
+    return list(zip([begin, *(end for _, end in ends)], [*(start for start, _ in ends), len(text)], strict=True))
 
 
 def _passages(
-    text: str, masked: str, begin: int, tokens: Sequence[Any], references: Collection[str]
+    text: str, masked: str, lines: Sequence[tuple[int, int]], tokens: Sequence[Any], references: Collection[str]
 ) -> Iterator[TextPassage]:
-    """A passage for every inline token; text that does not occur as parsed stays."""
-    ends = [found.span() for found in LINE_END.finditer(text, begin)]
-    lines = list(zip([begin, *(end for _, end in ends)], [*(start for start, _ in ends), len(text)], strict=True))
+    """Passages for every inline token; text that does not occur as parsed stays."""
     cells_end = 0  # of the preceding cell in the row
     linked = {unquote(next(filter(None, found.groups()))): None for found in LINK_TO_HEADING.finditer(text)}
     for found in ANCHOR.finditer(text):
@@ -141,7 +124,7 @@ def _passages(
             runs = [[(at, at + len(content))]] if at >= 0 else []
         else:
             runs = _runs(masked, lines[first : first + token.content.count("\n") + 1], token.content.split("\n"))
-        found = [_passage(text, run, references, is_cell) for run in runs]
+        found = [one for run in runs for one in _run_passages(text, run, references, is_cell)]
         if before.type == "heading_open" and found and masked[slice(*lines[first])] == text[slice(*lines[first])]:
             found[0] = _with_address(found[0], linked, titles)
         yield from found
@@ -167,14 +150,21 @@ def _runs(text: str, lines: Sequence[tuple[int, int]], read: Sequence[str]) -> l
     return [run for run in runs if run]
 
 
-def _passage(text: str, run: Sequence[tuple[int, int]], references: Collection[str], is_cell: bool) -> TextPassage:
+def _run_passages(
+    text: str, run: Sequence[tuple[int, int]], references: Collection[str], is_cell: bool
+) -> list[TextPassage]:
+    """A text, and the titles of its links and images."""
     start, end = run[0][0], run[-1][1]
-    parts = _with_references(" ".join(text[slice(*span)] for span in run), references)
+    line = " ".join(text[slice(*span)] for span in run)
+    parts = _with_references(line, references)
+    codes, titles = inline_titles(line, parts, run)
+    parts = _mapped(parts, lambda text: BLANKS.sub(" ", text))
     while (pair := _enclosing_codes(parts)) and text.endswith(pair[1].text, start, end):
         start, end, parts = start + len(pair[0].text), end - len(pair[1].text), parts[1:-1]
     inside = text[start:end]
     start, end = end - len(inside.lstrip()), start + len(inside.rstrip())
-    return TextPassage(start, end, parts, partial(_to_markdown, parts, is_cell), markup="markdown")
+    whole = TextPassage(start, end, parts, partial(_to_markdown, parts, is_cell), tuple(codes), markup="markdown")
+    return [whole, *titles]
 
 
 def _with_address(heading: TextPassage, linked: Collection[str], titles: Counter[str]) -> TextPassage:
@@ -236,8 +226,7 @@ def _with_references(line: str, references: Collection[str]) -> Parts:
         if found[2] and normalizeReference(found[3]) in references:
             pieces += [line[at : found.start()], Code(found[2]), found[3], Code(f"][{found[3]}]")]
             at = found.end()
-    parts = with_codes(join_parts([*pieces, line[at:]]), "markdown")
-    return _mapped(parts, lambda text: BLANKS.sub(" ", text))
+    return with_codes(join_parts([*pieces, line[at:]]), "markdown")
 
 
 def _enclosing_codes(parts: Parts) -> tuple[Code, Code] | None:

@@ -63,7 +63,7 @@ class TextPassage:
     end: int
     source: Parts
     to_file: Callable[[Parts], str]  # a translation in the syntax of the file
-    codes: tuple[tuple[int, int], ...] = ()  # spans of its inline codes, in order
+    codes: tuple[tuple[int, int, str], ...] = ()  # its codes with passages inside: start, end and `Code.text`, in order
     key: str = ""  # as `Unit.key`
     markup: str = ""  # as `Unit.markup`
 
@@ -108,8 +108,8 @@ class Passages:
     def _with_inner(self, passage: TextPassage, parts: Parts, inner: Sequence[tuple[TextPassage, Parts]]) -> Parts:
         """A translation, with changes inside its codes where these contain passages."""
         spans: dict[str, deque[tuple[int, int]]] = {}
-        for span in passage.codes if inner else ():
-            spans.setdefault(self._characters.text[slice(*span)], deque()).append(span)
+        for start, end, text in passage.codes if inner else ():
+            spans.setdefault(text, deque()).append((start, end))
         return tuple(self._code(part, spans, inner) if inner and isinstance(part, Code) else part for part in parts)
 
     def _code(

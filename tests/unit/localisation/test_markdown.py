@@ -147,15 +147,6 @@ def test_text_beside_template_tags_is_translated(page: str, expected: str) -> No
     assert shouted(page) == expected
 
 
-def test_titles_of_links_are_counted() -> None:
-    page = 'a [b](c.md \'D e\') and\n![f](g.png "H") [i](<j k>)\n\n[l](m.md "N")\n\n`[o](p "Q")` [r](s "5")\n'
-    page += "\n| a | [q](v) b [t](u 'V') |\n|--|--|\n"
-    found = [(one.kind, one.line, one.text) for one in parse_document("a.md", page.encode()).skipped]
-    assert found == [
-        ("title of a link or image", line, text) for line, text in ((1, "D e"), (1, "H"), (4, "N"), (8, "V"))
-    ]
-
-
 @pytest.mark.parametrize(
     ("heading", "link"),
     [

@@ -81,7 +81,7 @@ title: no text
 Two
 =======
 A **black  dog** runs
-to [its *house*](http://a.org/x_(y) "no"), with `code *x*` and ![a picture](i.png).\x20\x20
+to [its *house*](http://a.org/x_(y) "A house"), with `code *x*` and ![a picture](i.png).\x20\x20
 - [x] Done: a_b_c <b>bold</b> &amp; 2 * 3
   goes on
 
@@ -107,7 +107,7 @@ no *text*
 | 5 | **a** \\| b |
 
 [the ref]: http://b.org
-[it]: http://c.org "no"
+[it]: http://c.org "A title"
 [^1]: A note.
 """
 SAMPLES = {
@@ -115,10 +115,11 @@ SAMPLES = {
         NOTES,
         [
             *("Dogs *and* cats", "Two"),
-            'A **black dog** runs to [its *house*](http://a.org/x_(y) "no"), with `code *x*` and ![a picture](i.png).',
-            *("Done: a_b_c <b>bold</b> &amp; 2 * 3 goes on", "All link"),
+            'A **black dog** runs to [its *house*](http://a.org/x_(y) "A house"), with `code *x*` and '
+            "![a picture](i.png).",
+            *("A house", "Done: a_b_c <b>bold</b> &amp; 2 * 3 goes on", "All link"),
             "[`Code`][it] and [The Ref][The Ref] or [it][it] or [that][the ref] [sic]",
-            *("cut here \\*no\\*", "Quoted *text lazy*", "Name", "`x` \\| y", "**a** \\| b", "A note."),
+            *("cut here \\*no\\*", "Quoted *text lazy*", "Name", "`x` \\| y", "**a** \\| b", "A title", "A note."),
         ],
     ),
     "a.html": (

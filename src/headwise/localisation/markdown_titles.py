@@ -1,0 +1,102 @@
+"""Titles in Markdown: of links and images (`[text](address "title")`), and of definitions (`[label]: address "title"`).
+
+A translated title keeps its quotes: characters that could end it, or that could be markup, become character references
+(https://spec.commonmark.org/0.31.2/#link-title). A definition without an address (`[//]: # (title)`) is a comment.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate, chain
+from typing import Any
+
+from headwise.localisation.passages import Characters, TextPassage
+from headwise.localisation.unit import Code, Parts, Skipped, plain
+
+TITLES = r"\"((?:[^\"\\]|\\.)*+)\"|'((?:[^'\\]|\\.)*+)'|\(((?:[^()\\]|\\.)*+)\)"
+IN_LINK = re.compile(rf"\]\(\s*+(?:<[^<>]*>|[^\s<]\S*+)\s++(?:{TITLES})\s*+\)", re.DOTALL)
+AT_END = re.compile(rf"(?<=\s)(?:{TITLES})[ \t]*+$", re.DOTALL)
+BLANKS = re.compile(r"[ \t\r\n]+")
+LINE_START = re.compile(r"(?:\r\n?|\n)[ \t>]*")
+SPECIAL = re.compile(r"[\"'()<>`|]|&(?=[#\w]\w*;)|\\(?=[!-/:-@\[-`{-~]|\s*+\Z)")
+
+
+def inline_titles(
+    line: str, parts: Parts, run: Sequence[tuple[int, int]]
+) -> tuple[list[tuple[int, int, str]], list[TextPassage]]:
+    """The ends of links and images with a title, as `TextPassage.codes`, and these titles.
+
+    Args:
+        line: a text, whose lines are joined by blanks.
+        parts: of the line; a link whose text is its reference may have an explicit one.
+        run: the span of each line in the file.
+    """
+    starts = list(accumulate((end - start + 1 for start, end in run), initial=0))
+
+    def in_file(at: int) -> int:
+        number = bisect_right(starts, at) - 1
+        return run[number][0] + at - starts[number]
+
+    codes, titles, at = list[tuple[int, int, str]](), list[TextPassage](), 0
+    for part in parts:
+        text = plain((part,))
+        if isinstance(part, Code) and (found := IN_LINK.match(text)) and found[found.lastindex or 0].strip():
+            codes.append((in_file(at), in_file(at + len(text)), text))
+            start, end = found.span(found.lastindex or 0)
+            titles.append(_title_passage(in_file(at + start), in_file(at + end), text[start:end]))
+        is_explicit = not line.startswith(text, at)  # `][label]` instead of `]` or `][]`
+        at += len("][]" if line.startswith("][]", at) else "]") if is_explicit else len(text)
+    return codes, titles
+
+
+def definition_titles(
+    characters: Characters, lines: Sequence[tuple[int, int]], found: Mapping[str, Any], skipped: list[Skipped]
+) -> Iterator[TextPassage]:
+    """The titles of reference definitions that `markdown-it-py` found; appends comments to `skipped`."""
+    from markdown_it.common.utils import unescapeAll
+
+    for one in chain(found.get("references", {}).values(), found.get("duplicate_refs", ())):
+        if not any(map(str.isalpha, one["title"])):
+            continue
+        first, behind = one["map"]
+        begin, stop = lines[first][0], lines[behind - 1][1]
+        title = AT_END.search(characters.text, begin, stop)
+        start, end = title.span(title.lastindex or 0) if title else (begin, stop)
+        raw = LINE_START.sub(" ", characters.text[start:end])
+        if one["href"] in ("", "#"):
+            skipped.append(characters.skipped("comment", start, end))
+        elif title and unescapeAll(raw).split() == one["title"].split():
+            yield _title_passage(start, end, raw)
+        else:
+            skipped.append(characters.skipped("title of a link or image", start, end))
+
+
+def _title_passage(start: int, end: int, raw: str) -> TextPassage:
+    """The title between two characters of the file, whose lines are joined in `raw`."""
+    from markdown_it.common.utils import unescapeAll
+
+    source = BLANKS.sub(" ", unescapeAll(raw)).strip()
+    return TextPassage(start, end, (source,), partial(_to_title, raw, source))
+
+
+def _to_title(raw: str, source: str, parts: Parts) -> str:
+    """A translation as a title; a placeholder stays as it is in the file."""
+    if plain(parts) == source:
+        return raw
+    pieces = (
+        part.text
+        if isinstance(part, Code) and part.text in raw
+        else SPECIAL.sub(_reference, BLANKS.sub(" ", plain((part,))))
+        for part in parts
+    )
+    return "".join(pieces).strip()
+
+
+def _reference(found: re.Match[str]) -> str:
+    """A character reference.
+
+    >>> SPECIAL.sub(_reference, 'a "b" & c &amp; \\\\*')
+    'a &quot;b&quot; & c &amp;amp; &#92;*'
+    """
+    return {'"': "&quot;", "&": "&amp;", "<": "&lt;", ">": "&gt;"}.get(found[0], f"&#{ord(found[0])};")
