@@ -35,9 +35,10 @@ class _FluentReader:
     def _of_pattern(self, pattern: Any, key: str) -> Iterator[TextPassage]:
         parts = self._parts(pattern)
         start, end = pattern.elements[0].span.start, pattern.elements[-1].span.end
-        codes = [(one.span.start, one.span.end) for one in pattern.elements if type(one).__name__ == "Placeable"]
+        spans = [(one.span.start, one.span.end) for one in pattern.elements if type(one).__name__ == "Placeable"]
         if has_letters(parts):
-            yield TextPassage(start, end, parts, self._writer(start), tuple(codes), key)
+            codes = tuple((*span, self._text[slice(*span)]) for span in spans)
+            yield TextPassage(start, end, parts, self._writer(start), codes, key)
         for element in pattern.elements:
             expression = getattr(element, "expression", None)
             if type(expression).__name__ == "SelectExpression":
