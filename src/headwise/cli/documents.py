@@ -23,7 +23,7 @@ from headwise.localisation.reading import read_document
 from headwise.localisation.segment_memory import SegmentMemory, read_segment_memory
 from headwise.localisation.unit import Document, Unit, plain
 from headwise.localisation.unsupported_types import check_file_name
-from headwise.models.target_language import language_arguments, tagged_targets
+from headwise.models.target_language import TAGS, check_target, language_arguments, needs_target, tagged_targets
 
 
 def fill_document(options: argparse.Namespace) -> None:
@@ -49,24 +49,44 @@ def fill_document(options: argparse.Namespace) -> None:
 
 
 def _for_languages(model: Any, document: Document, options: argparse.Namespace) -> Any:
-    """The model for the languages of the command line; `UserError` for one that needs to know them."""
-    last, target = model.second if options.then else model, options.target_language or options.languages[1]
-    if target and not options.target_language:
-        given = language_arguments(last, *options.languages)
-    else:
-        given = {"source_language": options.source_language, "target_language": target}
-    languages = tagged_targets(last)
-    if len(languages) > 1 and not target and not any(map(_has_tag, document.units)):
+    """The model for the languages of the command line, or else those that the document declares.
+
+    Raises:
+        UserError: they contradict each other, the model lacks them, or it needs to know them.
+    """
+    last, named = model.second if options.then else model, options.target_language or options.languages[1]
+    declared, languages = document.target_languages, tagged_targets(last)
+    check_target(options.input, declared, named or "".join(declared[:1]))
+    has_tags = len(languages) > 1 and any(map(_has_tag, document.units))
+    if not hasattr(last, "between"):
+        return model
+    if declared and not named and not has_tags and needs_target(last):
+        try:
+            return _with_last(model, _between(last, declared[0], options), options)
+        except UserError as error:
+            raise UserError(f"{options.input}: its translations are in '{declared[0]}': {error}") from error
+    if len(languages) > 1 and not named and not has_tags:
         known = ", ".join(languages[:20])
         raise UserError(f"{options.input}: which target language? Add --target-language: the model has {known}")
-    if options.then:
-        return PivotTranslator(model.first, last.between(**given)) if any(given.values()) else model
-    return last.between(**given) if hasattr(last, "between") else last
+    return _with_last(model, _between(last, named, options), options)
+
+
+def _with_last(model: Any, last: Any, options: argparse.Namespace) -> Any:
+    """The model with another one in the place of the last."""
+    return PivotTranslator(model.first, last) if options.then else last
+
+
+def _between(model: Any, target: str, options: argparse.Namespace) -> Any:
+    """The model for this target language: a code of the model if `--target-language` gives it."""
+    given = {"source_language": options.source_language, "target_language": target}
+    if target and not options.target_language:
+        given = language_arguments(model, options.source_language or options.languages[0], target)
+    return model.between(**given)
 
 
 def _has_tag(unit: Unit) -> bool:
     """Whether a text chooses its target language itself, such as `<2de> A dog`."""
-    return plain(unit.source).startswith(("<2", ">>"))
+    return plain(unit.source).startswith(TAGS)
 
 
 def requested_memory(options: argparse.Namespace) -> SegmentMemory | None:

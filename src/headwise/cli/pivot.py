@@ -1,12 +1,33 @@
 """`--then`: a second model translates the translations of the first into a third language."""
 
 import argparse
+import os
 from typing import Any
 
 from headwise.cli.loading import translator_of
+from headwise.data.corpus import read_head
+from headwise.errors import UserError
 from headwise.localisation.pivot import PivotTranslator
+from headwise.models.target_language import TAGS, language_arguments, tagged_targets
+from headwise.serve.languages import language_pair_of
 
 
 def followed_by(model: Any, options: argparse.Namespace) -> PivotTranslator:
-    """A model, and the one of `options.then` behind it."""
-    return PivotTranslator(model, translator_of(options, options.then))
+    """A model, and the one of `options.then` behind it, whose source language the first must write."""
+    second = translator_of(options, options.then)
+    targets = tagged_targets(model)
+    if len(targets) < 2 or _has_tag(options.input):
+        return PivotTranslator(model, second)
+    pair = language_pair_of(second)
+    if not pair:
+        why = f"its source language is unknown, and {options.model} translates into {', '.join(targets[:20])}"
+        raise UserError(f"{options.then}: {why}; name its folder by its languages, such as {targets[0]}-fr")
+    try:
+        return PivotTranslator(model.between(**language_arguments(model, "", pair[0])), second)
+    except UserError as error:
+        raise UserError(f"{options.then} translates from {pair[0]}, but {options.model}: {error}") from error
+
+
+def _has_tag(path: str) -> bool:
+    """Whether the first text of a file chooses its target language itself, such as `<2de> A dog`."""
+    return os.path.isfile(path) and read_head(path, 3).startswith(tuple(map(str.encode, TAGS)))

@@ -36,6 +36,8 @@ class PartPassage:
 class PartTexts:
     """An XML file with texts to replace. A text may contain others, such as a note in a paragraph."""
 
+    target_languages: Sequence[str] = ()
+
     def __init__(
         self,
         part: Source,
@@ -78,6 +80,8 @@ class PartTexts:
 
 class ArchiveDocument:
     """An archive; its units are those of its files, in their order."""
+
+    target_languages: Sequence[str] = ()
 
     def __init__(self, data: bytes, parts: Mapping[str, Document], skipped: Sequence[Skipped] = ()) -> None:
         self._data, self._parts = data, parts

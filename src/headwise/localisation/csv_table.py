@@ -26,6 +26,8 @@ CellSpan = tuple[int, int]
 class TranslationTable:
     """A table of sources and translations."""
 
+    target_languages: Sequence[str] = ()
+
     def __init__(
         self, characters: Characters, separator: str, rows: Sequence[Sequence[CellSpan]], columns: CellSpan
     ) -> None:

@@ -3,9 +3,9 @@
 Every string value is a unit. In catalogues whose entries are objects (`MESSAGE_KEYS`), such as the messages.json of a
 browser extension, only the message of each entry is. Plurals (`item_one` and `item_other` of i18next, or an object with
 `one` and `other`) get the categories of the target language. In ARB
-(https://github.com/google/app-resource-bundle/wiki) nothing under a key with `@` is a unit. Other strings are counted
-as metadata. Strings without letters stay; keys are never translated. JSON that is not a catalogue is rejected
-(`json_kinds.py`).
+(https://github.com/google/app-resource-bundle/wiki) nothing under a key with `@` is a unit, and `@@locale` becomes the
+target language, if that is given. Other strings are counted as metadata. Strings without letters stay; keys are never
+translated. JSON that is not a catalogue is rejected (`json_kinds.py`).
 """
 
 import json
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from headwise.errors import UserError
 from headwise.localisation.json_kinds import MESSAGE_KEYS, kind_of, why_not_messages
+from headwise.localisation.markup import same_language
 from headwise.localisation.not_translated import beginning_of
 from headwise.localisation.passages import Characters, Passages, TextPassage
 from headwise.localisation.plural_forms import plural_rule
@@ -60,7 +61,14 @@ def read_json_messages(path: str, data: bytes, languages: Sequence[str]) -> Pass
     passages = list(_passages(characters, values, kind, in_ascii, skipped))
     if not kind:
         passages += _plurals(characters, values, languages[1], in_ascii, skipped)
-    return Passages(characters, passages, skipped=skipped)
+    return Passages(characters, passages, _locale(characters, values, languages[1]), skipped)
+
+
+def _locale(characters: Characters, values: Sequence[StringValue], language: str) -> Iterator[TextPassage]:
+    """The declared language of an ARB file, if a translation must change it."""
+    for one in values:
+        if one.path == ("@@locale",) and language and not same_language(_text(characters, one), language):
+            yield TextPassage(one.start, one.end, (language.replace("-", "_"),), lambda parts: json.dumps(plain(parts)))
 
 
 def _passages(

@@ -21,6 +21,7 @@ START_TAG = re.compile(rb"<(?:[^>\"']|\"[^\"]*\"|'[^']*')*>")
 END_TAG = re.compile(rb"</[^>]*>")
 TOKEN = re.compile(r"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->|<\?.*?\?>|([^<]+)", re.DOTALL)
 BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # which XML cannot express
 DECLARED_ENCODING = re.compile(rb"<\?xml[^>]*?\bencoding\s*=\s*[\"']([\w.:-]+)")
 MAX_DEPTH = 500  # nested elements
 
@@ -187,9 +188,14 @@ def _unescaped_text(raw: str) -> str:
 
 
 def to_xml(parts: Parts) -> str:
-    """Parts as the content of an XML element."""
+    r"""Parts as the content of an XML element, without control characters.
+
+    >>> to_xml(("a < b\x01", Code("<x/>", inline=True)))
+    'a &lt; b<x/>'
+    """
     return "".join(
-        part.text if isinstance(part, Code) and part.inline else escape(plain((part,)), quote=False) for part in parts
+        part.text if isinstance(part, Code) and part.inline else escape(CONTROLS.sub("", plain((part,))), quote=False)
+        for part in parts
     )
 
 

@@ -14,11 +14,11 @@ from html import escape, unescape
 from headwise.errors import UserError
 from headwise.localisation.archive import ArchiveDocument, PartPassage, PartTexts, read_archive, skipped_texts
 from headwise.localisation.direction import direction_of
-from headwise.localisation.markup import Element, Source, with_attributes
+from headwise.localisation.markup import CONTROLS, Element, Source, with_attributes
 from headwise.localisation.not_translated import NO_LETTERS, beginning_of
 from headwise.localisation.slide_direction import PRESENTATION, RELATIONS, SlideDirection, SlideStyles
 from headwise.localisation.unit import Parts, Skipped, plain
-from headwise.localisation.word import CONTROLS, Dialect, read_paragraphs, rich_text
+from headwise.localisation.word import Dialect, read_paragraphs, rich_text
 
 POWERPOINT = Dialect("", nested=False, marks=SlideDirection())
 SLIDE = re.compile(r"ppt/(?:slides/slide|notesSlides/notesSlide)(\d+)\.xml")

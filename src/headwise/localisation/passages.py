@@ -71,6 +71,8 @@ class TextPassage:
 class Passages:
     """A monolingual document. Passages may lie inside codes of others, such as the title of an image in a sentence."""
 
+    target_languages: Sequence[str] = ()
+
     def __init__(
         self,
         characters: Characters,

@@ -32,6 +32,7 @@ class LinguistFile:
         self._source = source
         self._declared = source.root.attributes.get("language", "")
         self._wanted = languages[1]
+        self.target_languages = (self._declared,) if self._declared else ()
         if self._declared and self._wanted and not same_language(self._declared, self._wanted):
             where = f"{source.path}: line {source.root.line}"
             raise UserError(f"{where}: its language is '{self._declared}', not '{self._wanted}'; remove --languages")

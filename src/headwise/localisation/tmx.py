@@ -28,7 +28,7 @@ class TranslationMemory:
     """A TMX document."""
 
     def __init__(self, source: Source, languages: tuple[str, str]) -> None:
-        self._source, self.languages = source, languages
+        self._source, self.languages, self.target_languages = source, languages, languages[1:]
         self._variants: list[Variants] = []
         self.units: list[Unit] = []
         self.skipped: list[Skipped] = []

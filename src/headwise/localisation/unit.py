@@ -111,6 +111,11 @@ class Document(Protocol):
         """The texts that are in no unit; with the units, all texts of the file."""
         ...
 
+    @property
+    def target_languages(self) -> Sequence[str]:
+        """The languages of its translations that the file declares; none if a translation replaces its source."""
+        ...
+
     def filled(self, targets: Mapping[int, Parts]) -> bytes:
         """The bytes of the file with these translations by unit number, marked as machine translation if possible.
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from headwise.errors import UserError
 from headwise.localisation.archive import ArchiveDocument, PartPassage, PartTexts, read_archive
 from headwise.localisation.direction import direction_of
-from headwise.localisation.markup import Element, Source
+from headwise.localisation.markup import CONTROLS, Element, Source
 from headwise.localisation.not_translated import beginning_of
 from headwise.localisation.unit import Code, Document, Parts, Skipped, join_parts, plain
 from headwise.localisation.word_direction import WordDirection, marks_in_styles, style_edits, table_edits
@@ -35,7 +35,6 @@ UNSEEN = re.compile(  # objects that do not separate words: positions, and hyphe
     r"(?:<\w+:(?:bookmark|commentRange|perm|moveFromRange|moveToRange|customXml\w+Range)(?:Start|End)\b[^<>]*/>|"
     r"<\w+:r>(?:<\w+:rPr>(?:[^<]|<(?!/\w+:rPr>))*+</\w+:rPr>)?+<\w+:(?:softHyphen|noBreakHyphen)/></\w+:r>)++"
 )
-CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 class RunSetting(NamedTuple):

@@ -35,6 +35,7 @@ class StringCatalogue:
 
     def __init__(self, characters: Characters, strings: Mapping[str, Any], source: str, target: str) -> None:
         self._characters, self._strings, self._source, self._target = characters, strings, source, target
+        self.target_languages = (target,)
         self._spans = dict(_entry_spans(characters.text))
         self._leaves: list[Leaf] = []
         self.units: list[Unit] = []

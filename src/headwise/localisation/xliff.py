@@ -47,6 +47,7 @@ class Exchange:
         self.units: list[Unit] = []
         self.skipped: list[Skipped] = []
         self._statuses: list[Element | None] = []
+        self.target_languages: list[str] = []
         self._named = dict(self._languages(languages[1]))
         for unit, kept in _with_translate(source.root, kept=False):
             self._add(unit, kept)
@@ -56,6 +57,7 @@ class Exchange:
         name = "trgLang" if self._new else "target-language"
         for element in [self._source.root] if self._new else self._source.root.every("file"):
             declared = element.attributes.get(name, "")
+            self.target_languages += [declared] if declared else []
             if declared and wanted and not same_language(declared, wanted):
                 where = f"{self._source.path}: line {element.line}"
                 raise UserError(f"{where}: its target language is '{declared}', not '{wanted}'; remove --languages")

@@ -3,7 +3,7 @@
 Not here: which elements are texts (`android.py`, `resx.py`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headwise.localisation.markup import Element, Source
@@ -34,6 +34,8 @@ class ElementText:
 
 class XmlTexts:
     """A monolingual XML document."""
+
+    target_languages: Sequence[str] = ()
 
     def __init__(self, source: Source, texts: Iterable[ElementText], skipped: Iterable[Skipped] = ()) -> None:
         self._source, self._texts, self.skipped = source, list(texts), tuple(skipped)

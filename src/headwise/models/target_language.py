@@ -4,16 +4,20 @@ Not here: how a family encodes its languages (`generation.languages`).
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from headwise.errors import UserError
 from headwise.generation.languages import CODED
 
+TAGS = ("<2", ">>")  # the beginnings of these tokens
 TAG = re.compile(r"<2(.+)>|>>(.+)<<")  # a token in front of a text, of models trained here and of Marian
 TWO_LETTER_CODES = {
     "eng": "en", "deu": "de", "fra": "fr", "spa": "es", "ita": "it", "por": "pt", "nld": "nl", "rus": "ru", "zho": "zh",
     "jpn": "ja", "arb": "ar", "pol": "pl", "ces": "cs", "tur": "tr", "ukr": "uk", "swe": "sv", "fin": "fi",
 }  # fmt: skip
+
+SAME = {"nb": "no", "nn": "no", "iw": "he", "in": "id"}
 
 
 def base_language(code: str) -> str:
@@ -22,8 +26,26 @@ def base_language(code: str) -> str:
     >>> base_language("deu_Latn"), base_language("pt-BR"), base_language("de_DE")
     ('de', 'pt', 'de')
     """
-    first = re.split("[_-]", code)[0].lower()
+    first = re.split("[_.@-]", code)[0].lower()
     return TWO_LETTER_CODES.get(first, first)
+
+
+def contradicts(code: str, other: str) -> bool:
+    """Whether two codes are certainly of different languages; codes of two and of three letters may be of the same.
+
+    >>> contradicts("fr", "de_DE"), contradicts("fr-CA", "fra_Latn"), contradicts("nb", "no"), contradicts("zh", "yue")
+    (True, False, False, False)
+    """
+    one, two = (SAME.get(base, base) for base in map(base_language, (code, other)))
+    return one != two and len(one) == len(two)
+
+
+def check_target(path: str, declared: Sequence[str], target: str) -> None:
+    """`UserError` if a file declares another language for its translations than `target`."""
+    for code in declared if target else ():
+        if contradicts(code, target):
+            why = f"its translations are in '{code}', as it declares, not in '{target}'"
+            raise UserError(f"{path}: {why}; translate into '{code}', or change what the file declares")
 
 
 def tagged_targets(model: Any) -> list[str]:
@@ -31,6 +53,17 @@ def tagged_targets(model: Any) -> list[str]:
     declared = getattr(getattr(model, "tokenizer", None), "declared", {}).values()
     found = (TAG.fullmatch(token) for token in declared)
     return [tag[1] or tag[2] for tag in found if tag]
+
+
+def needs_target(model: Any) -> bool:
+    """Whether a model has several target languages, and none by default."""
+    if len(tagged_targets(model)) > 1:
+        return True
+    try:
+        model.between()
+    except UserError:
+        return True
+    return False
 
 
 def language_arguments(model: Any, source: str, target: str) -> dict[str, str]:

@@ -1,0 +1,147 @@
+"""A file that declares the language of its translations gets this one from a model of several, or an error."""
+
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import headwise
+from headwise.architectures.registry import build_network
+from headwise.checkpoint.trained import write_settings, write_weights
+from headwise.cli import main
+from headwise.cli.pivot import followed_by
+from headwise.config.data import TranslationData
+from headwise.config.model import TransformerConfig
+from headwise.config.settings import RunConfig, SearchSettings
+from headwise.data.tokenizer import Tokenizer
+from headwise.errors import UserError
+from headwise.localisation.reading import parse_document
+from headwise.localisation.unit import plain
+from headwise.models.target_language import check_target, contradicts
+from headwise.network.parameters import parameters_of
+from headwise.serve.files import parse_upload
+
+TEXT, TAGS = "A dog", ("<2de>", "<2fr>", "<2pt_BR>")
+SHAPE: Any = {"d_model": 16, "d_ff": 24, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1, "max_len": 40}
+FILES = {
+    "a.xlf": '<xliff version="1.2"><file source-language="en" target-language="@"><body><trans-unit id="1"><source>'
+    "A dog</source></trans-unit></body></file></xliff>",
+    "b.xliff": '<xliff version="2.0" srcLang="en" trgLang="@"><file id="f"><unit id="1"><segment><source>A dog</source>'
+    "</segment></unit></file></xliff>",
+    "a.ts": '<TS version="2.1" language="@"><context><message><source>A dog</source><translation type="unfinished">'
+    "</translation></message></context></TS>",
+    "a.po": 'msgid ""\nmsgstr ""\n"Language: @\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "A dog"\n'
+    'msgstr ""\n',
+    "a.tmx": '<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>A dog</seg></tuv></tu><tu>'
+    '<tuv xml:lang="en"><seg>a</seg></tuv><tuv xml:lang="@"><seg>b</seg></tuv></tu></body></tmx>',
+}
+
+
+def letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text))
+
+
+def write_model(path: Path, tags: tuple[str, ...], **about: Any) -> None:
+    tokenizer = Tokenizer.train(["A dog runs."] * 3, TranslationData(vocab_size=280), tags)
+    shape = TransformerConfig(vocab_size=tokenizer.vocab_size, tied_embeddings="none", **SHAPE)
+    torch.manual_seed(5)
+    network = build_network(shape).eval()
+    with torch.no_grad():  # far from uniform, so that the languages differ
+        network.output.weight *= 9
+    write_settings(path, RunConfig(model=shape, decode=SearchSettings(beam_size=1)), tokenizer, about)
+    write_weights(path, parameters_of(network), "# A model\n")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    write_model(folder / "several", TAGS)
+    for name in ("plain", "fr-it", "it-fr"):
+        write_model(folder / name, ())
+    return folder
+
+
+@pytest.fixture
+def translate(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
+    """Fills a file with the command; returns its first text, or the complaint."""
+
+    def run(name: str, declared: str, *options: str, model: str = "several") -> str:
+        file, out = tmp_path / name, tmp_path / f"out{Path(name).suffix}"
+        out.unlink(missing_ok=True)
+        file.write_text(FILES[name].replace("@", declared), encoding="utf-8")
+        code = main(["translate", str(folder / model), str(file), "-o", str(out), "--device", "cpu", *options])
+        complaint = capsys.readouterr().err
+        assert (code, out.exists()) in ((0, True), (2, False)), complaint
+        assert code == 0 or (complaint.count("\n") == 1 and name in complaint)
+        return complaint if code else letters(plain(parse_document(str(out), out.read_bytes()).units[0].target))
+
+    yield run
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_declared_language_chooses_the_target(name: str, folder: Path, translate: Any) -> None:
+    model = headwise.load(folder / "several", device="cpu")
+    wanted = {code: letters(model.translate([TEXT], target_language=code)[0].text) for code in ("de", "fr", "pt_BR")}
+    assert len({*wanted.values()}) == 3
+    for declared, code in {"fr": "fr", "de": "de", "fr-CA": "fr", "pt-BR": "pt_BR", "pt": "pt_BR"}.items():
+        assert translate(name, declared) == wanted[code]
+    assert translate(name, "fr", "--target-language", "fr") == wanted["fr"]
+    complaint = translate(name, "fr", "--target-language", "de")
+    assert "'fr'" in complaint and "'de'" in complaint
+    complaint = translate(name, "it")
+    assert "'it'" in complaint and "pt_BR" in complaint
+    assert translate(name, "it", model="plain")  # which has one language, as far as it is known
+
+
+def test_a_filled_file_of_flutter_declares_its_language() -> None:
+    page = b'{\n  "@@locale": "en",\n  "a": "A dog"\n}\n'
+    document = parse_document("app.arb", page, ("en", "pt-BR"))
+    assert document.filled({0: ("C\u00e3o",)}).decode() == '{\n  "@@locale": "pt_BR",\n  "a": "C\u00e3o"\n}\n'
+    assert document.filled({}) == page
+    for languages in (("", ""), ("de", "en"), ("de", "en_GB")):
+        assert b'"@@locale": "en"' in parse_document("app.arb", page, languages).filled({0: ("x",)})
+
+
+def test_a_contradiction_is_of_codes_that_can_be_compared() -> None:
+    for one, other in (
+        ("fr", "fra_Latn"),
+        ("sr@latin", "sr"),
+        ("he", "heb_Hebr"),
+        ("iw", "he"),
+        ("nb_NO", "no"),
+        ("zh", ""),
+    ):
+        check_target("a.po", [one], other)
+        assert not contradicts(other or one, one)
+    with pytest.raises(UserError, match=r"a\.xlf.*'de'.*'fr'"):
+        check_target("a.xlf", ["fr_CA", "de"], "fr")
+
+
+def test_the_server_refuses_a_file_in_another_language() -> None:
+    for name, text in FILES.items():
+        parse_upload(name, text.replace("@", "fr").encode(), ("en", "fr"), 1000)
+        if not name.endswith(".tmx"):  # which can have more languages
+            with pytest.raises(UserError, match=f"{name}.*'fr'.*'de'"):
+                parse_upload(name, text.replace("@", "fr").encode(), ("en", "de"), 1000)
+    parse_upload("a.pot", FILES["a.po"].replace("@", "en").encode(), ("en", "de"), 1000)
+
+
+def test_the_first_of_two_models_writes_what_the_second_reads(folder: Path, tmp_path: Path) -> None:
+    first = headwise.load(folder / "several", device="cpu")
+
+    def joined(then: str, text: str = "A dog", model: Any = first) -> Any:
+        (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+        options = {"then": str(folder / then), "model": "several", "input": str(tmp_path / "a.txt")}
+        given = {"device": "cpu", "compute": None, "command": "translate", "ray": None}
+        return followed_by(model, Namespace(**options, **given, source_language="", target_language=""))
+
+    assert joined("fr-it").first.target_language == "fr"
+    for then, what in (("it-fr", "'it'"), ("plain", "unknown")):
+        with pytest.raises(UserError, match=rf"{then}.*{what}.*pt_BR|{then} translates from it.*{what}.*pt_BR"):
+            joined(then)
+    assert joined("it-fr", "<2de> A dog").first is first  # the texts choose
+    plain_one = headwise.load(folder / "plain", device="cpu")
+    assert joined("it-fr", model=plain_one).first is plain_one
