@@ -132,6 +132,7 @@ class AccessMiddleware:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
+        lacks_slash = scope["path"] == self.access.url_prefix
         scope = without_prefix(scope, self.access.url_prefix)
         headers = headers_of(scope)
         origin = headers.get("origin", "")
@@ -140,6 +141,9 @@ class AccessMiddleware:
         try:
             check_repeated(scope)
             self.access.check(headers)
+            if lacks_slash:  # addresses in the page are relative
+                location = f"{self.access.url_prefix.rpartition('/')[2]}/"
+                raise RequestError(308, f"this server is at {self.access.url_prefix}/", {"location": location})
             length = headers.get("content-length", "")
             if length.isdecimal() and int(length[:18]) > self.limits.body:
                 raise body_too_large(self.limits)

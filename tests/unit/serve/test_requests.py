@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from starlette.requests import Request
+from starlette.responses import Response
+from starlette.testclient import TestClient
 
 from headwise.errors import UserError
 from headwise.serve.access import (
@@ -164,6 +166,18 @@ def test_who_may_ask(headers: dict[str, str], complaint: str) -> None:
 )
 def test_a_prefix_of_the_proxy_is_removed(prefix: str, path: str, found: str) -> None:
     assert without_prefix({"path": path}, prefix)["path"] == found
+
+
+def test_the_prefix_alone_leads_to_the_page() -> None:
+    async def page(scope: Any, receive: Any, send: Any) -> None:
+        await Response(scope["path"])(scope, receive, send)
+
+    for prefix in ("/mt", "/a/mt"):
+        access = AccessRules(names=("testserver",), url_prefix=prefix)
+        app = AccessMiddleware(page, access, RequestLimits(), lambda *ended: None)
+        client = TestClient(app)
+        assert (client.get(prefix).url.path, client.get(prefix).text) == (f"{prefix}/", "/")
+        assert client.get(f"{prefix}/docs").text == client.get("/docs").text == "/docs"
 
 
 def request(method: str, body: bytes, kind: str, **more: Any) -> Request:
