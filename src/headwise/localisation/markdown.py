@@ -22,7 +22,7 @@ from urllib.parse import unquote
 
 from headwise.errors import UserError
 from headwise.localisation.markdown_dialects import code_in_tags, masked_dialects, without_filler
-from headwise.localisation.markdown_titles import definition_titles, inline_titles
+from headwise.localisation.markdown_titles import definition_titles, inline_titles, masked_link_ends, unmasked
 from headwise.localisation.not_translated import beginning_of
 from headwise.localisation.passages import Characters, Passages, TextPassage
 from headwise.localisation.placeholders import with_codes
@@ -212,6 +212,7 @@ def _with_references(line: str, references: Collection[str]) -> Parts:
     """The parts of a text; a link whose text is its reference gets an explicit reference."""
     from markdown_it.common.utils import normalizeReference
 
+    whole, line = line, masked_link_ends(line)
     pieces, at = list[str | Code](), 0
     next_ends = dict[str, tuple[int, int]]()
     for found in REFERENCE.finditer(line):
@@ -226,7 +227,7 @@ def _with_references(line: str, references: Collection[str]) -> Parts:
         if found[2] and normalizeReference(found[3]) in references:
             pieces += [line[at : found.start()], Code(found[2]), found[3], Code(f"][{found[3]}]")]
             at = found.end()
-    return with_codes(join_parts([*pieces, line[at:]]), "markdown")
+    return unmasked(whole, line, with_codes(join_parts([*pieces, line[at:]]), "markdown"))
 
 
 def _enclosing_codes(parts: Parts) -> tuple[Code, Code] | None:

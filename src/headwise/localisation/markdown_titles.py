@@ -15,11 +15,47 @@ from headwise.localisation.passages import Characters, TextPassage
 from headwise.localisation.unit import Code, Parts, Skipped, plain
 
 TITLES = r"\"((?:[^\"\\]|\\.)*+)\"|'((?:[^'\\]|\\.)*+)'|\(((?:[^()\\]|\\.)*+)\)"
+ADDRESS = r"<(?:[^<>\\]|\\.)*+>|(?:\\[()\\]|[^()\s]|\((?:\\[()\\]|[^()\s]|\((?:\\[()\\]|[^()\s])*+\))*+\))*+"
+CODE_SPAN = r"(?<!`)(?P<marks>`{1,9})(?!`).*?(?<!`)(?P=marks)(?!`)"
+LINK_END = re.compile(rf"{CODE_SPAN}|\]\(\s*+(?:{ADDRESS})(?:\s++(?:{TITLES}))?+\s*+\)", re.DOTALL)
 IN_LINK = re.compile(rf"\]\(\s*+(?:<[^<>]*>|[^\s<]\S*+)\s++(?:{TITLES})\s*+\)", re.DOTALL)
 AT_END = re.compile(rf"(?<=\s)(?:{TITLES})[ \t]*+$", re.DOTALL)
 BLANKS = re.compile(r"[ \t\r\n]+")
 LINE_START = re.compile(r"(?:\r\n?|\n)[ \t>]*")
 SPECIAL = re.compile(r"[\"'()<>`|]|&(?=[#\w]\w*;)|\\(?=[!-/:-@\[-`{-~]|\s*+\Z)")
+
+
+def masked_link_ends(line: str) -> str:
+    r"""The line with a simple address of the same length, and without a title, in each end of a link.
+
+    >>> masked_link_ends(r'[a](b "\"c\" [d]") `e](f "g")`')
+    '[a](xxxxxxxxxxxxx) `e](f "g")`'
+    """
+    return LINK_END.sub(lambda found: found[0] if found["marks"] else f"]({'x' * (len(found[0]) - 3)})", line)
+
+
+def located(line: str, parts: Parts) -> Iterator[tuple[int, str | Code, bool]]:
+    """The parts of a line with their positions, and whether they are in it: `][label]` may be for `]` or `][]`."""
+    at = 0
+    for part in parts:
+        text = plain((part,))
+        is_there = line.startswith(text, at)
+        yield at, part, is_there
+        at += len(text) if is_there else len("][]" if line.startswith("][]", at) else "]")
+
+
+def unmasked(line: str, masked: str, parts: Parts) -> Parts:
+    """The parts of a masked line as parts of the line."""
+    if masked == line:
+        return parts
+    return tuple(
+        part
+        if not is_there
+        else line[at : at + len(part)]
+        if isinstance(part, str)
+        else Code(line[at : at + len(part.text)])
+        for at, part, is_there in located(masked, parts)
+    )
 
 
 def inline_titles(
@@ -38,15 +74,14 @@ def inline_titles(
         number = bisect_right(starts, at) - 1
         return run[number][0] + at - starts[number]
 
-    codes, titles, at = list[tuple[int, int, str]](), list[TextPassage](), 0
-    for part in parts:
-        text = plain((part,))
-        if isinstance(part, Code) and (found := IN_LINK.match(text)) and found[found.lastindex or 0].strip():
+    codes, titles = list[tuple[int, int, str]](), list[TextPassage]()
+    for at, part, _ in located(line, parts):
+        text = part.text if isinstance(part, Code) else ""
+        found = IN_LINK.match(text)
+        if found and found[found.lastindex or 0].strip():
             codes.append((in_file(at), in_file(at + len(text)), text))
             start, end = found.span(found.lastindex or 0)
             titles.append(_title_passage(in_file(at + start), in_file(at + end), text[start:end]))
-        is_explicit = not line.startswith(text, at)  # `][label]` instead of `]` or `][]`
-        at += len("][]" if line.startswith("][]", at) else "]") if is_explicit else len(text)
     return codes, titles
 
 
