@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from headwise.errors import UserError
-from headwise.localisation.markup import Element, Source, to_xml
+from headwise.localisation.markup import CONTROLS, Element, Source, to_xml
 from headwise.localisation.plurals import missing_categories
 from headwise.localisation.unit import Code, Parts, Skipped, join_parts, plain
 from headwise.localisation.xml_texts import ElementText, XmlTexts
@@ -130,7 +130,7 @@ def _to_file(parts: Parts, raw: str) -> str:
     text = plain(tuple(escaped))
     cdata = raw.lstrip().startswith(CDATA) and "]]>" not in text and all(isinstance(p, str) for p in escaped)
     before, after = _blanks(raw)
-    content = f"<![CDATA[{text}]]>" if cdata else to_xml(tuple(escaped))
+    content = f"<![CDATA[{CONTROLS.sub('', text)}]]>" if cdata else to_xml(tuple(escaped))
     content = f'"{content}"' if quoted else content
     if re.match(r"[@?]", content):
         content = "\\" + content

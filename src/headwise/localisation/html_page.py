@@ -8,13 +8,15 @@ collapses to one blank, as in a browser. If the target language is known, a fill
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from html import escape
 
 from headwise.localisation.direction import direction_of
 from headwise.localisation.html_pieces import Offsets, PagePiece, element_end, is_xhtml, page_pieces
 from headwise.localisation.markdown import FRONT_MATTER
+from headwise.localisation.markup import CONTROLS
 from headwise.localisation.passages import Characters, Passages, TextPassage
 from headwise.localisation.placeholders import EMBEDDED
 from headwise.localisation.unit import Code, Parts, Skipped, join_parts, plain, unescape_html
@@ -59,13 +61,20 @@ def parse_html(characters: Characters, language: str = "") -> Passages:
     front = FRONT_MATTER.match(characters.text)  # of Jekyll and Hugo
     text = re.sub(r"[^\r\n]", " ", front[0]) + characters.text[front.end() :] if front else characters.text
     pieces = page_pieces(characters.path, text)
-    nbsp = "&#160;" if is_xhtml(characters.path, text) else "&nbsp;"
+    is_xml = is_xhtml(characters.path, text)
+    nbsp = "&#160;" if is_xml else "&nbsp;"
     root = next((piece for piece in pieces if piece.name == "html" and piece.kind == "open"), None)
     edits = _language_edits(text, root, language) if root and LANGUAGE.fullmatch(language) else ()
     skipped: dict[int, Skipped] = {0: characters.skipped("front matter", 0, front.end())} if front else {}
     passages = list(_passages(characters, text, pieces, nbsp, skipped))
+    if is_xml:
+        passages = [replace(one, to_file=partial(_without_controls, one.to_file)) for one in passages]
     shown = {start for passage in passages for start, *_ in passage.codes}  # within a text
     return Passages(characters, passages, edits, [one for start, one in skipped.items() if start not in shown])
+
+
+def _without_controls(to_file: Callable[[Parts], str], parts: Parts) -> str:
+    return CONTROLS.sub("", to_file(parts))
 
 
 def _passages(

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
@@ -9,8 +10,8 @@ from hypothesis import strategies as st
 
 from headwise.errors import UserError
 from headwise.localisation import tmx, xliff
-from headwise.localisation.markup import Source, to_xml, with_attributes
-from headwise.localisation.reading import read_document
+from headwise.localisation.markup import CONTROLS, Source, to_xml, with_attributes
+from headwise.localisation.reading import parse_document, read_document
 from headwise.localisation.unit import Code, Parts, plain, without_inline_codes
 
 TMX = """<?xml version="1.0"?>
@@ -147,7 +148,30 @@ def test_what_is_no_memory_is_refused_in_a_line(text: str, said: str) -> None:
 def test_parts_come_back_from_what_is_written(parts: list[str | Code]) -> None:
     source = Source("a", f"<a>{to_xml(tuple(parts))}</a>".encode())
     found: Parts = source.parts(source.root, lambda _: False)
-    assert plain(found) == plain(tuple(parts))
+    assert plain(found) == CONTROLS.sub("", plain(tuple(parts)))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.tmx", TMX),
+        (
+            "a.xlf",
+            '<xliff><file target-language="fr"><trans-unit id="1"><source>A</source></trans-unit></file></xliff>',
+        ),
+        (
+            "a.ts",
+            '<TS><context><message><source>A dog</source><translation type="unfinished"/></message></context></TS>',
+        ),
+        ("a.xml", '<resources><string name="a">A</string><string name="b"><![CDATA[<b>B</b>]]></string></resources>'),
+        ("a.resx", '<root><data name="a"><value>A dog</value></data></root>'),
+        ("a.xhtml", '<html><body><p title="A cat">A <b>dog</b></p></body></html>'),
+    ],
+)
+def test_characters_that_xml_cannot_express_are_left_out(name: str, text: str) -> None:
+    document = parse_document(name, text.encode(), ("en", "fr"))
+    found = document.filled(dict.fromkeys(range(len(document.units)), ("a\0b\x0bc\ufffed",)))
+    assert found.count(b"abcd") == len(document.units) and ElementTree.fromstring(found) is not None
 
 
 def test_an_attribute_is_put_in_place_of_another() -> None:
