@@ -23,7 +23,14 @@ from headwise.localisation.reading import read_document
 from headwise.localisation.segment_memory import SegmentMemory, read_segment_memory
 from headwise.localisation.unit import Document, Unit, plain
 from headwise.localisation.unsupported_types import check_file_name
-from headwise.models.target_language import TAGS, check_target, language_arguments, needs_target, tagged_targets
+from headwise.models.target_language import (
+    TAGS,
+    check_target,
+    document_language,
+    language_arguments,
+    needs_target,
+    tagged_targets,
+)
 
 
 def fill_document(options: argparse.Namespace) -> None:
@@ -31,7 +38,8 @@ def fill_document(options: argparse.Namespace) -> None:
     is_plain = not is_document(options.input)
     if is_plain:
         check_file_name(options.input)
-    document = read_document(options.input, options.languages, ".txt" if is_plain else "")
+    languages = options.languages[0], options.languages[1] or document_language(options.target_language)
+    document = read_document(options.input, languages, ".txt" if is_plain else "")
     model = _for_languages(translating_model(options, languages_required=False), document, options)
     language = options.source_language or options.languages[0]
     memory = requested_memory(options)

@@ -35,7 +35,8 @@ class LinguistFile:
         self.target_languages = (self._declared,) if self._declared else ()
         if self._declared and self._wanted and not same_language(self._declared, self._wanted):
             where = f"{source.path}: line {source.root.line}"
-            raise UserError(f"{where}: its language is '{self._declared}', not '{self._wanted}'; remove --languages")
+            why = f"its language is '{self._declared}', not '{self._wanted}'"
+            raise UserError(f"{where}: {why}; remove --languages or --target-language, or change the file")
         self._places: list[Place] = []
         self.units: list[Unit] = []
         self.skipped: list[Skipped] = []

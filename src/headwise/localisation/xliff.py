@@ -60,7 +60,8 @@ class Exchange:
             self.target_languages += [declared] if declared else []
             if declared and wanted and not same_language(declared, wanted):
                 where = f"{self._source.path}: line {element.line}"
-                raise UserError(f"{where}: its target language is '{declared}', not '{wanted}'; remove --languages")
+                why = f"its target language is '{declared}', not '{wanted}'"
+                raise UserError(f"{where}: {why}; remove --languages or --target-language, or change the file")
             if wanted and not declared:
                 yield element, wanted
 

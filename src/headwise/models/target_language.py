@@ -30,6 +30,16 @@ def base_language(code: str) -> str:
     return TWO_LETTER_CODES.get(first, first)
 
 
+def document_language(code: str) -> str:
+    """The language that a document declares for a model's code of its target; "" for other tokens than languages.
+
+    >>> document_language("deu_Latn"), document_language("pt_BR"), document_language("formal")
+    ('de', 'pt', '')
+    """
+    base = base_language(code)
+    return base if re.fullmatch("[a-z]{2,3}", base) else ""
+
+
 def contradicts(code: str, other: str) -> bool:
     """Whether two codes are certainly of different languages; codes of two and of three letters may be of the same.
 
