@@ -50,14 +50,14 @@ class Gap:
 
 
 @dataclass
-class Span:
+class InlineSpan:
     """A pair of codes and the words between them; or one or more codes without words (`points`)."""
 
     opening: int  # number of a code; -1 for the beginning of the sentence
     start: int  # its first atom
     end: int = 0  # after its last atom
     closing: int = -1  # number of a code; -1 for the end of the sentence
-    children: "list[Span]" = field(default_factory=list)
+    children: "list[InlineSpan]" = field(default_factory=list)
     points: tuple[int, ...] = ()
 
 
@@ -118,26 +118,26 @@ class Sentence:
         """Whether there is a blank after a code of a gap."""
         return bool(gap.blanks[code - gap.codes[0] + 1])
 
-    def _tree(self) -> Span:
+    def _tree(self) -> InlineSpan:
         """A code whose partner is in another sentence reaches to the beginning or end of this one."""
-        opened = [Span(-1, 0)]
+        opened = [InlineSpan(-1, 0)]
         for at, gap in enumerate(self.gaps):
             for number in gap.codes:
                 kind = self.codes[number].kind
                 if kind == OPENS:
-                    opened.append(Span(number, at))
+                    opened.append(InlineSpan(number, at))
                     continue
-                closed = Span(-1, at, at, points=(number,))
+                closed = InlineSpan(-1, at, at, points=(number,))
                 if kind == CLOSES:
                     closed = self._closed(opened.pop(), at, number)
-                    opened = opened or [Span(-1, 0)]
+                    opened = opened or [InlineSpan(-1, 0)]
                 opened[-1].children.append(closed)
         while len(opened) > 1:
             last = self._closed(opened.pop(), len(self.atoms), -1)
             opened[-1].children.append(last)
         return self._closed(opened[0], len(self.atoms), -1)
 
-    def _closed(self, span: Span, end: int, closing: int) -> Span:
+    def _closed(self, span: InlineSpan, end: int, closing: int) -> InlineSpan:
         """A span with its end; one without words becomes points."""
         span.end, span.closing = end, closing
         if span.end == span.start and max(span.opening, closing) >= 0:
@@ -148,9 +148,9 @@ class Sentence:
             span.children = list(self._joined(span.children))
         return span
 
-    def _joined(self, children: Sequence[Span]) -> Iterator[Span]:
+    def _joined(self, children: Sequence[InlineSpan]) -> Iterator[InlineSpan]:
         """Points that touch each other as one."""
-        last = Span(-1, -1)
+        last = InlineSpan(-1, -1)
         for child in children:
             gap = self.gaps[child.start]
             is_next = bool(last.points and child.points) and last.points[-1] + 1 == child.points[0]

@@ -17,11 +17,11 @@ from itertools import accumulate, pairwise
 
 from headwise.data.links import Link
 from headwise.data.scripts import space_after
-from headwise.localisation.inline_tree import BEFORE_WORDS, BEHIND_WORDS, Atom, Gap, Sentence, Span, tokens
+from headwise.localisation.inline_tree import BEFORE_WORDS, BEHIND_WORDS, Atom, Gap, InlineSpan, Sentence, tokens
 from headwise.localisation.unit import CLOSES, OPENS, POINT, Code, Parts, join_parts
 
 MIN_LETTERS = 5  # of a word that is probably the same in both languages
-Interval = tuple[int, int]  # first atom, and the atom after the last one
+AtomRange = tuple[int, int]  # first atom, and the atom after the last one
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class _Placement:
     def order(self) -> list[int]:
         """The atoms of the translation, and its codes (`~number`), in order."""
         found: list[int] = []
-        waiting: list[int | tuple[Span, int, int]] = [(self._sentence.root, 0, len(self._targets))]
+        waiting: list[int | tuple[InlineSpan, int, int]] = [(self._sentence.root, 0, len(self._targets))]
         while waiting:
             one = waiting.pop()
             if isinstance(one, int):
@@ -87,7 +87,7 @@ class _Placement:
                 waiting += reversed(self._inside(*one))
         return found
 
-    def _inside(self, span: Span, low: int, high: int) -> list[int | tuple[Span, int, int]]:
+    def _inside(self, span: InlineSpan, low: int, high: int) -> list[int | tuple[InlineSpan, int, int]]:
         """The codes, atoms and children of a span that contains the atoms `low` to `high`."""
         inner = [child for child in span.children if not child.points]
         intervals = self._intervals(span, inner, low, high)
@@ -100,7 +100,7 @@ class _Placement:
                 at = min(max(_outside(self._point(span, child, low, high), taken), first), last)
                 placed.append((at, at, child))
         placed.sort(key=lambda one: (one[0], one[0] < one[1], one[2].points or (one[2].opening,)))
-        found: list[int | tuple[Span, int, int]] = [~span.opening] * (span.opening >= 0)
+        found: list[int | tuple[InlineSpan, int, int]] = [~span.opening] * (span.opening >= 0)
         at = low
         for start, end, child in placed:
             found += range(at, start)
@@ -108,7 +108,7 @@ class _Placement:
             at = end
         return [*found, *range(at, high), *[~span.closing] * (span.closing >= 0)]
 
-    def _intervals(self, span: Span, children: Sequence[Span], low: int, high: int) -> list[Interval]:
+    def _intervals(self, span: InlineSpan, children: Sequence[InlineSpan], low: int, high: int) -> list[AtomRange]:
         """Disjoint intervals for the children of a span that have words."""
         if len(children) == 1 and (children[0].start, children[0].end) == (span.start, span.end):
             self.is_emptied |= low == high
@@ -116,7 +116,7 @@ class _Placement:
         self.is_guess |= bool(children)
         limit = high
         owners = self._owners(span, children, low, high)
-        found: dict[int, Interval] = {}
+        found: dict[int, AtomRange] = {}
         for n, child in enumerate(children):
             if child.opening < 0 or child.closing < 0:
                 cut = self._cut(span, child, n, owners, low, high)
@@ -130,7 +130,7 @@ class _Placement:
         starts = [*sorted(start for start, _ in found.values()), limit]
         return [self._with_marks(span, child, found[n], starts) for n, child in enumerate(children)]
 
-    def _with_marks(self, span: Span, child: Span, interval: Interval, starts: Sequence[int]) -> Interval:
+    def _with_marks(self, span: InlineSpan, child: InlineSpan, interval: AtomRange, starts: Sequence[int]) -> AtomRange:
         """An interval with the new punctuation at the end of the sentence if the child is at its end."""
         start, end = interval
         limit = starts[bisect_left(starts, end)]
@@ -138,7 +138,7 @@ class _Placement:
             end += 1
         return start, end
 
-    def _owners(self, span: Span, children: Sequence[Span], low: int, high: int) -> dict[int, int]:
+    def _owners(self, span: InlineSpan, children: Sequence[InlineSpan], low: int, high: int) -> dict[int, int]:
         """The child that each target atom belongs to, by most links; -1 for atoms of the span itself."""
         counts: dict[int, Counter[int]] = defaultdict(Counter)
         for n, child in enumerate(children):
@@ -150,7 +150,9 @@ class _Placement:
             counts[at][-1] += 1
         return {at: counts[at].most_common(1)[0][0] for at in sorted(counts)}
 
-    def _cut(self, span: Span, child: Span, number: int, owners: Mapping[int, int], low: int, high: int) -> int:
+    def _cut(
+        self, span: InlineSpan, child: InlineSpan, number: int, owners: Mapping[int, int], low: int, high: int
+    ) -> int:
         """Where a child ends that begins with the sentence, or begins that ends with it: most atoms on their side."""
         signs = {at: 1 if (owner == number) == (child.opening < 0) else -1 for at, owner in owners.items()}
         cut, score, most = low, 0, 0
@@ -166,7 +168,9 @@ class _Placement:
             cut = max(cut, words[0] + 1) if child.opening < 0 else min(cut, words[-1])
         return cut
 
-    def _beside(self, span: Span, child: Span, low: int, high: int, others: Mapping[int, Interval]) -> Interval:
+    def _beside(
+        self, span: InlineSpan, child: InlineSpan, low: int, high: int, others: Mapping[int, AtomRange]
+    ) -> AtomRange:
         """The interval of a child whose words have no links: a free word near it, if possible without links."""
         at = self._gap(span, child.start, child.end, True, False, low, high)
         taken = sorted(interval for interval in others.values() if interval[0] < interval[1])
@@ -178,7 +182,7 @@ class _Placement:
         nearest = min(free, key=lambda n: (bool(self._sources[n]), abs(2 * n + 1 - 2 * at)))
         return nearest, nearest + 1
 
-    def _point(self, span: Span, child: Span, low: int, high: int) -> int:
+    def _point(self, span: InlineSpan, child: InlineSpan, low: int, high: int) -> int:
         """The target gap of points."""
         at = child.start
         if at in (span.start, span.end):
@@ -189,7 +193,7 @@ class _Placement:
         return self._gap(span, at, at, not any(gap.blanks[: first + 1]), not any(gap.blanks[last + 1 :]), low, high)
 
     def _gap(
-        self, span: Span, start: int, end: int, touches_left: bool, touches_right: bool, low: int, high: int
+        self, span: InlineSpan, start: int, end: int, touches_left: bool, touches_right: bool, low: int, high: int
     ) -> int:
         """The target gap for what is between the source atoms `start - 1` and `end`."""
         left = self._linked(start - 1, low, high) if start > span.start else []
@@ -206,7 +210,7 @@ class _Placement:
                     return linked[-1] + 1 if is_before else linked[0]
         return self._proportional(span, start, low, high)
 
-    def _proportional(self, span: Span, at: int, low: int, high: int) -> int:
+    def _proportional(self, span: InlineSpan, at: int, low: int, high: int) -> int:
         """The beginning of a word, as far from the beginning of the span as in the source."""
         there = low + round((high - low) * (at - span.start) / max(1, span.end - span.start))
         while low < there < high and self._targets[there].word == self._targets[there - 1].word:
@@ -318,7 +322,7 @@ def _runs_of_blanks(blanks: Sequence[str], is_edge: Sequence[bool], at_end: bool
     return found
 
 
-def _points(root: Span) -> set[int]:
+def _points(root: InlineSpan) -> set[int]:
     """The codes of points."""
     found, waiting = set[int](), [root]
     while waiting:
@@ -418,7 +422,7 @@ def _atoms_by_word(atoms: Sequence[Atom]) -> list[list[int]]:
 # --- intervals
 
 
-def _longest_runs(owners: Mapping[int, int]) -> dict[int, Interval]:
+def _longest_runs(owners: Mapping[int, int]) -> dict[int, AtomRange]:
     """One interval for each owner, such that they are disjoint: the shortest runs of others in between are given up."""
     runs: list[list[int]] = []  # owner, first atom, last atom, number of atoms
     for at, owner in sorted(owners.items()):
@@ -445,7 +449,7 @@ def _merged(runs: Sequence[list[int]]) -> list[list[int]]:
     return found
 
 
-def _outside(at: int, intervals: Sequence[Interval]) -> int:
+def _outside(at: int, intervals: Sequence[AtomRange]) -> int:
     """The nearest gap that is inside none of these disjoint sorted intervals."""
     n = bisect_left(intervals, (at, 0)) - 1
     first, end = intervals[n] if n >= 0 else (at, at)
@@ -454,5 +458,5 @@ def _outside(at: int, intervals: Sequence[Interval]) -> int:
     return first if at - first < end - at else end
 
 
-def _is_taken(atom: int, intervals: Sequence[Interval]) -> bool:
+def _is_taken(atom: int, intervals: Sequence[AtomRange]) -> bool:
     return any(first <= atom < end for first, end in intervals)
