@@ -38,6 +38,13 @@ EMPHASIS = re.compile(r"[*_]+|~~")
 BLOCK = re.compile(  # start of another block
     r"(?:#{1,6}|[-+*]|\d{1,9}[.)]|:)(?=\s|$)|>|~~~|:{3}|!{3}|\?{3}|={3}|\$\$|\[\^[^\s\]]+\]:"
 )
+HTML_BLOCK = re.compile(  # https://spec.commonmark.org/0.31.2/#html-blocks
+    r"</?(?:address|article|aside|base|basefont|blockquote|body|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|"
+    r"dt|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hr|html|iframe|legend|li|link|main|menu|"
+    r"menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary|table|tbody|td|tfoot|th|thead|title|tr|track|"
+    r"ul)(?=[\s/>]|$)|<(?:pre|script|style|textarea)(?=[\s>]|$)|<!|<\?",
+    re.IGNORECASE,
+)
 SKIPPED = {"fence": "code block", "code_block": "code block", "html_block": "HTML block"}
 TAG = re.compile(r"<!--(?:[^<-]|<(?!!--)|-(?!->))*+-->|<[^<>]*>")
 TEMPLATE_TAG = re.compile(r"\{%(?:[^%{\n]|%(?!\})|\{(?!%))*+%\}|\{\{[<%][^{}\n]*+\}\}")
@@ -243,6 +250,8 @@ def _to_markdown(source: Parts, is_cell: bool, parts: Parts) -> str:
     """A translation as one line of Markdown that starts no block, unless the source does."""
     parts = _mapped(parts, lambda text: BLANKS.sub(" ", PIPE.sub(r"\\|", text) if is_cell else text))
     text = (inline_markdown(parts) if inline_markdown(source) == plain(source) else plain(parts)).strip()
+    if HTML_BLOCK.match(text) and not HTML_BLOCK.match(plain(source)):
+        return f"&#8203;{text}"  # a space without width, because there is no escape for tags
     return re.sub(r"^\d*", r"\g<0>\\", text) if BLOCK.match(text) and not BLOCK.match(plain(source)) else text
 
 

@@ -129,7 +129,9 @@ def _lines(text: str, code: list[tuple[int, int]]) -> Iterator[str]:
             fences += [(fence[1], has_text, at)] if fence[2] or fence[1][0] != ":" else []
         elif options and OPTION.match(body):
             shown, is_option = FILLER * len(body), True
-        elif (end := code_in_tags(text, found.start() + at, next_ends)) >= 0:
+        elif (end := code_in_tags(text, found.start() + at, next_ends)) >= 0 and (
+            end >= found.start() + at + len(body)  # otherwise it is in a text
+        ):
             code.append((found.start() + at, end))
             quote = " \t>" if ">" in line[:at] else " \t"
             shown = FILLER * len(body)

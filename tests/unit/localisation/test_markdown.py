@@ -314,3 +314,17 @@ def test_attributes_of_a_block_and_comments_of_mdx_are_no_text() -> None:
 def test_a_blank_before_the_address_of_a_link_is_part_of_it() -> None:
     document = parse_document("a.md", b"See [![Powered by](a.svg)]( https://a.b) and more\n")
     assert [part for part in document.units[0].source if isinstance(part, str)] == ["See ", "Powered by", " and more"]
+
+
+def test_a_tag_that_comes_first_does_not_begin_a_block() -> None:
+    document = parse_document("a.md", b"More in <details>these *lines*</details>\n")
+    source = document.units[0].source
+    filled = document.filled({0: (*source[1:], " more")}).decode()
+    assert markdown.markdown(filled).startswith("<p>")
+    assert [plain(unit.source) for unit in parse_document("a.md", filled.encode()).units] == [filled.strip()]
+
+
+def test_code_in_template_tags_within_a_line_does_not_hide_the_rest() -> None:
+    document = parse_document("a.md", b"{% raw %}`{{ x }}`{% endraw %} is a tag.\n\n{% raw %}\nx\n{% endraw %}\n")
+    assert [plain(unit.source) for unit in document.units] == ["{% raw %}`{{ x }}`{% endraw %} is a tag."]
+    assert [one.kind for one in document.skipped] == ["code block"]
