@@ -27,12 +27,11 @@ import torch
 
 import headwise
 from headwise.evaluate.bleu import corpus_scores
-from headwise.localisation.unit import codes_of
 from headwise.localisation.fill import TranslatedUnit, targets_of, translate_units
 from headwise.localisation.memory import read_memory_pairs
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.reading import read_document
-from headwise.localisation.unit import Code, UnitState, plain
+from headwise.localisation.unit import Code, UnitState, codes_of, plain
 
 KINDS = {":": "roles", "`": "literals and links", "%": "placeholders", "{": "placeholders", "h": "addresses"}
 
