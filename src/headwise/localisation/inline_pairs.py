@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headwise.localisation.unit import CLOSES, OPENS, POINT, Code, Parts
+from headwise.localisation.unit import CLOSES, OPENS, POINT, Code, Parts, join_parts
 
 TOGGLES = "toggles"  # opens, or closes what it has opened
 ATTRIBUTES = r"(?:[^<>\"']|\"[^\"]*\"|'[^']*')*+"
@@ -26,6 +26,7 @@ VOID = {  # elements of HTML that have no end tag: https://html.spec.whatwg.org/
 TEMPLATE = re.compile(r"\{%-?\s*(end)?(\w+)|\{\{([#^/])\s*([\w.-]+)|\{\{[<%]\s*(/?)\s*([\w./-]+)")
 STYLE = re.compile(r"\{\\([ibus])([01])\}")  # of subtitles
 CRITIC = {"{++": "++}", "{--": "--}", "{~~": "~~}", "{==": "==}", "{>>": "<<}"}
+BRACKET = re.compile(r"!?\[|\]")
 EMPHASIS = re.compile(r"\*+|_+|~~|==|\^\^")
 
 
@@ -35,16 +36,47 @@ def with_kinds(parts: Parts, markup: str = "") -> Parts:
     >>> [part.kind for part in with_kinds((Code("<b>"), "a", Code("</b>"), Code("<i>"))) if isinstance(part, Code)]
     ['opens', 'closes', 'point']
     """
+    languages = markup.split()
+    parts = _with_links(parts) if "markdown" in languages else parts
     numbers = [n for n, part in enumerate(parts) if isinstance(part, Code)]
     if not numbers:
         return parts
-    languages = markup.split()
     roles = {n: _role(part, languages) for n in numbers if isinstance(part := parts[n], Code)}
     kinds = _kinds(roles)
     return tuple(
         replace(part, kind=kinds.get(n) or _alone(part, roles[n][0])) if isinstance(part, Code) else part
         for n, part in enumerate(parts)
     )
+
+
+def _with_links(parts: Parts) -> Parts:
+    """Brackets that begin a link or an image of Markdown as codes, and others as text."""
+    opened: list[tuple[int, int]] = []  # the number of a part, and the index of a bracket in a string
+    begins: dict[int, list[int]] = {}
+    for n, part in enumerate(parts):
+        if isinstance(part, str):
+            for found in BRACKET.finditer(part):
+                if found[0] != "]":
+                    opened.append((n, found.start()))
+                elif opened:
+                    opened.pop()
+        elif part.text in ("[", "!["):
+            opened.append((n, 0))
+        elif part.text.startswith(("](", "][")) and opened:
+            number, at = opened.pop()
+            begins.setdefault(number, []).append(at)
+    pieces: list[str | Code] = []
+    for n, part in enumerate(parts):
+        if isinstance(part, str):
+            end = 0
+            for at in sorted(begins.get(n, ())):
+                bracket = "[" if part[at] == "[" else "!["
+                pieces += [part[end:at], Code(bracket)]
+                end = at + len(bracket)
+            pieces.append(part[end:])
+        else:
+            pieces.append(part if part.text not in ("[", "![") or n in begins else part.text)
+    return join_parts(pieces)
 
 
 def _kinds(roles: dict[int, tuple[str, str]]) -> dict[int, str]:

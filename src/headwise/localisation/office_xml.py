@@ -20,7 +20,7 @@ from headwise.localisation.slide_direction import PRESENTATION, RELATIONS, Slide
 from headwise.localisation.unit import Parts, Skipped, plain
 from headwise.localisation.word import Dialect, read_paragraphs, rich_text
 
-POWERPOINT = Dialect("", nested=False, marks=SlideDirection())
+POWERPOINT = Dialect("", nested=False, has_breaks=False, marks=SlideDirection())
 SLIDE = re.compile(r"ppt/(?:slides/slide|notesSlides/notesSlide)(\d+)\.xml")
 DRAWING = re.compile(rb"xmlns:(\w+)\s*=\s*[\"']http://[\w.]+/[\w/.]*drawingml[\w/.]*main[\"']")
 STRINGS, SHEET = "xl/sharedStrings.xml", re.compile(r"xl/worksheets/sheet\d+\.xml")

@@ -264,7 +264,8 @@ class _Placement:
     def _new_blanks(self, left: str, right: str, codes: Sequence[int], text: str) -> list[str]:
         """Blanks around codes that are at a new place: that of the translation, and those that points have."""
         sides = [self._sides[number] for number in codes]
-        slot = next((n for n, side in enumerate(sides) if not side.belongs_left), len(sides))
+        first = max((n + 1 for n, side in enumerate(sides) if side.closes and not side.blank_before), default=0)
+        slot = next((n for n in range(first, len(sides)) if not sides[n].belongs_left), len(sides))
         found = list[str]()
         for n in range(len(codes) + 1):
             before, after = sides[n - 1] if n else None, sides[n] if n < len(sides) else None

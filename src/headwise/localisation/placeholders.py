@@ -15,7 +15,7 @@ from functools import cache
 from headwise.localisation.icu_messages import CHOICES, icu_spans
 from headwise.localisation.inline_pairs import with_kinds
 from headwise.localisation.placeholder_grammars import DIALECTS, LIKELY_PRINTF, NET, PYTHON_LIKELY
-from headwise.localisation.unit import Code, Parts, join_parts, plain
+from headwise.localisation.unit import Code, Parts, codes_of, join_parts, plain
 
 # Every pattern runs in linear time (`test_scanners.py`): an unclosed opening before another opening is not a code, so
 # no two searches for an end scan the same span; possessive quantifiers (`*+`) do not backtrack.
@@ -32,6 +32,11 @@ TAGS = rf"</?\d{{1,3}}/?>|</?[A-Za-z][\w:.-]*+(?:\s[^<>]*)?/?>|{COMMENT}|&(?:[A-
 # Flags, pictures with their variants and joined ones (https://unicode.org/reports/tr51), keycaps; no digits alone.
 PICTURE = "[\u2600-\u27bf\u2b50\u2b55\U0001f000-\U0001f1e5\U0001f200-\U0001faff][\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]?"
 PICTURES = f"[\U0001f1e6-\U0001f1ff]{{2}}|{PICTURE}(?:\u200d{PICTURE})*|[0-9#*]\ufe0f?\u20e3"
+IN_ORDER = re.compile(  # placeholders whose order is that of their values: `%s`, `{}`, `~a`
+    r"%[-+#0 ,'*.\d]*+(?:hh?|ll?|[Lqjzt]|I64|I32)?[diouxXeEfFgGcrsap@]|\{(?:![rsa])?(?::[^{}]*)?\}|~[^~]*[adsrxobcefg]",
+    re.IGNORECASE,
+)
+DATE = re.compile(r"%[-_^E]?[YmBbAHMSyjZIkl]")  # of `strftime`, in any order
 HIGHLIGHTED = r"\[X\d{1,9}X\]"  # what Weblate sends for a placeholder
 PLACEHOLDERS = f"(?=[{{$%#@<])(?:{BRACES}|{LIKELY_PRINTF})"  # the assertion spares most characters the alternatives
 PLACEHOLDER_START = re.compile(r"[%{}$#@:~<']")  # one of these begins every placeholder, in every grammar
@@ -56,7 +61,7 @@ OF_MARKUP = {  # regular expressions; those of `DIALECTS` precede them
     "ruby": rf"%\{{[^{{}}]*\}}|%<\w+>[-+ #\d.]*+\w|{ANYWHERE}",
     # Of a file: also interpreted text, references by name, citations and escapes.
     "restructuredtext": (
-        r":[\w:.+-]{1,64}:`[^`]+`|``.+?``(?!`)|\|[^\s|](?:[^|\n]{0,80}[^\s|])?\|_{0,2}|\[[#*\w.-]+\]_|\\.|"
+        r":[\w:.+-]{1,64}:`[^`]+`|``.+?``(?!`)|(?<![\w|])\|[^\s|](?:[^|\n]{0,80}[^\s|])?\|_{0,2}(?!\w)|\[[#*\w.-]+\]_|\\.|"
         r"(?<![\w`])`[^`<>]+`(?![_`\w])(?::[\w:.+-]{1,64}:)?|`_{1,2}(?!\w)|\s<[^<>`]+>`_{1,2}|(?<!\w)`(?=[^`\s])|"
         r"(?<![\w.+-])[A-Za-z0-9](?:[\w.+-]{0,80}[A-Za-z0-9])?_{1,2}(?![\w])|\s?::(?=\s*$)|``|"
         rf"{ANYWHERE}"
@@ -159,6 +164,23 @@ def same_placeholders(source: Parts, target: Parts, markup: str = "") -> bool:
         return True
     found, wanted = (_codes_in(text, markup, everything=False) for text in texts)
     return found == wanted
+
+
+def in_order(source: Parts, target: Parts) -> bool:
+    """Whether placeholders that take their values one after the other have the order of the source.
+
+    The codes of the target are those of the source, as the same objects.
+
+    >>> name, number = Code("%s"), Code("%d")
+    >>> in_order((name, ": ", number), (number, " ", name)), in_order((name, ": ", number), (name, number))
+    (False, True)
+    """
+    codes = codes_of(source)
+    numbers = {id(code): n for n, code in enumerate(codes) if IN_ORDER.fullmatch(code.text)}
+    if len(numbers) < 2 or any(DATE.fullmatch(code.text) for code in codes):
+        return True
+    order = [numbers[id(code)] for code in codes_of(target) if id(code) in numbers]
+    return order == sorted(order)
 
 
 def _codes_in(text: str, markup: str, everything: bool = True) -> Counter[str]:

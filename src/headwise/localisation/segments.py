@@ -13,13 +13,13 @@ from headwise.data.links import Links
 from headwise.localisation.inline_tree import bare_text, same_tree
 from headwise.localisation.markers import restore_copies, restore_markers, with_markers
 from headwise.localisation.placed_codes import place_codes
-from headwise.localisation.placeholders import adds_codes, same_placeholders
+from headwise.localisation.placeholders import adds_codes, in_order, same_placeholders
 from headwise.localisation.sentences import MAX_SENTENCE
-from headwise.localisation.unit import Parts, codes_of, plain, strings_only
+from headwise.localisation.unit import CLOSES, OPENS, Parts, codes_of, plain, strings_only
 
 GUESSED = "position of a format or placeholder was guessed"
 MARKUP_LOST = "markup lost"
-CODES_CHANGED = "left untranslated: a placeholder was lost or added"
+CODES_CHANGED = "left untranslated: a placeholder was lost or added, or changed its place"
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,7 @@ def _keeps_codes(source: Parts, target: Parts, markup: str, with_words: bool) ->
     """Whether programs read the same codes from both texts; `with_words`: and whether spans have words in both."""
     return (
         (not codes_of(target) or same_tree(source, target, with_words))
+        and in_order(source, target)
         and not adds_codes(source, target, markup)
         and same_placeholders(source, target, markup)
     )
@@ -120,10 +121,14 @@ def _from_markers(parts: Parts, output: SentenceOutput) -> tuple[Parts | None, s
 
 
 def _as_written(parts: Parts) -> str | None:
-    """The text as it is, if its codes are text: many models copy unknown words. None with codes that make it long."""
-    text = plain(parts)
+    """The text as it is, if its codes are text: many models copy unknown words.
+
+    None with codes that make it long, and with spans whose ends look the same, so that nobody knows what is inside.
+    """
+    text, codes = plain(parts), codes_of(parts)
     is_short = len(text) <= MAX_SENTENCE or len(parts) == 1
-    return text if is_short and not any(code.inline for code in codes_of(parts)) else None
+    ends = [{code.text for code in codes if code.kind == kind} for kind in (OPENS, CLOSES)]
+    return text if is_short and not any(code.inline for code in codes) and not ends[0] & ends[1] else None
 
 
 def _from_written(parts: Parts, output: SentenceOutput) -> tuple[Parts | None, str]:

@@ -69,24 +69,28 @@ class Paragraph:
 
     def to_xml(self, parts: Parts) -> str:
         """A translation as runs; objects without a code in it are appended."""
-        pieces, setting, left = list[str](), self.settings[0], dict(enumerate(self.objects))
+        pieces, setting, left = list[RunSetting](), self.settings[0], dict(enumerate(self.objects))
         for part in parts:
             code = CODE.fullmatch(part.text) if isinstance(part, Code) and part.inline else None
             if code is None:
-                pieces.append(self._runs(setting, plain((part,))))
+                pieces.append(setting._replace(properties=self._runs(setting, plain((part,)))))
             elif code[2] in "mx":
-                pieces.append(left.pop(int(code[3]), ""))
+                pieces.append(RunSetting("", "", left.pop(int(code[3]), "")))
             else:
                 setting = self.settings[0 if code[1] else int(code[3])]
-        return "".join([self.lead, *pieces, *left.values()])
+        found = [self.lead]
+        for (opens, closes), several in groupby(pieces, lambda piece: piece[:2]):  # one link around several runs
+            found += [opens, *(piece.properties for piece in several), closes]
+        return "".join([*found, *left.values()])
 
     def _runs(self, setting: RunSetting, text: str) -> str:
         runs = self.dialect.marks.runs(setting.properties, self.prefix, CONTROLS.sub("", text))
-        return "".join([setting.opens, *(self._run(*run) for run in runs), setting.closes])
+        return "".join(self._run(*run) for run in runs)
 
     def _run(self, properties: str, text: str) -> str:
         w = self.prefix
-        lines = [f"<{w}t{self.dialect.text_attributes}>{escape(line, quote=False)}</{w}t>" for line in text.split("\n")]
+        texts = text.split("\n") if self.dialect.has_breaks else [text]
+        lines = [f"<{w}t{self.dialect.text_attributes}>{escape(line, quote=False)}</{w}t>" for line in texts]
         return f"<{w}r>{properties}{f'<{w}br/>'.join(lines)}</{w}r>"
 
 
@@ -109,10 +113,11 @@ class Dialect:
 
     text_attributes: str  # of an element with text
     nested: bool  # whether paragraphs may contain others, in text boxes
+    has_breaks: bool  # whether runs may contain line breaks
     marks: DirectionMarks
 
 
-WORD = Dialect(' xml:space="preserve"', nested=True, marks=WordDirection())
+WORD = Dialect(' xml:space="preserve"', nested=True, has_breaks=True, marks=WordDirection())
 
 
 class _Fields:

@@ -1,5 +1,6 @@
 """Which way of translating a unit is taken, and what becomes of it where none will do."""
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -47,6 +48,28 @@ def test_markers_that_are_not_nested_are_not_used() -> None:
     for answer in ("⓶a⓵ ⓷b⓸ siehe", "⓵a ⓷b⓶⓸ siehe", "⓵a ⓷b⓸⓶ siehe"):
         found = filled(source, {marked: answer, source: "sehen", bare: "sieh a b"})
         assert (plain(found.target), found.warnings) == ("sieh <b>a</b> <i>b</i>", (GUESSED,))
+
+
+@pytest.mark.parametrize(
+    "source,answer,is_filled",
+    [
+        ("user %s has %d files", "⓵ hat ⓶ Dateien", True),
+        ("user %s has %d files", "⓶ Dateien hat ⓵", False),  # a program would read a text as a number
+        ("user %s has %s files", "⓶ Dateien hat ⓵", False),
+        ("user {} has {} files", "⓶ Dateien hat ⓵", False),
+        ("user %1$s has %2$d files", "⓶ Dateien hat ⓵", True),
+        ("user %(a)s has {b} files", "⓶ Dateien hat ⓵", True),
+        ("on %d %B at %H", "um ⓷ am ⓵ ⓶", True),
+    ],
+)
+def test_placeholders_without_a_name_or_number_keep_their_order(source: str, answer: str, is_filled: bool) -> None:
+    marked = source
+    for marker, code in zip("⓵⓶⓷", re.findall(r"%\S+|\{\S*\}", source), strict=False):
+        marked = marked.replace(code, marker, 1)
+    bare = " ".join(re.sub(r"[⓵⓶⓷]", "", marked).split())
+    found = filled(source, {marked: answer, source: "x", bare: "%q"})
+    assert bool(found.target) is is_filled
+    assert is_filled or found.warnings == (CODES_CHANGED,)
 
 
 def test_a_sentence_without_codes_gets_none() -> None:

@@ -187,6 +187,22 @@ def test_codes_that_belong_together_are_the_ends_of_spans(codes: str, markup: st
     assert "".join({"opens": "o", "closes": "c", "point": "."}[kind] for kind in found) == kinds
 
 
+@pytest.mark.parametrize(
+    "text,ends",
+    [
+        (r"with [some \[x\]](u).", ["[", "](u)"]),
+        ("[[a](u)] [b [c] d](v)", ["[", "](u)", "[", "](v)"]),
+        ("[![i](j)](k) [x] [y", ["[", "![", "](j)", "](k)"]),
+        ("a](u)", []),
+    ],
+)
+def test_only_brackets_of_links_are_codes(text: str, ends: list[str]) -> None:
+    parts = with_codes((text,), "markdown")
+    found = [code for code in codes_of(parts) if code.kind != "point"]
+    assert [code.text for code in found] == ends
+    assert plain(parts) == text
+
+
 def test_tags_of_a_format_without_partners_reach_to_the_end_of_a_text() -> None:
     parts = (Code("</b>", inline=True), Code("<i>", inline=True), Code("<br>", inline=True), Code("<p>"))
     assert [code.kind for code in codes_of(with_kinds(parts))] == ["closes", "opens", "point", "point"]

@@ -271,3 +271,18 @@ def test_an_invalid_file_is_rejected_in_a_line(name: str, contents: dict[str, by
         parse_document(name, in_memory(lambda file: with_files(file, contents)))
     assert str(caught.value).startswith(f"{name}: ")
     assert "\n" not in str(caught.value)
+
+
+def test_runs_of_a_slide_have_no_line_breaks() -> None:
+    """A break is an element of the paragraph there; PowerPoint repairs files with one in a run."""
+    deck = pptx.Presentation()
+    deck.slides.add_slide(deck.slide_layouts[5]).shapes.title.text = "One text"
+    file = BytesIO()
+    deck.save(file)
+    document = parse_document("a.pptx", file.getvalue())
+    filled = document.filled({0: ("Ein\nText",)})
+    title = pptx.Presentation(BytesIO(filled)).slides[0].shapes.title
+    assert [child.tag.rpartition("}")[2] for child in title.text_frame.paragraphs[0].runs[0]._r] in (
+        ["t"],
+        ["rPr", "t"],
+    )

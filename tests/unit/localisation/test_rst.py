@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.reading import parse_document
 from headwise.localisation.rst import _may_follow, _may_precede
-from headwise.localisation.unit import Code, Parts, UnitState, plain
+from headwise.localisation.unit import Code, Parts, UnitState, codes_of, plain
 
 FILE = """:Author: Nobody
 
@@ -294,3 +294,9 @@ def test_any_file_comes_back(content: str) -> None:
     document = parse_document("a.rst", content.encode())
     assert document.filled({}).decode() == content
     document.filled({number: with_codes(one.source, one.markup) for number, one in enumerate(document.units)})
+
+
+def test_bars_inside_words_are_no_substitutions() -> None:
+    document = parse_document("a.rst", b"An option_name|-o|-O and |sub| here\n")
+    codes = [code.text for code in codes_of(with_codes(document.units[0].source, "restructuredtext"))]
+    assert codes == ["|sub|"]

@@ -10,6 +10,8 @@ from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
 from headwise.errors import UserError
+from headwise.localisation.inline_tree import bare_text
+from headwise.localisation.placeholders import with_codes
 from headwise.localisation.reading import parse_document
 from headwise.localisation.unit import Parts, plain
 
@@ -288,3 +290,21 @@ def test_a_field_ends_in_a_tracked_insertion() -> None:
 def test_a_link_in_another_field_stays() -> None:
     contents = field("TOC", field("HYPERLINK b", "<w:r><w:t>Chapter</w:t></w:r>"))
     assert sources(written(f"<w:p><w:r><w:t>Contents</w:t></w:r>{contents}</w:p>")) == ["Contents"]
+
+
+def test_a_link_with_two_formats_or_a_placeholder_stays_one_link() -> None:
+    bold = "<w:r><w:rPr><w:b/></w:rPr><w:t>%s</w:t></w:r>"
+    link = f'<w:hyperlink w:anchor="x"><w:r><w:t>see </w:t></w:r>{bold}<w:r><w:t> now</w:t></w:r></w:hyperlink>'
+    document = parse_document("a.docx", written(f"<w:p><w:r><w:t>A long text and </w:t></w:r>{link}</w:p>"))
+    source = with_codes(document.units[0].source)
+    upper = tuple(part.upper() if isinstance(part, str) else part for part in source)
+    xml = zipfile.ZipFile(BytesIO(document.filled({0: upper}))).read("word/document.xml")
+    assert xml.count(b"<w:hyperlink") == 1
+    assert xml.count(b"<w:b/>") == 1
+
+
+def test_bookmarks_and_hyphens_do_not_divide_words() -> None:
+    marks = '<w:bookmarkStart w:id="1" w:name="a"/><w:bookmarkEnd w:id="1"/>'
+    runs = ["<w:r><w:t>A sem</w:t></w:r>", marks, "<w:r><w:t>i</w:t></w:r>", "<w:r><w:softHyphen/></w:r>"]
+    document = parse_document("a.docx", written(f"<w:p>{''.join(runs)}<w:r><w:t>colon</w:t></w:r></w:p>"))
+    assert bare_text(with_codes(document.units[0].source)) == "A semicolon"
