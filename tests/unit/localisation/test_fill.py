@@ -7,6 +7,7 @@ import pytest
 
 from headwise.localisation.fill import TranslatedUnit, translation_steps
 from headwise.localisation.po import read_po
+from headwise.localisation.reading import parse_document
 from headwise.localisation.segments import CODES_CHANGED, GUESSED, SentenceOutput
 from headwise.localisation.unit import plain
 
@@ -39,6 +40,18 @@ def test_a_way_that_adds_codes_has_failed_as_one_that_loses_them(added: str) -> 
         assert filled(source, {marked: lost, source: "siehe jetzt", bare: "siehe jetzt"}).warnings == (GUESSED,)
     none = filled(source, {**answers, bare: f"siehe {added} jetzt"})
     assert (none.target, none.warnings) == ((), (CODES_CHANGED,))
+
+
+def test_a_catalogue_has_the_blanks_that_markup_needs() -> None:
+    one = filled("Use ``code`` and :ref:`label` here.", {"Use ⓵ and ⓶ here.": "語⓵語⓶語。"})
+    document = read_po("a.po", f'msgid "{plain(one.unit.source)}"\nmsgstr ""\n'.encode(), ("", ""))
+    assert r'msgstr "語\\ ``code``\\ 語\\ :ref:`label`\\ 語。"' in document.filled({0: one.target}).decode()
+
+
+def test_ends_of_emphasis_that_look_the_same_are_not_left_to_a_model() -> None:
+    document = parse_document("a.md", b"*Is it* there: yes\n")
+    steps = translation_steps(document, "en", False)
+    assert next(steps).texts == ["Is it there: yes"]
 
 
 def test_markers_that_are_not_nested_are_not_used() -> None:

@@ -139,6 +139,31 @@ def test_any_alignment_gives_the_same_tree(
     assert "".join(strings_only(placed.parts).split()) == "".join(text.split())
 
 
+@given(
+    SOURCES,
+    st.tuples(SMALL, SMALL),
+    st.lists(st.sampled_from(TEXT_PIECES), max_size=8),
+    st.lists(st.tuples(SMALL, SMALL)),
+)
+def test_spans_over_two_sentences_stay_at_their_ends(
+    drawn: list[str | Code], cut: tuple[int, int], words: list[str], links: list[tuple[int, int]]
+) -> None:
+    whole = with_codes(join_parts(drawn))
+    first, last = sorted(min(at, len(whole)) for at in cut)
+    source = whole[first:last]
+    placed = place_codes(source, " ".join(words), links)
+    assert Counter(codes_of(source)) == Counter(codes_of(placed.parts))
+    assert same_tree(source, placed.parts, with_words=False)
+    before, behind = whole[:first], whole[last:]
+    ElementTree.fromstring(f"<r>{to_xml((*before, *placed.parts, *behind))}</r>")
+
+
+def test_the_end_of_a_span_is_in_the_sentence_before_it() -> None:
+    parts = with_codes(("See <b>this text.</b> Then <i>go.</i>",))
+    _, spans = split_into_sentences(parts, "en")
+    assert [plain(span.parts) for span in spans] == ["See <b>this text.</b>", "Then <i>go.</i>"]
+
+
 @given(SOURCES)
 def test_an_unchanged_translation_leaves_everything_where_it_is(drawn: list[str | Code]) -> None:
     source = with_codes(join_parts(drawn))

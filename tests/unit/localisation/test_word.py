@@ -308,3 +308,9 @@ def test_bookmarks_and_hyphens_do_not_divide_words() -> None:
     runs = ["<w:r><w:t>A sem</w:t></w:r>", marks, "<w:r><w:t>i</w:t></w:r>", "<w:r><w:softHyphen/></w:r>"]
     document = parse_document("a.docx", written(f"<w:p>{''.join(runs)}<w:r><w:t>colon</w:t></w:r></w:p>"))
     assert bare_text(with_codes(document.units[0].source)) == "A semicolon"
+
+
+def test_an_unchanged_text_leaves_the_bytes_of_a_document() -> None:
+    data = written('<w:p><w:r w:rsidR="00A1"><w:t>A </w:t></w:r>\n<w:r w:rsidR="00B2"><w:t>text</w:t></w:r></w:p>')
+    document = parse_document("a.docx", data)
+    assert document.filled({0: document.units[0].source}) == data
