@@ -269,7 +269,7 @@ class _Placement:
         found = list[str]()
         for n in range(len(codes) + 1):
             before, after = sides[n - 1] if n else None, sides[n] if n < len(sides) else None
-            if n == slot:
+            if n == slot and text:
                 found.append(text)
             elif before and after and before.gap == after.gap and codes[n - 1] + 1 == codes[n]:
                 found.append(after.gap.blanks[codes[n] - after.gap.codes[0]])

@@ -158,6 +158,12 @@ def test_spans_over_two_sentences_stay_at_their_ends(
     ElementTree.fromstring(f"<r>{to_xml((*before, *placed.parts, *behind))}</r>")
 
 
+def test_what_follows_a_span_of_the_sentence_before_it_stays_behind_it() -> None:
+    source = with_codes(("<b>One. Then go</b> {n} word",))[1:]
+    placed = place_codes(("Then go", *source[1:]), "W T G", [(0, 1), (1, 2), (2, 0)])
+    assert plain(placed.parts) == "W T G</b> {n}"
+
+
 def test_the_end_of_a_span_is_in_the_sentence_before_it() -> None:
     parts = with_codes(("See <b>this text.</b> Then <i>go.</i>",))
     _, spans = split_into_sentences(parts, "en")
