@@ -94,7 +94,9 @@ def with_codes(parts: Parts, markup: str = "") -> Parts:
     >>> [part if isinstance(part, str) else part.text for part in with_codes(("{% if a %}New: {% endif %}{{ b }}",))]
     ['{% if a %}', 'New: ', '{% endif %}', '{{ b }}']
     """
-    pieces = [piece for part in parts for piece in (_split(part, markup) if isinstance(part, str) else [part])]
+    pieces: list[str | Code] = []
+    for part in parts:
+        pieces += _split(part, markup) if isinstance(part, str) else [part]
     return with_kinds(join_parts(pieces), markup)
 
 

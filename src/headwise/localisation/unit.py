@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from html import unescape
-from itertools import groupby
 from typing import Protocol, runtime_checkable
 
 OPENS, CLOSES, POINT = "opens", "closes", "point"  # kinds of codes
@@ -169,11 +168,20 @@ def join_parts(parts: Sequence[str | Code]) -> Parts:
     >>> join_parts(["a", "", "b", Code("<x/>")])
     ('ab', Code(text='<x/>', inline=False))
     """
+    if len(parts) == 1:
+        return (parts[0],) if parts[0] else ()
     found: list[str | Code] = []
-    for is_text, run in groupby(filter(None, parts), lambda part: isinstance(part, str)):
-        several = tuple(run)
-        found += [plain(several)] if is_text else several
-    return tuple(found)
+    texts: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            texts.append(part)
+        else:
+            if text := "".join(texts):
+                found.append(text)
+            found.append(part)
+            texts.clear()
+    text = "".join(texts)
+    return (*found, text) if text else tuple(found)
 
 
 def unescape_html(text: str) -> str:
