@@ -38,6 +38,7 @@ XML_MEMBERS = (".xml", ".rels", ".opf", ".ncx", ".xhtml")
 NAMED_ENTITY = re.compile(rb"&(?!amp;|lt;|gt;|quot;|apos;)\w+;")  # of HTML, unknown to XML without its document type
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 RUNS = ("r", "t", "span", "proofErr", "lastRenderedPageBreak", "s", "tab", "line-break")
+DIRECTION = ("pPr", "bidi", "bidiVisual", "rtl")  # marks of right-to-left text
 RUN_FORMATS = ("rPr", "endParaRPr", "automatic-styles")
 RST_INLINE = (
     "emphasis", "strong", "literal", "reference", "footnote_reference", "citation_reference",
@@ -66,12 +67,12 @@ def read_archive(suffix: str, data: bytes) -> Reading:
 
 
 def _elements(element: ElementTree.Element) -> Counter[str]:
-    """The names of all elements but those of runs and their formats, which a translation may split and merge."""
+    """The names of elements, without runs and their formats, which may be split and merged, and marks of direction."""
     name = element.tag.rpartition("}")[2]
     if name in RUN_FORMATS:
         return Counter()
     inner = (_elements(child) for child in element)
-    return sum(inner, Counter[str]() if name in RUNS else Counter([name]))
+    return sum(inner, Counter[str]() if name in (*RUNS, *DIRECTION) else Counter([name]))
 
 
 def read_xml(data: bytes) -> Reading:

@@ -47,6 +47,7 @@ from headwise.errors import UserError
 from headwise.localisation import is_document
 from headwise.localisation.fill import targets_of
 from headwise.localisation.not_translated import NO_LETTERS, not_translated
+from headwise.localisation.placeholders import with_codes
 from headwise.localisation.reading import parse_document
 from headwise.localisation.unit import Code, Document, Parts, UnitState, plain
 
@@ -85,12 +86,13 @@ def documents(folders: Sequence[Path]) -> Iterator[Path]:
         yield from sorted(path for path in found if is_document(path.name))
 
 
-def capitals(parts: Parts) -> Parts:
-    """A translation that keeps every code.
+def capitals(unit: Unit) -> Parts:
+    """A translation that keeps every code and placeholder.
 
-    >>> capitals(("a ", Code("<b>"), "dog"))
-    ('A ', Code(text='<b>', inline=False), 'DOG')
+    >>> capitals(Unit(("a ", Code("<b>"), "dog %s"), (), UnitState.UNTRANSLATED, 1))
+    ('A ', Code(text='<b>', inline=False), 'DOG ', Code(text='%s', inline=False))
     """
+    parts = with_codes(unit.source, unit.markup)
     return tuple(part if isinstance(part, Code) else part.upper() for part in parts)
 
 
@@ -119,8 +121,8 @@ def wrong_in_capitals(
     path: Path, original: Reading | str, document: Document, languages: Sequence[str]
 ) -> Iterator[str]:
     """The failures of a document with every text in capitals."""
-    texts = {n: unit.source for n, unit in enumerate(document.units) if unit.state is not UnitState.KEPT}
-    filled = document.filled({n: capitals(source) for n, source in texts.items() if source})
+    texts = {n: unit for n, unit in enumerate(document.units) if unit.state is not UnitState.KEPT and unit.source}
+    filled = document.filled({n: capitals(unit) for n, unit in texts.items()})
     if languages == ("", ""):
         again = len(parse_document(str(path), filled).units)
         if again != len(document.units):
