@@ -49,7 +49,7 @@ from headwise.localisation.fill import targets_of
 from headwise.localisation.not_translated import NO_LETTERS, not_translated
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.reading import parse_document
-from headwise.localisation.unit import Code, Document, Parts, UnitState, plain
+from headwise.localisation.unit import Code, Document, Parts, Unit, UnitState, plain
 
 REPEATS = machine.pick(5, 2)
 
