@@ -208,7 +208,7 @@ def counts_table(header: Sequence[str], counts: dict[str, list[int]]) -> str:
 
 def speed_sections(results: dict[str, Speed]) -> list[str]:
     """A table of the speeds."""
-    seconds = [sum(column) for column in zip(*(r.seconds for r in results.values()), strict=True)]
+    seconds: list[float] = [sum(column) for column in zip(*(r.seconds for r in results.values()), strict=True)]
     every = [*sorted(results.items()), ("all", Speed(sum(r.characters for r in results.values()), seconds))]
     rows = [[name, f"{r.characters:,}", f"{statistics.median(r.seconds):.3f}", f"{r.rate:,.0f}"] for name, r in every]
     return [machine.table(["suffix", "characters", f"seconds, median of {REPEATS}", "characters/s"], rows)]
