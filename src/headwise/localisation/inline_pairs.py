@@ -43,10 +43,18 @@ def with_kinds(parts: Parts, markup: str = "") -> Parts:
         return parts
     roles = {n: _role(part, languages) for n in numbers if isinstance(part := parts[n], Code)}
     kinds = _kinds(roles)
-    return tuple(
+    found = [
         replace(part, kind=kinds.get(n) or _alone(part, roles[n][0])) if isinstance(part, Code) else part
         for n, part in enumerate(parts)
-    )
+    ]
+    if "markdown" not in languages:
+        return tuple(found)
+    return join_parts([part.text if isinstance(part, Code) and _is_loose(part) else part for part in found])
+
+
+def _is_loose(code: Code) -> bool:
+    """Whether a code looks like an end of emphasis of Markdown but has no partner, so that it is text."""
+    return code.kind == POINT and EMPHASIS.fullmatch(code.text) is not None
 
 
 def _with_links(parts: Parts) -> Parts:

@@ -26,7 +26,7 @@ from headwise.localisation.markdown_titles import definition_titles, inline_titl
 from headwise.localisation.not_translated import beginning_of
 from headwise.localisation.passages import Characters, Passages, TextPassage
 from headwise.localisation.placeholders import with_codes
-from headwise.localisation.unit import Code, Parts, Skipped, join_parts, plain
+from headwise.localisation.unit import CLOSES, OPENS, Code, Parts, Skipped, join_parts, plain
 
 FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*?\r?\n)??(?:\1|\.\.\.)[ \t]*(?:\r?\n|$)", re.DOTALL)
 LINE_END = re.compile(r"\r\n?|\n")
@@ -50,15 +50,16 @@ TAG = re.compile(r"<!--(?:[^<-]|<(?!!--)|-(?!->))*+-->|<[^<>]*>")
 TEMPLATE_TAG = re.compile(r"\{%(?:[^%{\n]|%(?!\})|\{(?!%))*+%\}|\{\{[<%][^{}\n]*+\}\}")
 PIPE = re.compile(r"(?<!\\)\|")
 BLANKS = re.compile(r"[ \t\r\n]+")
-OPENS, CLOSES = "\ue000", "\ue001"  # private characters that mark emphasis during output
+BEGINS, ENDS = "\ue000", "\ue001"  # private characters that mark emphasis during output
+LINK_BRACKET = re.compile(r"(?<!\\)[\[\]]")
 LINK_TO_HEADING = re.compile(r"\]\(\s?<?#([^\s()<>\"]+)|\]:[ \t]*<?#([^\s<>]+)|href=[\"']#([^\s\"']+)")
 ANCHOR = re.compile(r"(?:id|name)=[\"']([^\s\"']+)|\{[^{}\n]*#([\w-]+)")
-EMPTY = re.compile(rf"{OPENS}[*_~]+{CLOSES}[*_~]+")
-LOOSE_OPENING = re.compile(rf"(?<![*_~])((?:{OPENS}[*_~]++)++)(\s+)")
-LOOSE_CLOSING = re.compile(rf"(?<!\s)(\s+)((?:{CLOSES}[*_~]++)+)")
+EMPTY = re.compile(rf"{BEGINS}[*_~]+{ENDS}[*_~]+")
+LOOSE_OPENING = re.compile(rf"(?<![*_~])((?:{BEGINS}[*_~]++)++)(\s+)")
+LOOSE_CLOSING = re.compile(rf"(?<!\s)(\s+)((?:{ENDS}[*_~]++)+)")
 BOUNDARY = re.compile(  # of emphasis, beside another character
-    rf"(?<=(?P<before>\S))(?=(?P<opening>(?:{OPENS}[*_~]++)++)(?P<first>\S))|"
-    rf"(?<=(?P<last>\S))(?P<closing>(?:{CLOSES}[*_~]++)++)(?=(?P<after>\S))"
+    rf"(?<=(?P<before>\S))(?=(?P<opening>(?:{BEGINS}[*_~]++)++)(?P<first>\S))|"
+    rf"(?<=(?P<last>\S))(?P<closing>(?:{ENDS}[*_~]++)++)(?=(?P<after>\S))"
 )
 REFERENCE = re.compile(
     r"(?<!`)(`{1,9})(?!`).*?(?<!`)\1(?!`)|(?<!\])(!?\[)((?:[^\[\]\\]|\\.){1,999})\](?:\[\])?(?![\[(:])|"
@@ -249,10 +250,40 @@ def _enclosing_codes(parts: Parts) -> tuple[Code, Code] | None:
 def _to_markdown(source: Parts, is_cell: bool, parts: Parts) -> str:
     """A translation as one line of Markdown that starts no block, unless the source does."""
     parts = _mapped(parts, lambda text: BLANKS.sub(" ", PIPE.sub(r"\\|", text) if is_cell else text))
+    parts = _with_balanced_links(parts)
     text = (inline_markdown(parts) if inline_markdown(source) == plain(source) else plain(parts)).strip()
     if HTML_BLOCK.match(text) and not HTML_BLOCK.match(plain(source)):
         return f"&#8203;{text}"  # a space without width, because there is no escape for tags
     return re.sub(r"^\d*", r"\g<0>\\", text) if BLOCK.match(text) and not BLOCK.match(plain(source)) else text
+
+
+def _with_balanced_links(parts: Parts) -> Parts:
+    """A text with an escape before each bracket in a link that has no partner there, because it would end the link."""
+    opened: list[list[tuple[int, int]]] = []  # the brackets in each link around a part: number and index
+    loose: dict[int, list[int]] = {}
+    for n, part in enumerate(parts):
+        if isinstance(part, Code):
+            if part.kind == OPENS and part.text.endswith("["):
+                opened.append([])
+            elif part.kind == CLOSES and part.text.startswith("]") and opened:
+                for number, at in opened.pop():
+                    loose.setdefault(number, []).append(at)
+            continue
+        for found in LINK_BRACKET.finditer(part) if opened else ():
+            if found[0] == "[":
+                opened[-1].append((n, found.start()))
+            elif opened[-1]:
+                opened[-1].pop()
+            else:
+                loose.setdefault(n, []).append(found.start())
+    if not loose:
+        return parts
+    return tuple(
+        "".join("\\" * (at in loose.get(n, ())) + character for at, character in enumerate(part))
+        if isinstance(part, str) and n in loose
+        else part
+        for n, part in enumerate(parts)
+    )
 
 
 def _apart(found: re.Match[str]) -> str:
@@ -281,18 +312,18 @@ def inline_markdown(parts: Parts) -> str:
     >>> inline_markdown(("a ", Code("**"), " b ", Code("**"), "c")), inline_markdown((Code("_"), "b.", Code("_"), "c"))
     ('a  **b** c', '_b._ c')
     """
-    if any(private in plain(parts) for private in (OPENS, CLOSES)):
+    if any(private in plain(parts) for private in (BEGINS, ENDS)):
         return plain(parts)
     left, opened, pieces = Counter(part for part in parts if isinstance(part, Code)), set[Code](), list[str]()
     for part in parts:
         if isinstance(part, str) or not EMPHASIS.fullmatch(part.text) or not (part in opened or left[part] > 1):
             pieces.append(part if isinstance(part, str) else part.text)
             continue
-        pieces.append((CLOSES if part in opened else OPENS) + part.text)
+        pieces.append((ENDS if part in opened else BEGINS) + part.text)
         opened ^= {part}
         left[part] -= 1
     text = EMPTY.sub("", "".join(pieces))
     text = LOOSE_OPENING.sub(r"\2\1", text)
     text = LOOSE_CLOSING.sub(r"\2\1", text)
     text = BOUNDARY.sub(_apart, text)
-    return text.replace(OPENS, "").replace(CLOSES, "")
+    return text.replace(BEGINS, "").replace(ENDS, "")

@@ -328,3 +328,18 @@ def test_code_in_template_tags_within_a_line_does_not_hide_the_rest() -> None:
     document = parse_document("a.md", b"{% raw %}`{{ x }}`{% endraw %} is a tag.\n\n{% raw %}\nx\n{% endraw %}\n")
     assert [plain(unit.source) for unit in document.units] == ["{% raw %}`{{ x }}`{% endraw %} is a tag."]
     assert [one.kind for one in document.skipped] == ["code block"]
+
+
+@pytest.mark.parametrize("text", ["a ] b", "[ a", "a [b] c", "] [", r"a \] b ]"])
+def test_brackets_of_a_translation_do_not_end_its_link(text: str) -> None:
+    document = parse_document("a.md", b"See [the page](u) now\n")
+    _, opening, _, closing, _ = with_codes(document.units[0].source, "markdown")
+    filled = document.filled({0: ("Siehe ", opening, text, closing, " jetzt")}).decode()
+    assert markdown.markdown(filled).count('<a href="u">') == 1
+    assert markdown.markdown(filled).startswith("<p>Siehe <a")
+    assert markdown.markdown(filled).endswith("</a> jetzt</p>")
+
+
+def test_loose_marks_of_emphasis_are_text() -> None:
+    source = with_codes(("call _issue_info and **this, *that*",), "markdown")
+    assert [part for part in source if isinstance(part, str)] == ["call _issue_info and **this, ", "that"]
