@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headwise.localisation.unit import CLOSES, OPENS, POINT, Code, Parts, join_parts
+from headwise.localisation.unit import CLOSES, OPENS, POINT, Code, Parts, join_parts, plain
 
 TOGGLES = "toggles"  # opens, or closes what it has opened
 ATTRIBUTES = r"(?:[^<>\"']|\"[^\"]*\"|'[^']*')*+"
@@ -42,6 +42,8 @@ def with_kinds(parts: Parts, markup: str = "") -> Parts:
     if not numbers:
         return parts
     roles = {n: _role(part, languages) for n in numbers if isinstance(part := parts[n], Code)}
+    if "markdown" in languages:
+        roles |= {n: (_side(parts, n), key) for n, (role, key) in roles.items() if role == TOGGLES}
     kinds = _kinds(roles)
     found = [
         replace(part, kind=kinds.get(n) or _alone(part, roles[n][0])) if isinstance(part, Code) else part
@@ -50,6 +52,14 @@ def with_kinds(parts: Parts, markup: str = "") -> Parts:
     if "markdown" not in languages:
         return tuple(found)
     return join_parts([part.text if isinstance(part, Code) and _is_loose(part) else part for part in found])
+
+
+def _side(parts: Parts, number: int) -> str:
+    """Whether marks of emphasis can open it, close it or both, by the characters beside them (CommonMark, 6.2)."""
+    before, marks, after = (plain((part,)) for part in ("", *parts, "")[number : number + 3])
+    opens = bool(after[:1].strip()) and not (marks[:1] == "_" and before[-1:].isalnum())
+    closes = bool(before[-1:].strip()) and not (marks[:1] == "_" and after[:1].isalnum())
+    return TOGGLES if opens and closes else OPENS if opens else CLOSES if closes else POINT
 
 
 def _is_loose(code: Code) -> bool:

@@ -62,7 +62,9 @@ class Paragraph:
     end: int
     source: Parts
     settings: Sequence[RunSetting]  # code `<gN>` is for number N; 0 is the most frequent
-    objects: Sequence[str]  # code `<xN/>` is for number N, or `<mN/>` if it does not separate words
+    objects: Sequence[
+        RunSetting
+    ]  # with their XML as properties; code `<xN/>` is for number N, or `<mN/>` if it does not separate words
     prefix: str  # namespace prefix
     dialect: "Dialect"
     lead: str = ""  # what it begins with, up to its text
@@ -75,13 +77,13 @@ class Paragraph:
             if code is None:
                 pieces.append(setting._replace(properties=self._runs(setting, plain((part,)))))
             elif code[2] in "mx":
-                pieces.append(RunSetting("", "", left.pop(int(code[3]), "")))
+                pieces.append(left.pop(int(code[3]), RunSetting("", "", "")))
             else:
                 setting = self.settings[0 if code[1] else int(code[3])]
         found = [self.lead]
-        for (opens, closes), several in groupby(pieces, lambda piece: piece[:2]):  # one link around several runs
-            found += [opens, *(piece.properties for piece in several), closes]
-        return "".join([*found, *left.values()])
+        for (opens, closes), several in groupby([*pieces, *left.values()], lambda piece: piece[:2]):
+            found += [opens, *(piece.properties for piece in several), closes]  # one link around several runs
+        return "".join(found)
 
     def _runs(self, setting: RunSetting, text: str) -> str:
         runs = self.dialect.marks.runs(setting.properties, self.prefix, CONTROLS.sub("", text))
@@ -228,7 +230,7 @@ def _paragraph(part: Source, element: Element, prefix: str, fields: _Fields) -> 
     last = links[texts[-1]].last if texts[-1] in links else texts[-1]
     inside = _merge_objects([piece for piece in pieces if first <= piece.child <= last])
     source, settings = _with_format_codes(inside)
-    objects = [piece.raw for piece in inside if piece.raw]
+    objects = [piece.setting._replace(properties=piece.raw) for piece in inside if piece.raw]
     start, end = element.children[first].start, element.children[last].end
     lead = _lead(part, element, start, prefix, fields.dialect.marks)
     start = element.inner if lead else start
@@ -284,9 +286,11 @@ def _mark_kind(mark: Element) -> str:
 
 
 def _merge_objects(pieces: Sequence[RunPiece]) -> list[RunPiece]:
-    """Merge adjacent objects: a field is several runs, in this order."""
+    """Merge adjacent objects in one container: a field is several runs, in this order."""
     found: list[RunPiece] = []
-    for is_object, run in groupby(pieces, lambda piece: bool(piece.raw)):
+    for (is_object, _), run in groupby(
+        pieces, lambda piece: (bool(piece.raw), bool(piece.raw) and piece.setting.opens)
+    ):
         several = list(run)
         found += [several[0]._replace(raw="".join(one.raw for one in several))] if is_object else several
     return found
@@ -309,7 +313,7 @@ def _pieces(
         if element.name != "r":
             fields.step(element)  # tracked changes may contain the end of a field
         fields.skip(part, element, STAYS.get(element.name, "field"))
-        yield RunPiece(child, around, "", around.opens + part.text(element.start, element.end) + around.closes)
+        yield RunPiece(child, around, "", part.text(element.start, element.end))
 
 
 def _container(element: Element) -> Element | None:
@@ -336,7 +340,7 @@ def _run(part: Source, run: Element, child: int, prefix: str, around: RunSetting
             yield RunPiece(child, setting, "\n")
         elif one.name not in (*NOISE, "rPr"):
             raw = f"<{prefix}r>{setting.properties}{part.text(one.start, one.end)}</{prefix}r>"
-            yield RunPiece(child, setting, "", around.opens + raw + around.closes)
+            yield RunPiece(child, setting, "", raw)
 
 
 def _with_format_codes(pieces: Sequence[RunPiece]) -> tuple[Parts, list[RunSetting]]:
@@ -350,7 +354,8 @@ def _with_format_codes(pieces: Sequence[RunPiece]) -> tuple[Parts, list[RunSetti
     parts: list[str | Code] = []
     current, n_objects = common, 0
     for piece in pieces:
-        wanted = current if not piece.raw and not piece.text.strip() else _visible(piece.setting)
+        is_blank = not piece.raw and not piece.text.strip() and piece.setting.opens == current.opens
+        wanted = current if is_blank else _visible(piece.setting)
         wanted = common if piece.raw else wanted
         if wanted != current:
             parts += [Code(f"</g{len(settings) - 1}>", inline=True)] * (current != common)

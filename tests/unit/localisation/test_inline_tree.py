@@ -234,6 +234,21 @@ def test_only_brackets_of_links_are_codes(text: str, ends: list[str]) -> None:
     assert plain(parts) == text
 
 
+@pytest.mark.parametrize(
+    "text,spans",
+    [
+        ("def f(_info): _id = _info['id']", 0),
+        ("_a_ and _b c_, d_e_f", 2),
+        ("**a** *b c* 5 * 3 ~~d~~", 3),
+        ("a** b **c", 0),
+    ],
+)
+def test_marks_of_emphasis_open_and_close_by_what_is_beside_them(text: str, spans: int) -> None:
+    parts = with_codes((text,), "markdown")
+    assert [code.kind for code in codes_of(parts)] == ["opens", "closes"] * spans
+    assert plain(parts) == text
+
+
 def test_tags_of_a_format_without_partners_reach_to_the_end_of_a_text() -> None:
     parts = (Code("</b>", inline=True), Code("<i>", inline=True), Code("<br>", inline=True), Code("<p>"))
     assert [code.kind for code in codes_of(with_kinds(parts))] == ["closes", "opens", "point", "point"]
