@@ -57,10 +57,7 @@ ANCHOR = re.compile(r"(?:id|name)=[\"']([^\s\"']+)|\{[^{}\n]*#([\w-]+)")
 EMPTY = re.compile(rf"{BEGINS}[*_~]+{ENDS}[*_~]+")
 LOOSE_OPENING = re.compile(rf"(?<![*_~])((?:{BEGINS}[*_~]++)++)(\s+)")
 LOOSE_CLOSING = re.compile(rf"(?<!\s)(\s+)((?:{ENDS}[*_~]++)+)")
-BOUNDARY = re.compile(  # of emphasis, beside another character
-    rf"(?<=(?P<before>\S))(?=(?P<opening>(?:{BEGINS}[*_~]++)++)(?P<first>\S))|"
-    rf"(?<=(?P<last>\S))(?P<closing>(?:{ENDS}[*_~]++)++)(?=(?P<after>\S))"
-)
+BOUNDARY = re.compile(rf"(?:[{BEGINS}{ENDS}][*_~]++)++")
 REFERENCE = re.compile(
     r"(?<!`)(`{1,9})(?!`).*?(?<!`)\1(?!`)|(?<!\])(!?\[)((?:[^\[\]\\]|\\.){1,999})\](?:\[\])?(?![\[(:])|"
     r"(?P<tag>\{%|\{\{[<%])"
@@ -287,12 +284,16 @@ def _with_balanced_links(parts: Parts) -> Parts:
 
 
 def _apart(found: re.Match[str]) -> str:
-    """A boundary with a blank if there would be no emphasis without it."""
-    before, opening, first, last, closing, after = found.groups()
-    marks, inner, outer = (closing, last, after) if closing else (opening, first, before)
-    is_word = not _is_punctuation(outer)
-    joins = opening and outer == opening[1]  # the end of other emphasis
-    return (closing or "") + " " * bool(joins or (is_word and ("_" in marks or _is_punctuation(inner))))
+    """Marks of emphasis, first those that close it, with a blank where there would be no emphasis without it."""
+    marks, (start, end) = found[0], found.span()
+    before, after = found.string[start - 1 : start] if start else "", found.string[end : end + 1]
+    closing, begins, opening = marks.partition(BEGINS)
+    if closing and opening:
+        return f"{closing}{' ' * (closing[-1] == opening[0])}{begins}{opening}"
+    inner, outer = (before, after) if closing else (after, before)
+    is_word = bool(outer.strip()) and not _is_punctuation(outer)
+    blank = " " * bool(is_word and ("_" in marks or (inner and _is_punctuation(inner))))
+    return f"{closing}{blank}{begins}{opening}" if opening else f"{closing}{blank}"
 
 
 def _is_punctuation(character: str) -> bool:

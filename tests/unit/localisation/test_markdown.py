@@ -8,10 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headwise.localisation.markdown import inline_markdown
 from headwise.localisation.markdown_dialects import masked_dialects
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.reading import parse_document
-from headwise.localisation.unit import UnitState, plain
+from headwise.localisation.unit import Code, UnitState, plain
 
 
 def texts(page: str) -> list[str]:
@@ -343,3 +344,20 @@ def test_brackets_of_a_translation_do_not_end_its_link(text: str) -> None:
 def test_loose_marks_of_emphasis_are_text() -> None:
     source = with_codes(("call _issue_info and **this, *that*",), "markdown")
     assert [part for part in source if isinstance(part, str)] == ["call _issue_info and **this, ", "that"]
+
+
+@pytest.mark.parametrize(
+    "pieces,expected",
+    [
+        (("ein ", "**", "*", "grosser", "*", " Hund", "**"), "ein ***grosser* Hund**"),
+        (("*", "a", "*", "*", "b", "*"), "*a* *b*"),
+        (("*", "a", "*", "**", "b", "**"), "*a* **b**"),
+        (("_", "a", "_", "**", "b", "**"), "_a_**b**"),
+        (("c", "**", "(a)", "**", "b"), "c **(a)** b"),
+        (("c", "_", "a", "_", "b"), "c _a_ b"),
+        (("c", "*", "a", "*", "b"), "c*a*b"),
+    ],
+)
+def test_blanks_where_emphasis_needs_them(pieces: tuple[str, ...], expected: str) -> None:
+    parts = tuple(Code(one) if set(one) <= set("*_") else one for one in pieces)
+    assert inline_markdown(parts) == expected
