@@ -244,8 +244,8 @@ def test_adapters_need_a_pretrained_model(cli: Cli, base: Path, files: list[str]
     ("change", "expected"),
     [
         ({"peft_type": "IA3"}, "peft_type = IA3: only LORA, with its lora_alpha, is understood"),
-        ({"use_dora": True}, "use_dora = True: is not understood"),
-        ({"bias": "all"}, "bias = all: is not understood"),
+        ({"layer_replication": [[0, 1]]}, "layer_replication = [[0, 1]]: is not understood"),
+        ({"bias": "some"}, "bias = 'some': must be none, all or lora_only"),
         ({"base_model_name_or_path": "nowhere"}, "base_model_name_or_path = 'nowhere' is no folder of a model"),
     ],
 )

@@ -12,7 +12,7 @@ from headwise.checkpoint.hub import known_folder
 from headwise.checkpoint.layout import ADAPTER, CONFIG, adapters_in, read_json, weight_files
 from headwise.errors import UserError
 
-MATRICES = "adapter_model.safetensors"
+MATRICES, PICKLED_MATRICES = "adapter_model.safetensors", "adapter_model.bin"
 
 
 def home_of(path: Path) -> Path:
@@ -43,16 +43,23 @@ def folders_of(path: Path) -> list[Path]:
 def tensor_files(path: Path) -> list[Path]:
     """Every file of tensors of a model: those of its folder, or of adapters and of the model they change."""
     found = adapters_in(path)
-    return [*tensor_files(base_of(found[0])), *(folder / MATRICES for folder in found)] if found else weight_files(path)
+    return [*tensor_files(base_of(found[0])), *map(matrices_file, found)] if found else weight_files(path)
+
+
+def matrices_file(folder: Path) -> Path:
+    """The file of the matrices: safetensors, or the pickled one of older versions of peft."""
+    pickled = folder / PICKLED_MATRICES
+    return pickled if pickled.is_file() and not (folder / MATRICES).is_file() else folder / MATRICES
 
 
 def describe_adapters(path: Path) -> str:
     """Rank, size and model of each adapter that `path` names; "" for other folders."""
     lines = []
     for folder in adapters_in(path):
-        values, size = read_json(folder / ADAPTER), sum(tensor_sizes(folder / MATRICES))
-        rank, alpha, base = values.get("r"), values.get("lora_alpha"), base_of(folder)
-        lines.append(f"{folder.absolute().name}: rank {rank}, alpha {alpha}, {size:,} parameters, added to {base}")
+        values, path, base = read_json(folder / ADAPTER), matrices_file(folder), base_of(folder)
+        size = "" if path.name == PICKLED_MATRICES else f"{sum(tensor_sizes(path)):,} parameters, "
+        rank, alpha = values.get("r"), values.get("lora_alpha")
+        lines.append(f"{folder.absolute().name}: rank {rank}, alpha {alpha}, {size}added to {base}")
     return "; ".join(lines)
 
 

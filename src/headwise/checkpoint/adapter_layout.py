@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from headwise.checkpoint.adapter_folders import MATRICES
-from headwise.checkpoint.adapters import PREFIX
+from headwise.checkpoint.adapter_parts import PREFIX
 from headwise.checkpoint.layout import ADAPTER
 from headwise.checkpoint.manifest import seal
 from headwise.checkpoint.tensors import file_tensor

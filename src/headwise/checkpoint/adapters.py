@@ -4,7 +4,8 @@
 names that layers have in the file of the model. Folders that `headwise train` writes contain the files of tokenizer
 and generation, too; for folders of `peft` those of the model are used.
 
-Not here: training of adapters (`network/low_rank.py`), and writing such a folder (`adapter_layout`).
+Not here: settings (`adapter_settings`), one layer (`adapter_parts`), training of adapters (`network/low_rank.py`), and
+writing such a folder (`adapter_layout`).
 """
 
 import re
@@ -13,20 +14,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from headwise.checkpoint.adapter_folders import MATRICES, base_of, home_of
-from headwise.checkpoint.layout import ADAPTER, CONFIG, adapters_in, read_json, weight_files
-from headwise.checkpoint.matching import with_todays_names
+from headwise.checkpoint.adapter_folders import PICKLED_MATRICES, base_of, home_of, matrices_file
+from headwise.checkpoint.adapter_parts import split_parts
+from headwise.checkpoint.adapter_settings import read_adapter_settings
+from headwise.checkpoint.layout import CONFIG, adapters_in, read_json, weight_files
+from headwise.checkpoint.matching import tied_keys, with_todays_names
 from headwise.checkpoint.tensors import _mapped, _unpickled
 from headwise.errors import UserError
 from headwise.families.family import Family
 from headwise.families.registry import FAMILIES
-
-PREFIX = "base_model.model."  # of every key
-REFUSED = ("use_dora", "alpha_pattern", "layer_replication", "target_parameters", "trainable_token_indices")
 
 
 def adapted_tensors(adapters: Sequence[Path]) -> dict[str, Tensor]:
@@ -38,16 +39,36 @@ def adapted_tensors(adapters: Sequence[Path]) -> dict[str, Tensor]:
     values = read_json(home_of(base) / CONFIG)
     if "family" in values:
         raise UserError(f"{adapters[0]}: is for {base}, which was imported; adapters are for the layout it came in")
-    tensors = open_tensors(base)
+    tensors, tied = open_tensors(base), {}
     if family := FAMILIES.get(str(values.get("model_type"))):
         tensors = with_todays_names(tensors, family)
+        tied = _repeat_tied(tensors, tied_keys(family, family.config_from_hf(values)))
         own = read_json(adapters[0] / CONFIG) if (adapters[0] / CONFIG).is_file() else values
         if own.get("model_type") == values["model_type"]:
             others = _head_keys(family, values) - _head_keys(family, own)
             tensors = {key: tensor for key, tensor in tensors.items() if not others & {key, key.rpartition(".")[0]}}
+            tied = {again: key for again, key in tied.items() if again in tensors}
+    start = dict(tensors)
     for folder in adapters:
-        _add(tensors, folder)
+        _add(tensors, folder, start, tied)
     return tensors
+
+
+def _repeat_tied(tensors: dict[str, Tensor], tied: Mapping[str, str]) -> dict[str, str]:
+    """Add repeated tensors to `tensors`, so that adapters can change each by its own name.
+
+    Returns those of `tied`, which has the key of the first one for each, that are equal to it in this file.
+    """
+    for again, key in tied.items():
+        if key not in tensors and again in tensors:
+            tensors[key] = tensors[again]
+    found = {
+        again: key
+        for again, key in tied.items()
+        if key in tensors and (again not in tensors or torch.equal(tensors[again], tensors[key]))
+    }
+    tensors.update({again: tensors[key] for again, key in found.items()})
+    return found
 
 
 def _head_keys(family: Family, values: Mapping[str, Any]) -> set[str]:
@@ -57,21 +78,37 @@ def _head_keys(family: Family, values: Mapping[str, Any]) -> set[str]:
     return {key for table in tables for key, name in table.items() if name.startswith("head.")}
 
 
-def _add(tensors: dict[str, Tensor], folder: Path) -> None:
-    values, matrices = read_json(folder / ADAPTER), _matrices(folder)
-    _check(values, matrices, folder)
-    transposed = _transposed(folder)
-    for name, tensor in matrices.items():
-        path = name.removeprefix(PREFIX)
-        if path.endswith(".lora_B.weight"):
-            a = matrices[name.replace(".lora_B.", ".lora_A.")]
-            layer = _key_of(path.removesuffix(".lora_B.weight") + ".weight", tensors, folder)
-            added = _scale(values, len(a)) * (tensor.float() @ a.float())
-            weight = tensors[layer].float()
-            turned = any(f".{key}".endswith(f".{_numberless(layer)}") for key in transposed)
-            tensors[layer] = weight + (added.t() if turned else added)
-        elif not path.endswith(".lora_A.weight"):  # a part that was fully trained, such as a head
-            tensors[path.replace(".modules_to_save.", ".")] = tensor
+def _add(tensors: dict[str, Tensor], folder: Path, start: Mapping[str, Tensor], tied: Mapping[str, str]) -> None:
+    """Merge the adapters of `folder`: add to `tensors` how they change those of the model, `start`.
+
+    `tied` has repeated embeddings, with the key of the first one. As in `peft`, adapters and copies of one leave the
+    others as they are, unless all are to stay tied; trained tokens of the encoder's, and a matrix that is stored
+    without being adapted, change all of them.
+    """
+    settings = read_adapter_settings(folder)
+    whole, layers = split_parts(_matrices(folder), settings, matrices_file(folder))
+    start, transposed = dict(start), _transposed(folder)
+    for name, tensor in whole.items():
+        key = _key_of(name.replace(".base_layer.", "."), start) or name
+        for one in [key] if settings.is_separate(name) else _all_of(key, tied):
+            tensors[one] = start[one] = tensor
+    keys = [_existing(f"{layer.name}.weight", start, folder) for layer in layers]
+    for key, layer in zip(keys, layers, strict=True):
+        turned = any(f".{one}".endswith(f".{_numberless(key)}") for one in transposed)
+        new = layer.merged(start[key], turned)
+        first = key not in tied or key.endswith("encoder.embed_tokens.weight")
+        together = first and (settings.tied or "tokens" in layer.parts)
+        for one in [key, *(other for other in _all_of(key, tied) if together and other not in keys)]:
+            tensors[one] = new if tensors[one] is start[one] else tensors[one] + (new - start[one].float())
+        if "bias" in layer.parts:
+            bias = _existing(f"{layer.name}.bias", start, folder)
+            tensors[bias] = tensors[bias] + (layer.biased(start[bias]) - start[bias].float())
+
+
+def _all_of(key: str, tied: Mapping[str, str]) -> list[str]:
+    """The keys of all tensors that are tied to one; of any other, its own."""
+    first = tied.get(key, key)
+    return [first, *(again for again, one in tied.items() if one == first)]
 
 
 def _transposed(folder: Path) -> list[str]:
@@ -94,40 +131,29 @@ def _numberless(layer: str) -> str:
 
 
 def _matrices(folder: Path) -> dict[str, Tensor]:
+    path = matrices_file(folder)
+    if path.name == PICKLED_MATRICES:
+        return _unpickled(path)
     try:
-        return load_file(folder / MATRICES)
+        return load_file(path)
     except (OSError, SafetensorError) as error:
         reason = str(error).partition("\n")[0]
-        raise UserError(f"{folder / MATRICES}: cannot be read as safetensors ({reason})") from None
+        raise UserError(f"{path}: cannot be read as safetensors ({reason})") from None
 
 
-def _scale(values: Mapping[str, Any], rank: int) -> float:
-    return values["lora_alpha"] / (rank**0.5 if values.get("use_rslora") else rank)
+def _existing(path: str, tensors: Mapping[str, Tensor], folder: Path) -> str:
+    """The key of a tensor that the model must have."""
+    if found := _key_of(path, tensors):
+        return found
+    raise UserError(f"{matrices_file(folder)}: {path}: the model in {base_of(folder)} has no such layer")
 
 
-def _check(values: Mapping[str, Any], matrices: Mapping[str, Tensor], folder: Path) -> None:
-    """`UserError` for unsupported adapters."""
-    kind = values.get("peft_type")
-    if kind != "LORA" or not isinstance(values.get("lora_alpha"), int | float):
-        raise UserError(f"{folder / ADAPTER}: peft_type = {kind}: only LORA, with its lora_alpha, is understood")
-    strange = [name for name in REFUSED if values.get(name)]
-    strange += ["bias"] * (values.get("bias", "none") != "none")
-    if strange:
-        raise UserError(
-            f"{folder / ADAPTER}: {strange[0]} = {values[strange[0]]}: is not understood; merge it with peft"
-        )
-    wrong = [name for name in matrices if not name.startswith(PREFIX) or "lora_embedding" in name]
-    wrong += [name for name in matrices if name.replace(".lora_B.", ".lora_A.") not in matrices]
-    if wrong or not matrices:
-        raise UserError(f"{folder / MATRICES}: {(wrong or ['nothing'])[0]}: is not understood; merge it with peft")
-
-
-def _key_of(path: str, tensors: Mapping[str, Tensor], folder: Path) -> str:
-    """The tensor of a layer; its first word is missing in files and adapters of networks without a head."""
-    found = [key for key in tensors if key == path or key.endswith(f".{path}") or path.endswith(f".{key}")]
-    if len(found) != 1:
-        raise UserError(f"{folder / MATRICES}: {path}: the model in {base_of(folder)} has no such layer")
-    return found[0]
+def _key_of(path: str, tensors: Mapping[str, Tensor]) -> str:
+    """The key of a tensor, "" without one; the first word is missing where the network has no head."""
+    if path in tensors:
+        return path
+    found = [key for key in tensors if key.endswith(f".{path}") or path.endswith(f".{key}")]
+    return found[0] if len(found) == 1 else ""
 
 
 def open_tensors(folder: Path) -> dict[str, Tensor]:

@@ -121,6 +121,17 @@ def with_todays_names(tensors: Mapping[str, T], family: Family) -> dict[str, T]:
     return {new: tensors[old] for new, old in renamed.items()}
 
 
+def tied_keys(family: Family, config: NetworkConfig) -> dict[str, str]:
+    """The names of tensors that repeat another one in a file, each with the key of the first: embeddings, output
+    matrices and their biases, where `config.share_embeddings` and `config.tie_head` say that they are shared.
+    """
+    shared = {True: config.share_embeddings, False: config.tie_head}
+    tied = {again: key for again, key in family.same.items() if shared["embed_tokens" in again]}
+    embeddings = [_keys_of(family, config, f"{front}embeddings.tokens") for front in ("tgt_", "src_", "")]
+    head, embedding = _keys_of(family, config, "head.output"), next(filter(None, embeddings), "")
+    return tied | ({head: embedding} if config.tie_head and head and embedding else {})
+
+
 def _as_saved(config: NetworkConfig, found: TensorsOf[Any], family: Family) -> NetworkConfig:
     """The configuration corrected by the file: matrices that are not shared there are separate, and a bias of logits
     that the file lacks does not exist (networks saved without their head are loaded with it).
