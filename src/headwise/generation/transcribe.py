@@ -168,6 +168,8 @@ def start_tokens(special_tokens: WhisperTokens, language: str, task: str, timest
         raise UserError("this model is for English only: leave out language and task")
     if language not in special_tokens.languages and special_tokens.languages:
         raise UserError(f"language '{language}': this model knows {', '.join(sorted(special_tokens.languages))}")
+    if special_tokens.languages and task not in special_tokens.tasks:
+        raise UserError(f"generation_config.json: task_to_id has no {task}, and the vocabulary no <|{task}|>")
     requested = [special_tokens.languages[language], special_tokens.tasks[task]] if special_tokens.languages else []
     return [special_tokens.start, *requested, *([] if timestamps else [special_tokens.no_timestamps])]
 
