@@ -1,6 +1,7 @@
 """Chat templates: a conversation as the text that a chat model was trained on.
 
-Templates are Jinja programs from the tokenizer's files; they run in Jinja's sandbox.
+Templates are Jinja programs from the tokenizer's files; they run in Jinja's sandbox, and see what those of
+`transformers` see (https://huggingface.co/docs/transformers/chat_templating). Tools and documents are not passed.
 """
 
 import json
@@ -9,10 +10,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+from headwise.checkpoint.layout import read_json
+from headwise.checkpoint.vocabulary import Vocabulary, bare
 from headwise.errors import UserError
 
 Messages = Sequence[Mapping[str, Any]]  # such as {"role": "user", "content": "Hello"}
-TEMPLATE, SETTINGS = "chat_template.jinja", "tokenizer_config.json"
+TEMPLATE, SETTINGS, TOKENS = "chat_template.jinja", "tokenizer_config.json", "special_tokens_map.json"
+REASONING = ("reasoning_content", "thinking", "reasoning")  # names of the same part of a message; the first is used
 
 
 def refuse_single(texts: object, method: str) -> None:
@@ -31,20 +35,70 @@ def render_chat(folder: Path, messages: Messages, answer: bool = True) -> str:
     """
     settings = tokenizer_settings(folder)
     template = _template(folder, settings)
+    values = {
+        "messages": [_message(one) for one in messages],
+        "tools": None,
+        "documents": None,
+        "add_generation_prompt": answer,
+        **_special_tokens(folder, settings),
+    }
     try:
-        from jinja2 import TemplateError
-        from jinja2.ext import loopcontrols
+        return _sandbox().from_string(template).render(values)
+    except UserError:
+        raise
+    except Exception as error:  # whatever a program may raise
+        raise UserError(f"{folder}: its chat template rejects these messages ({error})") from None
+
+
+def _sandbox() -> Any:
+    """The environment of a template."""
+    try:
+        from jinja2 import nodes
+        from jinja2.ext import Extension, loopcontrols
         from jinja2.sandbox import ImmutableSandboxedEnvironment
     except ImportError:
         raise UserError('a chat template needs a library: pip install "headwise[chat]"') from None
-    sandbox = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-    sandbox.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
-    sandbox.globals |= {"raise_exception": _refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
-    specials = {name: special_token_text(settings, name) for name in settings if name.endswith("_token")}
-    try:
-        return sandbox.from_string(template).render(messages=list(messages), add_generation_prompt=answer, **specials)
-    except (TemplateError, TypeError) as error:
-        raise UserError(f"{folder}: its chat template rejects these messages ({error})") from None
+
+    class Generation(Extension):
+        """`{% generation %}` marks what a model was trained to write; here it has no effect."""
+
+        tags = {"generation"}  # noqa: RUF012, Jinja's
+
+        def parse(self, parser: Any) -> Any:
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            return nodes.CallBlock(self.call_method("_unchanged"), [], [], body).set_lineno(line)
+
+        def _unchanged(self, caller: Any) -> str:
+            return caller()
+
+    sandbox = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    sandbox.filters["tojson"] = _to_json
+    sandbox.globals |= {"raise_exception": _refuse, "strftime_now": lambda format: datetime.now().strftime(format)}
+    return sandbox
+
+
+def _to_json(
+    value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+) -> str:
+    """The filter `tojson` of templates; unlike that of Jinja it escapes nothing for HTML."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message without keys that are None, and with its reasoning under the names that templates read."""
+    given = {key: value for key, value in message.items() if value is not None}
+    reasoning = next((given[name] for name in REASONING if name in given), None)
+    return given if reasoning is None else {"thinking": reasoning, **given, REASONING[0]: reasoning}
+
+
+def _special_tokens(folder: Path, settings: Mapping[str, Any]) -> dict[str, str]:
+    """The texts of the special tokens that a tokenizer has, by name; older ones are in a file of their own."""
+    path = folder / TOKENS
+    older = read_json(path) if "added_tokens_decoder" not in settings and path.is_file() else {}
+    found = {**settings, **older}
+    named = [name for name, value in found.items() if name.endswith("_token") and isinstance(value, str | Mapping)]
+    return {name: special_token_text(found, name) for name in named}
 
 
 def special_token_text(settings: Mapping[str, Any], name: str) -> str:
@@ -53,15 +107,20 @@ def special_token_text(settings: Mapping[str, Any], name: str) -> str:
     return str(value.get("content", "")) if isinstance(value, Mapping) else str(value)
 
 
-def without_bos(folder: Path, text: str) -> str:
-    """The text without a start token, which the tokenizer will add."""
-    return text.removeprefix(special_token_text(tokenizer_settings(folder), "bos_token"))
+def chat_ids(folder: Path, messages: Messages, vocabulary: Vocabulary) -> list[int]:
+    """The ids of a conversation. The template writes special tokens, so that the tokenizer adds none."""
+    text = render_chat(folder, messages)
+    encode, before, _ = bare(vocabulary)
+    start = special_token_text(tokenizer_settings(folder), "bos_token")
+    if start and text.startswith(start) and encode(start) != [vocabulary.id_of(start)]:
+        return [*before, *encode(text.removeprefix(start))]  # a vocabulary that takes special tokens in a text for text
+    return encode(text)
 
 
 def tokenizer_settings(folder: Path) -> dict[str, Any]:
     """The values of tokenizer_config.json; empty if there is no such file."""
     path = folder / SETTINGS
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return read_json(path) if path.is_file() else {}
 
 
 def _template(folder: Path, settings: Mapping[str, Any]) -> str:
@@ -69,8 +128,10 @@ def _template(folder: Path, settings: Mapping[str, Any]) -> str:
         return (folder / TEMPLATE).read_text(encoding="utf-8")
     template = settings.get("chat_template")
     if isinstance(template, list):  # several, by name
-        template = {one["name"]: one["template"] for one in template}.get("default")
-    if not template:
+        template = {one.get("name"): one.get("template") for one in template if isinstance(one, Mapping)}
+    if isinstance(template, Mapping):
+        template = template.get("default")
+    if not isinstance(template, str) or not template:
         raise UserError(f"{folder}: has no chat template ({TEMPLATE}, or in {SETTINGS}): prompt it without --chat")
     return template
 

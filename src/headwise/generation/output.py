@@ -8,7 +8,7 @@ from headwise.checkpoint.vocabulary import Vocabulary
 from headwise.contract import NEVER, Hypothesis
 from headwise.decode.streaming import before_stop
 from headwise.decode.translator import Translation
-from headwise.generation.chat import Messages, render_chat, without_bos
+from headwise.generation.chat import Messages, chat_ids
 
 CONTEXT = 8  # tokens of a prompt that are decoded again before the output
 
@@ -53,8 +53,5 @@ def decode_after(vocabulary: Vocabulary, prompt: Sequence[int]) -> Detokenise:
 
 def prompt_ids(prompt: str | Messages, path: Path, vocabulary: Vocabulary, start_id: int) -> list[int]:
     """The ids of a prompt; for an empty one the start token, if there is one."""
-    if not isinstance(prompt, str):
-        text = render_chat(path, prompt)
-        adds_bos = bool(vocabulary.encode(""))
-        return vocabulary.encode(without_bos(path, text) if adds_bos else text)
-    return vocabulary.encode(prompt) or ([] if start_id == NEVER else [start_id])
+    ids = vocabulary.encode(prompt) if isinstance(prompt, str) else chat_ids(path, prompt, vocabulary)
+    return ids or ([] if start_id == NEVER else [start_id])
