@@ -6,7 +6,6 @@ way from there to our network. Not here: Marian's models in the Hugging Face lay
 
 import math
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -21,6 +20,7 @@ from headwise.checkpoint.archives import bounded_archive
 from headwise.checkpoint.ctranslate2_file import CTranslate2File
 from headwise.checkpoint.ctranslate2_folder import ACTIVATIONS, MARIAN, ForeignModel, translation_model
 from headwise.checkpoint.vocabulary import is_text, sentencepiece_model
+from headwise.checkpoint.yaml_entries import yaml_entries
 from headwise.errors import UserError
 from headwise.network.positions import halved_sinusoids
 
@@ -44,9 +44,6 @@ REQUIRED = {  # settings, each with the values that are supported; others are no
     "input-types": ("[]",),
     "lemma-dim-emb": ("0",),
 }
-LINE = re.compile(r"([\w-]+):[ \t]*(.*)")
-ENTRY = re.compile(r"(\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|.*?): *([0-9]{1,9})\s*")
-ESCAPED = re.compile(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)")
 VOCABULARIES = (".yml", ".yaml", ".spm")
 
 
@@ -76,8 +73,8 @@ def read_marian(path: Path) -> ForeignModel:
             arrays = {name.removesuffix(".npy"): _array(archive.read(name)) for name in archive.namelist()}
     except (BadZipFile, ZlibError, EOFError, OSError, RuntimeError, ValueError, NotImplementedError) as error:
         raise UserError(f"{path}: not a model of Marian, or damaged ({error}); download it again") from None
-    lines = [LINE.match(line) for line in _settings_text(path, arrays).splitlines()]
-    settings = {found[1]: found[2].strip().strip("\"'") for found in lines if found}
+    read = yaml_entries(path, _settings_text(path, arrays))
+    settings = {key: value if isinstance(value, str) else f"[{', '.join(value)}]" for key, value, _ in read}
     is_pre_norm = _check(path, settings)
     try:
         variables = dict(_variables(path, arrays, settings, is_pre_norm))
@@ -140,18 +137,17 @@ def _number(path: Path, settings: Mapping[str, str], key: str, default: int) -> 
 
 def _listed(path: Path, key: str) -> list[str]:
     """The entries of a list in a settings file, such as `models` in decoder.yml; empty without the file."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
+    if not path.is_file():
         return []
-    found: list[str] = []
-    inside = False
-    for line in lines:
-        if not line.startswith((" ", "-")):
-            inside = line.startswith(f"{key}:")
-        elif inside and (entry := re.fullmatch(r"\s*-\s*(\S+)\s*", line)):
-            found.append(entry[1].strip("\"'"))
-    return found
+    values = [value for name, value, _ in yaml_entries(path, _text(path)) if name == key]
+    return [one for value in values for one in (value if isinstance(value, list) else [value])]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read ({error})") from None
 
 
 # --- the network
@@ -269,17 +265,11 @@ def _tokens(path: Path) -> list[str]:
     """The tokens of a vocabulary, by id."""
     if path.suffix == ".spm":
         return _pieces(path)
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read as a vocabulary ({error})") from None
     ids: dict[int, str] = {}
-    for number, line in enumerate(lines, 1):
-        if line.strip() and line.rstrip() != "---":
-            found = ENTRY.fullmatch(line.rstrip("\r"))
-            if found is None:
-                raise UserError(f"{path}: line {number}: '{line[:40]}' is no token with its id (token: 7)")
-            ids[int(found[2])] = _unquoted(found[1])
+    for token, i, line in yaml_entries(path, _text(path)):
+        if not isinstance(i, str) or not re.fullmatch("[0-9]{1,9}", i):
+            raise UserError(f"{path}: line {line}: '{token[:40]}' has no id (token: 7)")
+        ids[int(i)] = token
     if sorted(ids) != [*range(len(ids))] or not all(map(is_text, ids.values())):
         raise UserError(f"{path}: ids must be 0 to {len(ids) - 1}, each once, of texts; the file is damaged")
     return [ids[i] for i in range(len(ids))]
@@ -288,26 +278,3 @@ def _tokens(path: Path) -> list[str]:
 def _pieces(path: Path) -> list[str]:
     model = sentencepiece_model(path)
     return [model.id_to_piece(i) for i in range(model.get_piece_size())]
-
-
-def _unquoted(token: str) -> str:
-    r"""A token without the quotes and escapes of YAML.
-
-    >>> _unquoted('"a\\"\\x42"'), _unquoted("'it''s'"), _unquoted("dog")
-    ('a"B', "it's", 'dog')
-    """
-    if len(token) > 1 and token[0] == token[-1] == "'":
-        return token[1:-1].replace("''", "'")
-    if len(token) > 1 and token[0] == token[-1] == '"':
-        return ESCAPED.sub(_unescaped, token[1:-1])
-    return token
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    named = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-    more = {"_": "\u00a0", "N": "\u0085", "L": "\u2028", "P": "\u2029"}
-    code = found[1]
-    if len(code) == 1:
-        return {**named, **more}.get(code, code)
-    number = int(code[1:], 16)
-    return chr(number if number <= sys.maxunicode else 0xD800)  # which no text has

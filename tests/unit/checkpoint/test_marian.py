@@ -208,7 +208,7 @@ def test_other_models_are_refused_by_name(changes: dict[str, Any], said: str, pi
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [("a: 0\nb\n", "line 2: 'b' is no token"), ("a: 0\nb: 2\n", "ids must be 0 to 1"), (b"\xff: 0", "cannot be read")],
+    [("a: 0\nb\n", "line 3"), ("a: 0\nb: 2\n", "ids must be 0 to 1"), (b"\xff: 0", "cannot be read")],
 )
 def test_damaged_vocabularies(content: Any, said: str, pieces: Path, tmp_path: Path) -> None:
     path = write_marian(tmp_path, pieces)
