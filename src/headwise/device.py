@@ -111,8 +111,8 @@ def keep_to_quota(environment: MutableMapping[str, str]) -> None:
 def _quotas(root: Path) -> Iterator[float]:
     """CPU quotas, in cores, of the control groups of this process and their parents (cgroups(7)), both versions."""
     try:
-        own = [line.split(":", 2) for line in (root / "proc/self/cgroup").read_text().splitlines()]
-        mounts = [line.split() for line in (root / "proc/self/mountinfo").read_text().splitlines()]
+        own = [line.split(":", 2) for line in (root / "proc/self/cgroup").read_text().split("\n") if line]
+        mounts = [line.split() for line in (root / "proc/self/mountinfo").read_text().split("\n") if line]
     except (OSError, UnicodeDecodeError):  # not Linux, or no /proc
         return
     for mount in mounts:

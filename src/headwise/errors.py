@@ -28,6 +28,11 @@ class NonFiniteError(UserError):
     """The outputs of a network are not finite."""
 
 
+def first_line(error: object) -> str:
+    """The first line of an error of a library, for a message of one line."""
+    return str(error).partition("\n")[0]
+
+
 @contextmanager
 def writing(path: str | Path, *others: type[Exception]) -> Iterator[None]:
     """Inside, an error of the operating system while writing `path` becomes a `WriteError`.

@@ -19,6 +19,7 @@ from architecture.structure import code_lines, lines_of_code, repeated_functions
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "headwise"
 
+SPLITTERS = ("study.machine",)  # /proc/cpuinfo; recorded figures depend on its source
 CONFIG_READERS = (
     "network.from_recipe",
     *(f"architectures.{name}" for name in ("build", "hf_layouts", "registry", "transformer")),
@@ -94,6 +95,16 @@ def config_in_forward(module: str, source: str, _: bool = False) -> list[str]:
         if (isinstance(node, ast.Attribute) and node.attr in CONFIG_NAMES)
         or (isinstance(node, ast.Name) and node.id in CONFIG_NAMES)
     ]
+
+
+def unicode_lines(module: str, source: str, _: bool = False) -> list[str]:
+    """Calls of `str.splitlines`, which also cuts at U+0085, U+2028 and others, which no file format here takes for the
+    end of a line. Write `split("\\n")`, or iterate over a file.
+    """
+    if module in SPLITTERS:
+        return []
+    nodes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute))
+    return [f"{module} splits at more than line feeds (line {n.lineno})" for n in nodes if n.attr == "splitlines"]
 
 
 def optional_at_module_level(module: str, source: str, _: bool = False) -> list[str]:
@@ -210,6 +221,7 @@ BROKEN: list[tuple[Rule, str, str]] = [
     (config_in_forward, "network.layers", "class A:\n  def forward(self, x):\n    return self.config.n_heads"),
     (config_in_forward, "network.layers", "class A:\n  def encode(self, x, cfg):\n    return cfg.n_heads"),
     (config_in_forward, "architectures.rnn", "class A:\n  def decode(self, x):\n    return self.cfg"),
+    (unicode_lines, "data.corpus", "lines = text.splitlines()"),
     (optional_at_module_level, "demo.dates", "import babel.dates"),
     (optional_at_module_level, "inspect.view", "from matplotlib import pyplot"),
     (
@@ -244,6 +256,7 @@ SOUND: list[tuple[Rule, str, str]] = [
         "network.layers",
         "class A:\n  def __init__(self, config): self.n_heads = config.n_heads",
     ),
+    (unicode_lines, "data.corpus", "'''Not `splitlines`.'''\nlines = text.split('\\n')"),
     (optional_at_module_level, "demo.dates", "def late():\n    import babel.dates"),
     (
         optional_at_module_level,

@@ -172,13 +172,13 @@ def read_manifest(folder: Path) -> Listing:
     """The listed files with their digests; none without a manifest."""
     path = folder / MANIFEST
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read ({error}); restore it, or run `headwise seal {folder}`") from None
     listing: dict[str, list[str]] = {}
-    for number, line in enumerate(lines or [""], 1):
+    for number, line in enumerate(lines, 1):
         if not (found := LINE.fullmatch(line)):
             raise UserError(f"{path}, line {number}: damaged; restore it, or run `headwise seal {folder}`")
         listing.setdefault(found[2], []).append(found[1])

@@ -17,7 +17,7 @@ from threading import Condition, Event, Thread
 from typing import Any
 
 from headwise.cluster.connection import machine_name
-from headwise.errors import UserError
+from headwise.errors import UserError, first_line
 
 MAX_ATTEMPTS = 3  # of a task whose workers die, and of starting a worker
 POLL_SECONDS = 1.0  # seconds between checks of the cluster's size
@@ -123,7 +123,7 @@ class ClusterExecutor(Executor):
         except self._ray.exceptions.RayError as error:
             self._failed_starts += 1
             if self._failed_starts >= MAX_ATTEMPTS:
-                self._give_up(f"its workers do not start: {str(error).splitlines()[0]}")
+                self._give_up(f"its workers do not start: {first_line(error)}")
             return ""
         self._failed_starts = 0
         if machine not in self._unusable:
@@ -184,7 +184,7 @@ class ClusterExecutor(Executor):
         task.attempts += 1
         if task.attempts >= MAX_ATTEMPTS:
             why = f"{MAX_ATTEMPTS} workers died while processing the same lines, perhaps out of memory"
-            task.future.set_exception(UserError(f"--ray: {why}: {str(error).splitlines()[0]}"))
+            task.future.set_exception(UserError(f"--ray: {why}: {first_line(error)}"))
             return
         self._return(task)
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from headwise.errors import UserError
+from headwise.errors import UserError, first_line
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def ray_connection(address: str) -> Iterator[Any]:
         fix = "copy ~/.ray/auth_token from the first machine, or set RAY_AUTH_TOKEN"
         raise UserError(f"--ray {address}: the cluster requires its token, and {why}; {fix}") from None
     except (RayError, ConnectionError, RuntimeError, ValueError) as error:
-        raise UserError(f"--ray {address}: {str(error).splitlines()[0]}; start a cluster: ray start --head") from None
+        raise UserError(f"--ray {address}: {first_line(error)}; start a cluster: ray start --head") from None
     try:
         yield ray
     finally:

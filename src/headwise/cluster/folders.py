@@ -16,7 +16,7 @@ from headwise.checkpoint.layout import adapters_in
 from headwise.checkpoint.manifest import Digests, file_digest
 from headwise.checkpoint.modules import module_files
 from headwise.data.cache import draft_folder
-from headwise.errors import UserError, writing
+from headwise.errors import UserError, first_line, writing
 
 LOGS = (".jsonl", ".log", ".svg")  # endings of files that do not change what a model does
 PART = 32 << 20  # bytes in memory at once, on both machines
@@ -80,7 +80,7 @@ class ClusterFolder:
                     try:
                         file.write(ray.get(read.remote(f"{self.path}/{name}", start)))
                     except RayError as error:
-                        why = str(getattr(error, "cause", error)).splitlines()[0]
+                        why = first_line(getattr(error, "cause", error))
                         raise UserError(f"{self.path}: cannot be copied to this machine ({why})") from None
             if file_digest(draft / name) != digest:
                 raise UserError(f"{self.path}/{name}: has changed since the command was started; repeat the command")

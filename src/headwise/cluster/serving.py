@@ -17,7 +17,7 @@ from typing import Any
 
 from headwise.cluster.connection import ray_connection, this_node
 from headwise.cluster.folders import ClusterFolder, cluster_folder
-from headwise.errors import UserError
+from headwise.errors import UserError, first_line
 from headwise.models.load import load_translator
 from headwise.serve.access import log_event
 from headwise.serve.hosts import is_loopback
@@ -103,7 +103,7 @@ def _start(replica: Replica, host: str, port: int, count: int, gpu: bool) -> Non
     try:
         serve.run(deployment.bind(), name="headwise", route_prefix="/")
     except RuntimeError as error:
-        raise UserError(f"--ray: the replicas do not start: {str(error).splitlines()[0]}") from None
+        raise UserError(f"--ray: the replicas do not start: {first_line(error)}") from None
 
 
 def _wait_for_sigterm() -> None:

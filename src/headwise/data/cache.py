@@ -89,8 +89,8 @@ def checked_folder(target: Path) -> Iterator[Path]:
 def is_intact(folder: Path) -> bool:
     """Whether a checked folder exists and has exactly the files that were written; a warning names a damaged one."""
     try:
-        lines = (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
-        listed = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+        lines = (folder / SUMS).read_text(encoding="utf-8", errors="replace").split("\n")
+        listed = {name: digest for digest, _, name in (line.partition("  ") for line in lines if line)}
         present = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
         damaged = sorted({SUMS, *listed} ^ present)
         damaged = damaged or [name for name in listed if sha256(folder / name) != listed[name]]

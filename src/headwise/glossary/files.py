@@ -78,7 +78,7 @@ def _text(name: str, data: bytes) -> str:
 
 
 def _read_lines(name: str, text: str) -> Iterator[Term]:
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(io.StringIO(text, newline=None), 1):  # no line ends at U+2028
         columns = [column.strip() for column in line.split("\t")]
         if not any(columns) or line.startswith("#"):
             continue

@@ -99,7 +99,7 @@ def read_keys(path: str) -> dict[str, str]:
         UserError: the file cannot be read or is empty, or a key is too short.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--api-keys {path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
     keys: dict[str, str] = {}

@@ -28,7 +28,7 @@ def next_steps(folder: Path, files: Mapping[str, Path] = {}) -> str:
 def card_commands(card: Path) -> list[str]:
     """The commands in a model card; the model folder is "." in them."""
     blocks = re.findall(r"```sh\n(.*?)```", card.read_text(encoding="utf-8"), re.DOTALL)
-    return [line for block in blocks for line in block.splitlines()]
+    return [line for block in blocks for line in block.split("\n") if line]
 
 
 def headwise_command() -> str:

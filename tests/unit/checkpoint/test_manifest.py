@@ -324,3 +324,9 @@ def test_weights_of_another_program_are_accepted_once_sealed(folder: Path) -> No
     save_file({name: value + 1 for name, value in tensors.items()}, folder / WEIGHTS)
     seal(folder, again=True)
     assert check_manifest(folder)
+
+
+def test_names_of_files_with_characters_like_line_breaks(folder: Path) -> None:
+    name, path = "a\u2028b\x85.json", folder / MANIFEST
+    path.write_text(path.read_text(encoding="utf-8") + f"{'0' * 64}  {name}\n", encoding="utf-8")
+    assert read_manifest(folder)[name] == ["0" * 64]

@@ -98,3 +98,13 @@ def test_a_language_that_is_not_there_and_bytes_that_are_no_text(tmp_path: Path)
         read_glossary(tmp_path / "b.tsv")
     with pytest.raises(UserError, match=r"none\.tsv"):
         read_glossary(tmp_path / "none.tsv")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_terms_are_cut_at_ends_of_lines_alone(tmp_path: Path, end: str) -> None:
+    for i, one in enumerate("\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"):
+        path = tmp_path / f"{i}.tsv"
+        path.write_bytes(f"big{one}dog\tHund{end}a{one}name{end}# note{end}cat\tKatze".encode())
+        terms = read_glossary(path, ("", ""))
+        assert [term.source for term in terms] == [f"big{one}dog", f"a{one}name", "cat"]
+        assert terms[-1].where.endswith("line 4")

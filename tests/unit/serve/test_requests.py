@@ -296,6 +296,8 @@ def test_a_file_of_keys_may_begin_with_a_mark_and_should_be_private(
         assert read_keys(str(path)) == {"0123456789abcdef": "Ada"}
         warn_about_readers(str(path))
         assert (f"chmod 600 {path}" in capsys.readouterr().err) is warned
+    path.write_bytes("0123456789abcdef Ada\u2028Lovelace\r\n\nfedcba9876543210 Bo".encode())
+    assert read_keys(str(path)) == {"0123456789abcdef": "Ada\u2028Lovelace", "fedcba9876543210": "Bo"}
 
 
 @pytest.mark.parametrize("name", ["Host", "origin", "Authorization", "content-type", "content-length"])
