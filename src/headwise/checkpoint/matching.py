@@ -21,6 +21,7 @@ from headwise.families.table import Entry, entries
 from headwise.network.config import NetworkConfig
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")  # float64 is converted
+COMPILED = "_orig_mod."  # prefix of a module in torch.compile, also in the middle of a name
 T = TypeVar("T")
 
 
@@ -115,7 +116,10 @@ def match_tensors(
 
 
 def with_todays_names(tensors: Mapping[str, T], family: Family) -> dict[str, T]:
-    """Keys in the current format: with the prefix of the network, norms with weight and bias."""
+    """Keys in the current format: with the prefix of the network, norms with weight and bias, and without what
+    `torch.compile` adds.
+    """
+    tensors = {key.replace(COMPILED, ""): tensor for key, tensor in tensors.items()}
     prefix = "" if any(key.startswith(family.prefix) for key in tensors) else family.prefix
     renamed = {prefix + re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", key)): key for key in tensors}
     return {new: tensors[old] for new, old in renamed.items()}

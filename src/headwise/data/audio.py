@@ -33,12 +33,15 @@ def read_audio(path: str | Path) -> Float32[np.ndarray, " samples"]:
     """The samples of a sound file, between -1 and 1, at 16 kHz.
 
     Raises:
-        UserError: the file is missing or not a sound file, or `soundfile` is not installed.
+        UserError: the file is missing or not a sound file, its samples are not finite, or `soundfile` is not installed.
     """
     with _open_sound(path) as sound:
         samples, rate = sound.read(dtype="float32", always_2d=True), sound.samplerate
     if not len(samples):
         raise UserError(f"{path}: contains no sound")
+    if len(wrong := np.flatnonzero(~np.isfinite(samples).all(1))):
+        where = f"{len(wrong):,} of {len(samples):,}, the first at {wrong[0] / rate:.3f} s"
+        raise UserError(f"{path}: samples are not finite numbers ({where}); convert the file again")
     return resample(samples.mean(1), rate)
 
 

@@ -187,16 +187,17 @@ def windows(
     """Start, end (seconds) and text tokens of each segment of a recording of `frames`, in windows of `window` frames.
 
     `listen` returns the tokens of a window, with timestamps. The last window is padded with zeros, as in OpenAI's code
-    and `transformers` (`WhisperGenerationMixin._get_input_segment`), not with the spectrogram of silence.
+    and `transformers` (`WhisperGenerationMixin._get_input_segment`), not with the spectrogram of silence. No segment
+    ends after the recording, where the model may have heard text in the padding.
     """
-    seek = 0
+    seek, last = 0, frames * STEP / FRAMES
     while seek < frames:
         heard = mel[:, seek : seek + window]
         tokens = listen(np.pad(heard, ((0, 0), (0, window - heard.shape[1]))))
         found, understood = segments(tokens, first_timestamp, min(window, frames - seek))
         offset = seek * STEP / FRAMES
         for start, end, text in found:
-            yield offset + start, offset + end, text
+            yield min(offset + start, last), min(offset + end, last), text
         seek += understood
 
 

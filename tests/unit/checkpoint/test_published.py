@@ -565,3 +565,26 @@ def test_long_lines_are_translated_in_parts_where_a_table_of_positions_ends(kind
     long, short = model.translate(["a dog runs. " * 4, "a dog runs."], beam_size=1, max_length_extra=60)
     assert long.parts == 2 and short.parts == 1
     assert max(len(one.tokens) for one in model.generate(["a dog"], max_new_tokens=60)) <= 24
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bert", "marian"])
+def test_checkpoints_of_compiled_modules(tmp_path: Path, kind: str) -> None:
+    """torch.compile adds a word to the names of a module, or of one inside it."""
+    write_tiny(tmp_path, kind)
+    expected = dict(read_any(tmp_path).network.named_parameters())
+    for name in (
+        lambda key: f"_orig_mod.{key}",
+        lambda key: key.removeprefix("_orig_mod.").replace(".", "._orig_mod.", 1),
+    ):
+        rename(tmp_path, name)
+        found = dict(read_any(tmp_path).network.named_parameters())
+        assert all(torch.equal(found[name], value) for name, value in expected.items())
+        assert headwise.load(tmp_path, "cpu").info()["family"] == kind
+
+
+def test_folders_of_older_sentence_transformers_name_the_network(tmp_path: Path) -> None:
+    write_tiny(tmp_path / "0_Transformer", "bert")
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text("{}")
+    with pytest.raises(UserError, match=r"0_Transformer.*1_Pooling"):
+        headwise.load(tmp_path, "cpu")

@@ -110,3 +110,14 @@ def test_unreadable_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(__import__("sys").modules, "soundfile", None)
     with pytest.raises(UserError, match=r'needs soundfile: pip install "headwise\[audio\]"'):
         read_audio(tmp_path / "text.wav")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("rate", [RATE, 8000])
+def test_samples_that_are_no_finite_numbers(tmp_path: Path, value: float, rate: int) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    samples = np.zeros((rate, 2), np.float32)
+    samples[rate // 2, 1] = value
+    soundfile.write(tmp_path / "bad.wav", samples, rate, subtype="FLOAT")
+    with pytest.raises(UserError, match=r"bad\.wav: samples are not finite numbers \(1 of .*, the first at 0\.500 s\)"):
+        read_audio(tmp_path / "bad.wav")

@@ -114,3 +114,12 @@ def test_windows_start_after_the_last_complete_segment() -> None:
     ]
     assert [int(part[0, 0]) for part in heard] == [0, 10, 30]
     assert all(part.shape[1] == 20 for part in heard)
+
+
+def test_no_segment_ends_after_the_recording() -> None:
+    """A window has 20 frames, 0.2 s; the model hears text in the padding of the last one."""
+    mel = np.zeros((2, 26), np.float32)
+    outputs = iter([[17, 5, 27], [17, 6, 19, 19, 7, 27]])
+    found = list(windows(lambda window: next(outputs), mel, frames=26, window=20, first_timestamp=17))
+    assert found == [(0.0, pytest.approx(0.2), [5]), (pytest.approx(0.2), pytest.approx(0.24), [6]),
+                     (pytest.approx(0.24), pytest.approx(0.26), [7])]  # fmt: skip
