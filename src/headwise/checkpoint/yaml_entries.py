@@ -15,10 +15,10 @@ BREAKS = "\u0085\u2028\u2029"
 STRANGE = [*BREAKS, "\ufeff", "\ufffe", "\uffff", *map(chr, (*range(9), 11, 12, *range(14, 32), *range(127, 160)))]
 HIDDEN = {ord(one): chr(0xF0000 + i) for i, one in enumerate(dict.fromkeys(STRANGE))}
 SHOWN = {ord(hidden): chr(one) for one, hidden in HIDDEN.items()}
-Entry = tuple[str, str | list[str], int]  # key, value, line from 1
+YamlEntry = tuple[str, str | list[str], int]  # key, value, line from 1
 
 
-def yaml_entries(path: Path, text: str) -> list[Entry]:
+def yaml_entries(path: Path, text: str) -> list[YamlEntry]:
     """The entries of the object in a file, in order, also of keys that are repeated.
 
     Raises:
@@ -45,7 +45,7 @@ def yaml_entries(path: Path, text: str) -> list[Entry]:
         raise UserError(f"{where}: invalid YAML ({what}); the file is damaged") from None
 
 
-def _entries(path: Path, events: Iterator[Any]) -> Iterator[Entry]:
+def _entries(path: Path, events: Iterator[Any]) -> Iterator[YamlEntry]:
     inside, key, values = "", None, None
     for event in events:
         kind, line = type(event).__name__.removesuffix("Event"), event.start_mark.line + 1

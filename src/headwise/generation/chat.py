@@ -59,7 +59,7 @@ def _sandbox() -> Any:
     except ImportError:
         raise UserError('a chat template needs a library: pip install "headwise[chat]"') from None
 
-    class Generation(Extension):
+    class GenerationTag(Extension):
         """`{% generation %}` marks what a model was trained to write; here it has no effect."""
 
         tags = {"generation"}  # noqa: RUF012, Jinja's
@@ -72,7 +72,9 @@ def _sandbox() -> Any:
         def _unchanged(self, caller: Any) -> str:
             return caller()
 
-    sandbox = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    sandbox = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols]
+    )
     sandbox.filters["tojson"] = _to_json
     sandbox.globals |= {"raise_exception": _refuse, "strftime_now": lambda format: datetime.now().strftime(format)}
     return sandbox
