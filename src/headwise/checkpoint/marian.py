@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from headwise.checkpoint.archives import bounded_archive
 from headwise.checkpoint.ctranslate2_file import CTranslate2File
 from headwise.checkpoint.ctranslate2_folder import ACTIVATIONS, MARIAN, ForeignModel, translation_model
-from headwise.checkpoint.vocabulary import is_text, sentencepiece_model
+from headwise.checkpoint.sentencepiece_file import sentencepiece_model
+from headwise.checkpoint.vocabulary import is_text
 from headwise.checkpoint.yaml_entries import yaml_entries
 from headwise.errors import UserError
 from headwise.network.positions import halved_sinusoids

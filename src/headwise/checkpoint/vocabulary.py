@@ -1,32 +1,47 @@
 """Between text and ids for checkpoints of the families, whichever files their vocabulary came in.
 
-`tokenizer.json` says everything by itself. Families older than it have files of their own kind: two SentencePiece
-models (Marian), one (T5, XLNet, ALBERT, DeBERTa, mBART, LLaMA 1 and 2), merges (GPT-2, BART, RoBERTa, Whisper) or
-WordPieces (BERT, ELECTRA, MPNet).
+`tokenizer.json` says nearly everything by itself. Families older than it have files of their own kind: two
+SentencePiece models (Marian), one (T5, XLNet, ALBERT, DeBERTa, mBART, LLaMA 1 and 2), merges (GPT-2, BART, RoBERTa,
+Whisper) or WordPieces (BERT, ELECTRA, MPNet). Special and added tokens are found in a text before anything else
+(`special_tokens`).
 
-Not here: our own tokenizer (`headwise.data`), chat templates, language codes.
+Not here: our own tokenizer (`headwise.data`), what each class of tokenizers does (`tokenizer_classes`), chat templates,
+language codes.
 """
 
 import hashlib
 import json
-import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers.implementations import BertWordPieceTokenizer, ByteLevelBPETokenizer
-from tokenizers.processors import RobertaProcessing
+from tokenizers import AddedToken
 
 from headwise.checkpoint.layout import read_json
+from headwise.checkpoint.sentencepiece_file import sentencepiece_model
+from headwise.checkpoint.special_tokens import (
+    ADDED,
+    NAMED,
+    NAMES,
+    SETTINGS,
+    DeclaredTokens,
+    declared_tokens,
+    split_at,
+    tokenizer_config,
+)
+from headwise.checkpoint.tokenizer_classes import read_tokenizer
 from headwise.errors import UserError
 
-CAMEMBERT = ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED")  # as it has them: some of them twice
-FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # before the pieces of models made with it, whose own marks are three
 LONGEST_TOKEN = 4096  # bytes in a tokenizer.json; usual ones have 128 blanks at most
-ADDED, SETTINGS = "added_tokens.json", "tokenizer_config.json"
-MARKS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>")  # of families with merges, where they have them
+M2M_CODES = (  # of languages, in the order of their ids
+    "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu "
+    "hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro "
+    "ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu"
+)
+LANGUAGE = re.compile(r"__[a-z]{2,3}__|[a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2}")  # M2M-100, NLLB, mBART
 
 
 @dataclass(frozen=True)
@@ -119,22 +134,25 @@ def _undamaged(
         raise UserError(f"{folder}: {' and '.join(files)}: damaged, or not what the name says ({reason})") from error
 
 
-def _settings(folder: Path) -> dict[str, Any]:
-    path = folder / SETTINGS
-    return read_json(path) if path.is_file() else {}
-
-
 # --- Files of the tokenizers library, and those it reads ---
 
 
 def _complete(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     """What the file says but for the padding and the cutting stored in it, which were those of somebody's batch."""
-    tokenizer = library_tokenizer(folder / "tokenizer.json")
+    loaded = library_tokenizer(folder / "tokenizer.json")
+    tokenizer = read_tokenizer(folder, hf_config, "tokenizer.json", loaded)
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    if _settings(folder).get("split_special_tokens", False):  # what looks like a mark in a text is text
-        tokenizer.encode_special_tokens = True
-    return _of_library(tokenizer)
+    return _of_library(tokenizer, tokenizer_config(folder))
+
+
+def _of_class(name: str) -> VocabularyReader:
+    """What reads the file of this name as the folder's class of tokenizers does."""
+
+    def read(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
+        return _of_library(read_tokenizer(folder, hf_config, name), tokenizer_config(folder))
+
+    return read
 
 
 def library_tokenizer(path: Path) -> tokenizers.Tokenizer:
@@ -156,16 +174,31 @@ def library_tokenizer(path: Path) -> tokenizers.Tokenizer:
     return tokenizers.Tokenizer.from_buffer(content)
 
 
-def _of_library(tokenizer: Any) -> Vocabulary:
+def _of_library(tokenizer: Any, settings: Mapping[str, Any]) -> Vocabulary:
+    if settings.get("split_special_tokens", False):  # what looks like a mark in a text is text
+        tokenizer.encode_special_tokens = True
+    merged = isinstance(tokenizer.model, tokenizers.models.BPE)
+    clean = _spaces_cleaned if settings.get("clean_up_tokenization_spaces") and not merged else str
     return Vocabulary(
         lambda text: tokenizer.encode(text).ids,
-        lambda ids: tokenizer.decode(list(ids), skip_special_tokens=True),
+        lambda ids: clean(tokenizer.decode(list(ids), skip_special_tokens=True)),
         tokenizer.token_to_id,
         tokenizer.get_vocab,
         tokenizer.id_to_token,
         encode_two=lambda first, second: _two(tokenizer.encode(first, second)),
         encode_at=lambda text: _placed(tokenizer.encode(text)),
     )
+
+
+def _spaces_cleaned(text: str) -> str:
+    """A text without the blanks before punctuation that a tokenizer's settings do not want.
+
+    >>> _spaces_cleaned("It 's a dog , is n't it ?")
+    "It's a dog, isn't it?"
+    """
+    for end in (".", "?", "!", ",", "'", "n't", "'m", "'s", "'ve", "'re"):
+        text = text.replace(f" {end} " if end == "'" else f" {end}", end)
+    return text
 
 
 def _two(found: Any) -> tuple[list[int], list[int]]:
@@ -176,215 +209,7 @@ def _placed(found: Any) -> tuple[list[int], list[tuple[int, int]]]:
     return found.ids, found.offsets
 
 
-def _word_pieces(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """BERT's: words lowercased unless told otherwise, cut into the longest pieces, between [CLS] and [SEP].
-
-    MPNet has <s> and </s> instead; two of them separate two texts.
-    """
-    settings, fairseq = _settings(folder), hf_config.get("model_type") == "mpnet"
-    start, end, mask, pad = ("<s>", "</s>", "<mask>", "<pad>") if fairseq else ("[CLS]", "[SEP]", "[MASK]", "[PAD]")
-    tokenizer = BertWordPieceTokenizer(
-        str(folder / "vocab.txt"),
-        lowercase=settings.get("do_lower_case", True),
-        strip_accents=settings.get("strip_accents"),
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-        cls_token=start,
-        sep_token=end,
-        mask_token=mask,
-        pad_token=pad,
-    )
-    ends = [(mark, i) for mark in (end, start) if (i := tokenizer.token_to_id(mark)) is not None]
-    if fairseq and len(ends) == 2:
-        tokenizer._tokenizer.post_processor = RobertaProcessing(*ends, trim_offsets=True, add_prefix_space=False)
-    return _of_library(tokenizer)
-
-
-def _merges(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """GPT-2's bytes, merged; BART and RoBERTa put them between <s> and </s>."""
-    blank = _settings(folder).get("add_prefix_space", False)
-    tokenizer = ByteLevelBPETokenizer(
-        str(folder / "vocab.json"), str(folder / "merges.txt"), add_prefix_space=blank, trim_offsets=False
-    )
-    tokenizer.add_special_tokens([mark for mark in MARKS if tokenizer.token_to_id(mark) is not None])
-    _add_marks(tokenizer, folder / ADDED)
-    ends = [(mark, i) for mark in ("</s>", "<s>") if (i := tokenizer.token_to_id(mark)) is not None]
-    if hf_config.get("model_type") in ("bart", "roberta") and len(ends) == 2:
-        tokenizer._tokenizer.post_processor = RobertaProcessing(*ends, trim_offsets=False, add_prefix_space=blank)
-    return _of_library(tokenizer)
-
-
-def _add_marks(tokenizer: Any, path: Path) -> None:
-    """Marks that follow the vocabulary, such as Whisper's for languages; `UserError` where their ids leave a gap."""
-    listed: dict[str, int] = read_json(path) if path.is_file() else {}
-    tokenizer.add_special_tokens(sorted(listed, key=lambda mark: listed[mark]))
-    for mark, i in listed.items():
-        if tokenizer.token_to_id(mark) != i:
-            raise UserError(f"{path}: {mark} cannot have the id {i}: it would be {tokenizer.token_to_id(mark)}")
-
-
-# --- Files of SentencePiece ---
-
-
-def sentencepiece_model(path: Path) -> Any:
-    """A model of SentencePiece; `UserError` if it is damaged, or its library is not installed."""
-    try:
-        from sentencepiece import SentencePieceProcessor
-    except ImportError:
-        raise UserError(f'{path} needs a library: pip install "headwise[sentencepiece]"') from None
-    try:
-        model = SentencePieceProcessor(model_file=str(path))
-        _ = model.id_to_piece(list(range(model.get_piece_size())))  # raises an error for bytes that are no text
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(f"{path}: not a SentencePiece model, or damaged ({reason}); copy it again") from None
-    return model
-
-
-def _spiece(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """Four families call their file so."""
-    return {"albert": _albert, "xlnet": _xlnet, "pegasus": _pegasus}.get(str(hf_config.get("model_type")), _t5)(
-        folder, hf_config
-    )
-
-
-def _pegasus(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """The model's own ids, behind those of marks that pre-training needed; an end mark."""
-    model, offset = sentencepiece_model(folder / "spiece.model"), _settings(folder).get("offset", 103)
-    marks = {"<pad>": 0, "</s>": 1, "<mask_1>": 2, "<mask_2>": 3}
-    own, names = _own_ids(model, [], [], {}), {i: mark for mark, i in marks.items()}
-
-    def id_of(piece: str) -> int | None:
-        found = own.id_of(piece)
-        return marks.get(piece, None if found is None else found + offset)
-
-    return Vocabulary(
-        lambda text: [*(i + offset for i in model.encode(text)), marks["</s>"]],
-        lambda ids: own.decode([i - offset for i in ids if i >= offset]),
-        id_of,
-        piece_of=lambda i: own.piece_of(i - offset) if i >= offset else names.get(i),
-    )
-
-
-def _t5(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """The model's own ids, an end mark behind them; the last ids of all are T5's sentinels, counted backwards."""
-    model, n_ids = sentencepiece_model(folder / "spiece.model"), hf_config.get("vocab_size", 0)
-    extra = _settings(folder).get("extra_ids", 100)
-    sentinels = {f"<extra_id_{i}>": model.get_piece_size() + extra - 1 - i for i in range(extra)} if n_ids else {}
-    return _own_ids(model, before=[], behind=[model.eos_id()], more=sentinels)
-
-
-def _xlnet(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """The model's own ids, <sep> and <cls> behind them; quotes and, unless told otherwise, accents are simplified."""
-    model, settings = sentencepiece_model(folder / "spiece.model"), _settings(folder)
-    marks = {i for i in range(model.get_piece_size()) if model.is_control(i) or model.is_unknown(i)}
-    simple = _simplification(settings.get("keep_accents", False), settings.get("do_lower_case", False))
-
-    def encode(text: str) -> list[int]:
-        first, *others = text.split("<mask>")
-        pieces = _commas_apart(model, simple(first))
-        for part in others:
-            pieces += ["<mask>", *_commas_apart(model, simple(part))]
-        return model.piece_to_id([*pieces, "<sep>", "<cls>"])
-
-    def encode_two(first: str, second: str) -> tuple[list[int], list[int]]:
-        start, whole = encode(first)[:-1], encode(second)
-        return start + whole, [0] * len(start) + [1] * (len(whole) - 1) + [2]
-
-    return Vocabulary(
-        encode,
-        lambda ids: model.decode([i for i in ids if i not in marks and i < model.get_piece_size()]),
-        _own_ids(model, [], [], {}).id_of,
-        encode_two=encode_two,
-    )
-
-
-def _simplification(accents: bool, lower: bool) -> Callable[[str], str]:
-    """What simplifies quotes and spaces of a text, accents unless they are kept, and capitals if told to."""
-
-    def simple(text: str) -> str:
-        text = " ".join(text.split()).replace("``", '"').replace("''", '"')
-        if not accents:
-            text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
-        return text.lower() if lower else text
-
-    return simple
-
-
-def _albert(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """The model's own ids between [CLS] and [SEP]; texts are simplified as for XLNet, and lowercased unless told
-    otherwise.
-    """
-    settings = _settings(folder)
-    simple = _simplification(settings.get("keep_accents", False), settings.get("do_lower_case", True))
-    return _bracketed(sentencepiece_model(folder / "spiece.model"), simple)
-
-
-def _deberta(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """The model's own ids between [CLS] and [SEP]; [MASK] follows them. Texts are lowercased if told to."""
-    model, settings = sentencepiece_model(folder / "spm.model"), _settings(folder)
-    if settings.get("split_by_punct", False):
-        raise UserError(f"{folder / SETTINGS}: split_by_punct = true is not supported")
-    return _bracketed(model, str.lower if settings.get("do_lower_case", False) else str)
-
-
-def _bracketed(model: Any, simple: Callable[[str], str]) -> Vocabulary:
-    """The model's own ids between [CLS] and [SEP]; [MASK] is cut out of texts before `simple` changes them."""
-    marks = {mark: model.piece_to_id(mark) for mark in ("[CLS]", "[SEP]", "[MASK]")}
-    if marks["[MASK]"] == model.unk_id():
-        marks["[MASK]"] = model.get_piece_size()
-    start, end, mask = marks.values()
-    own = _own_ids(model, [], [], marks)
-
-    def pieces(text: str) -> list[int]:
-        first, *others = (model.encode(simple(part)) for part in text.split("[MASK]"))
-        return [*first, *(i for part in others for i in (mask, *part))]
-
-    def encode_two(first: str, second: str) -> tuple[list[int], list[int]]:
-        before, behind = [start, *pieces(first), end], [*pieces(second), end]
-        return before + behind, [0] * len(before) + [1] * len(behind)
-
-    return replace(
-        own,
-        encode=lambda text: [start, *pieces(text), end],
-        decode=lambda ids: own.decode([i for i in ids if i not in marks.values()]),
-        encode_two=encode_two,
-    )
-
-
-def _commas_apart(model: Any, text: str) -> list[str]:
-    """The pieces of a text; a number and the comma behind it are two, though the model knows them as one."""
-    found: list[str] = []
-    for piece in model.encode(text, out_type=str):
-        if len(piece) < 2 or piece[-1] != "," or not piece[-2].isdigit():
-            found.append(piece)
-            continue
-        first, *others = model.encode(piece[:-1].replace("\u2581", ""), out_type=str)
-        first = first if piece[0] == "\u2581" else first.removeprefix("\u2581")
-        found += [*filter(None, [first]), *others, ","]
-    return found
-
-
-def _llama(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """The model's own ids behind a start mark."""
-    model, settings = sentencepiece_model(folder / "tokenizer.model"), _settings(folder)
-    before = [model.bos_id()] if settings.get("add_bos_token", True) else []
-    return _own_ids(model, before, [model.eos_id()] if settings.get("add_eos_token", False) else [], more={})
-
-
-def _own_ids(model: Any, before: list[int], behind: list[int], more: Mapping[str, int]) -> Vocabulary:
-    marks = {model.bos_id(), model.eos_id(), model.pad_id(), model.unk_id()}
-    names = {i: name for name, i in more.items()}
-
-    def id_of(piece: str) -> int | None:
-        known = model.piece_to_id(piece)
-        return more.get(piece, known if known != model.unk_id() or piece == model.id_to_piece(known) else None)
-
-    return Vocabulary(
-        lambda text: [*before, *model.encode(text), *behind],
-        lambda ids: model.decode([i for i in ids if i not in marks and i < model.get_piece_size()]),
-        id_of,
-        piece_of=lambda i: names.get(i) if i in names or i >= model.get_piece_size() else model.id_to_piece(i),
-    )
+# --- Models of SentencePiece, used as they are ---
 
 
 def _marian(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
@@ -395,11 +220,17 @@ def _marian(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     listed = folder / "target_vocab.json"  # two vocabularies
     ids = _listed_ids(folder / "vocab.json")
     target_ids = _listed_ids(listed) if listed.is_file() else ids
-    target = sentencepiece_model(folder / "target.spm")
-    written = _marian_side(target, target_ids, target, target_ids, ["</s>"])
+    source, target = (sentencepiece_model(folder / f"{side}.spm") for side in ("source", "target"))
+    declared, names = declared_tokens(folder), {i: piece for piece, i in target_ids.items()}
+    free = {i: one for i, one in declared.by_id.items() if names.get(i) in (None, one.content)}  # ids of the source
+    target_declared = replace(declared, by_id=free) if listed.is_file() else declared
+    read, written = _numbered(declared, {}, ids), _numbered(target_declared, {}, target_ids)
     ends = ["</s>"] if hf_config.get("add_source_eos", True) else []
+    codes = {i: piece for piece, i in ids.items() if piece.startswith(">>") and piece.endswith("<<")}
     return replace(
-        _marian_side(sentencepiece_model(folder / "source.spm"), ids, target, target_ids, ends), written=written
+        _of_sentencepiece(source, read, [target, source], written, ends, _language_code),
+        written=_of_sentencepiece(target, written, [target, source], written, ["</s>"], _language_code),
+        declared=codes,
     )
 
 
@@ -411,22 +242,74 @@ def _listed_ids(path: Path) -> dict[str, int]:
     return ids
 
 
-def _marian_side(
-    read: Any, ids: Mapping[str, int], wrote: Any, written_ids: Mapping[str, int], ends: Sequence[str]
+def _listed_pieces(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
+    """Pieces of a model, numbered by vocab.json, with an end mark (M2M-100); codes of languages follow the pieces."""
+    model, ids = sentencepiece_model(folder / "sentencepiece.bpe.model"), _listed_ids(folder / "vocab.json")
+    declared = declared_tokens(folder)
+    tokens = _numbered(declared, {"bos_token": "<s>", "sep_token": "</s>"}, ids)
+    codes = {f"__{code}__": i for i, code in enumerate(M2M_CODES.split(), len(ids))}  # unless the files list them
+    has_room = hf_config.get("vocab_size", 0) >= len(ids) + len(codes)
+    if has_room and not codes.keys() & tokens.ids.keys() and not {*codes.values()} & {*tokens.ids.values()}:
+        tokens = replace(tokens, ids={**tokens.ids, **codes})
+    special = tokens.special | {token for token in tokens.ids if LANGUAGE.fullmatch(token)}
+    tokens = replace(tokens, special=special)
+    return _of_sentencepiece(model, tokens, [model], tokens, ["</s>"], lambda text: ([], text))
+
+
+@dataclass(frozen=True)
+class _NumberedTokens:
+    """Pieces with special and added tokens."""
+
+    ids: Mapping[str, int]  # of all of them
+    splitting: Sequence[AddedToken]  # a text is split at these
+    special: Set[str]  # left out of texts that are put together from ids
+    clean: Callable[[str], str]  # applied to these texts
+
+
+def _numbered(declared: DeclaredTokens, special: Mapping[str, str], ids: Mapping[str, int]) -> _NumberedTokens:
+    """The ids of special and added tokens: the declared ones, those of the list, or behind it."""
+    named = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>", **special}
+    named |= {name: getattr(token, "content", token) for name, token in declared.named.items() if token}
+    more = [token.content for token in [*(declared.extra or ()), *(declared.additional or ())]]
+    marks = [*(named[name] for name in (*NAMES, *declared.named) if name in named), *more]
+    found = {token.content: i for i, token in declared.by_id.items()}
+    for mark in marks:
+        found.setdefault(mark, ids.get(mark, len(ids.keys() | found.keys())))
+    tokens = {**{mark: AddedToken(mark) for mark in marks}, **{one.content: one for one in declared.by_id.values()}}
+    splitting = [] if declared.settings.get("split_special_tokens", False) else [*tokens.values()]
+    clean = _spaces_cleaned if declared.settings.get("clean_up_tokenization_spaces") else str
+    return _NumberedTokens({**ids, **found}, splitting, frozenset(marks), clean)
+
+
+def _of_sentencepiece(
+    model: Any,
+    read: _NumberedTokens,
+    writers: Sequence[Any],
+    written: _NumberedTokens,
+    ends: Sequence[str],
+    code_of: Callable[[str], tuple[list[str], str]],
 ) -> Vocabulary:
-    """Texts are cut by one model, and end with `ends`; outputs are put together by the other."""
-    names, pieces = ({i: piece for piece, i in one.items()} for one in (ids, written_ids))
+    """Texts are cut by a model, and end with `ends`; outputs are put together by the first writer that has all pieces.
+
+    `code_of` takes the code of a language from a text.
+    """
+    names, pieces = ({i: piece for piece, i in one.ids.items()} for one in (read, written))
+    split = split_at(read.splitting)
 
     def encode(text: str) -> list[int]:
-        code, text = _language_code(text)
-        found = [*code, *read.encode(text, out_type=str), *ends]
-        return [ids.get(piece, ids["<unk>"]) for piece in found]
+        found: list[str] = []
+        for part, is_token in split(text):
+            code, rest = ([part], "") if is_token else code_of(part)
+            found += [*code, *model.encode(rest, out_type=str)]
+        return [read.ids.get(piece, read.ids["<unk>"]) for piece in [*found, *ends]]
 
     def decode(tokens: Sequence[int]) -> str:
-        return wrote.decode([pieces[i] for i in tokens if pieces.get(i) not in (None, "</s>", "<pad>", "<unk>")])
+        found = [pieces[i] for i in tokens if i in pieces and pieces[i] not in written.special]
+        having = (one for one in writers if all(one.piece_to_id(piece) != one.unk_id() for piece in found))
+        text = next(having, writers[0]).decode(found)  # which leaves pieces that it does not have as they are
+        return written.clean(text.replace("\u2581", " ").strip())
 
-    codes = {i: piece for piece, i in ids.items() if piece.startswith(">>") and piece.endswith("<<")}
-    return Vocabulary(encode, decode, ids.get, piece_of=names.get, declared=codes, ends_texts=bool(ends))
+    return Vocabulary(encode, decode, read.ids.get, piece_of=names.get, ends_texts=bool(ends))
 
 
 def _language_code(text: str) -> tuple[list[str], str]:
@@ -439,70 +322,21 @@ def _language_code(text: str) -> tuple[list[str], str]:
     return ([code + found], rest) if found and text.startswith(">>") else ([], text)
 
 
-def _fairseq(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """Pieces numbered by vocab.json (M2M-100) or by the model itself, one further on (mBART, NLLB, XLM-R), or four
-    (CamemBERT).
-
-    Behind them come the languages' codes, in the order of special_tokens_map.json.
-    """
-    model, family = sentencepiece_model(folder / "sentencepiece.bpe.model"), str(hf_config.get("model_type"))
-    listed = folder / "vocab.json"
-    if listed.is_file():
-        ids = _listed_ids(listed)
-    elif family == "camembert":
-        size = model.get_piece_size()
-        ids = {mark: i for i, mark in enumerate(CAMEMBERT)} | {model.id_to_piece(i): i + 4 for i in range(1, size)}
-        ids["<mask>"] = size + 4
-    else:
-        own = range(3, model.get_piece_size())
-        ids = {mark: i for i, mark in enumerate(FAIRSEQ)} | {model.id_to_piece(i): i + 1 for i in own}
-    pieces = {i: piece for piece, i in ids.items() if piece not in (*FAIRSEQ, *CAMEMBERT, "<mask>")}
-    codes = [code for code in _additional_marks(folder) if code not in ids]
-    ids |= {code: i for i, code in enumerate(codes, len(ids))}
-    names = {i: piece for piece, i in ids.items()}
-    before = ["<s>"] if "roberta" in family or family == "camembert" else []
-
-    def encode(text: str) -> list[int]:
-        return [ids.get(piece, ids["<unk>"]) for piece in [*before, *model.encode(text, out_type=str), "</s>"]]
-
-    def encode_two(first: str, second: str) -> tuple[list[int], list[int]]:
-        found = [*encode(first), ids["</s>"], *encode(second)[1:]]
-        return found, [0] * len(found)
-
-    def encode_at(text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        found = [(piece.begin, piece.end) for piece in model.encode(text, out_type="immutable_proto").pieces]
-        return encode(text), [(0, 0), *found, (0, 0)]
-
-    return Vocabulary(
-        encode,
-        lambda tokens: model.decode([pieces[i] for i in tokens if i in pieces]),
-        ids.get,
-        piece_of=names.get,
-        encode_two=encode_two if before else None,
-        encode_at=encode_at if before else None,
-    )
-
-
-def _additional_marks(folder: Path) -> list[str]:
-    path = folder / "special_tokens_map.json"
-    listed = read_json(path).get("additional_special_tokens", []) if path.is_file() else []
-    return [mark["content"] if isinstance(mark, dict) else mark for mark in listed]
-
-
 READERS: dict[tuple[str, ...], VocabularyReader] = {  # the first that has its files
     ("tokenizer.json",): _complete,
     ("source.spm", "target.spm", "vocab.json"): _marian,
-    ("sentencepiece.bpe.model",): _fairseq,
-    ("spiece.model",): _spiece,
-    ("spm.model",): _deberta,
-    ("tokenizer.model",): _llama,
-    ("vocab.json", "merges.txt"): _merges,
-    ("vocab.txt",): _word_pieces,
+    ("sentencepiece.bpe.model", "vocab.json"): _listed_pieces,
+    ("sentencepiece.bpe.model",): _of_class("sentencepiece.bpe.model"),
+    ("spiece.model",): _of_class("spiece.model"),
+    ("spm.model",): _of_class("spm.model"),
+    ("tokenizer.model",): _of_class("tokenizer.model"),
+    ("vocab.json", "merges.txt"): _of_class("vocab.json"),
+    ("vocab.txt",): _of_class("vocab.txt"),
 }
 FILES = (
     *sorted({name for names in READERS for name in names}),
     SETTINGS,
-    "special_tokens_map.json",
+    NAMED,
     ADDED,
     "target_vocab.json",
 )
