@@ -1,7 +1,8 @@
 """Source and target language of multilingual models, by family.
 
-M2M-100, NLLB and mBART-50 put a code before the source and force one at the start of the output. mBART puts it after
-the source and starts outputs with the target's. Marian has `>>code<<` in the text, and T5 a prefix in words.
+M2M-100, NLLB and mBART-50 put a code before the source and force one at the start of the output; NLLB with
+`legacy_behaviour` puts it after the source. So does mBART, which starts outputs with the target's. Marian has
+`>>code<<` in the text, and T5 a prefix in words.
 """
 
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headwise.checkpoint.tokenizer_classes import class_of
 from headwise.checkpoint.vocabulary import Vocabulary, marks_around
 from headwise.contract import SpecialIds
 from headwise.errors import UserError
@@ -25,7 +27,8 @@ class Languages:
     family: str
     vocabulary: Vocabulary
     hf_config: Mapping[str, Any]
-    tokenizer_class: str  # of tokenizer_config.json
+    tokenizer_class: str  # of tokenizer_config.json, config.json or the family
+    legacy_behaviour: bool = False  # of NLLB: a source ends with its code
 
     def encode(self, text: str, source: str, target: str) -> list[int]:
         """The ids of a text for translation from `source` to `target`; "" if the model needs no language."""
@@ -42,7 +45,7 @@ class Languages:
         """The special ids of the decoder for `target`."""
         if self.family not in CODED or not target:
             return special
-        if self._code_behind:
+        if self._is_mbart:
             return replace(special, bos_id=self.code(target))
         return replace(special, forced=(self.code(target),))
 
@@ -52,7 +55,7 @@ class Languages:
             _ = language and self.code(language)
         if self.family not in CODED or not self._has_codes:
             return
-        known = target or special.forced or self._code_behind
+        known = target or special.forced or self._is_mbart
         if not known or not (source or len(self.vocabulary.encode("")) > 1):
             raise UserError(
                 f"a multilingual model ({self.family}) needs source_language and target_language (on the command line "
@@ -90,7 +93,11 @@ class Languages:
 
     @property
     def _code_behind(self) -> bool:
-        return self.tokenizer_class.startswith("MBartTokenizer")
+        return self._is_mbart or (self.tokenizer_class == "NllbTokenizer" and self.legacy_behaviour)
+
+    @property
+    def _is_mbart(self) -> bool:
+        return self.tokenizer_class == "MBartTokenizer"
 
     @property
     def _end(self) -> int:
@@ -101,4 +108,6 @@ class Languages:
 
 def read_languages(folder: Path, family: str, vocabulary: Vocabulary, hf_config: Mapping[str, Any]) -> Languages:
     """The languages of the model in `folder`."""
-    return Languages(family, vocabulary, hf_config, str(tokenizer_settings(folder).get("tokenizer_class", "")))
+    settings = tokenizer_settings(folder)
+    name, legacy = class_of(settings, hf_config), bool(settings.get("legacy_behaviour", False))
+    return Languages(family, vocabulary, hf_config, name, legacy)

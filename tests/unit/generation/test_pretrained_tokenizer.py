@@ -56,6 +56,44 @@ def test_special_tokens(
     assert list(whole(bare_tokenizer(model, *languages))) == ids
 
 
+NLLB = {"tokenizer_class": "NllbTokenizer"}
+IN_FRONT, BEHIND, FORCED = [DE, "a", END], ["a", END, DE], [2, FR, "b"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "settings", "source", "read"),
+    [
+        ("m2m", {}, {**NLLB, "legacy_behaviour": True}, BEHIND, FORCED),
+        ("m2m", {}, {**NLLB, "legacy_behaviour": False}, IN_FRONT, FORCED),
+        ("m2m", {}, {"tokenizer_class": "M2M100Tokenizer", "legacy_behaviour": True}, IN_FRONT, FORCED),
+        ("marian", {**MBART, "tokenizer_class": "MBartTokenizer"}, {}, BEHIND, [FR, "b"]),
+        ("marian", MBART, {}, BEHIND, [FR, "b"]),
+        ("marian", MBART, {"tokenizer_class": "MBartTokenizerFast"}, BEHIND, [FR, "b"]),
+        ("marian", {**MBART, "tokenizer_class": "MBart50Tokenizer"}, {}, IN_FRONT, FORCED),
+        (
+            "marian",
+            {**MBART, "tokenizer_class": "MBartTokenizer"},
+            {"tokenizer_class": "MBart50Tokenizer"},
+            IN_FRONT,
+            FORCED,
+        ),
+    ],
+)
+def test_where_the_code_of_a_language_stands(
+    make: Make,
+    kind: str,
+    changes: dict[str, Any],
+    settings: dict[str, Any],
+    source: Sequence[Any],
+    read: Sequence[Any],
+) -> None:
+    """As the class of the tokenizer says: of tokenizer_config.json, config.json or the family."""
+    model = make(kind, changes, None, **settings)
+    found = whole(bare_tokenizer(model, "__de__", "__fr__"))[:2]
+    ids = [[model.vocabulary.id_of(one) if isinstance(one, str) else one for one in row] for row in (source, read)]
+    assert list(found) == ids
+
+
 def test_both_tokenizers_implement_the_protocol(make: Make) -> None:
     assert isinstance(bare_tokenizer(make("marian")), PairTokenizer)
     assert isinstance(Tokenizer.train(["a dog"], TranslationData(vocab_size=270)), PairTokenizer)
