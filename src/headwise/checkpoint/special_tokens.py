@@ -2,7 +2,7 @@
 
 The files are `tokenizer_config.json`, and without `added_tokens_decoder` in it the older `special_tokens_map.json` and
 `added_tokens.json`. A text is split at these tokens before anything else happens to it: by the tokenizers library, or
-by `split_at` for models of SentencePiece that are used as they are.
+by `token_splitter` for models of SentencePiece that are used as they are.
 
 Not here: the tokens that a class of tokenizers has without being told (`tokenizer_classes`).
 """
@@ -38,7 +38,7 @@ class DeclaredTokens:
     in_tokenizer: Mapping[int, AddedToken]  # of tokenizer.json, which count if nothing else has their ids
 
 
-def tokenizer_config(folder: Path) -> dict[str, Any]:
+def tokenizer_values(folder: Path) -> dict[str, Any]:
     """The values of tokenizer_config.json; empty if there is none."""
     path = folder / SETTINGS
     return read_json(path) if path.is_file() else {}
@@ -50,7 +50,7 @@ def declared_tokens(folder: Path, in_tokenizer: Mapping[int, AddedToken] = Mappi
     Raises:
         UserError: an entry is no token.
     """
-    settings = tokenizer_config(folder)
+    settings = tokenizer_values(folder)
     values = {**settings}
     if ADDITIONAL in settings:
         older = values.pop(ADDITIONAL)
@@ -63,20 +63,20 @@ def declared_tokens(folder: Path, in_tokenizer: Mapping[int, AddedToken] = Mappi
             values[name] = [*(values.get(EXTRA) or []), *value] if joined else value
     extra, additional = (_tokens(path, name, values[name]) if name in values else None for name in (EXTRA, ADDITIONAL))
     specific = values[EXTRA] if isinstance(values.get(EXTRA), dict) else {}
+    own = {name: value for name, value in values.items() if name in NAMES or _is_specific(name, value)} | specific
     if DECODER in settings:
         by_id = {int(i): _token(path, DECODER, token) for i, token in settings[DECODER].items()}
     else:
         by_id = dict(in_tokenizer)
         if (folder / ADDED).is_file():
+            special = {_token(path, name, own[name]).content for name in NAMES if own.get(name)}
+            special |= {token.content for token in [*(extra or ()), *(additional or ())]}
             path = folder / ADDED
-            special = {str(token.content) for token in [*(extra or ()), *(additional or ())]}
-            special |= {_token(path, name, values[name]).content for name in NAMES if values.get(name)}
             by_id |= {
                 i: AddedToken(token, normalized=token not in special, special=token in special)
                 for token, i in read_json(path).items()
             }
     known = {token.content: token for token in by_id.values()}
-    own = {name: value for name, value in values.items() if name in NAMES or _is_specific(name, value)} | specific
     named = {name: _named(folder / SETTINGS, name, value, known) for name, value in own.items()}
     return DeclaredTokens(settings, path, named, extra, additional, dict(sorted(by_id.items())), in_tokenizer)
 
@@ -138,21 +138,8 @@ def add_tokens(
         if token is not None and token.content not in taken:
             in_detail = isinstance(declared.named.get(name), AddedToken)
             own[token.content] = token if in_detail else own.get(token.content, token)
-    asked = {token.content for token in [*(declared.extra or ()), *(declared.additional or ())]}
-    asked |= {str(getattr(token, "content", token)) for token in declared.named.values()}
     specials = {token.content for token in filter(None, named.values())}
-    next_id, chosen = tokenizer.get_vocab_size(), []
-    fresh = [token for token in own.values() if tokenizer.token_to_id(token.content) is None]
-    for i, token in listed.items():
-        while tokenizer.token_to_id(token.content) is None and next_id < i:  # an id that is left to others
-            filler = declared.in_tokenizer.get(next_id) or (fresh.pop(0) if fresh else None)
-            chosen += [filler] if filler else []
-            next_id += 1
-        chosen.append(token)
-        next_id += tokenizer.token_to_id(token.content) is None
-    known = [token for token in own.values() if tokenizer.token_to_id(token.content) is not None]
-    room = len(fresh) if size is None else max(0, size - next_id)
-    chosen += [*known, *(token for n, token in enumerate(fresh) if n < room or token.content in asked)]
+    chosen = _in_order(tokenizer, declared, listed, [*own.values()], size)
     for token in chosen:
         token.special = token.special or token.content in specials
     tokenizer.add_tokens(chosen)
@@ -161,15 +148,44 @@ def add_tokens(
             raise UserError(f"{declared.path}: {token.content} cannot have the id {i}: it would be {found}")
 
 
+def _in_order(
+    tokenizer: Tokenizer,
+    declared: DeclaredTokens,
+    listed: Mapping[int, AddedToken],
+    own: Sequence[AddedToken],
+    size: int | None,
+) -> list[AddedToken]:
+    """Tokens in the order in which they get their ids: the listed ones by id, then those of the class.
+
+    Where the listed ids leave a gap, tokens of tokenizer.json and of the class come first.
+    """
+
+    def is_new(token: AddedToken) -> bool:
+        return tokenizer.token_to_id(token.content) is None
+
+    next_id, fresh, chosen = tokenizer.get_vocab_size(), [*filter(is_new, own)], []
+    for i, token in listed.items():
+        while is_new(token) and next_id < i and (next_id in declared.in_tokenizer or fresh):
+            chosen.append(declared.in_tokenizer.get(next_id) or fresh.pop(0))
+            next_id += 1
+        chosen.append(token)
+        next_id += is_new(token)
+    asked = {token.content for token in [*(declared.extra or ()), *(declared.additional or ())]}
+    asked |= {str(getattr(token, "content", token)) for token in declared.named.values()}
+    room = len(fresh) if size is None else max(0, size - next_id)
+    chosen += [token for token in own if not is_new(token)]
+    return chosen + [token for n, token in enumerate(fresh) if n < room or token.content in asked]
+
+
 def like(token: AddedToken, content: str) -> AddedToken:
     """A token with another content, and otherwise the same."""
     return AddedToken(**{**token.__getstate__(), "content": content})
 
 
-def split_at(tokens: Iterable[AddedToken]) -> Callable[[str], list[tuple[str, bool]]]:
+def token_splitter(tokens: Iterable[AddedToken]) -> Callable[[str], list[tuple[str, bool]]]:
     """What splits a text into tokens (True) and the texts between them (False), the longest token first.
 
-    >>> split_at([AddedToken("<sep>", lstrip=True), AddedToken("cat", single_word=True)])("a dog <sep> cats, cat")
+    >>> token_splitter([AddedToken("<sep>", lstrip=True), AddedToken("cat", single_word=True)])("a dog <sep> cats, cat")
     [('a dog', False), ('<sep>', True), (' cats, ', False), ('cat', True)]
     """
     known = {token.content: token for token in tokens if token.content}

@@ -11,7 +11,7 @@ Not here: Marian and M2M-100, which use SentencePiece itself (`vocabulary`); cod
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from headwise.checkpoint.special_tokens import (
     declared_tokens,
     like,
 )
+from headwise.checkpoint.tokenizer_names import class_of
 
 UNDERLINE = "\u2581"  # of SentencePiece, for a blank
 MBART_CODES = (  # of languages, in the order of their ids
@@ -44,13 +45,13 @@ QWEN_WORDS = (
 )
 
 Settings = Mapping[str, Any]  # of tokenizer_config.json
-Pieces = list[tuple[str, float]]  # with their scores, by id
-PiecesOf = Callable[[SentencePieceFile, Settings, Mapping[str, str]], Pieces]
+ScoredPieces = list[tuple[str, float]]  # with their scores, by id
+ScoredPiecesOf = Callable[[SentencePieceFile, Settings, Mapping[str, str]], ScoredPieces]
 Named = Mapping[str, AddedToken | None]  # special tokens
 
 
 @dataclass(frozen=True)
-class Steps:
+class TextSteps:
     """What happens to a text before its pieces are found, and to pieces when they become a text."""
 
     normalizer: Any
@@ -65,9 +66,9 @@ class TokenizerClass:
     file: str  # of its vocabulary
     model: str  # the type of it in tokenizer.json
     special: Mapping[str, AddedToken]  # unless the files name others
-    steps: Callable[[Settings, bytes], Steps]  # of its settings, and the table of characters of SentencePiece
+    steps: Callable[[Settings, bytes], TextSteps]  # of its settings, and the table of characters of SentencePiece
     around: Callable[[Settings, Mapping[str, str]], tuple[str, str]]  # one text and two, as templates
-    pieces: PiecesOf = lambda file, *_: file.pieces
+    pieces: ScoredPiecesOf = lambda file, *_: file.pieces
     extra: Callable[[Settings, list[str]], list[str]] = lambda _, given: given  # further special tokens
     ends_of_file: bool = False  # whether a tokenizer.json says what stands around a text, such as codes of languages
 
@@ -105,20 +106,20 @@ def _with(*codes: str) -> Callable[[Settings, list[str]], list[str]]:
     return lambda _, given: list(dict.fromkeys([*codes, *given]))
 
 
-# --- Pieces from a file of SentencePiece ---
+# --- ScoredPieces from a file of SentencePiece ---
 
 
-def _t5_pieces(file: SentencePieceFile, settings: Settings, named: Mapping[str, str]) -> Pieces:
+def _t5_pieces(file: SentencePieceFile, settings: Settings, named: Mapping[str, str]) -> ScoredPieces:
     n = settings.get("extra_ids", 100)
     return [*file.pieces, *((f"<extra_id_{i}>", 0.0) for i in reversed(range(n)))]
 
 
 def _fairseq_pieces(
     *codes: str, mask: bool = True
-) -> Callable[[SentencePieceFile, Settings, Mapping[str, str]], Pieces]:
+) -> Callable[[SentencePieceFile, Settings, Mapping[str, str]], ScoredPieces]:
     """Four special tokens before the pieces, whose own are three; codes of languages and a mask behind them."""
 
-    def pieces(file: SentencePieceFile, settings: Settings, named: Mapping[str, str]) -> Pieces:
+    def pieces(file: SentencePieceFile, settings: Settings, named: Mapping[str, str]) -> ScoredPieces:
         before = [(named[f"{name}_token"], 0.0) for name in ("bos", "pad", "eos", "unk")]
         behind = [*codes, named["mask_token"]] if mask else settings.get(ADDITIONAL) or []
         return [*before, *file.pieces[3:], *((token, 0.0) for token in behind)]
@@ -126,13 +127,13 @@ def _fairseq_pieces(
     return pieces
 
 
-def _camembert_pieces(file: SentencePieceFile, settings: Settings, named: Mapping[str, str]) -> Pieces:
+def _camembert_pieces(file: SentencePieceFile, settings: Settings, named: Mapping[str, str]) -> ScoredPieces:
     before = ["<s>NOTUSED", named["pad_token"], "</s>NOTUSED", named["unk_token"]]
     unused = [("<unk>NOTUSED", -100.0)]  # no text has it
     return [*((token, 0.0) for token in before), *unused, *file.pieces[1:], (named["mask_token"], 0.0)]
 
 
-def _pegasus_pieces(file: SentencePieceFile, settings: Settings, named: Mapping[str, str]) -> Pieces:
+def _pegasus_pieces(file: SentencePieceFile, settings: Settings, named: Mapping[str, str]) -> ScoredPieces:
     masks = [settings.get("mask_token_sent", "<mask_1>"), named["mask_token"]]
     ids = {token["content"]: int(i) for i, token in settings.get(DECODER, {}).items()}
     masks.sort(key=lambda mask: ids.get(mask, 0))
@@ -141,48 +142,48 @@ def _pegasus_pieces(file: SentencePieceFile, settings: Settings, named: Mapping[
     return [*((token, 0.0) for token in before), *unused, *file.pieces[2:]]
 
 
-# --- Steps ---
+# --- TextSteps ---
 
 
 def _charsmap(table: bytes) -> list[Any]:
     return [normalizers.Precompiled(table)] if table else []
 
 
-def _metaspace(scheme: str, normalizer: Any, by_words: bool) -> Steps:
+def _metaspace(scheme: str, normalizer: Any, by_words: bool) -> TextSteps:
     space = pre_tokenizers.Metaspace(UNDERLINE, scheme)
     split = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), space]) if by_words else space
-    return Steps(normalizer, split, decoders.Metaspace(UNDERLINE, scheme))
+    return TextSteps(normalizer, split, decoders.Metaspace(UNDERLINE, scheme))
 
 
-def _words(settings: Settings, table: bytes) -> Steps:
+def _words(settings: Settings, table: bytes) -> TextSteps:
     """T5, XLM-R, CamemBERT."""
     scheme = "always" if settings.get("add_prefix_space", True) else "never"
     return _metaspace(scheme, normalizers.Sequence(_charsmap(table)) if table else None, by_words=True)
 
 
-def _always_words(settings: Settings, table: bytes) -> Steps:
+def _always_words(settings: Settings, table: bytes) -> TextSteps:
     return _words({}, table)
 
 
-def _mbart_steps(settings: Settings, table: bytes) -> Steps:
+def _mbart_steps(settings: Settings, table: bytes) -> TextSteps:
     return _words({}, b"")
 
 
-def _blanks_joined(settings: Settings, table: bytes) -> Steps:
+def _blanks_joined(settings: Settings, table: bytes) -> TextSteps:
     """Pegasus, mBART-50, NLLB."""
     simple = normalizers.Sequence([*_charsmap(table), normalizers.Replace(Regex(" {2,}"), " ")])
     return _metaspace("always", simple, by_words=False)
 
 
-def _pegasus_steps(settings: Settings, table: bytes) -> Steps:
+def _pegasus_steps(settings: Settings, table: bytes) -> TextSteps:
     steps = _blanks_joined(settings, table)
     lines = normalizers.Sequence([normalizers.Replace(Regex("\\n"), " "), steps.normalizer])
-    return steps if table else Steps(lines, steps.pre_tokenizer, steps.decoder)
+    return steps if table else TextSteps(lines, steps.pre_tokenizer, steps.decoder)
 
 
-def _nllb_steps(settings: Settings, table: bytes) -> Steps:
+def _nllb_steps(settings: Settings, table: bytes) -> TextSteps:
     steps = _blanks_joined(settings, table)
-    return steps if table else Steps(None, steps.pre_tokenizer, steps.decoder)
+    return steps if table else TextSteps(None, steps.pre_tokenizer, steps.decoder)
 
 
 def _simplified(keep_accents: bool, lower: bool, table: bytes) -> Any:
@@ -192,67 +193,67 @@ def _simplified(keep_accents: bool, lower: bool, table: bytes) -> Any:
     return normalizers.Sequence([*quotes, *accents, *capitals, *_charsmap(table)])
 
 
-def _albert_steps(settings: Settings, table: bytes) -> Steps:
+def _albert_steps(settings: Settings, table: bytes) -> TextSteps:
     scheme = "always" if settings.get("add_prefix_space", True) else "never"
     simple = _simplified(settings.get("keep_accents", False), settings.get("do_lower_case", True), table)
     return _metaspace(scheme, simple, by_words=True)
 
 
-def _xlnet_steps(settings: Settings, table: bytes) -> Steps:
+def _xlnet_steps(settings: Settings, table: bytes) -> TextSteps:
     return _metaspace("always", _simplified(False, settings.get("do_lower_case", False), table), by_words=True)
 
 
-def _deberta_steps(settings: Settings, table: bytes) -> Steps:
+def _deberta_steps(settings: Settings, table: bytes) -> TextSteps:
     capitals = [normalizers.Lowercase()] if settings.get("do_lower_case", False) else []
     blanks = normalizers.Replace(Regex(r"\s{2,}|[\n\r\t]"), " ")
     simple = normalizers.Sequence([*capitals, blanks, normalizers.NFC(), normalizers.Strip(left=False, right=True)])
     steps = _metaspace("always" if settings.get("add_prefix_space", True) else "first", simple, by_words=False)
     apart = [pre_tokenizers.Punctuation("isolated")] if settings.get("split_by_punct", False) else []
-    return Steps(simple, pre_tokenizers.Sequence([*apart, steps.pre_tokenizer]), steps.decoder)
+    return TextSteps(simple, pre_tokenizers.Sequence([*apart, steps.pre_tokenizer]), steps.decoder)
 
 
-def _llama_steps(settings: Settings, table: bytes) -> Steps:
+def _llama_steps(settings: Settings, table: bytes) -> TextSteps:
     """A blank before a text: only at its beginning, or with `legacy` behind each special token, too."""
     blank = settings.get("add_prefix_space")
     blank = True if blank is None else blank
     scheme = ("always" if settings.get("legacy") else "first") if blank else "never"
     first = [decoders.Strip(" ", 1, 0)] if blank else []
     parts = [decoders.Replace(UNDERLINE, " "), decoders.ByteFallback(), decoders.Fuse(), *first]
-    return Steps(None, pre_tokenizers.Metaspace(UNDERLINE, scheme, split=False), decoders.Sequence(parts))
+    return TextSteps(None, pre_tokenizers.Metaspace(UNDERLINE, scheme, split=False), decoders.Sequence(parts))
 
 
-def _gemma_steps(settings: Settings, table: bytes) -> Steps:
+def _gemma_steps(settings: Settings, table: bytes) -> TextSteps:
     decoder = decoders.Sequence([decoders.Replace(UNDERLINE, " "), decoders.ByteFallback(), decoders.Fuse()])
-    return Steps(normalizers.Replace(" ", UNDERLINE), pre_tokenizers.Split(" ", "merged_with_previous"), decoder)
+    return TextSteps(normalizers.Replace(" ", UNDERLINE), pre_tokenizers.Split(" ", "merged_with_previous"), decoder)
 
 
-def _byte_level_steps(settings: Settings, table: bytes) -> Steps:
+def _byte_level_steps(settings: Settings, table: bytes) -> TextSteps:
     blank = bool(settings.get("add_prefix_space", False))
-    return Steps(None, pre_tokenizers.ByteLevel(add_prefix_space=blank), decoders.ByteLevel())
+    return TextSteps(None, pre_tokenizers.ByteLevel(add_prefix_space=blank), decoders.ByteLevel())
 
 
-def _neox_steps(settings: Settings, table: bytes) -> Steps:
+def _neox_steps(settings: Settings, table: bytes) -> TextSteps:
     steps = _byte_level_steps(settings, table)
-    return Steps(normalizers.NFC(), steps.pre_tokenizer, steps.decoder)
+    return TextSteps(normalizers.NFC(), steps.pre_tokenizer, steps.decoder)
 
 
-def _qwen_steps(settings: Settings, table: bytes) -> Steps:
+def _qwen_steps(settings: Settings, table: bytes) -> TextSteps:
     blank = bool(settings.get("add_prefix_space"))
     parts = [
         pre_tokenizers.Split(Regex(QWEN_WORDS), "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=blank, use_regex=False),
     ]
-    return Steps(normalizers.NFC(), pre_tokenizers.Sequence(parts), decoders.ByteLevel())
+    return TextSteps(normalizers.NFC(), pre_tokenizers.Sequence(parts), decoders.ByteLevel())
 
 
-def _bert_steps(settings: Settings, table: bytes) -> Steps:
+def _bert_steps(settings: Settings, table: bytes) -> TextSteps:
     simple = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
         strip_accents=settings.get("strip_accents"),
         lowercase=settings.get("do_lower_case", True),
     )
-    return Steps(simple, pre_tokenizers.BertPreTokenizer(), decoders.WordPiece(prefix="##"))
+    return TextSteps(simple, pre_tokenizers.BertPreTokenizer(), decoders.WordPiece(prefix="##"))
 
 
 # --- Around a text ---
@@ -351,60 +352,10 @@ CLASSES: dict[str, TokenizerClass] = {
     ),
 }  # fmt: skip
 
-REGISTERED = {  # the classes of families, where no file names one; None: tokenizer.json as it is
-    "albert": "AlbertTokenizer",
-    "bart": "RobertaTokenizer",
-    "bert": "BertTokenizer",
-    "camembert": "CamembertTokenizer",
-    "deberta-v2": "DebertaV2Tokenizer",
-    "distilbert": "BertTokenizer",
-    "electra": "BertTokenizer",
-    "gemma": "GemmaTokenizer",
-    "gemma2": "GemmaTokenizer",
-    "gemma3_text": "GemmaTokenizer",
-    "gpt2": "GPT2Tokenizer",
-    "gpt_neox": "GPTNeoXTokenizer",
-    "m2m_100": "M2M100Tokenizer",
-    "marian": "MarianTokenizer",
-    "mbart": "MBartTokenizer",
-    "mistral": None,
-    "modernbert": None,
-    "mpnet": "MPNetTokenizer",
-    "mt5": "T5Tokenizer",
-    "pegasus": "PegasusTokenizer",
-    "qwen2": "Qwen2Tokenizer",
-    "qwen3": "Qwen2Tokenizer",
-    "roberta": "RobertaTokenizer",
-    "t5": "T5Tokenizer",
-    "t5gemma": "GemmaTokenizer",
-    "whisper": "WhisperTokenizer",
-    "xlm-roberta": "XLMRobertaTokenizer",
-    "xlnet": "XLNetTokenizer",
-}
-UNTRUSTED = ("mistral", "modernbert", "qwen2")  # families whose published files name wrong classes
-OTHER_NAMES = {
-    "BartTokenizer": "RobertaTokenizer",
-    "DistilBertTokenizer": "BertTokenizer",
-    "ElectraTokenizer": "BertTokenizer",
-    "MT5Tokenizer": "T5Tokenizer",
-}
 
-
-def class_of(settings: Settings, hf_config: Mapping[str, Any]) -> str:
-    """The name of a folder's class of tokenizers; "" if no file names one, and its family has none.
-
-    That of tokenizer_config.json, else that of config.json, else that of the family.
-    """
-    family = str(hf_config.get("model_type") or "")
-    named = str(settings.get("tokenizer_class") or hf_config.get("tokenizer_class") or "").removesuffix("Fast")
-    named = OTHER_NAMES.get(named, named)
-    registered = REGISTERED.get(family)
-    if not named or (family in UNTRUSTED and registered != named):
-        return registered or ""
-    return "" if family in REGISTERED and registered is None and named != "LlamaTokenizer" else named
-
-
-def read_tokenizer(folder: Path, hf_config: Mapping[str, Any], file: str, loaded: Tokenizer | None = None) -> Tokenizer:
+def class_tokenizer(
+    folder: Path, hf_config: Mapping[str, Any], file: str, loaded: Tokenizer | None = None
+) -> Tokenizer:
     """The tokenizer of a folder, as its class builds it; it splits texts at special and added tokens.
 
     Args:
@@ -416,8 +367,7 @@ def read_tokenizer(folder: Path, hf_config: Mapping[str, Any], file: str, loaded
     Raises:
         UserError: a token is damaged or cannot have its id, or a model of SentencePiece cannot be read.
     """
-    present = loaded.get_added_tokens_decoder() if loaded else {}
-    declared = declared_tokens(folder, present)
+    declared = declared_tokens(folder, loaded.get_added_tokens_decoder() if loaded else {})
     size, name = hf_config.get("vocab_size"), class_of(declared.settings, hf_config)
     kind = CLASSES.get(name)
     if loaded and (kind is None or not _is_built(kind, loaded)):
@@ -427,42 +377,50 @@ def read_tokenizer(folder: Path, hf_config: Mapping[str, Any], file: str, loaded
     if kind is None or (loaded is None and kind.file != file):
         name = _usual_class(file, str(hf_config.get("model_type")))
         kind = CLASSES[name]
-    if name == "WhisperTokenizer":  # languages and tasks in its added_tokens.json, which does not say so
+    if (
+        name == "WhisperTokenizer" and declared.path.name == ADDED
+    ):  # languages and tasks, which it does not call special
         marks = {i: AddedToken(token.content, special=True) for i, token in declared.by_id.items()}
-        declared = replace(declared, by_id=marks if declared.path.name == ADDED else declared.by_id)
+        declared = replace(declared, by_id=marks)
     named = _named_tokens(kind.special, declared)
     texts = {key: token.content for key, token in named.items() if token}
-    settings, marked = declared.settings, dict[str, bool]()
-    given = [token.content for token in declared.additional or ()]
-    if loaded:
-        tokenizer, table = Tokenizer(loaded.model), _table_of(loaded)
-        if kind.model == "WordPiece":
-            tokenizer.model.unk_token = texts["unk_token"]
-    elif kind.model == "WordPiece":
-        model = models.WordPiece.from_file(str(folder / file), unk_token=texts["unk_token"])
-        tokenizer, table = Tokenizer(model), b""
-    elif file == "vocab.json":
-        tokenizer, table = Tokenizer(models.BPE.from_file(str(folder / file), str(folder / "merges.txt"))), b""
-    else:
-        found = read_sentencepiece(folder / file)
-        pieces = kind.pieces(found, {**settings, ADDITIONAL: given}, texts)
-        tokenizer, table = Tokenizer(_model(found, pieces, texts)), found.charsmap
-        marked = found.marked
-    steps = kind.steps(settings, table)
+    tokenizer, table, marked = _with_pieces(folder / file, loaded, kind, declared, texts)
+    steps = kind.steps(declared.settings, table)
     for part in ("normalizer", "pre_tokenizer", "decoder"):
         setattr(tokenizer, part, getattr(steps, part))
     own = declared.extra
     if own is None:
-        more = kind.extra(settings, [*marked, *given])
+        more = kind.extra(declared.settings, [*marked, *_texts(declared.additional)])
         own = [AddedToken(token, special=marked.get(token, True), normalized=False) for token in more]
-    extra = [*own, *(declared.additional or ())]
-    add_tokens(tokenizer, declared, named, extra, size)
-    is_named = settings.get("tokenizer_class") or hf_config.get("tokenizer_class")
+    add_tokens(tokenizer, declared, named, [*own, *(declared.additional or ())], size)
+    is_named = declared.settings.get("tokenizer_class") or hf_config.get("tokenizer_class")
     if loaded and (kind.ends_of_file or not is_named):
         tokenizer.post_processor = loaded.post_processor
     else:
-        tokenizer.post_processor = _ends(kind, tokenizer, settings, texts)
+        tokenizer.post_processor = _ends(kind, tokenizer, declared.settings, texts)
     return tokenizer
+
+
+def _with_pieces(
+    path: Path, loaded: Tokenizer | None, kind: TokenizerClass, declared: DeclaredTokens, named: Mapping[str, str]
+) -> tuple[Tokenizer, bytes, Mapping[str, bool]]:
+    """A tokenizer with the pieces of a file, its table of characters, and its symbols (True: control symbols)."""
+    if loaded:
+        tokenizer = Tokenizer(loaded.model)
+        if kind.model == "WordPiece":
+            tokenizer.model.unk_token = named["unk_token"]
+        return tokenizer, _table_of(loaded), {}
+    if kind.model == "WordPiece":
+        return Tokenizer(models.WordPiece.from_file(str(path), unk_token=named["unk_token"])), b"", {}
+    if path.name == "vocab.json":
+        return Tokenizer(models.BPE.from_file(str(path), str(path.with_name("merges.txt")))), b"", {}
+    found = read_sentencepiece(path)
+    pieces = kind.pieces(found, {**declared.settings, ADDITIONAL: _texts(declared.additional)}, named)
+    return Tokenizer(_model(found, pieces, named)), found.charsmap, found.marked
+
+
+def _texts(tokens: Sequence[AddedToken] | None) -> list[str]:
+    return [token.content for token in tokens or ()]
 
 
 def _is_built(kind: TokenizerClass, loaded: Tokenizer) -> bool:
@@ -494,7 +452,7 @@ def _named_tokens(special: Mapping[str, AddedToken], declared: DeclaredTokens) -
     return found
 
 
-def _model(file: SentencePieceFile, pieces: Pieces, named: Mapping[str, str]) -> Any:
+def _model(file: SentencePieceFile, pieces: ScoredPieces, named: Mapping[str, str]) -> Any:
     """The model of the kind that the file was trained as."""
     unknown = file.pieces[file.unk_id][0]
     names = [piece for piece, _ in pieces]

@@ -29,10 +29,10 @@ from headwise.checkpoint.special_tokens import (
     SETTINGS,
     DeclaredTokens,
     declared_tokens,
-    split_at,
-    tokenizer_config,
+    token_splitter,
+    tokenizer_values,
 )
-from headwise.checkpoint.tokenizer_classes import read_tokenizer
+from headwise.checkpoint.tokenizer_classes import class_tokenizer
 from headwise.errors import UserError
 
 LONGEST_TOKEN = 4096  # bytes in a tokenizer.json; usual ones have 128 blanks at most
@@ -140,17 +140,17 @@ def _undamaged(
 def _complete(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     """What the file says but for the padding and the cutting stored in it, which were those of somebody's batch."""
     loaded = library_tokenizer(folder / "tokenizer.json")
-    tokenizer = read_tokenizer(folder, hf_config, "tokenizer.json", loaded)
+    tokenizer = class_tokenizer(folder, hf_config, "tokenizer.json", loaded)
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    return _of_library(tokenizer, tokenizer_config(folder))
+    return _of_library(tokenizer, tokenizer_values(folder))
 
 
 def _of_class(name: str) -> VocabularyReader:
     """What reads the file of this name as the folder's class of tokenizers does."""
 
     def read(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-        return _of_library(read_tokenizer(folder, hf_config, name), tokenizer_config(folder))
+        return _of_library(class_tokenizer(folder, hf_config, name), tokenizer_values(folder))
 
     return read
 
@@ -294,7 +294,7 @@ def _of_sentencepiece(
     `code_of` takes the code of a language from a text.
     """
     names, pieces = ({i: piece for piece, i in one.ids.items()} for one in (read, written))
-    split = split_at(read.splitting)
+    split = token_splitter(read.splitting)
 
     def encode(text: str) -> list[int]:
         found: list[str] = []

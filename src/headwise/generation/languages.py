@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headwise.checkpoint.tokenizer_classes import class_of
+from headwise.checkpoint.tokenizer_names import class_of
 from headwise.checkpoint.vocabulary import Vocabulary, marks_around
 from headwise.contract import SpecialIds
 from headwise.errors import UserError
