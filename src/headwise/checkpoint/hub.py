@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
+from headwise.checkpoint.modules import network_folder
 from headwise.errors import UserError
 
 FETCH = "hf:"
@@ -15,7 +16,7 @@ NAME = re.compile(r"[\w.-]+/[\w.-]+")  # of a model on the hub: OWNER/NAME
 
 
 def folder_of(path: str | Path) -> Path:
-    """The folder of `path`: itself, or the cached folder of OWNER/NAME.
+    """The folder of the network in `path`: itself, or in it or in the cached folder of OWNER/NAME.
 
     Only hf:OWNER/NAME uses the network; a mistyped path must not.
 
@@ -28,7 +29,7 @@ def folder_of(path: str | Path) -> Path:
             f"{path}: no such model directory; give the folder that `headwise train --out` wrote, or write "
             f"{FETCH}{path} to download the model of that name from the Hugging Face Hub"
         )
-    return folder
+    return network_folder(folder)
 
 
 def known_folder(path: str | Path) -> Path:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headwise.checkpoint.layout import CONFIG
 from headwise.errors import UserError
 
 MODULES = "modules.json"
@@ -30,8 +31,23 @@ class Module:
     folder: Path
 
 
+def network_folder(folder: Path) -> Path:
+    """The folder of the network: `folder` itself, or that of its first module (sentence-transformers before 0.4)."""
+    if (folder / CONFIG).exists() or not (folder / MODULES).is_file():
+        return folder
+    first = read_modules(folder)[0]
+    return first.folder if first.kind == "Transformer" and (first.folder / CONFIG).is_file() else folder
+
+
+def modules_of_network(folder: Path) -> list[Module]:
+    """The modules of a network, in order: those of its folder, or of the folder around it that lists it first."""
+    own = read_modules(folder)
+    around = [] if own else read_modules(folder.absolute().parent)
+    return around if around and around[0].folder == folder.absolute() else own
+
+
 def read_modules(folder: Path) -> list[Module]:
-    """The modules in order; none without the file."""
+    """The modules that a folder lists, in order; none without the file."""
     path = folder / MODULES
     if not path.is_file():
         return []
@@ -54,8 +70,13 @@ def _module(folder: Path, values: Any) -> Module:
 
 
 def module_files(folder: Path) -> Iterator[Path]:
-    """The files of all modules, relative to `folder`."""
+    """The files of all modules, relative to `folder`; `UserError` if the folder around it lists them."""
     modules = read_modules(folder)
+    if not modules and modules_of_network(folder):
+        raise UserError(
+            f"{folder.parent / MODULES}: its network has a folder of its own, as in sentence-transformers before 0.4, "
+            "so that pooling would be lost; save it with a current version first"
+        )
     named = [folder / name for name in (MODULES, PROMPTS, *READING)] if modules else []
     inside = [path for module in modules if module.folder != folder for path in sorted(module.folder.rglob("*"))]
     return (path.relative_to(folder) for path in (*named, *inside) if path.is_file())

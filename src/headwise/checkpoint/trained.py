@@ -150,9 +150,6 @@ def _nearest(folder: Path) -> str:
     """A hint at a model folder with a similar name beside or below a wrong path."""
     from difflib import get_close_matches
 
-    older = next((path.parent for path in folder.glob(f"0_*/{CONFIG}")), None)  # sentence-transformers before 0.4
-    if older and (pooling := folder / "1_Pooling" / CONFIG).is_file():
-        return f"; name its network, '{older}', and set the pooling as in '{pooling}'"
     around = [folder.parent, folder] if folder.is_dir() else [folder.parent]
     models = [str(found.parent) for near in around if near.is_dir() for found in near.glob(f"*/{CONFIG}")]
     near = get_close_matches(str(folder), models, n=1, cutoff=0.0)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from headwise.checkpoint.layout import CONFIG, read_json, weight_files
-from headwise.checkpoint.modules import MODULES, PROMPTS, READING, Module, read_modules
+from headwise.checkpoint.modules import MODULES, PROMPTS, READING, Module, modules_of_network
 from headwise.checkpoint.weights import WeightsFile
 from headwise.errors import UserError, unknown
 from headwise.generation.chat import tokenizer_settings
@@ -97,10 +97,10 @@ def read_sentence_settings(folder: Path, open_tensors: OpenTensors) -> SentenceS
     Raises:
         UserError: an unsupported setting, or a malformed file.
     """
-    modules = read_modules(folder)
+    modules = modules_of_network(folder)
     if not modules:
         return SentenceSettings()
-    if [modules[0].kind, modules[0].folder] != ["Transformer", folder]:
+    if [modules[0].kind, modules[0].folder.absolute()] != ["Transformer", folder.absolute()]:
         raise UserError(f"{folder / MODULES}: must begin with the Transformer of this folder, not {modules[0].kind}")
     if len(modules) < 2 or modules[1].kind != "Pooling":
         raise UserError(f"{folder / MODULES}: has no Pooling after its Transformer")

@@ -580,11 +580,3 @@ def test_checkpoints_of_compiled_modules(tmp_path: Path, kind: str) -> None:
         found = dict(read_any(tmp_path).network.named_parameters())
         assert all(torch.equal(found[name], value) for name, value in expected.items())
         assert headwise.load(tmp_path, "cpu").info()["family"] == kind
-
-
-def test_folders_of_older_sentence_transformers_name_the_network(tmp_path: Path) -> None:
-    write_tiny(tmp_path / "0_Transformer", "bert")
-    (tmp_path / "1_Pooling").mkdir()
-    (tmp_path / "1_Pooling" / "config.json").write_text("{}")
-    with pytest.raises(UserError, match=r"0_Transformer.*1_Pooling"):
-        headwise.load(tmp_path, "cpu")

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -151,10 +152,12 @@ def add_by_id(folder: Path, theirs: Any) -> list[str]:
 
 
 def texts(special: Sequence[str]) -> list[str]:
+    """200 texts: each special token beside words, blanks and marks, and between odd texts."""
     found = ["the dog runs quietly in the garden", *ODD]
     for one in special:
         found += [one, f"the dog {one} a cat", f"the dog{one}a cat", f"dog  {one}\ncat", f"{one}{one}.", one.upper()]
-    return found
+    between = product(ODD, special, ODD[::-1])
+    return [*found, *map("".join, islice(between, 0, None, 1 + len(special)))][:200]
 
 
 def check(folder: Path, special: Sequence[str], config: Mapping[str, Any]) -> Vocabulary:

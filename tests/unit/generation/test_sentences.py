@@ -272,3 +272,23 @@ def test_an_imported_model_embeds_the_same(make: Make, tmp_path: Path) -> None:
     (folder / "modules.json").write_text('{"0": ""}')
     assert main(["import", str(folder), str(tmp_path / "none")]) == 2
     assert not (tmp_path / "none").exists()
+
+
+def test_the_network_in_a_folder_of_its_own(make: Make) -> None:
+    """As sentence-transformers wrote it before 0.4; the pooling is read whichever folder is given."""
+    folder = make("bert").path
+    expected = lay_out(folder, {"pooling_mode_max_tokens": True}, do_lower_case=True).embed(TEXTS)
+    network = folder / "0_Transformer"
+    network.mkdir()
+    for path in [path for path in folder.iterdir() if path.is_file()]:
+        path.rename(network / path.name)
+    listed = (network / "modules.json").read_text().replace('"path": ""', '"path": "0_Transformer"')
+    (network / "modules.json").unlink()
+    (folder / "modules.json").write_text(listed)
+    for given in (folder, network):
+        np.testing.assert_array_equal(headwise.load(given, "cpu").embed(TEXTS), expected)
+    assert main(["import", str(folder), str(folder / "ours")]) == 2, "the pooling would be lost"
+    assert not (folder / "ours").exists()
+    (network / "config.json").unlink()
+    with pytest.raises(UserError, match=r"no config\.json"):
+        headwise.load(folder, "cpu")
