@@ -236,6 +236,17 @@ def test_the_outputs_of_several_kinds_are_added(adapters: Path, tmp_path: Path) 
             torch.testing.assert_close(both[name], expected, atol=1e-5, rtol=1e-5)
 
 
+def test_modules_that_two_adapters_trained_in_full_cannot_be_added(tmp_path: Path) -> None:
+    write_adapters(tmp_path, "llama", {"modules_to_save": ["lm_head"]})
+    first, second = tmp_path / "adapters", tmp_path / "second"
+    shutil.copytree(first, second)
+    read_any(Path(f"{first}+{second}"))  # the same ones
+    tensors = load_file(first / MATRICES)
+    save_file({key: value + (1 if "lm_head" in key else 0) for key, value in tensors.items()}, second / MATRICES)
+    with pytest.raises(UserError, match=r"second: trained lm_head\.weight in full"):
+        read_any(Path(f"{first}+{second}"))
+
+
 def test_an_export_keeps_embeddings_that_are_no_longer_tied(tmp_path: Path) -> None:
     theirs = write_adapters(tmp_path, "llama", {"modules_to_save": ["embed_tokens"]})
     assert main(["export", str(tmp_path / "adapters"), "--to", "hf", str(tmp_path / "merged")]) == 0

@@ -91,6 +91,8 @@ def _add(tensors: dict[str, Tensor], folder: Path, start: Mapping[str, Tensor], 
     for name, tensor in whole.items():
         key = _key_of(name.replace(".base_layer.", "."), start) or name
         for one in [key] if settings.is_separate(name) else _all_of(key, tied):
+            if one in tensors and tensors[one] is not start.get(one) and not torch.equal(tensors[one], tensor):
+                raise UserError(f"{folder}: trained {name} in full, which the adapters before it change, too")
             tensors[one] = start[one] = tensor
     keys = [_existing(f"{layer.name}.weight", start, folder) for layer in layers]
     for key, layer in zip(keys, layers, strict=True):

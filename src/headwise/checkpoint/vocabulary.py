@@ -33,14 +33,18 @@ from headwise.checkpoint.special_tokens import (
     tokenizer_values,
 )
 from headwise.checkpoint.tokenizer_classes import class_tokenizer
-from headwise.errors import UserError
+from headwise.errors import UserError, unknown
 
 LONGEST_TOKEN = 4096  # bytes in a tokenizer.json; usual ones have 128 blanks at most
-M2M_CODES = (  # of languages, in the order of their ids
-    "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu "
-    "hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro "
-    "ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu"
-)
+LANGUAGE_CODES = {  # of M2M-100 by `language_codes`, in the order of their ids
+    "m2m100": (
+        "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi "
+        "hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns "
+        "oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh "
+        "zu"
+    ),
+    "wmt21": "en ha is ja cs ru zh de",
+}
 LANGUAGE = re.compile(r"__[a-z]{2,3}__|[a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2}")  # M2M-100, NLLB, mBART
 
 
@@ -247,7 +251,10 @@ def _listed_pieces(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
     model, ids = sentencepiece_model(folder / "sentencepiece.bpe.model"), _listed_ids(folder / "vocab.json")
     declared = declared_tokens(folder)
     tokens = _numbered(declared, {"bos_token": "<s>", "sep_token": "</s>"}, ids)
-    codes = {f"__{code}__": i for i, code in enumerate(M2M_CODES.split(), len(ids))}  # unless the files list them
+    listed = declared.settings.get("language_codes") or "m2m100"
+    if listed not in LANGUAGE_CODES:
+        raise unknown(f"{folder / SETTINGS}: language_codes", str(listed), LANGUAGE_CODES)
+    codes = {f"__{code}__": i for i, code in enumerate(LANGUAGE_CODES[listed].split(), len(ids))}  # unless in the files
     has_room = hf_config.get("vocab_size", 0) >= len(ids) + len(codes)
     if has_room and not codes.keys() & tokens.ids.keys() and not {*codes.values()} & {*tokens.ids.values()}:
         tokens = replace(tokens, ids={**tokens.ids, **codes})
@@ -268,6 +275,8 @@ class _NumberedTokens:
 
 def _numbered(declared: DeclaredTokens, special: Mapping[str, str], ids: Mapping[str, int]) -> _NumberedTokens:
     """The ids of special and added tokens: the declared ones, those of the list, or behind it."""
+    if (declared.settings.get("sp_model_kwargs") or {}).get("enable_sampling"):
+        raise UserError(f"{declared.path}: sp_model_kwargs: enable_sampling is not supported; remove it")
     named = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>", **special}
     named |= {name: getattr(token, "content", token) for name, token in declared.named.items() if token}
     more = [token.content for token in [*(declared.extra or ()), *(declared.additional or ())]]

@@ -111,12 +111,7 @@ def special_token_text(settings: Mapping[str, Any], name: str) -> str:
 
 def chat_ids(folder: Path, messages: Messages, vocabulary: Vocabulary) -> list[int]:
     """The ids of a conversation. The template writes special tokens, so that the tokenizer adds none."""
-    text = render_chat(folder, messages)
-    encode, before, _ = bare(vocabulary)
-    start = special_token_text(tokenizer_settings(folder), "bos_token")
-    if start and text.startswith(start) and encode(start) != [vocabulary.id_of(start)]:
-        return [*before, *encode(text.removeprefix(start))]  # a vocabulary that takes special tokens in a text for text
-    return encode(text)
+    return bare(vocabulary)[0](render_chat(folder, messages))
 
 
 def tokenizer_settings(folder: Path) -> dict[str, Any]:

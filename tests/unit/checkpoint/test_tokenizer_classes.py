@@ -109,6 +109,7 @@ KINDS = {
     "GPT2Tokenizer": Kind("gpt2", merges("<|endoftext|>"), ["<|endoftext|>"], [*BLANK, {"add_bos_token": True}]),
     "RobertaTokenizer": Kind("roberta", merges(*FAIRSEQ), ["<mask>", "</s>"], BLANK),
     "BartTokenizer": Kind("bart", merges(*FAIRSEQ), ["<mask>", "</s>"]),
+    "GPTNeoXTokenizer": Kind("gpt_neox", merges("<|endoftext|>"), ["<|endoftext|>"], BLANK),
     "Qwen2Tokenizer": Kind("qwen2", merges("<|endoftext|>"), ["<|endoftext|>"]),
 }  # fmt: skip
 SETTINGS: tuple[dict[str, Any], ...] = (
@@ -122,6 +123,8 @@ FLAGS: tuple[dict[str, Any], ...] = (
     {}, {"lstrip": True}, {"rstrip": True}, {"single_word": True}, {"normalized": True, "special": False},
     {"normalized": True, "special": False, "lstrip": True, "rstrip": True},
 )  # fmt: skip
+# Classes of transformers that give the ids of added_tokens.json to tokens of their own.
+THEIR_OWN_IDS = ("DebertaV2Tokenizer", "NllbTokenizer", "GPTNeoXTokenizer")
 ADDED = {f"<add{i}>": flags for i, flags in enumerate(FLAGS)} | {"Cow": {"special": False, "normalized": True}}
 
 
@@ -207,7 +210,7 @@ def test_special_and_added_tokens(made: Callable[[str], Path], name: str, saved:
 
 
 @pytest.mark.few(12)
-@pytest.mark.parametrize("name", [name for name in KINDS if name not in ("DebertaV2Tokenizer", "NllbTokenizer")])
+@pytest.mark.parametrize("name", [name for name in KINDS if name not in THEIR_OWN_IDS])
 def test_added_tokens_json(made: Callable[[str], Path], name: str, tmp_path: Path) -> None:
     config = prepared(made, tmp_path, name)
     n = len(theirs_of(tmp_path))
@@ -365,22 +368,31 @@ def test_pieces_that_only_one_of_two_models_has(separate: bool, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("by_id", [False, True])
-def test_m2m(by_id: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("codes", [None, "wmt21"])
+def test_m2m(by_id: bool, codes: str | None, tmp_path: Path) -> None:
     """Its languages are listed nowhere."""
     pieces("sentencepiece.bpe")(tmp_path)
     model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "sentencepiece.bpe.model"))
     listed = ["<s>", "<pad>", "</s>", "<unk>", *(model.id_to_piece(i) for i in range(3, model.get_piece_size()))]
     write_json(tmp_path / "vocab.json", {piece: i for i, piece in enumerate(listed)})
-    write_json(tmp_path / "tokenizer_config.json", {"tokenizer_class": "M2M100Tokenizer"})
+    settings = {"tokenizer_class": "M2M100Tokenizer", **({"language_codes": codes} if codes else {})}
+    write_json(tmp_path / "tokenizer_config.json", settings)
     config = {"model_type": "m2m_100", "vocab_size": len(listed) + 108}
     write_json(tmp_path / "config.json", config)
     theirs = theirs_of(tmp_path)
-    languages = [f"__{code}__" for code in ("af", "de", "zu")]
+    languages = [f"__{code}__" for code in ("is", "de", "ha" if codes else "zu")]
     if by_id:
         added = {str(len(listed) + 100): entry("<add>", lstrip=True)}
-        write_json(
-            tmp_path / "tokenizer_config.json", {"tokenizer_class": "M2M100Tokenizer", "added_tokens_decoder": added}
-        )
+        write_json(tmp_path / "tokenizer_config.json", {**settings, "added_tokens_decoder": added})
     vocabulary = check(tmp_path, ["</s>", "<unk>", *(["<add>"] if by_id else [])], config)
     assert [vocabulary.id_of(code) for code in languages] == theirs.convert_tokens_to_ids(languages)
     assert vocabulary.decode([vocabulary.id_of("__de__") or 0, *vocabulary.encode("the dog")]) == "the dog"
+
+
+@pytest.mark.parametrize("settings", [{"language_codes": "m2m"}, {"sp_model_kwargs": {"enable_sampling": True}}])
+def test_settings_of_sentencepiece_models_that_are_not_understood(settings: dict[str, Any], tmp_path: Path) -> None:
+    pieces("sentencepiece.bpe")(tmp_path)
+    write_json(tmp_path / "vocab.json", {"<unk>": 0})
+    write_json(tmp_path / "tokenizer_config.json", settings)
+    with pytest.raises(UserError, match=next(iter(settings))):
+        read_vocabulary(tmp_path, {"model_type": "m2m_100"})
