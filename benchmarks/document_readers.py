@@ -38,7 +38,7 @@ XML_MEMBERS = (".xml", ".rels", ".opf", ".ncx", ".xhtml")
 NAMED_ENTITY = re.compile(rb"&(?!amp;|lt;|gt;|quot;|apos;)\w+;")  # of HTML, unknown to XML without its document type
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 RUNS = ("r", "t", "span", "proofErr", "lastRenderedPageBreak", "s", "tab", "line-break")
-DIRECTION = ("pPr", "bidi", "bidiVisual", "rtl")  # marks of right-to-left text
+DIRECTION = ("pPr", "tblPr", "bidi", "bidiVisual", "rtl")  # marks of right-to-left text
 RUN_FORMATS = ("rPr", "endParaRPr", "automatic-styles")
 RST_INLINE = (
     "emphasis", "strong", "literal", "reference", "footnote_reference", "citation_reference",

@@ -15,9 +15,8 @@ from html import escape
 
 from headwise.localisation.direction import direction_of
 from headwise.localisation.html_pieces import Offsets, PagePiece, element_end, is_xhtml, page_pieces
-from headwise.localisation.markdown import FRONT_MATTER
 from headwise.localisation.markup import CONTROLS
-from headwise.localisation.passages import Characters, Passages, TextPassage
+from headwise.localisation.passages import FRONT_MATTER, Characters, Passages, TextPassage
 from headwise.localisation.placeholders import EMBEDDED
 from headwise.localisation.unit import Code, Parts, Skipped, join_parts, plain, unescape_html
 
@@ -58,7 +57,7 @@ def read_html(path: str, data: bytes, languages: Sequence[str]) -> Passages:
 
 def parse_html(characters: Characters, language: str = "") -> Passages:
     """The document of a page, whatever encoding it declares; `language` is that of the translation, if known."""
-    front = FRONT_MATTER.match(characters.text)  # of Jekyll and Hugo
+    front = FRONT_MATTER.match(characters.text)
     text = re.sub(r"[^\r\n]", " ", front[0]) + characters.text[front.end() :] if front else characters.text
     pieces = page_pieces(characters.path, text)
     is_xml = is_xhtml(characters.path, text)

@@ -114,10 +114,6 @@ class Sentence:
         """Whether there is a blank before a code of a gap."""
         return bool(gap.blanks[code - gap.codes[0]])
 
-    def has_blank_after(self, gap: Gap, code: int) -> bool:
-        """Whether there is a blank after a code of a gap."""
-        return bool(gap.blanks[code - gap.codes[0] + 1])
-
     def _tree(self) -> InlineSpan:
         """A code whose partner is in another sentence reaches to the beginning or end of this one."""
         opened = [InlineSpan(-1, 0)]

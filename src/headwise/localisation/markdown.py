@@ -10,7 +10,6 @@ Deviation: `[a text]` that is its own reference becomes `[a translation][a text]
 """
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
@@ -21,20 +20,19 @@ from typing import Any
 from urllib.parse import unquote
 
 from headwise.errors import UserError
+from headwise.localisation.inline_boundaries import inline_markdown
 from headwise.localisation.markdown_dialects import code_in_tags, masked_dialects, without_filler
 from headwise.localisation.markdown_titles import definition_titles, inline_titles, masked_link_ends, unmasked
 from headwise.localisation.not_translated import beginning_of
-from headwise.localisation.passages import Characters, Passages, TextPassage
+from headwise.localisation.passages import FRONT_MATTER, Characters, Passages, TextPassage
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.unit import CLOSES, OPENS, Code, Parts, Skipped, join_parts, plain
 
-FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*?\r?\n)??(?:\1|\.\.\.)[ \t]*(?:\r?\n|$)", re.DOTALL)
 LINE_END = re.compile(r"\r\n?|\n")
 BREAKS = re.compile(r"(?:(?<! ) {2,}|\\)$")  # at a line's end
 ATTRIBUTES = re.compile(r"\{:[^{}]*\}")  # of Kramdown
 TASK = re.compile(r"\[[ xX]\](?:\s+|$)")
 OPENING = re.compile(r"!?\[|[*_~]+")
-EMPHASIS = re.compile(r"[*_]+|~~")
 BLOCK = re.compile(  # start of another block
     r"(?:#{1,6}|[-+*]|\d{1,9}[.)]|:)(?=\s|$)|>|~~~|:{3}|!{3}|\?{3}|={3}|\$\$|\[\^[^\s\]]+\]:"
 )
@@ -50,14 +48,9 @@ TAG = re.compile(r"<!--(?:[^<-]|<(?!!--)|-(?!->))*+-->|<[^<>]*>")
 TEMPLATE_TAG = re.compile(r"\{%(?:[^%{\n]|%(?!\})|\{(?!%))*+%\}|\{\{[<%][^{}\n]*+\}\}")
 PIPE = re.compile(r"(?<!\\)\|")
 BLANKS = re.compile(r"[ \t\r\n]+")
-BEGINS, ENDS = "\ue000", "\ue001"  # private characters that mark emphasis during output
 LINK_BRACKET = re.compile(r"(?<!\\)[\[\]]")
 LINK_TO_HEADING = re.compile(r"\]\(\s?<?#([^\s()<>\"]+)|\]:[ \t]*<?#([^\s<>]+)|href=[\"']#([^\s\"']+)")
 ANCHOR = re.compile(r"(?:id|name)=[\"']([^\s\"']+)|\{[^{}\n]*#([\w-]+)")
-EMPTY = re.compile(rf"{BEGINS}[*_~]+{ENDS}[*_~]+")
-LOOSE_OPENING = re.compile(rf"(?<![*_~])((?:{BEGINS}[*_~]++)++)(\s+)")
-LOOSE_CLOSING = re.compile(rf"(?<!\s)(\s+)((?:{ENDS}[*_~]++)+)")
-BOUNDARY = re.compile(rf"(?:[{BEGINS}{ENDS}][*_~]++)++")
 REFERENCE = re.compile(
     r"(?<!`)(`{1,9})(?!`).*?(?<!`)\1(?!`)|(?<!\])(!?\[)((?:[^\[\]\\]|\\.){1,999})\](?:\[\])?(?![\[(:])|"
     r"(?P<tag>\{%|\{\{[<%])"
@@ -189,8 +182,7 @@ def _with_address(heading: TextPassage, linked: Collection[str], titles: Counter
         return heading
 
     def written(parts: Parts) -> str:
-        anchor = "" if plain(parts) == plain(heading.source) else f'<a id="{escape(link)}"></a>'
-        return anchor + heading.to_file(parts)
+        return f'<a id="{escape(link)}"></a>{heading.to_file(parts)}'
 
     return replace(heading, to_file=written)
 
@@ -283,48 +275,5 @@ def _with_balanced_links(parts: Parts) -> Parts:
     )
 
 
-def _apart(found: re.Match[str]) -> str:
-    """Marks of emphasis, first those that close it, with a blank where there would be no emphasis without it."""
-    marks, (start, end) = found[0], found.span()
-    before, after = found.string[start - 1 : start] if start else "", found.string[end : end + 1]
-    closing, begins, opening = marks.partition(BEGINS)
-    if closing and opening:
-        return f"{closing}{' ' * (closing[-1] == opening[0])}{begins}{opening}"
-    inner, outer = (before, after) if closing else (after, before)
-    is_word = bool(outer.strip()) and not _is_punctuation(outer)
-    blank = " " * bool(is_word and ("_" in marks or (inner and _is_punctuation(inner))))
-    return f"{closing}{blank}{begins}{opening}" if opening else f"{closing}{blank}"
-
-
-def _is_punctuation(character: str) -> bool:
-    """Whether CommonMark takes a character for punctuation."""
-    return unicodedata.category(character)[0] in "PS"
-
-
 def _mapped(parts: Parts, change: Callable[[str], str]) -> Parts:
     return tuple(change(part) if isinstance(part, str) else part for part in parts)
-
-
-def inline_markdown(parts: Parts) -> str:
-    """The text, with blanks where emphasis needs them: none inside, and one outside of punctuation that it begins with.
-
-    See https://spec.commonmark.org/0.31.2/#emphasis-and-strong-emphasis.
-
-    >>> inline_markdown(("a ", Code("**"), " b ", Code("**"), "c")), inline_markdown((Code("_"), "b.", Code("_"), "c"))
-    ('a  **b** c', '_b._ c')
-    """
-    if any(private in plain(parts) for private in (BEGINS, ENDS)):
-        return plain(parts)
-    left, opened, pieces = Counter(part for part in parts if isinstance(part, Code)), set[Code](), list[str]()
-    for part in parts:
-        if isinstance(part, str) or not EMPHASIS.fullmatch(part.text) or not (part in opened or left[part] > 1):
-            pieces.append(part if isinstance(part, str) else part.text)
-            continue
-        pieces.append((ENDS if part in opened else BEGINS) + part.text)
-        opened ^= {part}
-        left[part] -= 1
-    text = EMPTY.sub("", "".join(pieces))
-    text = LOOSE_OPENING.sub(r"\2\1", text)
-    text = LOOSE_CLOSING.sub(r"\2\1", text)
-    text = BOUNDARY.sub(_apart, text)
-    return text.replace(BEGINS, "").replace(ENDS, "")

@@ -7,6 +7,7 @@ A translated title keeps its quotes: characters that could end it, or that could
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain
 from typing import Any
@@ -53,7 +54,7 @@ def unmasked(line: str, masked: str, parts: Parts) -> Parts:
         if not is_there
         else line[at : at + len(part)]
         if isinstance(part, str)
-        else Code(line[at : at + len(part.text)])
+        else replace(part, text=line[at : at + len(part.text)])
         for at, part, is_there in located(masked, parts)
     )
 
@@ -112,13 +113,11 @@ def _title_passage(start: int, end: int, raw: str) -> TextPassage:
     from markdown_it.common.utils import unescapeAll
 
     source = BLANKS.sub(" ", unescapeAll(raw)).strip()
-    return TextPassage(start, end, (source,), partial(_to_title, raw, source))
+    return TextPassage(start, end, (source,), partial(_to_title, raw))
 
 
-def _to_title(raw: str, source: str, parts: Parts) -> str:
+def _to_title(raw: str, parts: Parts) -> str:
     """A translation as a title; a placeholder stays as it is in the file."""
-    if plain(parts) == source:
-        return raw
     pieces = (
         part.text
         if isinstance(part, Code) and part.text in raw

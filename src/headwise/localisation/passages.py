@@ -4,16 +4,21 @@ A format module (`json_messages.py`, `subtitles.py`, ...) finds the passages and
 other bytes stay. Such formats cannot mark machine translation. Not here: bilingual formats.
 """
 
+import re
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headwise.errors import UserError
 from headwise.localisation.encodings import decode_file
 from headwise.localisation.markup import BOMS
 from headwise.localisation.not_translated import beginning_of
 from headwise.localisation.unit import Code, Parts, Skipped, Unit, UnitState, has_letters, is_unchanged
+
+FRONT_MATTER = re.compile(  # of Markdown and HTML, for Jekyll, Hugo and others
+    r"(---|\+\+\+)[ \t]*\r?\n(?:.*?\r?\n)??(?:\1|\.\.\.)[ \t]*(?:\r?\n|$)", re.DOTALL
+)
 
 
 class Characters:
@@ -121,7 +126,7 @@ class Passages:
         if not spans.get(code.text):
             return code
         start, end = spans[code.text].popleft()
-        return Code(self._between(start, end, _passages_within(start, end, inner)), code.inline)
+        return replace(code, text=self._between(start, end, _passages_within(start, end, inner)))
 
 
 def _passages_within(

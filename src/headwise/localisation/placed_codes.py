@@ -264,7 +264,7 @@ class _Placement:
     def _new_blanks(self, left: str, right: str, codes: Sequence[int], text: str) -> list[str]:
         """Blanks around codes that are at a new place: that of the translation, and those that points have."""
         sides = [self._sides[number] for number in codes]
-        first = max((n + 1 for n, side in enumerate(sides) if side.closes and not side.blank_before), default=0)
+        first = max((n + 1 for n, side in enumerate(sides) if side.kind == CLOSES and not side.blank_before), default=0)
         slot = next((n for n in range(first, len(sides)) if not sides[n].belongs_left), len(sides))
         found = list[str]()
         for n in range(len(codes) + 1):
@@ -274,8 +274,9 @@ class _Placement:
             elif before and after and before.gap == after.gap and codes[n - 1] + 1 == codes[n]:
                 found.append(after.gap.blanks[codes[n] - after.gap.codes[0]])
             else:
-                wanted = bool(after and after.is_point and after.blank_before and not (before and before.opens))
-                wanted |= bool(before and before.is_point and before.blank_after and not (after and after.closes))
+                kinds = before.kind if before else "", after.kind if after else ""
+                wanted = bool(after and after.blank_before) and kinds[1] == POINT and kinds[0] != OPENS
+                wanted |= bool(before and before.blank_after) and kinds[0] == POINT and kinds[1] != CLOSES
                 is_apart = (before or _is_spaced(left[-1:])) and (after or _is_spaced(right[:1]))
                 found.append(" " if wanted and is_apart and right not in BEHIND_WORDS else "")
         return found
@@ -286,16 +287,14 @@ class _Side:
     """What is around a code in the source."""
 
     gap: Gap
-    is_point: bool
-    opens: bool
-    closes: bool
+    kind: str  # as `Code.kind`; `POINT` for the ends of a span without words
     blank_before: bool  # a blank or the beginning of the sentence, perhaps before ends of spans
     blank_after: bool
 
     @property
     def belongs_left(self) -> bool:
         """Whether a blank goes behind the code rather than before it."""
-        return not self.blank_before and (self.closes or self.blank_after)
+        return not self.blank_before and (self.kind == CLOSES or self.blank_after)
 
 
 def _sides(sentence: Sentence) -> dict[int, _Side]:
@@ -309,7 +308,7 @@ def _sides(sentence: Sentence) -> dict[int, _Side]:
         )
         for n, number in enumerate(gap.codes):
             kind = sentence.codes[number].kind if is_edge[n] else POINT
-            found[number] = _Side(gap, kind == POINT, kind == OPENS, kind == CLOSES, before[n], after[-1 - n])
+            found[number] = _Side(gap, kind, before[n], after[-1 - n])
     return found
 
 

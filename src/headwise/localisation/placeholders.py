@@ -68,15 +68,15 @@ OF_MARKUP = {  # regular expressions; those of `DIALECTS` precede them
     ),
     "extension": rf"\$\w+\$|\$\d|{ANYWHERE}",
     # An escaped character, a reference whose text is code, a role, code, a footnote, an address, a wiki link, maths, a
-    # comment of MDX, an emoji, an attribute list, a key, critic markup, super- and subscripts, both ends of links and
-    # images, and emphasis, which starts or ends at a word; not `_` inside a word.
+    # comment of MDX, an emoji, an attribute list, a key, critic markup, super- and subscripts, ends of links and images
+    # (`inline_pairs.py` finds their beginnings), and emphasis, which starts or ends at a word; not `_` inside a word.
     "markdown": (
         rf"{MATHS}|\{{/\*(?:[^*]|\*(?!/))*+\*/\}}|"
         r"\\[!-/:-@\[-`{-~]|\[`+[^`\[\]]+`+\](?!\()(?:\[[^\[\]]*\])?|"
         rf"(?:\{{[\w:+.-]{{1,64}}\}})?(?<!`)(`{{1,9}})(?!`).*?(?<!`)\1(?!`){ATTRIBUTES}?|\[\^[^\s\[\]]+\]:?|"
         rf"<[^<>\s:@]*[:@][^<>\s]*>|\[\[[^\[\]\n]+\]\]|{EMOJI}{ATTRIBUTES}?|"
         r"\+\+[\w+-]+\+\+|\{(?:\+\+|--|~~|==|>>)|(?:\+\+|--|~~|==|<<)\}|~>|==|\^\^|"
-        r"(?<=\w)~[^~\s]{1,64}~(?!~)|\^[^\^\s\[\]]{1,64}\^|!?\[(?=[^\]]{0,999}+\][(\[])|\]\[[^\[\]]*\]|"
+        r"(?<=\w)~[^~\s]{1,64}~(?!~)|\^[^\^\s\[\]]{1,64}\^|\]\[[^\[\]]*\]|"
         r"\]\(\s*+(?:<[^<>]*>|(?:[^()\s]|\([^()\s]*\))*+)(?:\s+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?\s*\)"
         rf"{ATTRIBUTES}?|{ATTRIBUTES}|"
         rf"{ANYWHERE}|(?<!\s)\*+|\*+(?!\s)|(?<!\w)_++(?!\s)|(?<![\s_])_++(?!\w)|~~|`+"

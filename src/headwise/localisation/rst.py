@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from headwise.localisation.inline_boundaries import inline_rst, may_follow_markup, may_precede_markup
 from headwise.localisation.passages import Characters, Passages, TextPassage
 from headwise.localisation.unit import Code, Parts, Skipped, join_parts
 
@@ -58,11 +59,7 @@ OBJECT = re.compile(
     r"option|envvar|cmdoption|confval|setting|opcode|describe|object|macro|type|member|struct|enum|enumerator|var)"
 )
 DOCUMENT_FIELDS = "a field of the document"
-INLINE = re.compile(r"[*`|\[]|:\w|\s<|[A-Za-z0-9][\w.+-]*_$")  # codes that need a blank or punctuation around them
-BEGINS, ENDS = "\ufdd1", "\ufdd2"  # noncharacters, for places where inline markup begins and ends
-BOUNDARY = re.compile(rf"(?<=(.)){BEGINS}|{ENDS}(?={BEGINS}*+(.)){BEGINS}?", re.DOTALL)
 LITERAL_MARK = re.compile(r"\s?::$")  # of a paragraph before a literal block
-PREFIXES, SUFFIXES = "\"'([{<-/:", "\"')]}>-/:\\.,;!?\u201a\u201e"  # punctuation before and behind inline markup
 MAX_DEPTH = 50  # nested blocks
 Lines = Sequence[tuple[int, int]]  # of a block, without its indentation
 
@@ -264,8 +261,8 @@ class _Blocks:
             else:
                 continue  # code
             if not (
-                _may_precede(text[max(0, found.start() - 1) : found.start()])
-                and _may_follow(text[found.end() : found.end() + 1])
+                may_precede_markup(text[max(0, found.start() - 1) : found.start()])
+                and may_follow_markup(text[found.end() : found.end() + 1])
             ):
                 continue  # characters
             pieces += [text[at : found.start()], Code(ends[0]), inner, Code(ends[1])]
@@ -332,60 +329,6 @@ def _to_rst(parts: Parts) -> str:
     """A translation as one line that starts no other block."""
     text = " ".join(inline_rst(parts).split())
     return f"\\{text}" if BLOCK.match(text) else text
-
-
-def inline_rst(parts: Parts) -> str:
-    """A text with the escaped blanks that inline markup needs around it.
-
-    >>> inline_rst(("a", Code("``b``"), "c ", Code("``d``"), "."))
-    'a\\\\ ``b``\\\\ c ``d``.'
-    """
-    text, waiting, opened = "", "", set[str]()
-    for part in parts:
-        raw = part if isinstance(part, str) else part.text
-        if isinstance(part, str) or not INLINE.match(raw):
-            bare = raw.lstrip() if waiting else raw
-            text, waiting = text + raw[: len(raw) - len(bare)] + waiting + bare, ""
-        elif raw in ("*", "**", "`") and raw not in opened:  # its text follows
-            opened.add(raw)
-            waiting += BEGINS + raw
-        elif raw in ("*", "**", "`_", "`__") or raw[0] == " ":  # the end of a text
-            opened -= {raw, "`"}
-            if waiting.endswith(BEGINS + raw.strip("_")):  # without a text there is no markup
-                waiting = waiting.removesuffix(BEGINS + raw.strip("_"))
-                continue
-            bare = text.rstrip()
-            shown = raw.lstrip() if waiting.endswith(BEGINS + "`") else raw  # a link to itself
-            text = f"{bare}{waiting}{shown}{ENDS}{text[len(bare) :]}"
-            waiting = ""
-        else:
-            text, waiting = f"{text}{waiting}{BEGINS}{raw}{ENDS}", ""
-    return BOUNDARY.sub(_blank, text + waiting).replace(BEGINS, "").replace(ENDS, "")
-
-
-def _blank(boundary: re.Match[str]) -> str:
-    """The escaped blank that a boundary of inline markup needs, or nothing."""
-    before, after = boundary.groups()
-    is_free = _may_precede(before) if before else _may_follow(after)
-    return "" if is_free else "\\ "
-
-
-def _may_precede(character: str) -> bool:
-    """Whether inline markup may begin behind this character; "" is the start of a text."""
-    kinds = ("Ps", "Pi", "Pf", "Pd", "Po")
-    return character in PREFIXES or character.isspace() or _is_punctuation(character, kinds)
-
-
-def _may_follow(character: str) -> bool:
-    """Whether inline markup may end before this character; "" is the end of a text."""
-    kinds = ("Pe", "Pi", "Pf", "Pd", "Po")
-    return character in SUFFIXES or character.isspace() or _is_punctuation(character, kinds)
-
-
-def _is_punctuation(character: str, kinds: Sequence[str]) -> bool:
-    """Also in the old Unicode that docutils knows, without section signs."""
-    databases = (unicodedata, unicodedata.ucd_3_2_0)
-    return not character.isascii() and all(one.category(character) in kinds for one in databases)
 
 
 def _in_two_lines(between: str, is_marked: bool, parts: Parts) -> str:

@@ -118,7 +118,7 @@ class Document(Protocol):
     def filled(self, targets: Mapping[int, Parts]) -> bytes:
         """The bytes of the file with these translations by unit number, marked as machine translation if possible.
 
-        All other bytes are unchanged.
+        Codes of a translation have the kinds of those of its source. All other bytes are unchanged.
         """
         ...
 

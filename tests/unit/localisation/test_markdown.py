@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headwise.localisation.markdown import inline_markdown
+from headwise.localisation.inline_boundaries import inline_markdown
 from headwise.localisation.markdown_dialects import masked_dialects
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.reading import parse_document
-from headwise.localisation.unit import Code, UnitState, plain
+from headwise.localisation.unit import CLOSES, OPENS, Code, UnitState, plain
 
 
 def texts(page: str) -> list[str]:
@@ -359,5 +359,6 @@ def test_loose_marks_of_emphasis_are_text() -> None:
     ],
 )
 def test_blanks_where_emphasis_needs_them(pieces: tuple[str, ...], expected: str) -> None:
-    parts = tuple(Code(one) if set(one) <= set("*_") else one for one in pieces)
-    assert inline_markdown(parts) == expected
+    kinds = [CLOSES if pieces[:n].count(one) % 2 else OPENS for n, one in enumerate(pieces)]
+    marks = [Code(one, kind=kind) for one, kind in zip(pieces, kinds, strict=True)]
+    assert inline_markdown(tuple(mark if set(mark.text) <= set("*_") else mark.text for mark in marks)) == expected

@@ -98,3 +98,10 @@ def test_comments_and_titles_of_code_stay() -> None:
         ("comment", 4, "No text"),
         ("comment", 5, "No text"),
     ]
+
+
+def test_brackets_of_a_translation_do_not_end_a_link_with_a_translated_title() -> None:
+    document = parse_document("a.md", b"See [here](a.md 'A dog').\n")
+    _, begins, _, ends, _ = document.units[0].source
+    filled = document.filled({0: ("Siehe ", begins, "da] [so", ends, "."), 1: ("Hund",)})
+    assert filled == b"Siehe [da\\] \\[so](a.md 'Hund').\n"

@@ -14,7 +14,7 @@ from headwise.errors import UserError
 from headwise.localisation.inline_tree import bare_text
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.reading import parse_document
-from headwise.localisation.unit import Code, Parts, Unit, UnitState, codes_of, plain
+from headwise.localisation.unit import CLOSES, OPENS, Code, Parts, Unit, UnitState, codes_of, plain
 
 NESTED = """{
   "home": {"title": "Hello {{name}}", "list": ["one", "two", 3, null, "5"]},\t"empty": "",
@@ -438,14 +438,17 @@ def test_any_markdown_comes_back_and_can_be_filled(text: str) -> None:
     assert re.sub(r"\s+", " ", page.render(again)) == re.sub(r"\s+", " ", page.render(text))
 
 
+BOLD = Code("**", kind=OPENS), Code("**", kind=CLOSES)
+
+
 @pytest.mark.parametrize(
     "source,translation,expected",
     [
         ("A dog", ("1. Ein # Hund",), "1\\. Ein # Hund"),
         ("A dog", ("- Ein\n Hund",), "\\- Ein Hund"),
         ("# 1. Dogs", ("2. Hunde",), "# 2. Hunde"),
-        ("a **b** c", ("A", Code("**"), " B ", Code("**"), "C"), "A **B** C"),
-        ("a **b** c", ("A ", Code("**"), Code("**"), "C"), "A C"),
+        ("a **b** c", ("A", BOLD[0], " B ", BOLD[1], "C"), "A **B** C"),
+        ("a **b** c", ("A ", *BOLD, "C"), "A C"),
         ("| a | b |\n|--|--|\n| x | y |", ("A|B",), "| A\\|B | b |\n|--|--|\n| x | y |"),
     ],
 )

@@ -9,9 +9,9 @@ from docutils.core import publish_doctree
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwise.localisation.inline_boundaries import may_follow_markup, may_precede_markup
 from headwise.localisation.placeholders import with_codes
 from headwise.localisation.reading import parse_document
-from headwise.localisation.rst import _may_follow, _may_precede
 from headwise.localisation.unit import Code, Parts, UnitState, codes_of, plain
 
 FILE = """:Author: Nobody
@@ -227,7 +227,7 @@ def test_stars_that_are_no_markup_stay_characters() -> None:
 )
 def test_characters_beside_inline_markup_are_those_of_docutils(letter: str) -> None:
     before, after = elements(f"a {letter}*b* c").count("emphasis"), elements(f"a *b*{letter} c").count("emphasis")
-    assert (_may_precede(letter), _may_follow(letter)) == (bool(before), bool(after))
+    assert (may_precede_markup(letter), may_follow_markup(letter)) == (bool(before), bool(after))
 
 
 @pytest.mark.parametrize("blank", ["\f", "\v"])
