@@ -21,7 +21,7 @@ from urllib.parse import unquote
 
 from headwise.errors import UserError
 from headwise.localisation.inline_boundaries import inline_markdown
-from headwise.localisation.markdown_dialects import code_in_tags, masked_dialects, without_filler
+from headwise.localisation.markdown_dialects import code_in_tags, is_masked, masked_dialects, without_filler
 from headwise.localisation.markdown_titles import definition_titles, inline_titles, masked_link_ends, unmasked
 from headwise.localisation.not_translated import beginning_of
 from headwise.localisation.passages import FRONT_MATTER, Characters, Passages, TextPassage
@@ -241,9 +241,10 @@ def _to_markdown(source: Parts, is_cell: bool, parts: Parts) -> str:
     parts = _mapped(parts, lambda text: BLANKS.sub(" ", PIPE.sub(r"\\|", text) if is_cell else text))
     parts = _with_balanced_links(parts)
     text = (inline_markdown(parts) if inline_markdown(source) == plain(source) else plain(parts)).strip()
-    if HTML_BLOCK.match(text) and not HTML_BLOCK.match(plain(source)):
-        return f"&#8203;{text}"  # a space without width, because there is no escape for tags
-    return re.sub(r"^\d*", r"\g<0>\\", text) if BLOCK.match(text) and not BLOCK.match(plain(source)) else text
+    if BLOCK.match(text):
+        return text if BLOCK.match(plain(source)) else re.sub(r"^\d*", r"\g<0>\\", text)
+    begins_block = [HTML_BLOCK.match(one) is not None or is_masked(one) for one in (text, plain(source))]
+    return f"&#8203;{text}" if begins_block == [True, False] else text  # a space without width: tags have no escape
 
 
 def _with_balanced_links(parts: Parts) -> Parts:

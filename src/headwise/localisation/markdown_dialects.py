@@ -89,6 +89,16 @@ def code_in_tags(text: str, start: int, next_ends: dict[str, tuple[int, int]]) -
     return next_ends[closing][1]
 
 
+def is_masked(line: str) -> bool:
+    """Whether a line is markup of a dialect, or begins some that another line may end.
+
+    >>> is_masked("[TOC]"), is_masked("\\[ x"), is_masked("$$ x $$ y"), is_masked("[a]: x")
+    (True, True, False, False)
+    """
+    begins = any(line.startswith(opening) and end not in line[2:] for opening, end in SEVERAL_LINES.items())
+    return begins or any(_masked_line(line, is_quoted) != line for is_quoted in (False, True))
+
+
 def without_filler(text: str, start: int, end: int) -> tuple[int, int]:
     """A span of a masked text without filler and blanks at its ends."""
     inside = text[start:end]

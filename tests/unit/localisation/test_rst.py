@@ -230,6 +230,18 @@ def test_characters_beside_inline_markup_are_those_of_docutils(letter: str) -> N
     assert (may_precede_markup(letter), may_follow_markup(letter)) == (bool(before), bool(after))
 
 
+@pytest.mark.parametrize("letter", list("()[]{}<>'\"/\\.,;!?%&#~^$=+"))
+def test_references_are_those_of_docutils(letter: str) -> None:
+    for text in (f"a {letter}link_ b", f"a link_{letter}b c", f"a b{letter}link_{letter}c d"):
+        codes = [part.text for part in with_codes((text,), "restructuredtext") if isinstance(part, Code)]
+        found = elements(f"{text}\n\n.. _link: http://x.org\n")
+        assert ("link_" in codes) == ("reference" in found), text
+
+
+def test_underscores_within_names_are_no_references() -> None:
+    assert shouted("Use array_{get,set}slice or if_(all)_close\n") == "USE ARRAY_{get,set}SLICE OR IF_(ALL)_CLOSE\n"
+
+
 @pytest.mark.parametrize("blank", ["\f", "\v"])
 @pytest.mark.parametrize(
     "content",
