@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from headwise.errors import UserError
@@ -40,9 +40,8 @@ UNSEEN = re.compile(  # objects that do not separate words: positions, and hyphe
 class RunSetting(NamedTuple):
     """The format of a run."""
 
-    opens: str  # start tags of its containers
-    closes: str
-    properties: str
+    containers: tuple[tuple[str, str], ...] = ()  # start and end tags, from the outermost one
+    properties: str = ""
 
 
 class RunPiece(NamedTuple):
@@ -77,12 +76,17 @@ class Paragraph:
             if code is None:
                 pieces.append(setting._replace(properties=self._runs(setting, plain((part,)))))
             elif code[2] in "mx":
-                pieces.append(left.pop(int(code[3]), RunSetting("", "", "")))
+                pieces.append(left.pop(int(code[3]), RunSetting()))
             else:
                 setting = self.settings[0 if code[1] else int(code[3])]
-        found = [self.lead]
-        for (opens, closes), several in groupby([*pieces, *left.values()], lambda piece: piece[:2]):
-            found += [opens, *(piece.properties for piece in several), closes]  # one link around several runs
+        found, opened = [self.lead], RunSetting().containers
+        for piece in [*pieces, *left.values(), RunSetting()]:  # one link around several runs
+            pairs = zip(opened, piece.containers, strict=False)
+            same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+            found += [closes for _, closes in reversed(opened[same:])]
+            found += [opens for opens, _ in piece.containers[same:]]
+            found.append(piece.properties)
+            opened = piece.containers
         return "".join(found)
 
     def _runs(self, setting: RunSetting, text: str) -> str:
@@ -272,7 +276,7 @@ def _links(part: Source, paragraph: Element) -> Iterator[FieldLink]:
                 is_link = "".join(instruction).split()[:1] == ["HYPERLINK"]
                 if is_link and marks and not opened and all(map(_has_only_marks, marks)):
                     opens = part.text(children[first].start, children[separators[0]].end)
-                    setting = RunSetting(opens, part.text(child.start, child.end), "")
+                    setting = RunSetting(((opens, part.text(child.start, child.end)),))
                     yield FieldLink(first, range(separators[0] + 1, n), n, setting)
 
 
@@ -289,7 +293,7 @@ def _merge_objects(pieces: Sequence[RunPiece]) -> list[RunPiece]:
     """Merge adjacent objects in one container: a field is several runs, in this order."""
     found: list[RunPiece] = []
     for (is_object, _), run in groupby(
-        pieces, lambda piece: (bool(piece.raw), bool(piece.raw) and piece.setting.opens)
+        pieces, lambda piece: (bool(piece.raw), bool(piece.raw) and piece.setting.containers)
     ):
         several = list(run)
         found += [several[0]._replace(raw="".join(one.raw for one in several))] if is_object else several
@@ -300,11 +304,11 @@ def _pieces(
     part: Source, element: Element, child: int, prefix: str, fields: _Fields, around: RunSetting | None
 ) -> Iterator[RunPiece]:
     """The parts of a child of a paragraph."""
-    around = around or RunSetting("", "", "")
+    around = around or RunSetting()
     content = _container(element)
     if content is not None and fields.depth == 0:
-        opens, closes = part.text(element.start, content.inner), part.text(content.inner_end, element.end)
-        inner = RunSetting(around.opens + opens, closes + around.closes, "")
+        tags = part.text(element.start, content.inner), part.text(content.inner_end, element.end)
+        inner = RunSetting((*around.containers, tags))
         for one in content.children:
             yield from _pieces(part, one, child, prefix, fields, inner)
     elif element.name == "r" and not fields.step(element):
@@ -354,7 +358,7 @@ def _with_format_codes(pieces: Sequence[RunPiece]) -> tuple[Parts, list[RunSetti
     parts: list[str | Code] = []
     current, n_objects = common, 0
     for piece in pieces:
-        is_blank = not piece.raw and not piece.text.strip() and piece.setting.opens == current.opens
+        is_blank = not piece.raw and not piece.text.strip() and piece.setting.containers == current.containers
         wanted = current if is_blank else _visible(piece.setting)
         wanted = common if piece.raw else wanted
         if wanted != current:

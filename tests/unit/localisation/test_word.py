@@ -303,6 +303,25 @@ def test_a_link_with_two_formats_or_a_placeholder_stays_one_link() -> None:
     assert xml.count(b"<w:b/>") == 1
 
 
+@pytest.mark.parametrize(
+    "outer",
+    [
+        "<w:ins>{}</w:ins>",
+        '<w:hyperlink w:anchor="x">{}</w:hyperlink>',
+        "<w:sdt><w:sdtContent>{}</w:sdtContent></w:sdt>",
+        "<w:ins><w:smartTag>{}</w:smartTag></w:ins>",
+    ],
+)
+def test_a_link_stays_in_its_container_which_is_written_once(outer: str) -> None:
+    link = '<w:hyperlink w:anchor="x"><w:r><w:t xml:space="preserve">{}</w:t></w:r></w:hyperlink>'
+    run = '<w:r><w:t xml:space="preserve">{}</w:t></w:r>'
+    content = outer.format(run.format("see the ") + link.format("page") + run.format(" now"))
+    document = parse_document("a.docx", written(f"<w:p>{content}</w:p>"))
+    upper = tuple(part.upper() if isinstance(part, str) else part for part in document.units[0].source)
+    xml = zipfile.ZipFile(BytesIO(document.filled({0: upper}))).read("word/document.xml").decode()
+    assert content.replace("see the", "SEE THE").replace("page", "PAGE").replace("now", "NOW") in xml
+
+
 def test_bookmarks_and_hyphens_do_not_divide_words() -> None:
     marks = '<w:bookmarkStart w:id="1" w:name="a"/><w:bookmarkEnd w:id="1"/>'
     runs = ["<w:r><w:t>A sem</w:t></w:r>", marks, "<w:r><w:t>i</w:t></w:r>", "<w:r><w:softHyphen/></w:r>"]
