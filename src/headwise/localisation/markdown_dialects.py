@@ -92,7 +92,7 @@ def code_in_tags(text: str, start: int, next_ends: dict[str, tuple[int, int]]) -
 def is_masked(line: str) -> bool:
     """Whether a line is markup of a dialect, or begins some that another line may end.
 
-    >>> is_masked("[TOC]"), is_masked("\\[ x"), is_masked("$$ x $$ y"), is_masked("[a]: x")
+    >>> is_masked("[TOC]"), is_masked("{{< a"), is_masked("$$ x $$ y"), is_masked("[a]: x")
     (True, True, False, False)
     """
     begins = any(line.startswith(opening) and end not in line[2:] for opening, end in SEVERAL_LINES.items())
