@@ -75,7 +75,7 @@ DIALECTS = {
     "perl-brace": r"\{\w++\}",
     "qt-numbered": rf"{NUMBERED}|%n(?![A-Za-z])",
     "shell": r"\$(?:[A-Za-z0-9_]++|\{[^{}]*+\})",
-    "lisp": r"~(?:[-+]?\d{1,9}|'.|[vV#,]){0,16}+[:@]{0,2}+[A-Za-z%&|~$*?<>\[\](){}!;^_/\n]",
+    "lisp": r"~(?:[-+]?\d{1,9}|'.|[vV#,]){0,16}+[:@]{0,2}+[A-Za-z%&|~$*?<>\[\](){}!;^_/]|~[:@]?\n[ \t]*+",
     "boost": rf"%\d++%|%\|[^|\n]*+\||{printf_pattern(PRINTF['c'])}",
     "icu": "",  # `icu_messages.py`, with quoting
     "php": rf"{LARAVEL}|{printf_pattern(PRINTF['php'])}",

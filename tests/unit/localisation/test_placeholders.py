@@ -13,7 +13,7 @@ from headwise.localisation.placeholder_grammars import DIALECTS, GETTEXT_FLAGS, 
 from headwise.localisation.placeholders import OF_MARKUP, PLACEHOLDER_START, is_icu_choice, with_codes
 from headwise.localisation.reading import parse_document
 from headwise.localisation.segments import CODES_CHANGED, MARKUP_LOST, SentenceOutput
-from headwise.localisation.unit import Document, codes_of
+from headwise.localisation.unit import Document, codes_of, plain
 
 # Parts of ordinary texts that are close to a placeholder.
 ORDINARY = (
@@ -248,6 +248,13 @@ def filled(name: str, content: str, translate: Callable[[str], str] = str.upper)
 def test_a_flag_of_gettext_names_the_grammar(flag: str, source: str, expected: str) -> None:
     text = filled("a.po", f'#, {flag}\nmsgid "{source}"\nmsgstr ""\n')
     assert f'msgstr "{expected}"' in text.replace("UNTIL", "until")
+
+
+def test_a_directive_of_lisp_keeps_its_line_end_at_the_end_of_a_text() -> None:
+    document = parse_document("a.po", b'#, lisp-format\nmsgid "one ~\\n  two"\nmsgstr ""\n')
+    one, directive, two = with_codes(document.units[0].source, document.units[0].markup)
+    filled = document.filled({0: (two, " ", one, directive)})
+    assert plain(parse_document("a.po", filled).units[0].target) == "two one ~\n  "
 
 
 @pytest.mark.parametrize(
