@@ -59,7 +59,7 @@ SHORT = {  # appended to `train`, by task
     "lm": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "data.block_length=32"],
     "label": [*SMALL, "model.d_ff=32"],
     "mlm": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "data.block_length=32"],
-    "forecast": [*SMALL, "model.d_ff=32", "data.window=8", "data.horizon=4", "data.season=4"],
+    "forecast": [*SMALL, "model.d_ff=32", "data.window=8", "data.patch=4", "data.horizon=4", "data.season=4"],
     "transcribe": SMALL,
     "caption": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "model.image_size=8", "model.patch_size=4"],
     "plm": [*SMALL, "model.d_ff=32", "data.vocab_size=300", "data.block_length=32"],

@@ -23,6 +23,7 @@ SMALL = ["model.dropout=0.0", "train.threads=1", "train.log_every=50", "train.va
 TEXT = [*SMALL, "data.vocab_size=270", "train.label_smoothing=0", "train.tokens_per_batch=700"]
 TRANSFORMER = ["model.d_model=32", "model.d_ff=64", "model.n_heads=4"]
 LSTM = ["model.d_model=32"]
+ROWS = ["data.patch=1", "data.inputs=all"]  # a row of all columns is a position
 SHORT = ["model.positions=learned", "model.max_len=9"]
 
 
@@ -81,7 +82,7 @@ def classifier(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def forecaster(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A forecaster of a wave."""
     out = tmp_path_factory.mktemp("forecaster") / "model"
-    settings = [*SMALL, *TRANSFORMER, "data.window=24", "data.horizon=6", "data.season=12"]
+    settings = [*SMALL, *TRANSFORMER, *ROWS, "data.window=24", "data.horizon=6", "data.season=12"]
     settings += ["train.max_steps=300", "train.tokens_per_batch=768", "train.learning_rate=0.003"]
     train_model(request(files, out, "forecast", settings))
     return out
@@ -110,7 +111,8 @@ def test_a_wave_is_forecast_far_better_than_by_the_baselines(forecaster: Path, f
 
 
 def test_a_wave_is_forecast_by_an_lstm_too(files: Path, tmp_path: Path) -> None:
-    settings = [*SMALL, "model.d_model=16", "data.window=12", "data.horizon=1", "data.season=12", "train.max_steps=2"]
+    settings = [*SMALL, *ROWS, "model.d_model=16", "data.window=12", "data.horizon=1", "data.season=12"]
+    settings += ["train.max_steps=2"]
     train_model(request(files, tmp_path / "model", "forecast-lstm", settings))
     model = headwise.load(tmp_path / "model", "cpu")
     assert len(model.forecast(files / "test.csv")) == 1
@@ -119,9 +121,35 @@ def test_a_wave_is_forecast_by_an_lstm_too(files: Path, tmp_path: Path) -> None:
     assert model.scaling.mean[1] == pytest.approx(sum(map(float, rows)) / 720)
 
 
+def test_a_model_of_scaled_windows_forecasts_at_any_scale(files: Path, tmp_path: Path) -> None:
+    settings = [*SMALL, *TRANSFORMER, "data.window=24", "data.patch=6", "data.horizon=2", "data.season=12"]
+    settings += ["data.inputs=target", "data.scale_windows=true", "train.max_steps=3"]
+    train_model(request(files, tmp_path / "model", "forecast", settings))
+    model = headwise.load(tmp_path / "model", "cpu")
+    header, *rows = (files / "test.csv").read_text().splitlines()
+    target = [float(row.split(",")[-1]) for row in rows]
+    name = header.split(",")[-1]
+    for scale, level in ((1, 0), (300, 70)):
+        lines = "".join(f"{scale * value + level}\n" for value in target)
+        (tmp_path / f"{scale}.csv").write_text(f"{name}\n{lines}", encoding="utf-8")
+    forecast = model.forecast(tmp_path / "1.csv")
+    assert forecast != pytest.approx([target[-1]] * 2, abs=1e-3)
+    changes = [value - target[-1] for value in forecast]
+    larger = [(value - 70) / 300 - target[-1] for value in model.forecast(tmp_path / "300.csv")]
+    assert larger == pytest.approx(changes, rel=0.05)
+    assert model.evaluate([str(files / "test.csv")]).n_windows == len(rows) - 25
+
+
+@pytest.mark.parametrize("window", [30, 24])
+def test_a_window_has_whole_patches(window: int, files: Path, tmp_path: Path) -> None:
+    settings = [*SMALL, *TRANSFORMER, f"data.window={window}", "data.patch=16", "data.season=12"]
+    with pytest.raises(UserError, match=rf"data\.window = {window}.*data\.patch = 16"):
+        train_model(request(files, tmp_path / "model", "forecast", settings))
+
+
 @pytest.mark.parametrize("recipe", ["classify", "forecast"])
 def test_a_stopped_run_is_resumed_bit_for_bit(recipe: str, files: Path, tmp_path: Path) -> None:
-    sizes = TEXT if recipe == "classify" else [*SMALL, "data.window=24", "data.horizon=2"]
+    sizes = TEXT if recipe == "classify" else [*SMALL, "data.window=48", "data.horizon=2"]
     settings = [*sizes, *TRANSFORMER, "model.dropout=0.2", "train.ema=0.9", "train.checkpoint_every=3"]
     settings += ["train.log_every=3", "train.schedule=constant", "train.accumulate=2"]
     train_model(request(files, tmp_path / "whole", recipe, [*settings, "train.max_steps=6"]))
@@ -301,8 +329,8 @@ BAD: dict[str, tuple[str, str, str, str]] = {  # recipe, content of --train, con
     "empty": ("classify", "", "a\tx\n", "bad.train: is empty"),
     "missing": ("forecast", "d,a\nx,1\ny,\n", "d,a\nx,1\n", "bad.train: line 3: the value of a is missing"),
     "no number": ("forecast", "d,a\nx,1\n", "d,a\nx,1\ny,?\n", "bad.valid: line 3: the value of a '?' is not a number"),
-    "too short": ("forecast", "d,a\nx,1\n", "d,a\nx,1\n", "bad.train: 1 rows are too few for a window of 96"),
-    "other columns": ("forecast", wave(130), wave(130).replace("date,a,b", "date,a,c"), "bad.valid: has no column 'b'"),
+    "too short": ("forecast", "d,a\nx,1\n", "d,a\nx,1\n", "bad.train: 1 rows are too few for a window of 336"),
+    "other columns": ("forecast", wave(400), wave(400).replace("date,a,b", "date,a,c"), "bad.valid: has no column 'b'"),
 }
 
 

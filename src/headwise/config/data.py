@@ -122,15 +122,22 @@ class SeriesData(DataConfig):
     """Time series."""
 
     target: str = setting("", 'column to forecast; "" = the last')
+    inputs: str = choice(("all", "target"), "columns the network reads")
     window: int = setting(96, "rows the network reads", POSITIVE)
+    patch: int = setting(1, "rows of a position of the network (arXiv:2211.14730); data.window is a multiple", POSITIVE)
+    scale_windows: bool = setting(False, "divide each window by its deviation, and multiply the forecast (RevIN)")
     horizon: int = setting(24, "rows to forecast", POSITIVE)
     season: int = setting(24, "rows after which the seasonal naive baseline repeats itself", POSITIVE)
     valid_share: float = setting(0.2, "share of the latest rows, which validate without a file", RATE)
 
     def check(self) -> None:
-        """`UserError` for a baseline that needs more data than the network."""
+        """`UserError` for a baseline that needs more data than the network, and for a window of no whole patches."""
         if self.season > self.window:
             raise UserError(
                 f"data.season = {self.season} is more than data.window = {self.window}: "
                 "the naive baseline would use data that the network does not see"
+            )
+        if self.window % self.patch:
+            raise UserError(
+                f"data.window = {self.window} is not a multiple of data.patch = {self.patch}; change one of them"
             )

@@ -24,6 +24,7 @@ from headwise.data.sources import display_name
 from headwise.errors import UserError, unknown
 
 Values = NDArray[np.float64]
+LEAST_VARIANCE = 1e-5  # added to that of a window, which may be constant; the value is RevIN's
 
 
 @dataclass(frozen=True)
@@ -107,11 +108,16 @@ class Scaling:
     std: tuple[float, ...]
 
     @classmethod
-    def fit(cls, tables: Sequence[Table], target: str) -> "Scaling":
-        """Statistics of training tables; `target` "" is the last column. A constant column gets the deviation 1."""
+    def fit(cls, tables: Sequence[Table], target: str, inputs: str = "all") -> "Scaling":
+        """Statistics of training tables; `target` "" is the last column. A constant column gets the deviation 1.
+
+        With `inputs` "target", the other columns are left out.
+        """
         columns = tables[0].columns
         if target and target not in columns:
             raise UserError(f"{tables[0].path}: {unknown('column in data.target', target, columns)}")
+        if inputs == "target":
+            columns = (target or columns[-1],)
         values = np.concatenate([select(table, columns) for table in tables])
         std = values.std(0)
         std[std < 1e-12] = 1.0
@@ -139,12 +145,22 @@ class Scaling:
 
 @dataclass(frozen=True)
 class WindowBatch(UnpaddedBatch):
-    """Standardised windows of a time series and their targets, all as differences from the last row of a window."""
+    """Standardised windows of a time series and their targets, as differences from the last row of a window.
 
-    src: Float[Tensor, "batch window columns"]
-    src_mask: Bool[Tensor, "batch window"]  # all True: windows have one length
+    A position of the network is a patch of rows, one after the other. The network's output times `scale` is compared
+    with `targets`.
+    """
+
+    src: Float[Tensor, "batch positions inputs"]
+    src_mask: Bool[Tensor, "batch positions"]  # all True: windows have one length
     targets: Float[Tensor, "batch horizon"]
-    last: Float[Tensor, "batch 1"]  # the last known value of the target column, subtracted from `targets`
+    history: Float[Tensor, "batch window"]  # the standardised values of the target column
+    scale: Float[Tensor, "batch 1"]  # the deviation by which the window was divided
+
+    @property
+    def last(self) -> Float[Tensor, "batch 1"]:
+        """The last known value of the target column, subtracted from `targets`."""
+        return self.history[:, -1:]
 
     @property
     def n_targets(self) -> int:
@@ -156,7 +172,7 @@ class WindowBatch(UnpaddedBatch):
 
     @property
     def extent(self) -> str:
-        return f"{len(self.targets)} windows of {self.src.size(1)} steps"
+        return f"{len(self.targets)} windows of {self.history.size(1)} steps"
 
 
 @dataclass(frozen=True)
@@ -171,9 +187,19 @@ class Windows:
     window: int
     horizon: int
     target_column: int  # index of the column to forecast
+    patch: int = 1  # rows of a position
+    scaled: bool = False  # each window is divided by its deviation
 
     @classmethod
-    def of(cls, tables: Sequence[Table], scaling: Scaling, window: int, horizon: int) -> "Windows":
+    def of(
+        cls,
+        tables: Sequence[Table],
+        scaling: Scaling,
+        window: int,
+        horizon: int,
+        patch: int = 1,
+        scaled: bool = False,
+    ) -> "Windows":
         """The windows of some tables; `UserError` if a table is too short for one."""
         starts = []
         for number, table in enumerate(tables):
@@ -185,7 +211,7 @@ class Windows:
                 )
             starts += [(number, start) for start in range(count)]
         series = tuple(scaling.standardise(table) for table in tables)
-        return cls(series, np.array(starts), window, horizon, scaling.target_column)
+        return cls(series, np.array(starts), window, horizon, scaling.target_column, patch, scaled)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -196,33 +222,44 @@ class Windows:
             self.series[number][start : start + self.window + self.horizon]
             for number, start in self.starts[rows].tolist()
         ]
-        return center_windows(np.stack(slices), self.window, self.target_column)
+        return center_windows(np.stack(slices), self.window, self.target_column, self.patch, self.scaled)
+
+    def _size(self, tokens_per_batch: int) -> int:
+        """Windows of a batch of so many positions, at least 1."""
+        return max(1, tokens_per_batch * self.patch // self.window)
 
     def plan(self, tokens_per_batch: int, seed: int, epoch: int) -> list[Rows]:
         """The batches of an epoch: every window once, shuffled by (seed, epoch)."""
         order = np.random.default_rng([seed, epoch]).permutation(len(self))
-        size = max(1, tokens_per_batch // self.window)
+        size = self._size(tokens_per_batch)
         return [order[start : start + size] for start in range(0, len(order), size)]
 
     def in_order(self, tokens_per_batch: int) -> Iterator[WindowBatch]:
         """Every window once, in order of time."""
-        size = max(1, tokens_per_batch // self.window)
+        size = self._size(tokens_per_batch)
         for start in range(0, len(self), size):
             yield self.load(np.arange(start, min(start + size, len(self))))
 
 
-def center_windows(values: NDArray[np.float32], window: int, target_column: int) -> WindowBatch:
+def center_windows(
+    values: NDArray[np.float32], window: int, target_column: int, patch: int = 1, scaled: bool = False
+) -> WindowBatch:
     """Subtract the last known row from each window and its targets; `values` is (windows, rows, columns).
 
     Series drift, so the level of a test year may not occur in training. Differences from the last row have no level (as
-    in NLinear, arXiv:2205.13504), and a network that outputs zeros repeats the last value.
+    in NLinear, arXiv:2205.13504), and a network that outputs zeros repeats the last value. If `scaled`, the differences
+    of each column are also divided by their deviation in the window (as in RevIN, Kim et al. 2022). `patch` rows are
+    one position (as in PatchTST, arXiv:2211.14730).
     """
     rows = torch.from_numpy(values)
     last = rows[:, window - 1 : window]
     distances = rows - last
     src = distances[:, :window]
+    deviation = (src.var(1, keepdim=True) + LEAST_VARIANCE).sqrt() if scaled else torch.ones_like(last)
+    src = (src / deviation).reshape(len(src), window // patch, -1)
     mask = torch.ones(src.shape[:2], dtype=torch.bool)
-    return WindowBatch(src, mask, distances[:, window:, target_column], last[:, :, target_column])
+    history, targets = rows[:, :window, target_column], distances[:, window:, target_column]
+    return WindowBatch(src, mask, targets, history, deviation[:, :, target_column])
 
 
 def seasonal_forecast(history: NDArray[Any], horizon: int, season: int) -> NDArray[Any]:

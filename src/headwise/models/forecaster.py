@@ -43,25 +43,26 @@ class Forecaster(Model):
     def forecast(self, path: str | Path) -> list[float]:
         """The `data.horizon` values of the target after the last row of a CSV file, in its own units."""
         table = read_table(str(path))
-        window = self.config.data.window
+        data = self.config.data
+        window = data.window
         if len(table.values) < window:
             raise UserError(f"{path}: {len(table.values)} rows are too few: the model reads {window}")
         latest = self.scaling.standardise(Table(table.path, table.columns, table.values[-window:]))
-        batch = center_windows(latest[np.newaxis], window, self.scaling.target_column)
+        batch = center_windows(latest[np.newaxis], window, self.scaling.target_column, data.patch, data.scale_windows)
         return self.scaling.original(self._predict(batch))[0].tolist()
 
     def _predict(self, batch: WindowBatch) -> NDArray[np.float32]:
         """Standardised forecasts, (windows, horizon)."""
         there = batch.to(self.device)
         with torch.inference_mode():
-            return (self.network(there.src, there.src_mask).float() + there.last).cpu().numpy()
+            return (self.network(there.src, there.src_mask).float() * there.scale + there.last).cpu().numpy()
 
     def evaluate(self, paths: Sequence[str]) -> ForecastReport:
         """Errors over every window of some CSV files, compared with two naive forecasts."""
         data, windows = self.config.data, self._windows(paths)
         true, found = [], {"model": [], "seasonal": [], "last": []}
         for batch in windows.in_order(self.config.decode.batch_tokens):
-            history = (batch.src[:, :, windows.target_column] + batch.last).numpy()
+            history = batch.history.numpy()
             true.append((batch.targets + batch.last).numpy())
             found["model"].append(self._predict(batch))
             found["seasonal"].append(seasonal_forecast(history, data.horizon, data.season))
@@ -77,11 +78,12 @@ class Forecaster(Model):
 
     def _loss_of(self, batch: WindowBatch) -> Callable[[nn.Module], Tensor]:
         there = batch.to(self.device)
-        return lambda network: squared_loss(network(there.src, there.src_mask), there.targets).objective
+        return lambda network: squared_loss(network(there.src, there.src_mask) * there.scale, there.targets).objective
 
     def _windows(self, paths: Sequence[str]) -> Windows:
         data = self.config.data
-        return Windows.of([read_table(path) for path in paths], self.scaling, data.window, data.horizon)
+        shape = data.window, data.horizon, data.patch, data.scale_windows
+        return Windows.of([read_table(path) for path in paths], self.scaling, *shape)
 
 
 def _scaling(folder: Folder) -> Scaling:

@@ -75,19 +75,23 @@ def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> Fore
     if request.special:
         raise UserError("--special is for texts; a forecaster has no tokenizer")
     data, limit = config.data, longest_sequence(config.model)
-    if limit is not None and data.window > limit:
-        raise UserError(f"model.max_len = {limit} is less than data.window = {data.window}; change one of them")
+    if limit is not None and data.window // data.patch > limit:
+        raise UserError(
+            f"model.max_len = {limit} is less than data.window / data.patch = {data.window // data.patch}; "
+            "change one of them"
+        )
     train = [read_table(path) for path in request.train]
     if request.valid:
         valid = [read_table(path) for path in request.valid]
     else:
         train, valid = map(list, zip(*(table.split(data.valid_share) for table in train), strict=True))
-    scaling = Scaling.fit(train, data.target)
-    training, validating = (Windows.of(part, scaling, data.window, data.horizon) for part in (train, valid))
+    scaling = Scaling.fit(train, data.target, data.inputs)
+    shape = data.window, data.horizon, data.patch, data.scale_windows
+    training, validating = (Windows.of(part, scaling, *shape) for part in (train, valid))
     notify(
         request, f"training on {len(training):,} windows of {len(scaling.columns)} columns to forecast {scaling.target}"
     )
-    shape = f"{data.window} rows in, {data.horizon} out"
+    rows = f"{data.window} rows in, {data.horizon} out"
     about = {
         "corpus": {
             "train": base_names(request.train),
@@ -98,11 +102,11 @@ def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> Fore
         },
         "series": asdict(scaling),
         "material": {
-            "forecasts": f"{scaling.target} from {', '.join(scaling.columns)}: {shape}",
+            "forecasts": f"{scaling.target} from {', '.join(scaling.columns)}: {rows}",
             "training data": f"{', '.join(base_names(request.train))}: {len(training):,} windows",
         },
     }
-    model = replace(config.model, n_inputs=len(scaling.columns), n_outputs=data.horizon)
+    model = replace(config.model, n_inputs=len(scaling.columns) * data.patch, n_outputs=data.horizon)
     return ForecastJob(replace(config, model=model), about, training, validating)
 
 
@@ -111,6 +115,6 @@ def forecast_objective(model: nn.Module, train: TrainConfig) -> Objective:
     forward = torch.compile(model) if train.compile else model
 
     def objective(batch: WindowBatch) -> Loss:
-        return squared_loss(forward(batch.src, batch.src_mask), batch.targets)
+        return squared_loss(forward(batch.src, batch.src_mask) * batch.scale, batch.targets)
 
     return objective

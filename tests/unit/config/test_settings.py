@@ -9,6 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from headwise.checkpoint.model_card import USAGE
+from headwise.config.data import PictureData
 from headwise.config.setting import POSITIVE, RATE, SHARE, Setting
 from headwise.config.settings import (
     SETTINGS,
@@ -307,6 +308,14 @@ def test_a_value_outside_its_range(setting: Setting, value: Any, message: str) -
 CHOICES = {key: setting.choices for key, setting in SETTINGS.items() if setting.choices}
 
 
+def test_no_recipe_mirrors_pictures() -> None:
+    """A mirrored digit or letter is another one or none, and a caption may say "left"."""
+    data = {name: load_recipe(name).data for name in recipe_names()}
+    pictures = {name: table for name, table in data.items() if isinstance(table, PictureData)}
+    assert {"vit", "tune-pictures", "caption", "tune-captions"} <= {*pictures}
+    assert not [name for name, table in pictures.items() if table.flip]
+
+
 @pytest.mark.parametrize("key", CHOICES)
 def test_choice_is_checked_with_a_suggestion(key: str) -> None:
     nearest = CHOICES[key][0]
@@ -321,6 +330,7 @@ COMPANIONS = {  # settings that a choice needs
     "model.pooling": ["model.task=classify"],
     "data.subword=characters": ["model.task=lm"],
     "data.problem_type": ["model.task=classify"],
+    "data.inputs": ["model.task=forecast"],
     "data.reading": ["model.task=mlm"],
     "train.best_metric=accuracy": ["model.task=classify"],
     "train.best_metric=macro_f1": ["model.task=classify"],

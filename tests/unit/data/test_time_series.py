@@ -84,6 +84,34 @@ def test_windows_are_relative_to_their_last_row_and_within_a_series() -> None:
     assert seen.ravel().tolist() == [13, 16, 70]
 
 
+def test_rows_of_a_patch_are_one_position_and_a_scaled_window_has_deviation_one() -> None:
+    scaling = Scaling(("a", "b"), "b", (0.0, 0.0), (1.0, 1.0))
+    tables = [table([0, 1, 2, 3, 9], [0, 300, 100, 600, 900])]
+    plain = Windows.of(tables, scaling, window=4, horizon=1).load(np.array([0]))
+    patched = Windows.of(tables, scaling, window=4, horizon=1, patch=2).load(np.array([0]))
+    assert patched.src.tolist() == [[[-3, -600, -2, -300], [-1, -500, 0, 0]]]  # two rows, each with both columns
+    assert patched.src_mask.tolist() == [[True, True]]
+    scaled = Windows.of(tables, scaling, window=4, horizon=1, scaled=True).load(np.array([0]))
+    assert scaled.src.std(1).ravel().tolist() == pytest.approx([1, 1], rel=0.02)
+    assert torch.allclose(scaled.src[:, :, 1] * scaled.scale, plain.src[:, :, 1])
+    for batch in (patched, scaled):  # these keep their units
+        assert (batch.targets.tolist(), batch.last.tolist()) == ([[300]], [[600]])
+        assert batch.history.tolist() == [[0, 300, 100, 600]]
+    still = Windows.of([table([5, 5, 5, 5, 5])], Scaling(("a",), "a", (0.0,), (1.0,)), 4, 1, scaled=True)
+    assert still.load(np.array([0])).src.tolist() == [[[0], [0], [0], [0]]]
+
+
+def test_a_batch_counts_positions() -> None:
+    windows = Windows.of([table(list(range(50)))], Scaling(("a",), "a", (0.0,), (1.0,)), window=4, horizon=2, patch=2)
+    assert {len(rows) for rows in windows.plan(20, seed=1, epoch=0)[:-1]} == {10}
+
+
+def test_the_target_alone_can_be_read() -> None:
+    scaling = Scaling.fit([table([1, 3], [5, 7])], target="a", inputs="target")
+    assert (scaling.columns, scaling.mean) == (("a",), (2,))
+    assert Scaling.fit([table([1, 3], [5, 7])], target="", inputs="target").columns == ("b",)
+
+
 def test_every_window_once_per_epoch_in_a_new_order() -> None:
     windows = Windows.of([table(list(range(50)))], Scaling(("a",), "a", (0.0,), (1.0,)), window=4, horizon=2)
     plans = [windows.plan(40, seed=1, epoch=epoch) for epoch in (0, 1, 0)]

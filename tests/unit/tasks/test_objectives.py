@@ -52,7 +52,9 @@ def test_means_over_batches_of_different_sizes() -> None:
 
 
 def test_forecasting_metrics_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    batch = WindowBatch(torch.zeros(2, 3, 1), torch.ones(2, 3, dtype=torch.bool), torch.ones(2, 2), torch.zeros(2, 1))
+    batch = WindowBatch(
+        torch.zeros(2, 3, 1), torch.ones(2, 3, dtype=torch.bool), torch.ones(2, 2), torch.zeros(2, 3), torch.ones(2, 1)
+    )
     monkeypatch.setattr(Windows, "in_order", lambda self, tokens: [batch])
     windows = object.__new__(Windows)
     job = ForecastJob(apply_settings(load_recipe("forecast"), []), {}, windows, windows)

@@ -86,7 +86,7 @@ CASES: dict[str, tuple[str, Callable[[Path], list[Path]], list[str]]] = {
     "forecast": (
         "forecast",
         series,
-        [*SHAPE, "data.window=8", "data.horizon=2", "data.season=4", "train.tokens_per_batch=16"],
+        [*SHAPE, "data.window=8", "data.patch=1", "data.horizon=2", "data.season=4", "train.tokens_per_batch=16"],
     ),
     "lm": ("gpt", texts, [*BLOCKS, *DECODER]),
     "mlm": ("bert", texts, BLOCKS),
