@@ -38,7 +38,8 @@ Image = pytest.importorskip("PIL.Image")
 
 SHAPE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24, "image_size": 8,
          "patch_size": 4, "num_labels": 3, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # fmt: skip
-TRAIN = ["train.max_steps=50", "train.learning_rate=0.01", "train.warmup_steps=5", "train.label_smoothing=0.0"]
+TRAIN = ["train.max_steps=50", "train.learning_rate=0.01", "train.warmup_steps=5", "train.label_smoothing=0.0",
+         "train.optimizer=adam"]  # fmt: skip
 
 
 @pytest.fixture
